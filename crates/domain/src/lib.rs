@@ -1,0 +1,5 @@
+//! Every decision that Postrider makes.
+pub mod event;
+pub mod ids;
+pub mod limits;
+pub mod time;

@@ -1,0 +1,56 @@
+//! Every limit on what comes in, in one file.
+//!
+//! These are hard walls that keep memory and work bounded; the numbers that an operator may turn
+//! are in [`crate::policy`]. Nothing in Postrider accepts a list, a text or a body that has no
+//! limit here.
+
+/// An event's request body, or its line in a batch.
+pub const EVENT_BODY_BYTES_MAX: usize = 1024 * 1024;
+/// Events in one batch.
+pub const BATCH_EVENTS_MAX: usize = 1000;
+/// A whole batch.
+pub const BATCH_BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Nesting of JSON that is taken in.
+pub const JSON_DEPTH_MAX: usize = 64;
+
+/// A tenant's identifier.
+pub const TENANT_ID_BYTES_MAX: usize = 64;
+/// An event's identifier.
+pub const EVENT_ID_BYTES_MAX: usize = 256;
+/// The identifier of the object that an event happened to.
+pub const OBJECT_ID_CHARS_MAX: usize = 256;
+/// An event's type.
+pub const EVENT_TYPE_CHARS_MAX: usize = 128;
+
+/// Types that one subscription names.
+pub const SUBSCRIPTION_TYPES_MAX: usize = 100;
+/// Custom headers of one subscription.
+pub const SUBSCRIPTION_HEADERS_MAX: usize = 20;
+/// A custom header's name.
+pub const HEADER_NAME_BYTES_MAX: usize = 64;
+/// A custom header's value.
+pub const HEADER_VALUE_BYTES_MAX: usize = 1024;
+/// A subscription's bearer token.
+pub const AUTH_TOKEN_BYTES_MAX: usize = 4096;
+/// Signing secrets of one subscription that are valid at the same time.
+pub const SIGNING_SECRETS_MAX: usize = 10;
+
+/// Groups in a filter, nested ones included.
+pub const FILTER_GROUPS_MAX: usize = 10;
+/// Conditions (and nested groups) directly in one group of a filter.
+pub const FILTER_CONDITIONS_MAX: usize = 20;
+/// The path of a field in a filter.
+pub const FILTER_FIELD_CHARS_MAX: usize = 256;
+/// The value that a filter's condition compares with, as JSON.
+pub const FILTER_VALUE_BYTES_MAX: usize = 4096;
+
+/// A destination's URL.
+pub const URL_BYTES_MAX: usize = 2048;
+/// A reason that somebody gives for enabling or freezing by hand.
+pub const REASON_CHARS_MAX: usize = 500;
+/// The detail that is kept of a failed attempt, beside its class.
+pub const ERROR_DETAIL_CHARS_MAX: usize = 500;
+/// Entries of one page of a list.
+pub const PAGE_MAX: usize = 1000;
+/// Entries of one page where the caller names no limit.
+pub const PAGE_DEFAULT: usize = 50;
