@@ -1,5 +1,7 @@
 //! Every decision that Postrider makes.
+pub mod attempt;
 pub mod event;
 pub mod ids;
 pub mod limits;
+pub mod policy;
 pub mod time;

@@ -1,0 +1,360 @@
+//! All numbers of the contract, with their defaults.
+//!
+//! Nothing else in Postrider holds one of these numbers. An operator may turn each of them; the
+//! defaults never bend. Hard walls that nobody turns are in [`crate::limits`].
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// The whole policy.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Policy {
+    /// One attempt.
+    pub attempt: AttemptPolicy,
+    /// When the retries fall due.
+    pub retry: RetryPolicy,
+    /// When a destination is disabled, probed and frozen.
+    pub circuit: CircuitPolicy,
+    /// What happens to what waits when a destination comes back.
+    pub recovery: RecoveryPolicy,
+    /// When failures are probably our own.
+    pub mass_failure: MassFailurePolicy,
+    /// How long finished deliveries are kept.
+    pub retention: Retention,
+}
+
+/// The limits of one attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttemptPolicy {
+    /// For all of it: DNS, connect, TLS, request, response.
+    pub deadline: Duration,
+    /// What is read of a response's body, for the log.
+    pub response_body_bytes_max: usize,
+}
+
+/// The schedule of retries; see [`crate::retry`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Retry n falls due (2^n − 1) units after the first attempt.
+    pub unit: Duration,
+    /// How many retries there are.
+    pub max: u32,
+    /// What an offset counts from.
+    pub measured_from: MeasuredFrom,
+    /// By how much of its delay a retry may be moved later, to spread the load.
+    pub jitter: Share,
+}
+
+/// The two readings of the retry formula.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MeasuredFrom {
+    /// Offsets count from the first attempt; the last retry falls at about 48 hours.
+    FirstAttempt,
+    /// Delays count from the attempt before; everything ends at the same 48 hours.
+    PreviousAttempt,
+}
+
+/// The thresholds of a destination's circuit; see [`crate::circuit`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CircuitPolicy {
+    /// Disabled when more than this share of the attempts since the last reset failed …
+    pub disable_share: Share,
+    /// … and there were more attempts than these.
+    pub disable_grace: u64,
+    /// Disabled at so many consecutive failures.
+    pub disable_consecutive: u64,
+    /// A disabled destination is tried so often.
+    pub probe_interval: Duration,
+    /// Frozen when there are more consecutive failures than these …
+    pub freeze_over_consecutive: u64,
+    /// … and the last success is longer ago than this.
+    pub freeze_after: Duration,
+    /// Frozen at so many consecutive failures in any time.
+    pub freeze_consecutive: u64,
+}
+
+/// What happens to what waits when a destination comes back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecoveryPolicy {
+    /// Which of the two ways.
+    pub mode: RecoveryMode,
+    /// How long each step of the ramp lasts before the next one doubles it.
+    pub ramp_step: Duration,
+}
+
+/// The two ways of recovery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecoveryMode {
+    /// Deliveries follow their slots.
+    Slots,
+    /// Deliveries are sent at once, oldest first, by a ramp of 1, 2, 4, … at a time.
+    Drain,
+}
+
+/// When so many destinations begin to fail at once that the fault is probably ours; see
+/// [`crate::mass_failure`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MassFailurePolicy {
+    /// What "at once" means.
+    pub window: Duration,
+    /// It takes at least so many destinations that were attempted in the window.
+    pub destinations_min: usize,
+    /// It takes more than this share of them.
+    pub share: Share,
+    /// Transitions are held no longer than this.
+    pub hold_max: Duration,
+}
+
+/// How long what is finished is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retention {
+    /// Events with their finished deliveries and attempts.
+    pub finished: Duration,
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Default for AttemptPolicy {
+    fn default() -> Self {
+        AttemptPolicy { deadline: Duration::from_secs(5), response_body_bytes_max: 16 * 1024 }
+    }
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        RetryPolicy {
+            unit: Duration::from_millis(84_800),
+            max: 11,
+            measured_from: MeasuredFrom::FirstAttempt,
+            jitter: Share::ZERO,
+        }
+    }
+}
+
+impl Default for CircuitPolicy {
+    fn default() -> Self {
+        CircuitPolicy {
+            disable_share: Share::percent(70),
+            disable_grace: 100,
+            disable_consecutive: 2_000,
+            probe_interval: MINUTE * 10,
+            freeze_over_consecutive: 2_000,
+            freeze_after: HOUR * 72,
+            freeze_consecutive: 50_000,
+        }
+    }
+}
+
+impl Default for RecoveryPolicy {
+    fn default() -> Self {
+        RecoveryPolicy { mode: RecoveryMode::Slots, ramp_step: Duration::from_secs(1) }
+    }
+}
+
+impl Default for MassFailurePolicy {
+    fn default() -> Self {
+        MassFailurePolicy {
+            window: MINUTE,
+            destinations_min: 20,
+            share: Share::percent(50),
+            hold_max: HOUR,
+        }
+    }
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Retention { finished: DAY * 30 }
+    }
+}
+
+/// A setting that cannot be meant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{setting} {problem}")]
+pub struct PolicyError {
+    /// The setting, as it is written in the configuration.
+    pub setting: &'static str,
+    /// What is wrong with it, and what would be right.
+    pub problem: &'static str,
+}
+
+impl Policy {
+    /// Refuses settings that cannot be meant. Whatever passes is safe to compute with.
+    pub fn validate(&self) -> Result<(), PolicyError> {
+        let ms = Duration::from_millis(1);
+        let rules = [
+            ("attempt.deadline", self.attempt.deadline >= ms, "must be at least 1 ms"),
+            ("retry.unit", self.retry.unit >= ms, "must be at least 1 ms"),
+            ("retry.max", self.retry.max <= RETRIES_MAX, "must be at most 100"),
+            ("retry.jitter", self.retry.jitter <= Share::ALL, "must be between 0 and 1"),
+            (
+                "circuit.disable_share",
+                self.circuit.disable_share <= Share::ALL,
+                "must be between 0 and 1",
+            ),
+            (
+                "circuit.disable_consecutive",
+                self.circuit.disable_consecutive >= 1,
+                "must be at least 1",
+            ),
+            (
+                "circuit.freeze_consecutive",
+                self.circuit.freeze_consecutive >= 1,
+                "must be at least 1",
+            ),
+            ("circuit.probe_interval", self.circuit.probe_interval >= ms, "must be at least 1 ms"),
+            ("recovery.ramp_step", self.recovery.ramp_step >= ms, "must be at least 1 ms"),
+            (
+                "mass_failure.share",
+                self.mass_failure.share <= Share::ALL,
+                "must be between 0 and 1",
+            ),
+            ("mass_failure.window", self.mass_failure.window >= ms, "must be at least 1 ms"),
+            ("retention.finished", self.retention.finished >= HOUR, "must be at least 1 hour"),
+        ];
+        match rules.into_iter().find(|(_, holds, _)| !holds) {
+            Some((setting, _, problem)) => Err(PolicyError { setting, problem }),
+            None => Ok(()),
+        }
+    }
+
+    /// The same policy on a faster clock, for demonstrations and tests: the schedule's unit, the
+    /// ten minutes, the 72 hours, the minute of the mass-failure guard and the steps of a ramp are
+    /// divided by `n`. Never the attempt's own deadline, and not retention.
+    #[must_use]
+    pub fn scaled_by(&self, n: NonZeroU32) -> Policy {
+        // Nothing becomes so short that it stops being a time.
+        let scaled = |duration: Duration| (duration / n.get()).max(Duration::from_millis(1));
+        let mut policy = self.clone();
+        policy.retry.unit = scaled(self.retry.unit);
+        policy.circuit.probe_interval = scaled(self.circuit.probe_interval);
+        policy.circuit.freeze_after = scaled(self.circuit.freeze_after);
+        policy.recovery.ramp_step = scaled(self.recovery.ramp_step);
+        policy.mass_failure.window = scaled(self.mass_failure.window);
+        policy.mass_failure.hold_max = scaled(self.mass_failure.hold_max);
+        policy
+    }
+}
+
+/// More retries than this double the delay past any calendar.
+pub const RETRIES_MAX: u32 = 100;
+
+/// A share of a whole, exact to a millionth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Share {
+    millionths: u32,
+}
+
+impl Share {
+    /// Nothing of it.
+    pub const ZERO: Share = Share { millionths: 0 };
+    /// All of it.
+    pub const ALL: Share = Share { millionths: 1_000_000 };
+
+    /// So many hundredths.
+    pub const fn percent(percent: u32) -> Share {
+        Share { millionths: percent.saturating_mul(10_000) }
+    }
+
+    /// So many millionths.
+    pub const fn from_millionths(millionths: u32) -> Share {
+        Share { millionths }
+    }
+
+    /// How many millionths it is.
+    pub const fn as_millionths(self) -> u32 {
+        self.millionths
+    }
+
+    /// Whether `part` is more than this share of `whole`. Exactly this share is not more.
+    pub fn is_exceeded_by(self, part: u64, whole: u64) -> bool {
+        u128::from(part) * 1_000_000 > u128::from(whole) * u128::from(self.millionths)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_the_contract() {
+        let policy = Policy::default();
+        assert_eq!(policy.attempt.deadline, Duration::from_secs(5));
+        assert_eq!(policy.attempt.response_body_bytes_max, 16_384);
+        assert_eq!(policy.retry.unit, Duration::from_millis(84_800));
+        assert_eq!(policy.retry.max, 11);
+        assert_eq!(policy.retry.measured_from, MeasuredFrom::FirstAttempt);
+        assert_eq!(policy.retry.jitter, Share::ZERO);
+        assert_eq!(policy.circuit.disable_share, Share::percent(70));
+        assert_eq!(policy.circuit.disable_grace, 100);
+        assert_eq!(policy.circuit.disable_consecutive, 2_000);
+        assert_eq!(policy.circuit.probe_interval, Duration::from_secs(600));
+        assert_eq!(policy.circuit.freeze_over_consecutive, 2_000);
+        assert_eq!(policy.circuit.freeze_after, Duration::from_secs(72 * 3_600));
+        assert_eq!(policy.circuit.freeze_consecutive, 50_000);
+        assert_eq!(policy.recovery.mode, RecoveryMode::Slots);
+        assert_eq!(policy.mass_failure.destinations_min, 20);
+        assert_eq!(policy.mass_failure.share, Share::percent(50));
+        assert_eq!(policy.mass_failure.window, Duration::from_secs(60));
+        assert_eq!(policy.retention.finished, Duration::from_secs(30 * 24 * 3_600));
+        assert_eq!(policy.validate(), Ok(()));
+    }
+
+    #[test]
+    fn a_scale_divides_the_durations_of_the_policy_and_nothing_else() {
+        let base = Policy::default();
+        let policy = base.scaled_by(NonZeroU32::new(1_000).unwrap());
+        assert_eq!(policy.retry.unit, Duration::from_micros(84_800));
+        assert_eq!(policy.circuit.probe_interval, Duration::from_millis(600));
+        assert_eq!(policy.circuit.freeze_after, Duration::from_millis(259_200));
+        assert_eq!(policy.recovery.ramp_step, Duration::from_millis(1));
+        assert_eq!(policy.mass_failure.window, Duration::from_millis(60));
+        assert_eq!(policy.attempt, base.attempt);
+        assert_eq!(policy.retention, base.retention);
+        assert_eq!(policy.circuit.disable_consecutive, 2_000);
+        assert_eq!(base.scaled_by(NonZeroU32::MIN), base);
+        // However large the scale, every duration stays a duration.
+        assert_eq!(base.scaled_by(NonZeroU32::MAX).validate(), Ok(()));
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        type Bend = fn(&mut Policy);
+        let cases: [(&str, Bend); 12] = [
+            ("attempt.deadline", |p| p.attempt.deadline = Duration::ZERO),
+            ("retry.unit", |p| p.retry.unit = Duration::ZERO),
+            ("retry.max", |p| p.retry.max = 101),
+            ("retry.jitter", |p| p.retry.jitter = Share::percent(101)),
+            ("circuit.disable_share", |p| p.circuit.disable_share = Share::percent(101)),
+            ("circuit.disable_consecutive", |p| p.circuit.disable_consecutive = 0),
+            ("circuit.freeze_consecutive", |p| p.circuit.freeze_consecutive = 0),
+            ("circuit.probe_interval", |p| p.circuit.probe_interval = Duration::ZERO),
+            ("recovery.ramp_step", |p| p.recovery.ramp_step = Duration::ZERO),
+            ("mass_failure.share", |p| p.mass_failure.share = Share::percent(101)),
+            ("mass_failure.window", |p| p.mass_failure.window = Duration::ZERO),
+            ("retention.finished", |p| p.retention.finished = MINUTE),
+        ];
+        for (setting, bend) in cases {
+            let mut policy = Policy::default();
+            bend(&mut policy);
+            let error = policy.validate().unwrap_err();
+            assert_eq!(error.setting, setting);
+            assert!(error.to_string().starts_with(&format!("{setting} must be ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn exactly_a_share_is_not_more_than_it() {
+        let seventy = Share::percent(70);
+        assert!(!seventy.is_exceeded_by(70, 100));
+        assert!(seventy.is_exceeded_by(71, 101));
+        assert!(!seventy.is_exceeded_by(98, 140));
+        assert!(seventy.is_exceeded_by(99, 141));
+        assert!(!seventy.is_exceeded_by(0, 0));
+        assert!(seventy.is_exceeded_by(u64::MAX, u64::MAX));
+        assert_eq!(Share::from_millionths(700_000), seventy);
+        assert_eq!(seventy.as_millionths(), 700_000);
+    }
+}
