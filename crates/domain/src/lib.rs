@@ -1,7 +1,33 @@
-//! Every decision that Postrider makes.
+//! Every decision that Postrider makes, as functions over values and an explicit `now`.
+//!
+//! **No IO, no async, no clock, no randomness**: the crate's dependency list is the proof. What is
+//! decided here is carried out elsewhere, and what is carried out elsewhere is decided here.
+//!
+//! | question | module |
+//! |---|---|
+//! | is this event wanted? | `matching`, `filter` |
+//! | what bytes are sent, and with which signature? | `payload`, `signature` |
+//! | what may be contacted? | `egress` |
+//! | how did that attempt end? | [`attempt`] |
+//! | when is the next retry? | [`retry`] |
+//! | who disables a URL, probes it, freezes it? | [`circuit`] |
+//! | is it us? | [`mass_failure`] |
+//! | what does one outcome change? | [`settlement`] |
+//! | where does a delivery stand? | [`delivery`] |
+//! | is anything lost? | [`ledger`] |
+//! | which numbers? | [`policy`], [`limits`] |
+
 pub mod attempt;
+pub mod circuit;
+pub mod delivery;
+pub mod destination;
 pub mod event;
 pub mod ids;
+pub mod ledger;
 pub mod limits;
+pub mod mass_failure;
 pub mod policy;
+pub mod retry;
+pub mod settlement;
+pub mod thresholds;
 pub mod time;

@@ -1,0 +1,427 @@
+//! The circuit of a destination: may it be attempted, and what does each outcome teach?
+//!
+//! ```text
+//!              over 70 % of over 100 attempts failed,
+//!              or 2,000 consecutive failures
+//!    ┌────────┐ ───────────────────────────────────▶ ┌────────┐  ten minutes passed   ┌───────────┐
+//!    │ closed │                                      │  open  │ ────────────────────▶ │ half-open │
+//!    └────────┘ ◀─────────────────────────────────── └────────┘ ◀──────────────────── └───────────┘
+//!        ▲        any success (counters reset)            │       the probe failed          │
+//!        │                                                │                                 │
+//!        │ enabled by hand                                ▼  over 2,000 consecutive and     ▼
+//!    ┌────────┐      last success over 72 h ago, 50,000 consecutive, 410 Gone, or by hand
+//!    │ frozen │ ◀───────────────────────────────────────────────────────────────────────────
+//!    └────────┘   (from every state)
+//! ```
+//!
+//! Frozen ends by hand only. At most one probe is in flight: half-open names it. Faults of our own
+//! change no counter. Every change of state is a [`Transition`] with its evidence.
+
+use serde::{Deserialize, Serialize};
+
+use crate::attempt::Verdict;
+use crate::ids::DeliveryId;
+use crate::policy::CircuitPolicy;
+use crate::time::Timestamp;
+
+/// A destination's circuit with its counters, as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Circuit {
+    /// Where it stands.
+    pub state: CircuitState,
+    /// What was counted since the last reset.
+    pub counters: Counters,
+    /// When the destination last took a delivery; its creation while it never did.
+    pub last_success_at: Timestamp,
+    /// Whether it ever took one.
+    pub ever_succeeded: bool,
+}
+
+/// Where a circuit stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum CircuitState {
+    /// Enabled: everything is attempted.
+    Closed,
+    /// Disabled: nothing is attempted until the next probe.
+    Open {
+        /// When it was disabled.
+        since: Timestamp,
+        /// Why.
+        evidence: Evidence,
+        /// When the next probe may go.
+        probe_at: Timestamp,
+    },
+    /// Disabled, and a probe is in flight.
+    HalfOpen {
+        /// When it was disabled.
+        since: Timestamp,
+        /// Why.
+        evidence: Evidence,
+        /// The one delivery that was let through.
+        probe: DeliveryId,
+        /// When it was let through.
+        probed_at: Timestamp,
+    },
+    /// Never attempted, until somebody enables it.
+    Frozen {
+        /// When it was frozen.
+        since: Timestamp,
+        /// Why.
+        evidence: Evidence,
+    },
+}
+
+/// What was counted since the last reset: settled attempts, and nothing else.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// All that settled, faults of our own aside.
+    pub attempts: u64,
+    /// Those that were delivered.
+    pub successes: u64,
+    /// Those that were not.
+    pub failures: u64,
+    /// Failures since the last success.
+    pub consecutive_failures: u64,
+}
+
+/// One of the four names of a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StateName {
+    /// Enabled.
+    Closed,
+    /// Disabled, waiting for the next probe.
+    Open,
+    /// Disabled, a probe in flight.
+    HalfOpen,
+    /// Frozen.
+    Frozen,
+}
+
+/// A change of state, as it is kept in the destination's timeline.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transition {
+    /// When.
+    pub at: Timestamp,
+    /// From where.
+    pub from: StateName,
+    /// To where.
+    pub to: StateName,
+    /// Why.
+    pub evidence: Evidence,
+    /// What the counters said when it happened, before any reset.
+    pub counters: Counters,
+}
+
+/// Why a circuit changed its state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "why", rename_all = "snake_case")]
+pub enum Evidence {
+    /// Too large a share of the attempts failed.
+    FailureShare,
+    /// Too many failures in a row.
+    ConsecutiveFailures,
+    /// Many failures in a row, and no success for days.
+    NoSuccess {
+        /// The last one, or the destination's creation.
+        since: Timestamp,
+    },
+    /// The receiver answered 410 Gone.
+    Gone,
+    /// The ten minutes are over, and a delivery was let through.
+    ProbeSent {
+        /// Which one.
+        delivery: DeliveryId,
+    },
+    /// The probe was not delivered.
+    ProbeFailed,
+    /// The probe ended by a fault of our own, or with the process that sent it.
+    ProbeLost,
+    /// A delivery arrived while the destination was disabled.
+    Success {
+        /// Whether it was the probe, or an attempt that was still in flight.
+        by_probe: bool,
+    },
+    /// Somebody did it.
+    ByHand {
+        /// What for.
+        reason: Option<String>,
+    },
+}
+
+/// The circuit's answer to "may this destination be attempted?".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// Yes.
+    Admit,
+    /// One delivery may, as the probe: [`Circuit::begin_probe`].
+    Probe,
+    /// Not before this time, and then as a probe.
+    WaitUntil(Timestamp),
+    /// No.
+    Refuse,
+}
+
+/// Whether transitions to disabled and frozen are held back, because so many destinations fail at
+/// once that the fault is probably ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// Business as usual.
+    Released,
+    /// Count, but change no state for the worse.
+    Held,
+}
+
+impl Circuit {
+    /// The circuit of a destination that was just created.
+    pub fn new(created_at: Timestamp) -> Self {
+        Circuit {
+            state: CircuitState::Closed,
+            counters: Counters::default(),
+            last_success_at: created_at,
+            ever_succeeded: false,
+        }
+    }
+
+    /// May the destination be attempted now? The time rule is judged here, so that a destination
+    /// freezes on time also where nothing is sent.
+    pub fn ask(
+        &mut self,
+        now: Timestamp,
+        hold: Hold,
+        policy: &CircuitPolicy,
+    ) -> (Admission, Option<Transition>) {
+        let transition = self.freeze_when_due(now, hold, policy);
+        let admission = match &self.state {
+            CircuitState::Closed => Admission::Admit,
+            CircuitState::Open { probe_at, .. } if *probe_at <= now => Admission::Probe,
+            CircuitState::Open { probe_at, .. } => Admission::WaitUntil(*probe_at),
+            CircuitState::HalfOpen { probed_at, .. } => {
+                Admission::WaitUntil(probed_at.saturating_add(policy.probe_interval))
+            }
+            CircuitState::Frozen { .. } => Admission::Refuse,
+        };
+        (admission, transition)
+    }
+
+    /// Lets `delivery` through as the probe. `None`, and nothing changes, unless a probe is due.
+    pub fn begin_probe(&mut self, delivery: DeliveryId, now: Timestamp) -> Option<Transition> {
+        let CircuitState::Open { since, evidence, probe_at } = &self.state else { return None };
+        if *probe_at > now {
+            return None;
+        }
+        let to = CircuitState::HalfOpen {
+            since: *since,
+            evidence: evidence.clone(),
+            probe: delivery,
+            probed_at: now,
+        };
+        Some(self.change(to, Evidence::ProbeSent { delivery }, now))
+    }
+
+    /// What the outcome of an attempt of `delivery` teaches. At most one transition follows.
+    pub fn learn(
+        &mut self,
+        delivery: DeliveryId,
+        verdict: Verdict,
+        now: Timestamp,
+        hold: Hold,
+        policy: &CircuitPolicy,
+    ) -> Option<Transition> {
+        match verdict {
+            Verdict::Success => self.succeeded(delivery, now, hold, policy),
+            Verdict::Failure => self.failed(delivery, now, hold, policy),
+            Verdict::Gone => self.gone(now),
+            Verdict::OwnFault => self.end_probe(delivery, Evidence::ProbeLost, now, policy),
+        }
+    }
+
+    /// Closes the circuit and resets its counters. The only way out of frozen.
+    pub fn enable(&mut self, reason: Option<String>, now: Timestamp) -> Option<Transition> {
+        let transition = match self.state {
+            CircuitState::Closed => None,
+            CircuitState::Open { .. }
+            | CircuitState::HalfOpen { .. }
+            | CircuitState::Frozen { .. } => {
+                Some(self.change(CircuitState::Closed, Evidence::ByHand { reason }, now))
+            }
+        };
+        self.counters = Counters::default();
+        transition
+    }
+
+    /// Freezes the destination by hand.
+    pub fn freeze(&mut self, reason: Option<String>, now: Timestamp) -> Option<Transition> {
+        self.freeze_for(Evidence::ByHand { reason }, now)
+    }
+
+    /// What to do with a circuit that is read back after a crash or a takeover: a probe that was in
+    /// flight then is lost, and its ten minutes run from when it was sent.
+    pub fn recover(&mut self, now: Timestamp, policy: &CircuitPolicy) -> Option<Transition> {
+        let CircuitState::HalfOpen { since, evidence, probed_at, .. } = &self.state else {
+            return None;
+        };
+        let to = CircuitState::Open {
+            since: *since,
+            evidence: evidence.clone(),
+            probe_at: probed_at.saturating_add(policy.probe_interval),
+        };
+        Some(self.change(to, Evidence::ProbeLost, now))
+    }
+
+    /// The name of the state.
+    pub fn state_name(&self) -> StateName {
+        match self.state {
+            CircuitState::Closed => StateName::Closed,
+            CircuitState::Open { .. } => StateName::Open,
+            CircuitState::HalfOpen { .. } => StateName::HalfOpen,
+            CircuitState::Frozen { .. } => StateName::Frozen,
+        }
+    }
+
+    fn succeeded(
+        &mut self,
+        delivery: DeliveryId,
+        now: Timestamp,
+        hold: Hold,
+        policy: &CircuitPolicy,
+    ) -> Option<Transition> {
+        self.last_success_at = now;
+        self.ever_succeeded = true;
+        match &self.state {
+            CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => {
+                let by_probe = self.is_probe(delivery);
+                let evidence = Evidence::Success { by_probe };
+                let transition = self.change(CircuitState::Closed, evidence, now);
+                self.counters = Counters::default();
+                Some(transition)
+            }
+            CircuitState::Closed | CircuitState::Frozen { .. } => {
+                self.counters.attempts += 1;
+                self.counters.successes += 1;
+                self.counters.consecutive_failures = 0;
+                // The rule speaks of the share of all attempts: the attempt that ends the grace
+                // period may well be one that succeeded.
+                self.disable_when_due(now, hold, policy)
+            }
+        }
+    }
+
+    fn failed(
+        &mut self,
+        delivery: DeliveryId,
+        now: Timestamp,
+        hold: Hold,
+        policy: &CircuitPolicy,
+    ) -> Option<Transition> {
+        self.count_failure();
+        self.freeze_when_due(now, hold, policy)
+            .or_else(|| self.end_probe(delivery, Evidence::ProbeFailed, now, policy))
+            .or_else(|| self.disable_when_due(now, hold, policy))
+    }
+
+    /// 410: the receiver itself says that it is gone, so no hold applies.
+    fn gone(&mut self, now: Timestamp) -> Option<Transition> {
+        self.count_failure();
+        self.freeze_for(Evidence::Gone, now)
+    }
+
+    fn count_failure(&mut self) {
+        self.counters.attempts += 1;
+        self.counters.failures += 1;
+        self.counters.consecutive_failures += 1;
+    }
+
+    fn is_probe(&self, delivery: DeliveryId) -> bool {
+        matches!(&self.state, CircuitState::HalfOpen { probe, .. } if *probe == delivery)
+    }
+
+    /// Back to open, and the ten minutes run anew; nothing where `delivery` is not the probe.
+    fn end_probe(
+        &mut self,
+        delivery: DeliveryId,
+        why: Evidence,
+        now: Timestamp,
+        policy: &CircuitPolicy,
+    ) -> Option<Transition> {
+        let CircuitState::HalfOpen { since, evidence, probe, .. } = &self.state else {
+            return None;
+        };
+        if *probe != delivery {
+            return None;
+        }
+        let to = CircuitState::Open {
+            since: *since,
+            evidence: evidence.clone(),
+            probe_at: now.saturating_add(policy.probe_interval),
+        };
+        Some(self.change(to, why, now))
+    }
+
+    fn disable_when_due(
+        &mut self,
+        now: Timestamp,
+        hold: Hold,
+        policy: &CircuitPolicy,
+    ) -> Option<Transition> {
+        if self.state != CircuitState::Closed || hold == Hold::Held {
+            return None;
+        }
+        let Counters { attempts, failures, consecutive_failures, .. } = self.counters;
+        let evidence = if consecutive_failures >= policy.disable_consecutive {
+            Evidence::ConsecutiveFailures
+        } else if attempts > policy.disable_grace
+            && policy.disable_share.is_exceeded_by(failures, attempts)
+        {
+            Evidence::FailureShare
+        } else {
+            return None;
+        };
+        let to = CircuitState::Open {
+            since: now,
+            evidence: evidence.clone(),
+            probe_at: now.saturating_add(policy.probe_interval),
+        };
+        Some(self.change(to, evidence, now))
+    }
+
+    fn freeze_when_due(
+        &mut self,
+        now: Timestamp,
+        hold: Hold,
+        policy: &CircuitPolicy,
+    ) -> Option<Transition> {
+        if hold == Hold::Held {
+            return None;
+        }
+        let consecutive = self.counters.consecutive_failures;
+        if consecutive >= policy.freeze_consecutive {
+            self.freeze_for(Evidence::ConsecutiveFailures, now)
+        } else if consecutive > policy.freeze_over_consecutive
+            && now.since(self.last_success_at) > policy.freeze_after
+        {
+            self.freeze_for(Evidence::NoSuccess { since: self.last_success_at }, now)
+        } else {
+            None
+        }
+    }
+
+    fn freeze_for(&mut self, evidence: Evidence, now: Timestamp) -> Option<Transition> {
+        if let CircuitState::Frozen { .. } = self.state {
+            return None;
+        }
+        let to = CircuitState::Frozen { since: now, evidence: evidence.clone() };
+        Some(self.change(to, evidence, now))
+    }
+
+    /// The one place where a state changes.
+    fn change(&mut self, to: CircuitState, evidence: Evidence, at: Timestamp) -> Transition {
+        let from = self.state_name();
+        self.state = to;
+        Transition { at, from, to: self.state_name(), evidence, counters: self.counters }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,393 @@
+//! One event owed to one subscription: where it stands and where it goes next.
+//!
+//! ```text
+//!   accepted ─▶ queued ──────────────▶ delivered ◀───────┐
+//!                 │ failed, or not admitted              │
+//!                 ▼                                      │
+//!              waiting (slot n) ─────────────────────────┤ (a replay leads back to waiting)
+//!                 │ no slot is left                      │
+//!                 ▼                                      │
+//!               dead ────────────────────────────────────┘
+//!   (whatever is not finished can be cancelled by somebody)
+//! ```
+//!
+//! Being in flight is not a state that is kept: what was not settled when a process ended is simply
+//! attempted again. Every function here returns the delivery as it is afterwards and changes
+//! nothing else.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::attempt::Turn;
+use crate::event::EventType;
+use crate::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
+use crate::policy::RetryPolicy;
+use crate::retry::{self, ScheduleClock, Slot};
+use crate::time::Timestamp;
+
+/// A delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// What the receiver sees as `webhook-id`.
+    pub id: DeliveryId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// What is owed.
+    pub event: EventId,
+    /// To whom.
+    pub subscription: SubscriptionId,
+    /// Where to.
+    pub destination: DestinationId,
+    /// The event's type.
+    pub kind: EventType,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// Where it stands.
+    pub state: DeliveryState,
+    /// How often it was attempted, probes and replays included.
+    pub attempts: u32,
+    /// When the last attempt began.
+    pub last_attempt_at: Option<Timestamp>,
+}
+
+/// Where a delivery stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum DeliveryState {
+    /// In the first lane, owed its first attempt.
+    Queued,
+    /// In the retry lane, until its slot falls due.
+    Waiting(Slot),
+    /// Arrived.
+    Delivered {
+        /// When.
+        at: Timestamp,
+    },
+    /// Out of slots. Kept, listed, replayable.
+    Dead {
+        /// Since when.
+        at: Timestamp,
+        /// Why.
+        reason: DeadReason,
+    },
+    /// Somebody did not want it any more.
+    Cancelled {
+        /// When.
+        at: Timestamp,
+        /// What for.
+        reason: CancelReason,
+    },
+}
+
+/// Why a delivery is dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeadReason {
+    /// Its last attempt failed.
+    Exhausted,
+    /// Its last slot passed while the destination was disabled or frozen.
+    NotAdmitted,
+}
+
+/// Why a delivery was cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CancelReason {
+    /// Somebody cancelled it by a call.
+    Asked,
+    /// Its subscription was deleted.
+    SubscriptionDeleted,
+}
+
+/// The names of the accounts in which a delivery can stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StateName {
+    /// In the first lane.
+    Queued,
+    /// Being attempted.
+    InFlight,
+    /// In the retry lane.
+    Waiting,
+    /// Arrived.
+    Delivered,
+    /// Out of slots.
+    Dead,
+    /// Cancelled.
+    Cancelled,
+}
+
+/// The two queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// New deliveries.
+    First,
+    /// Everything else. It never holds up the first lane.
+    Retry,
+}
+
+/// A delivery that is still on its way cannot be replayed, and one that has ended not cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WrongState {
+    /// Replay is for deliveries that have ended.
+    #[error("the delivery is still on its way: only one that has ended can be replayed")]
+    Unfinished,
+    /// Cancel is for deliveries that have not.
+    #[error("the delivery is {0} already: only one that has not ended can be cancelled")]
+    Finished(StateName),
+}
+
+impl Delivery {
+    /// A delivery as it is accepted: queued in the first lane.
+    pub fn accepted(
+        id: DeliveryId,
+        event: &crate::event::Event,
+        subscription: SubscriptionId,
+        destination: DestinationId,
+        now: Timestamp,
+    ) -> Self {
+        Delivery {
+            id,
+            tenant: event.tenant.clone(),
+            event: event.id.clone(),
+            subscription,
+            destination,
+            kind: event.kind.clone(),
+            created_at: now,
+            state: DeliveryState::Queued,
+            attempts: 0,
+            last_attempt_at: None,
+        }
+    }
+
+    /// Which turn an ordinary attempt would take now; `None` where the delivery has ended.
+    pub fn turn(&self) -> Option<Turn> {
+        match self.state {
+            DeliveryState::Queued => Some(Turn::First),
+            DeliveryState::Waiting(Slot { number: 0, .. }) => Some(Turn::First),
+            DeliveryState::Waiting(Slot { number, .. }) => Some(Turn::Retry(number)),
+            DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => None,
+        }
+    }
+
+    /// The queue that it is in; `None` where it has ended.
+    pub fn lane(&self) -> Option<Lane> {
+        match self.state {
+            DeliveryState::Queued => Some(Lane::First),
+            DeliveryState::Waiting(_) => Some(Lane::Retry),
+            DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => None,
+        }
+    }
+
+    /// When it ended.
+    pub fn finished_at(&self) -> Option<Timestamp> {
+        match self.state {
+            DeliveryState::Queued | DeliveryState::Waiting(_) => None,
+            DeliveryState::Delivered { at }
+            | DeliveryState::Dead { at, .. }
+            | DeliveryState::Cancelled { at, .. } => Some(at),
+        }
+    }
+
+    /// When it is to be attempted next, circuit permitting.
+    pub fn next_attempt_at(&self) -> Option<Timestamp> {
+        match self.state {
+            DeliveryState::Queued => Some(self.created_at),
+            DeliveryState::Waiting(slot) => Some(slot.due_at),
+            DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => None,
+        }
+    }
+
+    /// Among those that wait at a destination, the one with the smallest of these is the probe: a
+    /// delivery that was never attempted first, then the one whose last attempt lies furthest back.
+    pub fn probe_rank(&self) -> (Option<Timestamp>, DeliveryId) {
+        (self.last_attempt_at, self.id)
+    }
+
+    /// The attempt of `turn` arrived. What somebody cancelled meanwhile stays cancelled.
+    #[must_use]
+    pub fn delivered(&self, started_at: Timestamp, now: Timestamp) -> Delivery {
+        let state = match self.state {
+            DeliveryState::Queued | DeliveryState::Waiting(_) => {
+                DeliveryState::Delivered { at: now }
+            }
+            DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => self.state,
+        };
+        self.attempted(started_at, state)
+    }
+
+    /// The attempt of `turn` did not arrive; the receiver may have asked for a later retry.
+    ///
+    /// A probe takes no slot and does not move the clock; but a slot that fell due while the
+    /// delivery was in flight is spent all the same.
+    #[must_use]
+    pub fn failed(
+        &self,
+        turn: Turn,
+        started_at: Timestamp,
+        wish: Option<Timestamp>,
+        now: Timestamp,
+        policy: &RetryPolicy,
+    ) -> Delivery {
+        let next = match (self.state, turn) {
+            (DeliveryState::Queued, Turn::Probe) => {
+                self.slot_after(ScheduleClock::starting_at(self.created_at), 0, now, policy)
+            }
+            (DeliveryState::Waiting(slot), Turn::Probe) if slot.due_at > now => Some(slot),
+            (DeliveryState::Waiting(slot), Turn::Probe) => {
+                self.slot_after_passed(slot, now, policy)
+            }
+            (DeliveryState::Queued, Turn::First | Turn::Retry(_))
+            | (DeliveryState::Waiting(Slot { number: 0, .. }), Turn::First | Turn::Retry(_)) => {
+                self.slot_after(ScheduleClock::starting_at(started_at), 0, now, policy)
+            }
+            (DeliveryState::Waiting(slot), Turn::First | Turn::Retry(_)) => {
+                let clock = ScheduleClock { previous_at: started_at, ..slot.clock };
+                self.slot_after(clock, slot.number, now, policy)
+            }
+            (
+                DeliveryState::Delivered { .. }
+                | DeliveryState::Dead { .. }
+                | DeliveryState::Cancelled { .. },
+                _,
+            ) => return self.attempted(started_at, self.state),
+        };
+        let state = match next {
+            Some(slot) => DeliveryState::Waiting(slot.not_before(wish, policy)),
+            None => DeliveryState::Dead { at: now, reason: DeadReason::Exhausted },
+        };
+        self.attempted(started_at, state)
+    }
+
+    /// The circuit did not admit it: it waits for its next slot, without an attempt and without
+    /// counting a failure, or is dead when none is left. Its clock started at acceptance.
+    #[must_use]
+    pub fn not_admitted(&self, now: Timestamp, policy: &RetryPolicy) -> Delivery {
+        let next = match self.state {
+            DeliveryState::Queued => {
+                self.slot_after(ScheduleClock::starting_at(self.created_at), 0, now, policy)
+            }
+            DeliveryState::Waiting(slot) if slot.due_at > now => Some(slot),
+            DeliveryState::Waiting(slot) => self.slot_after_passed(slot, now, policy),
+            DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => return self.clone(),
+        };
+        let state = match next {
+            Some(slot) => DeliveryState::Waiting(slot),
+            None => DeliveryState::Dead { at: now, reason: DeadReason::NotAdmitted },
+        };
+        Delivery { state, ..self.clone() }
+    }
+
+    /// Somebody does not want it any more.
+    pub fn cancelled(&self, reason: CancelReason, now: Timestamp) -> Result<Delivery, WrongState> {
+        match self.state {
+            DeliveryState::Queued | DeliveryState::Waiting(_) => {
+                Ok(Delivery { state: DeliveryState::Cancelled { at: now, reason }, ..self.clone() })
+            }
+            DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => Err(WrongState::Finished(self.state.name())),
+        }
+    }
+
+    /// Somebody wants it again: a new schedule, due at once, in the retry lane, so that however
+    /// many are replayed, new deliveries are not held up. Its log and its count go on.
+    pub fn replayed(&self, now: Timestamp) -> Result<Delivery, WrongState> {
+        match self.state {
+            DeliveryState::Queued | DeliveryState::Waiting(_) => Err(WrongState::Unfinished),
+            DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => {
+                let clock = ScheduleClock::starting_at(now);
+                let slot = Slot { number: 0, due_at: now, clock };
+                Ok(Delivery { state: DeliveryState::Waiting(slot), ..self.clone() })
+            }
+        }
+    }
+
+    fn attempted(&self, started_at: Timestamp, state: DeliveryState) -> Delivery {
+        Delivery {
+            state,
+            attempts: self.attempts.saturating_add(1),
+            last_attempt_at: Some(started_at),
+            ..self.clone()
+        }
+    }
+
+    fn slot_after(
+        &self,
+        clock: ScheduleClock,
+        spent: u32,
+        now: Timestamp,
+        policy: &RetryPolicy,
+    ) -> Option<Slot> {
+        retry::next_slot(clock, spent, now, self.id, policy)
+    }
+
+    /// The slot after one that passed without an ordinary attempt.
+    fn slot_after_passed(
+        &self,
+        passed: Slot,
+        now: Timestamp,
+        policy: &RetryPolicy,
+    ) -> Option<Slot> {
+        let clock = ScheduleClock { previous_at: passed.due_at, ..passed.clock };
+        self.slot_after(clock, passed.number, now, policy)
+    }
+}
+
+impl DeliveryState {
+    /// The account in which it stands.
+    pub const fn name(&self) -> StateName {
+        match self {
+            DeliveryState::Queued => StateName::Queued,
+            DeliveryState::Waiting(_) => StateName::Waiting,
+            DeliveryState::Delivered { .. } => StateName::Delivered,
+            DeliveryState::Dead { .. } => StateName::Dead,
+            DeliveryState::Cancelled { .. } => StateName::Cancelled,
+        }
+    }
+}
+
+impl StateName {
+    /// All of them, in the order of the conservation equation.
+    pub const ALL: [StateName; 6] = [
+        StateName::Queued,
+        StateName::InFlight,
+        StateName::Waiting,
+        StateName::Delivered,
+        StateName::Dead,
+        StateName::Cancelled,
+    ];
+
+    /// As the API writes it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            StateName::Queued => "queued",
+            StateName::InFlight => "in_flight",
+            StateName::Waiting => "waiting",
+            StateName::Delivered => "delivered",
+            StateName::Dead => "dead",
+            StateName::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl fmt::Display for StateName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests;

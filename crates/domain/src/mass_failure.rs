@@ -1,0 +1,287 @@
+//! Is it us? When many destinations begin to fail at once, the fault is probably our own.
+//!
+//! When more than half of at least 20 destinations that were attempted within a minute fail in it,
+//! while they did not fail in the minute before, transitions to disabled and frozen are held and
+//! the operator is alerted. A single bad URL never triggers this: it is one destination, however
+//! often it fails. The hold ends when no more than half of what is attempted still fails, and in
+//! any case after [`crate::policy::MassFailurePolicy::hold_max`], so that an outage that is not
+//! ours cannot keep the circuits from working for good.
+//!
+//! Time is cut into sixths of the window. For each destination that was attempted lately a few
+//! bits are kept, so memory is bounded by what was active in two windows.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::circuit::Hold;
+use crate::ids::DestinationId;
+use crate::policy::MassFailurePolicy;
+use crate::time::Timestamp;
+
+/// Ticks per window.
+const TICKS: u32 = 6;
+/// The ticks of the current window, the newest in bit 0.
+const CURRENT: u16 = 0b0000_0011_1111;
+/// The ticks of the window before it.
+const BEFORE: u16 = 0b1111_1100_0000;
+
+/// Watches all destinations of a process.
+#[derive(Debug, Clone)]
+pub struct MassFailureGuard {
+    policy: MassFailurePolicy,
+    tick: i64,
+    recent: HashMap<DestinationId, Recent>,
+    attempted: usize,
+    failing: usize,
+    newly_failing: usize,
+    held_since: Option<Timestamp>,
+}
+
+/// What a destination did in the last two windows, one bit per tick.
+#[derive(Debug, Clone, Copy, Default)]
+struct Recent {
+    attempted: u16,
+    failed: u16,
+    last_failed: bool,
+}
+
+/// The hold began or ended: worth an alert.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HoldChange {
+    /// What it is now.
+    pub hold: Hold,
+    /// Destinations attempted within the window.
+    pub attempted: usize,
+    /// Those of them whose last attempt failed.
+    pub failing: usize,
+}
+
+impl Recent {
+    fn is_attempted(self) -> bool {
+        self.attempted & CURRENT != 0
+    }
+
+    fn is_failing(self) -> bool {
+        self.is_attempted() && self.last_failed
+    }
+
+    fn is_newly_failing(self) -> bool {
+        self.is_failing() && self.failed & BEFORE == 0
+    }
+}
+
+impl MassFailureGuard {
+    /// A guard that has seen nothing yet.
+    pub fn new(policy: MassFailurePolicy) -> Self {
+        MassFailureGuard {
+            policy,
+            tick: i64::MIN,
+            recent: HashMap::new(),
+            attempted: 0,
+            failing: 0,
+            newly_failing: 0,
+            held_since: None,
+        }
+    }
+
+    /// Whether transitions are held now.
+    pub fn hold(&self) -> Hold {
+        if self.held_since.is_some() { Hold::Held } else { Hold::Released }
+    }
+
+    /// An attempt settled. Faults that are known to be our own are told as failures here: they are
+    /// just what this looks for.
+    pub fn record(
+        &mut self,
+        destination: DestinationId,
+        failed: bool,
+        now: Timestamp,
+    ) -> Option<HoldChange> {
+        self.advance(now);
+        let recent = self.recent.entry(destination).or_default();
+        let before = *recent;
+        recent.attempted |= 1;
+        recent.failed |= u16::from(failed);
+        recent.last_failed = failed;
+        let after = *recent;
+        self.recount(before, after);
+        self.judge(now)
+    }
+
+    /// Lets time pass: a hold also ends where nothing is attempted any more.
+    pub fn tick(&mut self, now: Timestamp) -> Option<HoldChange> {
+        self.advance(now);
+        self.judge(now)
+    }
+
+    fn recount(&mut self, before: Recent, after: Recent) {
+        let step = |count: &mut usize, was: bool, is: bool| match (was, is) {
+            (false, true) => *count += 1,
+            (true, false) => *count -= 1,
+            (true, true) | (false, false) => {}
+        };
+        step(&mut self.attempted, before.is_attempted(), after.is_attempted());
+        step(&mut self.failing, before.is_failing(), after.is_failing());
+        step(&mut self.newly_failing, before.is_newly_failing(), after.is_newly_failing());
+    }
+
+    /// Moves every destination's bits to the present and forgets those that have none left.
+    fn advance(&mut self, now: Timestamp) {
+        let tick = now.as_unix_ms().div_euclid(tick_ms(self.policy.window));
+        // A clock that goes back a little changes nothing.
+        let passed = u32::try_from(tick.saturating_sub(self.tick)).unwrap_or(if tick > self.tick {
+            u32::MAX
+        } else {
+            0
+        });
+        if passed == 0 {
+            return;
+        }
+        self.tick = tick;
+        let shift = |bits: u16| bits.checked_shl(passed).unwrap_or(0) & (CURRENT | BEFORE);
+        (self.attempted, self.failing, self.newly_failing) = (0, 0, 0);
+        self.recent.retain(|_, recent| {
+            recent.attempted = shift(recent.attempted);
+            recent.failed = shift(recent.failed);
+            self.attempted += usize::from(recent.is_attempted());
+            self.failing += usize::from(recent.is_failing());
+            self.newly_failing += usize::from(recent.is_newly_failing());
+            recent.attempted != 0
+        });
+    }
+
+    fn judge(&mut self, now: Timestamp) -> Option<HoldChange> {
+        let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        let most = |part| self.policy.share.is_exceeded_by(count(part), count(self.attempted));
+        let hold = match self.held_since {
+            None if self.attempted >= self.policy.destinations_min && most(self.newly_failing) => {
+                self.held_since = Some(now);
+                Hold::Held
+            }
+            Some(since) if !most(self.failing) || now.since(since) >= self.policy.hold_max => {
+                self.held_since = None;
+                Hold::Released
+            }
+            None | Some(_) => return None,
+        };
+        Some(HoldChange { hold, attempted: self.attempted, failing: self.failing })
+    }
+}
+
+fn tick_ms(window: Duration) -> i64 {
+    i64::try_from((window / TICKS).as_millis()).unwrap_or(i64::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::TenantId;
+
+    const START: Timestamp = Timestamp::from_unix_ms(1_763_199_000_000);
+
+    fn destination(n: u32) -> DestinationId {
+        DestinationId::of(&TenantId::default_tenant(), &n.to_string())
+    }
+
+    fn at(seconds: u64) -> Timestamp {
+        START.saturating_add(Duration::from_secs(seconds))
+    }
+
+    /// Attempts `failed` destinations that fail and then `ok` others that do not.
+    fn round(guard: &mut MassFailureGuard, failed: u32, ok: u32, now: Timestamp) -> Hold {
+        for n in 0..failed + ok {
+            guard.record(destination(n), n < failed, now);
+        }
+        guard.hold()
+    }
+
+    fn guard() -> MassFailureGuard {
+        MassFailureGuard::new(MassFailurePolicy::default())
+    }
+
+    #[test]
+    fn more_than_half_of_twenty_that_begin_to_fail_together_are_held() {
+        for (failed, ok, hold) in [
+            (20, 0, Hold::Held),
+            (11, 9, Hold::Held),
+            (10, 10, Hold::Released),
+            (19, 0, Hold::Released),
+            (100, 101, Hold::Released),
+            (101, 100, Hold::Held),
+        ] {
+            let mut guard = guard();
+            // The destinations that are well are attempted first, so that order does not help.
+            for n in failed..failed + ok {
+                guard.record(destination(n), false, START);
+            }
+            assert_eq!(round(&mut guard, failed, ok, START), hold, "{failed} of {}", failed + ok);
+        }
+    }
+
+    #[test]
+    fn a_single_bad_url_never_triggers_it() {
+        let mut guard = guard();
+        for second in 0..600 {
+            for _ in 0..100 {
+                guard.record(destination(0), true, at(second));
+            }
+            assert_eq!(round(&mut guard, 1, 1, at(second)), Hold::Released);
+        }
+    }
+
+    #[test]
+    fn destinations_that_failed_in_the_minute_before_are_no_news() {
+        let mut guard = guard();
+        // One by one they went bad, over many minutes.
+        for n in 0..30 {
+            let now = at(u64::from(n) * 60);
+            assert_eq!(round(&mut guard, n, 30 - n, now), Hold::Released, "{n} of 30");
+            assert_eq!(guard.tick(now), None);
+        }
+        assert_eq!(round(&mut guard, 30, 0, at(30 * 60 + 5)), Hold::Released);
+    }
+
+    #[test]
+    fn the_hold_lasts_while_most_still_fail_and_ends_when_they_recover() {
+        let mut guard = guard();
+        assert_eq!(round(&mut guard, 0, 40, START), Hold::Released);
+        assert_eq!(round(&mut guard, 40, 0, at(10)), Hold::Held);
+        for minute in 1..30 {
+            assert_eq!(round(&mut guard, 40, 0, at(10 + minute * 60)), Hold::Held);
+        }
+        let mut changes = Vec::new();
+        for n in 0..40 {
+            changes.extend(guard.record(destination(n), false, at(30 * 60)));
+        }
+        assert_eq!(changes, [HoldChange { hold: Hold::Released, attempted: 40, failing: 20 }]);
+    }
+
+    #[test]
+    fn the_hold_ends_in_any_case_and_where_nothing_is_attempted() {
+        let mut guard = guard();
+        round(&mut guard, 40, 0, START);
+        for minute in 1..60 {
+            assert_eq!(round(&mut guard, 40, 0, at(minute * 60)), Hold::Held);
+        }
+        assert_eq!(round(&mut guard, 40, 0, at(60 * 60)), Hold::Released);
+        assert_eq!(round(&mut guard, 40, 0, at(61 * 60)), Hold::Released, "it is no news now");
+
+        let mut guard = MassFailureGuard::new(MassFailurePolicy::default());
+        round(&mut guard, 40, 0, START);
+        let change = guard.tick(at(120));
+        assert_eq!(change, Some(HoldChange { hold: Hold::Released, attempted: 0, failing: 0 }));
+    }
+
+    #[test]
+    fn memory_is_bounded_by_what_was_active_in_two_minutes() {
+        let mut guard = guard();
+        for n in 0..10_000 {
+            guard.record(destination(n), n % 2 == 0, at(u64::from(n)));
+        }
+        assert!(guard.recent.len() <= 130, "{} destinations are remembered", guard.recent.len());
+        guard.tick(Timestamp::MAX);
+        assert_eq!(guard.recent.len(), 0);
+        guard.record(destination(1), true, START);
+        assert_eq!(guard.recent.len(), 1, "a clock that went back does no harm");
+    }
+}

@@ -1,0 +1,259 @@
+//! An independent model of the circuit, written straight from the contract's sentences, that keeps
+//! the whole history and counts it anew each time. It must agree with the real one at every step.
+
+use std::time::Duration;
+
+use postrider_domain::attempt::Verdict;
+use postrider_domain::circuit::{Admission, Circuit, Hold, StateName};
+use postrider_domain::ids::DeliveryId;
+use postrider_domain::policy::CircuitPolicy;
+use postrider_domain::time::Timestamp;
+use proptest::prelude::*;
+
+const START: Timestamp = Timestamp::from_unix_ms(1_763_199_000_000);
+
+/// What a person would write down.
+#[derive(Default)]
+struct Notebook {
+    /// Settled attempts since the last reset: did they arrive?
+    since_reset: Vec<bool>,
+    last_success: Option<Timestamp>,
+    disabled: bool,
+    frozen: bool,
+    /// Disabled at, or the last probe failed at.
+    ten_minutes_from: Option<Timestamp>,
+    probe: Option<(u8, Timestamp)>,
+}
+
+impl Notebook {
+    fn consecutive_failures(&self) -> u64 {
+        self.since_reset.iter().rev().take_while(|arrived| !**arrived).count() as u64
+    }
+
+    fn failures(&self) -> u64 {
+        self.since_reset.iter().filter(|arrived| !**arrived).count() as u64
+    }
+
+    /// "Frozen when consecutive failures are over 2,000 and the last success is over 72 hours ago,
+    /// or at 50,000 consecutive failures in any time."
+    fn judge_frozen(&mut self, now: Timestamp, held: bool, policy: &CircuitPolicy) {
+        let n = self.consecutive_failures();
+        let quiet = now.since(self.last_success.unwrap_or(START));
+        let by_time = n > policy.freeze_over_consecutive && quiet > policy.freeze_after;
+        if !held && (by_time || n >= policy.freeze_consecutive) {
+            self.frozen = true;
+            self.probe = None;
+        }
+    }
+
+    /// "Disabled when more than 70 % of more than 100 attempts since the last reset failed, or at
+    /// 2,000 consecutive failures."
+    fn judge_disabled(&mut self, now: Timestamp, held: bool, policy: &CircuitPolicy) {
+        let attempts = self.since_reset.len() as u64;
+        let share = self.failures() * 100 > attempts * 70 && attempts > policy.disable_grace;
+        let row = self.consecutive_failures() >= policy.disable_consecutive;
+        if !held && !self.frozen && !self.disabled && (share || row) {
+            self.disabled = true;
+            self.ten_minutes_from = Some(now);
+        }
+    }
+
+    fn reset(&mut self) {
+        *self = Notebook { last_success: self.last_success, ..Notebook::default() };
+    }
+
+    fn settled(&mut self, who: u8, arrived: bool, now: Timestamp, held: bool, p: &CircuitPolicy) {
+        if arrived {
+            self.last_success = Some(now);
+            if self.disabled && !self.frozen {
+                return self.reset();
+            }
+        }
+        self.since_reset.push(arrived);
+        let was_probe = self.probe.is_some_and(|(probe, _)| probe == who);
+        if !arrived {
+            self.judge_frozen(now, held, p);
+        }
+        if was_probe && !self.frozen {
+            self.probe = None;
+            self.ten_minutes_from = Some(now);
+        }
+        self.judge_disabled(now, held, p);
+    }
+
+    fn may_probe(&self, now: Timestamp, policy: &CircuitPolicy) -> bool {
+        let waited = self.ten_minutes_from.map(|from| now.since(from) >= policy.probe_interval);
+        self.disabled && !self.frozen && self.probe.is_none() && waited == Some(true)
+    }
+
+    fn shown(&self) -> StateName {
+        match (self.frozen, self.disabled, self.probe) {
+            (true, _, _) => StateName::Frozen,
+            (false, true, Some(_)) => StateName::HalfOpen,
+            (false, true, None) => StateName::Open,
+            (false, false, _) => StateName::Closed,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Settle { who: u8, verdict: u8, times: u16 },
+    Wait { ms: u64 },
+    Probe { who: u8 },
+    Enable,
+    Freeze,
+    Hold(bool),
+    Crash,
+}
+
+fn any_step(times: u16) -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => (0u8..3, 0u8..20, 1..=times)
+            .prop_map(|(who, verdict, times)| Step::Settle { who, verdict, times }),
+        3 => (0u64..700_000).prop_map(|ms| Step::Wait { ms }),
+        1 => (0u64..100 * 3_600_000).prop_map(|ms| Step::Wait { ms }),
+        3 => Just(Step::Wait { ms: 600_000 }),
+        4 => (0u8..3).prop_map(|who| Step::Probe { who }),
+        1 => Just(Step::Enable),
+        1 => Just(Step::Freeze),
+        1 => any::<bool>().prop_map(Step::Hold),
+        1 => Just(Step::Crash),
+    ]
+}
+
+fn id(who: u8) -> DeliveryId {
+    DeliveryId::from_bytes([who; 16])
+}
+
+/// Runs both and compares after every single outcome.
+fn agree(steps: Vec<Step>, policy: &CircuitPolicy) -> Result<(), TestCaseError> {
+    let (mut circuit, mut notebook) = (Circuit::new(START), Notebook::default());
+    let (mut now, mut held) = (START, false);
+    for step in steps {
+        let hold = if held { Hold::Held } else { Hold::Released };
+        match step {
+            Step::Settle { who, verdict, times } => {
+                for _ in 0..times {
+                    settle(&mut circuit, &mut notebook, (who, verdict), now, hold, policy);
+                    prop_assert_eq!(circuit.state_name(), notebook.shown(), "{:?}", step);
+                }
+            }
+            Step::Wait { ms } => now = now.saturating_add(Duration::from_millis(ms)),
+            Step::Probe { who } => {
+                let sent = circuit.begin_probe(id(who), now).is_some();
+                prop_assert_eq!(sent, notebook.may_probe(now, policy));
+                if sent {
+                    notebook.probe = Some((who, now));
+                }
+            }
+            Step::Enable => {
+                circuit.enable(None, now);
+                notebook.reset();
+            }
+            Step::Freeze => {
+                circuit.freeze(None, now);
+                (notebook.frozen, notebook.probe) = (true, None);
+            }
+            Step::Hold(on) => held = on,
+            Step::Crash => {
+                circuit.recover(now, policy);
+                if let Some((_, sent_at)) = notebook.probe.take() {
+                    notebook.ten_minutes_from = Some(sent_at);
+                }
+            }
+        }
+        ask(&mut circuit, &mut notebook, now, held, policy)?;
+    }
+    Ok(())
+}
+
+fn settle(
+    circuit: &mut Circuit,
+    notebook: &mut Notebook,
+    (who, verdict): (u8, u8),
+    now: Timestamp,
+    hold: Hold,
+    policy: &CircuitPolicy,
+) {
+    let held = hold == Hold::Held;
+    let verdict = match verdict {
+        0..4 => {
+            notebook.settled(who, true, now, held, policy);
+            Verdict::Success
+        }
+        4..18 => {
+            notebook.settled(who, false, now, held, policy);
+            Verdict::Failure
+        }
+        18 => {
+            notebook.since_reset.push(false);
+            (notebook.frozen, notebook.probe) = (true, None);
+            Verdict::Gone
+        }
+        _ => {
+            if notebook.probe.is_some_and(|(probe, _)| probe == who) {
+                (notebook.probe, notebook.ten_minutes_from) = (None, Some(now));
+            }
+            Verdict::OwnFault
+        }
+    };
+    circuit.learn(id(who), verdict, now, hold, policy);
+}
+
+/// Both are asked, and give the same answer.
+fn ask(
+    circuit: &mut Circuit,
+    notebook: &mut Notebook,
+    now: Timestamp,
+    held: bool,
+    policy: &CircuitPolicy,
+) -> Result<(), TestCaseError> {
+    let hold = if held { Hold::Held } else { Hold::Released };
+    let (admission, _) = circuit.ask(now, hold, policy);
+    if !notebook.frozen {
+        notebook.judge_frozen(now, held, policy);
+    }
+    prop_assert_eq!(circuit.state_name(), notebook.shown());
+    prop_assert_eq!(circuit.counters.attempts, notebook.since_reset.len() as u64);
+    prop_assert_eq!(circuit.counters.failures, notebook.failures());
+    prop_assert_eq!(circuit.counters.consecutive_failures, notebook.consecutive_failures());
+    prop_assert_eq!(circuit.last_success_at, notebook.last_success.unwrap_or(START));
+    let expected = match notebook.shown() {
+        StateName::Closed => admission == Admission::Admit,
+        StateName::Frozen => admission == Admission::Refuse,
+        StateName::Open if notebook.may_probe(now, policy) => admission == Admission::Probe,
+        StateName::Open | StateName::HalfOpen => matches!(admission, Admission::WaitUntil(_)),
+    };
+    prop_assert!(expected, "{:?} answers {:?}", notebook.shown(), admission);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn the_notebook_agrees_where_thresholds_are_low(
+        steps in proptest::collection::vec(any_step(3), 1..150),
+    ) {
+        let policy = CircuitPolicy {
+            disable_grace: 10,
+            disable_consecutive: 15,
+            freeze_over_consecutive: 15,
+            freeze_consecutive: 30,
+            ..CircuitPolicy::default()
+        };
+        agree(steps, &policy)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn the_notebook_agrees_at_the_defaults(
+        steps in proptest::collection::vec(any_step(600), 1..40),
+    ) {
+        agree(steps, &CircuitPolicy::default())?;
+    }
+}
