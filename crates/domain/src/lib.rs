@@ -3,5 +3,6 @@ pub mod attempt;
 pub mod event;
 pub mod ids;
 pub mod limits;
+pub mod payload;
 pub mod policy;
 pub mod time;
