@@ -5,4 +5,5 @@ pub mod ids;
 pub mod limits;
 pub mod payload;
 pub mod policy;
+pub mod signature;
 pub mod time;
