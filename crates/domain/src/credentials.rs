@@ -92,7 +92,10 @@ impl Scrubber {
             return None;
         }
         let is_here = |form: &[u8]| {
-            rest.starts_with(form) || (rest.len() >= CUT_BYTES_MIN && form.starts_with(rest))
+            // Most forms differ in their first byte: no need to compare the rest of them.
+            form.first() == rest.first()
+                && (rest.starts_with(form)
+                    || (rest.len() >= CUT_BYTES_MIN && form.starts_with(rest)))
         };
         let here = self.forms.iter().filter(|form| is_here(form));
         here.map(|form| at + form.len().min(rest.len())).max()
