@@ -6,7 +6,7 @@
 //! | question | module |
 //! |---|---|
 //! | is this event wanted? | `matching`, `filter` |
-//! | what bytes are sent, and with which signature? | `payload`, `signature` |
+//! | what bytes are sent, and with which signature? | [`payload`], [`signature`] |
 //! | what may be contacted? | `egress` |
 //! | how did that attempt end? | [`attempt`] |
 //! | when is the next retry? | [`retry`] |
@@ -19,6 +19,7 @@
 
 pub mod attempt;
 pub mod circuit;
+pub mod credentials;
 pub mod delivery;
 pub mod destination;
 pub mod event;
@@ -26,8 +27,10 @@ pub mod ids;
 pub mod ledger;
 pub mod limits;
 pub mod mass_failure;
+pub mod payload;
 pub mod policy;
 pub mod retry;
 pub mod settlement;
+pub mod signature;
 pub mod thresholds;
 pub mod time;

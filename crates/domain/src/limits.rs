@@ -34,6 +34,8 @@ pub const HEADER_VALUE_BYTES_MAX: usize = 1024;
 pub const AUTH_TOKEN_BYTES_MAX: usize = 4096;
 /// Signing secrets of one subscription that are valid at the same time.
 pub const SIGNING_SECRETS_MAX: usize = 10;
+/// Signatures in a header that is verified.
+pub const SIGNATURES_MAX: usize = 32;
 
 /// Groups in a filter, nested ones included.
 pub const FILTER_GROUPS_MAX: usize = 10;

@@ -1,0 +1,311 @@
+//! Keeping secrets and tokens out of what people read.
+//!
+//! A token is shown by its last four characters at most, and what a receiver answers is kept in the
+//! attempt log only without the credentials that it was sent.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use zeroize::Zeroizing;
+
+/// What stands in the place of a secret, whatever its length.
+const MASK: &str = "****";
+/// A token of this many characters or fewer is masked whole.
+const MASKED_WHOLE_CHARS_MAX: usize = 8;
+/// How many characters of a longer token are shown.
+const SHOWN_CHARS: usize = 4;
+/// The beginning of a secret that is masked at the end of a body, where the limit cut the rest off.
+const CUT_BYTES_MIN: usize = 8;
+
+/// A token with all but its last four characters masked; all of it where it has eight or fewer.
+pub fn mask(token: &str) -> String {
+    let hidden = token.chars().count().saturating_sub(SHOWN_CHARS);
+    if hidden <= MASKED_WHOLE_CHARS_MAX - SHOWN_CHARS {
+        return MASK.to_owned();
+    }
+    MASK.chars().chain(token.chars().skip(hidden)).collect()
+}
+
+/// Masks every occurrence of `secrets` in a response body. See [`Scrubber`].
+pub fn scrub<'b>(body: &'b [u8], secrets: &[&str]) -> Cow<'b, [u8]> {
+    Scrubber::new(secrets).scrub(body)
+}
+
+/// Finds given secrets in bytes that somebody else wrote: as they are, without their prefix
+/// (`whsec_` and the like), and as base64, hexadecimal, JSON or a URL would have them.
+///
+/// Make one per subscription and keep it: the forms are computed once.
+pub struct Scrubber {
+    /// Every form of every secret; none is empty.
+    forms: Vec<Zeroizing<Vec<u8>>>,
+    /// Which bytes a form begins with.
+    begins: [bool; 256],
+}
+
+impl Scrubber {
+    /// A scrubber for these secrets and tokens.
+    pub fn new(secrets: &[&str]) -> Self {
+        let mut scrubber = Scrubber { forms: Vec::new(), begins: [false; 256] };
+        for secret in secrets {
+            scrubber.add_text(secret);
+            if let Some(base64) = without_prefix(secret) {
+                scrubber.add_text(base64);
+            }
+        }
+        scrubber
+    }
+
+    /// The body with each stretch that is a secret, or the beginning of one that was cut off at the
+    /// end, replaced by `****`. Any bytes will do; a body without secrets is not copied.
+    pub fn scrub<'b>(&self, body: &'b [u8]) -> Cow<'b, [u8]> {
+        let mut clean: Option<Vec<u8>> = None;
+        // Everything before `kept` is in `clean`; `masked_to` is where the open stretch ends.
+        let (mut kept, mut masked_to) = (0, None);
+        for at in 0..body.len() {
+            if let Some(end) = masked_to
+                && end < at
+            {
+                (kept, masked_to) = (end, None);
+            }
+            let Some(end) = self.secret_at(body, at) else { continue };
+            if masked_to.is_none() {
+                let clean = clean.get_or_insert_with(|| Vec::with_capacity(body.len()));
+                clean.extend_from_slice(&body[kept..at]);
+                clean.extend_from_slice(MASK.as_bytes());
+            }
+            masked_to = masked_to.max(Some(end));
+        }
+        match clean {
+            None => Cow::Borrowed(body),
+            Some(mut clean) => {
+                clean.extend_from_slice(&body[masked_to.unwrap_or(kept)..]);
+                Cow::Owned(clean)
+            }
+        }
+    }
+
+    /// Where the longest secret that begins at `at` ends.
+    fn secret_at(&self, body: &[u8], at: usize) -> Option<usize> {
+        let rest = &body[at..];
+        if !self.begins[usize::from(rest[0])] {
+            return None;
+        }
+        let is_here = |form: &[u8]| {
+            // Most forms differ in their first byte: no need to compare the rest of them.
+            form.first() == rest.first()
+                && (rest.starts_with(form)
+                    || (rest.len() >= CUT_BYTES_MIN && form.starts_with(rest)))
+        };
+        let here = self.forms.iter().filter(|form| is_here(form));
+        here.map(|form| at + form.len().min(rest.len())).max()
+    }
+
+    /// Adds the forms that somebody who echoes a text may have put it into.
+    fn add_text(&mut self, text: &str) {
+        let bytes = text.as_bytes();
+        self.add(bytes.to_vec());
+        let json = Zeroizing::new(text.replace('\\', "\\\\").replace('"', "\\\""));
+        self.add(json.as_bytes().to_vec());
+        self.add(json.replace('/', "\\/").into_bytes());
+        for digits in [b"0123456789ABCDEF", b"0123456789abcdef"] {
+            self.add(percent_encoded(bytes, digits));
+            self.add(bytes.iter().flat_map(|&byte| hex(byte, digits)).collect());
+        }
+        // The last characters of base64 depend on what follows, if anything does.
+        let whole = &bytes[..bytes.len() / 3 * 3];
+        self.add(STANDARD_NO_PAD.encode(whole).into_bytes());
+        self.add(URL_SAFE_NO_PAD.encode(whole).into_bytes());
+    }
+
+    fn add(&mut self, form: Vec<u8>) {
+        let form = Zeroizing::new(form);
+        let Some(&first) = form.first() else { return };
+        if !self.forms.contains(&form) {
+            self.begins[usize::from(first)] = true;
+            self.forms.push(form);
+        }
+    }
+}
+
+impl std::fmt::Debug for Scrubber {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Scrubber({} forms)", self.forms.len())
+    }
+}
+
+/// The base64 of a signing secret, without prefix and padding.
+fn without_prefix(secret: &str) -> Option<&str> {
+    let base64 = secret.strip_prefix("whsec_").or_else(|| secret.strip_prefix("whsk_"))?;
+    Some(base64.trim_end_matches('='))
+}
+
+fn hex(byte: u8, digits: &[u8; 16]) -> [u8; 2] {
+    [digits[usize::from(byte >> 4)], digits[usize::from(byte & 15)]]
+}
+
+/// As a URL has it: all but the unreserved characters as `%` and two digits.
+fn percent_encoded(bytes: &[u8], digits: &[u8; 16]) -> Vec<u8> {
+    let mut encoded = Vec::with_capacity(bytes.len() * 3);
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(byte);
+        } else {
+            encoded.push(b'%');
+            encoded.extend(hex(byte, digits));
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::engine::general_purpose::STANDARD;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECRET: &str = "whsec_MfKQ9r8GKYqr/wjUPD8ILPZIo2LaLaSwAA==";
+    const TOKEN: &str = "tok_\"Xy+7/q\\Z9";
+
+    #[test]
+    fn tokens_are_masked_to_their_last_four_characters() {
+        for (token, masked) in [
+            ("", "****"),
+            ("a", "****"),
+            ("12345678", "****"),
+            ("123456789", "****6789"),
+            ("a-much-longer-token", "****oken"),
+            ("ääääääää", "****"),
+            ("äääääöüßñ", "****öüßñ"),
+            ("🔑🔑🔑🔑🔑abcd", "****abcd"),
+        ] {
+            assert_eq!(mask(token), masked, "{token}");
+        }
+    }
+
+    fn check(body: &str, expected: &str) {
+        let scrubbed = scrub(body.as_bytes(), &[SECRET, TOKEN]);
+        assert_eq!(String::from_utf8_lossy(&scrubbed), expected, "{body}");
+    }
+
+    #[test]
+    fn secrets_are_masked_wherever_they_stand() {
+        check("", "");
+        check("ok", "ok");
+        check(SECRET, "****");
+        check(&format!("secret={SECRET}&"), "secret=****&");
+        check(&format!("{TOKEN}{TOKEN} {SECRET}!"), "**** ****!");
+        check("MfKQ9r8GKYqr/wjUPD8ILPZIo2LaLaSwAA==", "****==");
+        check("<MfKQ9r8GKYqr/wjUPD8ILPZIo2LaLaSwAA>", "<****>");
+        check("whsec_MfKQ9r8GKYqr/wjUPD8ILPZIo2LaLaSwAA", "****");
+        check("MfKQ9r8GKYqr, whsec_ and tok_ are no secrets", {
+            "MfKQ9r8GKYqr, whsec_ and tok_ are no secrets"
+        });
+    }
+
+    #[test]
+    fn secrets_are_found_in_the_dress_of_other_formats() {
+        let json = serde_json::to_string(TOKEN).unwrap();
+        check(&format!("{{\"token\":{json}}}"), "{\"token\":\"****\"}");
+        check(&json.replace('/', "\\/"), "\"****\"");
+        check(&SECRET.replace('/', "\\/"), "****");
+        check("?t=tok_%22Xy%2B7%2Fq%5CZ9&", "?t=****&");
+        check("?t=tok_%22Xy%2b7%2fq%5cZ9&", "?t=****&");
+        check("746f6b5f2258792b372f715c5a39.", "****.");
+        check("746F6B5F2258792B372F715C5A39.", "****.");
+        // 14 bytes of token: the last two are in characters that depend on what follows.
+        let encoded = STANDARD.encode(TOKEN);
+        check(&encoded, &format!("****{}", &encoded[16..]));
+    }
+
+    #[test]
+    fn a_secret_that_the_limit_cut_off_is_masked_too() {
+        check("seen: whsec_MfKQ9r8", "seen: ****");
+        check("seen: tok_\"Xy+", "seen: ****");
+        check("seen: tok_\"Xy", "seen: tok_\"Xy");
+        check("whsec_MfKQ9r8 and more", "whsec_MfKQ9r8 and more");
+    }
+
+    #[test]
+    fn overlapping_secrets_are_masked_as_one_stretch() {
+        for (body, secrets, expected) in [
+            ("xabcdex", &["abc", "cde"][..], "x****x"),
+            ("xabcdex", &["abcde", "b"], "x****x"),
+            ("aaa", &["aa"], "****"),
+            ("ababab-ab", &["abab"], "****-ab"),
+            ("abcdabxcd", &["ab", "cd"], "****x****"),
+            ("abc", &[], "abc"),
+            ("abc", &["", ""], "abc"),
+            ("abc", &["whsec_", "whsec_=="], "abc"),
+        ] {
+            assert_eq!(scrub(body.as_bytes(), secrets), expected.as_bytes(), "{body} {secrets:?}");
+        }
+    }
+
+    #[test]
+    fn a_clean_body_is_not_copied() {
+        assert!(matches!(scrub(b"all is well \xff", &[SECRET]), Cow::Borrowed(_)));
+        let debug = format!("{:?}", Scrubber::new(&["abc"]));
+        assert_eq!(debug, "Scrubber(3 forms)");
+    }
+
+    fn contains(body: &[u8], needle: &[u8]) -> bool {
+        body.windows(needle.len()).any(|window| window == needle)
+    }
+
+    proptest! {
+        #[test]
+        fn scrubbing_removes_every_occurrence_from_any_bytes(
+            secrets in prop::collection::vec("(whsec_|whsk_|)[ab/=\"%é]{1,12}", 1..4),
+            noise in prop::collection::vec(
+                prop_oneof![
+                    prop::collection::vec(any::<u8>(), 0..8),
+                    "[ab/=\"%é]{0,6}".prop_map(String::into_bytes),
+                ],
+                0..6,
+            ),
+            order in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        ) {
+            let mut body = Vec::new();
+            for (n, noise) in noise.iter().enumerate() {
+                body.extend_from_slice(noise);
+                if let Some(index) = order.get(n) {
+                    body.extend_from_slice(index.get(&secrets).as_bytes());
+                }
+            }
+            let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
+            let scrubbed = scrub(&body, &secrets);
+            for secret in &secrets {
+                prop_assert!(!contains(&scrubbed, secret.as_bytes()));
+                let bare = without_prefix(secret).unwrap_or(secret);
+                prop_assert!(bare.is_empty() || !contains(&scrubbed, bare.as_bytes()));
+                let encoded = STANDARD.encode(secret);
+                let echoed = [b"<", encoded.as_bytes()].concat();
+                let whole = &encoded[..secret.len() / 3 * 4];
+                let scrubbed = scrub(&echoed, &secrets);
+                prop_assert!(whole.is_empty() || !contains(&scrubbed, whole.as_bytes()));
+            }
+        }
+
+        #[test]
+        fn what_is_not_a_secret_stays_byte_for_byte(
+            before in prop::collection::vec(0x80u8.., 0..40),
+            after in prop::collection::vec(0x80u8.., 0..40),
+        ) {
+            let body = [&before[..], SECRET.as_bytes(), &after[..]].concat();
+            let expected = [&before[..], MASK.as_bytes(), &after[..]].concat();
+            prop_assert_eq!(scrub(&body, &[SECRET]).into_owned(), expected);
+            prop_assert_eq!(scrub(&before, &[SECRET]).into_owned(), before);
+        }
+
+        #[test]
+        fn a_mask_shows_four_characters_at_most(token in any::<String>()) {
+            let masked = mask(&token);
+            let shown = masked.strip_prefix(MASK).unwrap();
+            prop_assert!(token.ends_with(shown));
+            let expected = if token.chars().count() > 8 { 4 } else { 0 };
+            prop_assert_eq!(shown.chars().count(), expected);
+        }
+    }
+}
