@@ -17,6 +17,7 @@
 //! | is anything lost? | [`ledger`] |
 //! | which numbers? | [`policy`], [`limits`] |
 
+pub mod access;
 pub mod attempt;
 pub mod circuit;
 pub mod credentials;
