@@ -5,7 +5,7 @@
 //!
 //! | question | module |
 //! |---|---|
-//! | is this event wanted? | `matching`, `filter` |
+//! | is this event wanted? | [`matching`], [`filter`] |
 //! | what bytes are sent, and with which signature? | [`payload`], [`signature`] |
 //! | what may be contacted? | `egress` |
 //! | how did that attempt end? | [`attempt`] |
@@ -24,14 +24,17 @@ pub mod credentials;
 pub mod delivery;
 pub mod destination;
 pub mod event;
+pub mod filter;
 pub mod ids;
 pub mod ledger;
 pub mod limits;
 pub mod mass_failure;
+pub mod matching;
 pub mod payload;
 pub mod policy;
 pub mod retry;
 pub mod settlement;
 pub mod signature;
+pub mod subscription;
 pub mod thresholds;
 pub mod time;

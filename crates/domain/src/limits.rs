@@ -30,6 +30,8 @@ pub const SUBSCRIPTION_HEADERS_MAX: usize = 20;
 pub const HEADER_NAME_BYTES_MAX: usize = 64;
 /// A custom header's value.
 pub const HEADER_VALUE_BYTES_MAX: usize = 1024;
+/// A subscription's rate limit, in requests per second.
+pub const RATE_LIMIT_PER_SECOND_MAX: u32 = 1_000_000;
 /// A subscription's bearer token.
 pub const AUTH_TOKEN_BYTES_MAX: usize = 4096;
 /// Signing secrets of one subscription that are valid at the same time.
@@ -45,6 +47,8 @@ pub const FILTER_CONDITIONS_MAX: usize = 20;
 pub const FILTER_FIELD_CHARS_MAX: usize = 256;
 /// The value that a filter's condition compares with, as JSON.
 pub const FILTER_VALUE_BYTES_MAX: usize = 4096;
+/// Values in the list of a `contains_only`: each is looked for in an event's whole list.
+pub const FILTER_SET_VALUES_MAX: usize = 100;
 
 /// A destination's URL.
 pub const URL_BYTES_MAX: usize = 2048;

@@ -1,0 +1,285 @@
+//! When two JSON values are equal, and which of two comes first.
+//!
+//! Numbers compare as numbers, RFC 3339 times as times, other scalars as text, case-sensitive.
+//! What has no order is neither before nor after anything. Values that are equal have the same
+//! [`Class`], by which they can be looked up.
+
+use std::cmp::Ordering;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde_json::{Number, Value};
+
+use super::moment::Moment;
+
+/// What a condition compares with, prepared once.
+#[derive(Debug, Clone)]
+pub(super) struct Operand {
+    value: Value,
+    moment: Option<Moment>,
+}
+
+impl Operand {
+    pub(super) fn new(value: &Value) -> Self {
+        Operand { value: value.clone(), moment: value.as_str().and_then(Moment::parse) }
+    }
+
+    pub(super) const fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// How a value of an event stands to this one; `None` where there is no order.
+    pub(super) fn order_of(&self, value: &Value) -> Option<Ordering> {
+        match (value, &self.value) {
+            (Value::Number(a), Value::Number(b)) => Some(order_of_numbers(a, b)),
+            (Value::String(a), Value::String(b)) => Some(self.order_of_text(a, b)),
+            (Value::Number(a), Value::String(b)) => Some(a.to_string().cmp(b)),
+            (Value::String(a), Value::Number(b)) => Some(a.cmp(&b.to_string())),
+            (_, _) => None,
+        }
+    }
+
+    fn order_of_text(&self, text: &str, own: &str) -> Ordering {
+        let as_times = self.moment.and_then(|own| Some(Moment::parse(text)?.cmp(&own)));
+        as_times.unwrap_or_else(|| text.cmp(own))
+    }
+
+    /// Whether a value of an event equals this one.
+    pub(super) fn equals(&self, value: &Value) -> bool {
+        match self.order_of(value) {
+            Some(order) => order.is_eq(),
+            None => is_same(value, &self.value),
+        }
+    }
+
+    /// Whether a text of an event has this one in it.
+    pub(super) fn is_part_of(&self, text: &str) -> bool {
+        match &self.value {
+            Value::String(part) => text.contains(part.as_str()),
+            Value::Number(part) => text.contains(&part.to_string()),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
+        }
+    }
+}
+
+/// Whether two values are the same through and through: a number is never a text here.
+pub(super) fn is_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Null, Value::Null) => true,
+        (Value::Bool(a), Value::Bool(b)) => a == b,
+        (Value::Number(a), Value::Number(b)) => order_of_numbers(a, b).is_eq(),
+        (Value::String(a), Value::String(b)) => {
+            a == b || Moment::parse(a).is_some_and(|a| Moment::parse(b) == Some(a))
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| is_same(a, b)))
+        }
+        (_, _) => false,
+    }
+}
+
+/// A number in the one form that equal numbers have in common.
+#[derive(Debug, Clone, Copy)]
+enum Numeric {
+    /// Every whole number up to where `i128` ends, however it was written.
+    Whole(i128),
+    /// What is left: not whole, or beyond.
+    Float(f64),
+}
+
+impl Numeric {
+    fn of(number: &Number) -> Self {
+        let whole = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
+        // Without `arbitrary_precision`, what is not a whole number is a float.
+        whole.map_or_else(|| Numeric::of_float(number.as_f64().unwrap_or(0.0)), Numeric::Whole)
+    }
+
+    fn of_float(float: f64) -> Self {
+        if float.fract() == 0.0 && float.abs() < 1e38 {
+            Numeric::Whole(whole_part(float))
+        } else {
+            Numeric::Float(float)
+        }
+    }
+}
+
+/// The whole number at or below, as far as `i128` goes.
+#[expect(clippy::cast_possible_truncation, reason = "saturates, which is what is wanted")]
+const fn whole_part(float: f64) -> i128 {
+    float.floor() as i128
+}
+
+fn order_of_numbers(a: &Number, b: &Number) -> Ordering {
+    match (Numeric::of(a), Numeric::of(b)) {
+        (Numeric::Whole(a), Numeric::Whole(b)) => a.cmp(&b),
+        (Numeric::Float(a), Numeric::Float(b)) => a.total_cmp(&b),
+        (Numeric::Whole(a), Numeric::Float(b)) => order_of_mixed(a, b),
+        (Numeric::Float(a), Numeric::Whole(b)) => order_of_mixed(b, a).reverse(),
+    }
+}
+
+/// They are never equal: a whole float in the range of `i128` is a [`Numeric::Whole`].
+const fn order_of_mixed(whole: i128, float: f64) -> Ordering {
+    if whole <= whole_part(float) { Ordering::Less } else { Ordering::Greater }
+}
+
+/// Where a scalar is looked up. Values that an `eq` finds equal always have the same class; that
+/// some others share it costs a look at the filter, no more.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Class<'a> {
+    Null,
+    Bool(bool),
+    Whole(i128),
+    Float(u64),
+    Time(Moment),
+    Text(&'a str),
+}
+
+impl<'a> Class<'a> {
+    /// The class of a scalar; arrays and objects have none.
+    fn of(value: &'a Value) -> Option<Self> {
+        match value {
+            Value::Null => Some(Class::Null),
+            Value::Bool(bool) => Some(Class::Bool(*bool)),
+            Value::Number(number) => Some(Class::of_numeric(Numeric::of(number))),
+            Value::String(text) => Some(Class::of_text(text)),
+            Value::Array(_) | Value::Object(_) => None,
+        }
+    }
+
+    const fn of_numeric(numeric: Numeric) -> Self {
+        match numeric {
+            Numeric::Whole(whole) => Class::Whole(whole),
+            Numeric::Float(float) => Class::Float(float.to_bits()),
+        }
+    }
+
+    /// A text that reads as a number shares the number's class, since the two can be equal.
+    fn of_text(text: &'a str) -> Self {
+        if let Some(numeric) = read_number(text) {
+            return Class::of_numeric(numeric);
+        }
+        Moment::parse(text).map_or(Class::Text(text), Class::Time)
+    }
+}
+
+/// A number that equal scalars have in common, and others hardly ever; arrays and objects have
+/// none.
+pub(crate) fn fingerprint(value: &Value) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    Class::of(value)?.hash(&mut hasher);
+    Some(hasher.finish())
+}
+
+fn read_number(text: &str) -> Option<Numeric> {
+    if !text.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+        return None;
+    }
+    if let Ok(whole) = text.parse::<i64>() {
+        return Some(Numeric::Whole(whole.into()));
+    }
+    if let Ok(whole) = text.parse::<u64>() {
+        return Some(Numeric::Whole(whole.into()));
+    }
+    text.parse().ok().filter(|float: &f64| float.is_finite()).map(Numeric::of_float)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(a: &str, b: &str, expected: Option<Ordering>) {
+        let (a, b): (Value, Value) =
+            (serde_json::from_str(a).unwrap(), serde_json::from_str(b).unwrap());
+        assert_eq!(Operand::new(&b).order_of(&a), expected, "{a} to {b}");
+        assert_eq!(Operand::new(&a).order_of(&b), expected.map(Ordering::reverse), "{b} to {a}");
+    }
+
+    #[test]
+    fn numbers_compare_exactly_however_they_are_written() {
+        let (less, equal) = (Some(Ordering::Less), Some(Ordering::Equal));
+        check("1", "1.0", equal);
+        check("-0.0", "0", equal);
+        check("1e2", "100", equal);
+        check("1", "1.5", less);
+        check("-1.5", "-1", less);
+        check("-2", "-1.5", less);
+        check("9007199254740992", "9007199254740993", less);
+        check("9007199254740993", "9007199254740992.0", Some(Ordering::Greater));
+        check("18446744073709551615", "18446744073709551616", less);
+        check("9223372036854775807", "9223372036854775808", less);
+        check("-9223372036854775808", "-9223372036854775808.0", equal);
+        check("18446744073709551615", "1e300", less);
+        check("-1e300", "-9223372036854775808", less);
+        check("1e300", "1e301", less);
+        check("1e40", "1e40", equal);
+        check("0.1", "0.2", less);
+    }
+
+    #[test]
+    fn times_compare_as_times_and_the_rest_as_text() {
+        let (less, equal) = (Some(Ordering::Less), Some(Ordering::Equal));
+        check(r#""2026-01-01T00:00:00Z""#, r#""2026-01-01T01:00:00+01:00""#, equal);
+        check(r#""2026-01-01T00:00:00.000000001Z""#, r#""2026-01-01T00:00:00.000000002Z""#, less);
+        check(r#""2026-01-01T00:30:00+01:00""#, r#""2026-01-01T00:00:00Z""#, less);
+        check(r#""2026-01-01""#, r#""2026-01-01T00:00:00Z""#, less);
+        check(r#""B""#, r#""a""#, less);
+        check(r#""10""#, r#""9""#, less);
+        check("10", r#""9""#, less);
+        check("5", r#""5""#, equal);
+        check("5.0", r#""5""#, Some(Ordering::Greater));
+    }
+
+    #[test]
+    fn what_has_no_order_has_none() {
+        for scalar in ["1", r#""a""#, "null", "true", "[]", "{}"] {
+            for other in ["null", "true", "[]", "{}"] {
+                check(scalar, other, None);
+            }
+        }
+    }
+
+    #[test]
+    fn sameness_goes_all_the_way_down() {
+        let same = |a: Value, b: Value| is_same(&a, &b) && is_same(&b, &a);
+        assert!(same(json!({"a": [1, {"b": null}]}), json!({"a": [1.0, {"b": null}]})));
+        assert!(same(json!(["2026-01-01T00:00:00Z"]), json!(["2026-01-01T00:00:00.0Z"])));
+        assert!(!same(json!({"a": 1}), json!({"a": 1, "b": 2})));
+        assert!(!same(json!({"a": 1}), json!({"b": 1})));
+        assert!(!same(json!([1, 2]), json!([2, 1])));
+        assert!(!same(json!([1]), json!(["1"])));
+        assert!(!same(json!([true]), json!([false])));
+        assert!(!same(json!("2026-01-01T00:00:00Z"), json!("x")));
+    }
+
+    #[test]
+    fn equal_values_have_the_same_class() {
+        let texts = ["", "-", "a", "5", "5.0", "007", "-0", "1e400", "-inf", "0x1", "1e40"];
+        let times = ["2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00", "2026-01-01"];
+        let numbers = ["5", "5.0", "-0.0", "0", "18446744073709551615", "1e40", "0.1", "1e300"];
+        let others = ["null", "true", "false"];
+        let values: Vec<Value> = texts
+            .iter()
+            .chain(&times)
+            .map(|text| json!(text))
+            .chain(numbers.iter().chain(&others).map(|json| serde_json::from_str(json).unwrap()))
+            .collect();
+        let mut equal_pairs = 0;
+        for a in &values {
+            for b in &values {
+                if Operand::new(b).equals(a) {
+                    equal_pairs += 1;
+                    assert_eq!(Class::of(a), Class::of(b), "{a} {b}");
+                }
+            }
+        }
+        assert!(equal_pairs > values.len(), "{equal_pairs}");
+        assert_ne!(Class::of(&json!("true")), Class::of(&json!(true)));
+        assert_eq!(Class::of(&json!([])), None);
+    }
+}

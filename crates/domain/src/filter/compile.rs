@@ -1,0 +1,230 @@
+//! From the JSON of a filter to what is evaluated, or to the place of the first fault.
+//!
+//! Everything that can be wrong is found here; evaluation cannot fail.
+
+use serde_json::{Map, Value};
+
+use super::compare::Operand;
+use super::error::{FilterError, FilterFault};
+use super::field::Field;
+use crate::limits;
+
+/// A filter, ready to be evaluated.
+#[derive(Debug, Clone)]
+pub(super) enum Expression {
+    /// Every one must hold.
+    All(Box<[Expression]>),
+    /// At least one must hold.
+    Any(Box<[Expression]>),
+    /// One condition.
+    Condition(Field, Test),
+}
+
+/// What is asked of a field.
+#[derive(Debug, Clone)]
+pub(super) enum Test {
+    Equal(Operand),
+    NotEqual(Operand),
+    Greater(Operand),
+    GreaterOrEqual(Operand),
+    Less(Operand),
+    LessOrEqual(Operand),
+    Contains(Operand),
+    NotContains(Operand),
+    ContainsOnly(Box<[Operand]>),
+    Changed,
+    Exists(bool),
+}
+
+/// The operators, as they are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Op {
+    Eq,
+    Ne,
+    Gt,
+    Gte,
+    Lt,
+    Lte,
+    Contains,
+    NotContains,
+    ContainsOnly,
+    Changed,
+    Exists,
+}
+
+impl Op {
+    const ALL: [Op; 11] = [
+        Op::Eq,
+        Op::Ne,
+        Op::Gt,
+        Op::Gte,
+        Op::Lt,
+        Op::Lte,
+        Op::Contains,
+        Op::NotContains,
+        Op::ContainsOnly,
+        Op::Changed,
+        Op::Exists,
+    ];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Op::Eq => "eq",
+            Op::Ne => "ne",
+            Op::Gt => "gt",
+            Op::Gte => "gte",
+            Op::Lt => "lt",
+            Op::Lte => "lte",
+            Op::Contains => "contains",
+            Op::NotContains => "not_contains",
+            Op::ContainsOnly => "contains_only",
+            Op::Changed => "changed",
+            Op::Exists => "exists",
+        }
+    }
+
+    /// All of them, for people.
+    pub(super) fn list() -> String {
+        Op::ALL.map(Op::as_str).join(", ")
+    }
+
+    fn test(self, value: Option<&Value>) -> Result<Test, FilterFault> {
+        let any = || value.map(Operand::new).ok_or(FilterFault::ValueMissing { op: self.as_str() });
+        Ok(match self {
+            Op::Eq => Test::Equal(any()?),
+            Op::Ne => Test::NotEqual(any()?),
+            Op::Gt => Test::Greater(self.ordered(any()?)?),
+            Op::Gte => Test::GreaterOrEqual(self.ordered(any()?)?),
+            Op::Lt => Test::Less(self.ordered(any()?)?),
+            Op::Lte => Test::LessOrEqual(self.ordered(any()?)?),
+            Op::Contains => Test::Contains(any()?),
+            Op::NotContains => Test::NotContains(any()?),
+            Op::ContainsOnly => Test::ContainsOnly(self.set(&any()?)?),
+            Op::Changed if value.is_some() => return Err(FilterFault::ValueUnwanted),
+            Op::Changed => Test::Changed,
+            Op::Exists => Test::Exists(self.flag(value)?),
+        })
+    }
+
+    fn ordered(self, operand: Operand) -> Result<Operand, FilterFault> {
+        if operand.value().is_number() || operand.value().is_string() {
+            Ok(operand)
+        } else {
+            Err(self.needs("a number, a time or another text, since nothing else has an order"))
+        }
+    }
+
+    fn set(self, operand: &Operand) -> Result<Box<[Operand]>, FilterFault> {
+        match operand.value() {
+            Value::Object(_) => Err(self.needs("a list of values, or a single one")),
+            Value::Array(values) if values.len() > limits::FILTER_SET_VALUES_MAX => {
+                Err(FilterFault::TooManyValues { count: values.len() })
+            }
+            Value::Array(values) => Ok(values.iter().map(Operand::new).collect()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                Ok(Box::new([operand.clone()]))
+            }
+        }
+    }
+
+    fn flag(self, value: Option<&Value>) -> Result<bool, FilterFault> {
+        let flag = value.map_or(Some(true), Value::as_bool);
+        flag.ok_or_else(|| self.needs("true or false, or no value, which means true"))
+    }
+
+    const fn needs(self, allowed: &'static str) -> FilterFault {
+        FilterFault::ValueKind { op: self.as_str(), allowed }
+    }
+}
+
+/// Compiles a whole filter.
+pub(super) fn compile(source: &Value) -> Result<Expression, FilterError> {
+    Compiler { groups: 0 }.expression("filter", source)
+}
+
+struct Compiler {
+    /// Groups met so far; bounds how deeply `expression` can nest, too.
+    groups: usize,
+}
+
+impl Compiler {
+    fn expression(&mut self, place: &str, source: &Value) -> Result<Expression, FilterError> {
+        let Value::Object(object) = source else {
+            return Err(at(place, FilterFault::NotAnObject));
+        };
+        if let Some(entries) = object.get("all") {
+            self.group(place, "all", object, entries).map(Expression::All)
+        } else if let Some(entries) = object.get("any") {
+            self.group(place, "any", object, entries).map(Expression::Any)
+        } else {
+            condition(place, object)
+        }
+    }
+
+    fn group(
+        &mut self,
+        place: &str,
+        name: &str,
+        object: &Map<String, Value>,
+        entries: &Value,
+    ) -> Result<Box<[Expression]>, FilterError> {
+        if let Some(other) = object.keys().find(|key| *key != name) {
+            return Err(at(&below(place, other), FilterFault::BesideGroup));
+        }
+        let place = below(place, name);
+        let Value::Array(entries) = entries else {
+            return Err(at(&place, FilterFault::NotAList));
+        };
+        self.groups += 1;
+        if self.groups > limits::FILTER_GROUPS_MAX {
+            return Err(at(&place, FilterFault::TooManyGroups));
+        }
+        match entries.len() {
+            0 => Err(at(&place, FilterFault::EmptyGroup)),
+            1..=limits::FILTER_CONDITIONS_MAX => entries
+                .iter()
+                .enumerate()
+                .map(|(n, entry)| self.expression(&format!("{place}[{n}]"), entry))
+                .collect(),
+            count => Err(at(&place, FilterFault::TooManyEntries { count })),
+        }
+    }
+}
+
+fn condition(place: &str, object: &Map<String, Value>) -> Result<Expression, FilterError> {
+    let is_known = |key: &str| matches!(key, "field" | "op" | "value");
+    if let Some(unknown) = object.keys().find(|key| !is_known(key)) {
+        return Err(at(&below(place, unknown), FilterFault::UnknownKey));
+    }
+    if object.is_empty() {
+        return Err(at(place, FilterFault::NotAnObject));
+    }
+    let text = |key: &str| object.get(key).and_then(Value::as_str);
+    let field = text("field")
+        .ok_or(FilterFault::FieldMissing)
+        .and_then(Field::parse)
+        .map_err(|fault| at(&below(place, "field"), fault))?;
+    let op = text("op")
+        .and_then(|name| Op::ALL.into_iter().find(|op| op.as_str() == name))
+        .ok_or_else(|| at(&below(place, "op"), FilterFault::Op))?;
+    if op == Op::Changed && !field.is_state() {
+        return Err(at(&below(place, "field"), FilterFault::NotState));
+    }
+    let value = object.get("value");
+    if value.is_some_and(|value| value.to_string().len() > limits::FILTER_VALUE_BYTES_MAX) {
+        return Err(at(&below(place, "value"), FilterFault::ValueTooLarge));
+    }
+    let test = op.test(value).map_err(|fault| at(&below(place, "value"), fault))?;
+    Ok(Expression::Condition(field, test))
+}
+
+fn at(place: &str, fault: FilterFault) -> FilterError {
+    FilterError { place: place.to_owned(), fault }
+}
+
+/// The place of a key. One that is not a plain word is not repeated: the object's place must do.
+fn below(place: &str, key: &str) -> String {
+    let is_plain = (1..=64).contains(&key.len())
+        && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+    if is_plain { format!("{place}.{key}") } else { place.to_owned() }
+}

@@ -1,0 +1,95 @@
+//! Conditions on an event, compiled when a subscription is made.
+//!
+//! A filter is one condition, `{"field": "data.status", "op": "eq", "value": "CUR"}`, or one
+//! group, `{"all": […]}` or `{"any": […]}`, of conditions and groups. Whatever is wrong with it is
+//! said at compile time, with its place; evaluating one never fails and never panics.
+
+mod compare;
+mod compile;
+mod error;
+mod evaluate;
+mod field;
+mod moment;
+mod view;
+
+use std::hash::{Hash, Hasher};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+pub(crate) use self::compare::fingerprint;
+use self::compile::{Expression, Test};
+pub use self::error::{FilterError, FilterFault};
+pub(crate) use self::field::Field;
+pub use self::view::EventView;
+
+/// A compiled filter. Two are equal when their sources are, whatever the order of keys.
+#[derive(Debug, Clone)]
+pub struct Filter {
+    source: Value,
+    expression: Expression,
+}
+
+impl Filter {
+    /// Compiles a filter, or says what is wrong with it and where.
+    pub fn compile(source: &Value) -> Result<Self, FilterError> {
+        Ok(Filter { expression: compile::compile(source)?, source: source.clone() })
+    }
+
+    /// The filter as it was given.
+    pub const fn source(&self) -> &Value {
+        &self.source
+    }
+
+    /// Whether the event passes.
+    pub fn matches(&self, event: &EventView<'_>) -> bool {
+        self.expression.holds(event)
+    }
+
+    /// Fields that must equal a certain scalar in every event that passes, with the fingerprint of
+    /// the scalar: what an `eq` says that is the whole filter or stands in its outermost `all`.
+    pub(crate) fn pins(&self) -> impl Iterator<Item = (&Field, u64)> {
+        let conditions = match &self.expression {
+            Expression::All(entries) => entries,
+            single @ (Expression::Any(_) | Expression::Condition(..)) => {
+                std::slice::from_ref(single)
+            }
+        };
+        conditions.iter().filter_map(|entry| match entry {
+            Expression::Condition(field, Test::Equal(operand)) => {
+                Some((field, fingerprint(operand.value())?))
+            }
+            Expression::Condition(..) | Expression::All(_) | Expression::Any(_) => None,
+        })
+    }
+}
+
+impl PartialEq for Filter {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+impl Eq for Filter {}
+
+impl Hash for Filter {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.source.hash(state);
+    }
+}
+
+impl Serialize for Filter {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.source.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Filter {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let source = Value::deserialize(deserializer)?;
+        Filter::compile(&source).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! A standing wish: which events, to which URL, in which format.
+//!
+//! There is no secret and no token in a [`Subscription`]: credentials travel apart, so that what
+//! is matched, listed and logged can never show one.
+
+mod headers;
+mod rate_limit;
+mod types;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde::{Deserialize, Serialize};
+
+pub use self::headers::{CustomHeader, InvalidHeader};
+pub use self::rate_limit::{InvalidRateLimit, RateLimit};
+pub use self::types::{InvalidTypePattern, InvalidTypeSet, TypePattern, TypeSet};
+use crate::filter::{EventView, Filter};
+use crate::ids::{DestinationId, ObjectId, SubscriptionId, TenantId};
+use crate::payload::Format;
+use crate::time::Timestamp;
+
+/// A subscription.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Subscription {
+    /// Its identifier.
+    pub id: SubscriptionId,
+    /// Whose it is; it sees this tenant's events alone.
+    pub tenant: TenantId,
+    /// The destination of its tenant and URL.
+    pub destination: DestinationId,
+    /// Where deliveries go, in the form that the `url` crate gives it.
+    pub url: String,
+    /// Which types of events.
+    pub types: TypeSet,
+    /// Events of this object alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<ObjectId>,
+    /// Events that this filter lets through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Filter>,
+    /// How the body of a request looks.
+    #[serde(default)]
+    pub format: Format,
+    /// Headers that are added to each request; see [`CustomHeader::check_all`].
+    #[serde(default, deserialize_with = "headers::deserialize_all")]
+    pub headers: Vec<CustomHeader>,
+    /// At most so many requests per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<RateLimit>,
+    /// A subscription that is switched off gets no new deliveries.
+    pub enabled: bool,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was last changed.
+    pub updated_at: Timestamp,
+}
+
+impl Subscription {
+    /// Whether this event is to be delivered here. The index finds the same ones, only faster.
+    pub fn wants(&self, event: &EventView<'_>) -> bool {
+        let (filter, event_object) = (self.filter.as_ref(), event.event().object.as_ref());
+        self.enabled
+            && self.tenant == event.event().tenant
+            && self.types.matches(&event.event().kind)
+            && self.object.as_ref().is_none_or(|object| Some(object) == event_object)
+            && filter.is_none_or(|filter| filter.matches(event))
+    }
+
+    /// Whether the other one would get the same events in the same way: same tenant, URL, set of
+    /// types, object, filter and format.
+    pub fn is_twin_of(&self, other: &Subscription) -> bool {
+        self.twin_key() == other.twin_key()
+    }
+
+    /// A number that twins have in common, and others hardly ever.
+    pub(crate) fn twin_fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.twin_key().hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn twin_key(&self) -> impl Eq + Hash {
+        (&self.tenant, &self.url, &self.types, &self.object, &self.filter, self.format)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn subscription() -> Subscription {
+        serde_json::from_value(json!({
+            "id": "sub_019a86d99e3877078707070707070707",
+            "tenant": "default",
+            "destination": "dst_019a86d99e3877078707070707070707",
+            "url": "https://hooks.example.com/in",
+            "types": ["task.*", "note.added"],
+            "filter": {"field": "data.status", "op": "eq", "value": "CUR"},
+            "enabled": true,
+            "created_at": "2026-11-15T09:30:00.000Z",
+            "updated_at": "2026-11-15T09:30:00.000Z",
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_subscription_survives_its_json() {
+        let mut full = subscription();
+        full.object = Some("T-1".parse().unwrap());
+        full.format = Format::Raw;
+        full.headers = vec![CustomHeader::new("x-a", "1").unwrap()];
+        full.rate_limit = Some(RateLimit::per_second(2.5).unwrap());
+        for subscription in [subscription(), full] {
+            let json = serde_json::to_value(&subscription).unwrap();
+            assert_eq!(serde_json::from_value::<Subscription>(json).unwrap(), subscription);
+        }
+    }
+
+    #[test]
+    fn headers_that_cannot_stand_together_do_not_come_in_by_json() {
+        let mut json = serde_json::to_value(subscription()).unwrap();
+        json["headers"] = json!([{"name": "x", "value": "1"}, {"name": "X", "value": "2"}]);
+        let error = serde_json::from_value::<Subscription>(json).unwrap_err();
+        assert!(error.to_string().contains("the header x is given twice"), "{error}");
+    }
+
+    #[test]
+    fn twins_differ_in_nothing_that_changes_what_is_sent() {
+        type Change = fn(&mut Subscription);
+        let no_matter: [Change; 5] = [
+            |s| s.id = SubscriptionId::from_bytes([1; 16]),
+            |s| s.enabled = false,
+            |s| s.rate_limit = RateLimit::per_second(1.0).ok(),
+            |s| s.headers = vec![CustomHeader::new("x-a", "1").unwrap()],
+            |s| s.updated_at = Timestamp::EPOCH,
+        ];
+        let matter: [Change; 6] = [
+            |s| s.tenant = "other".parse().unwrap(),
+            |s| s.url.push('/'),
+            |s| s.types = TypeSet::new(["task.*".parse().unwrap()]).unwrap(),
+            |s| s.object = Some("T-1".parse().unwrap()),
+            |s| s.filter = None,
+            |s| s.format = Format::CloudEvents,
+        ];
+        let changes = no_matter.iter().map(|c| (c, true)).chain(matter.iter().map(|c| (c, false)));
+        for (change, twins) in changes {
+            let (original, mut changed) = (subscription(), subscription());
+            change(&mut changed);
+            assert_eq!(original.is_twin_of(&changed), twins, "{changed:?}");
+            assert_eq!(original.twin_fingerprint() == changed.twin_fingerprint(), twins);
+        }
+    }
+
+    #[test]
+    fn the_order_of_types_and_of_keys_makes_no_difference_to_twins() {
+        let mut json = serde_json::to_value(subscription()).unwrap();
+        json["types"] = json!(["note.added", "task.*", "note.added"]);
+        let filter = r#"{"value": "CUR", "op": "eq", "field": "data.status"}"#;
+        json["filter"] = serde_json::from_str(filter).unwrap();
+        let other: Subscription = serde_json::from_value(json).unwrap();
+        assert!(subscription().is_twin_of(&other));
+        assert_eq!(subscription().twin_fingerprint(), other.twin_fingerprint());
+    }
+}
