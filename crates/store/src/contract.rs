@@ -1,0 +1,301 @@
+//! The contract of a store, in the order of an event's life. Every method is one transaction.
+//!
+//! What a method answers is durable and includes everything that was acknowledged before it was
+//! called. A write that answers `Ok` is on stable storage. A write that answers an error did not
+//! happen, except where the error is [`StoreError::Unavailable`]: then it may have, and repeating
+//! it is safe.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use postrider_domain::attempt::Attempt;
+use postrider_domain::circuit::Transition;
+use postrider_domain::delivery::Delivery;
+use postrider_domain::event::Event;
+use postrider_domain::ids::{
+    DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
+};
+use postrider_domain::ledger::Ledger;
+use postrider_domain::time::Timestamp;
+
+use crate::error::StoreError;
+use crate::records::{
+    Acceptance, Accepted, Commit, DeliveryFilter, DestinationRecord, DueMark, EventFilter,
+    EventRecord, Holding, IdempotentAnswer, Key, Page, PageRequest, Pruned, ReplayJob,
+    SubscriptionPut, SubscriptionRecord, TallyAt, Tenant, WaitingOrder,
+};
+
+/// All of it.
+pub trait Store: Configuration + Intake + Work + History + Replays + Upkeep {}
+
+impl<T: Configuration + Intake + Work + History + Replays + Upkeep> Store for T {}
+
+/// What people set up: tenants, keys, subscriptions and their destinations.
+#[async_trait]
+pub trait Configuration: Send + Sync + 'static {
+    /// Creates a tenant; `false` where it exists.
+    async fn create_tenant(&self, tenant: &Tenant) -> Result<bool, StoreError>;
+    /// One tenant.
+    async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>, StoreError>;
+    /// All tenants, by identifier.
+    async fn tenants(&self, page: &PageRequest) -> Result<Page<Tenant>, StoreError>;
+    /// Removes a tenant with its keys; `false` where it does not exist. Its subscriptions must be
+    /// gone: [`StoreError::Internal`] otherwise. History goes by retention.
+    async fn delete_tenant(&self, id: &TenantId) -> Result<bool, StoreError>;
+
+    /// Stores a new key; `false` where its identifier is taken.
+    async fn create_key(&self, key: &Key) -> Result<bool, StoreError>;
+    /// The key with this identifier, whosesoever it is: this is how a request finds its tenant.
+    async fn key(&self, id: &str) -> Result<Option<Key>, StoreError>;
+    /// Keys of a tenant, or the admin keys where it is `None`, newest first.
+    async fn keys(
+        &self,
+        tenant: Option<&TenantId>,
+        page: &PageRequest,
+    ) -> Result<Page<Key>, StoreError>;
+    /// Removes a key; `false` where the tenant (`None`: the admin keys) has none of that name.
+    async fn delete_key(&self, tenant: Option<&TenantId>, id: &str) -> Result<bool, StoreError>;
+    /// Notes when keys were last used. May be lost in a crash.
+    async fn touch_keys(&self, used: &[(String, Timestamp)]) -> Result<(), StoreError>;
+
+    /// Creates or replaces a subscription and creates its destination where that is new.
+    async fn put_subscription(
+        &self,
+        record: &SubscriptionRecord,
+        destination: &DestinationRecord,
+    ) -> Result<SubscriptionPut, StoreError>;
+    /// One subscription, deleted ones excluded.
+    async fn subscription(
+        &self,
+        tenant: &TenantId,
+        id: SubscriptionId,
+    ) -> Result<Option<SubscriptionRecord>, StoreError>;
+    /// Subscriptions of a tenant, newest first, deleted ones excluded.
+    async fn subscriptions(
+        &self,
+        tenant: &TenantId,
+        page: &PageRequest,
+    ) -> Result<Page<SubscriptionRecord>, StoreError>;
+    /// Every subscription of every tenant, for the index in memory; deleted ones that still have
+    /// unfinished deliveries included.
+    async fn all_subscriptions(&self) -> Result<Vec<SubscriptionRecord>, StoreError>;
+    /// Marks a subscription as deleted; `false` where there is none. From then on it has no twin.
+    async fn mark_subscription_deleted(
+        &self,
+        tenant: &TenantId,
+        id: SubscriptionId,
+        now: Timestamp,
+    ) -> Result<bool, StoreError>;
+    /// Removes a subscription that was marked and has no unfinished deliveries any more.
+    async fn remove_subscription(
+        &self,
+        tenant: &TenantId,
+        id: SubscriptionId,
+    ) -> Result<(), StoreError>;
+
+    /// One destination.
+    async fn destination(
+        &self,
+        tenant: &TenantId,
+        id: DestinationId,
+    ) -> Result<Option<DestinationRecord>, StoreError>;
+    /// Destinations of a tenant, newest first.
+    async fn destinations(
+        &self,
+        tenant: &TenantId,
+        page: &PageRequest,
+    ) -> Result<Page<DestinationRecord>, StoreError>;
+    /// Every destination in the shards that are held.
+    async fn held_destinations(
+        &self,
+        holding: &Holding,
+    ) -> Result<Vec<DestinationRecord>, StoreError>;
+
+    /// The answer that was given for this key of this tenant.
+    async fn idempotent_answer(
+        &self,
+        tenant: &TenantId,
+        key: &str,
+    ) -> Result<Option<IdempotentAnswer>, StoreError>;
+    /// Keeps an answer; an earlier one stays. Returns what is kept.
+    async fn keep_idempotent_answer(
+        &self,
+        tenant: &TenantId,
+        key: &str,
+        answer: &IdempotentAnswer,
+    ) -> Result<IdempotentAnswer, StoreError>;
+}
+
+/// Taking events in.
+#[async_trait]
+pub trait Intake: Send + Sync + 'static {
+    /// Accepts a batch of one tenant's events with all their deliveries, together or not at all:
+    /// where one of them is a conflict, nothing of the batch is written. The answers are in order.
+    /// The same identifier twice in a batch is a duplicate of the first.
+    async fn accept(&self, batch: Vec<Acceptance>) -> Result<Vec<Accepted>, StoreError>;
+}
+
+/// The work of the lanes.
+#[async_trait]
+pub trait Work: Send + Sync + 'static {
+    /// Queued deliveries in the shards that are held, by acceptance (time, then identifier), after
+    /// the given mark. Lists every one that was acknowledged before the call.
+    async fn queued(
+        &self,
+        holding: &Holding,
+        after: Option<DueMark>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError>;
+    /// Queued deliveries of one destination, likewise.
+    async fn queued_of(
+        &self,
+        destination: DestinationId,
+        after: Option<DueMark>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError>;
+    /// Waiting deliveries in the shards that are held that fall due after the mark and not later
+    /// than `until`, by due time, then identifier.
+    async fn due(
+        &self,
+        holding: &Holding,
+        after: Option<DueMark>,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError>;
+    /// Waiting deliveries of one destination, in the given order.
+    async fn waiting_of(
+        &self,
+        destination: DestinationId,
+        order: WaitingOrder,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError>;
+    /// Unfinished deliveries of a subscription, in any order.
+    async fn unfinished_of(
+        &self,
+        subscription: SubscriptionId,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError>;
+    /// The events of deliveries that are to be attempted; `None` where there is no such event.
+    async fn events(
+        &self,
+        ids: &[(TenantId, EventId)],
+    ) -> Result<Vec<Option<Arc<Event>>>, StoreError>;
+    /// Applies a commit, all of it or nothing, unless a shard that it touches is no longer held.
+    async fn settle(&self, holding: &Holding, commit: Commit) -> Result<(), StoreError>;
+}
+
+/// Looking back. Lists are newest first.
+#[async_trait]
+pub trait History: Send + Sync + 'static {
+    /// One event.
+    async fn event(
+        &self,
+        tenant: &TenantId,
+        id: &EventId,
+    ) -> Result<Option<EventRecord>, StoreError>;
+    /// Events of a tenant.
+    async fn list_events(
+        &self,
+        tenant: &TenantId,
+        filter: &EventFilter,
+        page: &PageRequest,
+    ) -> Result<Page<EventRecord>, StoreError>;
+    /// One delivery.
+    async fn delivery(
+        &self,
+        tenant: &TenantId,
+        id: DeliveryId,
+    ) -> Result<Option<Delivery>, StoreError>;
+    /// Deliveries of a tenant.
+    async fn list_deliveries(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+        page: &PageRequest,
+    ) -> Result<Page<Delivery>, StoreError>;
+    /// How many deliveries there are.
+    async fn count_deliveries(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+    ) -> Result<u64, StoreError>;
+    /// The attempts of a delivery, oldest first.
+    async fn attempts(
+        &self,
+        tenant: &TenantId,
+        delivery: DeliveryId,
+    ) -> Result<Vec<Attempt>, StoreError>;
+    /// The timeline of a destination.
+    async fn transitions(
+        &self,
+        tenant: &TenantId,
+        destination: DestinationId,
+        page: &PageRequest,
+    ) -> Result<Page<Transition>, StoreError>;
+    /// How many deliveries wait at each of these destinations, in the order given.
+    async fn waiting_counts(
+        &self,
+        tenant: &TenantId,
+        destinations: &[DestinationId],
+    ) -> Result<Vec<u64>, StoreError>;
+    /// The ledger of a tenant, or of all where it is `None`. Nothing is in flight in a store: what
+    /// is, stands as queued or waiting here.
+    async fn ledger(&self, tenant: Option<&TenantId>) -> Result<Ledger, StoreError>;
+    /// What happened from `since` to `until`, in spans of `step_minutes`; spans in which nothing
+    /// happened are left out. Of all tenants where it is `None`.
+    async fn tallies(
+        &self,
+        tenant: Option<&TenantId>,
+        since: Timestamp,
+        until: Timestamp,
+        step_minutes: u32,
+    ) -> Result<Vec<TallyAt>, StoreError>;
+}
+
+/// Bulk replay jobs. Their progress moves inside [`Work::settle`].
+#[async_trait]
+pub trait Replays: Send + Sync + 'static {
+    /// Creates or replaces a job.
+    async fn put_replay(&self, job: &ReplayJob) -> Result<(), StoreError>;
+    /// One job.
+    async fn replay(
+        &self,
+        tenant: &TenantId,
+        id: ReplayId,
+    ) -> Result<Option<ReplayJob>, StoreError>;
+    /// Jobs of a tenant, newest first.
+    async fn replays(
+        &self,
+        tenant: &TenantId,
+        page: &PageRequest,
+    ) -> Result<Page<ReplayJob>, StoreError>;
+    /// Every job of every tenant that is running, to go on with after a start.
+    async fn running_replays(&self) -> Result<Vec<ReplayJob>, StoreError>;
+    /// The next deliveries that a job is to replay: those of its filter that had ended when it was
+    /// created, by identifier, after its position.
+    async fn replay_candidates(
+        &self,
+        job: &ReplayJob,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError>;
+}
+
+/// Housekeeping.
+#[async_trait]
+pub trait Upkeep: Send + Sync + 'static {
+    /// Takes or renews the leases of as many shards as this node should have. A store for one node
+    /// gives all of them.
+    async fn hold_shards(&self) -> Result<Holding, StoreError>;
+    /// Gives all leases back.
+    async fn release_shards(&self) -> Result<(), StoreError>;
+    /// Removes events that were accepted before `before` with their deliveries and attempts, where
+    /// all of these have ended, and answers older than `before`. May do it in part; call again
+    /// until it removes nothing.
+    async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError>;
+    /// Writes a consistent copy of everything to a new directory while work goes on.
+    async fn backup(&self, target: &std::path::Path) -> Result<(), StoreError>;
+    /// Whether acceptance would succeed now, as far as can be told.
+    async fn check(&self) -> Result<(), StoreError>;
+    /// Ends orderly: everything acknowledged is durable, files are closed.
+    async fn close(&self) -> Result<(), StoreError>;
+}

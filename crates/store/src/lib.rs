@@ -1,0 +1,15 @@
+//! What Postrider remembers.
+//!
+//! One contract ([`Store`]) whose methods are whole transactions, in the order of an event's life;
+//! the backends mirror each other, and one conformance suite holds both to it. **No decision is
+//! made here**: what changes is decided in `postrider-domain` and arrives as values. **No method
+//! without a tenant** where the caller acts for one. Secrets are opaque bytes: whoever seals them
+//! is above.
+
+mod contract;
+mod error;
+mod records;
+
+pub use contract::{Configuration, History, Intake, Replays, Store, Upkeep, Work};
+pub use error::StoreError;
+pub use records::*;

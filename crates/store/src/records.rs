@@ -1,0 +1,310 @@
+//! The values that go into a store and come out of it.
+
+use std::sync::Arc;
+
+use postrider_domain::access::Scope;
+use postrider_domain::attempt::Attempt;
+use postrider_domain::circuit::{Circuit, Transition};
+use postrider_domain::delivery::{Delivery, StateName};
+use postrider_domain::event::{Event, EventType};
+use postrider_domain::ids::{
+    DeliveryId, DestinationId, EventId, ReplayId, Shard, SubscriptionId, TenantId,
+};
+use postrider_domain::subscription::Subscription;
+use postrider_domain::time::Timestamp;
+
+/// A tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tenant {
+    /// Its identifier.
+    pub id: TenantId,
+    /// What people call it.
+    pub name: Option<String>,
+    /// When it was created.
+    pub created_at: Timestamp,
+}
+
+/// An API key, without the key: only its keyed hash is ever stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// The public part of the key.
+    pub id: String,
+    /// Whose it is; `None` is an admin key, which names the tenant in each request.
+    pub tenant: Option<TenantId>,
+    /// What people call it.
+    pub name: Option<String>,
+    /// What it may do.
+    pub scopes: Vec<Scope>,
+    /// The keyed hash of its secret part.
+    pub hash: [u8; 32],
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it stops working.
+    pub expires_at: Option<Timestamp>,
+    /// When it was last used, roughly.
+    pub last_used_at: Option<Timestamp>,
+}
+
+/// A subscription with its sealed credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubscriptionRecord {
+    /// The subscription.
+    pub subscription: Subscription,
+    /// Secrets and token, sealed by the layer above. Opaque here.
+    pub credentials: Vec<u8>,
+    /// Set when it was deleted: it takes no more events, and is removed when its unfinished
+    /// deliveries are cancelled.
+    pub deleted_at: Option<Timestamp>,
+}
+
+/// What became of a wish to create or change a subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SubscriptionPut {
+    /// It is stored, and so is its destination.
+    Stored,
+    /// An identical one exists already.
+    Twin(SubscriptionId),
+}
+
+/// A destination as it is kept: what the domain knows, and nothing else.
+pub type DestinationRecord = postrider_domain::destination::Destination;
+
+/// The event that was accepted, as it is read back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventRecord {
+    /// The event.
+    pub event: Arc<Event>,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+    /// How many deliveries it had.
+    pub deliveries: u32,
+}
+
+/// An event to be accepted, with everything that is owed for it.
+#[derive(Debug, Clone)]
+pub struct Acceptance {
+    /// The event.
+    pub event: Arc<Event>,
+    /// When it is accepted.
+    pub accepted_at: Timestamp,
+    /// A digest of what the application sent, to tell a repeat from a conflict.
+    pub fingerprint: [u8; 32],
+    /// Whether the application chose the identifier. One that Postrider made cannot be a repeat.
+    pub id_given: bool,
+    /// What is owed. All of them are queued.
+    pub deliveries: Vec<Delivery>,
+}
+
+/// What became of an event of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepted {
+    /// It is durable with all its deliveries, unless another one of the batch is a conflict.
+    New,
+    /// It was accepted before, with so many deliveries. Nothing new is owed.
+    Duplicate {
+        /// How many were owed then.
+        deliveries: u32,
+    },
+    /// The identifier was used for something else. Nothing of the whole batch was written.
+    Conflict,
+}
+
+/// Everything that some outcomes change: applied atomically, all or nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Commit {
+    /// Deliveries as they are afterwards.
+    pub deliveries: Vec<DeliveryChange>,
+    /// Destinations as they are afterwards. Each at most once.
+    pub destinations: Vec<DestinationChange>,
+    /// How far a replay job has come with this commit.
+    pub replay: Option<ReplayJob>,
+}
+
+/// A delivery changed.
+#[derive(Debug, Clone)]
+pub struct DeliveryChange {
+    /// Where it stood before, for the ledger.
+    pub before: StateName,
+    /// As it is now.
+    pub delivery: Delivery,
+    /// The attempt that changed it; `None` where it was turned away, cancelled or replayed.
+    pub attempt: Option<Attempt>,
+}
+
+/// A destination changed.
+#[derive(Debug, Clone)]
+pub struct DestinationChange {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Which one.
+    pub id: DestinationId,
+    /// Its circuit as it is now.
+    pub circuit: Circuit,
+    /// What changed in it, oldest first, for the timeline.
+    pub transitions: Vec<Transition>,
+}
+
+/// A place in the order of due times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DueMark {
+    /// The due time.
+    pub at: Timestamp,
+    /// The delivery at that time.
+    pub delivery: DeliveryId,
+}
+
+/// In which order the waiting deliveries of a destination are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitingOrder {
+    /// Never attempted first, then the last attempt that lies furthest back.
+    ProbeRank,
+    /// By acceptance, oldest first.
+    Oldest,
+}
+
+/// The shards that a node holds, each with the epoch of its lease.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// Shard and epoch, ordered by shard.
+    pub shards: Vec<(Shard, Epoch)>,
+}
+
+/// Grows with every change of owner; a write with an older one is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<T> {
+    /// The entries, newest first unless the list says otherwise.
+    pub items: Vec<T>,
+    /// Where the next page begins; `None` on the last one.
+    pub next: Option<Cursor>,
+}
+
+/// Where a page begins. Opaque to everybody but the store that made it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Cursor(pub String);
+
+/// Which page of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageRequest {
+    /// At most so many entries.
+    pub limit: usize,
+    /// From here on; from the beginning where it is `None`.
+    pub cursor: Option<Cursor>,
+}
+
+/// Which deliveries. Everything that is given must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeliveryFilter {
+    /// In this state. `InFlight` is not known to a store.
+    pub state: Option<StateName>,
+    /// To this destination.
+    pub destination: Option<DestinationId>,
+    /// For this subscription.
+    pub subscription: Option<SubscriptionId>,
+    /// Of this event.
+    pub event: Option<EventId>,
+    /// Of events of this type.
+    pub kind: Option<EventType>,
+    /// Accepted at or after.
+    pub since: Option<Timestamp>,
+    /// Accepted before.
+    pub until: Option<Timestamp>,
+}
+
+/// Which events. Everything that is given must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EventFilter {
+    /// Of this type.
+    pub kind: Option<EventType>,
+    /// Accepted at or after.
+    pub since: Option<Timestamp>,
+    /// Accepted before.
+    pub until: Option<Timestamp>,
+}
+
+/// A bulk replay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplayJob {
+    /// Its identifier.
+    pub id: ReplayId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Which deliveries. Its state is a finished one.
+    pub filter: DeliveryFilter,
+    /// How many a second; as fast as the lanes take them where it is `None`.
+    pub per_second: Option<u32>,
+    /// When it was created. Only what had ended by then is replayed, so each is sent once.
+    pub created_at: Timestamp,
+    /// Where it stands.
+    pub state: ReplayState,
+    /// How many it will replay, as counted at the start.
+    pub total: u64,
+    /// How many it has replayed.
+    pub done: u64,
+    /// The last delivery that it replayed: it goes on after it.
+    pub position: Option<DeliveryId>,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+}
+
+/// Where a replay job stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplayState {
+    /// At work.
+    Running,
+    /// Waiting to be resumed.
+    Paused,
+    /// Everything is replayed.
+    Finished,
+    /// Somebody stopped it.
+    Cancelled,
+}
+
+/// What happened in a minute, for charts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Deliveries accepted.
+    pub accepted: u64,
+    /// Deliveries that arrived.
+    pub delivered: u64,
+    /// Attempts that failed.
+    pub failed: u64,
+    /// Deliveries that died.
+    pub dead: u64,
+}
+
+/// A tally with the time at which its span begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TallyAt {
+    /// Begin of the span.
+    pub at: Timestamp,
+    /// What happened in it.
+    pub tally: Tally,
+}
+
+/// What pruning removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Events.
+    pub events: u64,
+    /// Deliveries.
+    pub deliveries: u64,
+    /// Attempts.
+    pub attempts: u64,
+}
+
+/// An answer that is kept for a repeat of the same request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotentAnswer {
+    /// A digest of the request, to tell a repeat from another request with the same key.
+    pub request: [u8; 32],
+    /// The answer's status.
+    pub status: u16,
+    /// The answer's body, sealed by the layer above where it holds a secret. Opaque here.
+    pub body: Vec<u8>,
+    /// When it was given.
+    pub created_at: Timestamp,
+}
