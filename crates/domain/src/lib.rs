@@ -7,7 +7,7 @@
 //! |---|---|
 //! | is this event wanted? | [`matching`], [`filter`] |
 //! | what bytes are sent, and with which signature? | [`payload`], [`signature`] |
-//! | what may be contacted? | `egress` |
+//! | what may be contacted? | [`egress`] |
 //! | how did that attempt end? | [`attempt`] |
 //! | when is the next retry? | [`retry`] |
 //! | who disables a URL, probes it, freezes it? | [`circuit`] |
@@ -23,6 +23,7 @@ pub mod circuit;
 pub mod credentials;
 pub mod delivery;
 pub mod destination;
+pub mod egress;
 pub mod event;
 pub mod filter;
 pub mod ids;
