@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Finding, Tree};
-use crate::toml::{ALL_KINDS, Toml};
+use crate::toml::Toml;
 
 const MANIFEST: &str = "Cargo.toml";
 const TABLE: &str = "docs/dependencies.md";
@@ -37,14 +37,17 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 fn with_own_version(path: &str, text: &str) -> Vec<Finding> {
     let toml = Toml::parse(text);
     let mut findings = Vec::new();
-    for kind in ALL_KINDS {
-        for entry in toml.entries(|section| section == *kind) {
-            let inherits =
-                entry.key.ends_with(".workspace") || entry.value.contains("workspace = true");
-            if !inherits && !entry.value.is_empty() {
-                let message = format!("{} takes its version not from the workspace", entry.name());
-                findings.push(Finding::new(path, entry.line, message));
-            }
+    for entry in toml.entries(|section| section.contains("dependencies")) {
+        let own_table = entry.section.contains("dependencies.");
+        let inherits = match own_table {
+            true => entry.key != "version",
+            false => entry.key.ends_with(".workspace") || entry.value.contains("workspace = true"),
+        };
+        // A table's heading stands as a key without a value.
+        if !inherits && !entry.value.is_empty() {
+            let name = if own_table { &entry.section } else { &entry.key };
+            let message = format!("{name} takes its version not from the workspace");
+            findings.push(Finding::new(path, entry.line, message));
         }
     }
     findings
@@ -82,10 +85,15 @@ mod tests {
     #[test]
     fn versions_stand_in_the_workspace_only() {
         let text = "[dependencies]\na.workspace = true\nb = { workspace = true, features = [\"x\"] }\n\
-                    c = \"1\"\n[dependencies.d]\nworkspace = true\n";
+                    c = \"1\"\n[dependencies.d]\nworkspace = true\n\
+                    [dependencies.e]\nversion = \"1\"\n[target.'cfg(unix)'.dependencies]\nf = \"1\"\n";
         assert_eq!(
             found(check, &[("crates/x/Cargo.toml", text)]),
-            ["crates/x/Cargo.toml:4: c takes its version not from the workspace"]
+            [
+                "crates/x/Cargo.toml:4: c takes its version not from the workspace",
+                "crates/x/Cargo.toml:8: dependencies.e takes its version not from the workspace",
+                "crates/x/Cargo.toml:10: f takes its version not from the workspace",
+            ]
         );
     }
 }
