@@ -96,7 +96,8 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
 }
 
 fn is_json(kind: &str) -> bool {
-    kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
+    // The form is what curl says where nobody tells it otherwise.
+    ["application/json", "application/x-www-form-urlencoded"].contains(&kind) || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
 /// Reads strict JSON.

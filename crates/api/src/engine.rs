@@ -83,6 +83,8 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Whether this delivery is being attempted now.
     fn is_in_flight(&self, delivery: DeliveryId) -> bool;
+    /// The deliveries of a tenant that are being attempted now, at most so many.
+    fn in_flight_ids(&self, tenant: &TenantId, limit: usize) -> Vec<DeliveryId>;
     /// How many deliveries of a tenant (`None`: of all) are being attempted now.
     fn in_flight(&self, tenant: Option<&TenantId>) -> InFlight;
     /// What happens from now on.

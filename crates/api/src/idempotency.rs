@@ -4,9 +4,6 @@
 //! key at the same time are made one after the other; a key that comes with another request is
 //! refused. Server errors and refusals for want of capacity are not kept: a repeat may succeed.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
@@ -31,25 +28,7 @@ pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key
 /// Set on an answer that was given before.
 pub const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Requests that are under way, by tenant and key.
-#[derive(Debug, Default)]
-pub(crate) struct Flights(Mutex<HashMap<Whose, Weak<tokio::sync::Mutex<()>>>>);
-
 type Whose = (TenantId, String);
-
-impl Flights {
-    /// The one lock of this key.
-    fn lock_of(&self, whose: &Whose) -> Arc<tokio::sync::Mutex<()>> {
-        let mut flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(lock) = flights.get(whose).and_then(Weak::upgrade) {
-            return lock;
-        }
-        flights.retain(|_, lock| lock.strong_count() > 0);
-        let lock = Arc::default();
-        flights.insert(whose.clone(), Arc::downgrade(&lock));
-        lock
-    }
-}
 
 /// Answers a repeat from memory, and remembers the answer of everything else that has a key.
 pub(crate) async fn remember(
@@ -85,7 +64,7 @@ async fn repeatable(
     let body = body::read(body, max, state).await?;
     let digest = digest(&parts, &body);
     let whose = (caller.tenant.clone(), key);
-    let lock = state.flights().lock_of(&whose);
+    let lock = state.locks().of_idempotency_key(&whose.0, &whose.1);
     let _turn = lock.lock().await;
     if let Some(known) = state.store().idempotent_answer(&whose.0, &whose.1).await?
         && state.now().since(known.created_at) < state.settings().idempotency_memory
@@ -187,18 +166,6 @@ fn place(whose: &Whose) -> Place<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_key_has_one_lock_for_as_long_as_somebody_holds_it() {
-        let flights = Flights::default();
-        let whose = |key: &str| (TenantId::default_tenant(), key.to_owned());
-        let first = flights.lock_of(&whose("a"));
-        assert!(Arc::ptr_eq(&first, &flights.lock_of(&whose("a"))));
-        assert!(!Arc::ptr_eq(&first, &flights.lock_of(&whose("b"))));
-        drop(first);
-        flights.lock_of(&whose("c"));
-        assert_eq!(flights.0.lock().unwrap().len(), 1, "nothing is remembered for ever");
-    }
 
     #[test]
     fn keys_are_visible_and_not_too_long() {

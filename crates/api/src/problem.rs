@@ -284,6 +284,7 @@ impl From<StoreError> for Problem {
                 Code::Unavailable,
                 "the store takes no writes now; repeat the request later",
             ),
+            StoreError::UnknownCursor => crate::paging::bad_cursor(),
             StoreError::Locked { .. }
             | StoreError::NewerVersion { .. }
             | StoreError::Corrupt { .. }

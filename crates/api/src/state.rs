@@ -10,7 +10,7 @@ use postrider_store::Store;
 
 use crate::auth::{GivenAdmin, Memory};
 use crate::engine::Engine;
-use crate::idempotency::Flights;
+use crate::locks::Locks;
 use crate::rates::Buckets;
 use crate::settings::ApiSettings;
 use crate::vault::Vault;
@@ -53,7 +53,7 @@ pub struct ApiState(Arc<Inner>);
 struct Inner {
     parts: ApiParts,
     memory: Memory,
-    flights: Flights,
+    locks: Locks,
     key_rates: Buckets,
     tenant_rates: Buckets,
 }
@@ -66,7 +66,7 @@ impl ApiState {
         ApiState(Arc::new(Inner {
             parts,
             memory: Memory::default(),
-            flights: Flights::default(),
+            locks: Locks::default(),
             key_rates,
             tenant_rates,
         }))
@@ -112,8 +112,8 @@ impl ApiState {
         &self.0.memory
     }
 
-    pub(crate) fn flights(&self) -> &Flights {
-        &self.0.flights
+    pub(crate) fn locks(&self) -> &Locks {
+        &self.0.locks
     }
 
     pub(crate) fn key_rates(&self) -> &Buckets {
