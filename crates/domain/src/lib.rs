@@ -1,5 +1,6 @@
 //! Every decision that Postrider makes.
 pub mod attempt;
+pub mod egress;
 pub mod event;
 pub mod ids;
 pub mod limits;
