@@ -261,7 +261,7 @@ impl EngineHandle {
             finished_at: None,
         };
         self.shared.store.put_replay(&job).await?;
-        self.ask(|reply| Command::StartJob { job: Box::new(job), reply }).await?
+        self.ask(|reply| Command::RunJob { job: Box::new(job), reply }).await?
     }
 
     /// Pauses a replay job.

@@ -135,6 +135,7 @@ impl Ingest {
                     | StoreError::Corrupt { .. }
                     | StoreError::Fenced { .. }
                     | StoreError::Stopped(_)
+                    | StoreError::UnknownCursor
                     | StoreError::Internal(_) => pending.forget(),
                 }
                 return Err(error.into());

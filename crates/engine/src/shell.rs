@@ -252,6 +252,15 @@ impl Shell {
                         drop(store.remove_subscription(&tenant, subscription).await);
                     });
                 }
+                Action::PutReplay(job, reply) => {
+                    let reader = self.reader();
+                    self.tasks.spawn(async move {
+                        if reader.insist(|| reader.store.put_replay(&job)).await.is_some() {
+                            let command = Command::RunJob { job, reply };
+                            drop(reader.inputs.send(Input::Command(command)));
+                        }
+                    });
+                }
                 Action::Stop(why) => self.stopped = Some(why),
             }
         }

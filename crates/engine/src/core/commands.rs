@@ -14,6 +14,7 @@ use postrider_domain::subscription::RateLimit;
 use postrider_store::{Holding, ReplayJob, ReplayState};
 use tokio::sync::oneshot;
 
+use super::commits::Ack;
 use super::queue::DestIx;
 use super::state::Place;
 use super::{Core, DestinationOverlay, Gauges, Load, TenantOverlay};
@@ -61,7 +62,8 @@ pub(crate) enum Command {
         delivery: DeliveryId,
         reply: Reply<Delivery>,
     },
-    StartJob {
+    /// A replay job is kept as it is given: it goes on from there where it is running.
+    RunJob {
         job: Box<ReplayJob>,
         reply: Reply<ReplayJob>,
     },
@@ -150,8 +152,10 @@ impl Core {
             Command::Replay { tenant, delivery, reply } => {
                 self.wish(tenant, delivery, Wish::Replay(reply));
             }
-            Command::StartJob { job, reply } => {
-                self.run_job((*job).clone());
+            Command::RunJob { job, reply } => {
+                if job.state == ReplayState::Running {
+                    self.run_job((*job).clone());
+                }
                 drop(reply.send(Ok(*job)));
             }
             Command::ChangeJob { job, change, reply } => self.change_replay(*job, change, reply),
@@ -280,8 +284,9 @@ impl Core {
                 return;
             }
         };
-        let job = if next == state { job } else { self.change_job(job, next) };
-        self.answer_when_durable(reply, Ok(job));
+        let job = Box::new(self.change_job(job, next));
+        // What it has brought back so far is durable before its new state is.
+        self.commits.when_durable(Ack::PutReplay(job, reply));
     }
 
     fn set_policy(&mut self, policy: Arc<Policy>) {

@@ -14,6 +14,7 @@ use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, SubscriptionId,
 use postrider_store::{Commit, DeliveryChange, DestinationChange, ReplayJob, StoreError};
 
 use super::alarms::Alarm;
+use super::commands::Reply;
 use super::ids::IdMap;
 use super::queue::DestIx;
 use super::{Action, Core};
@@ -29,6 +30,8 @@ pub(super) enum Ack {
     Replay(ReplayId),
     /// What was cancelled is gone from the store's answer: the rest can be read.
     Unfinished(TenantId, SubscriptionId),
+    /// A replay job was changed by somebody.
+    PutReplay(Box<ReplayJob>, Reply<ReplayJob>),
     /// A lane can be read back without meeting what is already dealt with.
     ReadBack(DestIx),
 }
@@ -230,6 +233,7 @@ impl Core {
                 | StoreError::NewerVersion { .. }
                 | StoreError::Corrupt { .. }
                 | StoreError::Unavailable(_)
+                | StoreError::UnknownCursor
                 | StoreError::Internal(_),
             ) => {
                 let pause = self.commits.pause;
@@ -255,6 +259,7 @@ impl Core {
                 Ack::Answer(answer) => answer(),
                 Ack::Replay(id) => self.replay_durable(id),
                 Ack::Unfinished(tenant, subscription) => self.cancel_all(tenant, subscription),
+                Ack::PutReplay(job, reply) => self.actions.push(Action::PutReplay(job, reply)),
                 Ack::ReadBack(ix) if !self.dests[ix.get()].first.loading => {
                     self.read_back(ix, Lane::First);
                 }

@@ -42,7 +42,7 @@ use postrider_domain::mass_failure::MassFailureGuard;
 use postrider_domain::policy::Policy;
 use postrider_domain::subscription::RateLimit;
 use postrider_domain::time::Timestamp;
-use postrider_store::{Commit, Holding, StoreError};
+use postrider_store::{Commit, Holding, ReplayJob, StoreError};
 use postrider_transport::Target;
 
 use crate::directory::{Directory, Prepared};
@@ -50,7 +50,7 @@ use crate::inbox::{Handover, Inbox};
 use crate::live::EngineEvent;
 use crate::options::Options;
 use alarms::Alarms;
-pub(crate) use commands::{Command, ReplayChange};
+pub(crate) use commands::{Command, ReplayChange, Reply};
 use commits::Commits;
 use due::Due;
 use ids::IdMap;
@@ -99,6 +99,8 @@ pub(crate) enum Action {
     Publish(EngineEvent),
     /// A deleted subscription has nothing unfinished any more: its record can go.
     Forget(TenantId, SubscriptionId),
+    /// Keep a replay job as somebody changed it, and report it.
+    PutReplay(Box<ReplayJob>, Reply<ReplayJob>),
     /// The store has stopped: the process must end.
     Stop(String),
 }

@@ -123,20 +123,12 @@ impl Core {
         }
     }
 
-    /// Changes where a job stands; what it has brought back stays so.
+    /// Stops a job where it is, to be kept as somebody changed it.
     pub(super) fn change_job(&mut self, job: ReplayJob, state: ReplayState) -> ReplayJob {
-        let known = self.jobs.get(&job.id).map(|known| known.job.clone());
-        let mut job = known.unwrap_or(job);
-        job.state = state;
-        job.finished_at = (state == ReplayState::Cancelled).then_some(self.now);
         self.alarms.clear(Alarm::Replay(job.id));
-        if state == ReplayState::Running {
-            self.run_job(job.clone());
-        } else {
-            self.jobs.remove(&job.id);
-        }
-        self.commit_replay(job.clone());
-        job
+        let known = self.jobs.remove(&job.id).map(|known| known.job);
+        let finished_at = (state == ReplayState::Cancelled).then_some(self.now);
+        ReplayJob { state, finished_at, ..known.unwrap_or(job) }
     }
 }
 
