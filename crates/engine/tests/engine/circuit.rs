@@ -8,9 +8,7 @@ use postrider_domain::policy::{CircuitPolicy, Policy, RecoveryMode, RecoveryPoli
 use postrider_engine::{EngineEvent, Options};
 use postrider_store::{History, PageRequest};
 
-use crate::world::{
-    FAIL, HOUR, MINUTE, Mood, OK, TEN_MINUTES, World, event, ms, slot, tenant,
-};
+use crate::world::{FAIL, HOUR, MINUTE, Mood, OK, TEN_MINUTES, World, event, ms, slot, tenant};
 
 const URL: &str = "https://hooks.example.com/in";
 
@@ -91,8 +89,7 @@ async fn the_ten_minutes_run_from_when_the_probe_failed() {
     world.script.set(URL, Mood::Hangs);
     let disabled_at = world.now();
     world.pass(TEN_MINUTES * 4).await;
-    let offsets: Vec<_> =
-        world.script.sent().iter().map(|one| one.at.since(disabled_at)).collect();
+    let offsets: Vec<_> = world.script.sent().iter().map(|one| one.at.since(disabled_at)).collect();
     let hang = ms(5_000);
     assert_eq!(offsets, [TEN_MINUTES, TEN_MINUTES * 2 + hang, TEN_MINUTES * 3 + hang * 2]);
 }
@@ -106,10 +103,7 @@ async fn one_probe_in_flight_at_a_time() {
     world.send_many(50).await;
     assert_eq!(world.script.in_flight(), 1, "whatever arrives meanwhile waits");
     assert!(world.script.sent().iter().all(|one| one.together == 1));
-    assert!(matches!(
-        world.destination(URL).await.circuit.state,
-        CircuitState::HalfOpen { .. }
-    ));
+    assert!(matches!(world.destination(URL).await.circuit.state, CircuitState::HalfOpen { .. }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -353,7 +347,11 @@ async fn drain_sends_at_once_oldest_first_by_a_ramp() {
     assert_eq!(order, by_age, "oldest first");
     assert_eq!(world.count(StateName::Delivered).await, 101);
     let gauges = world.engine.gauges().await.unwrap();
-    assert_eq!((gauges.resident, gauges.alarms), (0, 1), "only the next read is planned: {gauges:?}");
+    assert_eq!(
+        (gauges.resident, gauges.alarms),
+        (0, 1),
+        "only the next read is planned: {gauges:?}"
+    );
     world.check_ledger().await;
 }
 
@@ -425,10 +423,9 @@ async fn when_most_of_twenty_fail_at_once_transitions_are_held_and_the_operator_
     }
     let mut alerts = Vec::new();
     while let Ok(event) = live.try_recv() {
-        alerts.extend(match event {
-            EngineEvent::HoldChange(change) => Some(change.hold),
-            _ => None,
-        });
+        if let EngineEvent::HoldChange(change) = event {
+            alerts.push(change.hold);
+        }
     }
     assert_eq!(alerts, [Hold::Held]);
     assert!(world.engine.gauges().await.unwrap().held);

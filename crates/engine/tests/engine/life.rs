@@ -314,8 +314,7 @@ async fn a_test_is_sent_now_and_leaves_nothing_behind() {
     let mut world = World::new().await;
     let subscription = world.subscribe(URL).await;
     world.script.set(URL, Mood::Answers(404, ms(5)));
-    let finished =
-        world.engine.test_send(&tenant(), subscription.id, event("{}")).await.unwrap();
+    let finished = world.engine.test_send(&tenant(), subscription.id, event("{}")).await.unwrap();
     assert_eq!(finished.ending.status(), Some(404));
     assert_eq!(world.script.sent().len(), 1);
     assert_eq!(world.deliveries().await, []);

@@ -2,6 +2,7 @@
 //! the contract has a test that is named after it.
 
 #![expect(clippy::disallowed_methods, reason = "tests drive tokio's paused clock")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod circuit;
 mod crash;

@@ -107,11 +107,9 @@ struct Receivers {
     moods: HashMap<String, Mood>,
     /// What they do first, one by one.
     scripts: HashMap<String, VecDeque<Mood>>,
-    by_delivery: HashMap<DeliveryId, Mood>,
     sent: Vec<Sent>,
     in_flight: HashMap<String, usize>,
     total: usize,
-    most: usize,
 }
 
 /// Receivers that do what they are told.
@@ -147,16 +145,8 @@ impl Script {
         receivers.scripts.entry(url.to_owned()).or_default().extend(moods);
     }
 
-    pub(crate) fn set_for(&self, delivery: DeliveryId, mood: Mood) {
-        self.receivers.lock().unwrap().by_delivery.insert(delivery, mood);
-    }
-
     pub(crate) fn open_gate(&self) {
         self.gate.send_replace(true);
-    }
-
-    pub(crate) fn close_gate(&self) {
-        self.gate.send_replace(false);
     }
 
     pub(crate) fn sent(&self) -> Vec<Sent> {
@@ -179,10 +169,6 @@ impl Script {
         self.receivers.lock().unwrap().in_flight.get(url).copied().unwrap_or(0)
     }
 
-    pub(crate) fn most_in_flight(&self) -> usize {
-        self.receivers.lock().unwrap().most
-    }
-
     fn take(&self, request: &Request) -> Mood {
         let url = request.target.url().as_str().to_owned();
         let text = |name: &str| {
@@ -193,15 +179,11 @@ impl Script {
             text("webhook-id").unwrap().parse().expect("webhook-id is the delivery's id");
         let mut receivers = self.receivers.lock().unwrap();
         receivers.total += 1;
-        receivers.most = receivers.most.max(receivers.total);
         let together = receivers.in_flight.entry(url.clone()).or_default();
         *together += 1;
         let together = *together;
         let mood = receivers.scripts.get_mut(&url).and_then(VecDeque::pop_front);
-        let mood = mood
-            .or_else(|| receivers.by_delivery.get(&delivery).cloned())
-            .or_else(|| receivers.moods.get(&url).cloned())
-            .unwrap_or(OK);
+        let mood = mood.or_else(|| receivers.moods.get(&url).cloned()).unwrap_or(OK);
         if self.keep_log.load(std::sync::atomic::Ordering::Relaxed) {
             let headers = request.headers.iter().map(|(name, value)| {
                 (name.as_str().to_owned(), value.to_str().unwrap().to_owned())
@@ -280,7 +262,7 @@ pub(crate) struct World {
     pub(crate) policy: Policy,
     pub(crate) options: Options,
     seed: u64,
-    subscriptions: u8,
+    subscriptions: u32,
 }
 
 impl World {
@@ -318,7 +300,6 @@ impl World {
             let (old, mut new) =
                 (self.script.receivers.lock().unwrap(), script.receivers.lock().unwrap());
             new.moods = old.moods.clone();
-            new.by_delivery = old.by_delivery.clone();
             new.scripts = old.scripts.clone();
             new.sent = old.sent.clone();
         }
@@ -327,15 +308,9 @@ impl World {
             tokio::time::sleep(downtime).await;
         }
         self.seed += 1;
-        self.engine = start(
-            &self.store,
-            &self.clock,
-            &self.script,
-            &self.policy,
-            &self.options,
-            self.seed,
-        )
-        .await;
+        self.engine =
+            start(&self.store, &self.clock, &self.script, &self.policy, &self.options, self.seed)
+                .await;
         self.rest().await;
     }
 
@@ -379,9 +354,11 @@ impl World {
     pub(crate) fn wish_of(&mut self, tenant: &TenantId, url: &str) -> SubscriptionRecord {
         self.subscriptions += 1;
         let now = self.now();
+        let mut random = [0; 10];
+        random[6..].copy_from_slice(&self.subscriptions.to_be_bytes());
         SubscriptionRecord {
             subscription: Subscription {
-                id: SubscriptionId::new(now, [self.subscriptions; 10]),
+                id: SubscriptionId::new(now, random),
                 tenant: tenant.clone(),
                 destination: DestinationId::of(tenant, url),
                 url: url.to_owned(),
@@ -468,9 +445,7 @@ impl World {
     pub(crate) fn offsets(&self, url: &str) -> Vec<u64> {
         let sent = self.script.sent_to(url);
         let first = sent.first().map_or(START, |sent| sent.at);
-        sent.iter()
-            .map(|sent| u64::try_from(sent.at.since(first).as_millis()).unwrap())
-            .collect()
+        sent.iter().map(|sent| u64::try_from(sent.at.since(first).as_millis()).unwrap()).collect()
     }
 
     /// Fails so many attempts, one delivery each, at this moment.
@@ -524,8 +499,8 @@ pub(crate) fn event(data: &str) -> NewEvent {
 
 /// The slot that a delivery waits for.
 pub(crate) fn slot(delivery: &Delivery) -> u32 {
-    match delivery.state {
-        DeliveryState::Waiting(slot) => slot.number,
-        other => panic!("not waiting but {other:?}"),
-    }
+    let DeliveryState::Waiting(slot) = delivery.state else {
+        panic!("not waiting: {delivery:?}");
+    };
+    slot.number
 }
