@@ -64,11 +64,13 @@ pub(crate) fn of_connect(error: &io::Error) -> Fault {
     if is_resources(error) {
         return Fault::ours(OwnFaultKind::Resources, error.to_string());
     }
-    let class = match error.kind() {
-        io::ErrorKind::TimedOut => FailureClass::Timeout(Phase::Connect),
-        io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => FailureClass::Reset,
+    let class = if error.kind() == io::ErrorKind::TimedOut {
+        FailureClass::Timeout(Phase::Connect)
+    } else if error.kind() == io::ErrorKind::ConnectionReset {
+        FailureClass::Reset
+    } else {
         // Refused, unreachable, or anything else that left us without a connection.
-        _ => FailureClass::Refused,
+        FailureClass::Refused
     };
     Fault::theirs(class, error.to_string())
 }
@@ -96,7 +98,7 @@ pub(crate) fn of_exchange(error: &hyper::Error) -> Fault {
     if error.is_parse() {
         return Fault::theirs(FailureClass::Protocol, with_cause(error));
     }
-    if let Some(http2) = find::<::h2::Error>(error) {
+    if let Some(http2) = find::<h2::Error>(error) {
         return of_http2(http2);
     }
     if error.is_user() && !error.is_canceled() && !is_gone(error) {
@@ -112,17 +114,17 @@ pub(crate) fn of_exchange(error: &hyper::Error) -> Fault {
 
 /// Whether the connection went away before an answer, so that what was sent may be sent again.
 pub(crate) fn is_death(error: &hyper::Error) -> bool {
-    match find::<::h2::Error>(error) {
+    match find::<h2::Error>(error) {
         Some(http2) => {
             http2.is_go_away()
                 || http2.is_io()
-                || http2.reason() == Some(::h2::Reason::REFUSED_STREAM)
+                || http2.reason() == Some(h2::Reason::REFUSED_STREAM)
         }
         None => !error.is_parse() && find::<HeadTooLarge>(error).is_none(),
     }
 }
 
-fn of_http2(error: &::h2::Error) -> Fault {
+fn of_http2(error: &h2::Error) -> Fault {
     // What we found wrong ourselves is a protocol error; what we were told is a reset.
     let class = if error.is_library() { FailureClass::Protocol } else { FailureClass::Reset };
     Fault::theirs(class, format!("http/2: {error}"))
@@ -148,9 +150,7 @@ pub(crate) fn is_resources(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(ENFILE | EMFILE | ENOBUFS))
         || matches!(
             error.kind(),
-            io::ErrorKind::AddrNotAvailable
-                | io::ErrorKind::AddrInUse
-                | io::ErrorKind::OutOfMemory
+            io::ErrorKind::AddrNotAvailable | io::ErrorKind::AddrInUse | io::ErrorKind::OutOfMemory
         )
 }
 

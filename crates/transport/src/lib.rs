@@ -7,16 +7,15 @@
 //! [`vet_address`](postrider_domain::egress::vet_address) refuses, whatever the URL said when the
 //! subscription was made.
 //!
-//! The life of a request: [`http`] asks [`resolve`] for addresses and vets them, takes a connection
-//! from [`pool`] or has [`connect`] open one ([`proxy`], [`tls`]), sends over [`h1`] or [`h2`], and
-//! [`fault`] names what went wrong.
+//! The life of a request: `transport` asks `resolve` for addresses and vets them, takes a connection
+//! from `pool` or has `connect` open one (`proxy`, `tls`), sends over `http1` or `http2`, and
+//! `fault` names what went wrong.
 
 mod clock;
 mod connect;
 mod fault;
-mod h1;
-mod h2;
-mod http;
+mod http1;
+mod http2;
 mod options;
 mod payload;
 mod pool;
@@ -25,9 +24,9 @@ mod request;
 mod resolve;
 mod stream;
 mod tls;
+mod transport;
 
 pub use clock::{Clock, SystemClock};
-pub use http::{HttpTransport, Transport};
 pub use options::{
     DnsOptions, Nameservers, PoolOptions, ProxyCredentials, ProxyKind, ProxyOptions, TlsOptions,
     TransportOptions,
@@ -36,3 +35,4 @@ pub use pool::PoolStats;
 pub use request::{InvalidTarget, Request, Target};
 pub use resolve::ResolverSetupError;
 pub use tls::{ClientIdentity, TlsSetupError};
+pub use transport::{HttpTransport, SetupError, Transport};

@@ -115,10 +115,7 @@ impl AsyncRead for Stream {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let read_bytes = self.flow.read_bytes.load(Relaxed);
-        if self.head_limited
-            && read_bytes > HEAD_BYTES_MAX
-            && !self.flow.head_done.load(Relaxed)
-        {
+        if self.head_limited && read_bytes > HEAD_BYTES_MAX && !self.flow.head_done.load(Relaxed) {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, HeadTooLarge)));
         }
         let filled = buf.filled().len();

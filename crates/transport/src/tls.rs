@@ -145,6 +145,7 @@ fn configure(
 }
 
 /// What is wrong, in words for somebody who has to repair it.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum is not exhaustive")]
 pub(crate) fn describe(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(certificate) => describe_certificate(certificate),
