@@ -51,11 +51,7 @@ impl From<Fault> for Ending {
 
 impl From<AddressRefusal> for Fault {
     fn from(refusal: AddressRefusal) -> Self {
-        let class = match refusal {
-            AddressRefusal::NoAddress => FailureClass::Dns,
-            AddressRefusal::Blocked { .. } => FailureClass::Blocked,
-        };
-        Fault::Theirs(class, refusal.for_operator())
+        Fault::Theirs(refusal.class(), refusal.for_operator())
     }
 }
 
