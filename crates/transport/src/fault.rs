@@ -11,8 +11,6 @@ use postrider_domain::attempt::{Ending, Failure, FailureClass, OwnFault, OwnFaul
 use postrider_domain::egress::AddressRefusal;
 use postrider_domain::limits::ERROR_DETAIL_CHARS_MAX;
 
-use crate::stream::HeadTooLarge;
-
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -73,8 +71,8 @@ pub(crate) fn of_connect(error: &io::Error) -> Fault {
 
 /// Why a TLS handshake failed.
 pub(crate) fn of_handshake(error: &io::Error) -> Fault {
-    match find::<rustls::Error>(error) {
-        Some(tls) => Fault::theirs(FailureClass::Tls, crate::tls::describe(tls)),
+    match of_tls(error) {
+        Some(fault) => fault,
         None if is_resources(error) => Fault::ours(OwnFaultKind::Resources, error.to_string()),
         None => Fault::theirs(
             FailureClass::Reset,
@@ -83,14 +81,14 @@ pub(crate) fn of_handshake(error: &io::Error) -> Fault {
     }
 }
 
-/// Why a request on an open connection brought no answer.
+/// What went wrong with TLS, where it was that.
+pub(crate) fn of_tls(error: &io::Error) -> Option<Fault> {
+    let tls = find::<rustls::Error>(error)?;
+    Some(Fault::theirs(FailureClass::Tls, crate::tls::describe(tls)))
+}
+
+/// Why a request on an open connection brought no answer, by hyper's error.
 pub(crate) fn of_exchange(error: &hyper::Error) -> Fault {
-    if find::<HeadTooLarge>(error).is_some() {
-        return Fault::theirs(FailureClass::Protocol, HeadTooLarge.to_string());
-    }
-    if let Some(tls) = find::<rustls::Error>(error) {
-        return Fault::theirs(FailureClass::Tls, crate::tls::describe(tls));
-    }
     if error.is_parse() {
         return Fault::theirs(FailureClass::Protocol, with_cause(error));
     }
@@ -116,7 +114,7 @@ pub(crate) fn is_death(error: &hyper::Error) -> bool {
             let is_refused = http2.reason() == Some(h2::Reason::REFUSED_STREAM);
             http2.is_io() || (http2.is_remote() && (http2.is_go_away() || is_refused))
         }
-        None => !error.is_parse() && find::<HeadTooLarge>(error).is_none(),
+        None => !error.is_parse(),
     }
 }
 
