@@ -155,14 +155,18 @@ async fn a_name_whose_servers_are_silent_is_the_destinations_failure() {
         _ => Reply::Silence,
     })
     .await;
-    let finished = post(&asking(&nameserver), "https://hooks.example.com/").await;
+    let mut options = dev_options();
+    options.dns = DnsOptions { timeout: SHORT, ..nameserver.options() };
+    let finished = post(&transport_with(options), "https://hooks.example.com/").await;
     assert_eq!(class(&finished), FailureClass::Timeout(Phase::Dns));
 }
 
 #[tokio::test]
 async fn a_resolver_that_does_not_answer_is_our_own_fault() {
     let nameserver = Nameserver::start(|_, _| Reply::Silence).await;
-    let finished = post(&asking(&nameserver), "https://hooks.example.com/").await;
+    let mut options = dev_options();
+    options.dns = DnsOptions { timeout: SHORT, liveness_timeout: SHORT, ..nameserver.options() };
+    let finished = post(&transport_with(options), "https://hooks.example.com/").await;
     assert_eq!(own_fault(&finished), OwnFaultKind::Resolver);
 
     let nameserver = Nameserver::start(|_, _| Reply::Code(ResponseCode::Refused)).await;
@@ -175,9 +179,12 @@ async fn a_resolver_that_does_not_answer_is_our_own_fault() {
     drop(socket);
     let mut options = dev_options();
     let nameservers = Nameservers::Only(vec![address]);
-    let timeout = Duration::from_millis(400);
-    options.dns =
-        DnsOptions { nameservers, timeout, liveness_timeout: timeout, ..DnsOptions::default() };
+    options.dns = DnsOptions {
+        nameservers,
+        timeout: SHORT,
+        liveness_timeout: SHORT,
+        ..DnsOptions::default()
+    };
     let finished = post(&transport_with(options), "https://hooks.example.com/").await;
     assert_eq!(own_fault(&finished), OwnFaultKind::Resolver);
 }
@@ -186,7 +193,7 @@ async fn a_resolver_that_does_not_answer_is_our_own_fault() {
 async fn the_deadline_may_come_while_a_name_is_looked_up() {
     let nameserver = Nameserver::start(|_, _| Reply::Silence).await;
     let mut options = dev_options();
-    options.dns = DnsOptions { timeout: PATIENT, ..nameserver.options() };
+    options.dns = nameserver.options();
     let finished = post_in_haste(&transport_with(options), "https://hooks.example.com/").await;
     assert_eq!(class(&finished), FailureClass::Timeout(Phase::Dns));
 }
