@@ -35,7 +35,8 @@ const DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Makes one HTTP request. The simulation has its own.
 pub trait Transport: Send + Sync + 'static {
-    /// Sends a request; ready when it has ended, however it ended.
+    /// Sends a request; ready when it has ended, however it ended. Who drops the future gives the
+    /// request up: its connection is closed, and whether it arrived is unknown.
     fn send(&self, request: Request) -> impl Future<Output = Finished> + Send;
 }
 
