@@ -2,4 +2,5 @@
 //!
 //! An acknowledgement rests on the journal alone; SQLite follows it and is never ahead of it.
 
+pub mod journal;
 pub mod medium;
