@@ -149,7 +149,7 @@ impl Process {
                 Ok(position) => {
                     self.acknowledged.push(payload);
                     assert_eq!(position.sequence(), self.acknowledged.len() as u64);
-                    assert_eq!(journal.synced() >= position, true, "synced lags behind");
+                    assert!(journal.synced() >= position, "synced lags behind");
                     let handed_on = self.handed_on.lock().unwrap();
                     let record = &handed_on[handed_on.len() - 1];
                     assert!(record.position >= position, "answered before it was handed on");

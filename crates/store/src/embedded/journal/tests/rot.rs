@@ -8,7 +8,7 @@ fn closed() -> (SimulatedMedium, Seen) {
     let medium = SimulatedMedium::new(1);
     let mut process = Process::new(medium.clone());
     process.start().unwrap();
-    for count in [1, 3, 2, 4, 1, 2, 3, 1] {
+    for count in [1, 3, 2, 4, 1] {
         process.append(count, Reserve::Normal);
     }
     assert!(process.close());
