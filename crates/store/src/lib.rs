@@ -7,6 +7,7 @@
 //! is above.
 
 mod contract;
+pub mod embedded;
 mod error;
 mod records;
 
