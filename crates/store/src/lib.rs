@@ -6,9 +6,12 @@
 //! without a tenant** where the caller acts for one. Secrets are opaque bytes: whoever seals them
 //! is above.
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod contract;
 pub mod embedded;
 mod error;
+pub mod memory;
 mod records;
 
 pub use contract::{Configuration, History, Intake, Replays, Store, Upkeep, Work};

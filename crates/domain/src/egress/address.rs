@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::{EgressPolicy, nat64};
+use crate::attempt::FailureClass;
 
 /// Everything in IPv4 is public but these.
 const IPV4_REFUSED: [Ipv4Net; 19] = [
@@ -71,10 +72,10 @@ pub enum AddressRefusal {
 
 impl AddressRefusal {
     /// The class of the failure, which is all that a tenant is shown of it.
-    pub const fn code(&self) -> &'static str {
+    pub const fn class(&self) -> FailureClass {
         match self {
-            AddressRefusal::NoAddress => "dns",
-            AddressRefusal::Blocked { .. } => "blocked",
+            AddressRefusal::NoAddress => FailureClass::Dns,
+            AddressRefusal::Blocked { .. } => FailureClass::Blocked,
         }
     }
 
@@ -352,11 +353,11 @@ mod tests {
         for (address, reason) in cases {
             let refusal = vet_address(ip(address), &policy).unwrap_err();
             assert_eq!(refusal.to_string(), "blocked: this destination may not be contacted");
-            assert_eq!(refusal.code(), "blocked");
+            assert_eq!(refusal.class(), FailureClass::Blocked);
             let full = format!("{address} may not be contacted: {reason}");
             assert_eq!(refusal.for_operator(), full);
         }
-        assert_eq!(AddressRefusal::NoAddress.code(), "dns");
+        assert_eq!(AddressRefusal::NoAddress.class(), FailureClass::Dns);
         assert_eq!(AddressRefusal::NoAddress.for_operator(), "the name has no address");
     }
 }
