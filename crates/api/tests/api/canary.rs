@@ -104,7 +104,9 @@ async fn the_store_holds_no_secret_in_clear() {
     let secret = created["secret"].as_str().unwrap();
     let records = api.store.all_subscriptions().await.unwrap();
     let tenant = "default".parse().unwrap();
-    let answer = api.store.idempotent_answer(&tenant, "k").await.unwrap().unwrap();
+    let key_id = api.admin.split('_').nth(1).unwrap();
+    let kept = api.store.idempotent_answer(&tenant, &format!("{key_id}:k")).await.unwrap();
+    let answer = kept.unwrap();
     let key = api.store.key(api.admin.split('_').nth(1).unwrap()).await.unwrap().unwrap();
     for bytes in [&records[0].credentials[..], &answer.body, &key.hash] {
         for secret in [secret, TOKEN, &api.admin] {

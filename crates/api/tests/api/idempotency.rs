@@ -98,3 +98,13 @@ async fn a_key_is_forgotten_after_a_day() {
     api.clock.advance(Duration::from_secs(24 * 3600));
     call(2).expect(202).await;
 }
+
+#[tokio::test]
+async fn nobody_else_gets_the_answer() {
+    let api = Api::new().await;
+    let key = api.key("default", &["read"]).await;
+    let body = json!({"url": "https://hooks.example.com/", "types": ["a"]});
+    let call = || api.post("/v1/subscriptions", body.clone()).header("idempotency-key", "k");
+    call().expect(201).await;
+    call().key(&key).refused(403, "missing_scope", None).await;
+}

@@ -17,6 +17,7 @@ mod meta;
 mod openapi;
 mod problems;
 mod replays;
+mod schema;
 mod stream;
 mod strictness;
 mod subscriptions;

@@ -68,6 +68,16 @@ fn every_call_says_who_may_make_it_and_how_it_can_be_refused() {
 }
 
 #[test]
+fn every_operation_has_a_name_of_its_own() {
+    let mut seen = BTreeSet::new();
+    for (path, method, operation) in operations() {
+        let name = operation["operationId"].as_str().unwrap();
+        assert!(seen.insert(name), "{name} of {method} {path} is taken");
+    }
+    assert!(seen.contains("get_deliveries_id_explain"));
+}
+
+#[test]
 fn every_reference_leads_somewhere() {
     fn walk(value: &Value, seen: &mut BTreeSet<String>) {
         match value {

@@ -25,6 +25,8 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tower::ServiceExt as _;
 
+use crate::schema;
+
 /// A clock that goes when it is told to.
 pub(crate) struct HandClock(AtomicI64);
 
@@ -266,6 +268,7 @@ impl Call<'_> {
     }
 
     pub(crate) async fn send(self) -> Answer {
+        let (method, path) = (self.method, self.path.clone());
         let response = self.response().await;
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
@@ -273,6 +276,9 @@ impl Call<'_> {
         let json = serde_json::from_str(&text).unwrap_or(Value::Null);
         let answer = Answer { status: parts.status, headers: parts.headers, text, json };
         answer.check_headers();
+        if let Some(operation) = operation_of(method, &path) {
+            schema::check_answer(operation, &answer);
+        }
         answer
     }
 
@@ -330,18 +336,19 @@ pub(crate) fn document() -> &'static Value {
 
 /// Fails where a documented path answers with a status that the document does not have.
 fn check_documented(method: &str, path: &str, status: StatusCode) {
-    let path = path.split('?').next().unwrap_or_default();
-    let Some(template) = template_of(path) else {
-        assert_eq!(status, StatusCode::NOT_FOUND, "{path} is not documented");
-        return;
-    };
-    let Some(operation) = document()["paths"][&template].get(method.to_lowercase()) else {
-        let expected = [StatusCode::METHOD_NOT_ALLOWED, StatusCode::UNAUTHORIZED];
-        assert!(expected.contains(&status), "{method} {template} is not documented");
-        return;
-    };
-    let is_documented = operation["responses"].get(status.as_str()).is_some();
-    assert!(is_documented, "{method} {template} answered {status}, which is not documented");
+    match operation_of(method, path) {
+        Some(operation) => {
+            let is_documented = operation["responses"].get(status.as_str()).is_some();
+            assert!(is_documented, "{method} {path} answered {status}, which is not documented");
+        }
+        None => assert!([401, 404, 405].contains(&status.as_u16()), "{method} {path}: {status}"),
+    }
+}
+
+/// What the document says of a call.
+fn operation_of(method: &str, path: &str) -> Option<&'static Value> {
+    let template = template_of(path.split('?').next().unwrap_or_default())?;
+    document()["paths"][&template].get(method.to_lowercase())
 }
 
 /// The documented path that this one is an instance of; those without parameters first.
