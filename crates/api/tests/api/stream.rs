@@ -67,3 +67,13 @@ async fn who_reads_too_slowly_is_told_so_and_let_go() {
     assert!(data["missed"].as_u64().unwrap() > 0);
     assert_eq!(next(&mut stream).await, None, "the stream has ended");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_has_nothing_to_say_shows_that_it_is_alive() {
+    let api = Api::new().await;
+    let response = api.get("/v1/stream").response().await;
+    let mut stream = response.into_body().into_data_stream();
+    for _ in 0..3 {
+        assert_eq!(stream.next().await.unwrap().unwrap(), ": alive\n\n");
+    }
+}
