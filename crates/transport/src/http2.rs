@@ -1,0 +1,113 @@
+//! An HTTP/2 connection that many requests share, driven by a task of its own.
+//!
+//! hyper holds requests back while the receiver permits no more streams. The connection is retired,
+//! that is, takes no new requests and ends with its last one, when the receiver says that it goes
+//! away, when it breaks, and when a request on it timed out: it may be a dead one that looks open.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hyper::body::Incoming;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::time::Instant;
+
+use crate::clock::instant_now;
+use crate::fault::{self, Fault};
+use crate::http1::Unanswered;
+use crate::payload::Payload;
+use crate::stream::{HEAD_BYTES_MAX, Stream};
+
+/// Heads of responses; `HEAD_BYTES_MAX` fits.
+const HEADER_LIST_BYTES_MAX: u32 = 64 * 1024;
+const _: () = assert!(HEADER_LIST_BYTES_MAX as usize == HEAD_BYTES_MAX);
+
+/// An open connection that may carry many requests.
+#[derive(Debug)]
+pub(crate) struct Http2 {
+    sender: http2::SendRequest<Payload>,
+    peer: IpAddr,
+    retired: AtomicBool,
+    streams: AtomicUsize,
+    idle_since: Mutex<Instant>,
+}
+
+/// A request's share of a connection; it counts until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lease(Arc<Http2>);
+
+impl Http2 {
+    pub(crate) async fn new(stream: Stream, peer: IpAddr) -> Result<Arc<Self>, Fault> {
+        let io = TokioIo::new(stream.without_head_limit());
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .max_header_list_size(HEADER_LIST_BYTES_MAX)
+            .handshake(io)
+            .await
+            .map_err(|error| fault::of_exchange(&error))?;
+        // Ends when the last sender is gone and the last stream is done, or when it breaks; its
+        // error is told to each request that is on it.
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(Arc::new(Http2 {
+            sender,
+            peer,
+            retired: AtomicBool::new(false),
+            streams: AtomicUsize::new(0),
+            idle_since: Mutex::new(instant_now()),
+        }))
+    }
+
+    /// The address that it goes to.
+    pub(crate) fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
+    /// Whether it takes new requests.
+    pub(crate) fn is_live(&self) -> bool {
+        !self.retired.load(Relaxed) && self.sender.is_ready()
+    }
+
+    /// Takes no new requests from now on.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Relaxed);
+    }
+
+    /// Since when it has carried no request; `None` while it carries one.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let idle = self.streams.load(Relaxed) == 0;
+        idle.then(|| *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn lease(self: &Arc<Self>) -> Lease {
+        self.streams.fetch_add(1, Relaxed);
+        Lease(Arc::clone(self))
+    }
+}
+
+impl Lease {
+    /// Sends a request; ready when the end of the response's headers has come.
+    pub(crate) async fn send(
+        &self,
+        request: http::Request<Payload>,
+    ) -> Result<http::Response<Incoming>, Unanswered> {
+        let mut sender = self.0.sender.clone();
+        sender.send_request(request).await.map_err(|error| {
+            let died = fault::is_death(&error);
+            if died {
+                self.0.retire();
+            }
+            Unanswered { fault: fault::of_exchange(&error), died_silently: died }
+        })
+    }
+
+    pub(crate) fn connection(&self) -> &Arc<Http2> {
+        &self.0
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        *self.0.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = instant_now();
+        self.0.streams.fetch_sub(1, Relaxed);
+    }
+}
