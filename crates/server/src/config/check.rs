@@ -20,7 +20,7 @@ const RULES: &[Rule] = &[
     (
         "admin_key",
         |c| c.admin_key.as_deref().is_none_or(is_admin_key),
-        "must have 24 to 256 printable characters without spaces",
+        "must have 24 to 256 printable characters",
     ),
     ("dns.ttl_min", |c| c.dns.ttl_min <= c.dns.ttl_max, "must not be longer than dns.ttl_max"),
     (
@@ -90,5 +90,5 @@ pub(super) fn whole(loaded: &mut Loaded, faults: &mut Vec<Fault>) {
 
 /// Whether a text can be an admin key.
 fn is_admin_key(key: &str) -> bool {
-    (24..=256).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic())
+    (24..=256).contains(&key.chars().count()) && !key.chars().any(char::is_control)
 }

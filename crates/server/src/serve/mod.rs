@@ -1,5 +1,7 @@
 //! `postrider serve`.
+mod http;
 mod outward;
+mod signals;
 
 use crate::cli::ServerArgs;
 use crate::config::Environment;
