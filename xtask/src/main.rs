@@ -1,2 +1,62 @@
-//! Chores.
-fn main() {}
+//! Chores of this repository: run it, check it, tidy it, measure its coverage.
+//!
+//! Nothing here is shipped. It needs no more than cargo and `anyhow`, so that it builds in seconds.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to a person")]
+
+mod ci;
+mod coverage;
+mod dashboard;
+mod deny;
+mod install;
+mod process;
+mod serve;
+mod tidy;
+mod toml;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask <chore>
+
+  serve [args…]  build postrider in release and run `postrider serve` with the arguments
+  ci             everything that must pass before a commit, with a summary at the end
+  tidy           the rules of the house that clippy cannot see
+  coverage       line coverage of crates/domain by its own tests
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (chore, rest) = match arguments.split_first() {
+        Some((chore, rest)) => (chore.as_str(), rest),
+        None => ("help", [].as_slice()),
+    };
+    let root = root();
+    let result = match chore {
+        "serve" => serve::run(&root, rest),
+        "ci" => ci::run(&root),
+        "tidy" => tidy::run(&root),
+        "coverage" => coverage::run(&root),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        _ => {
+            eprint!("no such chore: {chore}\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The top of the repository that this program was built from.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}

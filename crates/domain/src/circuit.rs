@@ -259,15 +259,9 @@ impl Circuit {
     /// What to do with a circuit that is read back after a crash or a takeover: a probe that was in
     /// flight then is lost, and its ten minutes run from when it was sent.
     pub fn recover(&mut self, now: Timestamp, policy: &CircuitPolicy) -> Option<Transition> {
-        let CircuitState::HalfOpen { since, evidence, probed_at, .. } = &self.state else {
-            return None;
-        };
-        let to = CircuitState::Open {
-            since: *since,
-            evidence: evidence.clone(),
-            probe_at: probed_at.saturating_add(policy.probe_interval),
-        };
-        Some(self.change(to, Evidence::ProbeLost, now))
+        let CircuitState::HalfOpen { probed_at, .. } = self.state else { return None };
+        let probe_at = probed_at.saturating_add(policy.probe_interval);
+        self.reopen(probe_at, Evidence::ProbeLost, now)
     }
 
     /// The name of the state.
@@ -345,17 +339,16 @@ impl Circuit {
         now: Timestamp,
         policy: &CircuitPolicy,
     ) -> Option<Transition> {
-        let CircuitState::HalfOpen { since, evidence, probe, .. } = &self.state else {
-            return None;
-        };
-        if *probe != delivery {
+        if !self.is_probe(delivery) {
             return None;
         }
-        let to = CircuitState::Open {
-            since: *since,
-            evidence: evidence.clone(),
-            probe_at: now.saturating_add(policy.probe_interval),
-        };
+        self.reopen(now.saturating_add(policy.probe_interval), why, now)
+    }
+
+    /// From half-open back to open, disabled since when it was and for the reason that it was.
+    fn reopen(&mut self, probe_at: Timestamp, why: Evidence, now: Timestamp) -> Option<Transition> {
+        let CircuitState::HalfOpen { since, evidence, .. } = &self.state else { return None };
+        let to = CircuitState::Open { since: *since, evidence: evidence.clone(), probe_at };
         Some(self.change(to, why, now))
     }
 

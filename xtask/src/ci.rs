@@ -1,0 +1,272 @@
+//! `cargo xtask ci`: everything that must hold, one step after the other, and a summary.
+//!
+//! A step that fails does not stop the others, so that one run shows everything that is broken. Only
+//! what cannot be built is not tested.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::process::{command, exists, run as run_command, run_and_listen};
+use crate::{dashboard, deny, install, tidy};
+
+/// Runs all steps.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let mut report = Report::default();
+    report.step("install", || once(install::everything(root)));
+    report.step("format", || once(run_command(&mut command(root, "cargo fmt --all --check"))));
+    report.step("tidy", || once(tidy::run(root)));
+    report.step("third-party code", || once(deny::check(root)));
+    if dashboard::exists(root) {
+        report.step("dashboard", || {
+            once(dashboard::build(root).and_then(|()| dashboard::check(root)))
+        });
+    } else {
+        report.skip("dashboard", "there is none yet");
+    }
+    let runner = Runner::installed();
+    let built = report.step("build", || once(run_command(&mut runner.build(root))));
+    if built {
+        report.step("clippy", || {
+            let lint = "cargo clippy --workspace --all-targets -- -D warnings";
+            once(run_command(&mut command(root, lint)))
+        });
+        report.step("tests", || counted(&mut runner.test(root)));
+        report.step("doc tests", || {
+            counted(&mut command(root, "cargo test --quiet --workspace --doc"))
+        });
+        report.step("docs", || {
+            let mut docs = command(root, "cargo doc --workspace --no-deps");
+            once(run_command(docs.env("RUSTDOCFLAGS", "-D warnings")))
+        });
+    } else {
+        for step in ["clippy", "tests", "doc tests", "docs"] {
+            report.skip(step, "it does not build");
+        }
+    }
+    println!("\n{}", report.summary());
+    if report.failed() > 0 {
+        bail!("CI failed");
+    }
+    Ok(())
+}
+
+/// How the tests are run: by nextest where it is installed.
+enum Runner {
+    Nextest,
+    Cargo,
+}
+
+impl Runner {
+    fn installed() -> Self {
+        if exists("cargo nextest --version") { Runner::Nextest } else { Runner::Cargo }
+    }
+
+    fn build(&self, root: &Path) -> Command {
+        command(root, &format!("{} --no-run", self.words()))
+    }
+
+    fn test(&self, root: &Path) -> Command {
+        match self {
+            Runner::Nextest => command(root, &format!("{} --no-tests pass", self.words())),
+            Runner::Cargo => command(root, &format!("{} --no-fail-fast", self.words())),
+        }
+    }
+
+    /// Without benchmarks: they are not tests.
+    fn words(&self) -> &'static str {
+        match self {
+            Runner::Nextest => "cargo nextest run --workspace --profile ci",
+            Runner::Cargo => "cargo test --workspace --lib --bins --tests --examples",
+        }
+    }
+}
+
+/// What a step that is not tests counts as.
+fn once(result: Result<()>) -> Count {
+    match result {
+        Ok(()) => Count { passed: 1, failed: 0 },
+        Err(error) => {
+            println!("error: {error:#}");
+            Count { passed: 0, failed: 1 }
+        }
+    }
+}
+
+/// Runs tests and counts them by what the runner says.
+fn counted(tests: &mut Command) -> Count {
+    let (succeeded, heard) = match run_and_listen(tests) {
+        Ok(heard) => heard,
+        Err(error) => return once(Err(error)),
+    };
+    let mut count = count_tests(&heard);
+    if !succeeded && count.failed == 0 {
+        count.failed = 1;
+    }
+    count
+}
+
+/// Reads `N passed` and `N failed` out of the summaries of nextest and of cargo's own test harness.
+fn count_tests(output: &str) -> Count {
+    let mut count = Count::default();
+    for line in output.lines() {
+        let line = without_colour(line);
+        let line = line.trim();
+        if !line.starts_with("test result: ") && !line.starts_with("Summary [") {
+            continue;
+        }
+        let words: Vec<&str> = line.split_whitespace().collect();
+        for pair in words.windows(2) {
+            let Ok(number) = pair[0].parse::<usize>() else { continue };
+            match pair[1].trim_end_matches([',', ';']) {
+                "passed" => count.passed += number,
+                "failed" => count.failed += number,
+                _ => {}
+            }
+            if pair[1].starts_with("timed") || pair[1].starts_with("exec") {
+                count.failed += number;
+            }
+        }
+    }
+    count
+}
+
+fn without_colour(line: &str) -> String {
+    let mut pieces = line.split('\u{1b}');
+    let mut plain = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        plain += piece.split_once('m').map_or("", |(_, text)| text);
+    }
+    plain
+}
+
+/// How much of a step was fine.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Count {
+    passed: usize,
+    failed: usize,
+}
+
+/// What became of the steps so far.
+#[derive(Default)]
+struct Report {
+    lines: Vec<Line>,
+}
+
+struct Line {
+    step: &'static str,
+    became: Became,
+}
+
+enum Became {
+    Done { count: Count, took: Duration },
+    Skipped { reason: &'static str },
+}
+
+impl Report {
+    /// Runs a step; whether it passed.
+    #[expect(clippy::disallowed_methods, reason = "the summary says how long each step took")]
+    fn step(&mut self, step: &'static str, work: impl FnOnce() -> Count) -> bool {
+        println!("\n== {step}");
+        let started = Instant::now();
+        let count = work();
+        let became = Became::Done { count, took: started.elapsed() };
+        self.lines.push(Line { step, became });
+        count.failed == 0
+    }
+
+    fn skip(&mut self, step: &'static str, reason: &'static str) {
+        self.lines.push(Line { step, became: Became::Skipped { reason } });
+    }
+
+    fn total(&self) -> Count {
+        let mut total = Count::default();
+        for line in &self.lines {
+            if let Became::Done { count, .. } = &line.became {
+                total.passed += count.passed;
+                total.failed += count.failed;
+            }
+        }
+        total
+    }
+
+    fn failed(&self) -> usize {
+        self.total().failed
+    }
+
+    /// A line for each step; then the sum, in which every test counts once, and so does every step
+    /// that is not tests.
+    fn summary(&self) -> String {
+        let mut text = String::new();
+        for Line { step, became } in &self.lines {
+            text += &match became {
+                Became::Skipped { reason } => format!("{step:<18} skipped  ({reason})\n"),
+                Became::Done { count, took } => {
+                    let verdict = if count.failed == 0 { "passed" } else { "FAILED" };
+                    let tests = match (count.passed, count.failed) {
+                        (1, 0) | (0, 1) => String::new(),
+                        (passed, failed) => format!("  ({passed} passed, {failed} failed)"),
+                    };
+                    format!("{step:<18} {verdict}   {:>6.1} s{tests}\n", took.as_secs_f64())
+                }
+            };
+        }
+        let Count { passed, failed } = self.total();
+        text + &format!("\n{passed} passed, {failed} failed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_counted_as_their_runner_says() {
+        let check = |output: &str, passed, failed| {
+            assert_eq!(count_tests(output), Count { passed, failed }, "{output}");
+        };
+        check("     Summary [   0.045s] 31 tests run: 31 passed, 2 skipped", 31, 0);
+        check(
+            "     Summary [   0.045s] 31 tests run: 29 passed (1 slow), 1 failed, 1 timed out, 0 skipped",
+            29,
+            2,
+        );
+        check(
+            "\u{1b}[32;1m     Summary\u{1b}[0m [   0.045s] \u{1b}[1m3\u{1b}[0m tests run: \u{1b}[1m3\u{1b}[0m \u{1b}[32;1mpassed\u{1b}[0m, 0 skipped",
+            3,
+            0,
+        );
+        check(
+            "test result: ok. 4 passed; 0 failed; 0 ignored\n\ntest result: FAILED. 1 passed; 2 failed; 0 ignored",
+            5,
+            2,
+        );
+        check("it printed: 9 passed, 9 failed", 0, 0);
+    }
+
+    #[test]
+    fn the_summary_ends_with_the_sum_alone_on_a_line() {
+        let mut report = Report::default();
+        report.step("format", || Count { passed: 1, failed: 0 });
+        report.step("tests", || Count { passed: 30, failed: 2 });
+        report.skip("docs", "it does not build");
+        let summary = report.summary();
+        let lines: Vec<&str> = summary.lines().collect();
+        assert!(lines[0].starts_with("format             passed"), "{summary}");
+        assert!(lines[1].starts_with("tests              FAILED"), "{summary}");
+        assert!(lines[1].ends_with("(30 passed, 2 failed)"), "{summary}");
+        assert_eq!(lines[2], "docs               skipped  (it does not build)");
+        assert_eq!(lines[4..], ["31 passed, 2 failed"]);
+        assert_eq!(report.failed(), 2);
+    }
+
+    #[test]
+    fn tests_that_end_badly_without_a_word_count_as_one_failure() {
+        let mut crashed = command(Path::new("/"), "false");
+        assert_eq!(counted(&mut crashed), Count { passed: 0, failed: 1 });
+        let mut missing = command(Path::new("/"), "no-such-program-here");
+        assert_eq!(counted(&mut missing), Count { passed: 0, failed: 1 });
+    }
+}

@@ -1,0 +1,134 @@
+//! What the chores need beside cargo: looked for, and installed by package name where that can be.
+//!
+//! Nothing is installed that nothing here needs yet, and nothing by a host's name: whoever set up the
+//! machine chose where packages come from.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use crate::process::{command, exists, output, run};
+use crate::toml::Toml;
+
+/// A Debian package, how one sees that it is there, and what it is for.
+struct Need {
+    package: &'static str,
+    probe: &'static str,
+    purpose: &'static str,
+}
+
+/// Everything that this state of the repository needs and that is not there yet.
+pub(crate) fn everything(root: &Path) -> Result<()> {
+    let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
+    let dashboard = fs::read_to_string(root.join("dashboard/package.json")).ok();
+    let needs = needs(&manifest, dashboard.as_deref());
+    if needs.is_empty() {
+        println!("nothing is needed beside cargo");
+    }
+    for need in needs {
+        ensure_debian_package(need.package, need.probe, need.purpose)?;
+    }
+    Ok(())
+}
+
+/// What the dashboard is built with.
+pub(crate) fn node() -> Result<()> {
+    NODE.iter().try_for_each(|need| ensure_debian_package(need.package, need.probe, need.purpose))
+}
+
+const NODE: [Need; 2] = [
+    Need { package: "nodejs", probe: "node", purpose: "the dashboard is built with it" },
+    Need { package: "npm", probe: "npm", purpose: "the dashboard is built with it" },
+];
+
+/// From the workspace's manifest and the dashboard's `package.json`, where there is one.
+fn needs(manifest: &str, dashboard: Option<&str>) -> Vec<Need> {
+    let mut needs = Vec::new();
+    if Toml::parse(manifest).keys("workspace.dependencies").any(|key| key == "tokio-postgres") {
+        needs.push(Need {
+            package: "postgresql",
+            probe: "/usr/lib/postgresql/*/bin/initdb",
+            purpose: "the tests of the PostgreSQL store start servers of their own",
+        });
+    }
+    if let Some(package_json) = dashboard {
+        needs.extend(NODE);
+        if ["playwright", "puppeteer"].iter().any(|driver| package_json.contains(driver)) {
+            needs.push(Need {
+                package: "chromium",
+                probe: "chromium",
+                purpose: "the tests of the dashboard look at it in a browser",
+            });
+        }
+    }
+    needs
+}
+
+/// Makes sure that a Debian package is installed. `probe` is what is there once it is: a program on
+/// the search path, or an absolute path in which one `*` may stand for one folder.
+pub(crate) fn ensure_debian_package(package: &str, probe: &str, purpose: &str) -> Result<()> {
+    if is_there(probe) {
+        println!("{package}: there");
+        return Ok(());
+    }
+    let here = Path::new("/");
+    let is_root = output(&mut command(here, "id -u")).is_ok_and(|id| id.trim() == "0");
+    if !is_root || !exists("apt-get --version") {
+        bail!("{package} is not installed ({purpose}); install it: apt-get install {package}");
+    }
+    println!("{package}: installing ({purpose})");
+    run(&mut command(here, "apt-get update -qq"))?;
+    let mut install = command(here, "apt-get install -y -qq --no-install-recommends");
+    run(install.arg(package).env("DEBIAN_FRONTEND", "noninteractive"))?;
+    if !is_there(probe) {
+        bail!("{package} was installed, but {probe} is not there");
+    }
+    Ok(())
+}
+
+fn is_there(probe: &str) -> bool {
+    if !probe.starts_with('/') {
+        return exists(&format!("{probe} --version"));
+    }
+    match probe.split_once("/*/") {
+        None => Path::new(probe).exists(),
+        Some((folder, rest)) => fs::read_dir(folder)
+            .is_ok_and(|entries| entries.flatten().any(|e| e.path().join(rest).exists())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_is_a_program_or_a_path_with_at_most_one_star() {
+        for there in ["cargo", "/bin/sh", "/usr/*/sh"] {
+            assert!(is_there(there), "{there}");
+        }
+        let nowhere = ["no-such-program", "/usr/*/no-such-program", "/no-such-folder/*/sh"];
+        for missing in nowhere {
+            assert!(!is_there(missing), "{missing}");
+        }
+    }
+
+    #[test]
+    fn what_is_there_is_not_installed_again() {
+        ensure_debian_package("dash", "/bin/sh", "a shell").unwrap();
+    }
+
+    #[test]
+    fn only_what_the_repository_uses_is_needed() {
+        let packages = |manifest, dashboard| {
+            let needs = needs(manifest, dashboard);
+            needs.iter().map(|need| need.package).collect::<Vec<_>>()
+        };
+        let postgres = "[workspace.dependencies]\ntokio-postgres = \"0.7\"\n";
+        assert_eq!(packages("[workspace.dependencies]\nserde = \"1\"\n", None), [""; 0]);
+        assert_eq!(packages(postgres, None), ["postgresql"]);
+        assert_eq!(packages("", Some("{}")), ["nodejs", "npm"]);
+        let browser = Some("{\"devDependencies\": {\"playwright-core\": \"1\"}}");
+        assert_eq!(packages(postgres, browser), ["postgresql", "nodejs", "npm", "chromium"]);
+    }
+}

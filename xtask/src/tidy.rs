@@ -1,0 +1,186 @@
+//! `cargo xtask tidy`: the rules of the house that clippy cannot see.
+//!
+//! A rule is a function from the tree of files to what breaks it. It reads no file itself: the tree
+//! is in memory, and the rules' tests write theirs down.
+
+mod changelog;
+mod dependencies;
+mod direction;
+mod domain;
+mod hosts;
+mod length;
+mod links;
+mod module_doc;
+mod paths;
+mod reach;
+mod sleep;
+mod source;
+mod whitespace;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+/// Folders that are built or fetched, never written by us.
+const NOT_OURS: &[&str] = &[".git", "target", "node_modules", "dist", "postrider-data"];
+
+type Rule = fn(&Tree) -> Vec<Finding>;
+
+const RULES: &[(&str, Rule)] = &[
+    ("a file begins with its module doc", module_doc::check),
+    ("a file stays short", length::check),
+    ("every file is reached by a mod", reach::check),
+    ("crates depend in one direction", direction::check),
+    ("the domain is pure", domain::check),
+    ("tests do not sleep", sleep::check),
+    ("no registry is named by its host", hosts::check),
+    ("white space is plain", whitespace::check),
+    ("the changelog has its open section", changelog::check),
+    ("links in documents lead somewhere", links::check),
+    ("files that documents name are there", paths::check),
+    ("dependencies have their reason", dependencies::check),
+];
+
+/// Checks the repository against every rule.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let tree = Tree::read(root)?;
+    let mut broken = 0;
+    for (name, rule) in RULES {
+        let findings = rule(&tree);
+        for finding in &findings {
+            println!("{finding}");
+        }
+        if !findings.is_empty() {
+            println!("  ^ {name}\n");
+            broken += findings.len();
+        }
+    }
+    println!("tidy: {} files, {} rules, {broken} findings", tree.files.len(), RULES.len());
+    if broken > 0 {
+        bail!("{broken} things are untidy");
+    }
+    Ok(())
+}
+
+/// Something that breaks a rule, and where.
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    path: String,
+    /// From 1.
+    line: usize,
+    message: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Finding { path: path.to_owned(), line, message: message.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.message)
+    }
+}
+
+/// The repository's files by their path from its top, with `/` between folders.
+struct Tree {
+    /// The text of each; none where it is not text.
+    files: BTreeMap<String, Option<String>>,
+}
+
+impl Tree {
+    fn read(root: &Path) -> Result<Self> {
+        let mut files = BTreeMap::new();
+        read_folder(root, "", &mut files)?;
+        Ok(Tree { files })
+    }
+
+    /// A tree that a test writes down.
+    #[cfg(test)]
+    fn of(files: &[(&str, &str)]) -> Self {
+        let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), Some((*text).to_owned()));
+        Tree { files: files.iter().map(owned).collect() }
+    }
+
+    /// The text of a file, if it is there and is text.
+    fn text(&self, path: &str) -> Option<&str> {
+        self.files.get(path)?.as_deref()
+    }
+
+    /// The files that are text and whose names end so.
+    fn ending<'a>(&'a self, ends: &'a [&str]) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.texts().filter(|(path, _)| ends.iter().any(|end| path.ends_with(end)))
+    }
+
+    /// All files that are text.
+    fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.files.iter().filter_map(|(path, text)| Some((path.as_str(), text.as_deref()?)))
+    }
+
+    /// Whether there is such a file, or a folder with files in it.
+    fn has(&self, path: &str) -> bool {
+        let folder = format!("{path}/");
+        path.is_empty()
+            || self.files.contains_key(path)
+            || self.files.keys().any(|file| file.starts_with(&folder))
+    }
+
+    /// The crates in `crates/`: the folder's name, the manifest's path, its text.
+    fn crates(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        self.texts().filter_map(|(path, text)| {
+            let folder = path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
+            (!folder.contains('/')).then_some((folder, path, text))
+        })
+    }
+}
+
+fn read_folder(
+    folder: &Path,
+    prefix: &str,
+    files: &mut BTreeMap<String, Option<String>>,
+) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {prefix}"))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = format!("{prefix}{name}");
+        let kind = entry.file_type()?;
+        if NOT_OURS.contains(&name.as_str()) {
+            continue;
+        }
+        if kind.is_dir() {
+            read_folder(&entry.path(), &format!("{path}/"), files)?;
+        } else if kind.is_file() {
+            files.insert(path, String::from_utf8(fs::read(entry.path())?).ok());
+        }
+    }
+    Ok(())
+}
+
+/// What a rule found in a tree that a test wrote down, as text.
+#[cfg(test)]
+fn found(rule: impl Fn(&Tree) -> Vec<Finding>, files: &[(&str, &str)]) -> Vec<String> {
+    rule(&Tree::of(files)).iter().map(Finding::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_is_what_we_wrote() {
+        let tree = Tree::read(&crate::root()).unwrap();
+        assert!(tree.text("xtask/src/tidy.rs").is_some_and(|text| text.starts_with("//! `cargo")));
+        assert!(!tree.files.keys().any(|path| path.contains("target/")));
+        assert!(tree.crates().any(|(folder, ..)| folder == "domain"));
+        assert!(tree.has("xtask/src") && tree.has("") && !tree.has("xtask/sr"));
+    }
+
+    #[test]
+    fn a_finding_names_file_and_line() {
+        assert_eq!(Finding::new("a/b.rs", 7, "odd").to_string(), "a/b.rs:7: odd");
+    }
+}

@@ -1,0 +1,99 @@
+//! Every dependency has its version in one place and its reason in one table.
+
+use std::collections::BTreeMap;
+
+use super::{Finding, Tree};
+use crate::toml::Toml;
+
+const MANIFEST: &str = "Cargo.toml";
+const TABLE: &str = "docs/dependencies.md";
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let manifest = Toml::parse(tree.text(MANIFEST).unwrap_or_default());
+    let rows = rows(tree.text(TABLE).unwrap_or_default());
+    let mut findings = Vec::new();
+    let mut listed = Vec::new();
+    for entry in manifest.entries(|section| section == "workspace.dependencies") {
+        if entry.value.contains("path = ") {
+            continue;
+        }
+        listed.push(entry.name());
+        if !rows.contains_key(entry.name()) {
+            let message = format!("{} has no row in {TABLE}", entry.name());
+            findings.push(Finding::new(MANIFEST, entry.line, message));
+        }
+    }
+    for (name, line) in rows.iter().filter(|(name, _)| !listed.contains(name)) {
+        let message = format!("{name} has a row but is no dependency of the workspace");
+        findings.push(Finding::new(TABLE, *line, message));
+    }
+    for (path, text) in tree.ending(&["/Cargo.toml"]) {
+        findings.extend(with_own_version(path, text));
+    }
+    findings
+}
+
+/// Dependencies of a crate that do not take their version from the workspace.
+fn with_own_version(path: &str, text: &str) -> Vec<Finding> {
+    let toml = Toml::parse(text);
+    let mut findings = Vec::new();
+    for entry in toml.entries(|section| section.contains("dependencies")) {
+        let own_table = entry.section.contains("dependencies.");
+        let inherits = match own_table {
+            true => entry.key != "version",
+            false => entry.key.ends_with(".workspace") || entry.value.contains("workspace = true"),
+        };
+        // A table's heading stands as a key without a value.
+        if !inherits && !entry.value.is_empty() {
+            let name = if own_table { &entry.section } else { &entry.key };
+            let message = format!("{name} takes its version not from the workspace");
+            findings.push(Finding::new(path, entry.line, message));
+        }
+    }
+    findings
+}
+
+/// The crates that have a row: a line that begins with `` | `name` | ``.
+fn rows(text: &str) -> BTreeMap<&str, usize> {
+    text.lines()
+        .enumerate()
+        .filter_map(|(index, line)| {
+            let (name, _) = line.strip_prefix("| `")?.split_once('`')?;
+            Some((name, index + 1))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::found;
+    use super::*;
+
+    #[test]
+    fn the_table_and_the_manifest_name_the_same_crates() {
+        let manifest = "[workspace.dependencies]\nours = { path = \"crates/ours\" }\nserde = \"1\"\nurl = \"2\"\n";
+        let table = "| crate | for |\n|---|---|\n| `serde` | JSON |\n| `gone` | nothing |\n";
+        assert_eq!(
+            found(check, &[(MANIFEST, manifest), (TABLE, table)]),
+            [
+                "Cargo.toml:4: url has no row in docs/dependencies.md",
+                "docs/dependencies.md:4: gone has a row but is no dependency of the workspace",
+            ]
+        );
+    }
+
+    #[test]
+    fn versions_stand_in_the_workspace_only() {
+        let text = "[dependencies]\na.workspace = true\nb = { workspace = true, features = [\"x\"] }\n\
+                    c = \"1\"\n[dependencies.d]\nworkspace = true\n\
+                    [dependencies.e]\nversion = \"1\"\n[target.'cfg(unix)'.dependencies]\nf = \"1\"\n";
+        assert_eq!(
+            found(check, &[("crates/x/Cargo.toml", text)]),
+            [
+                "crates/x/Cargo.toml:4: c takes its version not from the workspace",
+                "crates/x/Cargo.toml:8: dependencies.e takes its version not from the workspace",
+                "crates/x/Cargo.toml:10: f takes its version not from the workspace",
+            ]
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! Dependencies between our crates point one way.
+//!
+//! ```text
+//! server ─▶ api ─▶ engine ─▶ { store, transport } ─▶ domain
+//!       └─▶ simulation ─┘
+//! ```
+
+use super::{Finding, Tree};
+use crate::toml::{ALL_KINDS, Toml};
+
+/// Each crate's folder, and those of ours that it may depend on.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("domain", &[]),
+    ("store", &["domain"]),
+    ("transport", &["domain"]),
+    ("engine", &["store", "transport", "domain"]),
+    ("api", &["engine", "store", "transport", "domain"]),
+    ("simulation", &["engine", "store", "transport", "domain"]),
+    ("server", &["simulation", "api", "engine", "store", "transport", "domain"]),
+];
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (folder, path, text) in tree.crates() {
+        let Some((_, allowed)) = LAYERS.iter().find(|(layer, _)| *layer == folder) else {
+            let message = format!("the crate {folder} has no place in {}", file!());
+            findings.push(Finding::new(path, 1, message));
+            continue;
+        };
+        findings.extend(forbidden(path, text, folder, allowed));
+    }
+    if let Some(text) = tree.text("xtask/Cargo.toml") {
+        findings.extend(forbidden("xtask/Cargo.toml", text, "xtask", &[]));
+    }
+    findings
+}
+
+fn forbidden(path: &str, manifest: &str, from: &str, allowed: &[&str]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (name, line) in Toml::parse(manifest).dependencies(ALL_KINDS) {
+        let ours = match name {
+            "xtask" => "xtask",
+            // The package of the binary, should it be named so.
+            "postrider" => "server",
+            name => match name.strip_prefix("postrider-") {
+                Some(ours) => ours,
+                None => continue,
+            },
+        };
+        if ours != from && !allowed.contains(&ours) {
+            let message = format!("{from} must not depend on {ours}");
+            findings.push(Finding::new(path, line, message));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::found;
+    use super::*;
+
+    #[test]
+    fn a_crate_depends_only_on_those_below_it() {
+        let files = [
+            ("crates/domain/Cargo.toml", "[dependencies]\nserde.workspace = true\n"),
+            ("crates/store/Cargo.toml", "[dependencies]\npostrider-domain.workspace = true\n"),
+            (
+                "crates/engine/Cargo.toml",
+                "[dependencies]\npostrider-store.workspace = true\npostrider-transport.workspace = true\n",
+            ),
+            ("crates/server/Cargo.toml", "[dependencies]\npostrider-api = { path = \"../api\" }\n"),
+        ];
+        assert_eq!(found(check, &files), [""; 0]);
+    }
+
+    #[test]
+    fn edges_upward_and_sideways_are_refused_in_tests_too() {
+        let files = [
+            ("crates/domain/Cargo.toml", "[dev-dependencies]\npostrider-engine.workspace = true\n"),
+            ("crates/store/Cargo.toml", "[dependencies]\npostrider-transport.workspace = true\n"),
+            ("crates/api/Cargo.toml", "[dependencies.postrider]\nworkspace = true\n"),
+            ("crates/novel/Cargo.toml", ""),
+            ("xtask/Cargo.toml", "[dependencies]\npostrider-domain.workspace = true\n"),
+        ];
+        assert_eq!(
+            found(check, &files),
+            [
+                "crates/api/Cargo.toml:1: api must not depend on server",
+                "crates/domain/Cargo.toml:2: domain must not depend on engine",
+                &format!("crates/novel/Cargo.toml:1: the crate novel has no place in {}", file!()),
+                "crates/store/Cargo.toml:2: store must not depend on transport",
+                "xtask/Cargo.toml:2: xtask must not depend on domain",
+            ]
+        );
+    }
+}

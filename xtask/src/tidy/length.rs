@@ -1,0 +1,58 @@
+//! A file has one subject, and fits in a head.
+
+use super::{Finding, Tree};
+
+const LINES_MAX: usize = 600;
+
+/// Files that are longer for a reason: path and reason.
+const LONGER: &[(&str, &str)] = &[];
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    check_but(tree, LONGER)
+}
+
+fn check_but(tree: &Tree, longer: &[(&str, &str)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut excused = Vec::new();
+    for (path, text) in tree.ending(&[".rs", ".ts", ".svelte"]) {
+        let lines = text.lines().count();
+        if lines <= LINES_MAX {
+            continue;
+        }
+        if longer.iter().any(|(listed, _)| *listed == path) {
+            excused.push(path);
+        } else {
+            let message = format!("{lines} lines, at most {LINES_MAX}: split it by subject");
+            findings.push(Finding::new(path, lines, message));
+        }
+    }
+    for (path, _) in longer.iter().filter(|(path, _)| !excused.contains(path)) {
+        findings.push(Finding::new(path, 1, "is not too long any more: take it off the list"));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::found;
+    use super::*;
+
+    #[test]
+    fn six_hundred_lines_are_enough_unless_there_is_a_reason() {
+        let (enough, more) = ("x\n".repeat(600), "x\n".repeat(601));
+        let files = [
+            ("enough.rs", enough.as_str()),
+            ("more.svelte", &more),
+            ("excused.ts", &more),
+            ("page.md", &more),
+        ];
+        let longer = [("excused.ts", "generated"), ("enough.rs", "was longer once")];
+        assert_eq!(
+            found(|tree| check_but(tree, &longer), &files),
+            [
+                "more.svelte:601: 601 lines, at most 600: split it by subject",
+                "enough.rs:1: is not too long any more: take it off the list"
+            ]
+        );
+    }
+}
