@@ -1,5 +1,7 @@
 //! `postrider serve`.
 mod http;
+mod metrics;
+mod observed;
 mod outward;
 mod signals;
 

@@ -23,12 +23,18 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) struct Deadline(Instant);
 
 impl Deadline {
-    #[expect(clippy::disallowed_methods, reason = "a broken server must fail the test, not hang it")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a broken server must fail the test, not hang it"
+    )]
     pub(crate) fn new() -> Deadline {
         Deadline(Instant::now() + PATIENCE)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "a broken server must fail the test, not hang it")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a broken server must fail the test, not hang it"
+    )]
     pub(crate) fn has_passed(self) -> bool {
         Instant::now() > self.0
     }

@@ -146,12 +146,19 @@ impl Server {
             if let Some(found) = look(self) {
                 return found;
             }
-            assert!(!deadline.has_passed(), "waited in vain for {what}; log:\n{}", self.shown_log());
+            assert!(
+                !deadline.has_passed(),
+                "waited in vain for {what}; log:\n{}",
+                self.shown_log()
+            );
             match self.lines.recv_timeout(Duration::from_millis(100)) {
                 Ok(line) => self.remember(line),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    panic!("the server ended while we waited for {what}; log:\n{}", self.shown_log())
+                    panic!(
+                        "the server ended while we waited for {what}; log:\n{}",
+                        self.shown_log()
+                    )
                 }
             }
         }
@@ -220,8 +227,13 @@ impl Server {
     }
 
     /// Ends it orderly, and starts another one on the same data.
-    pub(crate) fn restart(mut self, start: Start) -> Server {
+    pub(crate) fn restart(self, start: Start) -> Server {
         self.signal("TERM");
+        self.restart_after_end(start)
+    }
+
+    /// Waits for its orderly end, and starts another one on the same data.
+    pub(crate) fn restart_after_end(mut self, start: Start) -> Server {
         let (status, log) = self.ended();
         assert!(status.success(), "{status}: {log}");
         let directory = self.directory.take();
