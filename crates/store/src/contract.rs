@@ -3,7 +3,18 @@
 //! What a method answers is durable and includes everything that was acknowledged before it was
 //! called. A write that answers `Ok` is on stable storage. A write that answers an error did not
 //! happen, except where the error is [`StoreError::Unavailable`]: then it may have, and repeating
-//! it is safe.
+//! it is safe: it leaves the same behind as doing it once. (A store that never answers
+//! `Unavailable` need not recognise a repeated commit, or a repeated acceptance under an identifier
+//! that Postrider made.)
+//!
+//! Lists that are newest first are ordered by time of creation (acceptance), then by identifier,
+//! both descending; timelines by the order of writing, last first. Who walks through a list by its
+//! cursors meets everything that was there when they began exactly once, whatever is added
+//! meanwhile; a cursor stays good when its entry is removed and when the store is opened anew. A
+//! cursor that is none answers [`StoreError::UnknownCursor`].
+//!
+//! Whatever is another tenant's is answered as if it did not exist. Whether a tenant exists at all
+//! is the caller's business: only [`Configuration::tenant`] and its neighbours know.
 
 use std::sync::Arc;
 
@@ -40,7 +51,8 @@ pub trait Configuration: Send + Sync + 'static {
     /// All tenants, by identifier.
     async fn tenants(&self, page: &PageRequest) -> Result<Page<Tenant>, StoreError>;
     /// Removes a tenant with its keys; `false` where it does not exist. Its subscriptions must be
-    /// gone: [`StoreError::Internal`] otherwise. History goes by retention.
+    /// gone, not only marked: [`StoreError::Internal`] otherwise. Its destinations and ledger stay;
+    /// history goes by retention.
     async fn delete_tenant(&self, id: &TenantId) -> Result<bool, StoreError>;
 
     /// Stores a new key; `false` where its identifier is taken.
@@ -55,10 +67,13 @@ pub trait Configuration: Send + Sync + 'static {
     ) -> Result<Page<Key>, StoreError>;
     /// Removes a key; `false` where the tenant (`None`: the admin keys) has none of that name.
     async fn delete_key(&self, tenant: Option<&TenantId>, id: &str) -> Result<bool, StoreError>;
-    /// Notes when keys were last used. May be lost in a crash.
+    /// Notes when keys were last used, never moving a time back; identifiers without a key are
+    /// passed over. May be lost in a crash.
     async fn touch_keys(&self, used: &[(String, Timestamp)]) -> Result<(), StoreError>;
 
-    /// Creates or replaces a subscription and creates its destination where that is new.
+    /// Creates or replaces a subscription and creates its destination where that is new; one that
+    /// exists is kept as it is, with its circuit. Where another subscription that is not deleted is
+    /// its twin, nothing is written.
     async fn put_subscription(
         &self,
         record: &SubscriptionRecord,
@@ -76,17 +91,20 @@ pub trait Configuration: Send + Sync + 'static {
         tenant: &TenantId,
         page: &PageRequest,
     ) -> Result<Page<SubscriptionRecord>, StoreError>;
-    /// Every subscription of every tenant, for the index in memory; deleted ones that still have
-    /// unfinished deliveries included.
+    /// Every subscription of every tenant, for the index in memory, in any order; those that are
+    /// marked as deleted included, until they are removed, so that what was begun is ended after a
+    /// crash.
     async fn all_subscriptions(&self) -> Result<Vec<SubscriptionRecord>, StoreError>;
-    /// Marks a subscription as deleted; `false` where there is none. From then on it has no twin.
+    /// Marks a subscription as deleted; `false` where there is none, or it is marked already. From
+    /// then on it has no twin.
     async fn mark_subscription_deleted(
         &self,
         tenant: &TenantId,
         id: SubscriptionId,
         now: Timestamp,
     ) -> Result<bool, StoreError>;
-    /// Removes a subscription that was marked and has no unfinished deliveries any more.
+    /// Removes a subscription that was marked and has no unfinished deliveries any more; does
+    /// nothing to any other.
     async fn remove_subscription(
         &self,
         tenant: &TenantId,
@@ -105,7 +123,7 @@ pub trait Configuration: Send + Sync + 'static {
         tenant: &TenantId,
         page: &PageRequest,
     ) -> Result<Page<DestinationRecord>, StoreError>;
-    /// Every destination in the shards that are held.
+    /// Every destination in the shards that are held, in any order.
     async fn held_destinations(
         &self,
         holding: &Holding,
@@ -131,7 +149,8 @@ pub trait Configuration: Send + Sync + 'static {
 pub trait Intake: Send + Sync + 'static {
     /// Accepts a batch of one tenant's events with all their deliveries, together or not at all:
     /// where one of them is a conflict, nothing of the batch is written. The answers are in order.
-    /// The same identifier twice in a batch is a duplicate of the first.
+    /// The same identifier twice in a batch is a duplicate of the first, or a conflict with it.
+    /// Beside a conflict, the others are answered as if it were not there.
     async fn accept(&self, batch: Vec<Acceptance>) -> Result<Vec<Accepted>, StoreError>;
 }
 
@@ -162,7 +181,7 @@ pub trait Work: Send + Sync + 'static {
         until: Timestamp,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError>;
-    /// Waiting deliveries of one destination, in the given order.
+    /// Waiting deliveries of one destination, in the given order, then by identifier.
     async fn waiting_of(
         &self,
         destination: DestinationId,
@@ -175,12 +194,16 @@ pub trait Work: Send + Sync + 'static {
         subscription: SubscriptionId,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError>;
-    /// The events of deliveries that are to be attempted; `None` where there is no such event.
+    /// The events of deliveries that are to be attempted, in the order given; `None` where there is
+    /// no such event.
     async fn events(
         &self,
         ids: &[(TenantId, EventId)],
     ) -> Result<Vec<Option<Arc<Event>>>, StoreError>;
-    /// Applies a commit, all of it or nothing, unless a shard that it touches is no longer held.
+    /// Applies a commit, all of it or nothing, unless a shard that it touches is no longer held:
+    /// not listed in `holding`, or there with an epoch that is not the shard's. The caller settles
+    /// only what the store has: deliveries that were accepted, with the state in which they stand
+    /// as `before`, destinations that were put, a job that was put.
     async fn settle(&self, holding: &Holding, commit: Commit) -> Result<(), StoreError>;
 }
 
@@ -213,7 +236,7 @@ pub trait History: Send + Sync + 'static {
         filter: &DeliveryFilter,
         page: &PageRequest,
     ) -> Result<Page<Delivery>, StoreError>;
-    /// How many deliveries there are.
+    /// How many deliveries the list would have.
     async fn count_deliveries(
         &self,
         tenant: &TenantId,
@@ -232,17 +255,21 @@ pub trait History: Send + Sync + 'static {
         destination: DestinationId,
         page: &PageRequest,
     ) -> Result<Page<Transition>, StoreError>;
-    /// How many deliveries wait at each of these destinations, in the order given.
+    /// How many deliveries are waiting (not queued) at each of these destinations, in the order
+    /// given; none at what is not the tenant's.
     async fn waiting_counts(
         &self,
         tenant: &TenantId,
         destinations: &[DestinationId],
     ) -> Result<Vec<u64>, StoreError>;
     /// The ledger of a tenant, or of all where it is `None`. Nothing is in flight in a store: what
-    /// is, stands as queued or waiting here.
+    /// is, stands as queued or waiting here. Pruning changes no ledger: it tells of everything that
+    /// was ever accepted.
     async fn ledger(&self, tenant: Option<&TenantId>) -> Result<Ledger, StoreError>;
-    /// What happened from `since` to `until`, in spans of `step_minutes`; spans in which nothing
-    /// happened are left out. Of all tenants where it is `None`.
+    /// What happened from `since` to `until`, in spans of `step_minutes`, oldest first; spans in
+    /// which nothing happened are left out. Of all tenants where it is `None`. Minutes count whole:
+    /// those that begin at or after `since` and before `until`. Spans begin at multiples of
+    /// `step_minutes` since the epoch. Minutes that pruning went past may be gone.
     async fn tallies(
         &self,
         tenant: Option<&TenantId>,
@@ -269,10 +296,10 @@ pub trait Replays: Send + Sync + 'static {
         tenant: &TenantId,
         page: &PageRequest,
     ) -> Result<Page<ReplayJob>, StoreError>;
-    /// Every job of every tenant that is running, to go on with after a start.
+    /// Every job of every tenant that is running, to go on with after a start, in any order.
     async fn running_replays(&self) -> Result<Vec<ReplayJob>, StoreError>;
     /// The next deliveries that a job is to replay: those of its filter that had ended when it was
-    /// created, by identifier, after its position.
+    /// created (at that time or before, and not replayed since), by identifier, after its position.
     async fn replay_candidates(
         &self,
         job: &ReplayJob,
@@ -290,7 +317,7 @@ pub trait Upkeep: Send + Sync + 'static {
     async fn release_shards(&self) -> Result<(), StoreError>;
     /// Removes events that were accepted before `before` with their deliveries and attempts, where
     /// all of these have ended, and answers older than `before`. May do it in part; call again
-    /// until it removes nothing.
+    /// until it removes nothing. What is kept by days (UTC) may stay until its whole day can go.
     async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError>;
     /// Writes a consistent copy of everything to a new directory while work goes on.
     async fn backup(&self, target: &std::path::Path) -> Result<(), StoreError>;

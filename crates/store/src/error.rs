@@ -51,6 +51,9 @@ pub enum StoreError {
         /// Which one.
         shard: Shard,
     },
+    /// The list has no such place. Cursors come from outside, so this is the caller's to answer.
+    #[error("not a cursor of this list: begin again without one")]
+    UnknownCursor,
     /// The store cannot be reached now; whether the last write happened is unknown. All writes can
     /// be repeated.
     #[error("the store cannot be reached: {0}")]

@@ -6,8 +6,11 @@
 //! without a tenant** where the caller acts for one. Secrets are opaque bytes: whoever seals them
 //! is above.
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod contract;
 mod error;
+pub mod memory;
 mod records;
 
 pub use contract::{Configuration, History, Intake, Replays, Store, Upkeep, Work};

@@ -89,7 +89,9 @@ pub struct Acceptance {
     pub accepted_at: Timestamp,
     /// A digest of what the application sent, to tell a repeat from a conflict.
     pub fingerprint: [u8; 32],
-    /// Whether the application chose the identifier. One that Postrider made cannot be a repeat.
+    /// Whether the application chose the identifier. One that Postrider made cannot be a repeat, so
+    /// a store need not look for it; but it is kept, and is a repeat when the application gives it
+    /// later.
     pub id_given: bool,
     /// What is owed. All of them are queued.
     pub deliveries: Vec<Delivery>,
@@ -112,11 +114,13 @@ pub enum Accepted {
 /// Everything that some outcomes change: applied atomically, all or nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Commit {
-    /// Deliveries as they are afterwards.
+    /// Deliveries as they are afterwards. Each at most once.
     pub deliveries: Vec<DeliveryChange>,
     /// Destinations as they are afterwards. Each at most once.
     pub destinations: Vec<DestinationChange>,
-    /// How far a replay job has come with this commit.
+    /// How far a replay job has come with this commit: `done` and `position` are taken over, and
+    /// `state` and `finished_at` where it is still running in the store. So what somebody paused or
+    /// cancelled meanwhile stays so.
     pub replay: Option<ReplayJob>,
 }
 
@@ -169,7 +173,14 @@ pub struct Holding {
     pub shards: Vec<(Shard, Epoch)>,
 }
 
-/// Grows with every change of owner; a write with an older one is refused.
+impl Holding {
+    /// Whether this shard is among them.
+    pub fn has(&self, shard: Shard) -> bool {
+        self.shards.binary_search_by_key(&shard, |(held, _)| *held).is_ok()
+    }
+}
+
+/// Grows with every change of owner, from 1; a write with an older one is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
@@ -178,7 +189,7 @@ pub struct Epoch(pub u64);
 pub struct Page<T> {
     /// The entries, newest first unless the list says otherwise.
     pub items: Vec<T>,
-    /// Where the next page begins; `None` on the last one.
+    /// Where the next page begins; `None` on the last one, also where that one is full.
     pub next: Option<Cursor>,
 }
 
@@ -189,7 +200,7 @@ pub struct Cursor(pub String);
 /// Which page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageRequest {
-    /// At most so many entries.
+    /// At most so many entries, and at least one.
     pub limit: usize,
     /// From here on; from the beginning where it is `None`.
     pub cursor: Option<Cursor>,
@@ -214,6 +225,19 @@ pub struct DeliveryFilter {
     pub until: Option<Timestamp>,
 }
 
+impl DeliveryFilter {
+    /// Whether a delivery is one of those that are wanted.
+    pub fn matches(&self, delivery: &Delivery) -> bool {
+        self.state.is_none_or(|state| state == delivery.state.name())
+            && self.destination.is_none_or(|id| id == delivery.destination)
+            && self.subscription.is_none_or(|id| id == delivery.subscription)
+            && self.event.as_ref().is_none_or(|id| *id == delivery.event)
+            && self.kind.as_ref().is_none_or(|kind| *kind == delivery.kind)
+            && self.since.is_none_or(|since| since <= delivery.created_at)
+            && self.until.is_none_or(|until| delivery.created_at < until)
+    }
+}
+
 /// Which events. Everything that is given must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventFilter {
@@ -223,6 +247,15 @@ pub struct EventFilter {
     pub since: Option<Timestamp>,
     /// Accepted before.
     pub until: Option<Timestamp>,
+}
+
+impl EventFilter {
+    /// Whether an event is one of those that are wanted.
+    pub fn matches(&self, record: &EventRecord) -> bool {
+        self.kind.as_ref().is_none_or(|kind| *kind == record.event.kind)
+            && self.since.is_none_or(|since| since <= record.accepted_at)
+            && self.until.is_none_or(|until| record.accepted_at < until)
+    }
 }
 
 /// A bulk replay.
@@ -263,16 +296,16 @@ pub enum ReplayState {
     Cancelled,
 }
 
-/// What happened in a minute, for charts.
+/// What happened in a minute, for charts. What is repeated counts once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Deliveries accepted.
+    /// Deliveries accepted, by the time of acceptance.
     pub accepted: u64,
-    /// Deliveries that arrived.
+    /// Deliveries that arrived, by the time of arrival.
     pub delivered: u64,
-    /// Attempts that failed.
+    /// Attempts that did not succeed, whoever is to blame, by the time at which they began.
     pub failed: u64,
-    /// Deliveries that died.
+    /// Deliveries that died, by the time of death.
     pub dead: u64,
 }
 

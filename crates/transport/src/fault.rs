@@ -115,10 +115,10 @@ pub(crate) fn of_exchange(error: &hyper::Error) -> Fault {
 /// Whether the connection went away before an answer, so that what was sent may be sent again.
 pub(crate) fn is_death(error: &hyper::Error) -> bool {
     match find::<h2::Error>(error) {
+        // What we closed ourselves, because of what came, did not die.
         Some(http2) => {
-            http2.is_go_away()
-                || http2.is_io()
-                || http2.reason() == Some(h2::Reason::REFUSED_STREAM)
+            let is_refused = http2.reason() == Some(h2::Reason::REFUSED_STREAM);
+            http2.is_io() || (http2.is_remote() && (http2.is_go_away() || is_refused))
         }
         None => !error.is_parse() && find::<HeadTooLarge>(error).is_none(),
     }

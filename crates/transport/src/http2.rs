@@ -42,6 +42,8 @@ impl Http2 {
         let io = TokioIo::new(stream.without_head_limit());
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .max_header_list_size(HEADER_LIST_BYTES_MAX)
+            // Until the receiver has said how many streams it permits, one is what it surely does.
+            .initial_max_send_streams(1)
             .handshake(io)
             .await
             .map_err(|error| fault::of_exchange(&error))?;

@@ -1,0 +1,152 @@
+//! How what was accepted gets from the caller's task to the lanes, without loss and without
+//! waiting.
+//!
+//! What does not fit is not lost: it is durable already, and its destination is remembered as one
+//! that has more in the store. A ticket is held from before the store is asked until the lanes have
+//! the deliveries (or somebody dropped them), so that the lanes know which reads of the store may
+//! overlap with a handover that is still to come.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use postrider_domain::delivery::Delivery;
+use postrider_domain::event::Event;
+use postrider_domain::ids::DestinationId;
+use tokio::sync::{Notify, mpsc};
+
+/// The way from ingest to the lanes.
+pub(crate) struct Inbox {
+    sender: mpsc::Sender<Handover>,
+    deliveries_max: usize,
+    deliveries: AtomicUsize,
+    tickets: Mutex<Tickets>,
+    spilled: Mutex<HashSet<DestinationId>>,
+    pub(crate) spilled_notice: Notify,
+}
+
+#[derive(Default)]
+struct Tickets {
+    next: u64,
+    open: BTreeSet<u64>,
+}
+
+/// Deliveries that are durable and on their way to the lanes.
+pub(crate) struct Handover {
+    pub(crate) ticket: Ticket,
+    pub(crate) items: Vec<(Arc<Event>, Delivery)>,
+}
+
+/// An acceptance that is under way. Dropping it says that the lanes have seen all they will see.
+pub(crate) struct Ticket {
+    inbox: Arc<Inbox>,
+    pub(crate) number: u64,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.inbox.tickets().open.remove(&self.number);
+    }
+}
+
+/// What an acceptance may owe. Dropped before it is handed over, it spills: the caller went away.
+pub(crate) struct Pending {
+    ticket: Option<Ticket>,
+    destinations: Vec<DestinationId>,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(ticket) = &self.ticket {
+            ticket.inbox.spill(&self.destinations);
+        }
+    }
+}
+
+impl Inbox {
+    pub(crate) fn new(
+        batches_max: usize,
+        deliveries_max: usize,
+    ) -> (Arc<Self>, mpsc::Receiver<Handover>) {
+        let (sender, receiver) = mpsc::channel(batches_max.max(1));
+        let inbox = Inbox {
+            sender,
+            deliveries_max,
+            deliveries: AtomicUsize::new(0),
+            tickets: Mutex::default(),
+            spilled: Mutex::default(),
+            spilled_notice: Notify::new(),
+        };
+        (Arc::new(inbox), receiver)
+    }
+
+    /// Begins an acceptance that may owe something to these destinations.
+    pub(crate) fn begin(self: &Arc<Self>, destinations: Vec<DestinationId>) -> Pending {
+        let number = {
+            let mut tickets = self.tickets();
+            let number = tickets.next;
+            tickets.next += 1;
+            tickets.open.insert(number);
+            number
+        };
+        Pending { ticket: Some(Ticket { inbox: Arc::clone(self), number }), destinations }
+    }
+
+    /// The number that the next acceptance will have: a read of the store that ended before now
+    /// holds nothing of it.
+    pub(crate) fn next_ticket(&self) -> u64 {
+        self.tickets().next
+    }
+
+    /// The oldest acceptance that is under way.
+    pub(crate) fn oldest_ticket(&self) -> Option<u64> {
+        self.tickets().open.first().copied()
+    }
+
+    /// Destinations that have more in the store than was handed over, since the last call.
+    pub(crate) fn take_spilled(&self) -> HashSet<DestinationId> {
+        std::mem::take(&mut *self.spilled.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The lanes took so many deliveries.
+    pub(crate) fn took(&self, deliveries: usize) {
+        self.deliveries.fetch_sub(deliveries, Ordering::Relaxed);
+    }
+
+    fn spill(&self, destinations: &[DestinationId]) {
+        if destinations.is_empty() {
+            return;
+        }
+        let mut spilled = self.spilled.lock().unwrap_or_else(PoisonError::into_inner);
+        spilled.extend(destinations);
+        drop(spilled);
+        self.spilled_notice.notify_one();
+    }
+
+    fn tickets(&self) -> MutexGuard<'_, Tickets> {
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pending {
+    /// The store has them: the lanes get them, now or when they read them back.
+    pub(crate) fn hand_over(mut self, items: Vec<(Arc<Event>, Delivery)>) {
+        let Some(ticket) = self.ticket.take() else { return };
+        if items.is_empty() {
+            return;
+        }
+        let (inbox, count) = (Arc::clone(&ticket.inbox), items.len());
+        let waiting = inbox.deliveries.fetch_add(count, Ordering::Relaxed);
+        let fits = waiting == 0 || waiting.saturating_add(count) <= inbox.deliveries_max;
+        let handover = Handover { ticket, items };
+        if !fits || inbox.sender.try_send(handover).is_err() {
+            inbox.took(count);
+            inbox.spill(&self.destinations);
+        }
+    }
+
+    /// The store has nothing of it: nothing is owed.
+    pub(crate) fn forget(mut self) {
+        self.ticket = None;
+    }
+}

@@ -1,0 +1,86 @@
+//! One page of a list. A cursor is the place of the last entry that was given out.
+
+use std::str::FromStr;
+
+use postrider_domain::time::Timestamp;
+
+use crate::error::StoreError;
+use crate::records::{Cursor, Page, PageRequest};
+
+/// Where an entry stands in its list.
+pub(super) trait Place: Ord + Sized {
+    fn write(&self) -> String;
+    fn read(text: &str) -> Option<Self>;
+}
+
+impl Place for String {
+    fn write(&self) -> String {
+        self.clone()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        Some(text.to_owned())
+    }
+}
+
+impl Place for u64 {
+    fn write(&self) -> String {
+        self.to_string()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
+impl<I: Ord + FromStr + ToString> Place for (Timestamp, I) {
+    fn write(&self) -> String {
+        format!("{} {}", self.0.as_unix_ms(), self.1.to_string())
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (at, id) = text.split_once(' ')?;
+        Some((Timestamp::from_unix_ms(at.parse().ok()?), id.parse().ok()?))
+    }
+}
+
+/// A page of entries that come largest place first.
+pub(super) fn descending<P: Place, T>(
+    entries: impl Iterator<Item = (P, T)>,
+    request: &PageRequest,
+) -> Result<Page<T>, StoreError> {
+    let mark = mark::<P>(request)?;
+    take(entries.skip_while(|(place, _)| mark.as_ref().is_some_and(|mark| place >= mark)), request)
+}
+
+/// A page of entries that come smallest place first.
+pub(super) fn ascending<P: Place, T>(
+    entries: impl Iterator<Item = (P, T)>,
+    request: &PageRequest,
+) -> Result<Page<T>, StoreError> {
+    let mark = mark::<P>(request)?;
+    take(entries.skip_while(|(place, _)| mark.as_ref().is_some_and(|mark| place <= mark)), request)
+}
+
+fn mark<P: Place>(request: &PageRequest) -> Result<Option<P>, StoreError> {
+    match &request.cursor {
+        None => Ok(None),
+        Some(Cursor(text)) => P::read(text).map(Some).ok_or(StoreError::UnknownCursor),
+    }
+}
+
+fn take<P: Place, T>(
+    entries: impl Iterator<Item = (P, T)>,
+    request: &PageRequest,
+) -> Result<Page<T>, StoreError> {
+    let mut entries = entries.peekable();
+    let (mut items, mut last) = (Vec::new(), None);
+    while items.len() < request.limit
+        && let Some((place, item)) = entries.next()
+    {
+        items.push(item);
+        last = Some(place);
+    }
+    let next = entries.peek().and(last).map(|place| Cursor(place.write()));
+    Ok(Page { items, next })
+}

@@ -1,0 +1,184 @@
+//! Everything that a [`super::MemoryStore`] remembers, and the indexes that follow from it.
+//!
+//! An index changes only in [`State::put_delivery`] and [`State::remove_delivery`], so it cannot
+//! disagree with the deliveries.
+
+use std::collections::BTreeMap;
+
+use postrider_domain::attempt::{Attempt, Verdict};
+use postrider_domain::circuit::Transition;
+use postrider_domain::delivery::{Delivery, DeliveryState};
+use postrider_domain::ids::{
+    DeliveryId, DestinationId, EventId, ReplayId, Shard, SubscriptionId, TenantId,
+};
+use postrider_domain::ledger::Ledger;
+use postrider_domain::time::Timestamp;
+
+use super::index::Index;
+use crate::records::{
+    DestinationRecord, Epoch, EventRecord, Holding, IdempotentAnswer, Key, ReplayJob,
+    SubscriptionRecord, Tally, Tenant,
+};
+
+/// Milliseconds of a minute.
+pub(super) const MINUTE_MS: i64 = 60_000;
+
+/// An event as it is kept.
+#[derive(Debug, Clone)]
+pub(super) struct StoredEvent {
+    pub(super) record: EventRecord,
+    pub(super) fingerprint: [u8; 32],
+    pub(super) deliveries: Vec<DeliveryId>,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) tenants: BTreeMap<TenantId, Tenant>,
+    pub(super) keys: BTreeMap<String, Key>,
+    pub(super) subscriptions: BTreeMap<(TenantId, SubscriptionId), SubscriptionRecord>,
+    pub(super) destinations: BTreeMap<(TenantId, DestinationId), DestinationRecord>,
+    pub(super) answers: BTreeMap<(TenantId, String), IdempotentAnswer>,
+    pub(super) events: BTreeMap<(TenantId, EventId), StoredEvent>,
+    pub(super) deliveries: BTreeMap<DeliveryId, Delivery>,
+    pub(super) attempts: BTreeMap<DeliveryId, BTreeMap<u32, Attempt>>,
+    /// By destination, in the order in which they were written.
+    pub(super) transitions: BTreeMap<(TenantId, DestinationId), Vec<Transition>>,
+    pub(super) replays: BTreeMap<(TenantId, ReplayId), ReplayJob>,
+    pub(super) ledgers: BTreeMap<TenantId, Ledger>,
+    /// By tenant and minute since the epoch.
+    pub(super) tallies: BTreeMap<(TenantId, i64), Tally>,
+    /// How often each shard was given to another node; none where it is missing.
+    given_away: BTreeMap<Shard, u64>,
+
+    pub(super) events_of: Index<TenantId, (Timestamp, EventId)>,
+    pub(super) deliveries_of: Index<TenantId, (Timestamp, DeliveryId)>,
+    /// By acceptance.
+    pub(super) queued: Index<(), (Timestamp, DeliveryId)>,
+    pub(super) queued_of: Index<DestinationId, (Timestamp, DeliveryId)>,
+    /// By due time.
+    pub(super) due: Index<(), (Timestamp, DeliveryId)>,
+    /// Never attempted first, then by the last attempt.
+    pub(super) probe_rank: Index<DestinationId, (Option<Timestamp>, DeliveryId)>,
+    /// By acceptance.
+    pub(super) waiting_of: Index<DestinationId, (Timestamp, DeliveryId)>,
+    pub(super) unfinished_of: Index<SubscriptionId, DeliveryId>,
+}
+
+impl State {
+    /// The delivery, where it is this tenant's.
+    pub(super) fn delivery(&self, tenant: &TenantId, id: DeliveryId) -> Option<&Delivery> {
+        self.deliveries.get(&id).filter(|delivery| delivery.tenant == *tenant)
+    }
+
+    /// The deliveries of an index entry's identifiers, in their order.
+    pub(super) fn fetch<'a>(
+        &'a self,
+        ids: impl Iterator<Item = DeliveryId> + 'a,
+    ) -> impl Iterator<Item = &'a Delivery> {
+        ids.filter_map(|id| self.deliveries.get(&id))
+    }
+
+    /// Stores a delivery as it is now, in every index where it belongs.
+    pub(super) fn put_delivery(&mut self, delivery: Delivery) {
+        self.remove_delivery(delivery.id);
+        let Delivery { id, destination, created_at, .. } = delivery;
+        self.deliveries_of.insert(delivery.tenant.clone(), (created_at, id));
+        match delivery.state {
+            DeliveryState::Queued => {
+                self.queued.insert((), (created_at, id));
+                self.queued_of.insert(destination, (created_at, id));
+                self.unfinished_of.insert(delivery.subscription, id);
+            }
+            DeliveryState::Waiting(slot) => {
+                self.due.insert((), (slot.due_at, id));
+                self.probe_rank.insert(destination, delivery.probe_rank());
+                self.waiting_of.insert(destination, (created_at, id));
+                self.unfinished_of.insert(delivery.subscription, id);
+            }
+            DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => {}
+        }
+        self.deliveries.insert(id, delivery);
+    }
+
+    /// Forgets a delivery; its attempts stay.
+    pub(super) fn remove_delivery(&mut self, id: DeliveryId) {
+        let Some(delivery) = self.deliveries.remove(&id) else { return };
+        let Delivery { destination, created_at, .. } = delivery;
+        self.deliveries_of.remove(&delivery.tenant, &(created_at, id));
+        match delivery.state {
+            DeliveryState::Queued => {
+                self.queued.remove(&(), &(created_at, id));
+                self.queued_of.remove(&destination, &(created_at, id));
+                self.unfinished_of.remove(&delivery.subscription, &id);
+            }
+            DeliveryState::Waiting(slot) => {
+                self.due.remove(&(), &(slot.due_at, id));
+                self.probe_rank.remove(&destination, &delivery.probe_rank());
+                self.waiting_of.remove(&destination, &(created_at, id));
+                self.unfinished_of.remove(&delivery.subscription, &id);
+            }
+            DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => {}
+        }
+    }
+
+    /// The tally of the minute in which `at` lies.
+    pub(super) fn tally(&mut self, tenant: &TenantId, at: Timestamp) -> &mut Tally {
+        let minute = at.as_unix_ms().div_euclid(MINUTE_MS);
+        self.tallies.entry((tenant.clone(), minute)).or_default()
+    }
+
+    /// Counts what a change of a delivery adds to the charts.
+    pub(super) fn tally_change(
+        &mut self,
+        before: &Delivery,
+        after: &Delivery,
+        attempt: Option<&Attempt>,
+    ) {
+        if let Some(attempt) = attempt {
+            match attempt.ending.verdict() {
+                Verdict::Success => {}
+                Verdict::Failure | Verdict::Gone | Verdict::OwnFault => {
+                    self.tally(&after.tenant, attempt.started_at).failed += 1;
+                }
+            }
+        }
+        if before.state.name() == after.state.name() {
+            return;
+        }
+        match after.state {
+            DeliveryState::Delivered { at } => self.tally(&after.tenant, at).delivered += 1,
+            DeliveryState::Dead { at, .. } => self.tally(&after.tenant, at).dead += 1,
+            DeliveryState::Queued | DeliveryState::Waiting(_) | DeliveryState::Cancelled { .. } => {
+            }
+        }
+    }
+
+    /// All shards, each with the epoch of whoever asks now.
+    pub(super) fn holding(&self) -> Holding {
+        let shards = (0..=u8::MAX).map(Shard).map(|shard| (shard, self.epoch(shard))).collect();
+        Holding { shards }
+    }
+
+    pub(super) fn give_away(&mut self, shard: Shard) {
+        *self.given_away.entry(shard).or_default() += 1;
+    }
+
+    /// The first shard that is not held any more, or never was.
+    pub(super) fn fenced(
+        &self,
+        holding: &Holding,
+        touched: impl IntoIterator<Item = Shard>,
+    ) -> Option<Shard> {
+        let held: BTreeMap<Shard, Epoch> = holding.shards.iter().copied().collect();
+        touched.into_iter().find(|shard| held.get(shard) != Some(&self.epoch(*shard)))
+    }
+
+    fn epoch(&self, shard: Shard) -> Epoch {
+        Epoch(1 + self.given_away.get(&shard).copied().unwrap_or(0))
+    }
+}
