@@ -3,7 +3,6 @@
 use std::num::NonZeroU32;
 
 use postrider_domain::egress::is_nat64_length;
-use postrider_domain::policy::Share;
 
 use super::fault::Fault;
 use super::{Config, Loaded};
@@ -49,17 +48,26 @@ const RULES: &[Rule] = &[
         |c| c.proxy.password.is_none() || c.proxy.user.is_some(),
         "needs proxy.user beside it",
     ),
-    ("engine.in_flight_max", |c| c.engine.in_flight_max >= 2, "must be at least 2"),
     (
-        "engine.first_lane_share",
-        |c| c.engine.first_lane_share < Share::ALL,
-        "must leave something to retries: less than 1",
+        "engine.in_flight_max",
+        |c| {
+            let reserved = c.engine.first_lane_reserved.checked_add(c.engine.retry_lane_reserved);
+            reserved.is_some_and(|reserved| reserved < c.engine.in_flight_max)
+        },
+        "must be more than engine.first_lane_reserved and engine.retry_lane_reserved together",
+    ),
+    (
+        "engine.destination_in_flight_start",
+        |c| c.engine.destination_in_flight_start >= 1,
+        "must be at least 1",
     ),
     (
         "engine.destination_in_flight_max",
-        |c| c.engine.destination_in_flight_max >= 1,
-        "must be at least 1",
+        |c| c.engine.destination_in_flight_max >= c.engine.destination_in_flight_start,
+        "must not be less than engine.destination_in_flight_start",
     ),
+    ("engine.resident_max", |c| c.engine.resident_max >= 1000, "must be at least 1000"),
+    ("engine.lane_resident_max", |c| c.engine.lane_resident_max >= 1, "must be at least 1"),
     ("http.headers_max", |c| (10..=1000).contains(&c.http.headers_max), "must be 10 to 1000"),
     (
         "http.header_bytes_max",

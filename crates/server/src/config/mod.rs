@@ -19,8 +19,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use postrider_domain::egress::EgressPolicy;
-use postrider_domain::policy::{Policy, Share};
-use postrider_domain::subscription::RateLimit;
+use postrider_domain::policy::Policy;
+use postrider_engine::Options as EngineOptions;
 use postrider_transport::{DnsOptions, PoolOptions};
 
 pub(crate) use environment::Environment;
@@ -45,7 +45,7 @@ pub(crate) struct Config {
     pub(crate) dns: DnsOptions,
     pub(crate) tls: TlsSettings,
     pub(crate) transport: TransportSettings,
-    pub(crate) engine: EngineSettings,
+    pub(crate) engine: EngineOptions,
     pub(crate) limits: LimitSettings,
     pub(crate) http: HttpSettings,
     pub(crate) shutdown: ShutdownSettings,
@@ -85,19 +85,12 @@ pub(crate) struct TransportSettings {
     pub(crate) pool: PoolOptions,
 }
 
-/// How much is done at the same time.
-#[derive(Debug, Clone)]
-pub(crate) struct EngineSettings {
-    pub(crate) in_flight_max: usize,
-    pub(crate) first_lane_share: Share,
-    pub(crate) destination_in_flight_max: usize,
-}
-
-/// Rates of what comes in; no limit where there is none.
+/// Rates of what comes in, per second; no limit where there is none.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LimitSettings {
-    pub(crate) tenant_per_second: Option<RateLimit>,
-    pub(crate) key_per_second: Option<RateLimit>,
+    pub(crate) tenant_events: Option<u32>,
+    pub(crate) tenant_requests: Option<u32>,
+    pub(crate) key_requests: Option<u32>,
 }
 
 /// The way in.
@@ -154,11 +147,7 @@ impl Default for Config {
                 connect_stagger: Duration::from_millis(250),
                 pool: PoolOptions::default(),
             },
-            engine: EngineSettings {
-                in_flight_max: 4096,
-                first_lane_share: Share::percent(50),
-                destination_in_flight_max: 64,
-            },
+            engine: EngineOptions::default(),
             limits: LimitSettings::default(),
             http: HttpSettings {
                 header_read_timeout: Duration::from_secs(10),

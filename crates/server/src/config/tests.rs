@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use postrider_domain::policy::{MeasuredFrom, RecoveryMode};
+use postrider_domain::policy::{MeasuredFrom, RecoveryMode, Share};
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn values_are_written_as_people_write_them() {
         dns.nameservers = ["192.0.2.53", "[2001:db8::53]:5353"]
         retention.finished = "30d"
         retry.measured_from = "previous_attempt"
-        limits.tenant_per_second = 12.5
+        limits.tenant_events_per_second = 12
         circuit = { disable_share = 1, probe_interval = "1h30m" }
     "#;
     let variables = [
@@ -83,7 +83,7 @@ fn values_are_written_as_people_write_them() {
     assert_eq!(config.policy.circuit.probe_interval, Duration::from_secs(5400));
     assert_eq!(config.policy.circuit.freeze_consecutive, 60_000);
     assert_eq!(config.policy.mass_failure.share, Share::percent(45));
-    assert_eq!(config.limits.tenant_per_second.unwrap().to_string(), "12.5/s");
+    assert_eq!(config.limits.tenant_events, Some(12));
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn secrets_are_never_shown() {
 
 #[test]
 fn what_is_printed_can_be_read_again_and_is_the_same() {
-    let text = "retry.max = 7\negress.allow = [\"10.0.0.0/8\"]\nlimits.key_per_second = 0.5\n\
+    let text = "retry.max = 7\negress.allow = [\"10.0.0.0/8\"]\nlimits.key_requests_per_second = 5\n\
                 telemetry.log = \"warn,postrider=debug\"\ncircuit.disable_share = 0.123456\n";
     for text in ["", text] {
         let shown = load(text, &[], &[]).unwrap().shown();

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv6Net};
 use postrider_domain::policy::{MeasuredFrom, RecoveryMode, Share};
-use postrider_domain::subscription::RateLimit;
 use postrider_transport::Nameservers;
 use serde_json::{Value as Json, json};
 
@@ -300,20 +299,27 @@ impl Value for Option<Ipv6Net> {
     }
 }
 
-impl Value for Option<RateLimit> {
-    fn take(&mut self, raw: &Raw) -> Result<(), String> {
-        if raw.text() == Some("") {
-            *self = None;
-            return Ok(());
-        }
-        let read = raw.number().and_then(|number| RateLimit::per_second(number).ok());
-        store(self, read.map(Some), "a number of requests per second, from 0.001 to 1000000")
-    }
+/// Not set, or a whole number; empty text unsets it.
+macro_rules! optional_numbers {
+    ($($type:ty),*) => {$(
+        impl Value for Option<$type> {
+            fn take(&mut self, raw: &Raw) -> Result<(), String> {
+                if raw.text() == Some("") {
+                    *self = None;
+                    return Ok(());
+                }
+                let read = raw.integer().filter(|number| *number > 0);
+                store(self, read.map(Some), "a whole number from 1")
+            }
 
-    fn show(&self) -> Json {
-        json!(self)
-    }
+            fn show(&self) -> Json {
+                json!(self)
+            }
+        }
+    )*};
 }
+
+optional_numbers!(u32, usize);
 
 impl Value for SocketAddr {
     fn take(&mut self, raw: &Raw) -> Result<(), String> {
