@@ -8,15 +8,8 @@ use crate::config::{Environment, Loaded};
 use crate::telemetry::LogHandle;
 
 /// Settings that a running server takes: the policy and what is logged.
-const RELOADABLE: [&str; 7] = [
-    "attempt.",
-    "retry.",
-    "circuit.",
-    "recovery.",
-    "mass_failure.",
-    "retention.",
-    "telemetry.log",
-];
+const RELOADABLE: [&str; 7] =
+    ["attempt.", "retry.", "circuit.", "recovery.", "mass_failure.", "retention.", "telemetry.log"];
 
 /// Reads everything again and takes what it can. Whatever is wrong changes nothing.
 pub(super) fn reload(
