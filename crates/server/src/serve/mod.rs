@@ -135,7 +135,7 @@ impl Server {
     }
 
     /// Ends orderly; asked once more, at once.
-    async fn stop(mut self) -> anyhow::Result<()> {
+    async fn stop(self) -> anyhow::Result<()> {
         let deadline = self.loaded.config.shutdown.deadline;
         tracing::info!(deadline_ms = deadline.as_millis(), "stopping");
         self.is_ready.store(false, Ordering::Release);
@@ -261,7 +261,10 @@ fn announce(
     let path = config.admin_key_path();
     let key = match first {
         Bootstrap::Created(key) => {
-            secrets::write_admin_key(&path, key)?;
+            // It is in the store already: if it cannot be written, it must at least be shown.
+            if let Err(error) = secrets::write_admin_key(&path, key) {
+                tracing::error!(%error, "keep the admin key that is printed now");
+            }
             AdminKey::Created { key, path: &path }
         }
         Bootstrap::Given(_) => AdminKey::Given,

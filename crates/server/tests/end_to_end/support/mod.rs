@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value as Json;
 
 pub(crate) use receiver::Receiver;
-pub(crate) use server::{Server, Start};
+pub(crate) use server::Start;
 
 /// Longer than anything takes, even on a machine that is busy with other things.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);

@@ -12,7 +12,6 @@ use super::{Deadline, PATIENCE};
 #[derive(Debug, Clone)]
 pub(crate) struct Arrived {
     pub(crate) webhook_id: String,
-    pub(crate) body: String,
 }
 
 #[derive(Default)]
@@ -113,9 +112,8 @@ fn connection(stream: TcpStream, shared: &Shared) -> io::Result<()> {
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body)?;
-        let body = String::from_utf8_lossy(&body).into_owned();
         let mut state = shared.state.lock().unwrap();
-        state.arrived.push(Arrived { webhook_id, body });
+        state.arrived.push(Arrived { webhook_id });
         shared.changed.notify_all();
         while state.held {
             state = shared.changed.wait(state).unwrap();
