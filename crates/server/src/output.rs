@@ -2,7 +2,6 @@
 //!
 //! **No byte that a terminal would obey is printed**: what tenants and receivers chose is escaped.
 
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write};
 
 use serde_json::Value as Json;
@@ -84,7 +83,7 @@ pub(crate) fn escaped(text: &str) -> String {
         // Formatting characters (bidirectional overrides and the like) can disguise text as well.
         let disguises = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
         if c.is_control() || disguises {
-            let _: std::fmt::Result = write!(safe, "{}", c.escape_unicode());
+            safe.extend(c.escape_unicode());
         } else {
             safe.push(c);
         }

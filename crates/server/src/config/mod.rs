@@ -27,7 +27,7 @@ pub(crate) use environment::Environment;
 pub(crate) use fault::{ConfigError, Fault, Origin};
 pub(crate) use show::Shown;
 use value::Raw;
-pub(crate) use value::parse_duration;
+pub(crate) use value::{parse_duration, show_duration};
 
 /// Everything that can be set.
 #[derive(Debug, Clone)]

@@ -1,7 +1,5 @@
 //! The effective configuration, as it would be written, with the origin of each value.
 
-use std::fmt::Write as _;
-
 use serde_json::{Map, Value as Json, json};
 
 use super::fault::Origin;
@@ -32,7 +30,7 @@ pub(crate) fn toml(shown: &[Shown]) -> String {
     for one in shown {
         let (group, name) = one.key.rsplit_once('.').unwrap_or(("", one.key));
         if group != table {
-            let _: std::fmt::Result = writeln!(text, "\n[{group}]");
+            text.push_str(&format!("\n[{group}]\n"));
             table = group;
         }
         let line = match &one.value {
@@ -43,12 +41,13 @@ pub(crate) fn toml(shown: &[Shown]) -> String {
             | Json::Array(_)
             | Json::Object(_)) => format!("{name} = {value}"),
         };
-        let _: std::fmt::Result = match &one.origin {
-            Origin::Default => writeln!(text, "{line:<44}# {}", one.help),
+        let from = match &one.origin {
+            Origin::Default => String::new(),
             origin @ (Origin::File { .. } | Origin::Environment(_) | Origin::Flag(_)) => {
-                writeln!(text, "{line:<44}# {} (from {origin})", one.help)
+                format!(" (from {origin})")
             }
         };
+        text.push_str(&format!("{line:<44}# {}{from}\n", one.help));
     }
     text
 }

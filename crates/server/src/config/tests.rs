@@ -1,3 +1,5 @@
+//! Every source, every kind of value, every kind of fault.
+
 use std::path::Path;
 
 use postrider_domain::policy::{MeasuredFrom, RecoveryMode, Share};

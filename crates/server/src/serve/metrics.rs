@@ -5,11 +5,10 @@
 //! are looked at every few seconds. No label has a value that a tenant can choose.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use postrider_domain::attempt::{Attempt, Ending, Turn};
+use postrider_domain::attempt::{Ending, FailureClass, Turn};
 use postrider_domain::circuit::StateName as CircuitName;
 use postrider_domain::delivery::StateName;
 use postrider_domain::ids::DestinationId;
@@ -29,7 +28,7 @@ struct State {
     events: u64,
     deliveries: u64,
     /// Attempts by turn and outcome.
-    attempts: BTreeMap<(&'static str, String), u64>,
+    attempts: BTreeMap<(&'static str, &'static str), u64>,
     attempt_seconds: Histogram,
     accept_seconds: Histogram,
     settle_seconds: Histogram,
@@ -100,26 +99,23 @@ impl Metrics {
         state.accept_seconds.observe(took);
     }
 
-    /// A commit became durable.
-    pub(super) fn settled(&self, took: Duration) {
-        self.state().settle_seconds.observe(took);
+    /// A commit with these attempts became durable.
+    pub(super) fn settled<'a>(
+        &self,
+        took: Duration,
+        attempts: impl Iterator<Item = (Turn, &'static str, Duration)> + 'a,
+    ) {
+        let mut state = self.state();
+        state.settle_seconds.observe(took);
+        for (turn, outcome, took) in attempts {
+            *state.attempts.entry((turn_name(turn), outcome)).or_default() += 1;
+            state.attempt_seconds.observe(took);
+        }
     }
 
     /// The store answered an error.
     pub(super) fn store_failed(&self, what: &'static str) {
         *self.state().store_errors.entry(what).or_default() += 1;
-    }
-
-    /// An attempt was settled.
-    pub(super) fn attempt(&self, attempt: &Attempt) {
-        let turn = match attempt.turn {
-            Turn::First => "first",
-            Turn::Retry(_) => "retry",
-            Turn::Probe => "probe",
-        };
-        let mut state = self.state();
-        *state.attempts.entry((turn, class(&attempt.ending))).or_default() += 1;
-        state.attempt_seconds.observe(attempt.timings.total);
     }
 
     /// A destination's circuit went from one state to another.
@@ -225,15 +221,34 @@ impl State {
 }
 
 /// The kind of an ending: a class of status, or the class of a failure.
-pub(super) fn class(ending: &Ending) -> String {
+pub(super) const fn class(ending: &Ending) -> &'static str {
     match ending {
-        Ending::Answered(answer) if (200..300).contains(&answer.status) => "delivered".to_owned(),
-        Ending::Answered(answer) => format!("status_{}xx", answer.status / 100),
-        Ending::Failed(failure) => {
-            let class = failure.class.to_string();
-            class.split(' ').next().unwrap_or_default().to_owned()
-        }
-        Ending::OwnFault(_) => "own_fault".to_owned(),
+        Ending::Answered(answer) => match answer.status {
+            200..300 => "delivered",
+            100..200 => "status_1xx",
+            300..400 => "status_3xx",
+            400..500 => "status_4xx",
+            500..600 => "status_5xx",
+            _ => "status_other",
+        },
+        Ending::Failed(failure) => match failure.class {
+            FailureClass::Refused => "refused",
+            FailureClass::Reset => "reset",
+            FailureClass::Dns => "dns",
+            FailureClass::Tls => "tls",
+            FailureClass::Timeout(_) => "timeout",
+            FailureClass::Blocked => "blocked",
+            FailureClass::Protocol => "protocol",
+        },
+        Ending::OwnFault(_) => "own_fault",
+    }
+}
+
+const fn turn_name(turn: Turn) -> &'static str {
+    match turn {
+        Turn::First => "first",
+        Turn::Retry(_) => "retry",
+        Turn::Probe => "probe",
     }
 }
 
@@ -251,11 +266,11 @@ struct Page(String);
 
 impl Page {
     fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let _: std::fmt::Result = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        self.0.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
     }
 
     fn line(&mut self, name: &str, value: &dyn std::fmt::Display) {
-        let _: std::fmt::Result = writeln!(self.0, "{name} {value}");
+        self.0.push_str(&format!("{name} {value}\n"));
     }
 
     fn counter(&mut self, name: &str, help: &str, value: u64) {
@@ -266,7 +281,7 @@ impl Page {
 
 #[cfg(test)]
 mod tests {
-    use postrider_domain::attempt::{Answer, BodyEnd, Failure, FailureClass, Phase};
+    use postrider_domain::attempt::{Answer, BodyEnd, Failure, Phase};
 
     use super::*;
 
@@ -292,7 +307,7 @@ mod tests {
     fn a_histogram_is_cumulative() {
         let metrics = Metrics::default();
         for us in [100, 400, 400, 20_000_000] {
-            metrics.settled(Duration::from_micros(us));
+            metrics.settled(Duration::from_micros(us), std::iter::empty());
         }
         let page = metrics.render();
         for line in [

@@ -28,7 +28,7 @@ use postrider_store::Store;
 use postrider_store::embedded::{EmbeddedStore, Options as StoreOptions};
 use postrider_transport::{Clock as _, HttpTransport, SystemClock};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use self::banner::AdminKey;
@@ -38,7 +38,7 @@ use self::observed::Observed;
 use self::signals::{Asked, Signals};
 use crate::cli::ServerArgs;
 use crate::commands::load;
-use crate::config::{Config, Environment, Loaded, StoreChoice};
+use crate::config::{Config, Environment, Loaded, StoreChoice, show_duration};
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::telemetry::{self, LogHandle};
@@ -64,6 +64,7 @@ pub(crate) fn run(
     }));
     // What is left has been told to end, or must not keep the process alive.
     runtime.shutdown_background();
+    log.flush();
     Ok(ended?)
 }
 
@@ -76,6 +77,8 @@ struct Server {
     is_ready: Arc<AtomicBool>,
     stop_listening: watch::Sender<bool>,
     listening: JoinHandle<()>,
+    /// Told when the store has stopped for good.
+    stopped: mpsc::UnboundedReceiver<String>,
 }
 
 impl Server {
@@ -89,7 +92,8 @@ impl Server {
             .with_context(|| format!("cannot listen on {}", config.listen))?;
         let address = listener.local_addr()?;
         let metrics = Metrics::default();
-        let store = open_store(config).await?;
+        let (fatal, stopped) = mpsc::unbounded_channel();
+        let store = open_store(config, fatal).await?;
         let store: Arc<dyn Store> = Arc::new(Observed::new(store, metrics.clone()));
         let vault = secrets::open_vault(config, &*store).await?;
         let given = config.admin_key.as_deref();
@@ -103,7 +107,7 @@ impl Server {
         let (stop_listening, stop) = watch::channel(false);
         let listening = tokio::spawn(http::serve(listener, router, config.http.clone(), stop));
         announce(&loaded, &first, address, output)?;
-        Ok(Server { loaded, signals, store, engine, is_ready, stop_listening, listening })
+        Ok(Server { loaded, signals, store, engine, is_ready, stop_listening, listening, stopped })
     }
 
     /// Until somebody or something ends it.
@@ -124,11 +128,9 @@ impl Server {
                 },
                 ended = engine.ended() => match ended {
                     Ended::Shutdown => break,
-                    Ended::StoreStopped(why) => {
-                        tracing::error!(why, "the store has stopped, and so must the server");
-                        anyhow::bail!("the store has stopped: {why}");
-                    }
+                    Ended::StoreStopped(why) => return stopped(&why),
                 },
+                Some(why) = self.stopped.recv() => return stopped(&why),
             }
         }
         self.stop().await
@@ -137,7 +139,7 @@ impl Server {
     /// Ends orderly; asked once more, at once.
     async fn stop(self) -> anyhow::Result<()> {
         let deadline = self.loaded.config.shutdown.deadline;
-        tracing::info!(deadline_ms = deadline.as_millis(), "stopping");
+        tracing::info!(deadline = show_duration(deadline), "stopping");
         self.is_ready.store(false, Ordering::Release);
         self.stop_listening.send_replace(true);
         let Server { mut signals, store, engine, listening, .. } = self;
@@ -163,12 +165,21 @@ impl Server {
     }
 }
 
+/// The store has stopped for good: nothing can be acknowledged any more, so the process ends.
+fn stopped(why: &str) -> anyhow::Result<()> {
+    tracing::error!(why, "the store has stopped, and so must the server");
+    anyhow::bail!("the store has stopped: {why}")
+}
+
 async fn stopped_again(signals: &mut Signals) {
     while signals.next().await != Asked::Stop {}
 }
 
 /// Opens the store, with what the journal still has.
-async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
+async fn open_store(
+    config: &Config,
+    fatal: mpsc::UnboundedSender<String>,
+) -> anyhow::Result<Arc<dyn Store>> {
     match &config.store {
         StoreChoice::Embedded => {}
         StoreChoice::Postgres(_) => anyhow::bail!(
@@ -176,9 +187,8 @@ async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
         ),
     }
     let options = StoreOptions {
-        fatal: Some(Arc::new(|why| {
-            tracing::error!(why, "the store has stopped: nothing more is acknowledged");
-        })),
+        // Nobody listens only where the server is ending already.
+        fatal: Some(Arc::new(move |why| drop(fatal.send(why.to_owned())))),
         ..StoreOptions::default()
     };
     let data_dir = config.data_dir.clone();
@@ -273,6 +283,12 @@ fn announce(
     banner::print(output, std::io::stdout().is_terminal(), address, &key, config.dev)?;
     if config.dev {
         tracing::warn!("for development: receivers on loopback and plain http are allowed");
+    }
+    if !address.ip().is_loopback() {
+        tracing::warn!(
+            %address,
+            "other machines reach the API over plain http: put a proxy with TLS in front of it"
+        );
     }
     tracing::info!(
         %address,

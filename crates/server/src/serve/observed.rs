@@ -5,11 +5,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use postrider_domain::attempt::{Attempt, Ending};
-use postrider_domain::circuit::Transition;
-use postrider_domain::delivery::{Delivery, DeliveryState};
+use postrider_domain::attempt::{Attempt, Ending, Turn};
+use postrider_domain::circuit::{StateName as CircuitName, Transition};
+use postrider_domain::delivery::Delivery;
 use postrider_domain::event::Event;
 use postrider_domain::ids::{
     DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
@@ -44,35 +45,86 @@ fn instant() -> Instant {
     Instant::now()
 }
 
-/// The canonical line.
-fn log(delivery: &Delivery, attempt: &Attempt) {
-    let (state, next) = match delivery.state {
-        DeliveryState::Queued => ("queued", None),
-        DeliveryState::Waiting(slot) => ("waiting", Some(slot.due_at)),
-        DeliveryState::Delivered { .. } => ("delivered", None),
-        DeliveryState::Dead { .. } => ("dead", None),
-        DeliveryState::Cancelled { .. } => ("cancelled", None),
-    };
-    let error = match &attempt.ending {
-        Ending::Answered(_) => None,
-        Ending::Failed(failure) => Some(failure.detail.as_str()),
-        Ending::OwnFault(fault) => Some(fault.detail.as_str()),
-    };
-    tracing::info!(
-        target: ATTEMPTS,
-        delivery = %delivery.id,
-        destination = %delivery.destination,
-        tenant = %delivery.tenant,
-        attempt = attempt.number,
-        turn = ?attempt.turn,
-        outcome = class(&attempt.ending),
-        status = attempt.ending.status(),
-        error,
-        ms = u64::try_from(attempt.timings.total.as_millis()).unwrap_or(u64::MAX),
-        state,
-        next = next.map(|at| at.to_string()),
-        "attempt"
-    );
+/// What is told of an attempt, without what it sent and got.
+struct Seen {
+    delivery: DeliveryId,
+    destination: DestinationId,
+    tenant: TenantId,
+    number: u32,
+    turn: Turn,
+    outcome: &'static str,
+    status: Option<u16>,
+    error: Option<String>,
+    took: Duration,
+    state: &'static str,
+    next: Option<Timestamp>,
+}
+
+impl Seen {
+    fn of(delivery: &Delivery, attempt: &Attempt) -> Seen {
+        let error = match &attempt.ending {
+            Ending::Answered(_) => None,
+            Ending::Failed(failure) => Some(failure.detail.clone()),
+            Ending::OwnFault(fault) => Some(fault.detail.clone()),
+        };
+        Seen {
+            delivery: delivery.id,
+            destination: delivery.destination,
+            tenant: delivery.tenant.clone(),
+            number: attempt.number,
+            turn: attempt.turn,
+            outcome: class(&attempt.ending),
+            status: attempt.ending.status(),
+            error,
+            took: attempt.timings.total,
+            state: delivery.state.name().as_str(),
+            next: delivery.next_attempt_at(),
+        }
+    }
+
+    /// The canonical line.
+    fn log(&self) {
+        tracing::info!(
+            target: ATTEMPTS,
+            delivery = %self.delivery,
+            destination = %self.destination,
+            tenant = %self.tenant,
+            attempt = self.number,
+            turn = ?self.turn,
+            outcome = self.outcome,
+            status = self.status,
+            error = self.error,
+            ms = u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
+            state = self.state,
+            next = self.next.map(|at| at.to_string()),
+            "attempt"
+        );
+    }
+}
+
+/// What is told of a destination that changed.
+struct Turned {
+    destination: DestinationId,
+    tenant: TenantId,
+    state: CircuitName,
+    transitions: Vec<Transition>,
+}
+
+impl Turned {
+    fn tell(&self, metrics: &Metrics) {
+        metrics.circuit_is(self.destination, self.state);
+        for transition in &self.transitions {
+            metrics.transition(transition.from, transition.to);
+            tracing::info!(
+                destination = %self.destination,
+                tenant = %self.tenant,
+                from = ?transition.from,
+                to = ?transition.to,
+                evidence = ?transition.evidence,
+                "circuit"
+            );
+        }
+    }
 }
 
 #[async_trait]
@@ -99,34 +151,28 @@ impl Intake for Observed {
 #[async_trait]
 impl Work for Observed {
     async fn settle(&self, holding: &Holding, commit: Commit) -> Result<(), StoreError> {
-        let seen = commit.clone();
+        let with_attempt = commit.deliveries.iter();
+        let seen: Vec<Seen> = with_attempt
+            .filter_map(|change| Some(Seen::of(&change.delivery, change.attempt.as_ref()?)))
+            .collect();
+        let turned: Vec<Turned> = (commit.destinations.iter())
+            .map(|change| Turned {
+                destination: change.id,
+                tenant: change.tenant.clone(),
+                state: change.circuit.state_name(),
+                transitions: change.transitions.clone(),
+            })
+            .collect();
         let began = instant();
         let result = self.store.settle(holding, commit).await;
         if result.is_err() {
             self.metrics.store_failed("settle");
             return result;
         }
-        self.metrics.settled(began.elapsed());
-        for change in &seen.deliveries {
-            if let Some(attempt) = &change.attempt {
-                self.metrics.attempt(attempt);
-                log(&change.delivery, attempt);
-            }
-        }
-        for change in &seen.destinations {
-            self.metrics.circuit_is(change.id, change.circuit.state_name());
-            for transition in &change.transitions {
-                self.metrics.transition(transition.from, transition.to);
-                tracing::info!(
-                    destination = %change.id,
-                    tenant = %change.tenant,
-                    from = ?transition.from,
-                    to = ?transition.to,
-                    evidence = ?transition.evidence,
-                    "circuit"
-                );
-            }
-        }
+        let attempts = seen.iter().map(|one| (one.turn, one.outcome, one.took));
+        self.metrics.settled(began.elapsed(), attempts);
+        seen.iter().for_each(Seen::log);
+        turned.iter().for_each(|one| one.tell(&self.metrics));
         result
     }
 
