@@ -76,6 +76,17 @@ impl Default for DnsOptions {
     }
 }
 
+<<<<<<< HEAD
+=======
+impl DnsOptions {
+    /// The default, with waits that fit into an attempt's deadline.
+    pub fn within(deadline: Duration) -> Self {
+        let (timeout, liveness_timeout) = (deadline / 5 * 3, deadline / 5);
+        DnsOptions { timeout, liveness_timeout, ..DnsOptions::default() }
+    }
+}
+
+>>>>>>> main
 /// Who is asked for addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Nameservers {
@@ -156,3 +167,23 @@ impl fmt::Debug for ProxyCredentials {
         f.debug_struct("ProxyCredentials").field("user", &self.user).finish_non_exhaustive()
     }
 }
+<<<<<<< HEAD
+=======
+
+#[cfg(test)]
+mod tests {
+    use postrider_domain::policy::AttemptPolicy;
+
+    use super::*;
+
+    #[test]
+    fn a_resolver_that_is_down_is_found_out_before_the_deadline() {
+        let deadline = AttemptPolicy::default().deadline;
+        for dns in [DnsOptions::default(), DnsOptions::within(deadline)] {
+            assert_eq!(dns.timeout, Duration::from_secs(3));
+            assert_eq!(dns.liveness_timeout, Duration::from_secs(1));
+            assert!(dns.timeout + dns.liveness_timeout < deadline);
+        }
+    }
+}
+>>>>>>> main

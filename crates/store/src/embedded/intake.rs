@@ -27,11 +27,10 @@ impl Intake for EmbeddedStore {
             return Err(StoreError::DiskFull { place: self.place() });
         }
         let mut found = self.reserve(&batch).await?;
-        let reserved = batch.iter().zip(&found).filter(|(_, found)| **found == Found::Nothing);
-        let reserved = reserved.map(|(acceptance, _)| Arc::clone(&acceptance.event)).collect();
-        let reservation = Reservation { pending: Arc::clone(&self.pending), events: reserved };
-
+        let reservation = Reservation::of(&self.pending, &batch, &found);
         self.look_up(&batch, &mut found).await?;
+        // Those that were found after all are not on their way to the journal.
+        let reservation = reservation.narrowed(&batch, &found);
         let answers = judge_all(&batch, &found);
         if answers.contains(&Accepted::Conflict) {
             return Ok(answers);
@@ -143,6 +142,24 @@ struct Reservation {
 }
 
 impl Reservation {
+    fn of(pending: &Arc<PendingIds>, batch: &[Acceptance], found: &[Found]) -> Self {
+        let reserved = batch.iter().zip(found).filter(|(_, found)| **found == Found::Nothing);
+        let events = reserved.map(|(acceptance, _)| Arc::clone(&acceptance.event)).collect();
+        Reservation { pending: Arc::clone(pending), events }
+    }
+
+    /// The same of fewer; the others are given back.
+    fn narrowed(mut self, batch: &[Acceptance], found: &[Found]) -> Self {
+        let narrowed = Reservation::of(&self.pending, batch, found);
+        if narrowed.events.len() < self.events.len() {
+            self.events
+                .retain(|event| !narrowed.events.iter().any(|kept| Arc::ptr_eq(kept, event)));
+            return narrowed;
+        }
+        self.events.clear();
+        narrowed
+    }
+
     fn acknowledge(mut self) {
         let events = std::mem::take(&mut self.events);
         self.pending.acknowledge(events.iter().map(|event| &**event));
