@@ -97,7 +97,8 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
 
 fn is_json(kind: &str) -> bool {
     // The form is what curl says where nobody tells it otherwise.
-    ["application/json", "application/x-www-form-urlencoded"].contains(&kind) || (kind.starts_with("application/") && kind.ends_with("+json"))
+    ["application/json", "application/x-www-form-urlencoded"].contains(&kind)
+        || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
 /// Reads strict JSON.
@@ -155,20 +156,15 @@ fn repeated_field(text: &str) -> Option<&str> {
 }
 
 /// A field of a change: left out (unchanged), null (removed) or given.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum Patch<T> {
     /// Left out.
+    #[default]
     Absent,
     /// Null.
     Null,
     /// Given.
     Value(T),
-}
-
-impl<T> Default for Patch<T> {
-    fn default() -> Self {
-        Patch::Absent
-    }
 }
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Patch<T> {

@@ -9,6 +9,7 @@ use postrider_domain::credentials::mask;
 use postrider_domain::ids::{SubscriptionId, TenantId};
 use postrider_domain::signature::{RetiredSecret, SigningSecret, SigningSecrets};
 use postrider_domain::time::Timestamp;
+use postrider_engine::{CredentialsError, OpenCredentials};
 use postrider_store::SubscriptionRecord;
 use zeroize::Zeroizing;
 
@@ -79,6 +80,16 @@ impl Credentials {
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Credentials(****)")
+    }
+}
+
+/// The engine opens what it sends with here.
+impl postrider_engine::Credentials for Vault {
+    fn open(&self, record: &SubscriptionRecord) -> Result<OpenCredentials, CredentialsError> {
+        let opened = Credentials::open(self, record);
+        let Credentials { secrets, token } =
+            opened.map_err(|error| CredentialsError(error.to_string()))?;
+        Ok(OpenCredentials { secrets, token })
     }
 }
 

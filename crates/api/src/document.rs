@@ -73,7 +73,8 @@ fn complete(operation: &mut Operation, method: &HttpMethod) {
         RefOr::Ref(_) => false,
     };
     let has_input = is_mutation || parameters.iter().any(is_query);
-    parameters.push(header(TENANT_HEADER.as_str(), "The tenant, for admin keys; default otherwise"));
+    parameters
+        .push(header(TENANT_HEADER.as_str(), "The tenant, for admin keys; default otherwise"));
     if is_mutation {
         let repeat = "Makes a repeat of this request safe: the same answer, done once";
         parameters.push(header(IDEMPOTENCY_KEY.as_str(), repeat));

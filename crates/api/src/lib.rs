@@ -15,7 +15,6 @@ pub mod auth;
 mod body;
 pub mod credentials;
 mod document;
-pub mod engine;
 pub mod idempotency;
 mod layers;
 mod locks;
@@ -36,7 +35,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 pub use auth::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin};
 pub use document::openapi;
 pub use settings::{ApiSettings, Rate};
-pub use state::{ApiParts, ApiState, Clock, RenderMetrics};
+pub use state::{ApiParts, ApiState, RenderMetrics};
 pub use vault::{KeyRing, Vault};
 
 /// Everything that Postrider answers over HTTP.

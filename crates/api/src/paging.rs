@@ -15,7 +15,7 @@ use crate::settings::CURSOR_CHARS_MAX;
 
 /// One page of a list.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct List<T> {
+pub(crate) struct List<T> {
     /// The entries, newest first unless the path says otherwise.
     data: Vec<T>,
     /// Give this as `cursor` to get the next page; null on the last one.
@@ -84,7 +84,6 @@ pub(crate) fn page(limit: Option<&str>, cursor: Option<&str>) -> Result<PageRequ
 }
 
 /// A cursor in a form that needs no escaping in a URL.
-#[expect(clippy::needless_pass_by_value, reason = "map hands it over")]
 fn shown(cursor: Cursor) -> String {
     URL_SAFE_NO_PAD.encode(cursor.0)
 }

@@ -18,10 +18,10 @@ use std::str::FromStr;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use postrider_engine::CommandError;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::engine::ActionError;
 use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 
@@ -80,6 +80,19 @@ impl PathId {
         self.0.parse().map_err(|_| self.unknown(what))
     }
 
+    /// Why the engine did not do it.
+    pub(crate) fn refused(&self, what: &str, error: CommandError) -> Problem {
+        match error {
+            CommandError::NotFound => self.unknown(what),
+            CommandError::WrongState(_)
+            | CommandError::SubscriptionGone
+            | CommandError::JobEnded
+            | CommandError::NotAnEndState
+            | CommandError::Stopping
+            | CommandError::Store(_) => error.into(),
+        }
+    }
+
     /// There is no such thing.
     pub(crate) fn unknown(&self, what: &str) -> Problem {
         Problem::not_found(what, &self.0)
@@ -95,13 +108,16 @@ impl<S: Send + Sync> FromRequestParts<S> for PathId {
     }
 }
 
-impl From<ActionError> for Problem {
-    fn from(error: ActionError) -> Self {
+impl From<CommandError> for Problem {
+    fn from(error: CommandError) -> Self {
         match error {
-            ActionError::Delivery(wrong) => Problem::new(Code::WrongState, wrong.to_string()),
-            ActionError::ReplayEnded => Problem::new(Code::WrongState, error.to_string()),
-            ActionError::Stopping => stopping(),
-            ActionError::Store(error) => error.into(),
+            CommandError::NotFound => Problem::new(Code::NotFound, error.to_string()),
+            CommandError::WrongState(_)
+            | CommandError::SubscriptionGone
+            | CommandError::JobEnded => Problem::new(Code::WrongState, error.to_string()),
+            CommandError::NotAnEndState => Problem::field("state", error),
+            CommandError::Stopping => stopping(),
+            CommandError::Store(error) => error.into(),
         }
     }
 }

@@ -6,20 +6,15 @@ use std::sync::Arc;
 use postrider_domain::egress::EgressPolicy;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
+use postrider_engine::EngineHandle;
 use postrider_store::Store;
+use postrider_transport::Clock;
 
 use crate::auth::{GivenAdmin, Memory};
-use crate::engine::Engine;
 use crate::locks::Locks;
 use crate::rates::Buckets;
 use crate::settings::ApiSettings;
 use crate::vault::Vault;
-
-/// Says what time it is.
-pub trait Clock: Send + Sync + 'static {
-    /// Now.
-    fn now(&self) -> Timestamp;
-}
 
 /// Renders the metrics of the process, as Prometheus reads them.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
@@ -29,13 +24,11 @@ pub struct ApiParts {
     /// What is remembered.
     pub store: Arc<dyn Store>,
     /// What moves deliveries.
-    pub engine: Arc<dyn Engine>,
+    pub engine: EngineHandle,
     /// What seals secrets.
     pub vault: Vault,
     /// What says the time.
     pub clock: Arc<dyn Clock>,
-    /// The numbers of the contract, for showing how near a threshold is and what happens next.
-    pub policy: Policy,
     /// What may be contacted.
     pub egress: EgressPolicy,
     /// How the API behaves.
@@ -76,8 +69,8 @@ impl ApiState {
         &self.0.parts.store
     }
 
-    pub(crate) fn engine(&self) -> &dyn Engine {
-        &*self.0.parts.engine
+    pub(crate) fn engine(&self) -> &EngineHandle {
+        &self.0.parts.engine
     }
 
     pub(crate) fn vault(&self) -> &Vault {
@@ -88,8 +81,9 @@ impl ApiState {
         self.0.parts.clock.now()
     }
 
-    pub(crate) fn policy(&self) -> &Policy {
-        &self.0.parts.policy
+    /// The numbers of the contract that are in force.
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        self.0.parts.engine.policy()
     }
 
     pub(crate) fn egress(&self) -> &EgressPolicy {

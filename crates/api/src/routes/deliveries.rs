@@ -5,16 +5,16 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::explain::{self, Facts};
-use postrider_store::{DeliveryFilter, Page};
+use postrider_store::{DeliveryFilter, Page, PageRequest};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::PathId;
-use crate::auth::{CanManage, CanRead, Caller};
+use crate::auth::{Caller, CanManage, CanRead};
 use crate::paging::{List, Query, page, parameter};
 use crate::problem::Problem;
 use crate::state::ApiState;
-use crate::wire::delivery::{AttemptView, DeliveryDetail, DeliveryView};
+use crate::wire::delivery::{AttemptView, DeliveryDetail, DeliveryView, in_flight, is_in_flight};
 use crate::wire::explanation::ExplanationView;
 
 /// Which deliveries.
@@ -81,47 +81,34 @@ pub(crate) async fn list(
 ) -> Result<Json<List<DeliveryView>>, Problem> {
     let page = page(query.limit.as_deref(), query.cursor.as_deref())?;
     let filter = query.filter()?;
-    if filter.state == Some(StateName::InFlight) {
-        return in_flight(&state, &caller, &filter, page.limit).await;
-    }
-    let mut found = state.store().list_deliveries(&caller.tenant, &filter, &page).await?;
-    match filter.state {
-        Some(StateName::Queued | StateName::Waiting) => {
-            found.items.retain(|delivery| !state.engine().is_in_flight(delivery.id));
-        }
+    let found = match filter.state {
+        Some(StateName::InFlight) => in_flight_page(&state, &caller, &filter, &page).await?,
         Some(
-            StateName::InFlight | StateName::Delivered | StateName::Dead | StateName::Cancelled,
+            StateName::Queued
+            | StateName::Waiting
+            | StateName::Delivered
+            | StateName::Dead
+            | StateName::Cancelled,
         )
-        | None => {}
-    }
-    Ok(Json(List::of(found, |delivery| DeliveryView::of(&state, &delivery))))
+        | None => state.store().list_deliveries(&caller.tenant, &filter, &page).await?,
+    };
+    let flags = in_flight(&state, &found.items).await?;
+    let views = found.items.iter().zip(flags);
+    let views = views.map(|(delivery, in_flight)| DeliveryView::of(delivery, in_flight));
+    let items =
+        views.filter(|view| query.state.as_deref().is_none_or(|state| state == view.state()));
+    Ok(Json(List::of(Page { items: items.collect(), next: found.next }, |view| view)))
 }
 
-/// What is being attempted at this moment: the engine knows, not the store.
-async fn in_flight(
+/// A page among which the deliveries in flight are: the store has them as queued or waiting.
+async fn in_flight_page(
     state: &ApiState,
     caller: &Caller,
     filter: &DeliveryFilter,
-    limit: usize,
-) -> Result<Json<List<DeliveryView>>, Problem> {
-    let mut items = Vec::new();
-    for id in state.engine().in_flight_ids(&caller.tenant, limit) {
-        let delivery = state.store().delivery(&caller.tenant, id).await?;
-        items.extend(delivery.filter(|delivery| fits(filter, delivery)));
-    }
-    // What has ended since the engine was asked is no longer in flight.
-    items.retain(|delivery| delivery.finished_at().is_none());
-    Ok(Json(List::of(Page { items, next: None }, |delivery| DeliveryView::of(state, &delivery))))
-}
-
-/// Whether a delivery has everything that a filter asks for, its state aside.
-fn fits(filter: &DeliveryFilter, delivery: &Delivery) -> bool {
-    filter.destination.is_none_or(|id| id == delivery.destination)
-        && filter.subscription.is_none_or(|id| id == delivery.subscription)
-        && filter.event.as_ref().is_none_or(|id| *id == delivery.event)
-        && filter.kind.as_ref().is_none_or(|kind| *kind == delivery.kind)
-        && filter.since.is_none_or(|since| since <= delivery.created_at)
-        && filter.until.is_none_or(|until| delivery.created_at < until)
+    page: &PageRequest,
+) -> Result<Page<Delivery>, Problem> {
+    let filter = DeliveryFilter { state: None, ..filter.clone() };
+    Ok(state.store().list_deliveries(&caller.tenant, &filter, page).await?)
 }
 
 /// Show a delivery
@@ -141,7 +128,8 @@ pub(crate) async fn show(
     let attempts = state.store().attempts(&caller.tenant, delivery.id).await?;
     let attempt_log =
         attempts.iter().map(|attempt| AttemptView::of(attempt, caller.is_admin())).collect();
-    Ok(Json(DeliveryDetail { delivery: DeliveryView::of(&state, &delivery), attempt_log }))
+    let delivery = DeliveryView::of_one(&state, &delivery).await?;
+    Ok(Json(DeliveryDetail { delivery, attempt_log }))
 }
 
 async fn find(state: &ApiState, caller: &Caller, id: &PathId) -> Result<Delivery, Problem> {
@@ -167,15 +155,16 @@ pub(crate) async fn explain(
     let destination = store.destination(&caller.tenant, delivery.destination).await?;
     let subscription = store.subscription(&caller.tenant, delivery.subscription).await?;
     let attempts = store.attempts(&caller.tenant, delivery.id).await?;
+    let in_flight = is_in_flight(&state, &delivery).await?;
     let facts = Facts {
         delivery: &delivery,
-        in_flight: delivery.finished_at().is_none() && state.engine().is_in_flight(delivery.id),
+        in_flight,
         destination: destination.as_ref(),
         subscription: subscription.as_ref().map(|record| &record.subscription),
         last_attempt: attempts.last(),
     };
-    let explanation = explain::explain(&facts, state.now(), state.policy());
-    Ok(Json(ExplanationView::of(DeliveryView::of(&state, &delivery), explanation)))
+    let explanation = explain::explain(&facts, state.now(), &state.policy());
+    Ok(Json(ExplanationView::of(DeliveryView::of(&delivery, in_flight), explanation)))
 }
 
 /// Replay a delivery
@@ -191,9 +180,9 @@ pub(crate) async fn replay(
     CanManage(caller): CanManage,
     id: PathId,
 ) -> Result<(StatusCode, Json<DeliveryView>), Problem> {
-    let replayed = state.engine().replay(&caller.tenant, id.of("delivery")?).await?;
-    let delivery = replayed.ok_or_else(|| id.unknown("delivery"))?;
-    Ok((StatusCode::ACCEPTED, Json(DeliveryView::of(&state, &delivery))))
+    let replayed = state.engine().replay(&caller.tenant, id.of("delivery")?).await;
+    let delivery = replayed.map_err(|error| id.refused("delivery", error))?;
+    Ok((StatusCode::ACCEPTED, Json(DeliveryView::of(&delivery, false))))
 }
 
 /// Cancel a delivery
@@ -209,7 +198,7 @@ pub(crate) async fn cancel(
     CanManage(caller): CanManage,
     id: PathId,
 ) -> Result<Json<DeliveryView>, Problem> {
-    let cancelled = state.engine().cancel(&caller.tenant, id.of("delivery")?).await?;
-    let delivery = cancelled.ok_or_else(|| id.unknown("delivery"))?;
-    Ok(Json(DeliveryView::of(&state, &delivery)))
+    let cancelled = state.engine().cancel(&caller.tenant, id.of("delivery")?).await;
+    let delivery = cancelled.map_err(|error| id.refused("delivery", error))?;
+    Ok(Json(DeliveryView::of(&delivery, false)))
 }

@@ -4,13 +4,13 @@ use axum::Json;
 use axum::extract::State;
 use postrider_domain::ids::DestinationId;
 use postrider_domain::limits::REASON_CHARS_MAX;
+use postrider_engine::CommandError;
 use postrider_store::DestinationRecord;
 
 use super::PathId;
 use super::subscriptions::PageQuery;
-use crate::auth::{CanManage, CanRead, Caller};
+use crate::auth::{Caller, CanManage, CanRead};
 use crate::body::StrictOrNone;
-use crate::engine::Switch;
 use crate::paging::{List, Query, page};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -33,10 +33,10 @@ pub(crate) async fn list(
     let records = state.store().destinations(&caller.tenant, &page).await?;
     let ids: Vec<DestinationId> = records.items.iter().map(|record| record.id).collect();
     let waiting = state.store().waiting_counts(&caller.tenant, &ids).await?;
-    let (now, policy) = (state.now(), &state.policy().circuit);
+    let (now, policy) = (state.now(), state.policy());
     let mut waiting = waiting.into_iter();
     Ok(Json(List::of(records, |record| {
-        DestinationView::of(&record, waiting.next().unwrap_or(0), now, policy)
+        DestinationView::of(&record, waiting.next().unwrap_or(0), now, &policy.circuit)
     })))
 }
 
@@ -91,7 +91,9 @@ pub(crate) async fn enable(
     id: PathId,
     StrictOrNone(body): StrictOrNone<ReasonBody>,
 ) -> Result<Json<DestinationView>, Problem> {
-    switch(&state, &caller, &id, Switch::Enable, body).await
+    let reason = check_text("reason", body.reason, REASON_CHARS_MAX)?;
+    let switched = state.engine().enable(&caller.tenant, id.of("destination")?, reason).await;
+    switched_to(&state, &caller, &id, switched).await
 }
 
 /// Freeze a destination
@@ -109,21 +111,18 @@ pub(crate) async fn freeze(
     id: PathId,
     StrictOrNone(body): StrictOrNone<ReasonBody>,
 ) -> Result<Json<DestinationView>, Problem> {
-    switch(&state, &caller, &id, Switch::Freeze, body).await
+    let reason = check_text("reason", body.reason, REASON_CHARS_MAX)?;
+    let switched = state.engine().freeze(&caller.tenant, id.of("destination")?, reason).await;
+    switched_to(&state, &caller, &id, switched).await
 }
 
-async fn switch(
+async fn switched_to(
     state: &ApiState,
     caller: &Caller,
     id: &PathId,
-    to: Switch,
-    body: ReasonBody,
+    switched: Result<DestinationRecord, CommandError>,
 ) -> Result<Json<DestinationView>, Problem> {
-    let reason = check_text("reason", body.reason, REASON_CHARS_MAX)?;
-    let destination = id.of("destination")?;
-    let switched =
-        state.engine().switch_destination(&caller.tenant, destination, to, reason).await?;
-    let record = switched.ok_or_else(|| id.unknown("destination"))?;
+    let record = switched.map_err(|error| id.refused("destination", error))?;
     shown(state, caller, &record).await
 }
 

@@ -246,9 +246,9 @@ fn kind(schema: &Value) -> String {
     if !one_of.is_empty() {
         return one_of.join(" or ");
     }
-    let kinds: Vec<String> = match &schema["type"] {
-        Value::Array(kinds) => kinds.iter().map(|kind| escaped(text(kind))).collect(),
-        single => vec![escaped(text(single))],
+    let kinds: Vec<String> = match schema["type"].as_array() {
+        Some(kinds) => kinds.iter().map(|kind| escaped(text(kind))).collect(),
+        None => vec![escaped(text(&schema["type"]))],
     };
     match schema.get("items") {
         Some(items) => format!("list of {}", kind(items)),

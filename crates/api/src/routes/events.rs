@@ -9,6 +9,7 @@ use postrider_domain::ids::EventId;
 use postrider_domain::limits::{
     BATCH_BODY_BYTES_MAX, BATCH_EVENTS_MAX, EVENT_BODY_BYTES_MAX, PAGE_MAX,
 };
+use postrider_engine::{IngestError, NewEvent};
 use postrider_store::{DeliveryFilter, EventFilter, PageRequest};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -17,7 +18,6 @@ use utoipa::IntoParams;
 use super::{PathId, stopping};
 use crate::auth::{CanIngest, CanRead};
 use crate::body::{self, json_problem, media_type, require_json};
-use crate::engine::{IngestError, NewEvent};
 use crate::paging::{List, Query, page, parameter};
 use crate::problem::{Code, Problem};
 use crate::rates;
@@ -198,6 +198,6 @@ pub(crate) async fn show(
     let filter = DeliveryFilter { event: Some(event), ..DeliveryFilter::default() };
     let all = PageRequest { limit: PAGE_MAX, cursor: None };
     let deliveries = state.store().list_deliveries(&caller.tenant, &filter, &all).await?;
-    let deliveries = deliveries.items.iter().map(|d| DeliveryView::of(&state, d)).collect();
+    let deliveries = DeliveryView::of_all(&state, &deliveries.items).await?;
     Ok(Json(EventDetail::of(&record, deliveries)?))
 }

@@ -65,8 +65,7 @@ pub(crate) async fn create(
 fn check_scopes(texts: &[String]) -> Result<Vec<Scope>, Problem> {
     let mut scopes = Vec::new();
     for (n, text) in texts.iter().enumerate() {
-        let scope =
-            text.parse().map_err(|error| Problem::field(format!("scopes[{n}]"), error))?;
+        let scope = text.parse().map_err(|error| Problem::field(format!("scopes[{n}]"), error))?;
         if !scopes.contains(&scope) {
             scopes.push(scope);
         }

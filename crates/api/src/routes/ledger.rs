@@ -10,7 +10,7 @@ use postrider_store::{Tally, TallyAt};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::auth::{CanRead, Caller};
+use crate::auth::{Caller, CanRead};
 use crate::paging::{Query, parameter};
 use crate::problem::{Code, Problem};
 use crate::settings::STATS_SPANS_MAX;
@@ -44,10 +44,7 @@ pub(crate) async fn ledger(
     Query(query): Query<LedgerQuery>,
 ) -> Result<Json<LedgerView>, Problem> {
     let whose = whose(&caller, query.scope.as_deref())?;
-    // In flight first: what ends meanwhile is then missing there, and not counted twice.
-    let in_flight = state.engine().in_flight(whose);
-    let ledger = state.store().ledger(whose).await?;
-    Ok(Json(LedgerView::of(&ledger, in_flight)))
+    Ok(Json(LedgerView::of(&state.engine().ledger(whose).await?)))
 }
 
 /// The tenant that is asked for; `None` for all of them.
@@ -95,13 +92,11 @@ pub(crate) async fn stats(
         .unwrap_or_else(|| until.saturating_sub(SINCE_DEFAULT));
     let step_minutes = match query.step_minutes.as_deref() {
         None => STEP_MINUTES_DEFAULT,
-        Some(text) => text
-            .parse()
-            .ok()
-            .filter(|step| (1..=STEP_MINUTES_MAX).contains(step))
-            .ok_or_else(|| {
-                Problem::field("step_minutes", format!("a number from 1 to {STEP_MINUTES_MAX}"))
-            })?,
+        Some(text) => {
+            text.parse().ok().filter(|step| (1..=STEP_MINUTES_MAX).contains(step)).ok_or_else(
+                || Problem::field("step_minutes", format!("a number from 1 to {STEP_MINUTES_MAX}")),
+            )?
+        }
     };
     let starts = span_starts(since, until, step_minutes)?;
     let tallies = state.store().tallies(whose, since, until, step_minutes).await?;

@@ -40,9 +40,8 @@ pub(crate) async fn healthz() -> Json<Health> {
 )]
 pub(crate) async fn readyz(State(state): State<ApiState>) -> Result<Json<Health>, Problem> {
     let not_ready = |what| Problem::new(Code::Unavailable, what);
-    if !state.engine().is_ready() {
-        return Err(not_ready("the engine is starting or stopping"));
-    }
+    let gauges = state.engine().gauges().await;
+    gauges.map_err(|_| not_ready("the engine has stopped"))?;
     let check = state.store().check().await;
     check.map_err(|_| not_ready("the store would not take an event now"))?;
     Ok(Json(Health { status: "ready" }))
@@ -60,7 +59,10 @@ pub(crate) async fn readyz(State(state): State<ApiState>) -> Result<Json<Health>
 )]
 pub(crate) async fn metrics(State(state): State<ApiState>) -> Result<Response, Problem> {
     let render = state.metrics().ok_or_else(|| {
-        Problem::new(Code::UnknownPath, "this server shows no metrics: the operator switched them off")
+        Problem::new(
+            Code::UnknownPath,
+            "this server shows no metrics: the operator switched them off",
+        )
     })?;
     let content_type = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     Ok((content_type, render()).into_response())

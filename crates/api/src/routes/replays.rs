@@ -4,16 +4,15 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use postrider_domain::ids::ReplayId;
-use postrider_store::{ReplayJob, ReplayState};
+use postrider_engine::CommandError;
+use postrider_store::ReplayJob;
 
 use super::PathId;
 use super::subscriptions::PageQuery;
-use crate::auth::{CanManage, CanRead, Caller};
+use crate::auth::{CanManage, CanRead};
 use crate::body::Strict;
 use crate::paging::{List, Query, page};
 use crate::problem::Problem;
-use crate::random;
 use crate::state::ApiState;
 use crate::wire::replay::{DryRun, ReplayBody, ReplayView};
 
@@ -33,25 +32,12 @@ pub(crate) async fn create(
     CanManage(caller): CanManage,
     Strict(body): Strict<ReplayBody>,
 ) -> Result<Response, Problem> {
-    let wish = body.check()?;
-    let total = state.store().count_deliveries(&caller.tenant, &wish.filter).await?;
-    if wish.dry_run {
-        return Ok(Json(DryRun { dry_run: true, total }).into_response());
+    let (wish, dry_run) = body.check()?;
+    if dry_run {
+        let total = state.engine().count_replay(&caller.tenant, &wish).await?;
+        return Ok(Json(DryRun { dry_run, total }).into_response());
     }
-    let now = state.now();
-    let job = ReplayJob {
-        id: ReplayId::new(now, random::bytes()?),
-        tenant: caller.tenant,
-        filter: wish.filter,
-        per_second: wish.per_second,
-        created_at: now,
-        state: ReplayState::Running,
-        total,
-        done: 0,
-        position: None,
-        finished_at: None,
-    };
-    let job = state.engine().start_replay(job).await?;
+    let job = state.engine().start_replay(&caller.tenant, wish).await?;
     Ok((StatusCode::CREATED, Json(ReplayView::of(&job))).into_response())
 }
 
@@ -101,7 +87,8 @@ pub(crate) async fn pause(
     CanManage(caller): CanManage,
     id: PathId,
 ) -> Result<Json<ReplayView>, Problem> {
-    steer(&state, &caller, &id, ReplayState::Paused).await
+    let job = state.engine().pause_replay(&caller.tenant, id.of("replay")?).await;
+    steered(&id, job)
 }
 
 /// Resume a bulk replay
@@ -115,7 +102,8 @@ pub(crate) async fn resume(
     CanManage(caller): CanManage,
     id: PathId,
 ) -> Result<Json<ReplayView>, Problem> {
-    steer(&state, &caller, &id, ReplayState::Running).await
+    let job = state.engine().resume_replay(&caller.tenant, id.of("replay")?).await;
+    steered(&id, job)
 }
 
 /// Cancel a bulk replay
@@ -131,16 +119,11 @@ pub(crate) async fn cancel(
     CanManage(caller): CanManage,
     id: PathId,
 ) -> Result<Json<ReplayView>, Problem> {
-    steer(&state, &caller, &id, ReplayState::Cancelled).await
+    let job = state.engine().cancel_replay(&caller.tenant, id.of("replay")?).await;
+    steered(&id, job)
 }
 
-async fn steer(
-    state: &ApiState,
-    caller: &Caller,
-    id: &PathId,
-    to: ReplayState,
-) -> Result<Json<ReplayView>, Problem> {
-    let job = state.engine().steer_replay(&caller.tenant, id.of("replay")?, to).await?;
-    let job = job.ok_or_else(|| id.unknown("replay"))?;
+fn steered(id: &PathId, job: Result<ReplayJob, CommandError>) -> Result<Json<ReplayView>, Problem> {
+    let job = job.map_err(|error| id.refused("replay", error))?;
     Ok(Json(ReplayView::of(&job)))
 }

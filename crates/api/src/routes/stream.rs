@@ -5,12 +5,12 @@ use std::convert::Infallible;
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream::{self, Stream};
+use postrider_engine::EngineEvent;
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::auth::{CanRead, Caller};
-use crate::engine::EngineEvent;
+use crate::auth::{Caller, CanRead};
 use crate::state::ApiState;
 use crate::wire::live;
 
@@ -35,26 +35,22 @@ pub(crate) async fn stream(
     CanRead(caller): CanRead,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let heartbeat = state.settings().stream_heartbeat;
-    let start = (Stage::Open(state.engine().listen()), state, caller);
-    let events = stream::unfold(start, |(stage, state, caller)| async move {
+    let start = (Stage::Open(state.engine().subscribe()), caller);
+    let events = stream::unfold(start, |(stage, caller)| async move {
         let Stage::Open(mut events) = stage else { return None };
-        let (event, is_last) = next(&mut events, &state, &caller).await?;
+        let (event, is_last) = next(&mut events, &caller).await?;
         let stage = if is_last { Stage::Ended } else { Stage::Open(events) };
-        Some((Ok(event), (stage, state, caller)))
+        Some((Ok(event), (stage, caller)))
     });
     Sse::new(events).keep_alive(KeepAlive::new().interval(heartbeat).text("alive"))
 }
 
 /// The next event of this tenant, and whether it is the last; `None` when the engine has stopped.
-async fn next(
-    events: &mut Receiver<EngineEvent>,
-    state: &ApiState,
-    caller: &Caller,
-) -> Option<(Event, bool)> {
+async fn next(events: &mut Receiver<EngineEvent>, caller: &Caller) -> Option<(Event, bool)> {
     loop {
         match events.recv().await {
             Ok(event) => {
-                if let Some((name, data)) = live::told(state, &caller.tenant, &event) {
+                if let Some((name, data)) = live::told(&caller.tenant, &event) {
                     return Some((Event::default().event(name).data(data.to_string()), false));
                 }
             }

@@ -6,16 +6,19 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use postrider_domain::egress::vet_url;
+use postrider_domain::event::RawJson;
 use postrider_domain::ids::{DestinationId, SubscriptionId};
 use postrider_domain::payload::Format;
 use postrider_domain::signature::{SigningSecret, SigningSecrets};
 use postrider_domain::subscription::Subscription;
+use postrider_engine::NewEvent;
 use postrider_store::{SubscriptionPut, SubscriptionRecord};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
 use super::PathId;
-use crate::auth::{CanManage, CanRead, Caller};
+use crate::auth::{Caller, CanManage, CanRead};
 use crate::body::{Patch, Strict, StrictOrNone};
 use crate::credentials::Credentials;
 use crate::paging::{List, Query, page};
@@ -29,6 +32,9 @@ use crate::wire::subscription::{
     RotateBody, SubscriptionBody, SubscriptionView, SubscriptionWithSecret, check_filter,
     check_format, check_headers, check_rate_limit, check_secret, check_token, check_types,
 };
+
+/// The type of the event that tries a subscription.
+const TEST_TYPE: &str = "postrider.test";
 
 /// Create a subscription
 ///
@@ -341,8 +347,22 @@ pub(crate) async fn test(
     CanManage(caller): CanManage,
     id: PathId,
 ) -> Result<Json<TestOutcome>, Problem> {
-    let finished = state.engine().test_send(&caller.tenant, id.of("subscription")?).await?;
-    let finished = finished.ok_or_else(|| id.unknown("subscription"))?;
+    let subscription = id.of("subscription")?;
+    let finished = state.engine().test_send(&caller.tenant, subscription, test_event()?).await;
+    let finished = finished.map_err(|error| id.refused("subscription", error))?;
     let outcome = OutcomeView::of(&finished, caller.is_admin());
     Ok(Json(TestOutcome { subscription_id: id.0, outcome }))
+}
+
+/// What is sent to try a subscription.
+fn test_event() -> Result<NewEvent, Problem> {
+    let data = json!({"message": "A test event from Postrider."}).to_string();
+    Ok(NewEvent {
+        id: None,
+        kind: TEST_TYPE.parse().map_err(|_| Problem::internal())?,
+        object: None,
+        data: RawJson::parse(data.into()).map_err(|_| Problem::internal())?,
+        old: None,
+        time: None,
+    })
 }

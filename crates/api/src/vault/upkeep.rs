@@ -45,7 +45,6 @@ pub async fn reseal_all(store: &dyn Store, vault: &Vault) -> Result<usize, Vault
     Ok(resealed)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
 fn store_error(error: StoreError) -> VaultError {
     VaultError::Store(error.to_string())
 }

@@ -1,13 +1,14 @@
 //! Deliveries and their attempts, as they are shown.
 
-use postrider_domain::attempt::{Attempt, BodyEnd, Connection, Ending, Finished, Timings, Turn};
 use postrider_domain::attempt::Verdict;
+use postrider_domain::attempt::{Attempt, BodyEnd, Connection, Ending, Finished, Timings, Turn};
 use postrider_domain::delivery::{CancelReason, DeadReason, Delivery, DeliveryState, StateName};
 use postrider_domain::time::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::millis;
+use crate::problem::Problem;
 use crate::state::ApiState;
 
 /// One event owed to one subscription.
@@ -97,10 +98,28 @@ struct TimingsView {
 }
 
 impl DeliveryView {
-    /// A delivery as it is now: what the engine is sending at this moment is in flight.
-    pub(crate) fn of(state: &ApiState, delivery: &Delivery) -> Self {
-        let is_open = delivery.finished_at().is_none();
-        let in_flight = is_open && state.engine().is_in_flight(delivery.id);
+    /// Deliveries as they are now: what the engine is sending at this moment is in flight.
+    pub(crate) async fn of_all(
+        state: &ApiState,
+        deliveries: &[Delivery],
+    ) -> Result<Vec<Self>, Problem> {
+        let in_flight = in_flight(state, deliveries).await?;
+        let both = deliveries.iter().zip(in_flight);
+        Ok(both.map(|(delivery, in_flight)| DeliveryView::of(delivery, in_flight)).collect())
+    }
+
+    /// A delivery as it is now.
+    pub(crate) async fn of_one(state: &ApiState, delivery: &Delivery) -> Result<Self, Problem> {
+        let in_flight = is_in_flight(state, delivery).await?;
+        Ok(DeliveryView::of(delivery, in_flight))
+    }
+
+    /// The name of its state.
+    pub(crate) const fn state(&self) -> &'static str {
+        self.state
+    }
+
+    pub(crate) fn of(delivery: &Delivery, in_flight: bool) -> Self {
         let name = if in_flight { StateName::InFlight } else { delivery.state.name() };
         DeliveryView {
             id: delivery.id.to_string(),
@@ -116,6 +135,27 @@ impl DeliveryView {
             finished_at: delivery.finished_at(),
         }
     }
+}
+
+/// Which of these are being attempted now. Those that have ended are not asked for.
+pub(crate) async fn in_flight(
+    state: &ApiState,
+    deliveries: &[Delivery],
+) -> Result<Vec<bool>, Problem> {
+    let is_open = |delivery: &&Delivery| delivery.finished_at().is_none();
+    let open: Vec<_> = deliveries.iter().filter(is_open).map(|delivery| delivery.id).collect();
+    if open.is_empty() {
+        return Ok(vec![false; deliveries.len()]);
+    }
+    let mut flags = state.engine().in_flight(open).await?.into_iter();
+    let flag = |delivery| is_open(&delivery) && flags.next().unwrap_or(false);
+    Ok(deliveries.iter().map(flag).collect())
+}
+
+/// Whether this one is being attempted now.
+pub(crate) async fn is_in_flight(state: &ApiState, delivery: &Delivery) -> Result<bool, Problem> {
+    let flags = in_flight(state, std::slice::from_ref(delivery)).await?;
+    Ok(flags.first().copied().unwrap_or(false))
 }
 
 fn reason(state: &DeliveryState) -> Option<&'static str> {
@@ -138,8 +178,7 @@ impl AttemptView {
             Turn::Retry(n) => ("retry", Some(n)),
             Turn::Probe => ("probe", None),
         };
-        let outcome =
-            outcome(attempt.started_at, &attempt.timings, &attempt.ending, for_admin);
+        let outcome = outcome(attempt.started_at, &attempt.timings, &attempt.ending, for_admin);
         AttemptView { number: attempt.number, turn, retry, outcome }
     }
 }

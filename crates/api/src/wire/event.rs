@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use postrider_domain::event::{EventType, RawJson};
 use postrider_domain::time::Timestamp;
+use postrider_engine::{Ingested, NewEvent};
 use postrider_store::EventRecord;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -10,7 +11,6 @@ use utoipa::ToSchema;
 
 use super::delivery::DeliveryView;
 use crate::body;
-use crate::engine::{Ingested, NewEvent};
 use crate::problem::{Code, Problem};
 
 /// An event as the application sends it.
@@ -176,10 +176,7 @@ pub(crate) struct EventDetail {
 }
 
 impl EventDetail {
-    pub(crate) fn of(
-        record: &EventRecord,
-        deliveries: Vec<DeliveryView>,
-    ) -> Result<Self, Problem> {
+    pub(crate) fn of(record: &EventRecord, deliveries: Vec<DeliveryView>) -> Result<Self, Problem> {
         let old = record.event.old.as_ref().map(boxed).transpose()?;
         let (summary, data) = (EventSummary::of(record), boxed(&record.event.data)?);
         Ok(EventDetail { summary, data, old, deliveries })
@@ -230,7 +227,8 @@ mod tests {
 
     #[test]
     fn payloads_are_kept_byte_for_byte_and_null_is_a_state() {
-        let text = "{\"type\": \"a.b\", \"data\": { \"z\":1e2,\"a\" : \"\\u00e9\" }, \"old\": null}";
+        let text =
+            "{\"type\": \"a.b\", \"data\": { \"z\":1e2,\"a\" : \"\\u00e9\" }, \"old\": null}";
         let request = Bytes::from(text);
         for keep in [Keep::Shared(&request), Keep::Copied] {
             let event = read(&request, keep).unwrap();

@@ -1,23 +1,18 @@
 //! What happens, as a stream tells it.
 
 use postrider_domain::ids::TenantId;
+use postrider_engine::EngineEvent;
 use serde_json::{Value, json};
 
 use super::delivery::{AttemptView, DeliveryView};
 use super::destination::TransitionView;
-use crate::engine::EngineEvent;
-use crate::state::ApiState;
 
 /// The name and the data of an event of the stream; `None` where it is not this tenant's.
-pub(crate) fn told(
-    state: &ApiState,
-    tenant: &TenantId,
-    event: &EngineEvent,
-) -> Option<(&'static str, Value)> {
+pub(crate) fn told(tenant: &TenantId, event: &EngineEvent) -> Option<(&'static str, Value)> {
     match event {
         EngineEvent::Attempt { delivery, attempt } if delivery.tenant == *tenant => {
             let (delivery, attempt) =
-                (DeliveryView::of(state, delivery), AttemptView::of(attempt, false));
+                (DeliveryView::of(delivery, false), AttemptView::of(attempt, false));
             Some(("attempt", json!({"delivery": delivery, "attempt": attempt})))
         }
         EngineEvent::Transition { tenant: whose, destination, url, transition }
@@ -29,7 +24,7 @@ pub(crate) fn told(
             Some(("transition", data))
         }
         EngineEvent::Dead { delivery, .. } if delivery.tenant == *tenant => {
-            Some(("dead", json!({"delivery": DeliveryView::of(state, delivery)})))
+            Some(("dead", json!({"delivery": DeliveryView::of(delivery, false)})))
         }
         EngineEvent::Warning { tenant: whose, destination, url, warning } if whose == tenant => {
             let data = json!({"destination_id": destination, "url": &**url, "warning": warning});
@@ -39,6 +34,7 @@ pub(crate) fn told(
         | EngineEvent::Began { .. }
         | EngineEvent::Transition { .. }
         | EngineEvent::Dead { .. }
-        | EngineEvent::Warning { .. } => None,
+        | EngineEvent::Warning { .. }
+        | EngineEvent::HoldChange(_) => None,
     }
 }

@@ -2,6 +2,7 @@
 
 use postrider_domain::delivery::StateName;
 use postrider_domain::time::Timestamp;
+use postrider_engine::NewReplay;
 use postrider_store::{DeliveryFilter, ReplayJob, ReplayState};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -38,15 +39,9 @@ pub(crate) struct ReplayBody {
     dry_run: Option<bool>,
 }
 
-/// What a body asks for.
-pub(crate) struct ReplayWish {
-    pub(crate) filter: DeliveryFilter,
-    pub(crate) per_second: Option<u32>,
-    pub(crate) dry_run: bool,
-}
-
 impl ReplayBody {
-    pub(crate) fn check(self) -> Result<ReplayWish, Problem> {
+    /// What is to be replayed, and whether it is only to be counted.
+    pub(crate) fn check(self) -> Result<(NewReplay, bool), Problem> {
         let state = match self.state.as_deref() {
             None => StateName::Dead,
             Some(text) => parse_state(text)?,
@@ -62,7 +57,7 @@ impl ReplayBody {
             let allowed = format!("a number from 1 to {REPLAY_PER_SECOND_MAX}");
             return Err(Problem::field("per_second", allowed));
         }
-        Ok(ReplayWish {
+        let wish = NewReplay {
             filter: DeliveryFilter {
                 state: Some(state),
                 destination: parameter("destination", self.destination.as_deref())?,
@@ -73,8 +68,8 @@ impl ReplayBody {
                 until: parameter("until", self.until.as_deref())?,
             },
             per_second: self.per_second,
-            dry_run: self.dry_run.unwrap_or(false),
-        })
+        };
+        Ok((wish, self.dry_run.unwrap_or(false)))
     }
 }
 
