@@ -11,11 +11,6 @@ use postrider_domain::attempt::{Ending, Failure, FailureClass, OwnFault, OwnFaul
 use postrider_domain::egress::AddressRefusal;
 use postrider_domain::limits::ERROR_DETAIL_CHARS_MAX;
 
-<<<<<<< HEAD
-use crate::stream::HeadTooLarge;
-
-=======
->>>>>>> main
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -42,13 +37,9 @@ impl Fault {
 
 impl From<Fault> for Ending {
     fn from(fault: Fault) -> Self {
-<<<<<<< HEAD
-        let short = |text: String| text.chars().take(ERROR_DETAIL_CHARS_MAX).collect();
-=======
         // A receiver may have a say in the text; it has none in how a log looks.
         let visible = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
         let short = |text: String| text.chars().take(ERROR_DETAIL_CHARS_MAX).map(visible).collect();
->>>>>>> main
         match fault {
             Fault::Theirs(class, detail) => {
                 Ending::Failed(Failure { class, detail: short(detail) })
@@ -60,15 +51,7 @@ impl From<Fault> for Ending {
 
 impl From<AddressRefusal> for Fault {
     fn from(refusal: AddressRefusal) -> Self {
-<<<<<<< HEAD
-        let class = match refusal {
-            AddressRefusal::NoAddress => FailureClass::Dns,
-            AddressRefusal::Blocked { .. } => FailureClass::Blocked,
-        };
-        Fault::Theirs(class, refusal.for_operator())
-=======
         Fault::Theirs(refusal.class(), refusal.for_operator())
->>>>>>> main
     }
 }
 
@@ -90,13 +73,8 @@ pub(crate) fn of_connect(error: &io::Error) -> Fault {
 
 /// Why a TLS handshake failed.
 pub(crate) fn of_handshake(error: &io::Error) -> Fault {
-<<<<<<< HEAD
-    match find::<rustls::Error>(error) {
-        Some(tls) => Fault::theirs(FailureClass::Tls, crate::tls::describe(tls)),
-=======
     match of_tls(error) {
         Some(fault) => fault,
->>>>>>> main
         None if is_resources(error) => Fault::ours(OwnFaultKind::Resources, error.to_string()),
         None => Fault::theirs(
             FailureClass::Reset,
@@ -105,16 +83,6 @@ pub(crate) fn of_handshake(error: &io::Error) -> Fault {
     }
 }
 
-<<<<<<< HEAD
-/// Why a request on an open connection brought no answer.
-pub(crate) fn of_exchange(error: &hyper::Error) -> Fault {
-    if find::<HeadTooLarge>(error).is_some() {
-        return Fault::theirs(FailureClass::Protocol, HeadTooLarge.to_string());
-    }
-    if let Some(tls) = find::<rustls::Error>(error) {
-        return Fault::theirs(FailureClass::Tls, crate::tls::describe(tls));
-    }
-=======
 /// What went wrong with TLS, where it was that.
 pub(crate) fn of_tls(error: &io::Error) -> Option<Fault> {
     let tls = find::<rustls::Error>(error)?;
@@ -123,7 +91,6 @@ pub(crate) fn of_tls(error: &io::Error) -> Option<Fault> {
 
 /// Why a request on an open connection brought no answer, by hyper's error.
 pub(crate) fn of_exchange(error: &hyper::Error) -> Fault {
->>>>>>> main
     if error.is_parse() {
         return Fault::theirs(FailureClass::Protocol, with_cause(error));
     }
@@ -149,11 +116,7 @@ pub(crate) fn is_death(error: &hyper::Error) -> bool {
             let is_refused = http2.reason() == Some(h2::Reason::REFUSED_STREAM);
             http2.is_io() || (http2.is_remote() && (http2.is_go_away() || is_refused))
         }
-<<<<<<< HEAD
-        None => !error.is_parse() && find::<HeadTooLarge>(error).is_none(),
-=======
         None => !error.is_parse(),
->>>>>>> main
     }
 }
 
@@ -201,8 +164,6 @@ fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Optio
     }
     None
 }
-<<<<<<< HEAD
-=======
 
 #[cfg(test)]
 mod tests {
@@ -255,4 +216,3 @@ mod tests {
         assert_eq!(of_tls(&io::ErrorKind::UnexpectedEof.into()), None);
     }
 }
->>>>>>> main

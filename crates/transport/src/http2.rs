@@ -5,12 +5,6 @@
 //! away, when it breaks, and when a request on it timed out: it may be a dead one that looks open.
 
 use std::net::IpAddr;
-<<<<<<< HEAD
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
-
-use hyper::body::Incoming;
-=======
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +12,6 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming};
->>>>>>> main
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::time::Instant;
@@ -27,13 +20,6 @@ use crate::clock::instant_now;
 use crate::fault::{self, Fault};
 use crate::http1::Unanswered;
 use crate::payload::Payload;
-<<<<<<< HEAD
-use crate::stream::{HEAD_BYTES_MAX, Stream};
-
-/// Heads of responses; `HEAD_BYTES_MAX` fits.
-const HEADER_LIST_BYTES_MAX: u32 = 64 * 1024;
-const _: () = assert!(HEADER_LIST_BYTES_MAX as usize == HEAD_BYTES_MAX);
-=======
 use crate::stream::{Flow, Stream};
 
 /// The head of a response.
@@ -41,17 +27,13 @@ const HEADER_LIST_BYTES_MAX: u32 = 64 * 1024;
 /// What a receiver may send of one body, and of all bodies, before we have read it.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
->>>>>>> main
 
 /// An open connection that may carry many requests.
 #[derive(Debug)]
 pub(crate) struct Http2 {
     sender: http2::SendRequest<Payload>,
     peer: IpAddr,
-<<<<<<< HEAD
-=======
     flow: Arc<Flow>,
->>>>>>> main
     retired: AtomicBool,
     streams: AtomicUsize,
     idle_since: Mutex<Instant>,
@@ -63,18 +45,12 @@ pub(crate) struct Lease(Arc<Http2>);
 
 impl Http2 {
     pub(crate) async fn new(stream: Stream, peer: IpAddr) -> Result<Arc<Self>, Fault> {
-<<<<<<< HEAD
-        let io = TokioIo::new(stream.without_head_limit());
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .max_header_list_size(HEADER_LIST_BYTES_MAX)
-=======
         let flow = stream.flow();
         let io = TokioIo::new(stream.for_http2());
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .max_header_list_size(HEADER_LIST_BYTES_MAX)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
->>>>>>> main
             // Until the receiver has said how many streams it permits, one is what it surely does.
             .initial_max_send_streams(1)
             .handshake(io)
@@ -86,10 +62,7 @@ impl Http2 {
         Ok(Arc::new(Http2 {
             sender,
             peer,
-<<<<<<< HEAD
-=======
             flow,
->>>>>>> main
             retired: AtomicBool::new(false),
             streams: AtomicUsize::new(0),
             idle_since: Mutex::new(instant_now()),
@@ -130,23 +103,13 @@ impl Lease {
         request: http::Request<Payload>,
     ) -> Result<http::Response<Incoming>, Unanswered> {
         let mut sender = self.0.sender.clone();
-<<<<<<< HEAD
-        sender.send_request(request).await.map_err(|error| {
-=======
         let answered = sender.send_request(request).await;
         self.0.flow.begin();
         answered.map_err(|error| {
->>>>>>> main
             let died = fault::is_death(&error);
             if died {
                 self.0.retire();
             }
-<<<<<<< HEAD
-            Unanswered { fault: fault::of_exchange(&error), died_silently: died }
-        })
-    }
-
-=======
             Unanswered::new(&error, &self.0.flow, died)
         })
     }
@@ -164,7 +127,6 @@ impl Lease {
         frame
     }
 
->>>>>>> main
     pub(crate) fn connection(&self) -> &Arc<Http2> {
         &self.0
     }

@@ -76,8 +76,6 @@ impl Default for DnsOptions {
     }
 }
 
-<<<<<<< HEAD
-=======
 impl DnsOptions {
     /// The default, with waits that fit into an attempt's deadline.
     pub fn within(deadline: Duration) -> Self {
@@ -86,7 +84,6 @@ impl DnsOptions {
     }
 }
 
->>>>>>> main
 /// Who is asked for addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Nameservers {
@@ -167,8 +164,6 @@ impl fmt::Debug for ProxyCredentials {
         f.debug_struct("ProxyCredentials").field("user", &self.user).finish_non_exhaustive()
     }
 }
-<<<<<<< HEAD
-=======
 
 #[cfg(test)]
 mod tests {
@@ -186,4 +181,3 @@ mod tests {
         }
     }
 }
->>>>>>> main

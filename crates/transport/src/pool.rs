@@ -9,11 +9,8 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-<<<<<<< HEAD
-=======
 use std::time::Duration;
 
->>>>>>> main
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::instant_now;
@@ -210,12 +207,8 @@ impl Pool {
             return;
         }
         state.is_swept = true;
-<<<<<<< HEAD
-        let (pool, pause) = (Arc::downgrade(self), self.options.idle_timeout / 8);
-=======
         let pause = (self.options.idle_timeout / 8).max(Duration::from_millis(1));
         let pool = Arc::downgrade(self);
->>>>>>> main
         tokio::spawn(async move {
             loop {
                 sleep_until(instant_now() + pause).await;

@@ -3,10 +3,7 @@
 //! A [`Target`] is made once per destination and kept: all that can be parsed or formatted ahead
 //! of time is in it. A [`Request`] is what one attempt adds.
 
-<<<<<<< HEAD
-=======
 use std::fmt;
->>>>>>> main
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,13 +27,8 @@ const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 #[error("the URL cannot be put into a request: {0}")]
 pub struct InvalidTarget(String);
 
-<<<<<<< HEAD
-/// One POST.
-#[derive(Debug, Clone)]
-=======
 /// One POST. Neither its headers nor its body are ever printed: they may hold a token.
 #[derive(Clone)]
->>>>>>> main
 pub struct Request {
     /// Where to.
     pub target: Arc<Target>,
@@ -185,13 +177,10 @@ impl Request {
         for (name, value) in &self.headers {
             if name == header::USER_AGENT {
                 headers.insert(header::USER_AGENT, value.clone());
-<<<<<<< HEAD
-=======
             } else if name == header::AUTHORIZATION {
                 let mut secret = value.clone();
                 secret.set_sensitive(true);
                 headers.insert(header::AUTHORIZATION, secret);
->>>>>>> main
             } else if !is_ours(name) {
                 headers.append(name.clone(), value.clone());
             }
@@ -202,8 +191,6 @@ impl Request {
     }
 }
 
-<<<<<<< HEAD
-=======
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
@@ -215,7 +202,6 @@ impl fmt::Debug for Request {
     }
 }
 
->>>>>>> main
 /// Headers that frame a message or belong to the transport. They are refused when a subscription
 /// is made; this is the second wall.
 fn is_ours(name: &HeaderName) -> bool {
@@ -283,23 +269,16 @@ mod tests {
                 pair("accept-encoding", "gzip"),
                 pair("x-a", "1"),
                 pair("x-a", "2"),
-<<<<<<< HEAD
-=======
                 pair("authorization", "Bearer secret"),
->>>>>>> main
             ],
             body: Bytes::from_static(b"{}"),
             deadline: Duration::from_secs(5),
             response_body_bytes_max: 16,
         };
-<<<<<<< HEAD
-        let sent = request.to_http1();
-=======
         assert!(!format!("{request:?}").contains("secret"));
         let sent = request.to_http1();
         assert!(sent.headers()["authorization"].is_sensitive());
         assert!(!format!("{sent:?}").contains("secret"));
->>>>>>> main
         let mut lines: Vec<_> = sent
             .headers()
             .iter()
@@ -310,10 +289,7 @@ mod tests {
             lines,
             [
                 "accept-encoding: identity",
-<<<<<<< HEAD
-=======
                 "authorization: Bearer secret",
->>>>>>> main
                 "host: hooks.example.com",
                 concat!("user-agent: postrider/", env!("CARGO_PKG_VERSION")),
                 "webhook-id: dlv_1",

@@ -26,19 +26,11 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
 use crate::clock::instant_now;
-<<<<<<< HEAD
-use crate::fault::Fault;
-use crate::options::{DnsOptions, Nameservers};
-
-/// A name with more addresses is refused: all would have to be vetted for each request.
-const ADDRESSES_MAX: usize = 256;
-=======
 use crate::fault::{self, Fault};
 use crate::options::{DnsOptions, Nameservers};
 
 /// A name with more addresses is refused: all would have to be vetted for each request.
 const ADDRESSES_MAX: usize = 64;
->>>>>>> main
 
 /// Why names cannot be resolved at all.
 #[derive(Debug, thiserror::Error)]
@@ -159,9 +151,6 @@ impl Resolver {
         if !silent {
             return Fault::theirs(FailureClass::Dns, describe(&worst));
         }
-<<<<<<< HEAD
-        if self.is_alive().await {
-=======
         if let NetError::Io(error) = &worst
             && fault::is_resources(error)
         {
@@ -170,7 +159,6 @@ impl Resolver {
         // Where we could not even ask, there is no need to ask for the root.
         let is_asked = !matches!(worst, NetError::Io(_) | NetError::NoConnections | NetError::Busy);
         if is_asked && self.is_alive().await {
->>>>>>> main
             let is_timeout = matches!(worst, NetError::Timeout);
             let class =
                 if is_timeout { FailureClass::Timeout(Phase::Dns) } else { FailureClass::Dns };

@@ -1,17 +1,5 @@
 //! A connection's bytes, plain or encrypted, and what is known of their flow.
 //!
-<<<<<<< HEAD
-//! Two things are watched: whether any byte of an answer has come (else the request may be sent
-//! again on a fresh connection), and how many came before the end of headers, so that no receiver
-//! can keep us reading heads: informational answers included, a head has a limit.
-
-use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::task::{Context, Poll};
-
-=======
 //! Three things are watched: whether any byte of an answer has come (else the request may be sent
 //! again on a fresh connection); how many came before the end of headers, so that no receiver can
 //! keep us reading what is no answer; and what broke, because hyper and h2 keep only its text.
@@ -23,30 +11,19 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use postrider_domain::attempt::FailureClass;
->>>>>>> main
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-<<<<<<< HEAD
-=======
 use crate::fault::{self, Fault};
->>>>>>> main
 use crate::pool::Counted;
 
 /// What comes before the end of a response's headers, informational responses included.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-<<<<<<< HEAD
-/// A receiver that sends more than [`HEAD_BYTES_MAX`] before the end of headers.
-#[derive(Debug, thiserror::Error)]
-#[error("the response's head has more than {HEAD_BYTES_MAX} bytes")]
-pub(crate) struct HeadTooLarge;
-=======
 /// What comes over an HTTP/2 connection while none of its requests moves on. More than its windows
 /// and the head of an answer together, so that only floods of other frames reach it.
 const HTTP2_IDLE_BYTES_MAX: usize = 4 * 1024 * 1024;
->>>>>>> main
 
 /// What is known of a connection's flow; shared with whoever waits for an answer.
 #[derive(Debug, Default)]
@@ -57,11 +34,8 @@ pub(crate) struct Flow {
     head_done: AtomicBool,
     /// Whether the last write could not go on.
     write_blocked: AtomicBool,
-<<<<<<< HEAD
-=======
     /// What broke, where it was not the connection itself.
     fault: OnceLock<Fault>,
->>>>>>> main
 }
 
 impl Flow {
@@ -81,14 +55,11 @@ impl Flow {
         self.read_bytes.load(Relaxed) > 0
     }
 
-<<<<<<< HEAD
-=======
     /// Why reading failed, where hyper's error does not tell.
     pub(crate) fn fault(&self) -> Option<Fault> {
         self.fault.get().cloned()
     }
 
->>>>>>> main
     /// Whether the receiver does not take what we send.
     pub(crate) fn is_write_blocked(&self) -> bool {
         self.write_blocked.load(Relaxed)
@@ -107,34 +78,21 @@ enum Wire {
 pub(crate) struct Stream {
     wire: Wire,
     flow: Arc<Flow>,
-<<<<<<< HEAD
-    /// HTTP/2 has its own limits on heads, and one connection for many requests.
-    head_limited: bool,
-=======
     /// How many bytes may come that are no answer.
     head_bytes_max: usize,
->>>>>>> main
     _counted: Counted,
 }
 
 impl Stream {
     pub(crate) fn plain(stream: TcpStream, counted: Counted) -> Self {
         let flow = Arc::default();
-<<<<<<< HEAD
-        Stream { wire: Wire::Plain(stream), flow, head_limited: true, _counted: counted }
-=======
         let wire = Wire::Plain(stream);
         Stream { wire, flow, head_bytes_max: HEAD_BYTES_MAX, _counted: counted }
->>>>>>> main
     }
 
     pub(crate) fn tls(stream: TlsStream<TcpStream>, counted: Counted) -> Self {
         let (wire, flow) = (Wire::Tls(Box::new(stream)), Arc::default());
-<<<<<<< HEAD
-        Stream { wire, flow, head_limited: true, _counted: counted }
-=======
         Stream { wire, flow, head_bytes_max: HEAD_BYTES_MAX, _counted: counted }
->>>>>>> main
     }
 
     /// Whether HTTP/2 was agreed on.
@@ -145,22 +103,15 @@ impl Stream {
         }
     }
 
-<<<<<<< HEAD
-    pub(crate) fn without_head_limit(self) -> Self {
-        Stream { head_limited: false, ..self }
-=======
     /// For HTTP/2, which has its own limits on heads and many requests at the same time.
     pub(crate) fn for_http2(self) -> Self {
         Stream { head_bytes_max: HTTP2_IDLE_BYTES_MAX, ..self }
->>>>>>> main
     }
 
     pub(crate) fn flow(&self) -> Arc<Flow> {
         Arc::clone(&self.flow)
     }
 
-<<<<<<< HEAD
-=======
     /// Notes what broke; the error only ends the connection.
     fn broken(&self, fault: Fault) -> io::Error {
         // The first one is the cause of all others.
@@ -168,7 +119,6 @@ impl Stream {
         io::ErrorKind::InvalidData.into()
     }
 
->>>>>>> main
     fn note_write<T>(&self, poll: Poll<T>) -> Poll<T> {
         self.flow.write_blocked.store(poll.is_pending(), Relaxed);
         poll
@@ -182,15 +132,10 @@ impl AsyncRead for Stream {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let read_bytes = self.flow.read_bytes.load(Relaxed);
-<<<<<<< HEAD
-        if self.head_limited && read_bytes > HEAD_BYTES_MAX && !self.flow.head_done.load(Relaxed) {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, HeadTooLarge)));
-=======
         if read_bytes > self.head_bytes_max && !self.flow.head_done.load(Relaxed) {
             let detail = format!("no answer in more than {} bytes", self.head_bytes_max);
             let fault = Fault::theirs(FailureClass::Protocol, detail);
             return Poll::Ready(Err(self.broken(fault)));
->>>>>>> main
         }
         let filled = buf.filled().len();
         let poll = match &mut self.wire {
@@ -201,14 +146,10 @@ impl AsyncRead for Stream {
         if new > 0 {
             self.flow.read_bytes.store(read_bytes.saturating_add(new), Relaxed);
         }
-<<<<<<< HEAD
-        poll
-=======
         poll.map_err(|error| match fault::of_tls(&error) {
             Some(fault) => self.broken(fault),
             None => error,
         })
->>>>>>> main
     }
 }
 

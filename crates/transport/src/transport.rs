@@ -5,21 +5,13 @@
 
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
-<<<<<<< HEAD
-use std::pin::Pin;
-=======
->>>>>>> main
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::RETRY_AFTER;
-<<<<<<< HEAD
-use hyper::body::{Body, Frame, Incoming};
-=======
 use hyper::body::{Frame, Incoming};
->>>>>>> main
 use postrider_domain::attempt::{
     Answer, BodyEnd, Connection, Ending, FailureClass, Finished, OwnFaultKind, Phase, RetryAfter,
     Timings,
@@ -43,12 +35,8 @@ const DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Makes one HTTP request. The simulation has its own.
 pub trait Transport: Send + Sync + 'static {
-<<<<<<< HEAD
-    /// Sends a request; ready when it has ended, however it ended.
-=======
     /// Sends a request; ready when it has ended, however it ended. Who drops the future gives the
     /// request up: its connection is closed, and whether it arrived is unknown.
->>>>>>> main
     fn send(&self, request: Request) -> impl Future<Output = Finished> + Send;
 }
 
@@ -100,11 +88,7 @@ impl Source {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match self {
             Source::Http1(connection) => connection.poll_body(body, cx),
-<<<<<<< HEAD
-            Source::Http2(_) => Pin::new(body).poll_frame(cx),
-=======
             Source::Http2(lease) => lease.poll_body(body, cx),
->>>>>>> main
         }
     }
 }
@@ -183,23 +167,6 @@ impl HttpTransport {
             }
         };
         self.connector.vet(addresses)?;
-<<<<<<< HEAD
-        if let Some(kept) = self.pool.take(&target.key, addresses) {
-            progress.timings.connection = Connection::Reused;
-            match send_over(kept, request, progress).await {
-                Ok(answered) => return Ok(answered),
-                Err(Unanswered { died_silently: false, fault }) => return Err(fault),
-                Err(Unanswered { died_silently: true, .. }) => {
-                    progress.timings.connection = Connection::Resent;
-                }
-            }
-        }
-        let fresh = Box::pin(self.open(target, addresses, progress)).await?;
-        send_over(fresh, request, progress).await.map_err(|unanswered| unanswered.fault)
-    }
-
-    /// A connection that was not there before, or that another request has just opened.
-=======
         let mut kept = self.pool.take(&target.key, addresses);
         loop {
             let (connection, is_reused) = match kept.take() {
@@ -222,17 +189,12 @@ impl HttpTransport {
 
     /// A connection that was not there before, or one that another request has opened meanwhile;
     /// says whether it is such a one.
->>>>>>> main
     async fn open(
         &self,
         target: &Target,
         addresses: &[IpAddr],
         progress: &mut Progress,
-<<<<<<< HEAD
-    ) -> Result<Kept, Fault> {
-=======
     ) -> Result<(Kept, bool), Fault> {
->>>>>>> main
         progress.enter(Phase::Connect);
         progress.flow = None;
         let key: &Arc<PoolKey> = &target.key;
@@ -243,31 +205,19 @@ impl HttpTransport {
             None => None,
         };
         if may_share && let Some(lease) = self.pool.share(key, addresses) {
-<<<<<<< HEAD
-            return Ok(Kept::Http2(lease));
-=======
             return Ok((Kept::Http2(lease), true));
->>>>>>> main
         }
         let (stream, peer) = self.connector.open(target, addresses, progress).await?;
         if stream.is_http2() {
             let connection = Http2::new(stream, peer).await?;
             let lease = connection.lease();
             self.pool.publish(key, &connection);
-<<<<<<< HEAD
-            Ok(Kept::Http2(lease))
-=======
             Ok((Kept::Http2(lease), false))
->>>>>>> main
         } else {
             if may_share {
                 self.pool.note_http1(key);
             }
-<<<<<<< HEAD
-            Ok(Kept::Http1(Box::new(Http1::new(stream, peer).await?)))
-=======
             Ok((Kept::Http1(Box::new(Http1::new(stream, peer).await?)), false))
->>>>>>> main
         }
     }
 

@@ -43,6 +43,8 @@ struct State {
 pub(crate) struct Looked {
     /// The ledger, with what is in flight.
     pub(crate) ledger: Ledger,
+    /// Whether circuits are held because most destinations fail at once.
+    pub(crate) held: bool,
     /// In flight from the first lane.
     pub(crate) in_flight_first: u64,
     /// In flight from the retry lane.
@@ -210,6 +212,9 @@ impl State {
             let us = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
             page.line(&format!("postrider_lane_age_seconds{{lane=\"{lane}\"}}"), &seconds(us));
         }
+        let help = "1 while so many destinations fail at once that the fault is probably ours.";
+        page.head("postrider_mass_failure_hold", "gauge", help);
+        page.line("postrider_mass_failure_hold", &u64::from(self.looked.held));
         page.head("postrider_circuits", "gauge", "Destinations by the state of their circuit.");
         for name in
             [CircuitName::Closed, CircuitName::Open, CircuitName::HalfOpen, CircuitName::Frozen]

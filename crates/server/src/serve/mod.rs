@@ -4,8 +4,6 @@
 //! attempts that are in flight from being made again.
 
 mod banner;
-mod bridge;
-mod flights;
 mod http;
 mod looking;
 mod metrics;
@@ -18,7 +16,6 @@ mod signals;
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -32,9 +29,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use self::banner::AdminKey;
-use self::bridge::{ApiClock, Bridge, Opener};
 use self::metrics::Metrics;
 use self::observed::Observed;
+use self::secrets::Opener;
 use self::signals::{Asked, Signals};
 use crate::cli::ServerArgs;
 use crate::commands::load;
@@ -74,7 +71,6 @@ struct Server {
     signals: Signals,
     store: Arc<dyn Store>,
     engine: EngineHandle,
-    is_ready: Arc<AtomicBool>,
     stop_listening: watch::Sender<bool>,
     listening: JoinHandle<()>,
     /// Told when the store has stopped for good.
@@ -101,13 +97,12 @@ impl Server {
         let engine = start_engine(&loaded, Arc::clone(&store), vault.clone()).await?;
         drop(tokio::spawn(looking::look(engine.clone(), Arc::clone(&store), metrics.clone())));
 
-        let is_ready = Arc::new(AtomicBool::new(true));
         let parts = Assembly { store: &store, engine: &engine, vault, metrics };
-        let router = postrider_api::router(parts.api(&loaded, &first, &is_ready)?);
+        let router = postrider_api::router(parts.api(config, &first)?);
         let (stop_listening, stop) = watch::channel(false);
         let listening = tokio::spawn(http::serve(listener, router, config.http.clone(), stop));
         announce(&loaded, &first, address, output)?;
-        Ok(Server { loaded, signals, store, engine, is_ready, stop_listening, listening, stopped })
+        Ok(Server { loaded, signals, store, engine, stop_listening, listening, stopped })
     }
 
     /// Until somebody or something ends it.
@@ -140,7 +135,6 @@ impl Server {
     async fn stop(self) -> anyhow::Result<()> {
         let deadline = self.loaded.config.shutdown.deadline;
         tracing::info!(deadline = show_duration(deadline), "stopping");
-        self.is_ready.store(false, Ordering::Release);
         self.stop_listening.send_replace(true);
         let Server { mut signals, store, engine, listening, .. } = self;
         let orderly = async {
@@ -228,27 +222,20 @@ struct Assembly<'a> {
 }
 
 impl Assembly<'_> {
-    fn api(
-        self,
-        loaded: &Loaded,
-        first: &Bootstrap,
-        is_ready: &Arc<AtomicBool>,
-    ) -> anyhow::Result<ApiState> {
+    fn api(self, config: &Config, first: &Bootstrap) -> anyhow::Result<ApiState> {
         let rate = |per_second: Option<u32>| {
             per_second.map(|per_second| Rate { per_second, burst: per_second })
         };
-        let limits = &loaded.config.limits;
         let metrics = self.metrics;
         Ok(ApiState::new(ApiParts {
             store: Arc::clone(self.store),
-            engine: Arc::new(Bridge::new(self.engine.clone(), Arc::clone(is_ready))),
+            engine: self.engine.clone(),
             vault: self.vault,
-            clock: Arc::new(ApiClock),
-            policy: loaded.policy(),
-            egress: loaded.config.transport_options()?.egress,
+            clock: Arc::new(SystemClock),
+            egress: config.transport_options()?.egress,
             settings: ApiSettings {
-                key_rate: rate(limits.key_requests),
-                tenant_rate: rate(limits.tenant_requests),
+                key_rate: rate(config.limits.key_requests),
+                tenant_rate: rate(config.limits.tenant_requests),
                 ..ApiSettings::default()
             },
             given_admin: match first {

@@ -1,21 +1,14 @@
 //! Receivers that do not want to answer.
 
-<<<<<<< HEAD
-=======
 use std::net::SocketAddr;
->>>>>>> main
 use std::time::Duration;
 
 use bytes::Bytes;
 use postrider_domain::attempt::{BodyEnd, FailureClass, Phase, Verdict};
 use postrider_transport::{Request, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-<<<<<<< HEAD
-use tokio::net::TcpListener;
-=======
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
->>>>>>> main
 
 use crate::support::*;
 
@@ -228,8 +221,6 @@ async fn the_deadline_ends_every_phase_and_says_which() {
     assert_eq!((stats.open, stats.idle, stats.in_flight), (0, 0, 0));
 }
 
-<<<<<<< HEAD
-=======
 /// A listener that takes no more connections: who connects waits.
 async fn full_listener(ip: &str, port: u16) -> (TcpListener, Vec<TcpStream>) {
     let socket = TcpSocket::new_v4().unwrap();
@@ -269,7 +260,6 @@ async fn an_address_that_takes_long_does_not_hold_up_the_next_one() {
     assert_eq!(transport.pool_stats().open, 1);
 }
 
->>>>>>> main
 #[tokio::test]
 async fn a_request_that_is_dropped_leaves_nothing_behind() {
     let (seen, mut was_seen) = tokio::sync::mpsc::channel(1);

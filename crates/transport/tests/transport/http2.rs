@@ -189,8 +189,6 @@ async fn bodies_and_heads_are_limited() {
 }
 
 #[tokio::test]
-<<<<<<< HEAD
-=======
 async fn early_hints_are_skipped_but_not_for_ever() {
     let authority = Authority::new();
     let receiver = receiver(&authority, 100, |number, mut connection| async move {
@@ -240,7 +238,6 @@ async fn a_receiver_that_refuses_us_after_the_handshake_is_a_tls_failure() {
 }
 
 #[tokio::test]
->>>>>>> main
 async fn a_connection_on_which_a_request_timed_out_takes_no_more() {
     let authority = Authority::new();
     let receiver = receiver(&authority, 100, |number, mut connection| async move {

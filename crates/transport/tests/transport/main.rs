@@ -8,24 +8,18 @@ mod answers;
 #[cfg(test)]
 mod dns;
 #[cfg(test)]
-<<<<<<< HEAD
-=======
 mod egress;
 #[cfg(test)]
->>>>>>> main
 mod hostile;
 #[cfg(test)]
 mod http2;
 #[cfg(test)]
-<<<<<<< HEAD
-=======
 mod namespace;
 #[cfg(test)]
 mod proxy;
 #[cfg(test)]
 mod resources;
 #[cfg(test)]
->>>>>>> main
 mod reuse;
 #[cfg(test)]
 mod support;

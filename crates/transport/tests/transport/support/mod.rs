@@ -1,9 +1,6 @@
 //! What every test here needs: a transport, a way to post, and receivers made of raw sockets.
 
-<<<<<<< HEAD
-=======
 mod addresses;
->>>>>>> main
 mod dns;
 mod receiver;
 mod tls;
@@ -16,17 +13,11 @@ use postrider_domain::attempt::{Answer, Ending, FailureClass, Finished, OwnFault
 use postrider_domain::egress::{DestinationUrl, EgressPolicy};
 use postrider_domain::ids::{DestinationId, TenantId};
 use postrider_transport::{
-<<<<<<< HEAD
-    ClientIdentity, HttpTransport, Request, SystemClock, Target, Transport, TransportOptions,
-};
-
-=======
     ClientIdentity, HttpTransport, InvalidTarget, Request, SystemClock, Target, Transport,
     TransportOptions,
 };
 
 pub(crate) use addresses::{forbidden, literal_url};
->>>>>>> main
 pub(crate) use dns::{Nameserver, Reply};
 pub(crate) use receiver::{Receiver, drain, read_request};
 pub(crate) use tls::{Authority, accept_tls};
@@ -67,13 +58,6 @@ pub(crate) fn request_of(
     url: &str,
     identity: Option<Arc<ClientIdentity>>,
 ) -> Request {
-<<<<<<< HEAD
-    let tenant: TenantId = tenant.parse().unwrap();
-    let url = DestinationUrl::from_trusted(url).unwrap();
-    let destination = DestinationId::of(&tenant, url.as_str());
-    Request {
-        target: Arc::new(Target::new(tenant, destination, url, identity).unwrap()),
-=======
     try_request_of(tenant, url, identity).unwrap()
 }
 
@@ -88,7 +72,6 @@ pub(crate) fn try_request_of(
     let destination = DestinationId::of(&tenant, url.as_str());
     Ok(Request {
         target: Arc::new(Target::new(tenant, destination, url, identity)?),
->>>>>>> main
         headers: vec![(
             http::HeaderName::from_static("webhook-id"),
             http::HeaderValue::from_static("dlv_1"),
@@ -96,11 +79,7 @@ pub(crate) fn try_request_of(
         body: Bytes::from_static(b"{\"type\":\"test\"}"),
         deadline: PATIENT,
         response_body_bytes_max: BODY_BYTES_MAX,
-<<<<<<< HEAD
-    }
-=======
     })
->>>>>>> main
 }
 
 /// POSTs to a URL and says how it ended.

@@ -67,8 +67,6 @@ impl Authority {
         self.acceptor(self.sign(names, false), Some(roots), &[])
     }
 
-<<<<<<< HEAD
-=======
     /// The same, speaking HTTP/2.
     pub(crate) fn strict_http2_server(&self, names: &[&str]) -> TlsAcceptor {
         let mut roots = RootCertStore::empty();
@@ -76,7 +74,6 @@ impl Authority {
         self.acceptor(self.sign(names, false), Some(roots), &[b"h2"])
     }
 
->>>>>>> main
     /// What a client needs for a strict server.
     pub(crate) fn identity(&self) -> Arc<ClientIdentity> {
         let (certificate, key) = self.sign(&["client.example"], false);
