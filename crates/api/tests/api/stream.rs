@@ -77,3 +77,15 @@ async fn a_stream_that_has_nothing_to_say_shows_that_it_is_alive() {
         assert_eq!(stream.next().await.unwrap().unwrap(), ": alive\n\n");
     }
 }
+
+#[tokio::test]
+async fn so_many_streams_and_no_more() {
+    let api = Api::new().await;
+    let mut open = Vec::new();
+    for _ in 0..1000 {
+        open.push(api.get("/v1/stream").response().await);
+    }
+    api.get("/v1/stream").refused(503, "unavailable", None).await;
+    open.pop();
+    assert_eq!(api.get("/v1/stream").response().await.status(), 200);
+}
