@@ -50,7 +50,7 @@ pub(crate) fn run(
     output: Output,
 ) -> Result<(), Failure> {
     let loaded = load(arguments, environment)?;
-    let log = telemetry::start(&loaded.config.telemetry)?;
+    let log = telemetry::start(&loaded.config.telemetry, output.json)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("postrider")
@@ -267,7 +267,7 @@ fn announce(
         Bootstrap::Given(_) => AdminKey::Given,
         Bootstrap::Exists => AdminKey::Exists { path: &path },
     };
-    banner::print(output, std::io::stdout().is_terminal(), address, &key, config.dev)?;
+    banner::print(output, std::io::stdout().is_terminal(), address, &key, config)?;
     if config.dev {
         tracing::warn!("for development: receivers on loopback and plain http are allowed");
     }
