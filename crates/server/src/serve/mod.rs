@@ -4,6 +4,7 @@
 //! attempts that are in flight from being made again.
 
 mod banner;
+mod files;
 mod http;
 mod looking;
 mod metrics;
@@ -82,6 +83,7 @@ impl Server {
         // From here on a signal waits until there is something to end.
         let signals = Signals::new().context("cannot listen to signals")?;
         let config = &loaded.config;
+        files::raise_limit(config);
         // Before anything is read or sent: where the address is taken, nothing has happened.
         let listener = TcpListener::bind(config.listen)
             .await

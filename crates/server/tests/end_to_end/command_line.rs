@@ -160,6 +160,9 @@ fn a_subscription_is_created_tested_rotated_and_deleted() {
     assert_ne!(rotated["secret"], created["secret"], "{rotated}");
     assert_eq!(ask(&server, &["send", "task.updated", r#"{"status": "NEW"}"#])["deliveries"], 0);
     assert_eq!(ask(&server, &["send", "task.updated", r#"{"status": "CUR"}"#])["deliveries"], 1);
+    let changed = ask(&server, &["subscriptions", "update", &id, "--enabled", "false"]);
+    assert_eq!(changed["enabled"], false, "{changed}");
+    assert_eq!(ask(&server, &["send", "task.updated", r#"{"status": "CUR"}"#])["deliveries"], 0);
     ask(&server, &["subscriptions", "delete", &id]);
     assert_eq!(ask(&server, &["subscriptions", "list"])["data"], json!([]));
 }

@@ -40,6 +40,7 @@ fn duplicates(receiver: &Receiver) -> usize {
 
 /// Kills a server under ingest and failing receivers, again and again; then everything that was
 /// acknowledged must be there, and arrive.
+#[expect(clippy::print_stdout, reason = "a test of trust prints its figure")]
 fn kill_again_and_again(kills: usize) {
     let start = || Start::dev().with(&["--time-scale", "1000"]);
     let (receiver, broken) = (Receiver::start(200), Receiver::start(500));
@@ -149,15 +150,22 @@ fn a_reload_takes_what_can_be_taken_and_names_the_rest() {
     let path = directory.path().join("postrider.toml");
     std::fs::write(&path, "telemetry.log = \"info\"\n").unwrap();
     let mut server = Start::dev().with(&["--config", path.to_str().unwrap()]).fresh();
-    std::fs::write(&path, "telemetry.log = \"debug\"\nhttp.headers_max = 50\n").unwrap();
+    let settings =
+        ["telemetry.log = \"debug\"", "http.headers_max = 50", "circuit.freeze_consecutive = 1"];
+    std::fs::write(&path, settings.join("\n")).unwrap();
     server.signal("HUP");
     let line = server.wait_for_line(|line| line.contains("\"reloaded\""));
-    assert!(line.contains("telemetry.log"), "{line}");
+    assert!(line.contains("circuit.freeze_consecutive, telemetry.log"), "{line}");
     let line = server.wait_for_line(|line| line.contains("needs a restart"));
     assert!(line.contains("http.headers_max"), "{line}");
     std::fs::write(&path, "nonsense = 1\n").unwrap();
     server.signal("HUP");
     let line = server.wait_for_line(|line| line.contains("nonsense"));
     assert!(line.contains("stays as it was"), "{line}");
-    server.get("/v1/ledger");
+
+    server.subscribe("http://127.0.0.1:1/nobody");
+    server.send(1);
+    server.wait("one failure to freeze, by the new policy", |server| {
+        (server.destination()["state"] == "frozen").then_some(())
+    });
 }
