@@ -155,6 +155,11 @@ fn repeated_field(text: &str) -> Option<&str> {
     text.strip_prefix("duplicate field `")?.split('`').next()
 }
 
+/// The body of a call that takes none: nothing, or an object without fields.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
 /// A field of a change: left out (unchanged), null (removed) or given.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum Patch<T> {

@@ -40,6 +40,21 @@ const KEY: &str = "key";
 )]
 struct Base;
 
+/// Schemas of bodies that come in: what is optional in them may be left out.
+const REQUESTS: [&str; 9] = [
+    "FilterTest",
+    "NewEvent",
+    "NewKey",
+    "NewReplay",
+    "NewSubscription",
+    "NewTenant",
+    "Reason",
+    "Rotation",
+    "SubscriptionChange",
+];
+/// Fields of answers that are left out where they say nothing.
+const LEFT_OUT: [&str; 4] = ["detail", "duplicate", "existing_id", "retry"];
+
 /// The OpenAPI 3.1 document of everything that is served.
 pub fn openapi() -> utoipa::openapi::OpenApi {
     let mut document = Base::openapi();
@@ -58,6 +73,9 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
         }
     }
     document.merge(guarded);
+    describe_change(&mut document);
+    require_fields(&mut document);
+    name_operations(&mut document);
     let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
     document.components.get_or_insert_default().add_security_scheme(KEY, scheme);
     document.info.version = env!("CARGO_PKG_VERSION").to_owned();
@@ -118,4 +136,71 @@ fn problem(description: &str) -> Response {
     let schema = RefOr::Ref(Ref::from_schema_name("Problem"));
     let content = ContentBuilder::new().schema(Some(schema)).build();
     ResponseBuilder::new().description(description).content(PROBLEM_JSON, content).build()
+}
+
+/// A change takes the fields of a new subscription, none of which it must have.
+fn describe_change(document: &mut utoipa::openapi::OpenApi) {
+    let schemas = &mut document.components.get_or_insert_default().schemas;
+    let Some(RefOr::T(Schema::Object(new))) = schemas.get("NewSubscription") else { return };
+    let mut change = new.clone();
+    change.required.clear();
+    schemas.insert("SubscriptionChange".to_owned(), RefOr::T(Schema::Object(change)));
+    let body = document
+        .paths
+        .paths
+        .get_mut("/v1/subscriptions/{id}")
+        .and_then(|item| item.patch.as_mut())
+        .and_then(|operation| operation.request_body.as_mut());
+    if let Some(RefOr::T(body)) = body {
+        for content in body.content.values_mut() {
+            if let RefOr::T(content) = content {
+                content.schema = Some(RefOr::Ref(Ref::from_schema_name("SubscriptionChange")));
+            }
+        }
+    }
+}
+
+/// Every field of an answer is always there, also where it is null, but for a few.
+fn require_fields(document: &mut utoipa::openapi::OpenApi) {
+    let schemas = &mut document.components.get_or_insert_default().schemas;
+    for (name, schema) in schemas.iter_mut() {
+        if !REQUESTS.contains(&name.as_str()) {
+            require_all(name, schema);
+        }
+    }
+}
+
+fn require_all(name: &str, schema: &mut RefOr<Schema>) {
+    match schema {
+        RefOr::T(Schema::Object(object)) => {
+            // A problem always has its detail.
+            let is_there = |field: &&String| {
+                !LEFT_OUT.contains(&field.as_str())
+                    || (name, field.as_str()) == ("Problem", "detail")
+            };
+            object.required = object.properties.keys().filter(is_there).cloned().collect();
+        }
+        RefOr::T(Schema::AllOf(all)) => {
+            all.items.iter_mut().for_each(|part| require_all(name, part));
+        }
+        RefOr::T(_) | RefOr::Ref(_) => {}
+    }
+}
+
+/// Gives every operation a name of its own: `get_deliveries_id_explain`.
+fn name_operations(document: &mut utoipa::openapi::OpenApi) {
+    for (path, item) in &mut document.paths.paths {
+        let words = path.split(['/', '{', '}', '.']).filter(|word| !["", "v1"].contains(word));
+        let words: Vec<&str> = words.collect();
+        for (method, operation) in [
+            ("get", &mut item.get),
+            ("post", &mut item.post),
+            ("patch", &mut item.patch),
+            ("delete", &mut item.delete),
+        ] {
+            if let Some(operation) = operation {
+                operation.operation_id = Some(format!("{method}_{}", words.join("_")));
+            }
+        }
+    }
 }

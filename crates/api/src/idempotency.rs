@@ -1,6 +1,7 @@
 //! `Idempotency-Key`: the same mutation again gets the same answer and does nothing.
 //!
-//! Answers are kept for a day, sealed, since some of them hold a secret. Two requests with the same
+//! An idempotency key belongs to the API key that it came with: no other caller can ask for its
+//! answer. Answers are kept for a day, sealed, since some of them hold a secret. Two requests with the same
 //! key at the same time are made one after the other; a key that comes with another request is
 //! refused. Server errors and refusals for want of capacity are not kept: a repeat may succeed.
 
@@ -28,6 +29,7 @@ pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key
 /// Set on an answer that was given before.
 pub const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
+/// The tenant, and the caller's key with the idempotency key.
 type Whose = (TenantId, String);
 
 /// Answers a repeat from memory, and remembers the answer of everything else that has a key.
@@ -63,7 +65,7 @@ async fn repeatable(
     };
     let body = body::read(body, max, state).await?;
     let digest = digest(&parts, &body);
-    let whose = (caller.tenant.clone(), key);
+    let whose = (caller.tenant.clone(), format!("{}:{key}", caller.key_id));
     let lock = state.locks().of_idempotency_key(&whose.0, &whose.1);
     let _turn = lock.lock().await;
     if let Some(known) = state.store().idempotent_answer(&whose.0, &whose.1).await?

@@ -1,7 +1,7 @@
 //! What happens around every route: security headers, a deadline, and kind answers for paths and
 //! methods that there are not.
 
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -33,6 +33,23 @@ pub(crate) async fn secure(request: Request, next: Next) -> Response {
     response
 }
 
+/// One line for each request: for everybody who failed by our fault, and for whoever asks for more.
+pub(crate) async fn note(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+    let begun = state.now();
+    let method = request.method().clone();
+    let path = request.extensions().get::<MatchedPath>().cloned();
+    let path = path.as_ref().map_or("", MatchedPath::as_str);
+    let response = next.run(request).await;
+    let status = response.status().as_u16();
+    let duration_ms = state.now().since(begun).as_millis();
+    if response.status().is_server_error() {
+        tracing::warn!(%method, path, status, duration_ms, "answered");
+    } else {
+        tracing::debug!(%method, path, status, duration_ms, "answered");
+    }
+    response
+}
+
 /// Ends requests that take too long, whatever they wait for.
 pub(crate) async fn hurry(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let deadline = state.settings().request_deadline;
@@ -59,5 +76,6 @@ pub(crate) async fn wrong_method(method: Method) -> Problem {
 
 /// Something panicked: a bug of ours. The caller is not told what.
 pub(crate) fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
+    tracing::error!("a request panicked: this is a bug");
     Problem::internal().into_response()
 }

@@ -49,6 +49,7 @@ pub fn router(state: ApiState) -> Router {
         .fallback(layers::unknown_path)
         .layer(CatchPanicLayer::custom(layers::panicked))
         .layer(from_fn_with_state(state.clone(), layers::hurry))
+        .layer(from_fn_with_state(state.clone(), layers::note))
         .layer(from_fn(layers::secure))
         .with_state(state)
 }

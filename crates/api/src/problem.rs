@@ -271,6 +271,20 @@ impl IntoResponse for Problem {
 impl From<StoreError> for Problem {
     /// The caller is told what it can do; what the operator needs stays with the operator.
     fn from(error: StoreError) -> Self {
+        match &error {
+            StoreError::UnknownCursor => {}
+            StoreError::Unavailable(_)
+            | StoreError::Fenced { .. }
+            | StoreError::DiskFull { .. }
+            | StoreError::NotWritable { .. }
+            | StoreError::Stopped(_)
+            | StoreError::Locked { .. }
+            | StoreError::NewerVersion { .. }
+            | StoreError::Corrupt { .. }
+            | StoreError::Internal(_) => {
+                tracing::error!(%error, "a request failed, because the store did");
+            }
+        }
         match error {
             StoreError::DiskFull { .. } => Problem::new(
                 Code::StorageFull,

@@ -20,7 +20,8 @@ pub(crate) fn bytes<const N: usize>() -> Result<[u8; N], NoRandomness> {
 }
 
 impl From<NoRandomness> for crate::problem::Problem {
-    fn from(_: NoRandomness) -> Self {
+    fn from(error: NoRandomness) -> Self {
+        tracing::error!(%error, "a request failed");
         crate::problem::Problem::internal()
     }
 }

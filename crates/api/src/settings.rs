@@ -49,6 +49,11 @@ impl Default for ApiSettings {
     }
 }
 
+/// Headers of one request; for the server that reads them.
+pub const REQUEST_HEADERS_MAX: usize = 64;
+/// The request line and all headers of one request; for the server that reads them.
+pub const REQUEST_HEAD_BYTES_MAX: usize = 32 * 1024;
+
 /// A body that is not an event.
 pub(crate) const BODY_BYTES_MAX: usize = 256 * 1024;
 /// An `Idempotency-Key`.

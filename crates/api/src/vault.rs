@@ -119,6 +119,11 @@ impl Vault {
         mac.finalize().into_bytes().into()
     }
 
+    /// The ring, to add a key to.
+    pub fn ring(&self) -> KeyRing {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Takes another ring, for example one with a new key, from now on.
     pub fn replace(&self, ring: KeyRing) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = ring;

@@ -11,6 +11,7 @@ use utoipa::IntoParams;
 
 use super::PathId;
 use crate::auth::{Caller, CanManage, CanRead};
+use crate::body::{Nothing, StrictOrNone};
 use crate::paging::{List, Query, page, parameter};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -179,6 +180,7 @@ pub(crate) async fn replay(
     State(state): State<ApiState>,
     CanManage(caller): CanManage,
     id: PathId,
+    StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
 ) -> Result<(StatusCode, Json<DeliveryView>), Problem> {
     let replayed = state.engine().replay(&caller.tenant, id.of("delivery")?).await;
     let delivery = replayed.map_err(|error| id.refused("delivery", error))?;
@@ -197,6 +199,7 @@ pub(crate) async fn cancel(
     State(state): State<ApiState>,
     CanManage(caller): CanManage,
     id: PathId,
+    StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
 ) -> Result<Json<DeliveryView>, Problem> {
     let cancelled = state.engine().cancel(&caller.tenant, id.of("delivery")?).await;
     let delivery = cancelled.map_err(|error| id.refused("delivery", error))?;

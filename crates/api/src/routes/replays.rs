@@ -10,7 +10,7 @@ use postrider_store::ReplayJob;
 use super::PathId;
 use super::subscriptions::PageQuery;
 use crate::auth::{CanManage, CanRead};
-use crate::body::Strict;
+use crate::body::{Nothing, Strict, StrictOrNone};
 use crate::paging::{List, Query, page};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -86,6 +86,7 @@ pub(crate) async fn pause(
     State(state): State<ApiState>,
     CanManage(caller): CanManage,
     id: PathId,
+    StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
 ) -> Result<Json<ReplayView>, Problem> {
     let job = state.engine().pause_replay(&caller.tenant, id.of("replay")?).await;
     steered(&id, job)
@@ -101,6 +102,7 @@ pub(crate) async fn resume(
     State(state): State<ApiState>,
     CanManage(caller): CanManage,
     id: PathId,
+    StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
 ) -> Result<Json<ReplayView>, Problem> {
     let job = state.engine().resume_replay(&caller.tenant, id.of("replay")?).await;
     steered(&id, job)
@@ -118,6 +120,7 @@ pub(crate) async fn cancel(
     State(state): State<ApiState>,
     CanManage(caller): CanManage,
     id: PathId,
+    StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
 ) -> Result<Json<ReplayView>, Problem> {
     let job = state.engine().cancel_replay(&caller.tenant, id.of("replay")?).await;
     steered(&id, job)

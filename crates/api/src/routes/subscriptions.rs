@@ -19,7 +19,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::PathId;
 use crate::auth::{Caller, CanManage, CanRead};
-use crate::body::{Patch, Strict, StrictOrNone};
+use crate::body::{Nothing, Patch, Strict, StrictOrNone};
 use crate::credentials::Credentials;
 use crate::paging::{List, Query, page};
 use crate::problem::{Code, Problem};
@@ -164,7 +164,8 @@ async fn find(
 }
 
 impl From<VaultError> for Problem {
-    fn from(_: VaultError) -> Self {
+    fn from(error: VaultError) -> Self {
+        tracing::error!(%error, "a request failed, because a secret cannot be sealed or opened");
         Problem::internal()
     }
 }
@@ -346,6 +347,7 @@ pub(crate) async fn test(
     State(state): State<ApiState>,
     CanManage(caller): CanManage,
     id: PathId,
+    StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
 ) -> Result<Json<TestOutcome>, Problem> {
     let subscription = id.of("subscription")?;
     let finished = state.engine().test_send(&caller.tenant, subscription, test_event()?).await;

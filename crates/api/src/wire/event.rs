@@ -24,11 +24,11 @@ pub(crate) struct EventBody<'a> {
     kind: Option<String>,
     /// The new state: any JSON. Delivered byte for byte.
     #[serde(borrow, default, deserialize_with = "given")]
-    #[schema(value_type = Object, required = true)]
+    #[schema(value_type = serde_json::Value, required = true)]
     data: Option<&'a RawValue>,
     /// The state before: any JSON.
     #[serde(borrow, default, deserialize_with = "given")]
-    #[schema(value_type = Option<Object>, required = false)]
+    #[schema(value_type = serde_json::Value, required = false)]
     old: Option<&'a RawValue>,
     /// What it happened to.
     #[schema(max_length = 256)]
@@ -166,10 +166,10 @@ pub(crate) struct EventDetail {
     #[serde(flatten)]
     summary: EventSummary,
     /// The new state.
-    #[schema(value_type = Object)]
+    #[schema(value_type = serde_json::Value)]
     data: Box<RawValue>,
     /// The state before; null where none was given.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = serde_json::Value)]
     old: Option<Box<RawValue>>,
     /// The newest thousand; see `GET /v1/deliveries?event=…` for more.
     deliveries: Vec<DeliveryView>,
