@@ -44,10 +44,7 @@ impl Upkeep for EmbeddedStore {
 
     async fn check(&self) -> Result<(), StoreError> {
         self.line.is_done()?;
-        if self.journal.is_disk_full() || !self.ballast.take_back() {
-            return Err(StoreError::DiskFull { place: self.place() });
-        }
-        Ok(())
+        self.check_room(1)
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -71,11 +71,8 @@ pub(super) struct Fold {
     rows: usize,
 }
 
-/// The entry of a key, which is cloned only where it is new.
+/// The entry of a key.
 fn entry<'m, K: Clone + Eq + Hash, V: Default>(map: &'m mut HashMap<K, V>, key: &K) -> &'m mut V {
-    if !map.contains_key(key) {
-        map.insert(key.clone(), V::default());
-    }
     map.entry(key.clone()).or_default()
 }
 

@@ -149,7 +149,13 @@ impl Applier {
         loop {
             match self.apply(records) {
                 Err(StoreError::DiskFull { place }) => {
-                    if self.ballast.give_up() {
+                    let has_given_up = self.ballast.give_up();
+                    // Room inside the files is of use when the logs are emptied into them.
+                    match self.checkpoint() {
+                        Ok(()) | Err(StoreError::DiskFull { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
+                    if has_given_up {
                         continue;
                     }
                     self.line.refuse_waiting(&place);
