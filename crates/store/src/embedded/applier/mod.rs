@@ -196,6 +196,7 @@ impl Applier {
             }
             let (now, later) = rest.split_at(taken);
             let applied = now.last().map_or(self.applied, |record| record.position);
+            fold.sort();
             self.write(&fold, applied)?;
             rest = later;
         }
