@@ -153,12 +153,15 @@ impl Pending {
 
     /// Whether the store has it is not known, and it may get it yet: it is looked for now, and
     /// once more when everything under way must have ended.
-    pub(crate) fn doubt(self) {
+    pub(crate) fn doubt(mut self) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let inbox = Arc::clone(&ticket.inbox);
+        // Nothing will be handed over.
+        drop(ticket);
         tokio::spawn(async move {
-            let ticket = self.ticket.as_ref();
-            ticket.inspect(|ticket| ticket.inbox.spill(&self.destinations));
+            inbox.spill(&self.destinations);
             pause(DOUBT).await;
-            drop(self);
+            inbox.spill(&self.destinations);
         });
     }
 
