@@ -63,7 +63,8 @@ async fn nothing_acknowledged_is_lost_wherever_the_process_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_not_settled_is_attempted_again_and_no_more_than_that() {
-    let mut world = World::new().await;
+    let options = Options { destination_in_flight_max: 8, ..Options::default() };
+    let mut world = World::with(Policy::default(), options).await;
     world.subscribe(URL).await;
     world.script.first(URL, vec![OK; 20]);
     world.script.set(URL, Mood::Gated(200));
