@@ -211,6 +211,14 @@ async fn a_store_that_stops_ends_the_engine_with_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_that_stops_is_noticed_also_where_nothing_is_sent() {
+    let world = World::new().await;
+    drop(world.store.crash());
+    world.pass(MINUTE).await;
+    let Ended::StoreStopped(_) = world.engine.ended().await else { panic!() };
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_another_node_owns_now_is_let_go() {
     let mut world = World::new().await;
     world.subscribe(URL).await;

@@ -25,7 +25,8 @@ fn mood(n: u64, round: u64) -> Mood {
 async fn after_days_in_all_moods_nothing_is_left_over() {
     let recovery = RecoveryPolicy { mode: RecoveryMode::Drain, ..RecoveryPolicy::default() };
     let policy = Policy { recovery, ..Policy::default() };
-    let mut world = World::with(policy, Options::default()).await;
+    let options = Options { hold_every: MINUTE * 10, ..Options::default() };
+    let mut world = World::with(policy, options).await;
     world.script.keep_log.store(false, Ordering::Relaxed);
     for n in 0..200 {
         let url = format!("https://hooks.example.com/{n}");
