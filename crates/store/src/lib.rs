@@ -11,6 +11,7 @@ pub mod conformance;
 mod contract;
 mod error;
 pub mod memory;
+pub mod postgres;
 mod records;
 
 pub use contract::{Configuration, History, Intake, Replays, Store, Upkeep, Work};
