@@ -4,6 +4,7 @@
 //! [`fold`] moves the rows into the sums; whoever reads adds both up.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use postrider_domain::attempt::Attempt;
 use postrider_domain::delivery::{Delivery, DeliveryState, StateName};
@@ -171,6 +172,27 @@ const FOLD_TALLIES: &str = "\
     ON CONFLICT (tenant, minute) DO UPDATE SET accepted = t.accepted + excluded.accepted, \
         delivered = t.delivered + excluded.delivered, failed = t.failed + excluded.failed, \
         dead = t.dead + excluded.dead";
+
+/// When to fold: after so many transactions of this node's that appended rows.
+#[derive(Default)]
+pub(super) struct Folding(AtomicU64);
+
+impl Folding {
+    const DUE: u64 = 100;
+
+    /// A transaction appended rows.
+    pub(super) fn appended(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) async fn fold_if_due(&self, pool: &Pool) -> Result<(), StoreError> {
+        if self.0.load(Ordering::Relaxed) < Self::DUE {
+            return Ok(());
+        }
+        self.0.store(0, Ordering::Relaxed);
+        fold(pool).await
+    }
+}
 
 /// Moves the appended rows into the sums, unless another node is at it.
 pub(super) async fn fold(pool: &Pool) -> Result<(), StoreError> {

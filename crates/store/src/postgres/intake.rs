@@ -146,6 +146,7 @@ impl Core {
             }
             match write(transaction, &new).await {
                 Ok(shards) => {
+                    self.folding.appended();
                     self.notifier.tell(shards, &self.leases.held());
                     return Ok(answers);
                 }
@@ -269,7 +270,7 @@ pub(super) const INSERT_OPEN: &str = "INSERT INTO postrider.deliveries_open \
      (id, tenant, event, subscription, destination, kind, created_at, attempts, last_attempt_at, \
       state, slot, due_at, anchor_at, previous_at, shard) \
      SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::uuid[], $6::text[], \
-     $7::bigint[], $8::integer[], $9::bigint[], $10::smallint[], $11::integer[], $12::bigint[], \
+     $7::bigint[], $8::integer[], $9::bigint[], $10::smallint[], $11::bigint[], $12::bigint[], \
      $13::bigint[], $14::bigint[], $15::smallint[])";
 
 impl<'a> EventColumns<'a> {

@@ -13,10 +13,10 @@ use std::sync::{Mutex, PoisonError};
 use postrider_domain::ids::{SHARDS, Shard};
 use uuid::Uuid;
 
+use super::Core;
 use super::notify::ShardSet;
-use super::pool::{Scope, Transaction};
+use super::pool::{Scope, Step, Transaction};
 use super::rows::get;
-use super::{Core, counts};
 use crate::error::StoreError;
 use crate::records::{Epoch, Holding};
 
@@ -51,21 +51,26 @@ impl Core {
     /// Says that this node lives, and shares.
     pub(super) async fn hold_shards(&self) -> Result<Holding, StoreError> {
         let mut transaction = self.pool.begin(Scope::All).await?;
-        transaction.query("SELECT pg_advisory_xact_lock($1)", &[&MEMBERS_LOCK]).await?;
         self.join(&mut transaction).await?;
-        bury(&mut transaction).await?;
         self.share(&mut transaction).await?;
-        let sql = "SELECT shard, epoch FROM postrider.shards WHERE owner = $1 ORDER BY shard";
-        let rows = transaction.query(sql, &[&self.options.node]).await?;
+        let node = &self.options.node;
+        let owned = "SELECT shard, epoch FROM postrider.shards WHERE owner = $1 ORDER BY shard";
+        let steps =
+            [Step { sql: owned, params: vec![node] }, Step { sql: super::NOW, params: Vec::new() }];
+        let mut answers = transaction.query_all(&steps).await?.into_iter();
         transaction.commit().await?;
         self.leases.is_member.store(true, Ordering::Relaxed);
-        let shards = rows.iter().map(|row| {
+        let shards = answers.next().unwrap_or_default();
+        let shards = shards.iter().map(|row| {
             let shard = u8::try_from(get::<i16>(row, "shard")?).unwrap_or_default();
             Ok((Shard(shard), Epoch(super::rows::unsigned(get(row, "epoch")?))))
         });
         let holding = Holding { shards: shards.collect::<Result<_, StoreError>>()? };
         self.leases.set_held(holding.shards.iter().map(|(shard, _)| *shard).collect());
-        self.keep_house().await?;
+        if let Some(row) = answers.next().unwrap_or_default().first() {
+            self.days.ahead(&self.pool, super::rows::time(row, "now")?).await?;
+        }
+        self.folding.fold_if_due(&self.pool).await?;
         Ok(holding)
     }
 
@@ -89,10 +94,15 @@ impl Core {
     /// taken over by raising the epochs, where this process is the newer one.
     async fn join(&self, transaction: &mut Transaction<'_>) -> Result<(), StoreError> {
         let node = &self.options.node;
-        let seconds = self.options.lease.as_secs_f64();
-        let sql = "SELECT instance FROM postrider.nodes WHERE name = $1 FOR UPDATE";
-        let rows = transaction.query(sql, &[node]).await?;
-        let found = rows.first().map(|row| get::<Uuid>(row, "instance")).transpose()?;
+        let steps = [
+            Step { sql: "SELECT pg_advisory_xact_lock($1)", params: vec![&MEMBERS_LOCK] },
+            Step {
+                sql: "SELECT instance FROM postrider.nodes WHERE name = $1 FOR UPDATE",
+                params: vec![node],
+            },
+        ];
+        let found = transaction.query_all(&steps).await?.pop().unwrap_or_default();
+        let found = found.first().map(|row| get::<Uuid>(row, "instance")).transpose()?;
         let is_other = found.is_some_and(|instance| instance != self.leases.instance);
         if is_other && self.leases.is_member.load(Ordering::Relaxed) {
             let why = format!("another process runs as node {node}; give each a name of its own");
@@ -102,21 +112,21 @@ impl Core {
             let sql = "UPDATE postrider.shards SET epoch = epoch + 1 WHERE owner = $1";
             transaction.execute(sql, &[node]).await?;
         }
-        let sql = "INSERT INTO postrider.nodes (name, instance, expires_at) \
-                   VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3)) \
-                   ON CONFLICT (name) DO UPDATE \
-                   SET instance = excluded.instance, expires_at = excluded.expires_at";
-        transaction.execute(sql, &[node, &self.leases.instance, &seconds]).await?;
         Ok(())
     }
 
-    /// Gives back what is too much, or takes what is free, up to this node's share.
+    /// Renews, buries nodes whose lease has ended (waiting for what they are settling), and then
+    /// gives back what is too much, or takes what is free, up to this node's share.
     async fn share(&self, transaction: &mut Transaction<'_>) -> Result<(), StoreError> {
         let node = &self.options.node;
-        let sql = "SELECT (SELECT count(*) FROM postrider.nodes) AS nodes, \
-                   (SELECT count(*) FROM postrider.nodes WHERE name < $1) AS before, \
-                   (SELECT count(*) FROM postrider.shards WHERE owner = $1) AS mine";
-        let rows = transaction.query(sql, &[node]).await?;
+        let seconds = self.options.lease.as_secs_f64();
+        let steps = [
+            Step { sql: RENEW, params: vec![node, &self.leases.instance, &seconds] },
+            Step { sql: BURY, params: Vec::new() },
+            Step { sql: FREE, params: Vec::new() },
+            Step { sql: COUNT, params: vec![node] },
+        ];
+        let rows = transaction.query_all(&steps).await?.pop().unwrap_or_default();
         let Some(row) = rows.first() else { return Ok(()) };
         let share = share_of(get(row, "nodes")?, get(row, "before")?);
         let mine: i64 = get(row, "mine")?;
@@ -136,24 +146,18 @@ impl Core {
         transaction.execute(sql, &[node, &n]).await?;
         Ok(())
     }
-
-    /// What has to be done now and then, by anybody.
-    async fn keep_house(&self) -> Result<(), StoreError> {
-        let now = self.database_now().await?;
-        self.days.ahead(&self.pool, now).await?;
-        counts::fold(&self.pool).await
-    }
 }
 
-/// Removes nodes whose lease has ended, and frees their shards. Waits for what they are settling.
-async fn bury(transaction: &mut Transaction<'_>) -> Result<(), StoreError> {
-    let sql = "DELETE FROM postrider.nodes WHERE expires_at <= clock_timestamp()";
-    transaction.execute(sql, &[]).await?;
-    let sql = "UPDATE postrider.shards SET owner = NULL WHERE owner IS NOT NULL \
-               AND owner NOT IN (SELECT name FROM postrider.nodes)";
-    transaction.execute(sql, &[]).await?;
-    Ok(())
-}
+const RENEW: &str = "INSERT INTO postrider.nodes (name, instance, expires_at) \
+     VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3)) \
+     ON CONFLICT (name) DO UPDATE \
+     SET instance = excluded.instance, expires_at = excluded.expires_at";
+const BURY: &str = "DELETE FROM postrider.nodes WHERE expires_at <= clock_timestamp()";
+const FREE: &str = "UPDATE postrider.shards SET owner = NULL WHERE owner IS NOT NULL \
+     AND owner NOT IN (SELECT name FROM postrider.nodes)";
+const COUNT: &str = "SELECT (SELECT count(*) FROM postrider.nodes) AS nodes, \
+     (SELECT count(*) FROM postrider.nodes WHERE name < $1) AS before, \
+     (SELECT count(*) FROM postrider.shards WHERE owner = $1) AS mine";
 
 /// How many shards the node should have that stands so far from the first in a row of nodes.
 fn share_of(nodes: i64, before: i64) -> i64 {

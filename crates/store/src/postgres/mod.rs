@@ -41,6 +41,7 @@ use postrider_domain::time::Timestamp;
 use tokio::sync::{broadcast, mpsc};
 use uuid::Uuid;
 
+use self::counts::Folding;
 use self::days::Days;
 use self::leases::Leases;
 use self::notify::Notifier;
@@ -105,7 +106,11 @@ struct Core {
     days: Days,
     leases: Leases,
     notifier: Notifier,
+    folding: Folding,
 }
+
+/// The time by the database's clock.
+const NOW: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
 
 impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -132,7 +137,8 @@ impl PostgresStore {
         };
         let notifier = Notifier::new(options.listen.then_some(listener));
         let leases = Leases::new(instance);
-        let core = Arc::new(Core { pool, options, days: Days::default(), leases, notifier });
+        let (days, folding) = (Days::default(), Folding::default());
+        let core = Arc::new(Core { pool, options, days, leases, notifier, folding });
         let now = core.database_now().await?;
         core.days.ahead(&core.pool, now).await?;
         notify::spawn(&core);
@@ -184,8 +190,7 @@ impl PostgresStore {
 
 impl Core {
     async fn database_now(&self) -> Result<Timestamp, StoreError> {
-        let sql = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
-        let row = self.pool.query_opt(Scope::All, sql, &[]).await?;
+        let row = self.pool.query_opt(Scope::All, NOW, &[]).await?;
         row.as_ref().map_or(Ok(Timestamp::EPOCH), |row| rows::time(row, "now"))
     }
 }

@@ -116,16 +116,11 @@ impl Pool {
         Ok(self.query(scope, sql, params).await?.into_iter().next())
     }
 
-    /// Begins a transaction of several steps.
+    /// Begins a transaction of several steps. The server hears of it with the first one.
     pub(super) async fn begin(&self, scope: Scope<'_>) -> Result<Transaction<'_>, StoreError> {
         let within = self.patience();
-        let work = async {
-            let session = self.session().await?;
-            let begin = self.begin_with(scope);
-            session.client()?.batch_execute(&begin).await.map_err(|e| failed(&e))?;
-            Ok(Transaction { session, within })
-        };
-        patiently(within, work).await
+        let session = patiently(within, self.session()).await?;
+        Ok(Transaction { session, within, begin: Some(self.begin_with(scope)) })
     }
 
     /// Closes what is idle. What is in use is closed when it is done.
@@ -222,10 +217,12 @@ impl Session<'_> {
 pub(super) struct Transaction<'a> {
     session: Session<'a>,
     within: Duration,
+    /// What is still to be said before the first step.
+    begin: Option<String>,
 }
 
 /// An answer to come.
-type Reply<'a> = Pin<Box<dyn Future<Output = Result<u64, Error>> + Send + 'a>>;
+type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 /// A step of a pipeline.
 pub(super) struct Step<'a> {
@@ -247,8 +244,12 @@ impl Transaction<'_> {
         params: Params<'_>,
     ) -> Result<Vec<Row>, StoreError> {
         let statement = self.session.statement(sql).await?;
-        let work = self.session.client()?.query(&statement, params);
-        patiently(self.within, async { work.await.map_err(|e| failed(&e)) }).await
+        let begin = self.begin.take();
+        let client = self.session.client()?;
+        let mut all = begun(client, begin.as_deref());
+        all.push(Box::pin(client.query(&statement, params)));
+        let work = async { in_order(all).await.map_err(|e| failed(&e)) };
+        Ok(patiently(self.within, work).await?.pop().unwrap_or_default())
     }
 
     pub(super) async fn execute(
@@ -257,13 +258,21 @@ impl Transaction<'_> {
         params: Params<'_>,
     ) -> Result<u64, StoreError> {
         let statement = self.session.statement(sql).await?;
-        let work = self.session.client()?.execute(&statement, params);
-        patiently(self.within, async { work.await.map_err(|e| failed(&e)) }).await
+        let begin = self.begin.take();
+        let client = self.session.client()?;
+        let mut all = begun(client, begin.as_deref());
+        all.push(Box::pin(client.execute(&statement, params)));
+        let work = async { in_order(all).await.map_err(|e| failed(&e)) };
+        Ok(patiently(self.within, work).await?.pop().unwrap_or_default())
     }
 
     pub(super) async fn batch(&mut self, sql: &str) -> Result<(), StoreError> {
-        let work = self.session.client()?.batch_execute(sql);
-        patiently(self.within, async { work.await.map_err(|e| failed(&e)) }).await
+        let begin = self.begin.take();
+        let client = self.session.client()?;
+        let mut all = begun(client, begin.as_deref());
+        all.push(Box::pin(client.batch_execute(sql)));
+        let work = async { in_order(all).await.map_err(|e| failed(&e)) };
+        patiently(self.within, work).await.map(drop)
     }
 
     /// Several reads in one round trip, in this order.
@@ -271,25 +280,24 @@ impl Transaction<'_> {
         &mut self,
         steps: &[Step<'_>],
     ) -> Result<Vec<Vec<Row>>, StoreError> {
-        let mut statements = Vec::with_capacity(steps.len());
-        for step in steps {
-            statements.push(self.session.statement(step.sql).await?);
-        }
+        let statements = self.statements(steps).await?;
+        let begin = self.begin.take();
         let client = self.session.client()?;
-        let queries = steps.iter().zip(&statements);
-        let queries = queries.map(|(step, statement)| client.query(statement, &step.params));
-        let work = async { in_order(queries.collect()).await.map_err(|e| failed(&e)) };
-        patiently(self.within, work).await
+        let mut all = begun(client, begin.as_deref());
+        let before = all.len();
+        for (step, statement) in steps.iter().zip(&statements) {
+            all.push(Box::pin(client.query(statement, &step.params)));
+        }
+        let work = async { in_order(all).await.map_err(|e| failed(&e)) };
+        Ok(patiently(self.within, work).await?.split_off(before))
     }
 
     /// All these steps and the commit in one round trip. Where one fails, nothing happened.
     pub(super) async fn finish(mut self, steps: &[Step<'_>]) -> Result<(), Refused> {
-        let mut statements = Vec::with_capacity(steps.len());
-        for step in steps {
-            statements.push(self.session.statement(step.sql).await.map_err(Refused::Other)?);
-        }
+        let statements = self.statements(steps).await.map_err(Refused::Other)?;
+        let begin = self.begin.take();
         let client = self.session.client().map_err(Refused::Other)?;
-        let mut all: Vec<Reply<'_>> = Vec::with_capacity(steps.len() + 1);
+        let mut all: Vec<Reply<'_, u64>> = begun(client, begin.as_deref());
         for (step, statement) in steps.iter().zip(&statements) {
             all.push(Box::pin(client.execute(statement, &step.params)));
         }
@@ -308,6 +316,14 @@ impl Transaction<'_> {
         }
     }
 
+    async fn statements(&mut self, steps: &[Step<'_>]) -> Result<Vec<Statement>, StoreError> {
+        let mut statements = Vec::with_capacity(steps.len());
+        for step in steps {
+            statements.push(self.session.statement(step.sql).await?);
+        }
+        Ok(statements)
+    }
+
     pub(super) async fn commit(mut self) -> Result<(), StoreError> {
         self.batch("COMMIT").await?;
         self.session.ended();
@@ -319,6 +335,15 @@ impl Transaction<'_> {
         self.session.ended();
         Ok(())
     }
+}
+
+/// The begin, where it has not been said yet, as the first of several requests.
+fn begun<'a, T: Default + 'a>(client: &'a Client, begin: Option<&'a str>) -> Vec<Reply<'a, T>> {
+    let mut all: Vec<Reply<'a, T>> = Vec::new();
+    if let Some(begin) = begin {
+        all.push(Box::pin(async move { client.batch_execute(begin).await.map(|()| T::default()) }));
+    }
+    all
 }
 
 /// Why a pipeline did not go through.

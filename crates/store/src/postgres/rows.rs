@@ -54,6 +54,7 @@ pub(super) fn unsigned(n: i64) -> u64 {
     u64::try_from(n).unwrap_or(0)
 }
 
+/// How often something was attempted: it never comes near the end of the column.
 fn number(n: u32) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }
@@ -105,7 +106,7 @@ pub(super) const OPEN: &str = "id, tenant, event, subscription, destination, kin
 
 /// The same of a delivery that has ended.
 pub(super) const DONE: &str = "id, tenant, event, subscription, destination, kind, created_at, \
-     attempts, last_attempt_at, state, NULL::integer AS slot, NULL::bigint AS due_at, \
+     attempts, last_attempt_at, state, NULL::bigint AS slot, NULL::bigint AS due_at, \
      NULL::bigint AS anchor_at, NULL::bigint AS previous_at, finished_at, reason";
 
 /// Reads a delivery.
@@ -138,7 +139,8 @@ fn state(row: &Row) -> Result<DeliveryState, StoreError> {
                 anchor_at: time(row, "anchor_at")?,
                 previous_at: time(row, "previous_at")?,
             };
-            let number = u32_of(row, "slot")?;
+            let number = u32::try_from(get::<i64>(row, "slot")?);
+            let number = number.map_err(|e| corrupt("deliveries_open", e))?;
             Ok(DeliveryState::Waiting(Slot { number, due_at: time(row, "due_at")?, clock }))
         }
         2 => Ok(DeliveryState::Delivered { at: at()? }),
@@ -175,7 +177,7 @@ pub(super) struct DeliveryColumns<'a> {
     attempts: Vec<i32>,
     last_attempt_at: Vec<Option<i64>>,
     state: Vec<i16>,
-    slot: Vec<Option<i32>>,
+    slot: Vec<Option<i64>>,
     due_at: Vec<Option<i64>>,
     anchor_at: Vec<Option<i64>>,
     previous_at: Vec<Option<i64>>,
@@ -204,7 +206,7 @@ impl<'a> DeliveryColumns<'a> {
             | DeliveryState::Dead { .. }
             | DeliveryState::Cancelled { .. } => None,
         };
-        self.slot.push(slot.map(|slot| number(slot.number)));
+        self.slot.push(slot.map(|slot| i64::from(slot.number)));
         self.due_at.push(slot.map(|slot| slot.due_at.as_unix_ms()));
         self.anchor_at.push(slot.map(|slot| slot.clock.anchor_at.as_unix_ms()));
         self.previous_at.push(slot.map(|slot| slot.clock.previous_at.as_unix_ms()));

@@ -162,7 +162,10 @@ impl Core {
             return Ok(answers);
         }
         match plan.write(transaction).await {
-            Ok(()) => Ok(answers),
+            Ok(()) => {
+                self.folding.appended();
+                Ok(answers)
+            }
             Err(Refused::NoDay) => {
                 self.days.forget();
                 Err(Refused::NoDay.into())

@@ -15,10 +15,10 @@ use std::thread;
 static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
 
 /// A server that runs as long as somebody has this.
-pub type Shared = Arc<Server>;
+pub(crate) type Shared = Arc<Server>;
 
 /// The server of this process: the one that runs, or a new one.
-pub fn shared() -> Shared {
+pub(crate) fn shared() -> Shared {
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(server) = shared.upgrade() {
         return server;
@@ -29,7 +29,7 @@ pub fn shared() -> Shared {
 }
 
 /// A running server.
-pub struct Server {
+pub(crate) struct Server {
     port: u16,
     folder: tempfile::TempDir,
     orders: mpsc::Sender<Order>,
@@ -44,19 +44,31 @@ enum Order {
 
 impl Server {
     /// Starts one with empty databases.
-    pub fn start() -> Self {
-        Server::start_with(&[])
+    pub(crate) fn start() -> Self {
+        Server::start_with(&[], |_| {})
     }
 
-    /// Starts one with further settings.
-    pub fn start_with(settings: &[(&str, &str)]) -> Self {
+    /// Starts one that offers TLS.
+    pub(crate) fn start_with_tls(certificate: &str, key: &str) -> Self {
+        Server::start_with(&["ssl=on"], |data| {
+            for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+                let path = data.join(name);
+                std::fs::write(&path, text).unwrap();
+                run(Command::new("chmod").arg("600").arg(&path));
+                run(Command::new("chown").arg("--reference").arg(data).arg(&path));
+            }
+        })
+    }
+
+    /// Starts one with further settings and files.
+    fn start_with(settings: &[&str], fill: impl FnOnce(&Path)) -> Self {
         let folder = tempfile::Builder::new().prefix("postrider-pg-").tempdir().unwrap();
         run(Command::new("chmod").arg("755").arg(folder.path()));
         let data = folder.path().join("data");
         run(Command::new("cp").arg("-a").arg(template()).arg(&data));
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let settings: Vec<String> =
-            settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        fill(&data);
+        let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
         let (orders, taken) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
         // One thread for the whole life: the server is told when the thread that began it ends.
@@ -68,37 +80,45 @@ impl Server {
     }
 
     /// The address of a new database that belongs to a role that is no superuser.
-    pub fn database(&self, name: &str) -> String {
+    pub(crate) fn database(&self, name: &str) -> String {
         self.sql("postgres", &format!("CREATE DATABASE {name} OWNER postrider"));
         self.url(name)
     }
 
     /// The address of a database.
-    pub fn url(&self, name: &str) -> String {
+    pub(crate) fn url(&self, name: &str) -> String {
         format!("postgres://postrider@127.0.0.1:{}/{name}", self.port)
     }
 
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    pub fn runs(&self) -> bool {
+    pub(crate) fn runs(&self) -> bool {
         self.keeper.as_ref().is_some_and(|keeper| !keeper.is_finished())
     }
 
     /// Stops by a signal (`INT`: cuts everybody off; `QUIT`: like a crash) and starts again.
-    pub fn restart(&self, signal: &'static str) {
+    pub(crate) fn restart(&self, signal: &'static str) {
         let (done, is_done) = mpsc::channel();
         self.orders.send(Order::Restart(signal, done)).unwrap();
         is_done.recv().expect("PostgreSQL did not start again: see the lines above");
     }
 
+    /// Waits until the server has noticed that a role's connections are closed.
+    pub(crate) async fn wait_until_nobody_is_there(&self, role: &str) {
+        let sql = format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{role}'");
+        while self.sql("postgres", &sql) != "0" {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Runs statements as the superuser; answers what is selected.
-    pub fn sql(&self, database: &str, statements: &str) -> String {
+    pub(crate) fn sql(&self, database: &str, statements: &str) -> String {
         let port = self.port.to_string();
         let mut psql = Command::new(program("psql"));
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1"]);
@@ -132,9 +152,9 @@ fn keep(
     while let Ok(Order::Restart(signal, done)) = orders.recv() {
         end(&mut server, signal);
         server = begin(data, port, settings);
-        drop(done.send(()));
+        done.send(()).unwrap();
     }
-    end(&mut server, "QUIT");
+    end(&mut server, "INT");
 }
 
 fn begin(data: &Path, port: u16, settings: &[String]) -> Child {
@@ -164,7 +184,13 @@ fn begin(data: &Path, port: u16, settings: &[String]) -> Child {
 }
 
 fn end(server: &mut Child, signal: &str) {
-    run(Command::new("kill").arg(format!("-{signal}")).arg(server.id().to_string()));
+    // Twice: PostgreSQL 15 can oversleep the first one by a minute.
+    for _ in 0..2 {
+        let pid = server.id().to_string();
+        drop(
+            Command::new("kill").arg(format!("-{signal}")).arg(pid).stderr(Stdio::null()).status(),
+        );
+    }
     server.wait().unwrap();
 }
 
@@ -193,7 +219,7 @@ fn template() -> PathBuf {
 }
 
 /// A program of the newest PostgreSQL that is installed.
-pub fn program(name: &str) -> PathBuf {
+pub(crate) fn program(name: &str) -> PathBuf {
     let folder = Path::new("/usr/lib/postgresql");
     let mut versions: Vec<u32> = std::fs::read_dir(folder)
         .into_iter()

@@ -111,7 +111,7 @@ CREATE TABLE postrider.deliveries_open (
     attempts        integer NOT NULL,
     last_attempt_at bigint,
     state           smallint NOT NULL,
-    slot            integer,
+    slot            bigint,
     due_at          bigint,
     anchor_at       bigint,
     previous_at     bigint,

@@ -64,7 +64,7 @@ const UPDATE_OPEN: &str = "UPDATE postrider.deliveries_open AS o SET attempts = 
      last_attempt_at = n.last_attempt_at, state = n.state, slot = n.slot, due_at = n.due_at, \
      anchor_at = n.anchor_at, previous_at = n.previous_at \
      FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::uuid[], $6::text[], \
-     $7::bigint[], $8::integer[], $9::bigint[], $10::smallint[], $11::integer[], $12::bigint[], \
+     $7::bigint[], $8::integer[], $9::bigint[], $10::smallint[], $11::bigint[], $12::bigint[], \
      $13::bigint[], $14::bigint[], $15::smallint[]) \
      AS n (id, tenant, event, subscription, destination, kind, created_at, attempts, \
      last_attempt_at, state, slot, due_at, anchor_at, previous_at, shard) WHERE o.id = n.id";
