@@ -52,13 +52,13 @@ fn effective(settings: &TelemetrySettings) -> anyhow::Result<Targets> {
     Ok(if settings.attempts { targets } else { targets.with_target(ATTEMPTS, LevelFilter::OFF) })
 }
 
-/// Starts logging to the standard error.
-pub(crate) fn start(settings: &TelemetrySettings) -> anyhow::Result<LogHandle> {
+/// Starts logging to the standard error; `json` is stronger than the configured format.
+pub(crate) fn start(settings: &TelemetrySettings, json: bool) -> anyhow::Result<LogHandle> {
     let (targets, level) = reload::Layer::new(effective(settings)?);
     let is_terminal = io::stderr().is_terminal();
     let human = match settings.format {
-        LogFormat::Auto => is_terminal,
-        LogFormat::Human => true,
+        LogFormat::Auto => is_terminal && !json,
+        LogFormat::Human => !json,
         LogFormat::Json => false,
     };
     let lines = Lines::to(io::stderr())?;

@@ -1,6 +1,7 @@
 //! `postrider subscriptions`: standing wishes.
 
 use clap::{Args, Subcommand};
+use hyper::Method;
 use serde_json::{Value as Json, json};
 
 use super::{Context, more, object, parse_json, query, segment};
@@ -31,6 +32,8 @@ enum Command {
         /// Its identifier.
         id: String,
     },
+    /// Change one: only what is given changes. A new URL drops the token.
+    Update(Box<Update>),
     /// Delete one; what it still waits for is cancelled.
     Delete {
         /// Its identifier.
@@ -78,6 +81,30 @@ struct Create {
     rate_limit: Option<f64>,
 }
 
+#[derive(Debug, Args)]
+struct Update {
+    /// Its identifier.
+    id: String,
+    /// Where events are sent.
+    #[arg(long)]
+    url: Option<String>,
+    /// Event types, separated by commas.
+    #[arg(long, value_delimiter = ',')]
+    types: Option<Vec<String>>,
+    /// Only events that match, as JSON.
+    #[arg(long)]
+    filter: Option<String>,
+    /// A bearer token that is sent along.
+    #[arg(long)]
+    auth_token: Option<String>,
+    /// At most so many requests per second.
+    #[arg(long, value_name = "PER_SECOND")]
+    rate_limit: Option<f64>,
+    /// Whether it takes events.
+    #[arg(long)]
+    enabled: Option<bool>,
+}
+
 pub(crate) async fn run(context: &Context, arguments: Subscriptions) -> Result<(), Failure> {
     let output = context.output;
     match arguments.command {
@@ -107,6 +134,12 @@ pub(crate) async fn run(context: &Context, arguments: Subscriptions) -> Result<(
         Command::Get { id } => {
             let one = context.get(&path(&id, "")?, &[]).await?;
             output.value(&one, pretty)?;
+        }
+        Command::Update(update) => {
+            let path = path(&update.id, "")?;
+            let body = changes(*update)?;
+            let changed = context.client.ask(Method::PATCH, &path, &[], Some(&body)).await?;
+            output.value(&changed, pretty)?;
         }
         Command::Delete { id } => {
             let answer = context.delete(&path(&id, "")?).await?;
@@ -140,6 +173,18 @@ fn body(create: Create) -> Result<Json, Failure> {
         ("auth_token", create.auth_token.map(Json::from)),
         ("secret", create.secret.map(Json::from)),
         ("rate_limit", create.rate_limit.map(Json::from)),
+    ]))
+}
+
+fn changes(update: Update) -> Result<Json, Failure> {
+    let filter = update.filter.map(|filter| parse_json(&filter, "--filter")).transpose()?;
+    Ok(object(vec![
+        ("url", update.url.map(Json::from)),
+        ("types", update.types.map(Json::from)),
+        ("filter", filter),
+        ("auth_token", update.auth_token.map(Json::from)),
+        ("rate_limit", update.rate_limit.map(Json::from)),
+        ("enabled", update.enabled.map(Json::from)),
     ]))
 }
 

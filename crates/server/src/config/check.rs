@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use postrider_domain::egress::is_nat64_length;
 
 use super::fault::Fault;
-use super::{Config, Loaded};
+use super::{Config, Loaded, StoreChoice};
 
 /// What must hold of the whole, by the setting that is to blame.
 type Rule = (&'static str, fn(&Config) -> bool, &'static str);
@@ -15,6 +15,11 @@ const RULES: &[Rule] = &[
         "time_scale",
         |c| c.dev || c.time_scale == NonZeroU32::MIN,
         "is for demonstrations and needs --dev: it would end real retries early",
+    ),
+    (
+        "store",
+        |c| c.store == StoreChoice::Embedded,
+        "must be \"embedded\": this version has no PostgreSQL store yet",
     ),
     (
         "admin_key",

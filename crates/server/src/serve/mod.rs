@@ -4,6 +4,7 @@
 //! attempts that are in flight from being made again.
 
 mod banner;
+mod files;
 mod http;
 mod looking;
 mod metrics;
@@ -50,7 +51,7 @@ pub(crate) fn run(
     output: Output,
 ) -> Result<(), Failure> {
     let loaded = load(arguments, environment)?;
-    let log = telemetry::start(&loaded.config.telemetry)?;
+    let log = telemetry::start(&loaded.config.telemetry, output.json)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("postrider")
@@ -82,6 +83,7 @@ impl Server {
         // From here on a signal waits until there is something to end.
         let signals = Signals::new().context("cannot listen to signals")?;
         let config = &loaded.config;
+        files::raise_limit(config);
         // Before anything is read or sent: where the address is taken, nothing has happened.
         let listener = TcpListener::bind(config.listen)
             .await
@@ -267,7 +269,7 @@ fn announce(
         Bootstrap::Given(_) => AdminKey::Given,
         Bootstrap::Exists => AdminKey::Exists { path: &path },
     };
-    banner::print(output, std::io::stdout().is_terminal(), address, &key, config.dev)?;
+    banner::print(output, std::io::stdout().is_terminal(), address, &key, config)?;
     if config.dev {
         tracing::warn!("for development: receivers on loopback and plain http are allowed");
     }

@@ -35,9 +35,9 @@ fn a_whole_schedule_of_48_hours_ends_dead_and_can_be_replayed() {
     }
     let last = started_at(attempts.last().unwrap()).as_unix_ms() - first;
     assert!(last >= 173_585_600 / SCALE, "the last slot is at 48 hours, not {last} ms");
-    // On this clock the first slots are milliseconds apart: a slow machine may still be busy with
-    // one attempt when the next slot passes, which is then spent.
-    assert!((9..=12).contains(&attempts.len()), "{} attempts", attempts.len());
+    // On this clock the first slots are milliseconds apart: a busy machine may still be settling
+    // one attempt when the next slot passes, which is then spent. The last ones are seconds apart.
+    assert!((6..=12).contains(&attempts.len()), "{} attempts", attempts.len());
     assert_eq!(delivery["attempts"], attempts.len());
     assert_eq!(receiver.arrived().len(), attempts.len());
     let id = text(&delivery, "id");

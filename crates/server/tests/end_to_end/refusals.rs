@@ -24,6 +24,10 @@ fn a_bad_setting_is_refused_with_its_place() {
             Start::dev().with(&["--store", "mysql://x"]),
             "flag --store: `store` must be \"embedded\"",
         ),
+        (
+            Start::dev().with(&["--store", "postgres://u:canary@h/d"]),
+            "flag --store: `store` must be \"embedded\": this version has no PostgreSQL store yet",
+        ),
         (Start::dev().with(&["--time-scale", "0"]), "flag --time-scale: `time_scale` must be"),
         (
             Start::dev().variable("POSTRIDER_ADMIN_KEY", "canary"),

@@ -18,8 +18,10 @@ fn shapes() -> Vec<String> {
 }
 
 fn assert_clean(what: &str, bytes: &[u8]) {
+    // Files that are made large in advance end in zeros, which hide nothing.
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     for shape in shapes() {
-        let found = bytes.windows(shape.len()).any(|window| window == shape.as_bytes());
+        let found = bytes[..end].windows(shape.len()).any(|window| window == shape.as_bytes());
         assert!(!found, "{shape} stands in {what}");
     }
 }
