@@ -1,5 +1,7 @@
 //! The embedded store passes the suite, on real files.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -13,7 +13,9 @@ use rusqlite::Connection;
 use rusqlite::backup::Backup;
 
 use super::EmbeddedStore;
-use super::files::{At, Layout, io_error, open_reader, open_writer, place, sync_directory};
+use super::files::{
+    At, Layout, SMALL_PAGE_BYTES, io_error, open_reader, open_writer, place, sync_directory,
+};
 use super::journal::StoreId;
 use super::open::{is_empty, make_directory};
 use crate::error::StoreError;
@@ -131,7 +133,7 @@ fn copy(files: Vec<Snapshot>, target: &Layout) -> Result<(), StoreError> {
 fn make_own(path: &Path) -> Result<(), StoreError> {
     let mut store_id = StoreId::default();
     getrandom::fill(&mut store_id).map_err(|error| StoreError::Internal(error.to_string()))?;
-    let connection = open_writer(path, false)?;
+    let connection = open_writer(path, false, SMALL_PAGE_BYTES)?;
     let update = "UPDATE meta SET value = ?1 WHERE key = 'store_id'";
     connection.execute(update, [store_id.as_slice()]).at(path)?;
     let update = "UPDATE meta SET value = 0 WHERE key = 'has_journal'";

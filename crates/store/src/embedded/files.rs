@@ -17,6 +17,11 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
 use crate::error::StoreError;
 
+/// The length of a page where rows are small and change.
+pub(super) const SMALL_PAGE_BYTES: u32 = 4096;
+/// The length of a page where rows are long and stay.
+pub(super) const LARGE_PAGE_BYTES: u32 = 8192;
+
 const DAY_MS: i64 = 86_400_000;
 /// The days that a calendar of the years 0 to 9999 has: a time outside falls on the nearest of them.
 const DAYS: std::ops::RangeInclusive<i64> = -719_528..=2_932_895;
@@ -183,16 +188,22 @@ impl<T> At<T> for rusqlite::Result<T> {
 }
 
 /// Opens a database for writing; `create` where it may be new.
-pub(super) fn open_writer(path: &Path, create: bool) -> Result<Connection, StoreError> {
+pub(super) fn open_writer(
+    path: &Path,
+    create: bool,
+    page_bytes: u32,
+) -> Result<Connection, StoreError> {
     let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     if create {
         flags |= OpenFlags::SQLITE_OPEN_CREATE;
     }
     let connection = Connection::open_with_flags(path, flags).at(path)?;
     connection.set_prepared_statement_cache_capacity(64);
+    // It takes effect where the file is new.
+    connection.pragma_update(None, "page_size", page_bytes).at(path)?;
     let set_up = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
-        PRAGMA wal_autocheckpoint = 8192; PRAGMA journal_size_limit = 67108864;
-        PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY; PRAGMA busy_timeout = 10000;
+        PRAGMA wal_autocheckpoint = 4096; PRAGMA journal_size_limit = 67108864;
+        PRAGMA cache_size = -49152; PRAGMA temp_store = MEMORY; PRAGMA busy_timeout = 10000;
         PRAGMA cell_size_check = ON;";
     connection.execute_batch(set_up).at(path)?;
     Ok(connection)

@@ -23,9 +23,8 @@ use crate::records::{Acceptance, Accepted};
 #[async_trait]
 impl Intake for EmbeddedStore {
     async fn accept(&self, batch: Vec<Acceptance>) -> Result<Vec<Accepted>, StoreError> {
-        if !self.ballast.take_back() {
-            return Err(StoreError::DiskFull { place: self.place() });
-        }
+        let bytes = batch.iter().map(|acceptance| acceptance.event.data.as_bytes().len() + 1024);
+        self.check_room(u64::try_from(bytes.sum::<usize>()).unwrap_or(u64::MAX))?;
         let mut found = self.reserve(&batch).await?;
         let reservation = Reservation::of(&self.pending, &batch, &found);
         self.look_up(&batch, &mut found).await?;
@@ -45,6 +44,15 @@ impl Intake for EmbeddedStore {
 }
 
 impl EmbeddedStore {
+    /// That there is room for so many bytes more, in the journal and then in SQLite.
+    pub(super) fn check_room(&self, bytes: u64) -> Result<(), StoreError> {
+        if self.ballast.has_room(bytes, self.line.waiting_bytes()) {
+            Ok(())
+        } else {
+            Err(StoreError::DiskFull { place: self.place() })
+        }
+    }
+
     /// Reserves the identifiers of a batch, when nobody else is bringing one of them.
     async fn reserve(&self, batch: &[Acceptance]) -> Result<Vec<Found>, StoreError> {
         loop {

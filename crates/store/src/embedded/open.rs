@@ -14,6 +14,7 @@ use super::journal::{self, Hooks, Journal, JournalError, RecoveredRecords};
 use super::medium::Disk;
 use super::pool::Pool;
 use super::reserve::Ballast;
+use super::schema;
 use super::{EmbeddedStore, FatalHook, Options};
 use crate::error::StoreError;
 
@@ -35,7 +36,9 @@ impl EmbeddedStore {
         make_directory(&layout.history())?;
         let mut main = MainFile::open(&layout)?;
         let identity = main.identity()?;
-        let days = Arc::new(Mutex::new(BTreeSet::from_iter(layout.days()?)));
+        let days = BTreeSet::from_iter(layout.days()?);
+        days.iter().try_for_each(|day| schema::check_day(&layout.day(*day)))?;
+        let days = Arc::new(Mutex::new(days));
         let (line, pending) = (Arc::new(Line::default()), Arc::new(PendingIds::default()));
         let ballast = Arc::new(Ballast::new(layout.reserve(), options.reserve_bytes));
 

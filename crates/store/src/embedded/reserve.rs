@@ -1,12 +1,14 @@
 //! Room that is kept for a full disk.
 //!
 //! A file that holds nothing. When SQLite finds no room it is removed, so that what is accepted can
-//! be brought to its end; **until it is there again, nothing new is accepted.**
+//! be brought to its end; **until it is there again, nothing new is accepted.** Nor is anything
+//! accepted for which SQLite would find no room: what is in the journal needs it once more in a
+//! file's log and once in the file.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use rustix::fs::FallocateFlags;
 
@@ -16,14 +18,43 @@ pub(super) struct Ballast {
     path: PathBuf,
     bytes: u64,
     is_there: AtomicBool,
+    /// Bytes that may be accepted before the disk is asked again.
+    allowance: AtomicI64,
 }
+
+/// How much room a byte in the journal needs, with a margin.
+const ROOM_PER_BYTE: u64 = 3;
+/// Free room below which nothing is accepted, if the reserve is not smaller.
+const FREE_BYTES_MIN: u64 = 16 << 20;
 
 impl Ballast {
     /// Makes the file if there is room for it.
     pub(super) fn new(path: PathBuf, bytes: u64) -> Self {
-        let ballast = Ballast { path, bytes, is_there: AtomicBool::new(false) };
+        let ballast =
+            Ballast { path, bytes, is_there: AtomicBool::new(false), allowance: AtomicI64::new(0) };
         ballast.take_back();
         ballast
+    }
+
+    /// Whether there is room to accept so many bytes while so many others wait to be applied.
+    pub(super) fn has_room(&self, bytes: u64, waiting_bytes: u64) -> bool {
+        if !self.take_back() {
+            return false;
+        }
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        if self.allowance.fetch_sub(bytes, Ordering::Relaxed) >= bytes {
+            return true;
+        }
+        let Some(directory) = self.path.parent() else { return true };
+        let Ok(space) = rustix::fs::statvfs(directory) else { return true };
+        let free = space.f_bavail.saturating_mul(space.f_frsize);
+        let least = FREE_BYTES_MIN.min(self.bytes / 2);
+        let needed = waiting_bytes.saturating_mul(ROOM_PER_BYTE).saturating_add(least);
+        let spare = free.saturating_sub(needed);
+        // The disk has other users: it is asked again before half of that is used up.
+        let allowance = i64::try_from(spare / (2 * ROOM_PER_BYTE)).unwrap_or(i64::MAX);
+        self.allowance.store(allowance.min(64 << 20), Ordering::Relaxed);
+        free >= needed && spare / ROOM_PER_BYTE >= bytes.unsigned_abs()
     }
 
     /// Gives the room up; `false` where that was done already.

@@ -3,6 +3,8 @@
 //! A file's version is its `user_version`. **A step to the next version is one transaction that
 //! also moves the version**, so a file that is found was left by a whole number of steps.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rusqlite::Connection;
@@ -135,6 +137,22 @@ pub(super) const DAY: &[&str] = &["
 /// The version of a file: how many steps it has taken.
 pub(super) fn version(connection: &Connection, path: &Path) -> Result<u32, StoreError> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0)).at(path)
+}
+
+/// Refuses the file of a day that a newer version has written, by a look at its header.
+pub(super) fn check_day(path: &Path) -> Result<(), StoreError> {
+    let mut header = [0; 64];
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut header, 0));
+    let found = match (read, header.last_chunk::<4>()) {
+        (Ok(()), Some(version)) => u32::from_be_bytes(*version),
+        // Too short: it was just made, and its first page is in its log.
+        (Ok(()), None) | (Err(_), _) => return Ok(()),
+    };
+    let known = u32::try_from(DAY.len()).unwrap_or(u32::MAX);
+    if found > known {
+        return Err(StoreError::NewerVersion { place: place(path), found, known });
+    }
+    Ok(())
 }
 
 /// Takes the steps that are missing.

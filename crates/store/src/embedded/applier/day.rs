@@ -12,7 +12,7 @@ use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::super::codec::{self, Encoder};
-use super::super::files::{At, Day, Layout, open_writer, sync_directory};
+use super::super::files::{At, Day, LARGE_PAGE_BYTES, Layout, open_writer, sync_directory};
 use super::super::rows;
 use super::super::schema;
 use super::fold::Folded;
@@ -43,7 +43,7 @@ impl DayFile {
     pub(super) fn open(layout: &Layout, day: Day) -> Result<Self, StoreError> {
         let path = layout.day(day);
         let is_new = !path.exists();
-        let mut connection = open_writer(&path, true)?;
+        let mut connection = open_writer(&path, true, LARGE_PAGE_BYTES)?;
         schema::migrate(&mut connection, &path, schema::DAY)?;
         if is_new {
             sync_directory(&layout.history())?;

@@ -71,11 +71,8 @@ pub(super) struct Fold {
     rows: usize,
 }
 
-/// The entry of a key, which is cloned only where it is new.
+/// The entry of a key.
 fn entry<'m, K: Clone + Eq + Hash, V: Default>(map: &'m mut HashMap<K, V>, key: &K) -> &'m mut V {
-    if !map.contains_key(key) {
-        map.insert(key.clone(), V::default());
-    }
     map.entry(key.clone()).or_default()
 }
 
@@ -83,6 +80,21 @@ impl Fold {
     /// How many rows it will write, about.
     pub(super) fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// Puts rows in the order of their keys: what is inserted side by side is written together.
+    /// Nothing can be folded in afterwards.
+    pub(super) fn sort(&mut self) {
+        self.places.clear();
+        for events in self.events.values_mut() {
+            events.sort_unstable_by(|one, other| one.event.id.cmp(&other.event.id));
+        }
+        for deliveries in self.deliveries.values_mut() {
+            deliveries.sort_unstable_by_key(|folded| folded.delivery.id);
+        }
+        for attempts in self.attempts.values_mut() {
+            attempts.sort_unstable_by_key(|(delivery, attempt)| (*delivery, attempt.number));
+        }
     }
 
     /// Every day that is touched.

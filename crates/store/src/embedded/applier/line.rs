@@ -15,11 +15,11 @@ use super::Applier;
 use crate::error::StoreError;
 
 /// Rows of one transaction.
-pub(super) const ROWS_MAX: usize = 20_000;
+pub(super) const ROWS_MAX: usize = 60_000;
 /// Records that are taken at once.
 const RECORDS_MAX: usize = 20_000;
 /// Bytes of records that are taken at once.
-const BYTES_MAX: usize = 32 << 20;
+const BYTES_MAX: usize = 16 << 20;
 /// Bytes of records that may wait.
 const WAITING_BYTES_MAX: usize = 128 << 20;
 /// How long records wait for company.
@@ -32,8 +32,8 @@ pub(in crate::embedded) type Reply = oneshot::Sender<Result<(), StoreError>>;
 
 /// Something in the line.
 pub(in crate::embedded) enum Item {
-    /// A record that is durable in the journal.
-    Record(Record),
+    /// Records that became durable in the journal together.
+    Records(Vec<Record>),
     /// Somebody wants to read.
     Barrier(Reply),
     /// Something to be done.
@@ -62,6 +62,7 @@ struct State {
     items: VecDeque<Item>,
     record_bytes: usize,
     records: usize,
+    batches: usize,
     /// The applier is at work on something that it took.
     busy: bool,
     closed: bool,
@@ -71,7 +72,7 @@ struct State {
 impl State {
     fn is_urgent(&self) -> bool {
         self.closed
-            || self.items.len() > self.records
+            || self.items.len() > self.batches
             || self.records >= RECORDS_MAX
             || self.record_bytes >= BYTES_MAX
     }
@@ -98,11 +99,10 @@ impl Line {
             return;
         }
         let was_empty = state.items.is_empty();
-        for record in records {
-            state.record_bytes += record.payload.len();
-            state.records += 1;
-            state.items.push_back(Item::Record(record));
-        }
+        state.record_bytes += bytes_of(&records);
+        state.records += records.len();
+        state.batches += 1;
+        state.items.push_back(Item::Records(records));
         if was_empty || state.is_urgent() {
             self.work.notify_one();
         }
@@ -131,6 +131,11 @@ impl Line {
         }
     }
 
+    /// How many bytes of records wait.
+    pub(in crate::embedded) fn waiting_bytes(&self) -> u64 {
+        u64::try_from(self.lock().record_bytes).unwrap_or(u64::MAX)
+    }
+
     /// The next thing to do; `None` when the line is closed and empty.
     pub(in crate::embedded) fn take(&self) -> Option<Taken> {
         let mut state = self.lock();
@@ -140,23 +145,27 @@ impl Line {
             }
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if matches!(state.items.front(), Some(Item::Record(_))) {
+        if matches!(state.items.front(), Some(Item::Records(_))) {
             let lingered = self.work.wait_timeout_while(state, LINGER, |state| !state.is_urgent());
             state = lingered.unwrap_or_else(PoisonError::into_inner).0;
         }
         state.busy = true;
-        let mut records = Vec::with_capacity(state.records.min(RECORDS_MAX));
-        let mut bytes = 0;
+        // Whoever appends waits for this lock: only whole batches are moved while it is held.
+        let (mut batches, mut records, mut bytes) = (Vec::new(), 0, 0);
         loop {
             match state.items.pop_front() {
-                Some(Item::Record(record)) => {
-                    bytes += record.payload.len();
-                    records.push(record);
-                    if records.len() >= RECORDS_MAX || bytes >= BYTES_MAX {
+                Some(Item::Records(batch)) => {
+                    records += batch.len();
+                    bytes += bytes_of(&batch);
+                    batches.push(batch);
+                    if records >= RECORDS_MAX || bytes >= BYTES_MAX {
                         break;
                     }
                 }
-                Some(other) if records.is_empty() => return Some(other.into()),
+                Some(Item::Barrier(reply)) if batches.is_empty() => {
+                    return Some(Taken::Barrier(reply));
+                }
+                Some(Item::Job(job)) if batches.is_empty() => return Some(Taken::Job(job)),
                 Some(other) => {
                     state.items.push_front(other);
                     break;
@@ -164,10 +173,12 @@ impl Line {
                 None => break,
             }
         }
-        state.records -= records.len();
+        state.records -= records;
+        state.batches -= batches.len();
         state.record_bytes -= bytes;
+        drop(state);
         self.room.notify_all();
-        Some(Taken::Records(records))
+        Some(Taken::Records(batches.into_iter().flatten().collect()))
     }
 
     /// What was taken is done.
@@ -186,7 +197,7 @@ impl Line {
         let mut state = self.lock();
         state.stopped.get_or_insert_with(|| why.to_owned());
         let items = mem::take(&mut state.items);
-        (state.records, state.record_bytes) = (0, 0);
+        (state.records, state.batches, state.record_bytes) = (0, 0, 0);
         self.room.notify_all();
         self.work.notify_all();
         drop(state);
@@ -194,7 +205,7 @@ impl Line {
             match item {
                 Item::Barrier(reply) => drop(reply.send(Err(StoreError::Stopped(why.to_owned())))),
                 // Whoever waits for a job that is dropped is told by that.
-                Item::Record(_) | Item::Job(_) => {}
+                Item::Records(_) | Item::Job(_) => {}
             }
         }
     }
@@ -203,7 +214,7 @@ impl Line {
     pub(super) fn refuse_waiting(&self, place: &str) {
         let mut state = self.lock();
         let (records, others): (VecDeque<Item>, VecDeque<Item>) =
-            mem::take(&mut state.items).into_iter().partition(|i| matches!(i, Item::Record(_)));
+            mem::take(&mut state.items).into_iter().partition(|i| matches!(i, Item::Records(_)));
         state.items = records;
         drop(state);
         for item in others {
@@ -211,7 +222,7 @@ impl Line {
                 Item::Barrier(reply) => {
                     drop(reply.send(Err(StoreError::DiskFull { place: place.to_owned() })));
                 }
-                Item::Record(_) | Item::Job(_) => {}
+                Item::Records(_) | Item::Job(_) => {}
             }
         }
     }
@@ -224,12 +235,6 @@ impl Line {
     }
 }
 
-impl From<Item> for Taken {
-    fn from(item: Item) -> Self {
-        match item {
-            Item::Record(record) => Taken::Records(vec![record]),
-            Item::Barrier(reply) => Taken::Barrier(reply),
-            Item::Job(job) => Taken::Job(job),
-        }
-    }
+fn bytes_of(records: &[Record]) -> usize {
+    records.iter().map(|record| record.payload.len()).sum()
 }

@@ -10,7 +10,7 @@ use postrider_domain::ids::TenantId;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::super::codec::{self, Encoder};
-use super::super::files::{At, Layout, open_writer, sync_directory};
+use super::super::files::{At, Layout, SMALL_PAGE_BYTES, open_writer, sync_directory};
 use super::super::journal::{Position, StoreId};
 use super::super::rows;
 use super::super::schema;
@@ -38,7 +38,7 @@ pub(in crate::embedded) struct Identity {
 impl MainFile {
     pub(in crate::embedded) fn open(layout: &Layout) -> Result<Self, StoreError> {
         let path = layout.main();
-        let mut connection = open_writer(&path, true)?;
+        let mut connection = open_writer(&path, true, SMALL_PAGE_BYTES)?;
         schema::migrate(&mut connection, &path, schema::MAIN)?;
         sync_directory(layout.root())?;
         let file = MainFile { connection, path };
