@@ -57,6 +57,7 @@ pub async fn start<T: Transport>(
     transport: Arc<T>,
 ) -> Result<EngineHandle, StoreError> {
     let Parts { store, clock, entropy, credentials, policy, options } = parts;
+    let options = Options { page: options.page.max(1), ..options };
     let directory = Arc::new(Directory::new(credentials));
     let (inbox, handovers) =
         Inbox::new(options.handover_batches_max, options.handover_deliveries_max);

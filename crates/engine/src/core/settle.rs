@@ -49,12 +49,21 @@ impl Core {
         if let Some(account) = flight.account {
             *tenant.overlay.account(account) -= 1;
         }
-        let unparked = tenant.parked.pop_front();
-        if let Some(next) = unparked {
-            self.dests[next.get()].tenant_parked = false;
-            self.activate(next);
-        }
+        let tenant = dest.tenant;
+        self.unpark(tenant);
         self.activate(ix);
+    }
+
+    /// The next destination that waited for its tenant, and still has something to send.
+    fn unpark(&mut self, tenant: usize) {
+        while let Some(next) = self.tenants[tenant].parked.pop_front() {
+            let dest = &mut self.dests[next.get()];
+            dest.tenant_parked = false;
+            if dest.first.len > 0 || dest.retry.len > 0 {
+                self.activate(next);
+                return;
+            }
+        }
     }
 
     fn pace(&self, ending: &Ending, total: std::time::Duration) -> Pace {
@@ -115,6 +124,7 @@ impl Core {
             Some(CircuitName::HalfOpen) | None => {}
         }
         self.place(settled.delivery, ix);
+        self.probe_when_overdue(ix);
     }
 
     /// Tells whoever looks on.
