@@ -84,7 +84,7 @@ fn what_is_sent_from_a_pipe_arrives_byte_for_byte() {
     let path = format!("/v1/events/{}", text(&event["data"][0], "id"));
     let (_, event) = http::request(server.address, &server.key, "GET", &path, None).unwrap();
     assert!(event.contains(data), "{event}");
-    assert!(lines.next().unwrap().unwrap().starts_with("#1 POST /"));
+    assert!(lines.map_while(Result::ok).any(|line| line.starts_with("#1 POST /")));
 }
 
 #[test]
