@@ -72,3 +72,5 @@ pub(crate) const OVERLAP_SECONDS_MAX: u64 = 30 * 24 * 60 * 60;
 pub(crate) const OVERLAP_SECONDS_DEFAULT: u64 = 24 * 60 * 60;
 /// The fastest pace of a replay.
 pub(crate) const REPLAY_PER_SECOND_MAX: u32 = 100_000;
+/// Streams that are open at the same time.
+pub(crate) const STREAMS_MAX: usize = 1000;

@@ -9,11 +9,12 @@ use postrider_domain::time::Timestamp;
 use postrider_engine::EngineHandle;
 use postrider_store::Store;
 use postrider_transport::Clock;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::auth::{GivenAdmin, Memory};
 use crate::locks::Locks;
 use crate::rates::Buckets;
-use crate::settings::ApiSettings;
+use crate::settings::{ApiSettings, STREAMS_MAX};
 use crate::vault::Vault;
 
 /// Renders the metrics of the process, as Prometheus reads them.
@@ -49,6 +50,7 @@ struct Inner {
     locks: Locks,
     key_rates: Buckets,
     tenant_rates: Buckets,
+    streams: Arc<Semaphore>,
 }
 
 impl ApiState {
@@ -62,6 +64,7 @@ impl ApiState {
             locks: Locks::default(),
             key_rates,
             tenant_rates,
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
         }))
     }
 
@@ -116,6 +119,13 @@ impl ApiState {
 
     pub(crate) fn tenant_rates(&self) -> &Buckets {
         &self.0.tenant_rates
+    }
+}
+
+impl ApiState {
+    /// A place among those who follow what happens; `None` where all are taken.
+    pub(crate) fn place_for_stream(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.streams).try_acquire_owned().ok()
     }
 }
 

@@ -194,10 +194,7 @@ fn dead(facts: &Facts<'_>, at: Timestamp, reason: DeadReason) -> Explanation {
     let mut because = vec![why.to_owned()];
     because.extend(last_attempt(facts));
     let mut unblock = unblock_destination(facts);
-    unblock.push(match facts.subscription {
-        Some(_) => replay_hint(),
-        None => resubscribe_hint(),
-    });
+    unblock.push(again_hint(facts));
     Explanation {
         state: StateName::Dead,
         summary: format!("dead since {at}, after {}; kept and replayable", {
@@ -210,16 +207,16 @@ fn dead(facts: &Facts<'_>, at: Timestamp, reason: DeadReason) -> Explanation {
 }
 
 fn cancelled(facts: &Facts<'_>, at: Timestamp, reason: CancelReason) -> Explanation {
-    let (why, hint) = match reason {
-        CancelReason::Asked => ("somebody cancelled it", replay_hint()),
-        CancelReason::SubscriptionDeleted => ("its subscription was deleted", resubscribe_hint()),
+    let why = match reason {
+        CancelReason::Asked => "somebody cancelled it",
+        CancelReason::SubscriptionDeleted => "its subscription was deleted",
     };
     Explanation {
         state: StateName::Cancelled,
         summary: format!("cancelled at {at}, after {}", attempts(facts.delivery.attempts)),
         because: vec![why.to_owned()],
         next: None,
-        unblock: vec![hint],
+        unblock: vec![again_hint(facts)],
     }
 }
 
@@ -283,14 +280,17 @@ fn fix_hint() -> Unblock {
     }
 }
 
-fn replay_hint() -> Unblock {
-    Unblock { action: Action::Replay, what: "replay it: a new schedule begins at once".to_owned() }
-}
-
-fn resubscribe_hint() -> Unblock {
-    Unblock {
-        action: Action::Resubscribe,
-        what: "its subscription is gone: create it again and send the event anew".to_owned(),
+/// How to send it once more: a replay, as long as there is somebody to send it to.
+fn again_hint(facts: &Facts<'_>) -> Unblock {
+    match facts.subscription {
+        Some(_) => Unblock {
+            action: Action::Replay,
+            what: "replay it: a new schedule begins at once".to_owned(),
+        },
+        None => Unblock {
+            action: Action::Resubscribe,
+            what: "its subscription is gone: create it again and send the event anew".to_owned(),
+        },
     }
 }
 

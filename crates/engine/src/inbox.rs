@@ -153,17 +153,101 @@ impl Pending {
 
     /// Whether the store has it is not known, and it may get it yet: it is looked for now, and
     /// once more when everything under way must have ended.
-    pub(crate) fn doubt(self) {
+    pub(crate) fn doubt(mut self) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let inbox = Arc::clone(&ticket.inbox);
+        // Nothing will be handed over.
+        drop(ticket);
         tokio::spawn(async move {
-            let ticket = self.ticket.as_ref();
-            ticket.inspect(|ticket| ticket.inbox.spill(&self.destinations));
+            inbox.spill(&self.destinations);
             pause(DOUBT).await;
-            drop(self);
+            inbox.spill(&self.destinations);
         });
     }
 
     /// The store has nothing of it: nothing is owed.
     pub(crate) fn forget(mut self) {
         self.ticket = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_domain::event::RawJson;
+    use postrider_domain::ids::{DeliveryId, EventId, SubscriptionId, TenantId};
+    use postrider_domain::time::Timestamp;
+
+    use super::*;
+
+    fn destination(n: u32) -> DestinationId {
+        DestinationId::of(&TenantId::default_tenant(), &n.to_string())
+    }
+
+    fn items(n: u8) -> Vec<(Arc<Event>, Delivery)> {
+        let now = Timestamp::EPOCH;
+        let event = Arc::new(Event {
+            id: EventId::new(now, [1; 10]),
+            tenant: TenantId::default_tenant(),
+            kind: "task.updated".parse().unwrap(),
+            object: None,
+            data: RawJson::from_trusted("1".into()),
+            old: None,
+            time: now,
+        });
+        let delivery = |n| {
+            let subscription = SubscriptionId::from_bytes([1; 16]);
+            Delivery::accepted(
+                DeliveryId::new(now, [n; 10]),
+                &event,
+                subscription,
+                destination(1),
+                now,
+            )
+        };
+        (0..n).map(|n| (Arc::clone(&event), delivery(n))).collect()
+    }
+
+    #[test]
+    fn what_does_not_fit_is_remembered_by_its_destinations() {
+        let (inbox, mut receiver) = Inbox::new(2, 3);
+        inbox.begin(vec![destination(1)]).hand_over(items(2));
+        assert!(inbox.take_spilled().is_empty());
+        inbox.begin(vec![destination(2)]).hand_over(items(2));
+        assert_eq!(
+            inbox.take_spilled(),
+            HashSet::from([destination(2)]),
+            "four are more than three"
+        );
+        inbox.begin(vec![destination(3)]).hand_over(items(1));
+        inbox.begin(vec![destination(4)]).hand_over(items(0));
+        assert!(inbox.take_spilled().is_empty());
+        assert_eq!(receiver.try_recv().unwrap().items.len(), 2);
+        assert_eq!(receiver.try_recv().unwrap().items.len(), 1);
+        assert!(receiver.try_recv().is_err());
+    }
+
+    #[test]
+    fn whoever_goes_away_leaves_a_note() {
+        let (inbox, _receiver) = Inbox::new(2, 3);
+        drop(inbox.begin(vec![destination(1)]));
+        assert_eq!(inbox.take_spilled(), HashSet::from([destination(1)]));
+        inbox.begin(vec![destination(2)]).forget();
+        assert!(inbox.take_spilled().is_empty());
+    }
+
+    #[test]
+    fn a_ticket_is_open_until_the_lanes_have_seen_all() {
+        let (inbox, mut receiver) = Inbox::new(2, 3);
+        assert_eq!((inbox.oldest_ticket(), inbox.next_ticket()), (None, 0));
+        let first = inbox.begin(vec![destination(1)]);
+        let second = inbox.begin(vec![destination(2)]);
+        assert_eq!((inbox.oldest_ticket(), inbox.next_ticket()), (Some(0), 2));
+        second.hand_over(items(1));
+        first.forget();
+        assert_eq!(inbox.oldest_ticket(), Some(1), "it is still on its way");
+        let handover = receiver.try_recv().unwrap();
+        assert_eq!(handover.ticket.number, 1);
+        drop(handover);
+        assert_eq!(inbox.oldest_ticket(), None);
     }
 }

@@ -9,7 +9,7 @@ use postrider_domain::event::Event;
 use postrider_domain::ids::{EventId, TenantId};
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
-use postrider_store::{Holding, Store};
+use postrider_store::{Holding, Store, StoreError};
 use postrider_transport::Clock;
 use tokio::sync::{mpsc, watch};
 
@@ -54,7 +54,14 @@ pub(crate) async fn hold(
 ) {
     loop {
         pause(every).await;
-        let Ok(holding) = store.hold_shards().await else { continue };
+        let holding = match store.hold_shards().await {
+            Ok(holding) => holding,
+            Err(StoreError::Stopped(why)) => {
+                drop(inputs.send(Input::Command(Command::Stop { why })));
+                return;
+            }
+            Err(_) => continue,
+        };
         if holding == held {
             continue;
         }

@@ -12,6 +12,7 @@ mod contract;
 pub mod embedded;
 mod error;
 pub mod memory;
+pub mod postgres;
 mod records;
 
 pub use contract::{Configuration, History, Intake, Replays, Store, Upkeep, Work};

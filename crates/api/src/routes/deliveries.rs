@@ -1,11 +1,13 @@
 //! Deliveries: look, explain, replay, cancel.
 
+mod flying;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::explain::{self, Facts};
-use postrider_store::{DeliveryFilter, Page, PageRequest};
+use postrider_store::{DeliveryFilter, Page};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -15,7 +17,7 @@ use crate::body::{Nothing, StrictOrNone};
 use crate::paging::{List, Query, page, parameter};
 use crate::problem::Problem;
 use crate::state::ApiState;
-use crate::wire::delivery::{AttemptView, DeliveryDetail, DeliveryView, in_flight, is_in_flight};
+use crate::wire::delivery::{AttemptView, DeliveryDetail, DeliveryView, is_in_flight};
 use crate::wire::explanation::ExplanationView;
 
 /// Which deliveries.
@@ -82,34 +84,14 @@ pub(crate) async fn list(
 ) -> Result<Json<List<DeliveryView>>, Problem> {
     let page = page(query.limit.as_deref(), query.cursor.as_deref())?;
     let filter = query.filter()?;
-    let found = match filter.state {
-        Some(StateName::InFlight) => in_flight_page(&state, &caller, &filter, &page).await?,
-        Some(
-            StateName::Queued
-            | StateName::Waiting
-            | StateName::Delivered
-            | StateName::Dead
-            | StateName::Cancelled,
-        )
-        | None => state.store().list_deliveries(&caller.tenant, &filter, &page).await?,
-    };
-    let flags = in_flight(&state, &found.items).await?;
-    let views = found.items.iter().zip(flags);
-    let views = views.map(|(delivery, in_flight)| DeliveryView::of(delivery, in_flight));
-    let items =
-        views.filter(|view| query.state.as_deref().is_none_or(|state| state == view.state()));
-    Ok(Json(List::of(Page { items: items.collect(), next: found.next }, |view| view)))
-}
-
-/// A page among which the deliveries in flight are: the store has them as queued or waiting.
-async fn in_flight_page(
-    state: &ApiState,
-    caller: &Caller,
-    filter: &DeliveryFilter,
-    page: &PageRequest,
-) -> Result<Page<Delivery>, Problem> {
-    let filter = DeliveryFilter { state: None, ..filter.clone() };
-    Ok(state.store().list_deliveries(&caller.tenant, &filter, page).await?)
+    if filter.state == Some(StateName::InFlight) {
+        return flying::list(&state, &caller, filter, page).await.map(Json);
+    }
+    let found = state.store().list_deliveries(&caller.tenant, &filter, &page).await?;
+    let views = DeliveryView::of_all(&state, &found.items).await?;
+    let is_wanted = |view: &DeliveryView| filter.state.is_none_or(|state| view.state() == state);
+    let items = views.into_iter().filter(is_wanted).collect();
+    Ok(Json(List::of(Page { items, next: found.next }, |view| view)))
 }
 
 /// Show a delivery

@@ -1,9 +1,11 @@
 //! The document, readable: a page made of it on the server, without any script.
 
 use std::fmt::Write as _;
+use std::sync::OnceLock;
 
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::problem::Code;
@@ -22,12 +24,14 @@ const METHODS: [&str; 4] = ["get", "post", "patch", "delete"];
     responses((status = 200, content_type = "text/html", body = String, description = "A page"))
 )]
 pub(crate) async fn page() -> Response {
-    let document = serde_json::to_value(crate::openapi()).unwrap_or_default();
+    static PAGE: OnceLock<Bytes> = OnceLock::new();
+    let page = PAGE
+        .get_or_init(|| render(&serde_json::to_value(crate::openapi()).unwrap_or_default()).into());
     let headers: [(HeaderName, HeaderValue); 2] = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
         (header::CONTENT_SECURITY_POLICY, CSP),
     ];
-    (headers, render(&document)).into_response()
+    (headers, page.clone()).into_response()
 }
 
 /// The reference's style

@@ -1,9 +1,12 @@
 //! About the server itself: is it alive, can it take events, what does it measure, what can it do?
 
+use std::sync::OnceLock;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -76,5 +79,8 @@ pub(crate) async fn metrics(State(state): State<ApiState>) -> Result<Response, P
     responses((status = 200, content_type = "application/json", body = Object, description = "The OpenAPI document"))
 )]
 pub(crate) async fn openapi_json() -> Response {
-    Json(crate::openapi()).into_response()
+    static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
+    let document = DOCUMENT
+        .get_or_init(|| serde_json::to_vec(&crate::openapi()).map(Bytes::from).unwrap_or_default());
+    ([(header::CONTENT_TYPE, "application/json")], document.clone()).into_response()
 }

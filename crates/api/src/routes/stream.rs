@@ -11,6 +11,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::auth::{Caller, CanRead};
+use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 use crate::wire::live;
 
@@ -33,16 +34,20 @@ enum Stage {
 pub(crate) async fn stream(
     State(state): State<ApiState>,
     CanRead(caller): CanRead,
-) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+    let place = state.place_for_stream().ok_or_else(|| {
+        let detail = "too many streams are open: close one, or try again later";
+        Problem::new(Code::Unavailable, detail)
+    })?;
     let heartbeat = state.settings().stream_heartbeat;
-    let start = (Stage::Open(state.engine().subscribe()), caller);
-    let events = stream::unfold(start, |(stage, caller)| async move {
+    let start = (Stage::Open(state.engine().subscribe()), caller, place);
+    let events = stream::unfold(start, |(stage, caller, place)| async move {
         let Stage::Open(mut events) = stage else { return None };
         let (event, is_last) = next(&mut events, &caller).await?;
         let stage = if is_last { Stage::Ended } else { Stage::Open(events) };
-        Some((Ok(event), (stage, caller)))
+        Some((Ok(event), (stage, caller, place)))
     });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(heartbeat).text("alive"))
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(heartbeat).text("alive")))
 }
 
 /// The next event of this tenant, and whether it is the last; `None` when the engine has stopped.

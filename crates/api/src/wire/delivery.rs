@@ -22,8 +22,7 @@ pub(crate) struct DeliveryView {
     destination_id: String,
     #[serde(rename = "type")]
     kind: String,
-    /// `queued`, `in_flight`, `waiting`, `delivered`, `dead` or `cancelled`.
-    state: &'static str,
+    state: DeliveryStateWord,
     /// Why, where it is dead or cancelled.
     reason: Option<&'static str>,
     /// How often it was attempted, probes and replays included.
@@ -35,6 +34,32 @@ pub(crate) struct DeliveryView {
     created_at: Timestamp,
     #[schema(value_type = Option<String>, format = DateTime)]
     finished_at: Option<Timestamp>,
+}
+
+/// Where a delivery stands.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = DeliveryState)]
+enum DeliveryStateWord {
+    Queued,
+    InFlight,
+    Waiting,
+    Delivered,
+    Dead,
+    Cancelled,
+}
+
+impl DeliveryStateWord {
+    const fn of(name: StateName) -> Self {
+        match name {
+            StateName::Queued => DeliveryStateWord::Queued,
+            StateName::InFlight => DeliveryStateWord::InFlight,
+            StateName::Waiting => DeliveryStateWord::Waiting,
+            StateName::Delivered => DeliveryStateWord::Delivered,
+            StateName::Dead => DeliveryStateWord::Dead,
+            StateName::Cancelled => DeliveryStateWord::Cancelled,
+        }
+    }
 }
 
 /// A delivery with the record of what was tried.
@@ -68,8 +93,7 @@ pub(crate) struct OutcomeView {
     #[schema(value_type = String, format = DateTime)]
     started_at: Timestamp,
     duration_ms: u64,
-    /// `delivered` or `failed`.
-    outcome: &'static str,
+    outcome: OutcomeWord,
     /// The status that was answered; null where there was no answer.
     status: Option<u16>,
     /// The kind of failure: `status 500`, `refused`, `reset`, `dns`, `tls`, `timeout (connect)`,
@@ -83,6 +107,15 @@ pub(crate) struct OutcomeView {
     /// For admin keys only: what helps to find the cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
+}
+
+/// Whether it arrived.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = AttemptOutcome)]
+enum OutcomeWord {
+    Delivered,
+    Failed,
 }
 
 /// How long each phase took, in milliseconds.
@@ -115,8 +148,15 @@ impl DeliveryView {
     }
 
     /// The name of its state.
-    pub(crate) const fn state(&self) -> &'static str {
-        self.state
+    pub(crate) const fn state(&self) -> StateName {
+        match self.state {
+            DeliveryStateWord::Queued => StateName::Queued,
+            DeliveryStateWord::InFlight => StateName::InFlight,
+            DeliveryStateWord::Waiting => StateName::Waiting,
+            DeliveryStateWord::Delivered => StateName::Delivered,
+            DeliveryStateWord::Dead => StateName::Dead,
+            DeliveryStateWord::Cancelled => StateName::Cancelled,
+        }
     }
 
     pub(crate) fn of(delivery: &Delivery, in_flight: bool) -> Self {
@@ -127,7 +167,7 @@ impl DeliveryView {
             subscription_id: delivery.subscription.to_string(),
             destination_id: delivery.destination.to_string(),
             kind: delivery.kind.to_string(),
-            state: name.as_str(),
+            state: DeliveryStateWord::of(name),
             reason: reason(&delivery.state),
             attempts: delivery.attempts,
             next_attempt_at: delivery.next_attempt_at(),
@@ -211,7 +251,7 @@ fn outcome(
     OutcomeView {
         started_at,
         duration_ms: millis(timings.total),
-        outcome: if is_success { "delivered" } else { "failed" },
+        outcome: if is_success { OutcomeWord::Delivered } else { OutcomeWord::Failed },
         status: ending.status(),
         error: (!is_success).then(|| ending.to_string()),
         response_body: body,

@@ -1,6 +1,7 @@
 //! Destinations as they are shown: state, counters, and how near each threshold is.
 
 use postrider_domain::circuit::{CircuitState, Counters, StateName, Transition};
+use postrider_domain::destination::DestinationState;
 use postrider_domain::explain::Words;
 use postrider_domain::policy::CircuitPolicy;
 use postrider_domain::thresholds::{self, Progress};
@@ -16,8 +17,7 @@ use utoipa::ToSchema;
 pub(crate) struct DestinationView {
     id: String,
     url: String,
-    /// `enabled`, `disabled` or `frozen`.
-    state: &'static str,
+    state: DestinationStateWord,
     /// Why it is not enabled.
     reason: Option<String>,
     /// Attempts that settled since the last reset.
@@ -39,6 +39,16 @@ pub(crate) struct DestinationView {
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     thresholds: ThresholdsView,
+}
+
+/// Whether a destination is attempted: always, every ten minutes, or never.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = DestinationState)]
+enum DestinationStateWord {
+    Enabled,
+    Disabled,
+    Frozen,
 }
 
 /// How near a destination is to each threshold.
@@ -97,7 +107,11 @@ impl DestinationView {
         DestinationView {
             id: destination.id.to_string(),
             url: destination.url.clone(),
-            state: destination.state().as_str(),
+            state: match destination.state() {
+                DestinationState::Enabled => DestinationStateWord::Enabled,
+                DestinationState::Disabled => DestinationStateWord::Disabled,
+                DestinationState::Frozen => DestinationStateWord::Frozen,
+            },
             reason: destination.evidence().map(|evidence| Words(evidence).to_string()),
             attempts,
             successes,

@@ -78,8 +78,7 @@ impl ReplayBody {
 #[schema(as = Replay)]
 pub(crate) struct ReplayView {
     id: String,
-    /// `running`, `paused`, `finished` or `cancelled`.
-    state: &'static str,
+    state: ReplayStateWord,
     filter: ReplayFilterView,
     per_second: Option<u32>,
     /// How many it will replay, as counted at the start.
@@ -90,6 +89,17 @@ pub(crate) struct ReplayView {
     created_at: Timestamp,
     #[schema(value_type = Option<String>, format = DateTime)]
     finished_at: Option<Timestamp>,
+}
+
+/// Where a bulk replay stands.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = ReplayState)]
+enum ReplayStateWord {
+    Running,
+    Paused,
+    Finished,
+    Cancelled,
 }
 
 /// Which deliveries a job replays.
@@ -120,10 +130,10 @@ impl ReplayView {
         ReplayView {
             id: job.id.to_string(),
             state: match job.state {
-                ReplayState::Running => "running",
-                ReplayState::Paused => "paused",
-                ReplayState::Finished => "finished",
-                ReplayState::Cancelled => "cancelled",
+                ReplayState::Running => ReplayStateWord::Running,
+                ReplayState::Paused => ReplayStateWord::Paused,
+                ReplayState::Finished => ReplayStateWord::Finished,
+                ReplayState::Cancelled => ReplayStateWord::Cancelled,
             },
             filter: ReplayFilterView {
                 destination: filter.destination.map(|id| id.to_string()),

@@ -61,6 +61,11 @@ async fn what_is_being_attempted_is_in_flight() {
     let list = api.get("/v1/deliveries?state=in_flight").expect(200).await;
     let delivery = &list["data"][0];
     assert_eq!(delivery["state"], "in_flight");
+    let cursor = list["next_cursor"].as_str().unwrap();
+    let rest = api.get(&format!("/v1/deliveries?state=in_flight&cursor={cursor}"));
+    assert_eq!(rest.expect(200).await, json!({"data": [], "next_cursor": null}));
+    let bad = api.get("/v1/deliveries?state=in_flight&cursor=eHg");
+    bad.refused(422, "invalid_field", Some("cursor")).await;
     let queued = api.get("/v1/deliveries?state=queued").expect(200).await;
     assert_eq!(queued["data"], json!([]));
     let ledger = api.get("/v1/ledger").expect(200).await;

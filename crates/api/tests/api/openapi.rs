@@ -42,6 +42,53 @@ async fn every_documented_call_is_served_and_no_other_method_is() {
     }
 }
 
+#[tokio::test]
+async fn no_route_forgot_to_ask_for_a_key_and_a_scope() {
+    let api = Api::new().await;
+    let ingest = api.key("default", &["ingest"]).await;
+    let all = api.key("default", &["ingest", "manage", "read"]).await;
+    for (path, method, operation) in operations() {
+        let method = METHODS.iter().position(|known| *known == method).unwrap();
+        let method = ["GET", "POST", "PATCH", "DELETE"][method];
+        let call = || api.call(method, &path.replace("{id}", "x"));
+        let status = call().without_key().response().await.status().as_u16();
+        assert_eq!(status == 401, path.starts_with("/v1/"), "{method} {path}: {status}");
+        if !path.starts_with("/v1/") {
+            continue;
+        }
+        let is_ingest = method == "POST" && path.starts_with("/v1/events");
+        let status = call().key(&ingest).response().await.status().as_u16();
+        assert_eq!(status != 403, is_ingest, "{method} {path}: {status}");
+        let is_for_admins = operation["tags"][0] == "administration";
+        let status = call().key(&all).response().await.status().as_u16();
+        assert_eq!(status == 403, is_for_admins, "{method} {path}: {status}");
+    }
+}
+
+#[tokio::test]
+async fn who_may_look_cannot_change_and_who_may_change_cannot_look() {
+    let api = Api::new().await;
+    for (scope, may) in [("read", "GET"), ("manage", "other")] {
+        let key = api.key("default", &[scope]).await;
+        for (path, method, operation) in operations() {
+            let is_other =
+                operation["tags"][0] == "administration" || path.starts_with("/v1/events");
+            if !path.starts_with("/v1/") || is_other || path == "/v1/filters/test" {
+                continue;
+            }
+            let method = METHODS.iter().position(|known| *known == method).unwrap();
+            let method = ["GET", "POST", "PATCH", "DELETE"][method];
+            let call = api.call(method, &path.replace("{id}", "x")).key(&key);
+            let status = call.response().await.status().as_u16();
+            assert_eq!(
+                status != 403,
+                (method == "GET") == (may == "GET"),
+                "{scope} {method} {path}"
+            );
+        }
+    }
+}
+
 #[test]
 fn every_call_says_who_may_make_it_and_how_it_can_be_refused() {
     for (path, method, operation) in operations() {

@@ -54,6 +54,9 @@ fn check(place: &str, schema: &Value, value: &Value) {
         let choice = choices.iter().find(|choice| fits(choice));
         return check(place, choice.unwrap_or_else(|| panic!("{place}: {value}")), value);
     }
+    if let Some(words) = resolved["enum"].as_array() {
+        assert!(words.contains(value), "{place} is {value}, which is not one of {words:?}");
+    }
     let kinds: Vec<&str> = match &resolved["type"] {
         Value::String(kind) => vec![kind],
         Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),

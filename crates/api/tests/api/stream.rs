@@ -67,3 +67,25 @@ async fn who_reads_too_slowly_is_told_so_and_let_go() {
     assert!(data["missed"].as_u64().unwrap() > 0);
     assert_eq!(next(&mut stream).await, None, "the stream has ended");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_has_nothing_to_say_shows_that_it_is_alive() {
+    let api = Api::new().await;
+    let response = api.get("/v1/stream").response().await;
+    let mut stream = response.into_body().into_data_stream();
+    for _ in 0..3 {
+        assert_eq!(stream.next().await.unwrap().unwrap(), ": alive\n\n");
+    }
+}
+
+#[tokio::test]
+async fn so_many_streams_and_no_more() {
+    let api = Api::new().await;
+    let mut open = Vec::new();
+    for _ in 0..1000 {
+        open.push(api.get("/v1/stream").response().await);
+    }
+    api.get("/v1/stream").refused(503, "unavailable", None).await;
+    open.pop();
+    assert_eq!(api.get("/v1/stream").response().await.status(), 200);
+}

@@ -76,14 +76,37 @@ fn frozen() -> Destination {
     destination
 }
 
-/// The whole explanation as text, one thing a line.
+fn subscription() -> Subscription {
+    serde_json::from_value(serde_json::json!({
+        "id": SubscriptionId::from_bytes([2; 16]),
+        "tenant": "default",
+        "destination": destination().id,
+        "url": "https://a.example.com/",
+        "types": ["*"],
+        "enabled": true,
+        "created_at": START,
+        "updated_at": START,
+    }))
+    .unwrap()
+}
+
+/// The whole explanation as text, one thing a line, while the subscription is there.
 fn told(delivery: &Delivery, destination: Option<&Destination>, last: Option<Ending>) -> String {
+    told_of(delivery, destination, last, Some(&subscription()))
+}
+
+fn told_of(
+    delivery: &Delivery,
+    destination: Option<&Destination>,
+    last: Option<Ending>,
+    subscription: Option<&Subscription>,
+) -> String {
     let last_attempt = last.map(attempt);
     let facts = Facts {
         delivery,
         in_flight: false,
         destination,
-        subscription: None,
+        subscription,
         last_attempt: last_attempt.as_ref(),
     };
     render(&explain(&facts, later(3), &Policy::default()))
@@ -190,7 +213,7 @@ fn what_has_ended_says_how_and_what_can_be_done() {
              attempt was made",
             "because attempt 1 at 2025-11-15T09:30:00.000Z failed: timeout (connect)",
             "can enable_destination",
-            "can resubscribe",
+            "can replay",
         ],
     );
     let cancelled = delivery().cancelled(CancelReason::Asked, later(1)).unwrap();
@@ -203,7 +226,9 @@ fn what_has_ended_says_how_and_what_can_be_done() {
         ],
     );
     let gone = delivery().cancelled(CancelReason::SubscriptionDeleted, later(1)).unwrap();
-    assert!(told(&gone, None, None).contains("can resubscribe"));
+    for ended in [gone, dead, cancelled] {
+        assert!(told_of(&ended, None, None, None).ends_with("can resubscribe"), "{ended:?}");
+    }
 }
 
 #[test]

@@ -129,7 +129,9 @@ impl Core {
     pub(super) fn command(&mut self, command: Command) {
         match command {
             Command::Destination { record, reply } => {
-                self.add_destination(*record, None);
+                if self.holding.has(record.id.shard()) {
+                    self.add_destination(*record, None);
+                }
                 reply.send(()).ok();
             }
             Command::Rate { destination, rate } => {

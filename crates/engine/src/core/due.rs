@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use postrider_domain::delivery::{CancelReason, Delivery, DeliveryState};
+use postrider_domain::delivery::{CancelReason, Delivery, DeliveryState, Lane};
 use postrider_domain::ids::DeliveryId;
 use postrider_domain::time::Timestamp;
 use postrider_store::DueMark;
@@ -127,8 +127,11 @@ impl Core {
 
     /// A destination's overdue deliveries were read back.
     pub(super) fn overdue_loaded(&mut self, ix: DestIx, rows: Vec<Delivery>, limit: usize) {
-        let complete = rows.len() < limit;
-        self.dests[ix.get()].retry.loading = false;
+        let (before, complete) = (self.entries.len(), rows.len() < limit);
+        let queue = &mut self.dests[ix.get()].retry;
+        queue.loading = false;
+        // What was dropped while this was read may not be in it.
+        let dropped = std::mem::replace(&mut queue.spilled, false);
         for row in rows {
             let DeliveryState::Waiting(slot) = row.state else { continue };
             let is_known = self.entries.contains_key(&row.id) || self.commits.is_dirty(row.id);
@@ -140,12 +143,18 @@ impl Core {
             self.entries.insert(id, entry);
             self.enqueue_ready(id, false);
         }
+        let (grew, low) = (self.entries.len() > before, self.lane_cap() / 2);
         let queue = &mut self.dests[ix.get()].retry;
-        if !complete && queue.len == 0 {
+        queue.spilled |= !complete || dropped;
+        if !queue.spilled || queue.len > low {
+            return;
+        }
+        if grew || dropped {
+            self.read_back_soon(ix, Lane::Retry);
+        } else if queue.len == 0 {
             // What is due stands behind what is not: look through everything once more.
+            queue.spilled = false;
             self.due.forget_mark();
-        } else {
-            queue.spilled |= !complete;
         }
     }
 }

@@ -221,3 +221,42 @@ impl Core {
         self.commits.when_durable(Ack::Unfinished(tenant, subscription));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use postrider_domain::delivery::DeliveryState;
+    use postrider_domain::ids::EventId;
+
+    use super::*;
+
+    fn row(n: u8) -> Delivery {
+        Delivery {
+            id: DeliveryId::from_bytes([n; 16]),
+            tenant: TenantId::default_tenant(),
+            event: EventId::new(Timestamp::EPOCH, [n; 10]),
+            subscription: SubscriptionId::from_bytes([1; 16]),
+            destination: DestinationId::of(&TenantId::default_tenant(), "a"),
+            kind: "task.updated".parse().unwrap(),
+            created_at: Timestamp::EPOCH,
+            state: DeliveryState::Queued,
+            attempts: 0,
+            last_attempt_at: None,
+        }
+    }
+
+    #[test]
+    fn what_a_read_brought_is_known_to_every_acceptance_that_began_before_its_end() {
+        let mut seen = Seen::default();
+        let id = |n: u8| DeliveryId::from_bytes([n; 16]);
+        seen.remember(5, &[row(1), row(2)], Some(3));
+        assert!(seen.has(3, id(1)) && seen.has(4, id(2)));
+        assert!(!seen.has(5, id(1)), "it began after the read");
+        assert!(!seen.has(3, id(3)), "the read did not bring it");
+        // When all of those are through, it is forgotten.
+        seen.remember(9, &[row(3)], Some(7));
+        assert!(!seen.has(4, id(1)));
+        assert!(seen.has(7, id(3)));
+        seen.remember(12, &[row(4)], None);
+        assert_eq!(seen.pages.len(), 0, "nothing is under way: nothing to remember");
+    }
+}

@@ -7,6 +7,7 @@ use postrider_domain::ids::EventId;
 use postrider_domain::policy::Policy;
 use postrider_engine::Options;
 use postrider_store::Configuration;
+use postrider_store::memory::Fault;
 
 use crate::nothing_lost::slow_store;
 use crate::world::{FAIL, HOUR, MINUTE, Mood, OK, World, event, ms, tenant};
@@ -63,7 +64,8 @@ async fn nothing_acknowledged_is_lost_wherever_the_process_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_not_settled_is_attempted_again_and_no_more_than_that() {
-    let mut world = World::new().await;
+    let options = Options { destination_in_flight_max: 8, ..Options::default() };
+    let mut world = World::with(Policy::default(), options).await;
     world.subscribe(URL).await;
     world.script.first(URL, vec![OK; 20]);
     world.script.set(URL, Mood::Gated(200));
@@ -135,4 +137,72 @@ async fn counters_and_circuits_are_as_they_were() {
     world.pass_until(disabled_at.saturating_add(MINUTE * 10)).await;
     let probes: Vec<_> = world.script.sent().iter().map(|one| one.at).collect();
     assert_eq!(probes, [disabled_at.saturating_add(MINUTE * 10)]);
+}
+
+/// Random numbers that follow from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) % sides
+    }
+}
+
+/// Faults of the store, crashes and bad receivers in any order: what was promised is kept.
+async fn chaos(seed: u64) {
+    let mut dice = Dice(seed * 7919 + 1);
+    let options = Options { hold_every: MINUTE * 10, ..Options::default() };
+    let mut world = World::on(slow_store(seed), Policy::default(), options).await;
+    let urls: Vec<_> = (0..3).map(|n| format!("https://hooks.example.com/{n}")).collect();
+    for url in &urls {
+        world.subscribe(url).await;
+    }
+    let mut promised = Vec::new();
+    for _ in 0..40 {
+        let url = &urls[usize::try_from(dice.roll(3)).unwrap()];
+        match dice.roll(10) {
+            0 => world.script.set(url, Mood::Hangs),
+            1 => world.script.set(url, FAIL),
+            2 | 3 => world.script.set(url, OK),
+            4 => {
+                let faults = [Fault::DiskFull, Fault::UnavailableBefore, Fault::UnavailableAfter];
+                let fault = faults[usize::try_from(dice.roll(3)).unwrap()];
+                world.store.fail_later(dice.roll(4), fault, dice.roll(4));
+            }
+            5 => world.store.fail_next_reads(dice.roll(5)),
+            6 => {
+                world.store.heal();
+                world.crash_for(ms(dice.roll(60_000))).await;
+            }
+            _ => {
+                let events = vec![event("1"); 5];
+                if let Ok(done) = world.engine.ingest(&tenant(), events).await {
+                    promised.extend(done.into_iter().map(|one| one.id));
+                }
+            }
+        }
+        world.pass(ms(dice.roll(20_000))).await;
+    }
+    world.store.heal();
+    urls.iter().for_each(|url| world.script.set(url, OK));
+    world.pass(HOUR * 50).await;
+    world.check_ledger().await;
+    let mut owed: HashMap<EventId, usize> = HashMap::new();
+    for delivery in world.deliveries().await {
+        assert_eq!(delivery.state.name(), StateName::Delivered, "seed {seed}: {delivery:?}");
+        *owed.entry(delivery.event.clone()).or_default() += 1;
+    }
+    for id in &promised {
+        assert_eq!(owed.get(id), Some(&3), "seed {seed}: {id} was acknowledged");
+    }
+    let gauges = world.engine.gauges().await.unwrap();
+    assert_eq!((gauges.resident, gauges.unpersisted, gauges.loads), (0, 0, 0), "seed {seed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_promised_is_kept_through_faults_and_crashes_in_any_order() {
+    for seed in 0..12 {
+        chaos(seed).await;
+    }
 }

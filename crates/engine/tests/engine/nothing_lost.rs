@@ -211,6 +211,14 @@ async fn a_store_that_stops_ends_the_engine_with_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_that_stops_is_noticed_also_where_nothing_is_sent() {
+    let world = World::new().await;
+    drop(world.store.crash());
+    world.pass(MINUTE).await;
+    let Ended::StoreStopped(_) = world.engine.ended().await else { panic!() };
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_another_node_owns_now_is_let_go() {
     let mut world = World::new().await;
     world.subscribe(URL).await;
@@ -224,6 +232,28 @@ async fn what_another_node_owns_now_is_let_go() {
     assert_eq!(gauges.unpersisted, 0, "{gauges:?}");
     assert!(world.script.sent().len() >= before);
     world.check_ledger().await;
+    // And when it is ours again, what the other node left undone is done.
+    world.pass(HOUR * 49).await;
+    assert_eq!(world.count(StateName::Delivered).await, 5);
+    world.check_ledger().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_policy_counts_from_now_on() {
+    let mut world = World::new().await;
+    world.subscribe(URL).await;
+    world.fail(URL, 50).await;
+    assert_eq!(world.state(URL).await, "enabled");
+    let mut policy = Policy::default();
+    policy.circuit.disable_grace = 10;
+    policy.circuit.probe_interval = MINUTE;
+    world.engine.reload_policy(policy.clone()).unwrap();
+    assert_eq!(*world.engine.policy(), policy);
+    world.send().await;
+    assert_eq!(world.state(URL).await, "disabled");
+    world.script.set(URL, OK);
+    world.pass(MINUTE).await;
+    assert_eq!(world.state(URL).await, "enabled");
 }
 
 #[tokio::test(start_paused = true)]

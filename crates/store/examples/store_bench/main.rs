@@ -7,7 +7,7 @@
 //! … lists 10000000      pages of 50 among so many attempts, then removing the day
 //! ```
 //!
-//! Everything is written below the working directory, so that it is on a disk.
+//! Everything is written below `target` in the working directory, so that it is on a disk.
 
 #![expect(clippy::print_stdout, reason = "it prints its figures")]
 #![expect(clippy::unwrap_used, reason = "a measurement that cannot run should stop")]
@@ -35,7 +35,8 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let mode = arguments.next().unwrap_or_else(|| "throughput".to_owned());
     let mut number = |default| arguments.next().map_or(default, |n| n.parse().unwrap());
-    let directory = tempfile::tempdir_in(".").unwrap();
+    std::fs::create_dir_all("target").unwrap();
+    let directory = tempfile::tempdir_in("target").unwrap();
     let data = directory.path().join("data");
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(2).enable_all().build().unwrap();

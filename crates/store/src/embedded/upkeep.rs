@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use async_trait::async_trait;
 use postrider_domain::ids::Shard;
 use postrider_domain::time::Timestamp;
-use rusqlite::OptionalExtension;
+use rusqlite::{Connection, OptionalExtension};
 
 use super::applier::{Applier, minute};
 use super::files::{At, Day, io_error, sync_directory};
@@ -34,8 +34,28 @@ impl Upkeep for EmbeddedStore {
 
     /// Removes the files of whole days; a day on which something is unfinished stays.
     async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
-        let (pool, days) = (Arc::clone(&self.pool), Arc::clone(&self.days));
-        self.job(move |applier| prune(applier, &pool, &days, before)).await
+        self.change(move |transaction, path| {
+            let delete = "DELETE FROM answers WHERE created_at < ?1";
+            transaction.execute(delete, [before.as_unix_ms()]).at(path)?;
+            let delete = "DELETE FROM tallies WHERE minute < ?1";
+            transaction.execute(delete, [minute(before)]).at(path).map(drop)
+        })
+        .await?;
+        // Counting takes long, so the applier does not wait for it.
+        let old = self.read(move |looking| {
+            let old = looking.days().into_iter().filter(|day| day.end() <= before);
+            old.map(|day| Ok((day, looking.day(day, contents)?))).collect::<Result<Vec<_>, _>>()
+        });
+        let mut pruned = Pruned::default();
+        for (day, of_day) in old.await? {
+            let (pool, days) = (Arc::clone(&self.pool), Arc::clone(&self.days));
+            if self.job(move |applier| remove(applier, &pool, &days, day)).await? {
+                pruned.events += of_day.events;
+                pruned.deliveries += of_day.deliveries;
+                pruned.attempts += of_day.attempts;
+            }
+        }
+        Ok(pruned)
     }
 
     async fn backup(&self, target: &Path) -> Result<(), StoreError> {
@@ -58,52 +78,28 @@ impl Upkeep for EmbeddedStore {
     }
 }
 
-fn prune(
-    applier: &mut Applier,
-    pool: &Pool,
-    days: &Days,
-    before: Timestamp,
-) -> Result<Pruned, StoreError> {
-    applier.main().change(|transaction, path| {
-        let delete = "DELETE FROM answers WHERE created_at < ?1";
-        transaction.execute(delete, [before.as_unix_ms()]).at(path)?;
-        let delete = "DELETE FROM tallies WHERE minute < ?1";
-        transaction.execute(delete, [minute(before)]).at(path).map(drop)
-    })?;
-    let old: Vec<Day> = {
-        let days = days.lock().unwrap_or_else(PoisonError::into_inner);
-        days.iter().copied().filter(|day| day.end() <= before).collect()
-    };
-    let mut pruned = Pruned::default();
-    for day in old {
-        if let Some(of_day) = contents(applier, day)? {
-            remove(applier, pool, days, day)?;
-            pruned.events += of_day.events;
-            pruned.deliveries += of_day.deliveries;
-            pruned.attempts += of_day.attempts;
-        }
-    }
-    Ok(pruned)
-}
-
-/// What a day has, where all of it has ended.
-fn contents(applier: &mut Applier, day: Day) -> Result<Option<Pruned>, StoreError> {
-    let (connection, path) = applier.day(day)?.connection();
-    let unfinished = "SELECT 1 FROM names CROSS JOIN deliveries AS d INDEXED BY deliveries_by_state
-        ON d.tenant = names.n AND d.state IN (0, 1) LIMIT 1";
-    let unfinished = connection.query_row(unfinished, [], |_| Ok(())).optional().at(path)?;
-    if unfinished.is_some() {
-        return Ok(None);
-    }
+/// What a day has.
+fn contents(connection: &Connection, path: &Path) -> Result<Pruned, StoreError> {
     let count = |table: &str| {
         let count = format!("SELECT count(*) FROM {table}");
         connection.query_row(&count, [], |row| row.get(0)).map(unsigned).at(path)
     };
     let (events, deliveries) = (count("events")?, count("deliveries")?);
-    Ok(Some(Pruned { events, deliveries, attempts: count("attempts")? }))
+    Ok(Pruned { events, deliveries, attempts: count("attempts")? })
 }
 
-fn remove(applier: &mut Applier, pool: &Pool, days: &Days, day: Day) -> Result<(), StoreError> {
+/// Removes the file of a day, unless something of that day is unfinished.
+fn remove(applier: &mut Applier, pool: &Pool, days: &Days, day: Day) -> Result<bool, StoreError> {
+    if !days.lock().unwrap_or_else(PoisonError::into_inner).contains(&day) {
+        return Ok(false);
+    }
+    let (connection, path) = applier.day(day)?.connection();
+    let unfinished = "SELECT 1 FROM names CROSS JOIN deliveries AS d INDEXED BY deliveries_by_state
+        ON d.tenant = names.n AND d.state IN (0, 1) LIMIT 1";
+    let unfinished = connection.query_row(unfinished, [], |_| Ok(())).optional().at(path)?;
+    if unfinished.is_some() {
+        return Ok(false);
+    }
     let path = applier.layout().day(day);
     let _nobody_looks = pool.keep_out();
     applier.close_day(day);
@@ -118,5 +114,6 @@ fn remove(applier: &mut Applier, pool: &Pool, days: &Days, day: Day) -> Result<(
             Err(error) => return Err(io_error(&path, &error)),
         }
     }
-    sync_directory(&applier.layout().history())
+    sync_directory(&applier.layout().history())?;
+    Ok(true)
 }

@@ -82,6 +82,21 @@ impl Fold {
         self.rows
     }
 
+    /// Puts rows in the order of their keys: what is inserted side by side is written together.
+    /// Nothing can be folded in afterwards.
+    pub(super) fn sort(&mut self) {
+        self.places.clear();
+        for events in self.events.values_mut() {
+            events.sort_unstable_by(|one, other| one.event.id.cmp(&other.event.id));
+        }
+        for deliveries in self.deliveries.values_mut() {
+            deliveries.sort_unstable_by_key(|folded| folded.delivery.id);
+        }
+        for attempts in self.attempts.values_mut() {
+            attempts.sort_unstable_by_key(|(delivery, attempt)| (*delivery, attempt.number));
+        }
+    }
+
     /// Every day that is touched.
     pub(super) fn days(&self) -> Vec<Day> {
         let keys = self.events.keys().chain(self.deliveries.keys()).chain(self.attempts.keys());

@@ -80,6 +80,17 @@ pub(super) struct Parts {
     pub(super) fatal: Fatal,
 }
 
+/// Lets nobody wait for an applier that is gone.
+struct Ender(Arc<Line>);
+
+impl Drop for Ender {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop("the applier panicked");
+        }
+    }
+}
+
 impl Applier {
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { layout, main, known_days, line, pending, ballast, applied, fatal } = parts;
@@ -118,6 +129,7 @@ impl Applier {
     /// Works until the line is closed and empty.
     pub(super) fn run(mut self) {
         let line = Arc::clone(&self.line);
+        let _ender = Ender(Arc::clone(&line));
         while let Some(taken) = line.take() {
             match taken {
                 Taken::Records(records) => {
@@ -184,6 +196,7 @@ impl Applier {
             }
             let (now, later) = rest.split_at(taken);
             let applied = now.last().map_or(self.applied, |record| record.position);
+            fold.sort();
             self.write(&fold, applied)?;
             rest = later;
         }

@@ -1,0 +1,382 @@
+//! Tenants, keys, subscriptions and their destinations.
+
+use async_trait::async_trait;
+use postrider_domain::access::Scope as KeyScope;
+use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
+use postrider_domain::time::Timestamp;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::PostgresStore;
+use super::error::corrupt;
+use super::paging::{cursor, limit, page, place, single};
+use super::pool::{Scope, Transaction};
+use super::rows::{self, get, json, ms, parse, shard, time, time_opt, to_json, uuid};
+use crate::contract::Configuration;
+use crate::error::StoreError;
+use crate::records::{
+    Cursor, DestinationRecord, Holding, IdempotentAnswer, Key, Page, PageRequest, SubscriptionPut,
+    SubscriptionRecord, Tenant,
+};
+
+/// Held, with the tenant's own number, while a subscription is put: no two become twins.
+const TWINS_LOCK: i32 = 0x706f_7374;
+
+#[async_trait]
+impl Configuration for PostgresStore {
+    async fn create_tenant(&self, tenant: &Tenant) -> Result<bool, StoreError> {
+        let sql = "INSERT INTO postrider.tenants (id, name, created_at) VALUES ($1, $2, $3) \
+                   ON CONFLICT DO NOTHING RETURNING 1";
+        let Tenant { id, name, created_at } = tenant;
+        let (id, at) = (id.as_str(), created_at.as_unix_ms());
+        Ok(!self.core.pool.query(Scope::All, sql, &[&id, name, &at]).await?.is_empty())
+    }
+
+    async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>, StoreError> {
+        let sql = "SELECT * FROM postrider.tenants WHERE id = $1";
+        let row = self.core.pool.query_opt(Scope::Tenant(id), sql, &[&id.as_str()]).await?;
+        row.as_ref().map(tenant).transpose()
+    }
+
+    async fn tenants(&self, request: &PageRequest) -> Result<Page<Tenant>, StoreError> {
+        let after: Option<TenantId> = single(request)?;
+        let after = after.as_ref().map_or("", TenantId::as_str);
+        let sql = "SELECT * FROM postrider.tenants WHERE id > $1 ORDER BY id LIMIT $2";
+        let rows = self.core.pool.query(Scope::All, sql, &[&after, &limit(request)]).await?;
+        page(&rows, request, tenant, |tenant, _| Ok(Cursor(tenant.id.to_string())))
+    }
+
+    async fn delete_tenant(&self, id: &TenantId) -> Result<bool, StoreError> {
+        let name = id.as_str();
+        let mut transaction = self.core.pool.begin(Scope::Tenant(id)).await?;
+        lock_twins(&mut transaction, id).await?;
+        let sql = "SELECT 1 FROM postrider.subscriptions WHERE tenant = $1 LIMIT 1";
+        if !transaction.query(sql, &[&name]).await?.is_empty() {
+            transaction.rollback().await?;
+            return Err(StoreError::Internal(format!("tenant {id} still has subscriptions")));
+        }
+        let sql = "DELETE FROM postrider.tenants WHERE id = $1";
+        let existed = transaction.execute(sql, &[&name]).await? > 0;
+        if existed {
+            let sql = "DELETE FROM postrider.keys WHERE tenant = $1";
+            transaction.execute(sql, &[&name]).await?;
+        }
+        transaction.commit().await?;
+        Ok(existed)
+    }
+
+    async fn create_key(&self, key: &Key) -> Result<bool, StoreError> {
+        let sql = "INSERT INTO postrider.keys (id, tenant, name, scopes, hash, created_at, \
+                   expires_at, last_used_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
+                   ON CONFLICT DO NOTHING RETURNING 1";
+        let tenant = key.tenant.as_ref().map(TenantId::as_str);
+        let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.as_str()).collect();
+        let params: [&(dyn ToSql + Sync); 8] = [
+            &key.id,
+            &tenant,
+            &key.name,
+            &scopes,
+            &&key.hash[..],
+            &key.created_at.as_unix_ms(),
+            &ms(key.expires_at),
+            &ms(key.last_used_at),
+        ];
+        Ok(!self.core.pool.query(Scope::All, sql, &params).await?.is_empty())
+    }
+
+    async fn key(&self, id: &str) -> Result<Option<Key>, StoreError> {
+        if id.contains('\0') {
+            return Ok(None);
+        }
+        let sql = "SELECT * FROM postrider.keys WHERE id = $1";
+        self.core.pool.query_opt(Scope::All, sql, &[&id]).await?.as_ref().map(key).transpose()
+    }
+
+    async fn keys(
+        &self,
+        tenant: Option<&TenantId>,
+        request: &PageRequest,
+    ) -> Result<Page<Key>, StoreError> {
+        let before: Option<(i64, String)> = place(request)?;
+        let (at, id) = before.map_or((None, None), |(at, id)| (Some(at), Some(id)));
+        let sql = "SELECT * FROM postrider.keys WHERE tenant IS NOT DISTINCT FROM $1 \
+                   AND ($2::bigint IS NULL OR (created_at, id) < ($2, $3)) \
+                   ORDER BY created_at DESC, id DESC LIMIT $4";
+        let whose = tenant.map(TenantId::as_str);
+        let scope = tenant.map_or(Scope::All, Scope::Tenant);
+        let rows = self.core.pool.query(scope, sql, &[&whose, &at, &id, &limit(request)]).await?;
+        page(&rows, request, key, |key, _| Ok(cursor(key.created_at, &key.id)))
+    }
+
+    async fn delete_key(&self, tenant: Option<&TenantId>, id: &str) -> Result<bool, StoreError> {
+        let sql = "DELETE FROM postrider.keys WHERE id = $1 AND tenant IS NOT DISTINCT FROM $2 \
+                   RETURNING 1";
+        let whose = tenant.map(TenantId::as_str);
+        let scope = tenant.map_or(Scope::All, Scope::Tenant);
+        Ok(!self.core.pool.query(scope, sql, &[&id, &whose]).await?.is_empty())
+    }
+
+    async fn touch_keys(&self, used: &[(String, Timestamp)]) -> Result<(), StoreError> {
+        let ids: Vec<&str> = used.iter().map(|(id, _)| id.as_str()).collect();
+        let times: Vec<i64> = used.iter().map(|(_, at)| at.as_unix_ms()).collect();
+        // In one order, so that two nodes that note the same keys do not lock each other.
+        let sql = "WITH used AS (SELECT id, max(at) AS at \
+                       FROM unnest($1::text[], $2::bigint[]) AS u (id, at) GROUP BY id), \
+                   locked AS (SELECT k.id, used.at FROM postrider.keys AS k JOIN used USING (id) \
+                       ORDER BY k.id FOR UPDATE OF k) \
+                   UPDATE postrider.keys AS k SET last_used_at = greatest(k.last_used_at, l.at) \
+                   FROM locked AS l WHERE k.id = l.id";
+        self.core.pool.query(Scope::All, sql, &[&ids, &times]).await?;
+        Ok(())
+    }
+
+    async fn put_subscription(
+        &self,
+        record: &SubscriptionRecord,
+        destination: &DestinationRecord,
+    ) -> Result<SubscriptionPut, StoreError> {
+        let wanted = &record.subscription;
+        let mut transaction = self.core.pool.begin(Scope::Tenant(&wanted.tenant)).await?;
+        lock_twins(&mut transaction, &wanted.tenant).await?;
+        let sql = "SELECT record FROM postrider.subscriptions \
+                   WHERE tenant = $1 AND destination = $2 AND id <> $3 AND deleted_at IS NULL";
+        let tenant = wanted.tenant.as_str();
+        let (id, to) = (uuid(wanted.id.as_bytes()), uuid(wanted.destination.as_bytes()));
+        for row in &transaction.query(sql, &[&tenant, &to, &id]).await? {
+            let other: postrider_domain::subscription::Subscription = json(row, "record")?;
+            if other.is_twin_of(wanted) {
+                transaction.rollback().await?;
+                return Ok(SubscriptionPut::Twin(other.id));
+            }
+        }
+        put_destination(&mut transaction, destination).await?;
+        let sql = "INSERT INTO postrider.subscriptions \
+                   (tenant, id, destination, created_at, deleted_at, record, credentials) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (tenant, id) DO UPDATE SET \
+                   destination = excluded.destination, created_at = excluded.created_at, \
+                   deleted_at = excluded.deleted_at, record = excluded.record, \
+                   credentials = excluded.credentials";
+        let (created, deleted) = (wanted.created_at.as_unix_ms(), ms(record.deleted_at));
+        let text = to_json(wanted)?;
+        let params: [&(dyn ToSql + Sync); 7] =
+            [&tenant, &id, &to, &created, &deleted, &text, &record.credentials];
+        transaction.execute(sql, &params).await?;
+        transaction.commit().await?;
+        Ok(SubscriptionPut::Stored)
+    }
+
+    async fn subscription(
+        &self,
+        tenant: &TenantId,
+        id: SubscriptionId,
+    ) -> Result<Option<SubscriptionRecord>, StoreError> {
+        let sql = "SELECT * FROM postrider.subscriptions \
+                   WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL";
+        let params: [&(dyn ToSql + Sync); 2] = [&tenant.as_str(), &uuid(id.as_bytes())];
+        let row = self.core.pool.query_opt(Scope::Tenant(tenant), sql, &params).await?;
+        row.as_ref().map(subscription).transpose()
+    }
+
+    async fn subscriptions(
+        &self,
+        tenant: &TenantId,
+        request: &PageRequest,
+    ) -> Result<Page<SubscriptionRecord>, StoreError> {
+        let (at, id) = before(place::<SubscriptionId>(request)?, |id| uuid(id.as_bytes()));
+        let sql = "SELECT * FROM postrider.subscriptions \
+                   WHERE tenant = $1 AND deleted_at IS NULL \
+                   AND ($2::bigint IS NULL OR (created_at, id) < ($2, $3)) \
+                   ORDER BY created_at DESC, id DESC LIMIT $4";
+        let params: [&(dyn ToSql + Sync); 4] = [&tenant.as_str(), &at, &id, &limit(request)];
+        let rows = self.core.pool.query(Scope::Tenant(tenant), sql, &params).await?;
+        page(&rows, request, subscription, |record, _| {
+            Ok(cursor(record.subscription.created_at, record.subscription.id))
+        })
+    }
+
+    async fn all_subscriptions(&self) -> Result<Vec<SubscriptionRecord>, StoreError> {
+        let sql = "SELECT * FROM postrider.subscriptions";
+        self.core.pool.query(Scope::All, sql, &[]).await?.iter().map(subscription).collect()
+    }
+
+    async fn mark_subscription_deleted(
+        &self,
+        tenant: &TenantId,
+        id: SubscriptionId,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let sql = "UPDATE postrider.subscriptions SET deleted_at = $3 \
+                   WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING 1";
+        let params: [&(dyn ToSql + Sync); 3] =
+            [&tenant.as_str(), &uuid(id.as_bytes()), &now.as_unix_ms()];
+        Ok(!self.core.pool.query(Scope::Tenant(tenant), sql, &params).await?.is_empty())
+    }
+
+    async fn remove_subscription(
+        &self,
+        tenant: &TenantId,
+        id: SubscriptionId,
+    ) -> Result<(), StoreError> {
+        let sql = "DELETE FROM postrider.subscriptions AS s \
+                   WHERE tenant = $1 AND id = $2 AND deleted_at IS NOT NULL \
+                   AND NOT EXISTS (SELECT 1 FROM postrider.deliveries_open AS o \
+                                   WHERE o.subscription = s.id AND o.tenant = s.tenant)";
+        let params: [&(dyn ToSql + Sync); 2] = [&tenant.as_str(), &uuid(id.as_bytes())];
+        self.core.pool.query(Scope::Tenant(tenant), sql, &params).await?;
+        Ok(())
+    }
+
+    async fn destination(
+        &self,
+        tenant: &TenantId,
+        id: DestinationId,
+    ) -> Result<Option<DestinationRecord>, StoreError> {
+        let sql = "SELECT * FROM postrider.destinations WHERE tenant = $1 AND id = $2";
+        let params: [&(dyn ToSql + Sync); 2] = [&tenant.as_str(), &uuid(id.as_bytes())];
+        let row = self.core.pool.query_opt(Scope::Tenant(tenant), sql, &params).await?;
+        row.as_ref().map(destination).transpose()
+    }
+
+    async fn destinations(
+        &self,
+        tenant: &TenantId,
+        request: &PageRequest,
+    ) -> Result<Page<DestinationRecord>, StoreError> {
+        let (at, id) = before(place::<DestinationId>(request)?, |id| uuid(id.as_bytes()));
+        let sql = "SELECT * FROM postrider.destinations WHERE tenant = $1 \
+                   AND ($2::bigint IS NULL OR (created_at, id) < ($2, $3)) \
+                   ORDER BY created_at DESC, id DESC LIMIT $4";
+        let params: [&(dyn ToSql + Sync); 4] = [&tenant.as_str(), &at, &id, &limit(request)];
+        let rows = self.core.pool.query(Scope::Tenant(tenant), sql, &params).await?;
+        page(&rows, request, destination, |record, _| Ok(cursor(record.created_at, record.id)))
+    }
+
+    async fn held_destinations(
+        &self,
+        holding: &Holding,
+    ) -> Result<Vec<DestinationRecord>, StoreError> {
+        let sql = "SELECT * FROM postrider.destinations WHERE shard = ANY($1::smallint[])";
+        let held: Vec<i16> = holding.shards.iter().map(|(shard, _)| i16::from(shard.0)).collect();
+        self.core.pool.query(Scope::All, sql, &[&held]).await?.iter().map(destination).collect()
+    }
+
+    async fn idempotent_answer(
+        &self,
+        tenant: &TenantId,
+        key: &str,
+    ) -> Result<Option<IdempotentAnswer>, StoreError> {
+        let sql = "SELECT * FROM postrider.answers WHERE tenant = $1 AND key = $2";
+        let params: [&(dyn ToSql + Sync); 2] = [&tenant.as_str(), &key];
+        let row = self.core.pool.query_opt(Scope::Tenant(tenant), sql, &params).await?;
+        row.as_ref().map(answer).transpose()
+    }
+
+    async fn keep_idempotent_answer(
+        &self,
+        tenant: &TenantId,
+        key: &str,
+        kept: &IdempotentAnswer,
+    ) -> Result<IdempotentAnswer, StoreError> {
+        // An update that changes nothing, so that the row is returned and no other can slip between.
+        let sql = "INSERT INTO postrider.answers AS a \
+                   (tenant, key, request, status, body, created_at) \
+                   VALUES ($1, $2, $3, $4, $5, $6) \
+                   ON CONFLICT (tenant, key) DO UPDATE SET status = a.status RETURNING a.*";
+        let params: [&(dyn ToSql + Sync); 6] = [
+            &tenant.as_str(),
+            &key,
+            &&kept.request[..],
+            &i32::from(kept.status),
+            &kept.body,
+            &kept.created_at.as_unix_ms(),
+        ];
+        let row = self.core.pool.query_opt(Scope::Tenant(tenant), sql, &params).await?;
+        row.as_ref().map_or(Ok(kept.clone()), answer)
+    }
+}
+
+/// A place as two arguments that are nothing together.
+fn before<I>(place: Option<(i64, I)>, id: impl Fn(&I) -> Uuid) -> (Option<i64>, Option<Uuid>) {
+    place.map_or((None, None), |(at, mark)| (Some(at), Some(id(&mark))))
+}
+
+/// One at a time for each tenant.
+async fn lock_twins(
+    transaction: &mut Transaction<'_>,
+    tenant: &TenantId,
+) -> Result<(), StoreError> {
+    let sql = "SELECT pg_advisory_xact_lock($1, hashtext($2))";
+    transaction.query(sql, &[&TWINS_LOCK, &tenant.as_str()]).await?;
+    Ok(())
+}
+
+/// One that exists is kept as it is, with its circuit.
+async fn put_destination(
+    transaction: &mut Transaction<'_>,
+    record: &DestinationRecord,
+) -> Result<(), StoreError> {
+    let sql = "INSERT INTO postrider.destinations (tenant, id, shard, url, created_at, circuit) \
+               VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
+    let (tenant, id) = (record.tenant.as_str(), uuid(record.id.as_bytes()));
+    let (created_at, circuit) = (record.created_at.as_unix_ms(), to_json(&record.circuit)?);
+    let params: [&(dyn ToSql + Sync); 6] =
+        [&tenant, &id, &shard(&record.id), &record.url, &created_at, &circuit];
+    transaction.execute(sql, &params).await?;
+    Ok(())
+}
+
+fn tenant(row: &Row) -> Result<Tenant, StoreError> {
+    Ok(Tenant {
+        id: parse(row, "id")?,
+        name: get(row, "name")?,
+        created_at: time(row, "created_at")?,
+    })
+}
+
+fn key(row: &Row) -> Result<Key, StoreError> {
+    let tenant = match get::<Option<&str>>(row, "tenant")? {
+        Some(_) => Some(parse(row, "tenant")?),
+        None => None,
+    };
+    let scopes: Vec<&str> = get(row, "scopes")?;
+    let scopes: Result<Vec<KeyScope>, _> = scopes.into_iter().map(str::parse).collect();
+    Ok(Key {
+        id: get(row, "id")?,
+        tenant,
+        name: get(row, "name")?,
+        scopes: scopes.map_err(|e| corrupt("keys", e))?,
+        hash: get::<&[u8]>(row, "hash")?.try_into().map_err(|e| corrupt("keys", e))?,
+        created_at: time(row, "created_at")?,
+        expires_at: time_opt(row, "expires_at")?,
+        last_used_at: time_opt(row, "last_used_at")?,
+    })
+}
+
+fn subscription(row: &Row) -> Result<SubscriptionRecord, StoreError> {
+    Ok(SubscriptionRecord {
+        subscription: json(row, "record")?,
+        credentials: get(row, "credentials")?,
+        deleted_at: time_opt(row, "deleted_at")?,
+    })
+}
+
+fn destination(row: &Row) -> Result<DestinationRecord, StoreError> {
+    Ok(DestinationRecord {
+        id: DestinationId::from_bytes(rows::id(row, "id")?),
+        tenant: parse(row, "tenant")?,
+        url: get(row, "url")?,
+        created_at: time(row, "created_at")?,
+        circuit: json(row, "circuit")?,
+    })
+}
+
+fn answer(row: &Row) -> Result<IdempotentAnswer, StoreError> {
+    let status: i32 = get(row, "status")?;
+    Ok(IdempotentAnswer {
+        request: get::<&[u8]>(row, "request")?.try_into().map_err(|e| corrupt("answers", e))?,
+        status: u16::try_from(status).map_err(|e| corrupt("answers", e))?,
+        body: get(row, "body")?,
+        created_at: time(row, "created_at")?,
+    })
+}

@@ -1,0 +1,63 @@
+//! What PostgreSQL says, in the words of the contract.
+//!
+//! **In doubt it is [`StoreError::Unavailable`]**: the outcome is unknown, and repeating is safe.
+
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+
+use crate::error::StoreError;
+
+/// A step of a transaction failed.
+pub(super) fn failed(error: &Error) -> StoreError {
+    let Some(code) = error.code() else {
+        return StoreError::Unavailable(words(error));
+    };
+    if *code == SqlState::DISK_FULL {
+        return StoreError::DiskFull { place: "the PostgreSQL server".into() };
+    }
+    if passes(code) {
+        return StoreError::Unavailable(words(error));
+    }
+    StoreError::Internal(words(error))
+}
+
+/// Conditions that pass: the server is starting, stopping, short of something, or took too long.
+fn passes(code: &SqlState) -> bool {
+    let class = code.code().get(..2).unwrap_or_default();
+    let retry = [
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::LOCK_NOT_AVAILABLE,
+        SqlState::READ_ONLY_SQL_TRANSACTION,
+        SqlState::INVALID_SQL_STATEMENT_NAME,
+        SqlState::FEATURE_NOT_SUPPORTED,
+    ];
+    // 08: connection; 53: resources; 57: an operator (shutdown, timeout); 58: the system.
+    ["08", "53", "57", "58"].contains(&class) || retry.contains(code)
+}
+
+/// The message with its cause, without what a client may have sent.
+fn words(error: &Error) -> String {
+    match error.as_db_error() {
+        Some(db) => format!("{} ({})", db.message(), db.code().code()),
+        None => match std::error::Error::source(error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        },
+    }
+}
+
+/// An identifier that must be unique exists already.
+pub(super) fn is_taken(error: &Error) -> bool {
+    error.code() == Some(&SqlState::UNIQUE_VIOLATION)
+}
+
+/// There is no partition for the row's day.
+pub(super) fn has_no_day(error: &Error) -> bool {
+    error.code() == Some(&SqlState::CHECK_VIOLATION)
+}
+
+/// A row does not say what this code wrote.
+pub(super) fn corrupt(place: &str, what: impl ToString) -> StoreError {
+    StoreError::Corrupt { place: format!("table postrider.{place}"), what: what.to_string() }
+}

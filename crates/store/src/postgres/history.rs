@@ -1,0 +1,326 @@
+//! Looking back.
+
+use async_trait::async_trait;
+use postrider_domain::attempt::Attempt;
+use postrider_domain::circuit::Transition;
+use postrider_domain::delivery::Delivery;
+use postrider_domain::ids::{DeliveryId, DestinationId, EventId, TenantId};
+use postrider_domain::ledger::Ledger;
+use postrider_domain::time::Timestamp;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::PostgresStore;
+use super::counts::MINUTE_MS;
+use super::paging::{cursor, limit, page, place, single};
+use super::pool::Scope;
+use super::rows::{self, ATTEMPT, DONE, OPEN, get, json, unsigned, uuid};
+use crate::contract::History;
+use crate::error::StoreError;
+use crate::records::{
+    Cursor, DeliveryFilter, EventFilter, EventRecord, Page, PageRequest, Tally, TallyAt,
+};
+
+/// Conditions with their arguments. The text depends only on which conditions there are, so that
+/// every combination is prepared once.
+#[derive(Default)]
+pub(super) struct Conditions {
+    text: Vec<String>,
+    params: Vec<Box<dyn ToSql + Sync + Send>>,
+}
+
+impl Conditions {
+    /// Adds a condition; `?` stands for the argument.
+    pub(super) fn add(&mut self, condition: &str, param: impl ToSql + Sync + Send + 'static) {
+        self.params.push(Box::new(param));
+        self.text.push(condition.replace('?', &format!("${}", self.params.len())));
+    }
+
+    /// Adds a condition where there is an argument.
+    pub(super) fn add_opt<T: ToSql + Sync + Send + 'static>(
+        &mut self,
+        condition: &str,
+        param: Option<T>,
+    ) {
+        if let Some(param) = param {
+            self.add(condition, param);
+        }
+    }
+
+    /// The entries of a page by time and identifier, newest first, that come after this one.
+    fn before<I: ToSql + Sync + Send + 'static>(&mut self, time: &str, mark: Option<(i64, I)>) {
+        if let Some((at, id)) = mark {
+            self.params.push(Box::new(at));
+            self.params.push(Box::new(id));
+            let n = self.params.len();
+            self.text.push(format!("({time}, id) < (${}, ${n})", n - 1));
+        }
+    }
+
+    /// An argument outside the conditions.
+    pub(super) fn argument(&mut self, param: impl ToSql + Sync + Send + 'static) -> String {
+        self.params.push(Box::new(param));
+        format!("${}", self.params.len())
+    }
+
+    pub(super) fn text(&self) -> String {
+        self.text.join(" AND ")
+    }
+
+    pub(super) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+        self.params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect()
+    }
+
+    /// Those of a filter of one tenant's deliveries.
+    pub(super) fn of_deliveries(tenant: &TenantId, filter: &DeliveryFilter) -> Self {
+        let mut all = Conditions::default();
+        all.add("tenant = ?", tenant.to_string());
+        all.add_opt("state = ?", filter.state.map(rows::state_number));
+        all.add_opt("destination = ?", filter.destination.map(|id| uuid(id.as_bytes())));
+        all.add_opt("subscription = ?", filter.subscription.map(|id| uuid(id.as_bytes())));
+        all.add_opt("event = ?", filter.event.as_ref().map(ToString::to_string));
+        all.add_opt("kind = ?", filter.kind.as_ref().map(ToString::to_string));
+        all.add_opt("created_at >= ?", rows::ms(filter.since));
+        all.add_opt("created_at < ?", rows::ms(filter.until));
+        all
+    }
+}
+
+impl PostgresStore {
+    /// The deliveries of an event were accepted with it, so its day is known; this finds its time.
+    async fn narrowed(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+    ) -> Result<Conditions, StoreError> {
+        let mut conditions = Conditions::of_deliveries(tenant, filter);
+        if let Some(event) = &filter.event {
+            let sql = "SELECT accepted_at FROM postrider.event_ids WHERE tenant = $1 AND id = $2";
+            let (whose, id) = (tenant.as_str(), event.as_str());
+            let row = self.core.pool.query_opt(Scope::Tenant(tenant), sql, &[&whose, &id]).await?;
+            if let Some(row) = row {
+                conditions.add("created_at = ?", get::<i64>(&row, "accepted_at")?);
+            }
+        }
+        Ok(conditions)
+    }
+}
+
+#[async_trait]
+impl History for PostgresStore {
+    async fn event(
+        &self,
+        tenant: &TenantId,
+        id: &EventId,
+    ) -> Result<Option<EventRecord>, StoreError> {
+        let sql = "SELECT e.* FROM postrider.event_ids AS i \
+                   JOIN postrider.events AS e ON e.tenant = i.tenant AND e.id = i.id \
+                   AND e.accepted_at = i.accepted_at WHERE i.tenant = $1 AND i.id = $2";
+        let (whose, id) = (tenant.as_str(), id.as_str());
+        let row = self.core.pool.query_opt(Scope::Tenant(tenant), sql, &[&whose, &id]).await?;
+        row.as_ref().map(rows::event).transpose()
+    }
+
+    async fn list_events(
+        &self,
+        tenant: &TenantId,
+        filter: &EventFilter,
+        request: &PageRequest,
+    ) -> Result<Page<EventRecord>, StoreError> {
+        let mark: Option<(i64, EventId)> = place(request)?;
+        let mut conditions = Conditions::default();
+        conditions.add("tenant = ?", tenant.to_string());
+        conditions.add_opt("kind = ?", filter.kind.as_ref().map(ToString::to_string));
+        conditions.add_opt("accepted_at >= ?", rows::ms(filter.since));
+        conditions.add_opt("accepted_at < ?", rows::ms(filter.until));
+        let upper = mark.as_ref().map(|(at, _)| *at);
+        conditions.add_opt("accepted_at <= ?", upper);
+        conditions.before("accepted_at", mark.map(|(at, id)| (at, id.to_string())));
+        let most = conditions.argument(limit(request));
+        let sql = format!(
+            "SELECT * FROM postrider.events WHERE {} \
+             ORDER BY accepted_at DESC, id DESC LIMIT {most}",
+            conditions.text()
+        );
+        let rows = self.core.pool.query(Scope::Tenant(tenant), &sql, &conditions.params()).await?;
+        page(&rows, request, rows::event, |record, _| {
+            Ok(cursor(record.accepted_at, &record.event.id))
+        })
+    }
+
+    async fn delivery(
+        &self,
+        tenant: &TenantId,
+        id: DeliveryId,
+    ) -> Result<Option<Delivery>, StoreError> {
+        let sql = format!(
+            "SELECT {OPEN} FROM postrider.deliveries_open WHERE id = $2 AND tenant = $1 UNION ALL \
+             SELECT {DONE} FROM postrider.deliveries_done WHERE id = $2 AND tenant = $1"
+        );
+        let (whose, id) = (tenant.as_str(), uuid(id.as_bytes()));
+        let row = self.core.pool.query_opt(Scope::Tenant(tenant), &sql, &[&whose, &id]).await?;
+        row.as_ref().map(rows::delivery).transpose()
+    }
+
+    async fn list_deliveries(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+        request: &PageRequest,
+    ) -> Result<Page<Delivery>, StoreError> {
+        let mark: Option<(i64, DeliveryId)> = place(request)?;
+        let mut conditions = self.narrowed(tenant, filter).await?;
+        // Said apart from the pair, so that later days are not even opened.
+        conditions.add_opt("created_at <= ?", mark.as_ref().map(|(at, _)| *at));
+        let mark: Option<(i64, Uuid)> = mark.map(|(at, id)| (at, uuid(id.as_bytes())));
+        conditions.before("created_at", mark);
+        let most = conditions.argument(limit(request));
+        let (which, order) = (conditions.text(), "ORDER BY created_at DESC, id DESC");
+        // One statement, one snapshot: a delivery that ends meanwhile is seen once.
+        let sql = format!(
+            "SELECT * FROM ( \
+             (SELECT {OPEN} FROM postrider.deliveries_open WHERE {which} {order} LIMIT {most}) \
+             UNION ALL \
+             (SELECT {DONE} FROM postrider.deliveries_done WHERE {which} {order} LIMIT {most}) \
+             ) AS both_of_them {order} LIMIT {most}"
+        );
+        let rows = self.core.pool.query(Scope::Tenant(tenant), &sql, &conditions.params()).await?;
+        page(&rows, request, rows::delivery, |delivery, _| {
+            Ok(cursor(delivery.created_at, delivery.id))
+        })
+    }
+
+    async fn count_deliveries(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+    ) -> Result<u64, StoreError> {
+        let conditions = self.narrowed(tenant, filter).await?;
+        let which = conditions.text();
+        let sql = format!(
+            "SELECT (SELECT count(*) FROM postrider.deliveries_open WHERE {which}) \
+             + (SELECT count(*) FROM postrider.deliveries_done WHERE {which}) AS n"
+        );
+        let pool = &self.core.pool;
+        let row = pool.query_opt(Scope::Tenant(tenant), &sql, &conditions.params()).await?;
+        row.as_ref().map_or(Ok(0), |row| get(row, "n").map(unsigned))
+    }
+
+    async fn attempts(
+        &self,
+        tenant: &TenantId,
+        delivery: DeliveryId,
+    ) -> Result<Vec<Attempt>, StoreError> {
+        let sql = format!(
+            "SELECT {ATTEMPT} FROM postrider.attempts WHERE tenant = $1 AND delivery = $2 \
+             ORDER BY number"
+        );
+        let (whose, id) = (tenant.as_str(), uuid(delivery.as_bytes()));
+        let rows = self.core.pool.query(Scope::Tenant(tenant), &sql, &[&whose, &id]).await?;
+        rows.iter().map(rows::attempt).collect()
+    }
+
+    async fn transitions(
+        &self,
+        tenant: &TenantId,
+        destination: DestinationId,
+        request: &PageRequest,
+    ) -> Result<Page<Transition>, StoreError> {
+        let before: Option<i64> = single(request)?;
+        let sql = "SELECT number, record FROM postrider.transitions \
+                   WHERE tenant = $1 AND destination = $2 AND number < $3 \
+                   ORDER BY number DESC LIMIT $4";
+        let (whose, id) = (tenant.as_str(), uuid(destination.as_bytes()));
+        let (before, most) = (before.unwrap_or(i64::MAX), limit(request));
+        let params: [&(dyn ToSql + Sync); 4] = [&whose, &id, &before, &most];
+        let rows = self.core.pool.query(Scope::Tenant(tenant), sql, &params).await?;
+        let number = |_: &Transition, row: &Row| Ok(Cursor(get::<i64>(row, "number")?.to_string()));
+        page(&rows, request, |row| json(row, "record"), number)
+    }
+
+    async fn waiting_counts(
+        &self,
+        tenant: &TenantId,
+        destinations: &[DestinationId],
+    ) -> Result<Vec<u64>, StoreError> {
+        let ids: Vec<Uuid> = destinations.iter().map(|id| uuid(id.as_bytes())).collect();
+        let sql = "SELECT (SELECT count(*) FROM postrider.deliveries_open AS o \
+                   WHERE o.destination = wanted.id AND o.state = 1 AND o.tenant = $1) AS n \
+                   FROM unnest($2::uuid[]) WITH ORDINALITY AS wanted (id, place) ORDER BY place";
+        let params: [&(dyn ToSql + Sync); 2] = [&tenant.as_str(), &ids];
+        let rows = self.core.pool.query(Scope::Tenant(tenant), sql, &params).await?;
+        rows.iter().map(|row| get(row, "n").map(unsigned)).collect()
+    }
+
+    async fn ledger(&self, tenant: Option<&TenantId>) -> Result<Ledger, StoreError> {
+        let columns = "accepted, queued, waiting, delivered, dead, cancelled";
+        let sums = columns.split(", ").map(|c| format!("coalesce(sum({c}), 0)::bigint AS {c}"));
+        let sums: Vec<String> = sums.collect();
+        let which = if tenant.is_some() { "WHERE tenant = $1" } else { "" };
+        let sql = format!(
+            "SELECT {} FROM (SELECT {columns} FROM postrider.ledgers {which} UNION ALL \
+             SELECT {columns} FROM postrider.ledger_deltas {which}) AS both_of_them",
+            sums.join(", ")
+        );
+        let whose = tenant.map(TenantId::as_str);
+        let params: Vec<&(dyn ToSql + Sync)> =
+            whose.as_ref().map(|id| id as &(dyn ToSql + Sync)).into_iter().collect();
+        let scope = tenant.map_or(Scope::All, Scope::Tenant);
+        let row = self.core.pool.query_opt(scope, &sql, &params).await?;
+        let Some(row) = row else { return Ok(Ledger::default()) };
+        let n = |column| get(&row, column).map(unsigned);
+        Ok(Ledger {
+            accepted: n("accepted")?,
+            queued: n("queued")?,
+            in_flight: 0,
+            waiting: n("waiting")?,
+            delivered: n("delivered")?,
+            dead: n("dead")?,
+            cancelled: n("cancelled")?,
+        })
+    }
+
+    async fn tallies(
+        &self,
+        tenant: Option<&TenantId>,
+        since: Timestamp,
+        until: Timestamp,
+        step_minutes: u32,
+    ) -> Result<Vec<TallyAt>, StoreError> {
+        let mut conditions = Conditions::default();
+        // Minutes that begin at or after `since` and before `until`.
+        let first = |at: Timestamp| {
+            let (ms, minute) = (at.as_unix_ms(), at.as_unix_ms().div_euclid(MINUTE_MS));
+            minute + i64::from(ms.rem_euclid(MINUTE_MS) != 0)
+        };
+        conditions.add("minute >= ?", first(since));
+        conditions.add("minute < ?", first(until));
+        conditions.add_opt("tenant = ?", tenant.map(ToString::to_string));
+        let step = conditions.argument(i64::from(step_minutes.max(1)));
+        let (which, columns) = (conditions.text(), "minute, accepted, delivered, failed, dead");
+        let sql = format!(
+            "SELECT floor(minute / {step}::bigint::numeric)::bigint * {step} AS minute, \
+             sum(accepted)::bigint AS accepted, sum(delivered)::bigint AS delivered, \
+             sum(failed)::bigint AS failed, sum(dead)::bigint AS dead FROM ( \
+             SELECT {columns} FROM postrider.tallies WHERE {which} UNION ALL \
+             SELECT {columns} FROM postrider.tally_deltas WHERE {which}) AS both_of_them \
+             GROUP BY 1 ORDER BY 1"
+        );
+        let scope = tenant.map_or(Scope::All, Scope::Tenant);
+        let rows = self.core.pool.query(scope, &sql, &conditions.params()).await?;
+        rows.iter().map(tally).collect()
+    }
+}
+
+fn tally(row: &Row) -> Result<TallyAt, StoreError> {
+    let n = |column| get(row, column).map(unsigned);
+    let tally = Tally {
+        accepted: n("accepted")?,
+        delivered: n("delivered")?,
+        failed: n("failed")?,
+        dead: n("dead")?,
+    };
+    let minute: i64 = get(row, "minute")?;
+    Ok(TallyAt { at: Timestamp::from_unix_ms(minute.saturating_mul(MINUTE_MS)), tally })
+}

@@ -1,0 +1,336 @@
+//! Taking events in: many callers, one commit.
+//!
+//! One task takes whatever callers have handed in while the last commit was under way and writes it
+//! in one transaction. Callers are judged one by one, in their order: where one of them conflicts,
+//! nothing of that one is written, and the others do not notice. **It can be repeated**: event
+//! identifiers are unique in the database, so what was written once is a duplicate the next time.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use postrider_domain::ids::{EventId, TenantId};
+use tokio::sync::{mpsc, oneshot};
+use tokio_postgres::types::ToSql;
+
+use super::counts::{Counts, LedgerColumns, TallyColumns};
+use super::days::day_of;
+use super::notify::ShardSet;
+use super::pool::{Refused, Scope, Step, Transaction};
+use super::rows::{DeliveryColumns, count, get};
+use super::{Core, PostgresStore};
+use crate::contract::Intake;
+use crate::error::StoreError;
+use crate::records::{Acceptance, Accepted};
+
+/// So many callers can stand in line.
+const CALLERS_MAX: usize = 4_096;
+/// A transaction takes no more callers once it has so many deliveries and events,
+const ROWS_MAX: usize = 4_000;
+/// or so many bytes of payload.
+const BYTES_MAX: usize = 8 << 20;
+/// How often a batch is tried when others keep taking its identifiers.
+const TRIES_MAX: usize = 8;
+
+type Answer = Result<Vec<Accepted>, StoreError>;
+
+/// One caller's batch.
+pub(super) struct Request {
+    batch: Vec<Acceptance>,
+    answer: oneshot::Sender<Answer>,
+}
+
+#[async_trait]
+impl Intake for PostgresStore {
+    async fn accept(&self, batch: Vec<Acceptance>) -> Answer {
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (answer, answered) = oneshot::channel();
+        let gone = || StoreError::Stopped("it was closed".into());
+        self.acceptances.send(Request { batch, answer }).await.map_err(|_| gone())?;
+        answered.await.map_err(|_| gone())?
+    }
+}
+
+/// Begins to take batches. Ends when nobody can hand any in.
+pub(super) fn spawn(core: Arc<Core>) -> mpsc::Sender<Request> {
+    let (sender, mut line) = mpsc::channel::<Request>(CALLERS_MAX);
+    tokio::spawn(async move {
+        while let Some(first) = line.recv().await {
+            let mut together = Size::of(&first.batch);
+            let mut requests = vec![first];
+            while together.has_room()
+                && let Ok(next) = line.try_recv()
+            {
+                together.add(&next.batch);
+                requests.push(next);
+            }
+            let (batches, waiting): (Vec<_>, Vec<_>) =
+                requests.into_iter().map(|request| (request.batch, request.answer)).unzip();
+            let answers = core.accept_together(&batches).await;
+            for (caller, answer) in waiting.into_iter().zip(answers) {
+                // A caller that went away does not want to know.
+                drop(caller.send(answer));
+            }
+        }
+    });
+    sender
+}
+
+/// How much is in a transaction.
+#[derive(Default)]
+struct Size {
+    rows: usize,
+    bytes: usize,
+}
+
+impl Size {
+    fn of(batch: &[Acceptance]) -> Self {
+        let mut size = Size::default();
+        size.add(batch);
+        size
+    }
+
+    fn add(&mut self, batch: &[Acceptance]) {
+        for Acceptance { event, deliveries, .. } in batch {
+            self.rows += 1 + deliveries.len();
+            let old = event.old.as_ref().map_or(0, |old| old.as_bytes().len());
+            self.bytes += event.data.as_bytes().len() + old;
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.rows < ROWS_MAX && self.bytes < BYTES_MAX
+    }
+}
+
+impl Core {
+    /// One answer for each batch.
+    async fn accept_together(&self, batches: &[Vec<Acceptance>]) -> Vec<Answer> {
+        let batches: Vec<&[Acceptance]> = batches.iter().map(Vec::as_slice).collect();
+        match self.try_accept(&batches).await {
+            Ok(answers) => answers.into_iter().map(Ok).collect(),
+            Err(error @ (StoreError::Unavailable(_) | StoreError::DiskFull { .. })) => {
+                let again = |_| Err(repeat(&error));
+                batches.iter().map(again).collect()
+            }
+            Err(error) if batches.len() == 1 => vec![Err(error)],
+            // Something is wrong with one of them, and should be that one's problem alone.
+            Err(_) => {
+                let mut answers = Vec::with_capacity(batches.len());
+                for batch in batches {
+                    let alone = self.try_accept(&[batch]).await;
+                    answers.push(alone.map(|mut answers| answers.pop().unwrap_or_default()));
+                }
+                answers
+            }
+        }
+    }
+
+    async fn try_accept(
+        &self,
+        batches: &[&[Acceptance]],
+    ) -> Result<Vec<Vec<Accepted>>, StoreError> {
+        // An identifier of our own making is looked up only where it turns out to be taken.
+        let mut look = batches.iter().any(|batch| batch.iter().any(|event| event.id_given));
+        let mut last = StoreError::Internal("accepting came to no end".into());
+        for _ in 0..TRIES_MAX {
+            self.days.ensure(&self.pool, days(batches)).await?;
+            let mut transaction = self.pool.begin(Scope::All).await?;
+            let known = if look { known(&mut transaction, batches).await? } else { HashMap::new() };
+            let (answers, new) = judge(batches, known);
+            if new.is_empty() {
+                transaction.rollback().await?;
+                return Ok(answers);
+            }
+            match write(transaction, &new).await {
+                Ok(shards) => {
+                    self.folding.appended();
+                    self.notifier.tell(shards, &self.leases.held());
+                    return Ok(answers);
+                }
+                Err(Refused::Taken(error)) => last = error,
+                Err(Refused::NoDay) => self.days.forget(),
+                Err(Refused::Other(error)) => return Err(error),
+            }
+            look = true;
+        }
+        Err(last)
+    }
+}
+
+/// The days of events, and of their deliveries, whose attempts go by them.
+fn days(batches: &[&[Acceptance]]) -> BTreeSet<i32> {
+    let mut days = BTreeSet::new();
+    for acceptance in batches.iter().flat_map(|batch| batch.iter()) {
+        days.insert(day_of(acceptance.accepted_at));
+        days.extend(acceptance.deliveries.iter().map(|delivery| day_of(delivery.created_at)));
+    }
+    days
+}
+
+/// The same error for another caller.
+fn repeat(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::DiskFull { place } => StoreError::DiskFull { place: place.clone() },
+        other => StoreError::Unavailable(other.to_string()),
+    }
+}
+
+/// What is known of an identifier.
+type Known<'a> = HashMap<(&'a TenantId, &'a EventId), ([u8; 32], u32)>;
+
+async fn known<'a>(
+    transaction: &mut Transaction<'_>,
+    batches: &[&'a [Acceptance]],
+) -> Result<Known<'a>, StoreError> {
+    let events: Vec<_> = batches.iter().flat_map(|batch| batch.iter()).map(|a| &a.event).collect();
+    let tenants: Vec<&str> = events.iter().map(|event| event.tenant.as_str()).collect();
+    let ids: Vec<&str> = events.iter().map(|event| event.id.as_str()).collect();
+    let sql = "SELECT n, fingerprint, deliveries \
+               FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS wanted (tenant, id, n) \
+               JOIN postrider.event_ids USING (tenant, id)";
+    let rows = transaction.query(sql, &[&tenants, &ids]).await?;
+    let mut known = Known::new();
+    for row in &rows {
+        let place = usize::try_from(get::<i64>(row, "n")?.saturating_sub(1)).unwrap_or_default();
+        let fingerprint = <[u8; 32]>::try_from(get::<&[u8]>(row, "fingerprint")?)
+            .map_err(|e| super::error::corrupt("event_ids", e))?;
+        let deliveries = u32::try_from(get::<i32>(row, "deliveries")?).unwrap_or_default();
+        if let Some(event) = events.get(place) {
+            known.insert((&event.tenant, &event.id), (fingerprint, deliveries));
+        }
+    }
+    Ok(known)
+}
+
+/// What becomes of each batch, in order, and what is to be written.
+fn judge<'a>(
+    batches: &[&'a [Acceptance]],
+    mut known: Known<'a>,
+) -> (Vec<Vec<Accepted>>, Vec<&'a Acceptance>) {
+    let (mut answers, mut all_new) = (Vec::with_capacity(batches.len()), Vec::new());
+    for batch in batches {
+        let (mut here, mut new): (Known<'a>, Vec<&Acceptance>) = (Known::new(), Vec::new());
+        let mut of_batch = Vec::with_capacity(batch.len());
+        for acceptance in *batch {
+            let key = (&acceptance.event.tenant, &acceptance.event.id);
+            let found = known.get(&key).or_else(|| here.get(&key)).copied();
+            of_batch.push(match found {
+                Some((fingerprint, deliveries)) if fingerprint == acceptance.fingerprint => {
+                    Accepted::Duplicate { deliveries }
+                }
+                Some(_) => Accepted::Conflict,
+                None => {
+                    let deliveries = u32::try_from(acceptance.deliveries.len());
+                    here.insert(key, (acceptance.fingerprint, deliveries.unwrap_or(u32::MAX)));
+                    new.push(acceptance);
+                    Accepted::New
+                }
+            });
+        }
+        if !of_batch.contains(&Accepted::Conflict) {
+            known.extend(here);
+            all_new.extend(new);
+        }
+        answers.push(of_batch);
+    }
+    // In one order everywhere, so that two nodes with the same identifiers do not lock each other.
+    all_new.sort_by_key(|new| (&new.event.tenant, &new.event.id));
+    (answers, all_new)
+}
+
+/// Events as one array per column.
+#[derive(Default)]
+struct EventColumns<'a> {
+    tenant: Vec<&'a str>,
+    id: Vec<&'a str>,
+    accepted_at: Vec<i64>,
+    fingerprint: Vec<&'a [u8]>,
+    deliveries: Vec<i32>,
+    kind: Vec<&'a str>,
+    object: Vec<Option<&'a str>>,
+    data: Vec<&'a [u8]>,
+    old: Vec<Option<&'a [u8]>>,
+    time: Vec<i64>,
+}
+
+const INSERT_IDS: &str = "INSERT INTO postrider.event_ids \
+     (tenant, id, accepted_at, fingerprint, deliveries) \
+     SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::integer[])";
+
+const INSERT_EVENTS: &str = "INSERT INTO postrider.events \
+     (tenant, id, accepted_at, deliveries, kind, object, data, old, time) \
+     SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::integer[], $5::text[], \
+     $6::text[], $7::bytea[], $8::bytea[], $9::bigint[])";
+
+/// Writes unfinished deliveries.
+pub(super) const INSERT_OPEN: &str = "INSERT INTO postrider.deliveries_open \
+     (id, tenant, event, subscription, destination, kind, created_at, attempts, last_attempt_at, \
+      state, slot, due_at, anchor_at, previous_at, shard) \
+     SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::uuid[], $6::text[], \
+     $7::bigint[], $8::integer[], $9::bigint[], $10::smallint[], $11::bigint[], $12::bigint[], \
+     $13::bigint[], $14::bigint[], $15::smallint[])";
+
+impl<'a> EventColumns<'a> {
+    fn push(&mut self, acceptance: &'a Acceptance) {
+        let event = &acceptance.event;
+        self.tenant.push(event.tenant.as_str());
+        self.id.push(event.id.as_str());
+        self.accepted_at.push(acceptance.accepted_at.as_unix_ms());
+        self.fingerprint.push(&acceptance.fingerprint);
+        let deliveries = i32::try_from(count(acceptance.deliveries.len())).unwrap_or(i32::MAX);
+        self.deliveries.push(deliveries);
+        self.kind.push(event.kind.as_str());
+        self.object.push(event.object.as_ref().map(|object| object.as_str()));
+        self.data.push(event.data.as_bytes());
+        self.old.push(event.old.as_ref().map(|old| &old.as_bytes()[..]));
+        self.time.push(event.time.as_unix_ms());
+    }
+
+    fn ids(&self) -> Vec<&(dyn ToSql + Sync)> {
+        vec![&self.tenant, &self.id, &self.accepted_at, &self.fingerprint, &self.deliveries]
+    }
+
+    fn events(&self) -> Vec<&(dyn ToSql + Sync)> {
+        vec![
+            &self.tenant,
+            &self.id,
+            &self.accepted_at,
+            &self.deliveries,
+            &self.kind,
+            &self.object,
+            &self.data,
+            &self.old,
+            &self.time,
+        ]
+    }
+}
+
+/// Writes everything and commits; returns the shards that have new work.
+async fn write(transaction: Transaction<'_>, new: &[&Acceptance]) -> Result<ShardSet, Refused> {
+    let (mut events, mut deliveries) = (EventColumns::default(), DeliveryColumns::default());
+    let (mut counts, mut shards) = (Counts::default(), ShardSet::default());
+    for acceptance in new {
+        events.push(acceptance);
+        let tenant = acceptance.event.tenant.as_str();
+        counts.accepted(tenant, acceptance.accepted_at, acceptance.deliveries.len());
+        for delivery in &acceptance.deliveries {
+            deliveries.push(delivery);
+            shards.insert(delivery.destination.shard());
+        }
+    }
+    let (ledger, tallies) = counts.columns();
+    let mut steps = vec![
+        Step { sql: INSERT_IDS, params: events.ids() },
+        Step { sql: INSERT_EVENTS, params: events.events() },
+    ];
+    if !deliveries.is_empty() {
+        steps.push(Step { sql: INSERT_OPEN, params: deliveries.open() });
+        steps.push(Step { sql: LedgerColumns::SQL, params: ledger.all() });
+        steps.push(Step { sql: TallyColumns::SQL, params: tallies.all() });
+    }
+    transaction.finish(&steps).await?;
+    Ok(shards)
+}

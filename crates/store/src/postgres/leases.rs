@@ -1,0 +1,180 @@
+//! Who owns which shard.
+//!
+//! A node's lease is one row with a time at which it ends, by the database's clock; it holds for
+//! every shard that names the node as its owner. **A shard changes its owner only in a transaction
+//! that has locked the old owner's row**, and a settlement locks its own node's row: so a
+//! settlement either ends before the shard changes hands, or sees that it did. Membership changes
+//! one node at a time, under a lock; each node takes its share of the living ones, gives back what
+//! it has too much of, and takes what is free.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use postrider_domain::ids::{SHARDS, Shard};
+use uuid::Uuid;
+
+use super::Core;
+use super::notify::ShardSet;
+use super::pool::{Scope, Step, Transaction};
+use super::rows::get;
+use crate::error::StoreError;
+use crate::records::{Epoch, Holding};
+
+/// Held while nodes come, go and share.
+const MEMBERS_LOCK: i64 = 0x706f_7374_0004;
+
+/// What this process knows of its own membership.
+pub(super) struct Leases {
+    /// Tells this process from another one of the same name.
+    instance: Uuid,
+    /// Whether the node's row was written by this process before.
+    is_member: AtomicBool,
+    /// What it held when it last asked.
+    held: Mutex<ShardSet>,
+}
+
+impl Leases {
+    pub(super) fn new(instance: Uuid) -> Self {
+        Leases { instance, is_member: AtomicBool::new(false), held: Mutex::default() }
+    }
+
+    pub(super) fn held(&self) -> ShardSet {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_held(&self, held: ShardSet) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
+    }
+}
+
+impl Core {
+    /// Says that this node lives, and shares.
+    pub(super) async fn hold_shards(&self) -> Result<Holding, StoreError> {
+        let mut transaction = self.pool.begin(Scope::All).await?;
+        self.join(&mut transaction).await?;
+        self.share(&mut transaction).await?;
+        let node = &self.options.node;
+        let owned = "SELECT shard, epoch FROM postrider.shards WHERE owner = $1 ORDER BY shard";
+        let steps =
+            [Step { sql: owned, params: vec![node] }, Step { sql: super::NOW, params: Vec::new() }];
+        let mut answers = transaction.query_all(&steps).await?.into_iter();
+        transaction.commit().await?;
+        self.leases.is_member.store(true, Ordering::Relaxed);
+        let shards = answers.next().unwrap_or_default();
+        let shards = shards.iter().map(|row| {
+            let shard = u8::try_from(get::<i16>(row, "shard")?).unwrap_or_default();
+            Ok((Shard(shard), Epoch(super::rows::unsigned(get(row, "epoch")?))))
+        });
+        let holding = Holding { shards: shards.collect::<Result<_, StoreError>>()? };
+        self.leases.set_held(holding.shards.iter().map(|(shard, _)| *shard).collect());
+        if let Some(row) = answers.next().unwrap_or_default().first() {
+            self.days.ahead(&self.pool, super::rows::time(row, "now")?).await?;
+        }
+        self.folding.fold_if_due(&self.pool).await?;
+        Ok(holding)
+    }
+
+    /// Gives everything back and leaves.
+    pub(super) async fn release_shards(&self) -> Result<(), StoreError> {
+        let (node, instance) = (&self.options.node, &self.leases.instance);
+        let mut transaction = self.pool.begin(Scope::All).await?;
+        transaction.query("SELECT pg_advisory_xact_lock($1)", &[&MEMBERS_LOCK]).await?;
+        let leave = "DELETE FROM postrider.nodes WHERE name = $1 AND instance = $2";
+        if transaction.execute(leave, &[node, instance]).await? > 0 {
+            let free = "UPDATE postrider.shards SET owner = NULL WHERE owner = $1";
+            transaction.execute(free, &[node]).await?;
+        }
+        transaction.commit().await?;
+        self.leases.set_held(ShardSet::default());
+        self.leases.is_member.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Renews the node's lease, or writes it anew. One of the same name that another process wrote is
+    /// taken over by raising the epochs, where this process is the newer one.
+    async fn join(&self, transaction: &mut Transaction<'_>) -> Result<(), StoreError> {
+        let node = &self.options.node;
+        let steps = [
+            Step { sql: "SELECT pg_advisory_xact_lock($1)", params: vec![&MEMBERS_LOCK] },
+            Step {
+                sql: "SELECT instance FROM postrider.nodes WHERE name = $1 FOR UPDATE",
+                params: vec![node],
+            },
+        ];
+        let found = transaction.query_all(&steps).await?.pop().unwrap_or_default();
+        let found = found.first().map(|row| get::<Uuid>(row, "instance")).transpose()?;
+        let is_other = found.is_some_and(|instance| instance != self.leases.instance);
+        if is_other && self.leases.is_member.load(Ordering::Relaxed) {
+            let why = format!("another process runs as node {node}; give each a name of its own");
+            return Err(StoreError::Stopped(why));
+        }
+        if is_other {
+            let sql = "UPDATE postrider.shards SET epoch = epoch + 1 WHERE owner = $1";
+            transaction.execute(sql, &[node]).await?;
+        }
+        Ok(())
+    }
+
+    /// Renews, buries nodes whose lease has ended (waiting for what they are settling), and then
+    /// gives back what is too much, or takes what is free, up to this node's share.
+    async fn share(&self, transaction: &mut Transaction<'_>) -> Result<(), StoreError> {
+        let node = &self.options.node;
+        let seconds = self.options.lease.as_secs_f64();
+        let steps = [
+            Step { sql: RENEW, params: vec![node, &self.leases.instance, &seconds] },
+            Step { sql: BURY, params: Vec::new() },
+            Step { sql: FREE, params: Vec::new() },
+            Step { sql: COUNT, params: vec![node] },
+        ];
+        let rows = transaction.query_all(&steps).await?.pop().unwrap_or_default();
+        let Some(row) = rows.first() else { return Ok(()) };
+        let share = share_of(get(row, "nodes")?, get(row, "before")?);
+        let mine: i64 = get(row, "mine")?;
+        let (sql, n) = if mine > share {
+            let sql = "UPDATE postrider.shards SET owner = NULL WHERE shard IN \
+                       (SELECT shard FROM postrider.shards WHERE owner = $1 \
+                        ORDER BY shard DESC LIMIT $2)";
+            (sql, mine - share)
+        } else if mine < share {
+            let sql = "UPDATE postrider.shards SET owner = $1, epoch = epoch + 1 WHERE shard IN \
+                       (SELECT shard FROM postrider.shards WHERE owner IS NULL \
+                        ORDER BY shard LIMIT $2)";
+            (sql, share - mine)
+        } else {
+            return Ok(());
+        };
+        transaction.execute(sql, &[node, &n]).await?;
+        Ok(())
+    }
+}
+
+const RENEW: &str = "INSERT INTO postrider.nodes (name, instance, expires_at) \
+     VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3)) \
+     ON CONFLICT (name) DO UPDATE \
+     SET instance = excluded.instance, expires_at = excluded.expires_at";
+const BURY: &str = "DELETE FROM postrider.nodes WHERE expires_at <= clock_timestamp()";
+const FREE: &str = "UPDATE postrider.shards SET owner = NULL WHERE owner IS NOT NULL \
+     AND owner NOT IN (SELECT name FROM postrider.nodes)";
+const COUNT: &str = "SELECT (SELECT count(*) FROM postrider.nodes) AS nodes, \
+     (SELECT count(*) FROM postrider.nodes WHERE name < $1) AS before, \
+     (SELECT count(*) FROM postrider.shards WHERE owner = $1) AS mine";
+
+/// How many shards the node should have that stands so far from the first in a row of nodes.
+fn share_of(nodes: i64, before: i64) -> i64 {
+    let (all, nodes) = (i64::from(SHARDS), nodes.max(1));
+    all / nodes + i64::from(before < all % nodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up_and_differ_by_one_at_most() {
+        for nodes in 1..=300 {
+            let shares: Vec<i64> = (0..nodes).map(|before| share_of(nodes, before)).collect();
+            assert_eq!(shares.iter().sum::<i64>(), i64::from(SHARDS));
+            assert!(shares[0] - shares[shares.len() - 1] <= 1, "{nodes}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The store of a cluster: any number of nodes on one PostgreSQL.
+//!
+//! Every method is one transaction, and no transaction is open while anything else is waited for.
+//! Acceptances of many callers share one commit, and so do settlements. What has not ended is in
+//! `deliveries_open`; what has is in `deliveries_done`, by days. **Only the owner of a shard
+//! settles in it**: a settlement locks its node's lease and compares every epoch, so what a node
+//! says after its lease has ended, or after another took the shard, is refused.
+//!
+//! **Clocks.** Leases go by the database's clock alone. Due times and everything else that is
+//! handed in come from the caller, whose clock must follow the database's:
+//! [`PostgresStore::clock_offset`] says how far it is off.
+//!
+//! **PgBouncer** in transaction mode may stand in between, from 1.21 on with
+//! `max_prepared_statements` above 0: all settings and locks are local to a transaction. What does
+//! not work through it is `LISTEN`: give [`Options::listen_url`] a direct address, or switch
+//! [`Options::listen`] off, and new work of other nodes is found by polling alone.
+
+mod configuration;
+mod counts;
+mod days;
+mod error;
+mod history;
+mod intake;
+mod leases;
+mod notify;
+mod paging;
+mod pool;
+mod replays;
+mod rows;
+mod schema;
+mod settle;
+mod tls;
+mod upkeep;
+mod work;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_domain::time::Timestamp;
+use tokio::sync::{broadcast, mpsc};
+use uuid::Uuid;
+
+use self::counts::Folding;
+use self::days::Days;
+use self::leases::Leases;
+use self::notify::Notifier;
+pub use self::notify::ShardSet;
+use self::pool::{Pool, Scope};
+use self::rows::get;
+use crate::error::StoreError;
+
+/// How a node uses the database.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What this node is called. No two nodes that run at the same time may share it: the one that
+    /// came first is stopped.
+    pub node: String,
+    /// At most so many connections, beside the one that listens.
+    pub connections: usize,
+    /// How long a lease holds after it was renewed. Whoever holds shards must call
+    /// [`crate::Upkeep::hold_shards`] about four times as often, and stop sending when so long has
+    /// passed since the last call that succeeded *began*.
+    pub lease: Duration,
+    /// How long a statement may take on the server.
+    pub statement_timeout: Duration,
+    /// Whether other nodes' new work is announced and heard.
+    pub listen: bool,
+    /// Where to listen, where that is another address than the rest: past a pooler.
+    pub listen_url: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            node: "postrider".into(),
+            connections: 8,
+            lease: Duration::from_secs(10),
+            statement_timeout: Duration::from_secs(30),
+            listen: true,
+            listen_url: None,
+        }
+    }
+}
+
+/// How far the database's clock is ahead of the caller's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockOffset {
+    /// To be added to the caller's time, in milliseconds.
+    pub offset_ms: i64,
+    /// The true offset is within so many milliseconds of it.
+    pub within_ms: i64,
+}
+
+/// A store on PostgreSQL.
+pub struct PostgresStore {
+    core: Arc<Core>,
+    acceptances: mpsc::Sender<intake::Request>,
+    settlements: mpsc::Sender<settle::Request>,
+}
+
+/// What the store shares with its tasks.
+struct Core {
+    pool: Pool,
+    options: Options,
+    days: Days,
+    leases: Leases,
+    notifier: Notifier,
+    folding: Folding,
+}
+
+/// The time by the database's clock.
+const NOW: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore")
+            .field("node", &self.core.options.node)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PostgresStore {
+    /// Connects, brings the schema up to date, and makes the partitions of the next days.
+    ///
+    /// The URL is `postgres://user:password@host:port/database`, with `sslmode` (`disable`,
+    /// `prefer`, `require`, `verify-full`) and `sslrootcert` where wanted.
+    pub async fn connect(url: &str, options: Options) -> Result<Arc<Self>, StoreError> {
+        let pool = Pool::new(tls::target(url)?, options.connections, options.statement_timeout);
+        pool.insist_on_sync().await?;
+        schema::migrate(&pool).await?;
+        let instance = pool.query_opt(Scope::All, "SELECT gen_random_uuid() AS id", &[]).await?;
+        let instance: Uuid = instance.as_ref().map_or(Ok(Uuid::nil()), |row| get(row, "id"))?;
+        let listener = match &options.listen_url {
+            Some(url) => tls::target(url)?,
+            None => tls::target(url)?,
+        };
+        let notifier = Notifier::new(options.listen.then_some(listener));
+        let leases = Leases::new(instance);
+        let (days, folding) = (Days::default(), Folding::default());
+        let core = Arc::new(Core { pool, options, days, leases, notifier, folding });
+        let now = core.database_now().await?;
+        core.days.ahead(&core.pool, now).await?;
+        notify::spawn(&core);
+        let acceptances = intake::spawn(Arc::clone(&core));
+        let settlements = settle::spawn(Arc::clone(&core));
+        Ok(Arc::new(PostgresStore { core, acceptances, settlements }))
+    }
+
+    /// What time it is in the database.
+    pub async fn database_now(&self) -> Result<Timestamp, StoreError> {
+        self.core.database_now().await
+    }
+
+    /// How far the database's clock is ahead of `clock`. Ask now and then, and add it to every time
+    /// that is handed to this store.
+    pub async fn clock_offset(
+        &self,
+        clock: impl Fn() -> Timestamp,
+    ) -> Result<ClockOffset, StoreError> {
+        let before = clock().as_unix_ms();
+        let there = self.database_now().await?.as_unix_ms();
+        let after = clock().as_unix_ms();
+        let middle = before.saturating_add(after.saturating_sub(before) / 2);
+        let within_ms = after.saturating_sub(before) / 2 + 1;
+        Ok(ClockOffset { offset_ms: there.saturating_sub(middle), within_ms })
+    }
+
+    /// Hears of new work that other nodes accepted for shards, a few milliseconds after. Nothing is
+    /// promised: look at the queues now and then all the same. A receiver that lags has missed some,
+    /// and should look at all of them.
+    pub fn wakeups(&self) -> broadcast::Receiver<ShardSet> {
+        self.core.notifier.subscribe()
+    }
+
+    /// How long a lease holds.
+    pub fn lease(&self) -> Duration {
+        self.core.options.lease
+    }
+
+    /// Whether row-level security binds the database role: not where it is a superuser or has
+    /// `BYPASSRLS`. Then the tenant in every query is the only wall, and an operator should know.
+    pub async fn is_walled(&self) -> Result<bool, StoreError> {
+        let sql = "SELECT rolsuper OR rolbypassrls AS above FROM pg_roles \
+                   WHERE rolname = current_user";
+        let row = self.core.pool.query_opt(Scope::All, sql, &[]).await?;
+        row.as_ref().map_or(Ok(false), |row| get::<bool>(row, "above").map(|above| !above))
+    }
+}
+
+impl Core {
+    async fn database_now(&self) -> Result<Timestamp, StoreError> {
+        let row = self.pool.query_opt(Scope::All, NOW, &[]).await?;
+        row.as_ref().map_or(Ok(Timestamp::EPOCH), |row| rows::time(row, "now"))
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.core.notifier.stop();
+    }
+}

@@ -1,0 +1,51 @@
+//! One page of a list. A cursor is the place of the last entry that was given out.
+
+use std::str::FromStr;
+
+use postrider_domain::time::Timestamp;
+use tokio_postgres::Row;
+
+use super::rows::count;
+use crate::error::StoreError;
+use crate::records::{Cursor, Page, PageRequest};
+
+/// The place that a cursor of a list by time and identifier names.
+pub(super) fn place<I: FromStr>(request: &PageRequest) -> Result<Option<(i64, I)>, StoreError> {
+    let Some(Cursor(text)) = &request.cursor else { return Ok(None) };
+    let read = || {
+        let (at, id) = text.split_once(' ')?;
+        Some((at.parse().ok()?, id.parse().ok()?))
+    };
+    read().map(Some).ok_or(StoreError::UnknownCursor)
+}
+
+/// The place that a cursor of a list by one thing names.
+pub(super) fn single<I: FromStr>(request: &PageRequest) -> Result<Option<I>, StoreError> {
+    let Some(Cursor(text)) = &request.cursor else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| StoreError::UnknownCursor)
+}
+
+pub(super) fn cursor(at: Timestamp, id: impl ToString) -> Cursor {
+    Cursor(format!("{} {}", at.as_unix_ms(), id.to_string()))
+}
+
+/// How many rows to ask for: one more than the page has, to see whether there is another page.
+pub(super) fn limit(request: &PageRequest) -> i64 {
+    count(request.limit).saturating_add(1)
+}
+
+/// A page of the rows that were found.
+pub(super) fn page<T>(
+    rows: &[Row],
+    request: &PageRequest,
+    read: impl Fn(&Row) -> Result<T, StoreError>,
+    place: impl Fn(&T, &Row) -> Result<Cursor, StoreError>,
+) -> Result<Page<T>, StoreError> {
+    let shown = rows.iter().take(request.limit);
+    let items: Vec<T> = shown.map(&read).collect::<Result<_, _>>()?;
+    let next = match (items.last(), items.len().checked_sub(1).and_then(|n| rows.get(n))) {
+        (Some(last), Some(row)) if rows.len() > items.len() => Some(place(last, row)?),
+        (_, _) => None,
+    };
+    Ok(Page { items, next })
+}

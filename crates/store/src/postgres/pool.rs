@@ -1,0 +1,406 @@
+//! Connections, and transactions on them.
+//!
+//! A connection returns to the pool only after a transaction on it has ended in order. Whatever
+//! else happens (an error, a timeout, a caller that went away) it is closed, and the server rolls
+//! back. **Nothing outlives a transaction**: every setting is local to it and every lock ends with
+//! it, so a pooler in transaction mode may stand in between.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use postrider_domain::ids::TenantId;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error, Row, Statement};
+
+use super::error::failed;
+use super::tls::Target;
+use crate::error::StoreError;
+
+/// What a statement is given.
+pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// For whom a transaction acts.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Scope<'a> {
+    /// One tenant: nothing of another's is seen.
+    Tenant(&'a TenantId),
+    /// All of them: the engine, and administrators.
+    All,
+}
+
+/// The connections.
+pub(super) struct Pool {
+    target: Target,
+    idle: Mutex<Vec<Connection>>,
+    slots: Semaphore,
+    statement_timeout: Duration,
+    /// Said at the begin of each transaction where the server would not sync by itself.
+    sync: Mutex<&'static str>,
+}
+
+/// One connection with the statements that it knows.
+struct Connection {
+    client: Client,
+    statements: HashMap<String, Statement>,
+}
+
+impl Pool {
+    pub(super) fn new(target: Target, size: usize, statement_timeout: Duration) -> Self {
+        Pool {
+            target,
+            idle: Mutex::default(),
+            slots: Semaphore::new(size.max(1)),
+            statement_timeout,
+            sync: Mutex::new(""),
+        }
+    }
+
+    /// An acknowledgement means stable storage: where the server is set to acknowledge before, each
+    /// of our transactions says otherwise.
+    pub(super) async fn insist_on_sync(&self) -> Result<(), StoreError> {
+        let rows = self.query(Scope::All, "SELECT current_setting('synchronous_commit')", &[]);
+        let setting: String = rows
+            .await?
+            .first()
+            .map_or(Ok(String::new()), |row| row.try_get(0))
+            .map_err(|e| failed(&e))?;
+        if setting == "off" {
+            *self.sync.lock().unwrap_or_else(PoisonError::into_inner) =
+                "; SET LOCAL synchronous_commit = on";
+        }
+        Ok(())
+    }
+
+    /// One statement as a transaction of its own, in one round trip.
+    pub(super) async fn query(
+        &self,
+        scope: Scope<'_>,
+        sql: &str,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let within = self.patience();
+        let work = async {
+            let mut session = self.session().await?;
+            let begin = self.begin_with(scope);
+            let statement = session.statement(sql).await?;
+            let client = session.client()?;
+            let (begun, found, ended) = in_order3(
+                client.batch_execute(&begin),
+                client.query(&statement, params),
+                client.batch_execute("COMMIT"),
+            )
+            .await;
+            begun.map_err(|e| failed(&e))?;
+            let found = found.map_err(|e| failed(&e));
+            if found.is_ok() || ended.is_ok() {
+                ended.map_err(|e| failed(&e))?;
+                session.ended();
+            }
+            found
+        };
+        patiently(within, work).await
+    }
+
+    /// The same, for one row at most.
+    pub(super) async fn query_opt(
+        &self,
+        scope: Scope<'_>,
+        sql: &str,
+        params: Params<'_>,
+    ) -> Result<Option<Row>, StoreError> {
+        Ok(self.query(scope, sql, params).await?.into_iter().next())
+    }
+
+    /// Begins a transaction of several steps. The server hears of it with the first one.
+    pub(super) async fn begin(&self, scope: Scope<'_>) -> Result<Transaction<'_>, StoreError> {
+        let within = self.patience();
+        let session = patiently(within, self.session()).await?;
+        Ok(Transaction { session, within, begin: Some(self.begin_with(scope)) })
+    }
+
+    /// Closes what is idle. What is in use is closed when it is done.
+    pub(super) fn close(&self) {
+        self.slots.close();
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// How long we wait for an answer: longer than the server works on one, so that it is the server
+    /// that gives up, unless it is not there.
+    fn patience(&self) -> Duration {
+        self.statement_timeout.saturating_add(Duration::from_secs(5))
+    }
+
+    fn begin_with(&self, scope: Scope<'_>) -> String {
+        let timeout = self.statement_timeout.as_millis();
+        let sync = *self.sync.lock().unwrap_or_else(PoisonError::into_inner);
+        let who = match scope {
+            // A tenant's identifier has letters, digits, `-` and `_` only.
+            Scope::Tenant(id) => format!("SET LOCAL postrider.tenant = '{id}'"),
+            Scope::All => "SET LOCAL postrider.scope = 'all'".to_owned(),
+        };
+        format!("BEGIN; SET LOCAL statement_timeout = {timeout}{sync}; {who}")
+    }
+
+    async fn session(&self) -> Result<Session<'_>, StoreError> {
+        let permit = self.slots.acquire().await;
+        let permit = permit.map_err(|_| StoreError::Stopped("it was closed".into()))?;
+        loop {
+            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            match idle {
+                Some(connection) if connection.client.is_closed() => {}
+                Some(connection) => {
+                    return Ok(Session {
+                        pool: self,
+                        connection: Some(connection),
+                        _permit: permit,
+                    });
+                }
+                None => break,
+            }
+        }
+        let connection = self.connect().await?;
+        Ok(Session { pool: self, connection: Some(connection), _permit: permit })
+    }
+
+    async fn connect(&self) -> Result<Connection, StoreError> {
+        let Target { config, connector } = &self.target;
+        let (client, driver) = config.connect(connector.clone()).await.map_err(|e| failed(&e))?;
+        // It ends when the client is dropped or the connection is lost; its error is the client's.
+        tokio::spawn(async move { drop(driver.await) });
+        Ok(Connection { client, statements: HashMap::new() })
+    }
+}
+
+/// A connection in use.
+struct Session<'a> {
+    pool: &'a Pool,
+    connection: Option<Connection>,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl Session<'_> {
+    fn client(&self) -> Result<&Client, StoreError> {
+        let connection = self.connection.as_ref();
+        connection
+            .map(|connection| &connection.client)
+            .ok_or_else(|| StoreError::Internal("a transaction was used after its end".into()))
+    }
+
+    async fn statement(&mut self, sql: &str) -> Result<Statement, StoreError> {
+        let Some(connection) = &mut self.connection else {
+            return Err(StoreError::Internal("a transaction was used after its end".into()));
+        };
+        if let Some(known) = connection.statements.get(sql) {
+            return Ok(known.clone());
+        }
+        let statement = connection.client.prepare(sql).await.map_err(|e| failed(&e))?;
+        connection.statements.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    /// The transaction has ended in order: the next one may have the connection.
+    fn ended(&mut self) {
+        if let Some(connection) = self.connection.take()
+            && !self.pool.slots.is_closed()
+        {
+            self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        }
+    }
+}
+
+/// A transaction. Dropped before its end, it is rolled back.
+pub(super) struct Transaction<'a> {
+    session: Session<'a>,
+    within: Duration,
+    /// What is still to be said before the first step.
+    begin: Option<String>,
+}
+
+/// An answer to come.
+type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// A step of a pipeline.
+pub(super) struct Step<'a> {
+    pub(super) sql: &'static str,
+    pub(super) params: Vec<&'a (dyn ToSql + Sync)>,
+}
+
+impl Transaction<'_> {
+    /// Lets one step take longer than others: pruning counts millions of rows.
+    pub(super) async fn take_time(&mut self, longest: Duration) -> Result<(), StoreError> {
+        self.within = longest.saturating_add(Duration::from_secs(5));
+        let ms = longest.as_millis();
+        self.batch(&format!("SET LOCAL statement_timeout = {ms}")).await
+    }
+
+    pub(super) async fn query(
+        &mut self,
+        sql: &str,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let statement = self.session.statement(sql).await?;
+        let begin = self.begin.take();
+        let client = self.session.client()?;
+        let mut all = begun(client, begin.as_deref());
+        all.push(Box::pin(client.query(&statement, params)));
+        let work = async { in_order(all).await.map_err(|e| failed(&e)) };
+        Ok(patiently(self.within, work).await?.pop().unwrap_or_default())
+    }
+
+    pub(super) async fn execute(
+        &mut self,
+        sql: &str,
+        params: Params<'_>,
+    ) -> Result<u64, StoreError> {
+        let statement = self.session.statement(sql).await?;
+        let begin = self.begin.take();
+        let client = self.session.client()?;
+        let mut all = begun(client, begin.as_deref());
+        all.push(Box::pin(client.execute(&statement, params)));
+        let work = async { in_order(all).await.map_err(|e| failed(&e)) };
+        Ok(patiently(self.within, work).await?.pop().unwrap_or_default())
+    }
+
+    pub(super) async fn batch(&mut self, sql: &str) -> Result<(), StoreError> {
+        let begin = self.begin.take();
+        let client = self.session.client()?;
+        let mut all = begun(client, begin.as_deref());
+        all.push(Box::pin(client.batch_execute(sql)));
+        let work = async { in_order(all).await.map_err(|e| failed(&e)) };
+        patiently(self.within, work).await.map(drop)
+    }
+
+    /// Several reads in one round trip, in this order.
+    pub(super) async fn query_all(
+        &mut self,
+        steps: &[Step<'_>],
+    ) -> Result<Vec<Vec<Row>>, StoreError> {
+        let statements = self.statements(steps).await?;
+        let begin = self.begin.take();
+        let client = self.session.client()?;
+        let mut all = begun(client, begin.as_deref());
+        let before = all.len();
+        for (step, statement) in steps.iter().zip(&statements) {
+            all.push(Box::pin(client.query(statement, &step.params)));
+        }
+        let work = async { in_order(all).await.map_err(|e| failed(&e)) };
+        Ok(patiently(self.within, work).await?.split_off(before))
+    }
+
+    /// All these steps and the commit in one round trip. Where one fails, nothing happened.
+    pub(super) async fn finish(mut self, steps: &[Step<'_>]) -> Result<(), Refused> {
+        let statements = self.statements(steps).await.map_err(Refused::Other)?;
+        let begin = self.begin.take();
+        let client = self.session.client().map_err(Refused::Other)?;
+        let mut all: Vec<Reply<'_, u64>> = begun(client, begin.as_deref());
+        for (step, statement) in steps.iter().zip(&statements) {
+            all.push(Box::pin(client.execute(statement, &step.params)));
+        }
+        all.push(Box::pin(async { client.batch_execute("COMMIT").await.map(|()| 0) }));
+        let work = async { Ok(in_order(all).await) };
+        let outcome = patiently(self.within, work).await.map_err(Refused::Other)?;
+        // Every step was answered, the commit too: after an error it was a rollback.
+        if !self.session.client().map_err(Refused::Other)?.is_closed() {
+            self.session.ended();
+        }
+        match outcome {
+            Ok(_) => Ok(()),
+            Err(error) if super::error::is_taken(&error) => Err(Refused::Taken(failed(&error))),
+            Err(error) if super::error::has_no_day(&error) => Err(Refused::NoDay),
+            Err(error) => Err(Refused::Other(failed(&error))),
+        }
+    }
+
+    async fn statements(&mut self, steps: &[Step<'_>]) -> Result<Vec<Statement>, StoreError> {
+        let mut statements = Vec::with_capacity(steps.len());
+        for step in steps {
+            statements.push(self.session.statement(step.sql).await?);
+        }
+        Ok(statements)
+    }
+
+    pub(super) async fn commit(mut self) -> Result<(), StoreError> {
+        self.batch("COMMIT").await?;
+        self.session.ended();
+        Ok(())
+    }
+
+    pub(super) async fn rollback(mut self) -> Result<(), StoreError> {
+        self.batch("ROLLBACK").await?;
+        self.session.ended();
+        Ok(())
+    }
+}
+
+/// The begin, where it has not been said yet, as the first of several requests.
+fn begun<'a, T: Default + 'a>(client: &'a Client, begin: Option<&'a str>) -> Vec<Reply<'a, T>> {
+    let mut all: Vec<Reply<'a, T>> = Vec::new();
+    if let Some(begin) = begin {
+        all.push(Box::pin(async move { client.batch_execute(begin).await.map(|()| T::default()) }));
+    }
+    all
+}
+
+/// Why a pipeline did not go through.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// Something that must be unique was there already.
+    Taken(StoreError),
+    /// The partitions of a day are not there.
+    NoDay,
+    /// Anything else.
+    Other(StoreError),
+}
+
+impl From<Refused> for StoreError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Taken(error) | Refused::Other(error) => error,
+            Refused::NoDay => StoreError::Unavailable("a day's partitions are not there".into()),
+        }
+    }
+}
+
+async fn patiently<T>(
+    within: Duration,
+    work: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    match tokio::time::timeout(within, work).await {
+        Ok(done) => done,
+        Err(_) => Err(StoreError::Unavailable(format!("no answer within {within:?}"))),
+    }
+}
+
+/// Sends all requests in the given order, then waits for the answers: the first error, or all.
+async fn in_order<T>(
+    futures: Vec<impl Future<Output = Result<T, Error>>>,
+) -> Result<Vec<T>, Error> {
+    let mut running: Vec<_> = futures.into_iter().map(|f| (Box::pin(f), None)).collect();
+    poll_fn(move |context| {
+        for (future, output) in &mut running {
+            if output.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(context)
+            {
+                *output = Some(ready);
+            }
+        }
+        if running.iter().any(|(_, output)| output.is_none()) {
+            return Poll::Pending;
+        }
+        Poll::Ready(running.drain(..).filter_map(|(_, output)| output).collect())
+    })
+    .await
+}
+
+async fn in_order3<A, B, C>(
+    a: impl Future<Output = A>,
+    b: impl Future<Output = B>,
+    c: impl Future<Output = C>,
+) -> (A, B, C) {
+    tokio::join!(biased; a, b, c)
+}

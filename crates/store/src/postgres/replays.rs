@@ -1,0 +1,187 @@
+//! Bulk replay jobs.
+
+use async_trait::async_trait;
+use postrider_domain::delivery::{Delivery, StateName};
+use postrider_domain::ids::{DeliveryId, ReplayId, TenantId};
+use postrider_domain::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::PostgresStore;
+use super::error::corrupt;
+use super::history::Conditions;
+use super::paging::{cursor, limit, page, place};
+use super::pool::Scope;
+use super::rows::{
+    self, DONE, count, get, json, ms, parse, time, time_opt, to_json, unsigned, uuid,
+};
+use crate::contract::Replays;
+use crate::error::StoreError;
+use crate::records::{DeliveryFilter, Page, PageRequest, ReplayJob, ReplayState};
+
+/// The number by which a job's state is stored.
+pub(super) const fn state_number(state: ReplayState) -> i16 {
+    match state {
+        ReplayState::Running => 0,
+        ReplayState::Paused => 1,
+        ReplayState::Finished => 2,
+        ReplayState::Cancelled => 3,
+    }
+}
+
+/// A filter as it is stored: identifiers and types in their own words.
+#[derive(Serialize, Deserialize)]
+struct FilterRecord {
+    state: Option<String>,
+    destination: Option<postrider_domain::ids::DestinationId>,
+    subscription: Option<postrider_domain::ids::SubscriptionId>,
+    event: Option<postrider_domain::ids::EventId>,
+    kind: Option<String>,
+    since_ms: Option<i64>,
+    until_ms: Option<i64>,
+}
+
+fn filter_record(filter: &DeliveryFilter) -> FilterRecord {
+    FilterRecord {
+        state: filter.state.map(|state| state.to_string()),
+        destination: filter.destination,
+        subscription: filter.subscription,
+        event: filter.event.clone(),
+        kind: filter.kind.as_ref().map(ToString::to_string),
+        since_ms: ms(filter.since),
+        until_ms: ms(filter.until),
+    }
+}
+
+fn filter(row: &Row) -> Result<DeliveryFilter, StoreError> {
+    let record: FilterRecord = json(row, "filter")?;
+    let unknown = |what: &str| corrupt("replays", format!("{what:?} in the filter"));
+    let state = match &record.state {
+        None => None,
+        Some(name) => {
+            let known = StateName::ALL.into_iter().find(|state| state.as_str() == name);
+            Some(known.ok_or_else(|| unknown(name))?)
+        }
+    };
+    let kind = match &record.kind {
+        None => None,
+        Some(kind) => Some(kind.parse().map_err(|_| unknown(kind))?),
+    };
+    Ok(DeliveryFilter {
+        state,
+        destination: record.destination,
+        subscription: record.subscription,
+        event: record.event,
+        kind,
+        since: record.since_ms.map(Timestamp::from_unix_ms),
+        until: record.until_ms.map(Timestamp::from_unix_ms),
+    })
+}
+
+fn job(row: &Row) -> Result<ReplayJob, StoreError> {
+    let state = match get::<i16>(row, "state")? {
+        0 => ReplayState::Running,
+        1 => ReplayState::Paused,
+        2 => ReplayState::Finished,
+        3 => ReplayState::Cancelled,
+        other => return Err(corrupt("replays", format!("state {other}"))),
+    };
+    let per_second: Option<i64> = get(row, "per_second")?;
+    let position: Option<Uuid> = get(row, "position")?;
+    Ok(ReplayJob {
+        id: ReplayId::from_bytes(rows::id(row, "id")?),
+        tenant: parse(row, "tenant")?,
+        filter: filter(row)?,
+        per_second: per_second.map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
+        created_at: time(row, "created_at")?,
+        state,
+        total: unsigned(get(row, "total")?),
+        done: unsigned(get(row, "done")?),
+        position: position.map(|id| DeliveryId::from_bytes(id.into_bytes())),
+        finished_at: time_opt(row, "finished_at")?,
+    })
+}
+
+fn signed(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+#[async_trait]
+impl Replays for PostgresStore {
+    async fn put_replay(&self, job: &ReplayJob) -> Result<(), StoreError> {
+        let sql = "INSERT INTO postrider.replays (tenant, id, filter, per_second, created_at, \
+                   state, total, done, position, finished_at) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
+                   ON CONFLICT (tenant, id) DO UPDATE SET filter = excluded.filter, \
+                   per_second = excluded.per_second, created_at = excluded.created_at, \
+                   state = excluded.state, total = excluded.total, done = excluded.done, \
+                   position = excluded.position, finished_at = excluded.finished_at";
+        let filter = to_json(&filter_record(&job.filter))?;
+        let position = job.position.map(|id| uuid(id.as_bytes()));
+        let params: [&(dyn ToSql + Sync); 10] = [
+            &job.tenant.as_str(),
+            &uuid(job.id.as_bytes()),
+            &filter,
+            &job.per_second.map(i64::from),
+            &job.created_at.as_unix_ms(),
+            &state_number(job.state),
+            &signed(job.total),
+            &signed(job.done),
+            &position,
+            &ms(job.finished_at),
+        ];
+        self.core.pool.query(Scope::Tenant(&job.tenant), sql, &params).await?;
+        Ok(())
+    }
+
+    async fn replay(
+        &self,
+        tenant: &TenantId,
+        id: ReplayId,
+    ) -> Result<Option<ReplayJob>, StoreError> {
+        let sql = "SELECT * FROM postrider.replays WHERE tenant = $1 AND id = $2";
+        let params: [&(dyn ToSql + Sync); 2] = [&tenant.as_str(), &uuid(id.as_bytes())];
+        let row = self.core.pool.query_opt(Scope::Tenant(tenant), sql, &params).await?;
+        row.as_ref().map(job).transpose()
+    }
+
+    async fn replays(
+        &self,
+        tenant: &TenantId,
+        request: &PageRequest,
+    ) -> Result<Page<ReplayJob>, StoreError> {
+        let mark: Option<(i64, ReplayId)> = place(request)?;
+        let (at, id) = mark.map_or((None, None), |(at, id)| (Some(at), Some(uuid(id.as_bytes()))));
+        let sql = "SELECT * FROM postrider.replays WHERE tenant = $1 \
+                   AND ($2::bigint IS NULL OR (created_at, id) < ($2, $3)) \
+                   ORDER BY created_at DESC, id DESC LIMIT $4";
+        let params: [&(dyn ToSql + Sync); 4] = [&tenant.as_str(), &at, &id, &limit(request)];
+        let rows = self.core.pool.query(Scope::Tenant(tenant), sql, &params).await?;
+        page(&rows, request, job, |job, _| Ok(cursor(job.created_at, job.id)))
+    }
+
+    async fn running_replays(&self) -> Result<Vec<ReplayJob>, StoreError> {
+        let sql = "SELECT * FROM postrider.replays WHERE state = 0";
+        self.core.pool.query(Scope::All, sql, &[]).await?.iter().map(job).collect()
+    }
+
+    async fn replay_candidates(
+        &self,
+        job: &ReplayJob,
+        most: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let mut conditions = Conditions::of_deliveries(&job.tenant, &job.filter);
+        conditions.add("finished_at <= ?", job.created_at.as_unix_ms());
+        conditions.add_opt("id > ?", job.position.map(|id| uuid(id.as_bytes())));
+        let most = conditions.argument(count(most));
+        let sql = format!(
+            "SELECT {DONE} FROM postrider.deliveries_done WHERE {} ORDER BY id LIMIT {most}",
+            conditions.text()
+        );
+        let pool = &self.core.pool;
+        let rows = pool.query(Scope::Tenant(&job.tenant), &sql, &conditions.params()).await?;
+        rows::deliveries(&rows)
+    }
+}

@@ -1,0 +1,415 @@
+//! How deliveries, events and attempts are written to rows and read back.
+//!
+//! Batches travel as one array per column. **What was written is what is read**, to the last bit:
+//! a row that says anything else is damage, and is reported as such.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use postrider_domain::attempt::{
+    Answer, Attempt, BodyEnd, Ending, Failure, FailureClass, OwnFault, OwnFaultKind, RetryAfter,
+    Timings, Turn, Verdict,
+};
+use postrider_domain::delivery::{CancelReason, DeadReason, Delivery, DeliveryState, StateName};
+use postrider_domain::event::{Event, RawJson};
+use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId};
+use postrider_domain::retry::{ScheduleClock, Slot};
+use postrider_domain::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio_postgres::Row;
+use tokio_postgres::types::{FromSql, ToSql};
+use uuid::Uuid;
+
+use super::error::corrupt;
+use crate::error::StoreError;
+use crate::records::EventRecord;
+
+/// The number by which a state is stored.
+pub(super) const fn state_number(state: StateName) -> i16 {
+    match state {
+        StateName::Queued => 0,
+        StateName::Waiting => 1,
+        StateName::Delivered => 2,
+        StateName::Dead => 3,
+        StateName::Cancelled => 4,
+        StateName::InFlight => 5,
+    }
+}
+
+pub(super) fn uuid(bytes: &[u8; 16]) -> Uuid {
+    Uuid::from_bytes(*bytes)
+}
+
+pub(super) fn shard(destination: &DestinationId) -> i16 {
+    i16::from(destination.shard().0)
+}
+
+pub(super) fn count(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+pub(super) fn unsigned(n: i64) -> u64 {
+    u64::try_from(n).unwrap_or(0)
+}
+
+/// How often something was attempted: it never comes near the end of the column.
+fn number(n: u32) -> i32 {
+    i32::try_from(n).unwrap_or(i32::MAX)
+}
+
+/// A column of a row.
+pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: &str) -> Result<T, StoreError> {
+    row.try_get(column).map_err(|e| corrupt(column, e))
+}
+
+pub(super) fn time(row: &Row, column: &str) -> Result<Timestamp, StoreError> {
+    Ok(Timestamp::from_unix_ms(get(row, column)?))
+}
+
+pub(super) fn time_opt(row: &Row, column: &str) -> Result<Option<Timestamp>, StoreError> {
+    Ok(get::<Option<i64>>(row, column)?.map(Timestamp::from_unix_ms))
+}
+
+pub(super) fn ms(at: Option<Timestamp>) -> Option<i64> {
+    at.map(Timestamp::as_unix_ms)
+}
+
+pub(super) fn id(row: &Row, column: &str) -> Result<[u8; 16], StoreError> {
+    Ok(get::<Uuid>(row, column)?.into_bytes())
+}
+
+/// A text column that has a form.
+pub(super) fn parse<T: FromStr>(row: &Row, column: &str) -> Result<T, StoreError> {
+    let text: &str = get(row, column)?;
+    text.parse().map_err(|_| corrupt(column, format!("{text:?} is none")))
+}
+
+/// A text column of JSON.
+pub(super) fn json<T: for<'de> Deserialize<'de>>(row: &Row, column: &str) -> Result<T, StoreError> {
+    serde_json::from_str(get(row, column)?).map_err(|e| corrupt(column, e))
+}
+
+pub(super) fn to_json<T: Serialize>(value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|e| StoreError::Internal(e.to_string()))
+}
+
+fn u32_of(row: &Row, column: &str) -> Result<u32, StoreError> {
+    u32::try_from(get::<i32>(row, column)?).map_err(|e| corrupt(column, e))
+}
+
+/// The columns of an unfinished delivery as [`delivery`] reads them.
+pub(super) const OPEN: &str = "id, tenant, event, subscription, destination, kind, created_at, \
+     attempts, last_attempt_at, state, slot, due_at, anchor_at, previous_at, \
+     NULL::bigint AS finished_at, NULL::smallint AS reason";
+
+/// The same of a delivery that has ended.
+pub(super) const DONE: &str = "id, tenant, event, subscription, destination, kind, created_at, \
+     attempts, last_attempt_at, state, NULL::bigint AS slot, NULL::bigint AS due_at, \
+     NULL::bigint AS anchor_at, NULL::bigint AS previous_at, finished_at, reason";
+
+/// Reads a delivery.
+pub(super) fn delivery(row: &Row) -> Result<Delivery, StoreError> {
+    Ok(Delivery {
+        id: DeliveryId::from_bytes(id(row, "id")?),
+        tenant: parse(row, "tenant")?,
+        event: parse(row, "event")?,
+        subscription: SubscriptionId::from_bytes(id(row, "subscription")?),
+        destination: DestinationId::from_bytes(id(row, "destination")?),
+        kind: parse(row, "kind")?,
+        created_at: time(row, "created_at")?,
+        state: state(row)?,
+        attempts: u32_of(row, "attempts")?,
+        last_attempt_at: time_opt(row, "last_attempt_at")?,
+    })
+}
+
+pub(super) fn deliveries(rows: &[Row]) -> Result<Vec<Delivery>, StoreError> {
+    rows.iter().map(delivery).collect()
+}
+
+fn state(row: &Row) -> Result<DeliveryState, StoreError> {
+    let at = || time(row, "finished_at");
+    let reason = || get::<i16>(row, "reason");
+    match get::<i16>(row, "state")? {
+        0 => Ok(DeliveryState::Queued),
+        1 => {
+            let clock = ScheduleClock {
+                anchor_at: time(row, "anchor_at")?,
+                previous_at: time(row, "previous_at")?,
+            };
+            let number = u32::try_from(get::<i64>(row, "slot")?);
+            let number = number.map_err(|e| corrupt("deliveries_open", e))?;
+            Ok(DeliveryState::Waiting(Slot { number, due_at: time(row, "due_at")?, clock }))
+        }
+        2 => Ok(DeliveryState::Delivered { at: at()? }),
+        3 => {
+            let reason = match reason()? {
+                0 => DeadReason::Exhausted,
+                1 => DeadReason::NotAdmitted,
+                other => return Err(corrupt("deliveries_done", format!("reason {other}"))),
+            };
+            Ok(DeliveryState::Dead { at: at()?, reason })
+        }
+        4 => {
+            let reason = match reason()? {
+                0 => CancelReason::Asked,
+                1 => CancelReason::SubscriptionDeleted,
+                other => return Err(corrupt("deliveries_done", format!("reason {other}"))),
+            };
+            Ok(DeliveryState::Cancelled { at: at()?, reason })
+        }
+        other => Err(corrupt("deliveries", format!("state {other}"))),
+    }
+}
+
+/// Deliveries as one array per column.
+#[derive(Default)]
+pub(super) struct DeliveryColumns<'a> {
+    pub(super) id: Vec<Uuid>,
+    tenant: Vec<&'a str>,
+    event: Vec<&'a str>,
+    subscription: Vec<Uuid>,
+    destination: Vec<Uuid>,
+    kind: Vec<&'a str>,
+    pub(super) created_at: Vec<i64>,
+    attempts: Vec<i32>,
+    last_attempt_at: Vec<Option<i64>>,
+    state: Vec<i16>,
+    slot: Vec<Option<i64>>,
+    due_at: Vec<Option<i64>>,
+    anchor_at: Vec<Option<i64>>,
+    previous_at: Vec<Option<i64>>,
+    shard: Vec<i16>,
+    finished_at: Vec<Option<i64>>,
+    reason: Vec<Option<i16>>,
+}
+
+impl<'a> DeliveryColumns<'a> {
+    pub(super) fn push(&mut self, delivery: &'a Delivery) {
+        self.id.push(uuid(delivery.id.as_bytes()));
+        self.tenant.push(delivery.tenant.as_str());
+        self.event.push(delivery.event.as_str());
+        self.subscription.push(uuid(delivery.subscription.as_bytes()));
+        self.destination.push(uuid(delivery.destination.as_bytes()));
+        self.kind.push(delivery.kind.as_str());
+        self.created_at.push(delivery.created_at.as_unix_ms());
+        self.attempts.push(number(delivery.attempts));
+        self.last_attempt_at.push(ms(delivery.last_attempt_at));
+        self.state.push(state_number(delivery.state.name()));
+        self.shard.push(shard(&delivery.destination));
+        let slot = match delivery.state {
+            DeliveryState::Waiting(slot) => Some(slot),
+            DeliveryState::Queued
+            | DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => None,
+        };
+        self.slot.push(slot.map(|slot| i64::from(slot.number)));
+        self.due_at.push(slot.map(|slot| slot.due_at.as_unix_ms()));
+        self.anchor_at.push(slot.map(|slot| slot.clock.anchor_at.as_unix_ms()));
+        self.previous_at.push(slot.map(|slot| slot.clock.previous_at.as_unix_ms()));
+        self.finished_at.push(ms(delivery.finished_at()));
+        self.reason.push(reason_number(&delivery.state));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.id.is_empty()
+    }
+
+    /// What an unfinished delivery has, in the order of the table's columns.
+    pub(super) fn open(&self) -> Vec<&(dyn ToSql + Sync)> {
+        let mut all = self.common();
+        all.extend([
+            &self.slot as &(dyn ToSql + Sync),
+            &self.due_at,
+            &self.anchor_at,
+            &self.previous_at,
+            &self.shard,
+        ]);
+        all
+    }
+
+    /// What a delivery has that has ended, in the order of the table's columns.
+    pub(super) fn done(&self) -> Vec<&(dyn ToSql + Sync)> {
+        let mut all = self.common();
+        all.extend([&self.finished_at as &(dyn ToSql + Sync), &self.reason]);
+        all
+    }
+
+    fn common(&self) -> Vec<&(dyn ToSql + Sync)> {
+        vec![
+            &self.id,
+            &self.tenant,
+            &self.event,
+            &self.subscription,
+            &self.destination,
+            &self.kind,
+            &self.created_at,
+            &self.attempts,
+            &self.last_attempt_at,
+            &self.state,
+        ]
+    }
+}
+
+fn reason_number(state: &DeliveryState) -> Option<i16> {
+    match state {
+        DeliveryState::Queued | DeliveryState::Waiting(_) | DeliveryState::Delivered { .. } => None,
+        DeliveryState::Dead { reason: DeadReason::Exhausted, .. } => Some(0),
+        DeliveryState::Dead { reason: DeadReason::NotAdmitted, .. } => Some(1),
+        DeliveryState::Cancelled { reason: CancelReason::Asked, .. } => Some(0),
+        DeliveryState::Cancelled { reason: CancelReason::SubscriptionDeleted, .. } => Some(1),
+    }
+}
+
+/// Reads an event.
+pub(super) fn event(row: &Row) -> Result<EventRecord, StoreError> {
+    let raw = |bytes: &[u8]| RawJson::from_trusted(Bytes::copy_from_slice(bytes));
+    let object = match get::<Option<&str>>(row, "object")? {
+        Some(_) => Some(parse(row, "object")?),
+        None => None,
+    };
+    let event = Event {
+        id: parse(row, "id")?,
+        tenant: parse(row, "tenant")?,
+        kind: parse(row, "kind")?,
+        object,
+        data: raw(get(row, "data")?),
+        old: get::<Option<&[u8]>>(row, "old")?.map(raw),
+        time: time(row, "time")?,
+    };
+    let deliveries = u32_of(row, "deliveries")?;
+    Ok(EventRecord { event: Arc::new(event), accepted_at: time(row, "accepted_at")?, deliveries })
+}
+
+/// All of an attempt but its number, its start and the response's body, which have columns.
+#[derive(Serialize, Deserialize)]
+struct AttemptRecord {
+    turn: Turn,
+    timings: Timings,
+    ending: EndingRecord,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum EndingRecord {
+    Answered { retry_after: Option<RetryRecord>, body_end: BodyEnd },
+    Failed { class: FailureClass, detail: String },
+    OwnFault { kind: OwnFaultKind, detail: String },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RetryRecord {
+    Delay(Duration),
+    At(i64),
+}
+
+/// Attempts as one array per column.
+#[derive(Default)]
+pub(super) struct AttemptColumns<'a> {
+    tenant: Vec<&'a str>,
+    delivery: Vec<Uuid>,
+    created_at: Vec<i64>,
+    number: Vec<i32>,
+    started_at: Vec<i64>,
+    status: Vec<Option<i32>>,
+    record: Vec<String>,
+    body: Vec<Option<&'a [u8]>>,
+}
+
+impl<'a> AttemptColumns<'a> {
+    pub(super) fn push(
+        &mut self,
+        delivery: &'a Delivery,
+        attempt: &'a Attempt,
+    ) -> Result<(), StoreError> {
+        let (ending, body) = ending_record(&attempt.ending);
+        let record = AttemptRecord { turn: attempt.turn, timings: attempt.timings, ending };
+        self.tenant.push(delivery.tenant.as_str());
+        self.delivery.push(uuid(delivery.id.as_bytes()));
+        self.created_at.push(delivery.created_at.as_unix_ms());
+        self.number.push(number(attempt.number));
+        self.started_at.push(attempt.started_at.as_unix_ms());
+        self.status.push(attempt.ending.status().map(i32::from));
+        self.record.push(to_json(&record)?);
+        self.body.push(body);
+        Ok(())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.delivery.is_empty()
+    }
+
+    pub(super) fn all(&self) -> Vec<&(dyn ToSql + Sync)> {
+        vec![
+            &self.tenant,
+            &self.delivery,
+            &self.created_at,
+            &self.number,
+            &self.started_at,
+            &self.status,
+            &self.record,
+            &self.body,
+        ]
+    }
+}
+
+fn ending_record(ending: &Ending) -> (EndingRecord, Option<&[u8]>) {
+    match ending {
+        Ending::Answered(Answer { status: _, retry_after, body, body_end }) => {
+            let retry_after = retry_after.map(|wish| match wish {
+                RetryAfter::Delay(delay) => RetryRecord::Delay(delay),
+                RetryAfter::At(at) => RetryRecord::At(at.as_unix_ms()),
+            });
+            (EndingRecord::Answered { retry_after, body_end: *body_end }, Some(body))
+        }
+        Ending::Failed(Failure { class, detail }) => {
+            (EndingRecord::Failed { class: *class, detail: detail.clone() }, None)
+        }
+        Ending::OwnFault(OwnFault { kind, detail }) => {
+            (EndingRecord::OwnFault { kind: *kind, detail: detail.clone() }, None)
+        }
+    }
+}
+
+/// The columns of an attempt as [`attempt`] reads them.
+pub(super) const ATTEMPT: &str = "number, started_at, status, record, body";
+
+/// Reads an attempt.
+pub(super) fn attempt(row: &Row) -> Result<Attempt, StoreError> {
+    let record: AttemptRecord = json(row, "record")?;
+    let ending = match record.ending {
+        EndingRecord::Answered { retry_after, body_end } => {
+            let status: i32 = get(row, "status")?;
+            Ending::Answered(Answer {
+                status: u16::try_from(status).map_err(|e| corrupt("attempts", e))?,
+                retry_after: retry_after.map(|wish| match wish {
+                    RetryRecord::Delay(delay) => RetryAfter::Delay(delay),
+                    RetryRecord::At(at) => RetryAfter::At(Timestamp::from_unix_ms(at)),
+                }),
+                body: Bytes::copy_from_slice(get(row, "body")?),
+                body_end,
+            })
+        }
+        EndingRecord::Failed { class, detail } => Ending::Failed(Failure { class, detail }),
+        EndingRecord::OwnFault { kind, detail } => Ending::OwnFault(OwnFault { kind, detail }),
+    };
+    Ok(Attempt {
+        number: u32_of(row, "number")?,
+        turn: record.turn,
+        started_at: time(row, "started_at")?,
+        timings: record.timings,
+        ending,
+    })
+}
+
+/// Whether an attempt counts as failed in the charts.
+pub(super) fn is_failure(attempt: &Attempt) -> bool {
+    match attempt.ending.verdict() {
+        Verdict::Success => false,
+        Verdict::Failure | Verdict::Gone | Verdict::OwnFault => true,
+    }
+}

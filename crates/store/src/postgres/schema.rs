@@ -1,0 +1,42 @@
+//! The schema and its migrations.
+//!
+//! Any number of nodes may start at once: one of them migrates, under a lock that ends with its
+//! transaction, and the others find the work done. A migration is never edited once released.
+
+use super::pool::{Pool, Scope};
+use super::rows::get;
+use crate::error::StoreError;
+
+/// Held while the schema changes.
+const SCHEMA_LOCK: i64 = 0x706f_7374_0001;
+
+/// All of them, in order; the first one is version 1.
+const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001.sql")];
+
+/// Brings the schema to the version that this program knows.
+pub(super) async fn migrate(pool: &Pool) -> Result<(), StoreError> {
+    let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
+    let mut transaction = pool.begin(Scope::All).await?;
+    transaction.query("SELECT pg_advisory_xact_lock($1)", &[&SCHEMA_LOCK]).await?;
+    let create = "SET LOCAL client_min_messages = warning; \
+                  CREATE SCHEMA IF NOT EXISTS postrider; \
+                  CREATE TABLE IF NOT EXISTS postrider.migrations ( \
+                      version integer PRIMARY KEY, \
+                      applied_at timestamptz NOT NULL DEFAULT now())";
+    transaction.batch(create).await?;
+    let newest = "SELECT coalesce(max(version), 0) AS version FROM postrider.migrations";
+    let rows = transaction.query(newest, &[]).await?;
+    let found: i32 = rows.first().map_or(Ok(0), |row| get(row, "version"))?;
+    let found = u32::try_from(found).unwrap_or(u32::MAX);
+    if found > known {
+        return Err(StoreError::NewerVersion { place: "the database".into(), found, known });
+    }
+    for (version, sql) in (1i32..).zip(MIGRATIONS) {
+        if i64::from(version) > i64::from(found) {
+            transaction.batch(sql).await?;
+            let applied = "INSERT INTO postrider.migrations (version) VALUES ($1)";
+            transaction.execute(applied, &[&version]).await?;
+        }
+    }
+    transaction.commit().await
+}

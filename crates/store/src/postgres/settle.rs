@@ -1,0 +1,434 @@
+//! Settling: many callers, one commit.
+//!
+//! One task takes whatever callers have handed in, in their order, and writes it in one
+//! transaction: first the node's lease is locked and everything that is touched is looked at, then
+//! each caller is judged, then what is left is written. Where one is refused, the others do not
+//! notice. Two commits that touch the same thing never share a transaction. **It can be repeated**:
+//! a change that is there already is recognised and changes nothing, no count either.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use postrider_domain::attempt::Attempt;
+use postrider_domain::circuit::{Circuit, Transition};
+use postrider_domain::delivery::{Delivery, StateName};
+use postrider_domain::ids::{DeliveryId, DestinationId, Shard, TenantId};
+use tokio::sync::{mpsc, oneshot};
+use uuid::Uuid;
+
+use super::Core;
+use super::days::day_of;
+use super::pool::{Refused, Scope, Step, Transaction};
+use super::rows::{self, get, json, state_number, uuid};
+use crate::error::StoreError;
+use crate::records::{Commit, DeliveryChange, DestinationChange, Epoch, Holding};
+
+mod write;
+
+/// So many callers can stand in line.
+const CALLERS_MAX: usize = 4_096;
+/// A transaction takes no more callers once it has so many changes.
+const CHANGES_MAX: usize = 4_000;
+
+/// One caller's commit.
+pub(super) struct Request {
+    holding: Holding,
+    commit: Commit,
+    answer: oneshot::Sender<Result<(), StoreError>>,
+}
+
+/// Hands a commit in and waits for the answer.
+pub(super) async fn settle(
+    line: &mpsc::Sender<Request>,
+    holding: &Holding,
+    commit: Commit,
+) -> Result<(), StoreError> {
+    let Commit { deliveries, destinations, replay } = &commit;
+    if deliveries.is_empty() && destinations.is_empty() && replay.is_none() {
+        return Ok(());
+    }
+    let (answer, answered) = oneshot::channel();
+    let gone = || StoreError::Stopped("it was closed".into());
+    let request = Request { holding: holding.clone(), commit, answer };
+    line.send(request).await.map_err(|_| gone())?;
+    answered.await.map_err(|_| gone())?
+}
+
+/// Begins to take commits. Ends when nobody can hand any in.
+pub(super) fn spawn(core: Arc<Core>) -> mpsc::Sender<Request> {
+    let (sender, mut line) = mpsc::channel::<Request>(CALLERS_MAX);
+    tokio::spawn(async move {
+        let mut first = line.recv().await;
+        while let Some(request) = first.take() {
+            let mut touched = Touched::default();
+            touched.try_add(&request.commit);
+            let mut requests = vec![request];
+            while touched.changes < CHANGES_MAX
+                && let Ok(next) = line.try_recv()
+            {
+                if !touched.try_add(&next.commit) {
+                    first = Some(next);
+                    break;
+                }
+                requests.push(next);
+            }
+            let answers = core.settle_together(&requests).await;
+            for (request, answer) in requests.into_iter().zip(answers) {
+                // A caller that went away does not want to know.
+                drop(request.answer.send(answer));
+            }
+            if first.is_none() {
+                first = line.recv().await;
+            }
+        }
+    });
+    sender
+}
+
+/// What a transaction changes so far.
+#[derive(Default)]
+struct Touched {
+    deliveries: HashSet<DeliveryId>,
+    destinations: HashSet<DestinationId>,
+    has_replay: bool,
+    changes: usize,
+}
+
+impl Touched {
+    /// Adds a commit, unless it touches what another one does.
+    fn try_add(&mut self, commit: &Commit) -> bool {
+        let is_apart = commit.deliveries.iter().all(|c| !self.deliveries.contains(&c.delivery.id))
+            && commit.destinations.iter().all(|c| !self.destinations.contains(&c.id))
+            && !(self.has_replay && commit.replay.is_some());
+        if is_apart {
+            self.deliveries.extend(commit.deliveries.iter().map(|change| change.delivery.id));
+            self.destinations.extend(commit.destinations.iter().map(|change| change.id));
+            self.has_replay |= commit.replay.is_some();
+            self.changes += commit.deliveries.len() + commit.destinations.len();
+        }
+        is_apart
+    }
+}
+
+impl Core {
+    /// One answer for each commit.
+    async fn settle_together(&self, requests: &[Request]) -> Vec<Result<(), StoreError>> {
+        let all: Vec<&Request> = requests.iter().collect();
+        match self.try_settle(&all).await {
+            Ok(answers) => answers,
+            Err(error @ (StoreError::Unavailable(_) | StoreError::DiskFull { .. })) => {
+                let words = error.to_string();
+                let again = |_: &Request| match &error {
+                    StoreError::DiskFull { place } => {
+                        Err(StoreError::DiskFull { place: place.clone() })
+                    }
+                    _ => Err(StoreError::Unavailable(words.clone())),
+                };
+                requests.iter().map(again).collect()
+            }
+            Err(error) if requests.len() == 1 => vec![Err(error)],
+            // Something is wrong with one of them, and should be that one's problem alone.
+            Err(_) => {
+                let mut answers = Vec::with_capacity(requests.len());
+                for request in requests {
+                    let alone = self.try_settle(&[request]).await;
+                    let alone = alone.map(|mut answers| answers.pop().unwrap_or(Ok(())));
+                    answers.push(alone.unwrap_or_else(Err));
+                }
+                answers
+            }
+        }
+    }
+
+    async fn try_settle(
+        &self,
+        requests: &[&Request],
+    ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+        let commits: Vec<&Commit> = requests.iter().map(|request| &request.commit).collect();
+        let changes = commits.iter().flat_map(|commit| &commit.deliveries);
+        let days = changes.map(|change| day_of(change.delivery.created_at)).collect();
+        self.days.ensure(&self.pool, days).await?;
+        let mut transaction = self.pool.begin(Scope::All).await?;
+        let mut found = look(&mut transaction, &self.options.node, &commits).await?;
+        found.look_closer(&mut transaction, &commits).await?;
+        let mut plan = write::Plan::default();
+        let mut answers = Vec::with_capacity(requests.len());
+        for request in requests {
+            let judged = found.judge(&request.holding, &request.commit);
+            answers.push(judged.map(|fresh| plan.add(&request.commit, &fresh, &found)));
+        }
+        if plan.is_empty() {
+            transaction.rollback().await?;
+            return Ok(answers);
+        }
+        match plan.write(transaction).await {
+            Ok(()) => {
+                self.folding.appended();
+                Ok(answers)
+            }
+            Err(Refused::NoDay) => {
+                self.days.forget();
+                Err(Refused::NoDay.into())
+            }
+            Err(refused @ (Refused::Taken(_) | Refused::Other(_))) => Err(refused.into()),
+        }
+    }
+}
+
+/// The shards that a commit touches.
+fn shards(commit: &Commit) -> impl Iterator<Item = Shard> + '_ {
+    let of_deliveries = commit.deliveries.iter().map(|change| change.delivery.destination);
+    of_deliveries.chain(commit.destinations.iter().map(|change| change.id)).map(|id| id.shard())
+}
+
+/// Everything that the database says about what is touched.
+struct Found {
+    /// Shards that this node owns, while its lease holds.
+    epochs: HashMap<Shard, Epoch>,
+    /// State and number of attempts of what has not ended.
+    open: HashMap<DeliveryId, (i16, i32)>,
+    destinations: HashMap<(TenantId, DestinationId), Place>,
+    replays: HashSet<Uuid>,
+    /// Of those that do not stand as the commit says: what there is, in full.
+    closer: HashMap<DeliveryId, Closer>,
+}
+
+/// A destination as it stands.
+struct Place {
+    circuit: Circuit,
+    transitions: i64,
+    /// The last ones, oldest first, where they matter.
+    timeline: Vec<Transition>,
+}
+
+struct Closer {
+    stored: Delivery,
+    attempts: BTreeMap<u32, Attempt>,
+}
+
+/// What of a commit is not there yet.
+#[derive(Default)]
+struct Fresh {
+    /// Places in the commit's deliveries, with where they come from.
+    deliveries: Vec<(usize, bool)>,
+    /// Places in the commit's destinations.
+    destinations: Vec<usize>,
+}
+
+const LOCK_LEASE: &str = "SELECT 1 FROM postrider.nodes \
+     WHERE name = $1 AND expires_at > clock_timestamp() FOR NO KEY UPDATE";
+const OWNED: &str = "SELECT shard, epoch FROM postrider.shards \
+     WHERE owner = $1 AND shard = ANY($2::smallint[])";
+const STANDING: &str = "SELECT id, state, attempts FROM postrider.deliveries_open \
+     WHERE id = ANY($1::uuid[])";
+const PLACES: &str = "SELECT tenant, id, circuit, transitions FROM postrider.destinations \
+     JOIN unnest($1::text[], $2::uuid[]) AS wanted (tenant, id) USING (tenant, id)";
+const JOBS: &str = "SELECT id FROM postrider.replays \
+     JOIN unnest($1::text[], $2::uuid[]) AS wanted (tenant, id) USING (tenant, id)";
+
+/// Locks the lease, and looks at everything in one round trip.
+async fn look(
+    transaction: &mut Transaction<'_>,
+    node: &str,
+    commits: &[&Commit],
+) -> Result<Found, StoreError> {
+    let touched: BTreeSet<i16> =
+        commits.iter().flat_map(|commit| shards(commit)).map(|s| i16::from(s.0)).collect();
+    let touched: Vec<i16> = touched.into_iter().collect();
+    let changes = commits.iter().flat_map(|commit| &commit.deliveries);
+    let ids: Vec<Uuid> = changes.map(|change| uuid(change.delivery.id.as_bytes())).collect();
+    let places = || commits.iter().flat_map(|commit| &commit.destinations);
+    let place_tenants: Vec<&str> = places().map(|change| change.tenant.as_str()).collect();
+    let place_ids: Vec<Uuid> = places().map(|change| uuid(change.id.as_bytes())).collect();
+    let jobs = || commits.iter().filter_map(|commit| commit.replay.as_ref());
+    let job_tenants: Vec<&str> = jobs().map(|job| job.tenant.as_str()).collect();
+    let job_ids: Vec<Uuid> = jobs().map(|job| uuid(job.id.as_bytes())).collect();
+    let steps = [
+        Step { sql: LOCK_LEASE, params: vec![&node] },
+        Step { sql: OWNED, params: vec![&node, &touched] },
+        Step { sql: STANDING, params: vec![&ids] },
+        Step { sql: PLACES, params: vec![&place_tenants, &place_ids] },
+        Step { sql: JOBS, params: vec![&job_tenants, &job_ids] },
+    ];
+    let steps = if job_ids.is_empty() { &steps[..4] } else { &steps[..] };
+    let mut answers = transaction.query_all(steps).await?.into_iter();
+    let mut next = || answers.next().unwrap_or_default();
+    let lease_holds = !next().is_empty();
+    let mut found = Found {
+        epochs: HashMap::new(),
+        open: HashMap::new(),
+        destinations: HashMap::new(),
+        replays: HashSet::new(),
+        closer: HashMap::new(),
+    };
+    for row in next().iter().filter(|_| lease_holds) {
+        let shard = u8::try_from(get::<i16>(row, "shard")?).unwrap_or_default();
+        found.epochs.insert(Shard(shard), Epoch(rows::unsigned(get(row, "epoch")?)));
+    }
+    for row in &next() {
+        let id = DeliveryId::from_bytes(rows::id(row, "id")?);
+        found.open.insert(id, (get(row, "state")?, get(row, "attempts")?));
+    }
+    for row in &next() {
+        let id = DestinationId::from_bytes(rows::id(row, "id")?);
+        let place = Place {
+            circuit: json(row, "circuit")?,
+            transitions: get(row, "transitions")?,
+            timeline: Vec::new(),
+        };
+        found.destinations.insert((rows::parse(row, "tenant")?, id), place);
+    }
+    for row in &next() {
+        found.replays.insert(get(row, "id")?);
+    }
+    Ok(found)
+}
+
+impl Found {
+    /// Whether a delivery stands, unfinished, exactly where the commit found it.
+    fn is_plain(&self, change: &DeliveryChange) -> bool {
+        let DeliveryChange { before, delivery, attempt } = change;
+        let Some((state, attempts)) = self.open.get(&delivery.id) else { return false };
+        let is_next = |attempt: &Attempt| {
+            i64::from(*attempts) + 1 == i64::from(delivery.attempts)
+                && attempt.number == delivery.attempts
+        };
+        *state == state_number(*before) && attempt.as_ref().is_none_or(is_next)
+    }
+
+    /// Reads in full what does not stand as a commit says: it is a repeat, or has ended, or is wrong.
+    async fn look_closer(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        commits: &[&Commit],
+    ) -> Result<(), StoreError> {
+        let changes = commits.iter().flat_map(|commit| &commit.deliveries);
+        let doubtful: Vec<&Delivery> =
+            changes.filter(|change| !self.is_plain(change)).map(|c| &c.delivery).collect();
+        if !doubtful.is_empty() {
+            let ids: Vec<Uuid> = doubtful.iter().map(|d| uuid(d.id.as_bytes())).collect();
+            let times: Vec<i64> = doubtful.iter().map(|d| d.created_at.as_unix_ms()).collect();
+            let sql = format!(
+                "SELECT {open} FROM postrider.deliveries_open WHERE id = ANY($1::uuid[]) \
+                 UNION ALL SELECT {done} FROM postrider.deliveries_done \
+                 JOIN unnest($1::uuid[], $2::bigint[]) AS wanted (id, created_at) \
+                 USING (id, created_at)",
+                open = rows::OPEN,
+                done = rows::DONE
+            );
+            for row in &transaction.query(&sql, &[&ids, &times]).await? {
+                let stored = rows::delivery(row)?;
+                self.closer.insert(stored.id, Closer { stored, attempts: BTreeMap::new() });
+            }
+            let sql = format!(
+                "SELECT delivery, {} FROM postrider.attempts \
+                 JOIN unnest($1::uuid[], $2::bigint[]) AS wanted (delivery, created_at) \
+                 USING (delivery, created_at)",
+                rows::ATTEMPT
+            );
+            for row in &transaction.query(&sql, &[&ids, &times]).await? {
+                let id = DeliveryId::from_bytes(rows::id(row, "delivery")?);
+                let attempt = rows::attempt(row)?;
+                if let Some(closer) = self.closer.get_mut(&id) {
+                    closer.attempts.insert(attempt.number, attempt);
+                }
+            }
+        }
+        self.look_at_timelines(transaction, commits).await
+    }
+
+    /// A circuit that is as the commit wants it may have been written by the same commit before.
+    async fn look_at_timelines(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        commits: &[&Commit],
+    ) -> Result<(), StoreError> {
+        for change in commits.iter().flat_map(|commit| &commit.destinations) {
+            let key = (change.tenant.clone(), change.id);
+            let Some(place) = self.destinations.get_mut(&key) else { continue };
+            if change.transitions.is_empty() || place.circuit != change.circuit {
+                continue;
+            }
+            let sql = "SELECT record FROM postrider.transitions \
+                       WHERE tenant = $1 AND destination = $2 ORDER BY number DESC LIMIT $3";
+            let (tenant, id) = (change.tenant.as_str(), uuid(change.id.as_bytes()));
+            let limit = rows::count(change.transitions.len());
+            let found = transaction.query(sql, &[&tenant, &id, &limit]).await?;
+            let newest_first = found.iter().rev().map(|row| json(row, "record"));
+            place.timeline = newest_first.collect::<Result<_, _>>()?;
+        }
+        Ok(())
+    }
+
+    /// What of a commit is to be written; refused where it does not fit as a whole.
+    fn judge(&self, holding: &Holding, commit: &Commit) -> Result<Fresh, StoreError> {
+        let held: HashMap<Shard, Epoch> = holding.shards.iter().copied().collect();
+        let is_held = |shard: &Shard| {
+            held.get(shard).is_some_and(|epoch| self.epochs.get(shard) == Some(epoch))
+        };
+        if let Some(shard) = shards(commit).find(|shard| !is_held(shard)) {
+            return Err(StoreError::Fenced { shard });
+        }
+        let mut fresh = Fresh::default();
+        for (n, change) in commit.deliveries.iter().enumerate() {
+            if self.is_plain(change) {
+                fresh.deliveries.push((n, true));
+            } else if !self.is_applied(change)? {
+                fresh.deliveries.push((n, self.open.contains_key(&change.delivery.id)));
+            }
+        }
+        for (n, change) in commit.destinations.iter().enumerate() {
+            if !self.is_repeated(change)? {
+                fresh.destinations.push(n);
+            }
+        }
+        match &commit.replay {
+            Some(job) if !self.replays.contains(&uuid(job.id.as_bytes())) => {
+                Err(StoreError::Internal(format!("{} of {} is not there", job.id, job.tenant)))
+            }
+            Some(_) | None => Ok(fresh),
+        }
+    }
+
+    /// Whether a change is there already, because its commit is repeated; refused where it does not
+    /// fit what is there.
+    fn is_applied(&self, change: &DeliveryChange) -> Result<bool, StoreError> {
+        let DeliveryChange { before, delivery, attempt } = change;
+        let closer = self.closer.get(&delivery.id);
+        let Some(closer) = closer.filter(|closer| closer.stored.tenant == delivery.tenant) else {
+            let what = format!("{} of {} is not there", delivery.id, delivery.tenant);
+            return Err(StoreError::Internal(what));
+        };
+        let logged = attempt.as_ref().map(|attempt| closer.attempts.get(&attempt.number));
+        let is_logged = match (attempt, logged) {
+            (Some(attempt), Some(logged)) => logged == Some(attempt),
+            (_, _) => true,
+        };
+        if closer.stored == *delivery && is_logged {
+            return Ok(true);
+        }
+        let is: StateName = closer.stored.state.name();
+        if is != *before {
+            return Err(StoreError::Internal(format!("{} is {is}, not {before}", delivery.id)));
+        }
+        if let (Some(attempt), Some(Some(_))) = (attempt, logged) {
+            let what = format!("attempt {} of {} is there", attempt.number, delivery.id);
+            return Err(StoreError::Internal(what));
+        }
+        Ok(false)
+    }
+
+    fn is_repeated(&self, change: &DestinationChange) -> Result<bool, StoreError> {
+        let DestinationChange { tenant, id, circuit, transitions } = change;
+        let Some(place) = self.destinations.get(&(tenant.clone(), *id)) else {
+            return Err(StoreError::Internal(format!("{id} of {tenant} is not there")));
+        };
+        Ok(place.circuit == *circuit && place.timeline == *transitions)
+    }
+
+    /// The number of a destination's next transition.
+    fn next_transition(&self, change: &DestinationChange) -> i64 {
+        let key = (change.tenant.clone(), change.id);
+        self.destinations.get(&key).map_or(0, |place| place.transitions)
+    }
+}

@@ -1,0 +1,233 @@
+//! What is written when callers' commits have been judged.
+
+use postrider_domain::delivery::StateName;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::{Found, Fresh};
+use crate::error::StoreError;
+use crate::postgres::counts::{Counts, LedgerColumns, TallyColumns};
+use crate::postgres::intake::INSERT_OPEN;
+use crate::postgres::pool::{Refused, Step, Transaction};
+use crate::postgres::replays::state_number as job_state;
+use crate::postgres::rows::{AttemptColumns, DeliveryColumns, ms, to_json, uuid};
+use crate::records::{Commit, DestinationChange, ReplayJob};
+
+/// Everything that is to be written, by statement.
+#[derive(Default)]
+pub(super) struct Plan<'a> {
+    /// Stays unfinished.
+    moved: DeliveryColumns<'a>,
+    /// Ends: from the queue to history.
+    ended: DeliveryColumns<'a>,
+    /// Is replayed: from history to the queue.
+    revived: DeliveryColumns<'a>,
+    /// Has ended and is attempted all the same, such as one that was cancelled in flight.
+    amended: DeliveryColumns<'a>,
+    attempts: AttemptColumns<'a>,
+    places: PlaceColumns<'a>,
+    timeline: TimelineColumns<'a>,
+    job: Option<&'a ReplayJob>,
+    counts: Counts<'a>,
+    failure: Option<StoreError>,
+}
+
+#[derive(Default)]
+struct PlaceColumns<'a> {
+    tenant: Vec<&'a str>,
+    id: Vec<Uuid>,
+    circuit: Vec<String>,
+    transitions: Vec<i64>,
+}
+
+#[derive(Default)]
+struct TimelineColumns<'a> {
+    tenant: Vec<&'a str>,
+    destination: Vec<Uuid>,
+    number: Vec<i64>,
+    record: Vec<String>,
+}
+
+impl PlaceColumns<'_> {
+    fn all(&self) -> Vec<&(dyn ToSql + Sync)> {
+        vec![&self.tenant, &self.id, &self.circuit, &self.transitions]
+    }
+}
+
+impl TimelineColumns<'_> {
+    fn all(&self) -> Vec<&(dyn ToSql + Sync)> {
+        vec![&self.tenant, &self.destination, &self.number, &self.record]
+    }
+}
+
+const UPDATE_OPEN: &str = "UPDATE postrider.deliveries_open AS o SET attempts = n.attempts, \
+     last_attempt_at = n.last_attempt_at, state = n.state, slot = n.slot, due_at = n.due_at, \
+     anchor_at = n.anchor_at, previous_at = n.previous_at \
+     FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::uuid[], $6::text[], \
+     $7::bigint[], $8::integer[], $9::bigint[], $10::smallint[], $11::bigint[], $12::bigint[], \
+     $13::bigint[], $14::bigint[], $15::smallint[]) \
+     AS n (id, tenant, event, subscription, destination, kind, created_at, attempts, \
+     last_attempt_at, state, slot, due_at, anchor_at, previous_at, shard) WHERE o.id = n.id";
+
+const DELETE_OPEN: &str = "DELETE FROM postrider.deliveries_open WHERE id = ANY($1::uuid[])";
+
+const INSERT_DONE: &str = "INSERT INTO postrider.deliveries_done \
+     (id, tenant, event, subscription, destination, kind, created_at, attempts, last_attempt_at, \
+      state, finished_at, reason) \
+     SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::uuid[], $6::text[], \
+     $7::bigint[], $8::integer[], $9::bigint[], $10::smallint[], $11::bigint[], $12::smallint[])";
+
+const DELETE_DONE: &str = "DELETE FROM postrider.deliveries_done AS d \
+     USING unnest($1::uuid[], $2::bigint[]) AS n (id, created_at) \
+     WHERE d.id = n.id AND d.created_at = n.created_at";
+
+const UPDATE_DONE: &str = "UPDATE postrider.deliveries_done AS d SET attempts = n.attempts, \
+     last_attempt_at = n.last_attempt_at, state = n.state, finished_at = n.finished_at, \
+     reason = n.reason \
+     FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::uuid[], $6::text[], \
+     $7::bigint[], $8::integer[], $9::bigint[], $10::smallint[], $11::bigint[], $12::smallint[]) \
+     AS n (id, tenant, event, subscription, destination, kind, created_at, attempts, \
+     last_attempt_at, state, finished_at, reason) \
+     WHERE d.id = n.id AND d.created_at = n.created_at";
+
+const INSERT_ATTEMPTS: &str = "INSERT INTO postrider.attempts \
+     (tenant, delivery, created_at, number, started_at, status, record, body) \
+     SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::integer[], $5::bigint[], \
+     $6::integer[], $7::text[], $8::bytea[])";
+
+const UPDATE_PLACES: &str = "UPDATE postrider.destinations AS d \
+     SET circuit = n.circuit, transitions = n.transitions \
+     FROM unnest($1::text[], $2::uuid[], $3::text[], $4::bigint[]) \
+     AS n (tenant, id, circuit, transitions) WHERE d.tenant = n.tenant AND d.id = n.id";
+
+const INSERT_TRANSITIONS: &str = "INSERT INTO postrider.transitions \
+     (tenant, destination, number, record) \
+     SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[])";
+
+/// What somebody paused or cancelled meanwhile stays so.
+const ADVANCE_JOB: &str = "UPDATE postrider.replays SET done = $3, position = $4, \
+     state = CASE WHEN state = 0 THEN $5 ELSE state END, \
+     finished_at = CASE WHEN state = 0 THEN $6 ELSE finished_at END \
+     WHERE tenant = $1 AND id = $2";
+
+impl<'a> Plan<'a> {
+    /// Adds what of a commit is not there yet.
+    pub(super) fn add(&mut self, commit: &'a Commit, fresh: &Fresh, found: &Found) {
+        for (n, is_open) in &fresh.deliveries {
+            let Some(change) = commit.deliveries.get(*n) else { continue };
+            let delivery = &change.delivery;
+            let stays = is_unfinished(delivery.state.name());
+            let columns = match (is_open, stays) {
+                (true, true) => &mut self.moved,
+                (true, false) => &mut self.ended,
+                (false, true) => &mut self.revived,
+                (false, false) => &mut self.amended,
+            };
+            columns.push(delivery);
+            self.counts.moved(change.before, delivery, change.attempt.as_ref());
+            if let Some(attempt) = &change.attempt {
+                let pushed = self.attempts.push(delivery, attempt);
+                self.note(pushed);
+            }
+        }
+        for n in &fresh.destinations {
+            if let Some(change) = commit.destinations.get(*n) {
+                let added = self.add_place(change, found.next_transition(change));
+                self.note(added);
+            }
+        }
+        self.job = self.job.or(commit.replay.as_ref());
+    }
+
+    fn note(&mut self, result: Result<(), StoreError>) {
+        if let Err(error) = result {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    fn add_place(&mut self, change: &'a DestinationChange, next: i64) -> Result<(), StoreError> {
+        let (tenant, id) = (change.tenant.as_str(), uuid(change.id.as_bytes()));
+        let mut number = next;
+        for transition in &change.transitions {
+            self.timeline.tenant.push(tenant);
+            self.timeline.destination.push(id);
+            self.timeline.number.push(number);
+            self.timeline.record.push(to_json(transition)?);
+            number += 1;
+        }
+        self.places.tenant.push(tenant);
+        self.places.id.push(id);
+        self.places.circuit.push(to_json(&change.circuit)?);
+        self.places.transitions.push(number);
+        Ok(())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.moved.is_empty()
+            && self.ended.is_empty()
+            && self.revived.is_empty()
+            && self.amended.is_empty()
+            && self.places.id.is_empty()
+            && self.job.is_none()
+    }
+
+    /// Writes all of it and commits, in one round trip.
+    pub(super) async fn write(mut self, transaction: Transaction<'_>) -> Result<(), Refused> {
+        if let Some(error) = self.failure.take() {
+            return Err(Refused::Other(error));
+        }
+        let (ledger, tallies) = std::mem::take(&mut self.counts).columns();
+        let job = self.job.map(JobColumns::of);
+        let Plan { moved, ended, revived, amended, attempts, places, timeline, .. } = &self;
+        let all = [
+            (moved.is_empty(), UPDATE_OPEN, moved.open()),
+            (ended.is_empty(), DELETE_OPEN, vec![&ended.id]),
+            (ended.is_empty(), INSERT_DONE, ended.done()),
+            (revived.is_empty(), DELETE_DONE, vec![&revived.id, &revived.created_at]),
+            (revived.is_empty(), INSERT_OPEN, revived.open()),
+            (amended.is_empty(), UPDATE_DONE, amended.done()),
+            (attempts.is_empty(), INSERT_ATTEMPTS, attempts.all()),
+            (places.id.is_empty(), UPDATE_PLACES, places.all()),
+            (timeline.number.is_empty(), INSERT_TRANSITIONS, timeline.all()),
+            (job.is_none(), ADVANCE_JOB, job.iter().flat_map(JobColumns::all).collect()),
+            (ledger.is_empty(), LedgerColumns::SQL, ledger.all()),
+            (tallies.is_empty(), TallyColumns::SQL, tallies.all()),
+        ];
+        let wanted = all.into_iter().filter(|(is_empty, ..)| !is_empty);
+        let steps: Vec<Step<'_>> = wanted.map(|(_, sql, params)| Step { sql, params }).collect();
+        transaction.finish(&steps).await
+    }
+}
+
+struct JobColumns<'a> {
+    tenant: &'a str,
+    id: Uuid,
+    done: i64,
+    position: Option<Uuid>,
+    state: i16,
+    finished_at: Option<i64>,
+}
+
+impl<'a> JobColumns<'a> {
+    fn of(job: &'a ReplayJob) -> Self {
+        JobColumns {
+            tenant: job.tenant.as_str(),
+            id: uuid(job.id.as_bytes()),
+            done: i64::try_from(job.done).unwrap_or(i64::MAX),
+            position: job.position.map(|id| uuid(id.as_bytes())),
+            state: job_state(job.state),
+            finished_at: ms(job.finished_at),
+        }
+    }
+
+    fn all(&self) -> Vec<&(dyn ToSql + Sync)> {
+        vec![&self.tenant, &self.id, &self.done, &self.position, &self.state, &self.finished_at]
+    }
+}
+
+fn is_unfinished(state: StateName) -> bool {
+    match state {
+        StateName::Queued | StateName::InFlight | StateName::Waiting => true,
+        StateName::Delivered | StateName::Dead | StateName::Cancelled => false,
+    }
+}

@@ -1,0 +1,157 @@
+//! Housekeeping.
+
+use std::path::Path;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postrider_domain::time::Timestamp;
+
+use super::days::{DAY_MS, DAYS_LOCK, TABLES, day_of, partition};
+use super::pool::Scope;
+use super::rows::{get, unsigned};
+use super::{Core, PostgresStore, counts};
+use crate::contract::Upkeep;
+use crate::error::StoreError;
+use crate::records::{Holding, Pruned};
+
+/// How many rows are removed one by one in one transaction.
+const CHUNK: i64 = 20_000;
+
+/// How long pruning may count.
+const LONGEST: Duration = Duration::from_secs(600);
+
+#[async_trait]
+impl Upkeep for PostgresStore {
+    async fn hold_shards(&self) -> Result<Holding, StoreError> {
+        self.core.hold_shards().await
+    }
+
+    async fn release_shards(&self) -> Result<(), StoreError> {
+        self.core.release_shards().await
+    }
+
+    async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
+        let core = &self.core;
+        counts::fold(&core.pool).await?;
+        core.prune_answers(before).await?;
+        let sql = "SELECT day FROM postrider.days WHERE day < $1 AND NOT removing ORDER BY day";
+        let rows = core.pool.query(Scope::All, sql, &[&day_of(before)]).await?;
+        let mut pruned = Pruned::default();
+        for row in &rows {
+            let of_day = core.prune_day(get(row, "day")?).await?;
+            pruned.events += of_day.events;
+            pruned.deliveries += of_day.deliveries;
+            pruned.attempts += of_day.attempts;
+        }
+        core.finish_removing().await?;
+        Ok(pruned)
+    }
+
+    /// A database is copied by its own tools: this is always an error that says which.
+    async fn backup(&self, target: &Path) -> Result<(), StoreError> {
+        Err(StoreError::Internal(format!(
+            "PostgreSQL is backed up by its own tools, not to {}: use pg_dump for a copy of this \
+             database, or pg_basebackup with archived WAL for the whole server",
+            target.display()
+        )))
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        let sql = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on' \
+                   AS refuses";
+        let row = self.core.pool.query_opt(Scope::All, sql, &[]).await?;
+        match row.as_ref().map(|row| get::<bool>(row, "refuses")).transpose()? {
+            Some(false) => Ok(()),
+            Some(true) | None => {
+                Err(StoreError::Unavailable("the database takes no writes now".into()))
+            }
+        }
+    }
+
+    /// Leases are not given back: whoever wants that calls [`Upkeep::release_shards`] before.
+    async fn close(&self) -> Result<(), StoreError> {
+        self.core.notifier.stop();
+        self.core.pool.close();
+        Ok(())
+    }
+}
+
+impl Core {
+    async fn prune_answers(&self, before: Timestamp) -> Result<(), StoreError> {
+        let minute = before.as_unix_ms().div_euclid(counts::MINUTE_MS);
+        let chunks = [
+            (
+                "DELETE FROM postrider.answers WHERE (tenant, key) IN (SELECT tenant, key \
+                 FROM postrider.answers WHERE created_at < $1 LIMIT $2) RETURNING 1",
+                before.as_unix_ms(),
+            ),
+            (
+                "DELETE FROM postrider.tallies WHERE (tenant, minute) IN (SELECT tenant, minute \
+                 FROM postrider.tallies WHERE minute < $1 LIMIT $2) RETURNING 1",
+                minute,
+            ),
+        ];
+        for (sql, limit) in chunks {
+            while !self.pool.query(Scope::All, sql, &[&limit, &CHUNK]).await?.is_empty() {}
+        }
+        Ok(())
+    }
+
+    /// Drops the partitions of a day, where nothing of it is unfinished.
+    async fn prune_day(&self, day: i32) -> Result<Pruned, StoreError> {
+        let (from, to) = (i64::from(day) * DAY_MS, (i64::from(day) + 1) * DAY_MS);
+        let unfinished = "SELECT 1 FROM postrider.deliveries_open \
+                          WHERE created_at >= $1 AND created_at < $2 LIMIT 1";
+        if !self.pool.query(Scope::All, unfinished, &[&from, &to]).await?.is_empty() {
+            return Ok(Pruned::default());
+        }
+        let mut transaction = self.pool.begin(Scope::All).await?;
+        transaction.take_time(LONGEST).await?;
+        transaction.query("SELECT pg_advisory_xact_lock($1)", &[&DAYS_LOCK]).await?;
+        let mark = "UPDATE postrider.days SET removing = true WHERE day = $1 AND NOT removing";
+        if transaction.execute(mark, &[&day]).await? == 0 {
+            transaction.rollback().await?;
+            return Ok(Pruned::default());
+        }
+        let count = "SELECT (SELECT count(*) FROM postrider.events \
+                     WHERE accepted_at >= $1 AND accepted_at < $2) AS events, \
+                     (SELECT count(*) FROM postrider.deliveries_done \
+                     WHERE created_at >= $1 AND created_at < $2) AS deliveries, \
+                     (SELECT count(*) FROM postrider.attempts \
+                     WHERE created_at >= $1 AND created_at < $2) AS attempts";
+        let rows = transaction.query(count, &[&from, &to]).await?;
+        // A replay may want something of that day back: from here on it waits, and then finds nothing.
+        // Whoever reads for long is not waited for, since others would have to wait behind us.
+        let names = TABLES.map(|table| partition(table, day)).join(", ");
+        transaction.batch(&format!("SET LOCAL lock_timeout = 500; LOCK TABLE {names}")).await?;
+        if !transaction.query(unfinished, &[&from, &to]).await?.is_empty() {
+            transaction.rollback().await?;
+            return Ok(Pruned::default());
+        }
+        transaction.batch(&format!("DROP TABLE {names}")).await?;
+        transaction.commit().await?;
+        self.days.forget();
+        let Some(row) = rows.first() else { return Ok(Pruned::default()) };
+        Ok(Pruned {
+            events: unsigned(get(row, "events")?),
+            deliveries: unsigned(get(row, "deliveries")?),
+            attempts: unsigned(get(row, "attempts")?),
+        })
+    }
+
+    /// Removes the identifiers of days that have lost their partitions, in small steps.
+    async fn finish_removing(&self) -> Result<(), StoreError> {
+        let days = "SELECT day FROM postrider.days WHERE removing";
+        for row in &self.pool.query(Scope::All, days, &[]).await? {
+            let day: i32 = get(row, "day")?;
+            let (from, to) = (i64::from(day) * DAY_MS, (i64::from(day) + 1) * DAY_MS);
+            let sql = "DELETE FROM postrider.event_ids WHERE ctid = ANY (ARRAY( \
+                       SELECT ctid FROM postrider.event_ids \
+                       WHERE accepted_at >= $1 AND accepted_at < $2 LIMIT $3)) RETURNING 1";
+            while !self.pool.query(Scope::All, sql, &[&from, &to, &CHUNK]).await?.is_empty() {}
+            let sql = "DELETE FROM postrider.days WHERE day = $1 AND removing";
+            self.pool.query(Scope::All, sql, &[&day]).await?;
+        }
+        Ok(())
+    }
+}

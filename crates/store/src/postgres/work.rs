@@ -1,0 +1,135 @@
+//! The work of the lanes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use postrider_domain::delivery::Delivery;
+use postrider_domain::event::Event;
+use postrider_domain::ids::{DestinationId, EventId, SubscriptionId, TenantId};
+use postrider_domain::time::Timestamp;
+use uuid::Uuid;
+
+use super::PostgresStore;
+use super::pool::{Params, Scope};
+use super::rows::{self, OPEN, count, deliveries, uuid};
+use crate::contract::Work;
+use crate::error::StoreError;
+use crate::records::{Commit, DueMark, Holding, WaitingOrder};
+
+/// A mark as the arguments of a comparison; without one, a place before everything.
+fn mark(after: Option<DueMark>) -> (i64, Uuid) {
+    match after {
+        Some(DueMark { at, delivery }) => (at.as_unix_ms(), uuid(delivery.as_bytes())),
+        None => (i64::MIN, Uuid::nil()),
+    }
+}
+
+fn held(holding: &Holding) -> Vec<i16> {
+    holding.shards.iter().map(|(shard, _)| i16::from(shard.0)).collect()
+}
+
+impl PostgresStore {
+    async fn open(&self, which: &str, params: Params<'_>) -> Result<Vec<Delivery>, StoreError> {
+        let sql = format!("SELECT {OPEN} FROM postrider.deliveries_open WHERE {which}");
+        deliveries(&self.core.pool.query(Scope::All, &sql, params).await?)
+    }
+}
+
+#[async_trait]
+impl Work for PostgresStore {
+    async fn queued(
+        &self,
+        holding: &Holding,
+        after: Option<DueMark>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let (at, id) = mark(after);
+        let which = "state = 0 AND shard = ANY($1::smallint[]) AND (created_at, id) > ($2, $3) \
+                     ORDER BY created_at, id LIMIT $4";
+        self.open(which, &[&held(holding), &at, &id, &count(limit)]).await
+    }
+
+    async fn queued_of(
+        &self,
+        destination: DestinationId,
+        after: Option<DueMark>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let (at, id) = mark(after);
+        let which = "destination = $1 AND state = 0 AND (created_at, id) > ($2, $3) \
+                     ORDER BY created_at, id LIMIT $4";
+        self.open(which, &[&uuid(destination.as_bytes()), &at, &id, &count(limit)]).await
+    }
+
+    async fn due(
+        &self,
+        holding: &Holding,
+        after: Option<DueMark>,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let (at, id) = mark(after);
+        let which = "state = 1 AND shard = ANY($1::smallint[]) AND (due_at, id) > ($2, $3) \
+                     AND due_at <= $4 ORDER BY due_at, id LIMIT $5";
+        self.open(which, &[&held(holding), &at, &id, &until.as_unix_ms(), &count(limit)]).await
+    }
+
+    async fn waiting_of(
+        &self,
+        destination: DestinationId,
+        order: WaitingOrder,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let which = match order {
+            WaitingOrder::ProbeRank => {
+                "destination = $1 AND state = 1 ORDER BY last_attempt_at NULLS FIRST, id LIMIT $2"
+            }
+            WaitingOrder::Oldest => {
+                "destination = $1 AND state = 1 ORDER BY created_at, id LIMIT $2"
+            }
+        };
+        self.open(which, &[&uuid(destination.as_bytes()), &count(limit)]).await
+    }
+
+    async fn unfinished_of(
+        &self,
+        subscription: SubscriptionId,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        // What is queued has no index by subscription: it is few, and soon gone.
+        let id = uuid(subscription.as_bytes());
+        let which = "subscription = $1 AND state = 1 LIMIT $2";
+        let mut found = self.open(which, &[&id, &count(limit)]).await?;
+        if found.len() < limit {
+            let which = "subscription = $1 AND state = 0 LIMIT $2";
+            let rest = count(limit - found.len());
+            found.extend(self.open(which, &[&id, &rest]).await?);
+        }
+        Ok(found)
+    }
+
+    async fn events(
+        &self,
+        ids: &[(TenantId, EventId)],
+    ) -> Result<Vec<Option<Arc<Event>>>, StoreError> {
+        let tenants: Vec<&str> = ids.iter().map(|(tenant, _)| tenant.as_str()).collect();
+        let events: Vec<&str> = ids.iter().map(|(_, event)| event.as_str()).collect();
+        let sql = "SELECT DISTINCT ON (e.tenant, e.id) e.* \
+                   FROM unnest($1::text[], $2::text[]) AS wanted (tenant, id) \
+                   JOIN postrider.event_ids AS i USING (tenant, id) \
+                   JOIN postrider.events AS e ON e.tenant = i.tenant AND e.id = i.id \
+                   AND e.accepted_at = i.accepted_at";
+        let rows = self.core.pool.query(Scope::All, sql, &[&tenants, &events]).await?;
+        let mut found: HashMap<(TenantId, EventId), Arc<Event>> = HashMap::new();
+        for row in &rows {
+            let event = rows::event(row)?.event;
+            found.insert((event.tenant.clone(), event.id.clone()), event);
+        }
+        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+    }
+
+    async fn settle(&self, holding: &Holding, commit: Commit) -> Result<(), StoreError> {
+        super::settle::settle(&self.settlements, holding, commit).await
+    }
+}

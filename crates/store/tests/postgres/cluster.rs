@@ -1,0 +1,372 @@
+//! Several nodes on one database.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_domain::ids::Shard;
+use postrider_domain::time::Timestamp;
+use postrider_store::conformance::samples::{acme, answered, at, digest, umbrella};
+use postrider_store::postgres::{Options, PostgresStore};
+use postrider_store::{
+    Acceptance, Accepted, DeliveryFilter, Epoch, History, Holding, Intake, Pruned, StoreError,
+    Upkeep, Work,
+};
+
+use crate::nodes::{attempted, delivery, node, options, owed, put_destinations};
+use crate::server::Server;
+
+/// No shard is held twice; answers how many are held.
+fn held(holdings: &[&Holding]) -> usize {
+    let mut seen: BTreeMap<Shard, Epoch> = BTreeMap::new();
+    for (shard, epoch) in holdings.iter().flat_map(|holding| &holding.shards) {
+        assert_eq!(seen.insert(*shard, *epoch), None, "{shard:?} is held twice");
+    }
+    seen.len()
+}
+
+/// Lets a node's lease end, as if its time had passed.
+fn expire(server: &Server, database: &str, node: &str) {
+    let sql = format!(
+        "UPDATE postrider.nodes SET expires_at = clock_timestamp() - interval '1 ms' \
+         WHERE name = '{node}'"
+    );
+    server.sql(database, &sql);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_nodes_that_start_at_once_migrate_once() {
+    let server = Server::start();
+    let url = server.database("started");
+    let starts = ["a", "b", "c", "d"].map(|name| {
+        let url = url.clone();
+        tokio::spawn(async move { node(&url, name).await })
+    });
+    let mut nodes = Vec::new();
+    for start in starts {
+        nodes.push(start.await.unwrap());
+    }
+    for node in &nodes {
+        node.check().await.unwrap();
+    }
+    let applied = server.sql("started", "SELECT count(*) FROM postrider.migrations");
+    let days = server.sql("started", "SELECT count(*) FROM postrider.days");
+    assert_eq!((applied.as_str(), days.as_str()), ("1", "3"));
+    println!("start: 4 nodes at once, 1 migration applied, {days} days made ahead");
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_version_is_refused() {
+    let server = Server::start();
+    let url = server.database("newer");
+    node(&url, "a").await;
+    server.sql("newer", "INSERT INTO postrider.migrations VALUES (99)");
+    let refused = PostgresStore::connect(&url, options("b")).await.err().unwrap();
+    assert!(matches!(refused, StoreError::NewerVersion { found: 99, known: 1, .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn shards_are_shared_among_those_that_live() {
+    let server = Server::start();
+    let url = server.database("shared");
+    let (a, b, c) = (node(&url, "a").await, node(&url, "b").await, node(&url, "c").await);
+    let alone = a.hold_shards().await.unwrap();
+    assert_eq!(alone.shards.len(), 256);
+    assert!(alone.shards.iter().all(|(_, epoch)| *epoch == Epoch(1)));
+    assert_eq!(b.hold_shards().await.unwrap().shards.len(), 0, "a has to let go first");
+    let of_a = a.hold_shards().await.unwrap();
+    let of_b = b.hold_shards().await.unwrap();
+    assert_eq!((of_a.shards.len(), of_b.shards.len(), held(&[&of_a, &of_b])), (128, 128, 256));
+    assert!(of_a.shards.iter().all(|(_, epoch)| *epoch == Epoch(1)), "what stays, stays");
+    assert!(of_b.shards.iter().all(|(_, epoch)| *epoch == Epoch(2)));
+    c.hold_shards().await.unwrap();
+    let (of_a, of_b) = (a.hold_shards().await.unwrap(), b.hold_shards().await.unwrap());
+    let of_c = c.hold_shards().await.unwrap();
+    let sizes = [&of_a, &of_b, &of_c].map(|holding| holding.shards.len());
+    assert_eq!((sizes, held(&[&of_a, &of_b, &of_c])), ([86, 85, 85], 256));
+    b.release_shards().await.unwrap();
+    let (of_a, of_c) = (a.hold_shards().await.unwrap(), c.hold_shards().await.unwrap());
+    assert_eq!((of_a.shards.len(), of_c.shards.len(), held(&[&of_a, &of_c])), (128, 128, 256));
+    println!("shares: 256, 128+128, {sizes:?}, 128+128 after one left; no shard held twice");
+}
+
+#[tokio::test]
+async fn a_dead_nodes_shards_are_taken_and_its_late_settlement_is_refused() {
+    let server = Server::start();
+    let url = server.database("dead");
+    let (a, b) = (node(&url, "a").await, node(&url, "b").await);
+    put_destinations(&a, 3).await;
+    a.accept(vec![owed(0, 3)]).await.unwrap();
+    let old = a.hold_shards().await.unwrap();
+    let late = attempted(&a, &delivery(&a, 0).await, answered(200), at(5)).await;
+    expire(&server, "dead", "a");
+    let refused = a.settle(&old, late.clone()).await;
+    assert!(matches!(refused, Err(StoreError::Fenced { .. })), "its time is over: {refused:?}");
+    let new = b.hold_shards().await.unwrap();
+    assert_eq!(new.shards.len(), 256);
+    assert!(new.shards.iter().zip(&old.shards).all(|((_, new), (_, old))| new > old));
+    let refused = a.settle(&old, late.clone()).await;
+    assert!(matches!(refused, Err(StoreError::Fenced { .. })), "another has it: {refused:?}");
+    let refused = a.settle(&new, late.clone()).await;
+    assert!(matches!(refused, Err(StoreError::Fenced { .. })), "nor by the other's epochs");
+    assert_eq!(b.queued(&new, None, 10).await.unwrap().len(), 3, "nothing was applied");
+    b.settle(&new, late).await.unwrap();
+    assert_eq!(b.ledger(None).await.unwrap().delivered, 1);
+    a.hold_shards().await.unwrap();
+    let (of_b, of_a) = (b.hold_shards().await.unwrap(), a.hold_shards().await.unwrap());
+    assert_eq!(held(&[&of_a, &of_b]), 256, "it comes back as a new one");
+    println!("takeover: 256 shards in 1 call after the lease ended; 3 stale settlements refused");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_settles_each_delivery_is_settled_once() {
+    let server = Arc::new(Server::start());
+    let url = server.database("raced");
+    let nodes = [node(&url, "a").await, node(&url, "b").await];
+    put_destinations(&nodes[0], 4).await;
+    for n in 0..25 {
+        nodes[0].accept(vec![owed(n, 4)]).await.unwrap();
+    }
+    let racers = nodes.clone().map(|store| {
+        tokio::spawn(async move {
+            let (mut settled, mut fenced, mut late) = (0u64, 0u64, 0u64);
+            for n in 0..100 {
+                let holding = store.hold_shards().await.unwrap();
+                let before = delivery(&store, n).await;
+                if before.turn().is_none() {
+                    continue;
+                }
+                let commit = attempted(&store, &before, answered(200), at(1_000 + n)).await;
+                tokio::task::yield_now().await;
+                match store.settle(&holding, commit).await {
+                    Ok(()) => settled += 1,
+                    Err(StoreError::Fenced { .. }) => fenced += 1,
+                    Err(StoreError::Internal(_)) => late += 1,
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            (settled, fenced, late)
+        })
+    });
+    let killer = {
+        let server = Arc::clone(&server);
+        tokio::task::spawn_blocking(move || {
+            for n in 0..40 {
+                expire(&server, "raced", if n % 2 == 0 { "a" } else { "b" });
+            }
+        })
+    };
+    let (mut settled, mut fenced, mut late) = (0, 0, 0);
+    for racer in racers {
+        let (ok, stale, after) = racer.await.unwrap();
+        (settled, fenced, late) = (settled + ok, fenced + stale, late + after);
+    }
+    killer.await.unwrap();
+    let ledger = nodes[0].ledger(None).await.unwrap();
+    assert!(ledger.balances(), "{ledger:?}");
+    assert_eq!((ledger.accepted, ledger.delivered), (100, settled));
+    let logged = server.sql("raced", "SELECT count(*) FROM postrider.attempts");
+    assert_eq!(logged, settled.to_string(), "one attempt is logged for each");
+    println!(
+        "race of 2 nodes, 40 leases cut short: {settled} settled once, {fenced} fenced, {late} \
+         found done"
+    );
+}
+
+#[tokio::test]
+async fn a_second_process_of_the_same_name_stops_the_first() {
+    let server = Server::start();
+    let url = server.database("named");
+    let (first, second) = (node(&url, "a").await, node(&url, "a").await);
+    put_destinations(&first, 1).await;
+    first.accept(vec![owed(0, 1)]).await.unwrap();
+    let old = first.hold_shards().await.unwrap();
+    let commit = attempted(&first, &delivery(&first, 0).await, answered(200), at(5)).await;
+    let new = second.hold_shards().await.unwrap();
+    assert_eq!(new.shards.len(), 256);
+    let refused = first.settle(&old, commit.clone()).await;
+    assert!(matches!(refused, Err(StoreError::Fenced { .. })), "{refused:?}");
+    assert!(matches!(first.hold_shards().await, Err(StoreError::Stopped(_))));
+    second.settle(&new, commit).await.unwrap();
+}
+
+#[tokio::test]
+async fn clocks_an_hour_apart_change_no_lease_and_the_difference_is_known() {
+    let server = Server::start();
+    let url = server.database("clocks");
+    let (a, b) = (node(&url, "a").await, node(&url, "b").await);
+    put_destinations(&a, 2).await;
+    let hour_ms = 3_600_000;
+    let (ahead, behind) = (at(2 * 3_600_000), at(0));
+    for (n, now) in [(0, ahead), (1, behind)] {
+        let new = Acceptance { accepted_at: now, ..owed(n, 2) };
+        assert_eq!(a.accept(vec![new]).await.unwrap(), [Accepted::New]);
+    }
+    a.hold_shards().await.unwrap();
+    b.hold_shards().await.unwrap();
+    let (of_a, of_b) = (a.hold_shards().await.unwrap(), b.hold_shards().await.unwrap());
+    assert_eq!((of_a.shards.len(), held(&[&of_a, &of_b])), (128, 256));
+    let offset = |off: i64| {
+        let store = Arc::clone(&a);
+        async move {
+            let there = store.database_now().await.unwrap();
+            let clock = || Timestamp::from_unix_ms(there.as_unix_ms() + off);
+            store.clock_offset(clock).await.unwrap().offset_ms
+        }
+    };
+    let (fast, slow) = (offset(hour_ms).await, offset(-hour_ms).await);
+    // The clock of this test stands still, so the database is ahead by what the question took.
+    assert!((-hour_ms..-hour_ms / 2).contains(&fast), "{fast}");
+    assert!((hour_ms..hour_ms * 3 / 2).contains(&slow), "{slow}");
+    println!(
+        "clocks: an hour fast is seen as {fast} ms, an hour slow as {slow} ms; leases as ever"
+    );
+}
+
+#[tokio::test]
+async fn the_owner_of_a_shard_hears_of_work_that_another_node_accepted() {
+    let server = Server::start();
+    let url = server.database("heard");
+    let (a, b) = (node(&url, "a").await, node(&url, "b").await);
+    let mut wakeups = b.wakeups();
+    let first = wakeups.recv().await.unwrap();
+    assert_eq!(first.iter().count(), 256, "who begins to listen should look everywhere");
+    b.hold_shards().await.unwrap();
+    a.accept(vec![owed(0, 3)]).await.unwrap();
+    let mut expected: Vec<Shard> = Vec::new();
+    for n in 0..3 {
+        expected.push(delivery(&a, n).await.destination.shard());
+    }
+    while !expected.is_empty() {
+        let heard = wakeups.recv().await.unwrap();
+        expected.retain(|shard| !heard.has(*shard));
+    }
+    println!("wake-ups: 3 shards of another node heard");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_accept_the_same_identifiers_accept_each_once() {
+    let server = Server::start();
+    let url = server.database("same");
+    let nodes = [node(&url, "a").await, node(&url, "b").await, node(&url, "c").await];
+    let callers: Vec<_> = (0..12u64)
+        .map(|caller| {
+            let store = Arc::clone(&nodes[usize::try_from(caller % 3).unwrap()]);
+            tokio::spawn(async move {
+                let mut new = 0u64;
+                for n in 0..20 {
+                    // Every second caller begins at the other end, and all in twos.
+                    let n = if caller % 2 == 0 { n } else { 19 - n };
+                    let batch = vec![owed(2 * n, 2), owed(2 * n + 1, 2)];
+                    let answers = store.accept(batch).await.unwrap();
+                    assert!(!answers.contains(&Accepted::Conflict));
+                    new += u64::from(answers[0] == Accepted::New);
+                    new += u64::from(answers[1] == Accepted::New);
+                }
+                new
+            })
+        })
+        .collect();
+    let mut new = 0;
+    for caller in callers {
+        new += caller.await.unwrap();
+    }
+    assert_eq!(new, 40);
+    assert_eq!(nodes[0].ledger(None).await.unwrap().accepted, 80);
+    println!("the same 40 events from 12 callers on 3 nodes: 40 accepted, 440 duplicates");
+}
+
+#[tokio::test]
+async fn a_conflict_refuses_one_caller_among_many() {
+    let server = Server::start();
+    let url = server.database("conflict");
+    let store = node(&url, "a").await;
+    store.accept(vec![owed(0, 1)]).await.unwrap();
+    let callers: Vec<_> = (1..=30u64)
+        .map(|n| {
+            let store = Arc::clone(&store);
+            let conflict = Acceptance { fingerprint: digest(9), ..owed(0, 1) };
+            let batch = if n % 3 == 0 { vec![owed(n, 1), conflict] } else { vec![owed(n, 1)] };
+            tokio::spawn(async move { (n, store.accept(batch).await.unwrap()) })
+        })
+        .collect();
+    for caller in callers {
+        let (n, answers) = caller.await.unwrap();
+        assert_eq!(answers[0], Accepted::New);
+        assert_eq!(answers.get(1), (n % 3 == 0).then_some(&Accepted::Conflict));
+    }
+    assert_eq!(store.ledger(None).await.unwrap().accepted, 21);
+}
+
+#[tokio::test]
+async fn a_day_that_another_node_removed_is_made_again_where_it_is_needed() {
+    let server = Server::start();
+    let url = server.database("days");
+    let (a, b) = (node(&url, "a").await, node(&url, "b").await);
+    a.accept(vec![owed(0, 0)]).await.unwrap();
+    let pruned = b.prune(at(86_400_000)).await.unwrap();
+    assert_eq!(pruned, Pruned { events: 1, deliveries: 0, attempts: 0 });
+    assert_eq!(a.accept(vec![owed(0, 2)]).await.unwrap(), [Accepted::New]);
+    let all = a.count_deliveries(&acme(), &DeliveryFilter::default()).await.unwrap();
+    assert_eq!(all, 2);
+}
+
+#[tokio::test]
+async fn a_statement_that_waits_too_long_is_given_up_and_can_be_repeated() {
+    let server = Server::start();
+    let url = server.database("slow");
+    let timeout = Duration::from_millis(300);
+    let impatient = Options { statement_timeout: timeout, ..options("a") };
+    let store = PostgresStore::connect(&url, impatient).await.unwrap();
+    store.accept(vec![owed(0, 1)]).await.unwrap();
+    let (other, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    other.batch_execute("BEGIN; LOCK TABLE postrider.deliveries_open").await.unwrap();
+    let lost = store.accept(vec![owed(1, 1)]).await;
+    assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+    other.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(store.accept(vec![owed(1, 1)]).await.unwrap(), [Accepted::New]);
+    assert_eq!(store.ledger(None).await.unwrap().accepted, 2);
+}
+
+#[tokio::test]
+async fn a_transaction_that_does_not_say_for_whom_it_acts_sees_nothing() {
+    let server = Server::start();
+    let url = server.database("walled");
+    let store = node(&url, "a").await;
+    put_destinations(&store, 1).await;
+    store.accept(vec![owed(0, 1)]).await.unwrap();
+    let (raw, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let count = async |setting: String, table: &str| {
+        raw.batch_execute(&format!("BEGIN; {setting}")).await.unwrap();
+        let sql = format!("SELECT count(*) FROM postrider.{table}");
+        let n: i64 = raw.query_one(&sql, &[]).await.unwrap().get(0);
+        raw.batch_execute("ROLLBACK").await.unwrap();
+        n
+    };
+    let theirs = |tenant: &str| format!("SET LOCAL postrider.tenant = '{tenant}'");
+    let tables = ["events", "event_ids", "deliveries_open", "subscriptions", "destinations"];
+    for table in tables {
+        assert_eq!(count(String::new(), table).await, 0, "{table}");
+        assert_eq!(count(theirs(umbrella().as_str()), table).await, 0, "{table}");
+        assert_eq!(count(theirs(acme().as_str()), table).await, 1, "{table}");
+        let all = "SET LOCAL postrider.scope = 'all'".to_owned();
+        assert_eq!(count(all, table).await, 1, "{table}");
+    }
+    let day = at(0).as_unix_ms() / 86_400_000;
+    let part = format!("\"events_{day}\"");
+    assert_eq!(count(theirs("acme"), &part).await, 0, "nor by the back door");
+    raw.batch_execute("BEGIN; SET LOCAL postrider.tenant = 'umbrella'").await.unwrap();
+    let write = "INSERT INTO postrider.tallies VALUES ('acme', 1, 1, 1, 1, 1)";
+    assert!(raw.batch_execute(write).await.is_err(), "nor can it write for another");
+    println!("row-level security: {} tables, 0 foreign rows seen or written", tables.len());
+}
+
+#[tokio::test]
+async fn backups_are_made_by_the_databases_own_tools() {
+    let server = Server::start();
+    let store = node(&server.database("kept"), "a").await;
+    let refused = store.backup(server.folder()).await.err().unwrap().to_string();
+    assert!(refused.contains("pg_dump") && refused.contains("pg_basebackup"), "{refused}");
+}

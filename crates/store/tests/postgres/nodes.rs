@@ -1,0 +1,80 @@
+//! Short ways to run nodes and to give them work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_domain::attempt::{Ending, Turn};
+use postrider_domain::circuit::Hold;
+use postrider_domain::delivery::Delivery;
+use postrider_domain::destination::Destination;
+use postrider_domain::policy::Policy;
+use postrider_domain::settlement::settle;
+use postrider_domain::time::Timestamp;
+use postrider_store::conformance::samples::{self, acceptance, acme, event};
+use postrider_store::postgres::{Options, PostgresStore};
+use postrider_store::{
+    Acceptance, Commit, Configuration, DeliveryChange, DestinationChange, History,
+};
+
+/// Options of a node whose lease outlasts any pause of a busy machine.
+pub(crate) fn options(node: &str) -> Options {
+    Options {
+        node: node.into(),
+        lease: Duration::from_secs(600),
+        connections: 4,
+        ..Options::default()
+    }
+}
+
+pub(crate) async fn node(url: &str, name: &str) -> Arc<PostgresStore> {
+    PostgresStore::connect(url, options(name)).await.unwrap()
+}
+
+/// Puts destinations 0 to `n` of acme's, with a subscription each.
+pub(crate) async fn put_destinations(store: &PostgresStore, n: u64) {
+    for to in 0..n {
+        let record = samples::subscription(&acme(), to, to);
+        store.put_subscription(&record, &samples::destination(&acme(), to)).await.unwrap();
+    }
+}
+
+/// Event `n` of acme's with `fan_out` deliveries, to one destination each.
+pub(crate) fn owed(n: u64, fan_out: u64) -> Acceptance {
+    let owed: Vec<_> = (0..fan_out).map(|to| (n * fan_out + to, to)).collect();
+    acceptance(event(&acme(), &format!("e{n}")), samples::at(n), &owed)
+}
+
+pub(crate) async fn delivery(store: &PostgresStore, n: u64) -> Delivery {
+    store.delivery(&acme(), samples::delivery_id(n)).await.unwrap().unwrap()
+}
+
+pub(crate) async fn destination(store: &PostgresStore, of: &Delivery) -> Destination {
+    store.destination(&of.tenant, of.destination).await.unwrap().unwrap()
+}
+
+/// The commit of an attempt of this delivery.
+pub(crate) async fn attempted(
+    store: &PostgresStore,
+    delivery: &Delivery,
+    ending: Ending,
+    now: Timestamp,
+) -> Commit {
+    let place = destination(store, delivery).await;
+    let turn = delivery.turn().unwrap_or(Turn::Probe);
+    let done = samples::finished(now, ending);
+    let settled = settle(delivery, &place, turn, done, now, Hold::Released, &Policy::default());
+    Commit {
+        deliveries: vec![DeliveryChange {
+            before: delivery.state.name(),
+            delivery: settled.delivery,
+            attempt: Some(settled.attempt),
+        }],
+        destinations: vec![DestinationChange {
+            tenant: settled.destination.tenant,
+            id: settled.destination.id,
+            circuit: settled.destination.circuit,
+            transitions: settled.transition.into_iter().collect(),
+        }],
+        replay: None,
+    }
+}
