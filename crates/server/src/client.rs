@@ -64,10 +64,9 @@ impl Client {
         method: Method,
         path: &str,
         query: &[(&str, String)],
-        body: Option<&Json>,
+        body: Option<Bytes>,
     ) -> Result<Json, Failure> {
-        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
-        let answer = self.send(method, path, query, body, "application/json");
+        let answer = self.send(method, path, query, body.unwrap_or_default());
         let (status, bytes) = tokio::time::timeout(DEADLINE, answer)
             .await
             .map_err(|_| Failure::unreachable(&self.server, "no answer within a minute"))??;
@@ -77,7 +76,7 @@ impl Client {
 
     /// Asks for text, as `/metrics` and `/healthz` answer it.
     pub(crate) async fn text(&self, path: &str) -> Result<(StatusCode, String), Failure> {
-        let answer = self.send(Method::GET, path, &[], Bytes::new(), "application/json");
+        let answer = self.send(Method::GET, path, &[], Bytes::new());
         let (status, bytes) = tokio::time::timeout(DEADLINE, answer)
             .await
             .map_err(|_| Failure::unreachable(&self.server, "no answer within a minute"))??;
@@ -90,8 +89,7 @@ impl Client {
         path: &str,
         query: &[(&str, String)],
     ) -> Result<Incoming, Failure> {
-        let response =
-            self.open(Method::GET, path, query, Bytes::new(), "application/json").await?;
+        let response = self.open(Method::GET, path, query, Bytes::new()).await?;
         let status = response.status();
         if status.is_success() {
             return Ok(response.into_body());
@@ -106,9 +104,8 @@ impl Client {
         path: &str,
         query: &[(&str, String)],
         body: Bytes,
-        content_type: &str,
     ) -> Result<(StatusCode, Bytes), Failure> {
-        let response = self.open(method, path, query, body, content_type).await?;
+        let response = self.open(method, path, query, body).await?;
         let status = response.status();
         Ok((status, self.collect(response).await?))
     }
@@ -124,9 +121,8 @@ impl Client {
         path: &str,
         query: &[(&str, String)],
         body: Bytes,
-        content_type: &str,
     ) -> Result<Response<Incoming>, Failure> {
-        let request = self.request(method, path, query, body, content_type)?;
+        let request = self.request(method, path, query, body)?;
         let stream = self.connect().await?;
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = handshake.map_err(|error| self.lost(error))?;
@@ -141,7 +137,6 @@ impl Client {
         path: &str,
         query: &[(&str, String)],
         body: Bytes,
-        content_type: &str,
     ) -> Result<Request<Full<Bytes>>, Failure> {
         let mut url = self.server.clone();
         url.set_path(&format!("{}{path}", self.server.path().trim_end_matches('/')));
@@ -156,7 +151,7 @@ impl Client {
             .header(HOST, authority)
             .header("user-agent", concat!("postrider/", env!("CARGO_PKG_VERSION")));
         if !body.is_empty() {
-            request = request.header(CONTENT_TYPE, content_type);
+            request = request.header(CONTENT_TYPE, "application/json");
         }
         if let Some(key) = &self.key {
             request = request.header(AUTHORIZATION, format!("Bearer {key}"));

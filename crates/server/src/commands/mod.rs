@@ -11,6 +11,7 @@ pub(crate) mod send;
 pub(crate) mod subscriptions;
 pub(crate) mod tail;
 
+use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Map, Value as Json};
 
@@ -54,12 +55,17 @@ impl Context {
     }
 
     async fn post(&self, path: &str, body: Option<&Json>) -> Result<Json, Failure> {
-        self.client.ask(Method::POST, path, &[], body).await
+        self.client.ask(Method::POST, path, &[], body.map(bytes)).await
     }
 
     async fn delete(&self, path: &str) -> Result<Json, Failure> {
         self.client.ask(Method::DELETE, path, &[], None).await
     }
+}
+
+/// JSON as it is sent.
+fn bytes(body: &Json) -> Bytes {
+    Bytes::from(body.to_string())
 }
 
 /// Puts the sources of the configuration together.

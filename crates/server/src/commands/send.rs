@@ -3,9 +3,11 @@
 use std::io::Read as _;
 
 use clap::Args;
-use serde_json::{Value as Json, json};
+use hyper::Method;
+use serde::Serialize;
+use serde_json::value::RawValue;
 
-use super::{Context, object, parse_json};
+use super::Context;
 use crate::exit::Failure;
 use crate::output::part;
 
@@ -31,6 +33,26 @@ pub(crate) struct Send {
     time: Option<String>,
 }
 
+/// The event as it is sent: what was given as JSON goes out byte for byte.
+#[derive(Serialize)]
+struct Event<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    data: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    old: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<&'a str>,
+}
+
+fn raw<'a>(text: &'a str, what: &str) -> Result<&'a RawValue, Failure> {
+    serde_json::from_str(text).map_err(|error| Failure::usage(format!("{what}: {error}")))
+}
+
 pub(crate) async fn run(context: &Context, send: Send) -> Result<(), Failure> {
     let data = if send.data == "-" {
         let mut text = String::new();
@@ -39,16 +61,16 @@ pub(crate) async fn run(context: &Context, send: Send) -> Result<(), Failure> {
     } else {
         send.data
     };
-    let old = send.old.map(|old| parse_json(&old, "--old")).transpose()?;
-    let event = object(vec![
-        ("type", Some(json!(send.kind))),
-        ("data", Some(parse_json(&data, "the data")?)),
-        ("old", old),
-        ("object", send.object.map(Json::from)),
-        ("id", send.id.map(Json::from)),
-        ("time", send.time.map(Json::from)),
-    ]);
-    let answer = context.post("/v1/events", Some(&event)).await?;
+    let event = Event {
+        kind: &send.kind,
+        data: raw(&data, "the data")?,
+        old: send.old.as_deref().map(|old| raw(old, "--old")).transpose()?,
+        object: send.object.as_deref(),
+        id: send.id.as_deref(),
+        time: send.time.as_deref(),
+    };
+    let body = serde_json::to_vec(&event).map_err(|error| Failure::usage(error.to_string()))?;
+    let answer = context.client.ask(Method::POST, "/v1/events", &[], Some(body.into())).await?;
     context.output.value(&answer, |answer| {
         let repeat = if answer["duplicate"] == true { ", accepted before" } else { "" };
         let deliveries = part(answer, "deliveries");

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value as Json, json};
 
-use super::{Context, more, object, parse_json, query, segment};
+use super::{Context, bytes, more, object, parse_json, query, segment};
 use crate::exit::Failure;
 use crate::output::{entries, escaped, part, table};
 
@@ -137,8 +137,8 @@ pub(crate) async fn run(context: &Context, arguments: Subscriptions) -> Result<(
         }
         Command::Update(update) => {
             let path = path(&update.id, "")?;
-            let body = changes(*update)?;
-            let changed = context.client.ask(Method::PATCH, &path, &[], Some(&body)).await?;
+            let body = bytes(&changes(*update)?);
+            let changed = context.client.ask(Method::PATCH, &path, &[], Some(body)).await?;
             output.value(&changed, pretty)?;
         }
         Command::Delete { id } => {

@@ -19,7 +19,7 @@ const RULES: &[Rule] = &[
     (
         "store",
         |c| c.store == StoreChoice::Embedded,
-        "must be \"embedded\": this version has no PostgreSQL store yet",
+        "must be \"embedded\": this version does not run on PostgreSQL yet",
     ),
     (
         "admin_key",

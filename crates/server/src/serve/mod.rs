@@ -1,7 +1,8 @@
 //! `postrider serve`: store, transport, engine and API put together, and taken apart again.
 //!
 //! **What was accepted survives every way in which this ends**: the orderly end only spares the
-//! attempts that are in flight from being made again.
+//! attempts that are in flight from being made again. **No server is without a key**: the first
+//! start makes one before the first request is answered, so any address may be listened on.
 
 mod banner;
 mod files;

@@ -57,6 +57,37 @@ fn an_event_that_is_sent_arrives_signed_and_verified() {
 }
 
 #[test]
+fn what_is_sent_from_a_pipe_arrives_byte_for_byte() {
+    use std::io::Write as _;
+
+    let server = Start::dev().fresh();
+    let mut listen = postrider(&["listen", "--port", "0", "--count", "1"]);
+    let mut listen = Running(listen.stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(listen.0.stdout.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    let body = json!({
+        "url": first.strip_prefix("listening on ").unwrap(), "types": ["*"], "format": "raw",
+    });
+    server.ask("POST", "/v1/subscriptions", Some(&body), 201);
+    // Keys in this order, a number that no float holds, and an escape that nobody needs.
+    let data = r#"{"z": 12345678901234567890.10, "a": "\u0041"}"#;
+    let api = format!("http://{}", server.address);
+    let mut send = postrider(&["send", "task.updated", "-", "--server", &api])
+        .env("POSTRIDER_KEY", &server.key)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    send.stdin.take().unwrap().write_all(data.as_bytes()).unwrap();
+    assert!(send.wait().unwrap().success());
+    let event = server.get("/v1/events");
+    let path = format!("/v1/events/{}", text(&event["data"][0], "id"));
+    let (_, event) = http::request(server.address, &server.key, "GET", &path, None).unwrap();
+    assert!(event.contains(data), "{event}");
+    assert!(lines.map_while(Result::ok).any(|line| line.starts_with("#1 POST /")));
+}
+
+#[test]
 fn a_receiver_without_the_secret_says_that_the_signature_is_bad() {
     let server = Start::dev().fresh();
     let other = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";

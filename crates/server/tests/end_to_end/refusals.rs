@@ -26,7 +26,7 @@ fn a_bad_setting_is_refused_with_its_place() {
         ),
         (
             Start::dev().with(&["--store", "postgres://u:canary@h/d"]),
-            "flag --store: `store` must be \"embedded\": this version has no PostgreSQL store yet",
+            "flag --store: `store` must be \"embedded\": this version does not run on PostgreSQL yet",
         ),
         (Start::dev().with(&["--time-scale", "0"]), "flag --time-scale: `time_scale` must be"),
         (

@@ -152,7 +152,13 @@ impl Server {
                 self.shown_log()
             );
             match self.lines.recv_timeout(Duration::from_millis(100)) {
-                Ok(line) => self.remember(line),
+                // What happened meanwhile is looked at once, not line by line.
+                Ok(line) => {
+                    self.remember(line);
+                    while let Ok(line) = self.lines.try_recv() {
+                        self.remember(line);
+                    }
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     panic!(
