@@ -13,7 +13,7 @@
 //! | who disables a URL, probes it, freezes it? | [`circuit`] |
 //! | is it us? | [`mass_failure`] |
 //! | what does one outcome change? | [`settlement`] |
-//! | where does a delivery stand? | [`delivery`] |
+//! | where does a delivery stand, and why? | [`delivery`], [`explain`] |
 //! | is anything lost? | [`ledger`] |
 //! | which numbers? | [`policy`], [`limits`] |
 
@@ -25,6 +25,7 @@ pub mod delivery;
 pub mod destination;
 pub mod egress;
 pub mod event;
+pub mod explain;
 pub mod filter;
 pub mod ids;
 pub mod ledger;

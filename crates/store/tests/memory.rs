@@ -25,3 +25,24 @@ impl Backend for Memory {
 }
 
 postrider_store::conformance!(Memory::default());
+
+/// Loses everything at every start.
+struct Forgetful;
+
+#[async_trait]
+impl Backend for Forgetful {
+    async fn open(&self) -> Arc<dyn Store> {
+        Arc::new(MemoryStore::default())
+    }
+
+    fn can_be_unavailable(&self) -> bool {
+        false
+    }
+}
+
+#[tokio::test]
+#[should_panic(expected = "seed 7, after these operations:")]
+async fn a_store_that_forgets_is_told_by_the_seed() {
+    let ground = postrider_store::conformance::Ground::new(Forgetful).await;
+    postrider_store::conformance::sequences::compare(7, 200, ground).await;
+}

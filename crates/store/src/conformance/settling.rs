@@ -16,7 +16,7 @@ use super::samples::{
 };
 use crate::error::StoreError;
 use crate::records::{
-    Commit, DeliveryChange, DestinationChange, Epoch, Holding, ReplayJob, ReplayState,
+    Commit, DeliveryChange, DestinationChange, Epoch, Holding, ReplayJob, ReplayState, Tally,
 };
 
 async fn ledger(ground: &Ground) -> Ledger {
@@ -282,6 +282,28 @@ async fn a_delivery_that_changes_without_an_attempt_has_none_in_its_log(ground: 
     assert_eq!(ground.store.attempts(&acme(), delivery_id(1)).await.unwrap(), []);
 }
 
+async fn an_attempt_that_ends_after_its_delivery_did_is_logged_and_moves_nothing(ground: Ground) {
+    ground.put(&acme(), 1, 1).await;
+    ground.accept("e", at(0), &[(1, 1), (2, 1)]).await;
+    ground.attempt(1, 1, answered(200), at(5)).await;
+    ground.change(ground.delivery(2).await.cancelled(CancelReason::Asked, at(5)).unwrap()).await;
+    let before = ledger(&ground).await;
+    ground.attempt(1, 1, answered(200), at(6)).await;
+    ground.attempt(2, 1, answered(200), at(6)).await;
+    ground.attempt(2, 1, refused(), at(7)).await;
+    assert_eq!(ledger(&ground).await, before);
+    assert_eq!(ground.delivery(1).await.state, DeliveryState::Delivered { at: at(5) });
+    assert_eq!(ground.delivery(2).await.state.name(), StateName::Cancelled);
+    for n in [1, 2] {
+        let log = ground.store.attempts(&acme(), delivery_id(n)).await.unwrap();
+        assert_eq!(log.len(), 2);
+        assert_eq!(ground.delivery(n).await.attempts, 2);
+    }
+    let tallies = ground.store.tallies(Some(&acme()), at(0), at(60_000), 1).await.unwrap();
+    let expected = Tally { accepted: 2, delivered: 1, failed: 1, dead: 0 };
+    assert_eq!(tallies[0].tally, expected, "what arrived counts once");
+}
+
 suite! { $ settling, conformance_settling:
     an_attempt_changes_delivery_log_circuit_timeline_and_ledger,
     the_ledger_follows_a_delivery_through_its_whole_life,
@@ -295,4 +317,5 @@ suite! { $ settling, conformance_settling:
     commits_at_the_same_time_are_all_applied,
     one_tenants_commit_moves_one_tenants_ledger,
     a_delivery_that_changes_without_an_attempt_has_none_in_its_log,
+    an_attempt_that_ends_after_its_delivery_did_is_logged_and_moves_nothing,
 }

@@ -1,0 +1,205 @@
+//! Who is asking, for which tenant, and may they?
+//!
+//! A handler that needs a scope says so by taking [`CanRead`], [`CanManage`], [`CanIngest`] or
+//! [`IsAdmin`]; there is no other way to learn the tenant of a request. Keys are compared by their
+//! keyed hash, in constant time, and never stored or logged.
+
+mod bootstrap;
+mod key;
+mod memory;
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use postrider_domain::access::Scope;
+use postrider_domain::ids::TenantId;
+use postrider_domain::time::Timestamp;
+
+pub use bootstrap::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin};
+pub(crate) use key::{NewKey, new_key};
+pub(crate) use memory::Memory;
+
+use crate::problem::{Code, Problem};
+use crate::rates;
+use crate::state::ApiState;
+
+/// The header by which an admin key names the tenant.
+pub const TENANT_HEADER: HeaderName = HeaderName::from_static("postrider-tenant");
+
+/// Who is asking, and for which tenant.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The tenant that the request is about.
+    pub tenant: TenantId,
+    /// What the key may do.
+    pub scopes: Arc<[Scope]>,
+    /// The key's public part.
+    pub key_id: Arc<str>,
+}
+
+impl Caller {
+    /// Whether the key may do everything, for every tenant.
+    pub fn is_admin(&self) -> bool {
+        self.scopes.contains(&Scope::Admin)
+    }
+
+    fn require(self, scope: Scope) -> Result<Self, Problem> {
+        if self.is_admin() || self.scopes.contains(&scope) {
+            return Ok(self);
+        }
+        let detail = format!("the key lacks the scope `{scope}`: use one that has it");
+        Err(Problem::new(Code::MissingScope, detail))
+    }
+}
+
+macro_rules! extractors {
+    ($($(#[$doc:meta])* $name:ident needs $scope:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone)]
+        pub(crate) struct $name(pub(crate) Caller);
+
+        impl<S: Sync> FromRequestParts<S> for $name {
+            type Rejection = Problem;
+
+            async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+                // Only `authenticate` puts a caller there; a route without it refuses everybody.
+                let caller = parts.extensions.get::<Caller>().cloned();
+                caller.ok_or_else(unauthorized)?.require(Scope::$scope).map($name)
+            }
+        }
+    )*};
+}
+
+extractors! {
+    /// A caller that may look.
+    CanRead needs Read;
+    /// A caller that may change things.
+    CanManage needs Manage;
+    /// A caller that may send events.
+    CanIngest needs Ingest;
+    /// A caller that may do everything.
+    IsAdmin needs Admin;
+}
+
+/// Finds out who is asking, before anything else of the request is looked at.
+pub(crate) async fn authenticate(
+    State(state): State<ApiState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match caller(&state, request.headers()).await {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn caller(state: &ApiState, headers: &HeaderMap) -> Result<Caller, Problem> {
+    let now = state.now();
+    let token = bearer(headers).ok_or_else(unauthorized)?;
+    let (key_id, bound_to, scopes) = identify(state, token, now).await?;
+    state.key_rates().take(&key_id, now).map_err(|seconds| rates::refusal("key", seconds))?;
+    let tenant = tenant(state, headers, bound_to, now).await?;
+    let tenant_rates = state.tenant_rates();
+    tenant_rates.take(tenant.as_str(), now).map_err(|seconds| rates::refusal("tenant", seconds))?;
+    Ok(Caller { tenant, scopes, key_id })
+}
+
+type Identity = (Arc<str>, Option<TenantId>, Arc<[Scope]>);
+
+/// Whose key this is.
+async fn identify(state: &ApiState, token: &[u8], now: Timestamp) -> Result<Identity, Problem> {
+    if let Some(given) = state.given_admin()
+        && given.is(state.vault(), token)
+    {
+        return Ok((Arc::from(GivenAdmin::KEY_ID), None, Arc::from([Scope::Admin])));
+    }
+    let (id, secret) = key::parse(token).ok_or_else(unauthorized)?;
+    let known = state.memory().key(state, id, now).await?;
+    let known = known.filter(|key| key::is_secret_of(state.vault(), key, secret));
+    let known = known.ok_or_else(unauthorized)?;
+    if known.expires_at.is_some_and(|at| at <= now) {
+        return Err(Problem::new(Code::Unauthorized, "the key has expired: use another one"));
+    }
+    state.memory().touch(state, id, now);
+    Ok((Arc::from(known.id.as_str()), known.tenant.clone(), Arc::from(known.scopes.as_slice())))
+}
+
+/// The tenant that a request is about: the key's own, or the one that an admin names.
+async fn tenant(
+    state: &ApiState,
+    headers: &HeaderMap,
+    bound_to: Option<TenantId>,
+    now: Timestamp,
+) -> Result<TenantId, Problem> {
+    let named = match headers.get(&TENANT_HEADER) {
+        None => return Ok(bound_to.unwrap_or_else(TenantId::default_tenant)),
+        Some(name) => name.to_str().ok().and_then(|name| name.parse::<TenantId>().ok()),
+    };
+    // A tenant that is not the key's own does not exist, as far as its holder can see.
+    let exists = match (&named, &bound_to) {
+        (None, _) => false,
+        (Some(named), Some(own)) => named == own,
+        (Some(named), None) => state.memory().has_tenant(state, named, now).await?,
+    };
+    named.filter(|_| exists).ok_or_else(unknown_tenant)
+}
+
+fn unknown_tenant() -> Problem {
+    Problem::new(Code::UnknownTenant, "the tenant that the header names does not exist")
+        .at(TENANT_HEADER.as_str())
+}
+
+fn unauthorized() -> Problem {
+    Problem::new(Code::Unauthorized, "no valid key: send Authorization: Bearer with a key")
+}
+
+/// What stands after `Bearer`.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let value = headers.get(AUTHORIZATION)?.as_bytes();
+    let (scheme, token) = value.split_at_checked("bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_bearer_token_is_found_whatever_the_case_of_its_scheme() {
+        for (value, token) in [
+            ("Bearer abc", Some("abc")),
+            ("bearer  abc ", Some("abc")),
+            ("BEARER a b", Some("a b")),
+            ("Basic abc", None),
+            ("Bearer", None),
+            ("", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, HeaderValue::from_static(value));
+            assert_eq!(bearer(&headers), token.map(str::as_bytes), "{value}");
+        }
+        assert_eq!(bearer(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn a_scope_permits_itself_and_admin_permits_all() {
+        for held in Scope::ALL {
+            let tenant = TenantId::default_tenant();
+            let caller = Caller { tenant, scopes: Arc::from([held]), key_id: Arc::from("k") };
+            for needed in Scope::ALL {
+                let permitted = caller.clone().require(needed).is_ok();
+                assert_eq!(permitted, held == needed || held == Scope::Admin, "{held} {needed}");
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The first key. Without it nobody could create the others.
+
+use postrider_domain::access::Scope;
+use postrider_domain::ids::TenantId;
+use postrider_domain::time::Timestamp;
+use postrider_store::{PageRequest, Store, StoreError, Tenant};
+use subtle::ConstantTimeEq as _;
+use zeroize::Zeroizing;
+
+use super::key::{NewKey, new_key};
+use crate::random::NoRandomness;
+use crate::vault::Vault;
+
+const PURPOSE: &[u8] = b"admin";
+/// How long an admin key that somebody chose must be, and may be.
+const GIVEN_CHARS: std::ops::RangeInclusive<usize> = 24..=256;
+
+/// An admin key that the operator chose (`POSTRIDER_ADMIN_KEY`), as its keyed hash.
+#[derive(Clone)]
+pub struct GivenAdmin([u8; 32]);
+
+/// How a server comes to its first admin key.
+#[derive(Debug)]
+pub enum Bootstrap {
+    /// The operator chose it: hand this to the API's state.
+    Given(GivenAdmin),
+    /// It was made just now: show it once and write it to `admin.key`.
+    Created(Zeroizing<String>),
+    /// There is one already.
+    Exists,
+}
+
+/// Why there is no admin key.
+#[derive(Debug, thiserror::Error)]
+pub enum BootstrapError {
+    /// The chosen one cannot be used.
+    #[error("the admin key must have 24 to 256 printable characters")]
+    Unusable,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// None can be drawn.
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
+}
+
+/// Sees to it that the tenant `default` and an admin key exist. Call it before the first request.
+pub async fn bootstrap_admin(
+    store: &dyn Store,
+    vault: &Vault,
+    given: Option<&str>,
+    now: Timestamp,
+) -> Result<Bootstrap, BootstrapError> {
+    let tenant = Tenant { id: TenantId::default_tenant(), name: None, created_at: now };
+    store.create_tenant(&tenant).await?;
+    if let Some(given) = given {
+        return GivenAdmin::new(vault, given).map(Bootstrap::Given);
+    }
+    let page = PageRequest { limit: 1, cursor: None };
+    if !store.keys(None, &page).await?.items.is_empty() {
+        return Ok(Bootstrap::Exists);
+    }
+    let name = Some("first admin key".to_owned());
+    let wish = NewKey { tenant: None, name, scopes: vec![Scope::Admin], expires_at: None };
+    let (key, text) = new_key(vault, wish, now)?;
+    store.create_key(&key).await?;
+    Ok(Bootstrap::Created(text))
+}
+
+impl GivenAdmin {
+    /// What stands in the place of a key's identifier.
+    pub const KEY_ID: &'static str = "given";
+
+    /// An admin key with this text.
+    pub fn new(vault: &Vault, text: &str) -> Result<Self, BootstrapError> {
+        let is_printable = !text.chars().any(char::is_control) && text.trim() == text;
+        if !is_printable || !GIVEN_CHARS.contains(&text.chars().count()) {
+            return Err(BootstrapError::Unusable);
+        }
+        Ok(GivenAdmin(vault.keyed_hash(&[PURPOSE, text.as_bytes()])))
+    }
+
+    /// Whether this is it. Takes as long for a wrong one as for the right one.
+    pub(super) fn is(&self, vault: &Vault, token: &[u8]) -> bool {
+        vault.keyed_hash(&[PURPOSE, token]).ct_eq(&self.0).into()
+    }
+}
+
+impl std::fmt::Debug for GivenAdmin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("GivenAdmin(****)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vault::KeyRing;
+
+    #[test]
+    fn a_chosen_key_is_long_and_printable() {
+        let vault = Vault::new(KeyRing::generate().unwrap());
+        let ok = "a perfectly good admin key!";
+        assert!(GivenAdmin::new(&vault, ok).unwrap().is(&vault, ok.as_bytes()));
+        assert!(!GivenAdmin::new(&vault, ok).unwrap().is(&vault, b"another"));
+        assert!(GivenAdmin::new(&vault, &"k".repeat(256)).is_ok());
+        for bad in ["", "short", &"k".repeat(23), &"k".repeat(257), &format!("{ok}\n"), " k"] {
+            assert!(GivenAdmin::new(&vault, bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Keys and tenants that were looked up a moment ago, so that an event does not cost a query.
+//!
+//! Forgotten after a few seconds, and at once where this node deletes one. What does not exist is
+//! not remembered.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use postrider_domain::ids::TenantId;
+use postrider_domain::time::Timestamp;
+use postrider_store::{Key, StoreError};
+
+use crate::settings::REMEMBERED_MAX;
+use crate::state::ApiState;
+
+/// What was looked up, and which keys were used.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    keys: Mutex<HashMap<String, (Arc<Key>, Timestamp)>>,
+    tenants: Mutex<HashMap<TenantId, Timestamp>>,
+    used: Mutex<Used>,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    at: HashMap<String, Timestamp>,
+    written_at: Option<Timestamp>,
+}
+
+impl Memory {
+    /// The key with this identifier.
+    pub(super) async fn key(
+        &self,
+        state: &ApiState,
+        id: &str,
+        now: Timestamp,
+    ) -> Result<Option<Arc<Key>>, StoreError> {
+        let ttl = state.settings().key_memory;
+        if let Some((key, at)) = locked(&self.keys).get(id)
+            && is_fresh(*at, now, ttl)
+        {
+            return Ok(Some(Arc::clone(key)));
+        }
+        let found = state.store().key(id).await?.map(Arc::new);
+        let mut keys = locked(&self.keys);
+        if keys.len() >= REMEMBERED_MAX {
+            keys.retain(|_, (_, at)| is_fresh(*at, now, ttl));
+        }
+        match &found {
+            Some(key) => keys.insert(id.to_owned(), (Arc::clone(key), now)),
+            None => keys.remove(id),
+        };
+        Ok(found)
+    }
+
+    /// Whether there is such a tenant.
+    pub(crate) async fn has_tenant(
+        &self,
+        state: &ApiState,
+        id: &TenantId,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let ttl = state.settings().key_memory;
+        if locked(&self.tenants).get(id).is_some_and(|at| is_fresh(*at, now, ttl)) {
+            return Ok(true);
+        }
+        let exists = state.store().tenant(id).await?.is_some();
+        if exists {
+            let mut tenants = locked(&self.tenants);
+            if tenants.len() >= REMEMBERED_MAX {
+                tenants.retain(|_, at| is_fresh(*at, now, ttl));
+            }
+            tenants.insert(id.clone(), now);
+        }
+        Ok(exists)
+    }
+
+    /// A key was deleted.
+    pub(crate) fn forget_key(&self, id: &str) {
+        locked(&self.keys).remove(id);
+    }
+
+    /// A tenant was deleted, with its keys.
+    pub(crate) fn forget_tenant(&self, id: &TenantId) {
+        locked(&self.tenants).remove(id);
+        locked(&self.keys).retain(|_, (key, _)| key.tenant.as_ref() != Some(id));
+    }
+
+    /// A key was used. Written down in batches, beside the requests.
+    pub(super) fn touch(&self, state: &ApiState, id: &str, now: Timestamp) {
+        let mut used = locked(&self.used);
+        match used.at.get_mut(id) {
+            Some(at) => *at = now,
+            None => {
+                used.at.insert(id.to_owned(), now);
+            }
+        }
+        let written_at = *used.written_at.get_or_insert(now);
+        let is_due = now.since(written_at) >= state.settings().touch_every;
+        if !is_due && used.at.len() < REMEMBERED_MAX {
+            return;
+        }
+        used.written_at = Some(now);
+        let batch: Vec<(String, Timestamp)> = std::mem::take(&mut used.at).into_iter().collect();
+        let store = Arc::clone(state.store());
+        // Roughly when is all that is promised: a batch that fails is not worth a retry.
+        tokio::spawn(async move { store.touch_keys(&batch).await.ok() });
+    }
+}
+
+fn is_fresh(at: Timestamp, now: Timestamp, ttl: Duration) -> bool {
+    now >= at && now.since(at) < ttl
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,183 @@
+//! The secrets and the token of a subscription, between their sealed bytes and their use.
+//!
+//! They leave this type in clear in two ways only: to sign and send, and once to the person who
+//! created or rotated a secret.
+
+use std::fmt;
+
+use postrider_domain::credentials::mask;
+use postrider_domain::ids::{SubscriptionId, TenantId};
+use postrider_domain::signature::{RetiredSecret, SigningSecret, SigningSecrets};
+use postrider_domain::time::Timestamp;
+use postrider_engine::{CredentialsError, OpenCredentials};
+use postrider_store::SubscriptionRecord;
+use zeroize::Zeroizing;
+
+use crate::vault::{Place, Vault, VaultError};
+
+const SECRETS: &str = "secrets";
+const TOKEN: &str = "auth_token";
+
+/// What a subscription signs with, and what it shows its receiver.
+#[derive(Clone)]
+pub struct Credentials {
+    /// The signing secrets.
+    pub secrets: SigningSecrets,
+    /// The bearer token.
+    pub token: Option<Zeroizing<String>>,
+}
+
+impl Credentials {
+    /// Opens what a record holds.
+    pub fn open(vault: &Vault, record: &SubscriptionRecord) -> Result<Self, VaultError> {
+        let (tenant, id) = (&record.subscription.tenant, record.subscription.id.to_string());
+        let place = |field| Place { tenant, owner: &id, field };
+        let (secrets, token) = split(&record.credentials).ok_or(VaultError::Damaged)?;
+        let secrets = vault.open(place(SECRETS), secrets)?;
+        let token = match token {
+            [] => None,
+            sealed => {
+                let token = vault.open(place(TOKEN), sealed)?;
+                let text = std::str::from_utf8(&token).map_err(|_| VaultError::Damaged)?;
+                Some(Zeroizing::new(text.to_owned()))
+            }
+        };
+        let secrets = read_secrets(&secrets).ok_or(VaultError::Damaged)?;
+        Ok(Credentials { secrets, token })
+    }
+
+    /// Seals them, for the record of their subscription.
+    pub fn seal(
+        &self,
+        vault: &Vault,
+        tenant: &TenantId,
+        id: SubscriptionId,
+    ) -> Result<Vec<u8>, VaultError> {
+        let id = id.to_string();
+        let place = |field| Place { tenant, owner: &id, field };
+        let secrets = vault.seal(place(SECRETS), write_secrets(&self.secrets).as_bytes())?;
+        let token = match &self.token {
+            None => Vec::new(),
+            Some(token) => vault.seal(place(TOKEN), token.as_bytes())?,
+        };
+        let length = u32::try_from(secrets.len()).map_err(|_| VaultError::Damaged)?;
+        Ok([&length.to_be_bytes(), secrets.as_slice(), &token].concat())
+    }
+
+    /// Whether something of it was sealed with another key than the newest.
+    pub fn is_stale(vault: &Vault, sealed: &[u8]) -> bool {
+        split(sealed).is_none_or(|(secrets, token)| {
+            vault.is_stale(secrets) || (!token.is_empty() && vault.is_stale(token))
+        })
+    }
+
+    /// The token as people may see it.
+    pub fn masked_token(&self) -> Option<String> {
+        self.token.as_ref().map(|token| mask(token))
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials(****)")
+    }
+}
+
+/// The engine opens what it sends with here.
+impl postrider_engine::Credentials for Vault {
+    fn open(&self, record: &SubscriptionRecord) -> Result<OpenCredentials, CredentialsError> {
+        let opened = Credentials::open(self, record);
+        let Credentials { secrets, token } =
+            opened.map_err(|error| CredentialsError(error.to_string()))?;
+        Ok(OpenCredentials { secrets, token })
+    }
+}
+
+/// The two sealed parts of a record's bytes.
+fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)
+}
+
+/// The current secret, then each older one after the time at which it expires.
+fn write_secrets(secrets: &SigningSecrets) -> Zeroizing<String> {
+    // Large enough from the start: a string that grows leaves its old bytes behind.
+    let mut text = Zeroizing::new(String::with_capacity(secrets.all().count() * 192));
+    for (secret, expires_at) in secrets.all() {
+        if let Some(at) = expires_at {
+            text.push_str(&format!("{} ", at.as_unix_ms()));
+        }
+        text.push_str(&secret.expose());
+        text.push('\n');
+    }
+    text
+}
+
+fn read_secrets(text: &[u8]) -> Option<SigningSecrets> {
+    let mut lines = std::str::from_utf8(text).ok()?.lines();
+    let current: SigningSecret = lines.next()?.parse().ok()?;
+    let retired: Option<Vec<RetiredSecret>> = lines
+        .map(|line| {
+            let (expires_at, secret) = line.split_once(' ')?;
+            let expires_at = Timestamp::from_unix_ms(expires_at.parse().ok()?);
+            Some(RetiredSecret { secret: secret.parse().ok()?, expires_at })
+        })
+        .collect();
+    Some(SigningSecrets::from_parts(current, retired?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use postrider_domain::subscription::Subscription;
+    use serde_json::json;
+
+    use super::*;
+    use crate::vault::KeyRing;
+
+    fn subscription() -> Subscription {
+        serde_json::from_value(json!({
+            "id": "sub_019a86d99e3877078707070707070707",
+            "tenant": "default",
+            "destination": "dst_019a86d99e3877078707070707070707",
+            "url": "https://hooks.example.com/in",
+            "types": ["task.*"],
+            "enabled": true,
+            "created_at": "2026-11-15T09:30:00.000Z",
+            "updated_at": "2026-11-15T09:30:00.000Z",
+        }))
+        .unwrap()
+    }
+
+    fn record(credentials: Vec<u8>) -> SubscriptionRecord {
+        SubscriptionRecord { subscription: subscription(), credentials, deleted_at: None }
+    }
+
+    #[test]
+    fn credentials_survive_the_vault_with_and_without_a_token() {
+        let vault = Vault::new(KeyRing::generate().unwrap());
+        let mut secrets = SigningSecrets::new(SigningSecret::generate_symmetric([1; 32]));
+        let now = Timestamp::from_unix_ms(1_000);
+        secrets.rotate(SigningSecret::generate_asymmetric([2; 32]), Duration::from_secs(60), now);
+        for token in [None, Some(Zeroizing::new("tok_12345678".to_owned()))] {
+            let credentials = Credentials { secrets: secrets.clone(), token };
+            let Subscription { tenant, id, .. } = subscription();
+            let sealed = credentials.seal(&vault, &tenant, id).unwrap();
+            assert!(!Credentials::is_stale(&vault, &sealed));
+            let opened = Credentials::open(&vault, &record(sealed)).unwrap();
+            assert_eq!(opened.secrets, secrets);
+            assert_eq!(opened.masked_token(), credentials.masked_token());
+            assert_eq!(format!("{opened:?}"), "Credentials(****)");
+        }
+    }
+
+    #[test]
+    fn damaged_bytes_are_refused_whatever_they_are() {
+        let vault = Vault::new(KeyRing::generate().unwrap());
+        for bytes in [&[][..], &[0, 0, 0], &[0, 0, 0, 0], &[0, 0, 0, 9, 1], &[255; 40]] {
+            let opened = Credentials::open(&vault, &record(bytes.to_vec()));
+            assert_eq!(opened.unwrap_err(), VaultError::Damaged);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The OpenAPI document: what the routes say of themselves, and what they have in common.
+
+use utoipa::OpenApi;
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{
+    ContentBuilder, HttpMethod, ObjectBuilder, Ref, RefOr, Required, Response, ResponseBuilder,
+    Schema, Type,
+};
+
+use crate::auth::TENANT_HEADER;
+use crate::idempotency::IDEMPOTENCY_KEY;
+use crate::problem::{Code, PROBLEM_JSON, ProblemBody};
+use crate::routes;
+
+const KEY: &str = "key";
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Postrider",
+        description = "Delivers events to subscribers' URLs over HTTP, and does not give up lightly. \
+            Times are RFC 3339 in UTC with milliseconds. Lists are paged by `limit` and `cursor`. \
+            Unknown fields are refused. Errors are problem documents (RFC 9457) with a stable `code`.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0")
+    ),
+    components(schemas(ProblemBody)),
+    tags(
+        (name = "events", description = "Things that happened"),
+        (name = "subscriptions", description = "Who wants to know, and where"),
+        (name = "destinations", description = "URLs with their circuits"),
+        (name = "deliveries", description = "One event owed to one subscription"),
+        (name = "replays", description = "Sending many deliveries again"),
+        (name = "ledger", description = "Is anything lost, and what happened when"),
+        (name = "filters", description = "Trying a filter"),
+        (name = "stream", description = "What happens, live"),
+        (name = "administration", description = "Tenants and keys, for admin keys"),
+        (name = "server", description = "About the server itself")
+    )
+)]
+struct Base;
+
+/// Schemas of bodies that come in: what is optional in them may be left out.
+const REQUESTS: [&str; 9] = [
+    "FilterTest",
+    "NewEvent",
+    "NewKey",
+    "NewReplay",
+    "NewSubscription",
+    "NewTenant",
+    "Reason",
+    "Rotation",
+    "SubscriptionChange",
+];
+/// Fields of answers that are left out where they say nothing.
+const LEFT_OUT: [&str; 4] = ["detail", "duplicate", "existing_id", "retry"];
+
+/// The OpenAPI 3.1 document of everything that is served.
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    let mut document = Base::openapi();
+    document.merge(routes::open().into_openapi());
+    let mut guarded = routes::guarded().into_openapi();
+    for item in guarded.paths.paths.values_mut() {
+        for (method, operation) in [
+            (HttpMethod::Get, &mut item.get),
+            (HttpMethod::Post, &mut item.post),
+            (HttpMethod::Patch, &mut item.patch),
+            (HttpMethod::Delete, &mut item.delete),
+        ] {
+            if let Some(operation) = operation {
+                complete(operation, &method);
+            }
+        }
+    }
+    document.merge(guarded);
+    describe_change(&mut document);
+    require_fields(&mut document);
+    name_operations(&mut document);
+    let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+    document.components.get_or_insert_default().add_security_scheme(KEY, scheme);
+    document.info.version = env!("CARGO_PKG_VERSION").to_owned();
+    document
+}
+
+/// Adds what every call with a key has: its headers, and how it can be refused.
+fn complete(operation: &mut Operation, method: &HttpMethod) {
+    let is_mutation = *method != HttpMethod::Get;
+    let parameters = operation.parameters.get_or_insert_default();
+    let is_query = |parameter: &RefOr<Parameter>| match parameter {
+        RefOr::T(parameter) => parameter.parameter_in == ParameterIn::Query,
+        RefOr::Ref(_) => false,
+    };
+    let has_input = is_mutation || parameters.iter().any(is_query);
+    parameters
+        .push(header(TENANT_HEADER.as_str(), "The tenant, for admin keys; default otherwise"));
+    if is_mutation {
+        let repeat = "Makes a repeat of this request safe: the same answer, done once";
+        parameters.push(header(IDEMPOTENCY_KEY.as_str(), repeat));
+    }
+    operation.security = Some(vec![SecurityRequirement::new::<_, _, String>(KEY, [])]);
+    for status in [401, 403, 404, 429, 500, 503] {
+        refuse(operation, status);
+    }
+    if has_input {
+        refuse(operation, 400);
+        refuse(operation, 422);
+    }
+    if is_mutation {
+        for status in [408, 409, 413, 415] {
+            refuse(operation, status);
+        }
+    }
+}
+
+fn header(name: &str, description: &str) -> RefOr<Parameter> {
+    let parameter = ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(description))
+        .schema(Some(RefOr::T(Schema::Object(
+            ObjectBuilder::new().schema_type(Type::String).build(),
+        ))))
+        .build();
+    RefOr::T(parameter)
+}
+
+fn refuse(operation: &mut Operation, status: u16) {
+    let codes = Code::ALL.iter().filter(|code| code.status().as_u16() == status);
+    let codes: Vec<String> = codes.map(|code| format!("`{}`", code.as_str())).collect();
+    let response = problem(&format!("A problem: {}", codes.join(", ")));
+    operation.responses.responses.entry(status.to_string()).or_insert(RefOr::T(response));
+}
+
+fn problem(description: &str) -> Response {
+    let schema = RefOr::Ref(Ref::from_schema_name("Problem"));
+    let content = ContentBuilder::new().schema(Some(schema)).build();
+    ResponseBuilder::new().description(description).content(PROBLEM_JSON, content).build()
+}
+
+/// A change takes the fields of a new subscription, none of which it must have.
+fn describe_change(document: &mut utoipa::openapi::OpenApi) {
+    let schemas = &mut document.components.get_or_insert_default().schemas;
+    let Some(RefOr::T(Schema::Object(new))) = schemas.get("NewSubscription") else { return };
+    let mut change = new.clone();
+    change.required.clear();
+    schemas.insert("SubscriptionChange".to_owned(), RefOr::T(Schema::Object(change)));
+    let body = document
+        .paths
+        .paths
+        .get_mut("/v1/subscriptions/{id}")
+        .and_then(|item| item.patch.as_mut())
+        .and_then(|operation| operation.request_body.as_mut());
+    if let Some(RefOr::T(body)) = body {
+        for content in body.content.values_mut() {
+            if let RefOr::T(content) = content {
+                content.schema = Some(RefOr::Ref(Ref::from_schema_name("SubscriptionChange")));
+            }
+        }
+    }
+}
+
+/// Every field of an answer is always there, also where it is null, but for a few.
+fn require_fields(document: &mut utoipa::openapi::OpenApi) {
+    let schemas = &mut document.components.get_or_insert_default().schemas;
+    for (name, schema) in schemas.iter_mut() {
+        if !REQUESTS.contains(&name.as_str()) {
+            require_all(name, schema);
+        }
+    }
+}
+
+fn require_all(name: &str, schema: &mut RefOr<Schema>) {
+    match schema {
+        RefOr::T(Schema::Object(object)) => {
+            // A problem always has its detail.
+            let is_there = |field: &&String| {
+                !LEFT_OUT.contains(&field.as_str())
+                    || (name, field.as_str()) == ("Problem", "detail")
+            };
+            object.required = object.properties.keys().filter(is_there).cloned().collect();
+        }
+        RefOr::T(Schema::AllOf(all)) => {
+            all.items.iter_mut().for_each(|part| require_all(name, part));
+        }
+        RefOr::T(_) | RefOr::Ref(_) => {}
+    }
+}
+
+/// Gives every operation a name of its own: `get_deliveries_id_explain`.
+fn name_operations(document: &mut utoipa::openapi::OpenApi) {
+    for (path, item) in &mut document.paths.paths {
+        let words = path.split(['/', '{', '}', '.']).filter(|word| !["", "v1"].contains(word));
+        let words: Vec<&str> = words.collect();
+        for (method, operation) in [
+            ("get", &mut item.get),
+            ("post", &mut item.post),
+            ("patch", &mut item.patch),
+            ("delete", &mut item.delete),
+        ] {
+            if let Some(operation) = operation {
+                operation.operation_id = Some(format!("{method}_{}", words.join("_")));
+            }
+        }
+    }
+}

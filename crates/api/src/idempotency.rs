@@ -1,0 +1,178 @@
+//! `Idempotency-Key`: the same mutation again gets the same answer and does nothing.
+//!
+//! An idempotency key belongs to the API key that it came with: no other caller can ask for its
+//! answer. Answers are kept for a day, sealed, since some of them hold a secret. Two requests with the same
+//! key at the same time are made one after the other; a key that comes with another request is
+//! refused. Server errors and refusals for want of capacity are not kept: a repeat may succeed.
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use postrider_domain::ids::TenantId;
+use postrider_domain::limits::{BATCH_BODY_BYTES_MAX, EVENT_BODY_BYTES_MAX};
+use postrider_store::IdempotentAnswer;
+use sha2::{Digest as _, Sha256};
+
+use crate::auth::Caller;
+use crate::body;
+use crate::problem::{Code, PROBLEM_JSON, Problem};
+use crate::settings::IDEMPOTENCY_KEY_CHARS_MAX;
+use crate::state::ApiState;
+use crate::vault::Place;
+
+/// The header that makes a mutation repeatable.
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Set on an answer that was given before.
+pub const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// The tenant, and the caller's key with the idempotency key.
+type Whose = (TenantId, String);
+
+/// Answers a repeat from memory, and remembers the answer of everything else that has a key.
+pub(crate) async fn remember(
+    State(state): State<ApiState>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let is_mutation = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    let given = request.headers().get(&IDEMPOTENCY_KEY).filter(|_| is_mutation).cloned();
+    let caller = request.extensions().get::<Caller>().cloned();
+    match (given, caller) {
+        (Some(given), Some(caller)) => repeatable(&state, &caller, &given, request, next)
+            .await
+            .unwrap_or_else(Problem::into_response),
+        (_, _) => next.run(request).await,
+    }
+}
+
+async fn repeatable(
+    state: &ApiState,
+    caller: &Caller,
+    given: &HeaderValue,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let key = check_key(given)?;
+    let (parts, body) = request.into_parts();
+    let max = if parts.uri.path().ends_with("/events/batch") {
+        BATCH_BODY_BYTES_MAX
+    } else {
+        EVENT_BODY_BYTES_MAX
+    };
+    let body = body::read(body, max, state).await?;
+    let digest = digest(&parts, &body);
+    let whose = (caller.tenant.clone(), format!("{}:{key}", caller.key_id));
+    let lock = state.locks().of_idempotency_key(&whose.0, &whose.1);
+    let _turn = lock.lock().await;
+    if let Some(known) = state.store().idempotent_answer(&whose.0, &whose.1).await?
+        && state.now().since(known.created_at) < state.settings().idempotency_memory
+    {
+        return answer_again(state, &whose, digest, &known);
+    }
+    let response = next.run(Request::from_parts(parts, Body::from(body))).await;
+    keep(state, &whose, digest, response).await
+}
+
+fn check_key(given: &HeaderValue) -> Result<String, Problem> {
+    let text = given.to_str().unwrap_or_default();
+    let is_key = (1..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_graphic());
+    is_key.then(|| text.to_owned()).ok_or_else(|| {
+        let allowed =
+            format!("1 to {IDEMPOTENCY_KEY_CHARS_MAX} visible ASCII characters without spaces");
+        Problem::field(IDEMPOTENCY_KEY.as_str(), allowed)
+    })
+}
+
+/// What makes two requests the same.
+fn digest(parts: &axum::http::request::Parts, body: &Bytes) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    let content_type = parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
+    for part in [
+        parts.method.as_str().as_bytes(),
+        target.as_bytes(),
+        content_type.unwrap_or_default(),
+        body.as_ref(),
+    ] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
+
+fn answer_again(
+    state: &ApiState,
+    whose: &Whose,
+    digest: [u8; 32],
+    known: &IdempotentAnswer,
+) -> Result<Response, Problem> {
+    if known.request != digest {
+        let detail = "this Idempotency-Key came with another request before: use a new one";
+        return Err(Problem::new(Code::IdempotencyConflict, detail).at(IDEMPOTENCY_KEY.as_str()));
+    }
+    let body = state.vault().open(place(whose), &known.body).map_err(|_| Problem::internal())?;
+    let status = StatusCode::from_u16(known.status).map_err(|_| Problem::internal())?;
+    let mut response = (status, body.to_vec()).into_response();
+    let headers = response.headers_mut();
+    headers.insert(REPLAYED, HeaderValue::from_static("true"));
+    let kind = if status.is_success() { "application/json" } else { PROBLEM_JSON };
+    if status == StatusCode::NO_CONTENT {
+        headers.remove(header::CONTENT_TYPE);
+    } else {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    }
+    Ok(response)
+}
+
+/// Keeps an answer. One that cannot be kept is given all the same: what was done is done.
+async fn keep(
+    state: &ApiState,
+    whose: &Whose,
+    digest: [u8; 32],
+    response: Response,
+) -> Result<Response, Problem> {
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.map_err(|_| Problem::internal())?.to_bytes();
+    let status = parts.status;
+    let is_final = !status.is_server_error()
+        && status != StatusCode::TOO_MANY_REQUESTS
+        && status != StatusCode::REQUEST_TIMEOUT;
+    if is_final && let Ok(sealed) = state.vault().seal(place(whose), &body) {
+        let answer = IdempotentAnswer {
+            request: digest,
+            status: status.as_u16(),
+            body: sealed,
+            created_at: state.now(),
+        };
+        let kept = state.store().keep_idempotent_answer(&whose.0, &whose.1, &answer).await;
+        // Another node was first: its answer is the answer.
+        if let Ok(kept) = kept
+            && kept != answer
+            && state.now().since(kept.created_at) < state.settings().idempotency_memory
+        {
+            return answer_again(state, whose, digest, &kept);
+        }
+    }
+    Ok(Response::from_parts(parts, Body::from(body)))
+}
+
+fn place(whose: &Whose) -> Place<'_> {
+    Place { tenant: &whose.0, owner: &whose.1, field: "idempotent answer" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_visible_and_not_too_long() {
+        let ok = |text: &str| check_key(&HeaderValue::from_str(text).unwrap()).is_ok();
+        assert!(ok("a") && ok(&"k".repeat(255)) && ok("8e03978e-40d5-43e8-bc93-6894a57f9324"));
+        assert!(!ok("") && !ok(&"k".repeat(256)) && !ok("a b"));
+    }
+}

@@ -1,0 +1,81 @@
+//! What happens around every route: security headers, a deadline, and kind answers for paths and
+//! methods that there are not.
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+use crate::problem::{Code, Problem};
+use crate::state::ApiState;
+
+/// For everything that is not a page: nothing may be loaded, and nobody may frame it.
+const CSP: HeaderValue =
+    HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; base-uri 'none'");
+
+/// Sets the headers that keep browsers from being clever. What a route says itself stands.
+pub(crate) async fn secure(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (header::CONTENT_SECURITY_POLICY, CSP),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            HeaderValue::from_static("same-origin"),
+        ),
+    ] {
+        headers.entry(name).or_insert(value);
+    }
+    response
+}
+
+/// One line for each request: for everybody who failed by our fault, and for whoever asks for more.
+pub(crate) async fn note(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+    let begun = state.now();
+    let method = request.method().clone();
+    let path = request.extensions().get::<MatchedPath>().cloned();
+    let path = path.as_ref().map_or("", MatchedPath::as_str);
+    let response = next.run(request).await;
+    let status = response.status().as_u16();
+    let duration_ms = state.now().since(begun).as_millis();
+    if response.status().is_server_error() {
+        tracing::warn!(%method, path, status, duration_ms, "answered");
+    } else {
+        tracing::debug!(%method, path, status, duration_ms, "answered");
+    }
+    response
+}
+
+/// Ends requests that take too long, whatever they wait for.
+pub(crate) async fn hurry(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+    let deadline = state.settings().request_deadline;
+    match tokio::time::timeout(deadline, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => {
+            let detail = format!("no answer after {} s: it may have happened", deadline.as_secs());
+            Problem::new(Code::TimedOut, detail).into_response()
+        }
+    }
+}
+
+/// There is no such path.
+pub(crate) async fn unknown_path(uri: Uri) -> Problem {
+    let shown: String = uri.path().chars().filter(|c| c.is_ascii_graphic()).take(200).collect();
+    Problem::new(Code::UnknownPath, format!("there is no {shown} here"))
+}
+
+/// The path takes other methods.
+pub(crate) async fn wrong_method(method: Method) -> Problem {
+    let shown: String = method.as_str().chars().take(20).collect();
+    Problem::new(Code::MethodNotAllowed, format!("this path does not take {shown}"))
+}
+
+/// Something panicked: a bug of ours. The caller is not told what.
+pub(crate) fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
+    tracing::error!("a request panicked: this is a bug");
+    Problem::internal().into_response()
+}

@@ -1,0 +1,55 @@
+//! HTTP in: every call that Postrider answers. **No SQL, no scheduling**: reads go to the store,
+//! and whatever changes something goes through the engine.
+//!
+//! | question | module |
+//! |---|---|
+//! | who is asking, and may they? | [`auth`] |
+//! | what is a caller told when something is wrong? | [`problem`] |
+//! | how are secrets kept? | [`vault`], [`credentials`] |
+//! | what goes in and out? | `wire`, one file per resource |
+//! | what happens on a path? | `routes`, one file per resource |
+//! | what if a request comes twice? | [`idempotency`] |
+//! | what is it made of? | [`state`], [`settings`] |
+
+pub mod auth;
+mod body;
+pub mod credentials;
+mod document;
+pub mod idempotency;
+mod layers;
+mod locks;
+mod paging;
+pub mod problem;
+mod random;
+mod rates;
+mod routes;
+pub mod settings;
+pub mod state;
+pub mod vault;
+mod wire;
+
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use tower_http::catch_panic::CatchPanicLayer;
+
+pub use auth::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin};
+pub use document::openapi;
+pub use settings::{ApiSettings, Rate};
+pub use state::{ApiParts, ApiState, RenderMetrics};
+pub use vault::{KeyRing, Vault};
+
+/// Everything that Postrider answers over HTTP.
+pub fn router(state: ApiState) -> Router {
+    let guarded = routes::guarded()
+        .route_layer(from_fn_with_state(state.clone(), idempotency::remember))
+        .route_layer(from_fn_with_state(state.clone(), auth::authenticate));
+    let (router, _) = guarded.merge(routes::open()).split_for_parts();
+    router
+        .method_not_allowed_fallback(layers::wrong_method)
+        .fallback(layers::unknown_path)
+        .layer(CatchPanicLayer::custom(layers::panicked))
+        .layer(from_fn_with_state(state.clone(), layers::hurry))
+        .layer(from_fn_with_state(state.clone(), layers::note))
+        .layer(from_fn(layers::secure))
+        .with_state(state)
+}

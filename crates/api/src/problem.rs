@@ -1,0 +1,372 @@
+//! What a caller is told when something is wrong: a problem document (RFC 9457).
+//!
+//! Every refusal of this API is one of the [`Code`]s below, each with its status, its title and what
+//! to do. A problem never holds a secret, a stack trace, or anything of another tenant.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use postrider_store::StoreError;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// The media type of a problem document.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+/// What a caller waits before it asks again, where we do not know better.
+const RETRY_AFTER_SECONDS: u64 = 5;
+
+/// A refusal, ready to be answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    code: Code,
+    detail: String,
+    field: Option<String>,
+    existing_id: Option<String>,
+    retry_after_seconds: Option<u64>,
+}
+
+/// A problem document, as it is sent.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub struct ProblemBody {
+    /// Where the problem is described.
+    #[serde(rename = "type")]
+    #[schema(example = "/docs#problem-invalid_field")]
+    kind: String,
+    /// The problem in a few words; the same for every occurrence.
+    title: &'static str,
+    /// The HTTP status.
+    #[schema(example = 422)]
+    status: u16,
+    /// The stable name of the problem, for programs.
+    #[schema(example = "invalid_field")]
+    code: &'static str,
+    /// What is wrong this time, and what to do.
+    detail: String,
+    /// The offending field of the body, the query or the headers, such as `filter.all[2].op`.
+    field: Option<String>,
+    /// What exists already, where that is the problem.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    existing_id: Option<String>,
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $status:ident, $title:literal, $remedy:literal;)*) => {
+        /// The stable names of everything that can be refused.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Code {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Code {
+            /// All of them, by status.
+            pub const ALL: &[Code] = &[$(Code::$variant,)*];
+
+            /// The name, for programs.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Code::$variant => $name,)* }
+            }
+
+            /// The HTTP status that it is answered with.
+            pub const fn status(self) -> StatusCode {
+                match self { $(Code::$variant => StatusCode::$status,)* }
+            }
+
+            /// The problem in a few words.
+            pub const fn title(self) -> &'static str {
+                match self { $(Code::$variant => $title,)* }
+            }
+
+            /// What to do about it.
+            pub const fn remedy(self) -> &'static str {
+                match self { $(Code::$variant => $remedy,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// A body that cannot be read as JSON.
+    InvalidJson = "invalid_json", BAD_REQUEST, "The body is not JSON",
+        "Send a body that is well-formed JSON in UTF-8.";
+    /// A request that HTTP itself does not understand.
+    BadRequest = "bad_request", BAD_REQUEST, "The request cannot be read",
+        "Send a well-formed HTTP request.";
+    /// No key, or none that is valid.
+    Unauthorized = "unauthorized", UNAUTHORIZED, "A valid key is needed",
+        "Send a valid key as `Authorization: Bearer pr_…`; ask your administrator for one.";
+    /// A key that may not do this.
+    MissingScope = "missing_scope", FORBIDDEN, "The key may not do this",
+        "Use a key that has the scope that is named, or have one created.";
+    /// No such thing, or not yours.
+    NotFound = "not_found", NOT_FOUND, "There is no such thing",
+        "Check the identifier, and that the key belongs to the right tenant.";
+    /// No such tenant.
+    UnknownTenant = "unknown_tenant", NOT_FOUND, "There is no such tenant",
+        "Create the tenant first, or correct the header postrider-tenant.";
+    /// No such path.
+    UnknownPath = "unknown_path", NOT_FOUND, "There is no such path",
+        "See /docs for the paths that there are.";
+    /// Not with this method.
+    MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "The path does not take this method",
+        "Use one of the methods that the header allow names.";
+    /// The body did not come in time.
+    BodyTooSlow = "body_too_slow", REQUEST_TIMEOUT, "The body did not arrive in time",
+        "Send the whole body within ten seconds.";
+    /// A twin of an existing subscription.
+    Twin = "twin_subscription", CONFLICT, "An identical subscription exists",
+        "Use or change the existing subscription, which existing_id names.";
+    /// An event identifier that was used for something else.
+    EventConflict = "event_id_conflict", CONFLICT, "The event id was used for another event",
+        "Give a new event another id; repeat an event with exactly the same content.";
+    /// A taken identifier.
+    AlreadyExists = "already_exists", CONFLICT, "It exists already",
+        "Choose another identifier, or use what exists.";
+    /// Something that does not fit the state of the thing.
+    WrongState = "wrong_state", CONFLICT, "Its state does not permit this",
+        "Look at its state first; detail says what would be possible.";
+    /// A tenant with subscriptions.
+    TenantInUse = "tenant_in_use", CONFLICT, "The tenant cannot be deleted",
+        "Delete the tenant's subscriptions first; the tenant default stays.";
+    /// The key that makes the request.
+    KeyInUse = "key_in_use", CONFLICT, "The key cannot delete itself",
+        "Delete the key with another admin key.";
+    /// An idempotency key that was used for another request.
+    IdempotencyConflict = "idempotency_conflict", CONFLICT, "The idempotency key was used for another request",
+        "Use a new Idempotency-Key for a new request; repeat a request with exactly the same body.";
+    /// The body is too large.
+    TooLarge = "body_too_large", PAYLOAD_TOO_LARGE, "The body is too large",
+        "Keep an event within 1 MiB and a batch within 1000 events and 16 MiB.";
+    /// Not JSON by its own word.
+    UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "The content type is not supported",
+        "Send application/json, or application/x-ndjson to the batch path.";
+    /// Well-formed, but unacceptable.
+    InvalidField = "invalid_field", UNPROCESSABLE_ENTITY, "A field is not acceptable",
+        "Correct the field that is named; detail says what is allowed.";
+    /// A field that nothing is known of.
+    UnknownField = "unknown_field", UNPROCESSABLE_ENTITY, "A field is unknown",
+        "Remove or correct the field that is named; unknown fields are never ignored.";
+    /// A field that must be there.
+    MissingField = "missing_field", UNPROCESSABLE_ENTITY, "A field is missing",
+        "Add the field that is named.";
+    /// A URL that may not be contacted.
+    UrlRefused = "url_refused", UNPROCESSABLE_ENTITY, "The URL may not be a destination",
+        "Give a URL as detail asks for; what is not public must be allowed by the operator.";
+    /// A type that is Postrider's own.
+    ReservedType = "reserved_type", UNPROCESSABLE_ENTITY, "The event type is reserved",
+        "Event types that begin with postrider. are made by Postrider alone; choose another name.";
+    /// Too many requests.
+    RateLimited = "rate_limited", TOO_MANY_REQUESTS, "Too many requests",
+        "Wait for as long as the header retry-after says.";
+    /// Something that should not happen.
+    Internal = "internal", INTERNAL_SERVER_ERROR, "Something of ours failed",
+        "Repeat the request; if that does not help, tell the operator when it happened.";
+    /// No room on the disk.
+    StorageFull = "storage_full", SERVICE_UNAVAILABLE, "There is no room to store this",
+        "Nothing was accepted. Repeat later; the operator must make room.";
+    /// The store cannot be reached.
+    Unavailable = "unavailable", SERVICE_UNAVAILABLE, "The server cannot do this now",
+        "Repeat later, with the same event id or Idempotency-Key: a repeat is safe.";
+    /// It took too long.
+    TimedOut = "timed_out", SERVICE_UNAVAILABLE, "The request took too long",
+        "Repeat it, with the same event id or Idempotency-Key: it may have happened.";
+}
+
+impl Problem {
+    /// A problem with what is wrong this time.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        let retry_after_seconds =
+            (code.status() == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_SECONDS);
+        Problem { code, detail: detail.into(), field: None, existing_id: None, retry_after_seconds }
+    }
+
+    /// A field that is not acceptable, and why.
+    pub fn field(field: impl Into<String>, why: impl ToString) -> Self {
+        Problem::new(Code::InvalidField, why.to_string()).at(field)
+    }
+
+    /// A field that must be there.
+    pub fn missing(field: &str) -> Self {
+        Problem::new(Code::MissingField, format!("`{field}` is missing: give it")).at(field)
+    }
+
+    /// No such thing, or not the caller's: the two cannot be told apart.
+    pub fn not_found(what: &str, id: &str) -> Self {
+        // What somebody typed is repeated only as far as an identifier goes.
+        let shown: String = id.chars().filter(|c| !c.is_control()).take(300).collect();
+        Problem::new(Code::NotFound, format!("there is no {what} {shown}"))
+    }
+
+    /// The same problem, at this field.
+    #[must_use]
+    pub fn at(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    /// The same problem, one level down: `[17]` and `type` make `[17].type`.
+    #[must_use]
+    pub fn below(mut self, place: &str) -> Self {
+        self.field = Some(match self.field.take() {
+            None => place.to_owned(),
+            Some(field) if field.starts_with('[') => format!("{place}{field}"),
+            Some(field) => format!("{place}.{field}"),
+        });
+        self
+    }
+
+    /// The same problem, naming what exists already.
+    #[must_use]
+    pub fn existing(mut self, id: impl ToString) -> Self {
+        self.existing_id = Some(id.to_string());
+        self
+    }
+
+    /// The same problem, with the time after which to ask again.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after_seconds = Some(seconds.max(1));
+        self
+    }
+
+    /// What it is.
+    pub const fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The document.
+    pub fn body(&self) -> ProblemBody {
+        ProblemBody {
+            kind: format!("/docs#problem-{}", self.code.as_str()),
+            title: self.code.title(),
+            status: self.code.status().as_u16(),
+            code: self.code.as_str(),
+            detail: self.detail.clone(),
+            field: self.field.clone(),
+            existing_id: self.existing_id.clone(),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = serde_json::to_vec(&self.body()).unwrap_or_default();
+        let mut response = (self.code.status(), body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        if let Some(seconds) = self.retry_after_seconds {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.code == Code::Unauthorized {
+            let challenge = HeaderValue::from_static("Bearer realm=\"postrider\"");
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        if self.code == Code::BodyTooSlow {
+            // What is still to come of the body cannot be told from the next request.
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+impl From<StoreError> for Problem {
+    /// The caller is told what it can do; what the operator needs stays with the operator.
+    fn from(error: StoreError) -> Self {
+        match &error {
+            StoreError::UnknownCursor => {}
+            StoreError::Unavailable(_)
+            | StoreError::Fenced { .. }
+            | StoreError::DiskFull { .. }
+            | StoreError::NotWritable { .. }
+            | StoreError::Stopped(_)
+            | StoreError::Locked { .. }
+            | StoreError::NewerVersion { .. }
+            | StoreError::Corrupt { .. }
+            | StoreError::Internal(_) => {
+                tracing::error!(%error, "a request failed, because the store did");
+            }
+        }
+        match error {
+            StoreError::DiskFull { .. } => Problem::new(
+                Code::StorageFull,
+                "the server has no room left: nothing was stored; repeat the request later",
+            ),
+            StoreError::Unavailable(_) | StoreError::Fenced { .. } => Problem::new(
+                Code::Unavailable,
+                "the store cannot be reached now; repeat the request, which is safe",
+            ),
+            StoreError::NotWritable { .. } | StoreError::Stopped(_) => Problem::new(
+                Code::Unavailable,
+                "the store takes no writes now; repeat the request later",
+            ),
+            StoreError::UnknownCursor => crate::paging::bad_cursor(),
+            StoreError::Locked { .. }
+            | StoreError::NewerVersion { .. }
+            | StoreError::Corrupt { .. }
+            | StoreError::Internal(_) => Problem::internal(),
+        }
+    }
+}
+
+impl Problem {
+    /// Something that should not happen. No detail leaves the house.
+    pub fn internal() -> Self {
+        Problem::new(Code::Internal, "an internal error; the operator's log has the cause")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_say_what_to_do() {
+        for (n, code) in Code::ALL.iter().enumerate() {
+            assert!(Code::ALL[..n].iter().all(|other| other.as_str() != code.as_str()));
+            assert!(code.remedy().ends_with('.'), "{code:?}");
+            assert!(code.status().is_client_error() || code.status().is_server_error());
+        }
+    }
+
+    #[test]
+    fn a_place_is_put_before_a_field() {
+        let at = |problem: Problem| problem.body().field.unwrap();
+        assert_eq!(at(Problem::field("type", "no").below("[17]")), "[17].type");
+        assert_eq!(at(Problem::field("[1]", "no").below("types")), "types[1]");
+        assert_eq!(at(Problem::new(Code::InvalidJson, "no").below("[3]")), "[3]");
+    }
+
+    #[test]
+    fn a_problem_has_its_headers() {
+        let header = |problem: Problem, name: &str| {
+            let response = problem.into_response();
+            response.headers().get(name).map(|value| value.to_str().unwrap().to_owned())
+        };
+        let plain = Problem::field("a", "b");
+        assert_eq!(header(plain.clone(), "content-type").unwrap(), PROBLEM_JSON);
+        assert_eq!(header(plain, "retry-after"), None);
+        let limited = Problem::new(Code::RateLimited, "").retry_after(0);
+        assert_eq!(header(limited, "retry-after").unwrap(), "1");
+        let key = Problem::new(Code::Unauthorized, "");
+        assert!(header(key, "www-authenticate").unwrap().starts_with("Bearer"));
+    }
+
+    #[test]
+    fn what_the_operator_needs_stays_with_the_operator() {
+        let place = "/var/lib/canary".to_owned();
+        for (error, code) in [
+            (StoreError::DiskFull { place: place.clone() }, Code::StorageFull),
+            (StoreError::Unavailable(place.clone()), Code::Unavailable),
+            (StoreError::Stopped(place.clone()), Code::Unavailable),
+            (StoreError::Locked { place: place.clone() }, Code::Internal),
+            (StoreError::Internal(place.clone()), Code::Internal),
+            (StoreError::Corrupt { place, what: "x".to_owned() }, Code::Internal),
+        ] {
+            let problem = Problem::from(error);
+            assert_eq!(problem.code(), code);
+            let text = serde_json::to_string(&problem.body()).unwrap();
+            assert!(!text.contains("canary"), "{text}");
+            let waits = code.status() == StatusCode::SERVICE_UNAVAILABLE;
+            assert_eq!(problem.retry_after_seconds.is_some(), waits);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Every path of the API, one file per resource. A route that is not collected here is not served,
+//! and one that is served is in the OpenAPI document.
+
+pub(crate) mod deliveries;
+pub(crate) mod destinations;
+pub(crate) mod docs;
+pub(crate) mod events;
+pub(crate) mod filters;
+pub(crate) mod keys;
+pub(crate) mod ledger;
+pub(crate) mod meta;
+pub(crate) mod replays;
+pub(crate) mod stream;
+pub(crate) mod subscriptions;
+pub(crate) mod tenants;
+
+use std::str::FromStr;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use postrider_engine::CommandError;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::problem::{Code, Problem};
+use crate::state::ApiState;
+
+/// Paths that need a key.
+pub(crate) fn guarded() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(events::accept, events::list))
+        .routes(routes!(events::accept_batch))
+        .routes(routes!(events::show))
+        .routes(routes!(subscriptions::list, subscriptions::create))
+        .routes(routes!(subscriptions::show, subscriptions::change, subscriptions::delete))
+        .routes(routes!(subscriptions::rotate))
+        .routes(routes!(subscriptions::test))
+        .routes(routes!(destinations::list))
+        .routes(routes!(destinations::show))
+        .routes(routes!(destinations::enable))
+        .routes(routes!(destinations::freeze))
+        .routes(routes!(destinations::timeline))
+        .routes(routes!(deliveries::list))
+        .routes(routes!(deliveries::show))
+        .routes(routes!(deliveries::explain))
+        .routes(routes!(deliveries::replay))
+        .routes(routes!(deliveries::cancel))
+        .routes(routes!(replays::list, replays::create))
+        .routes(routes!(replays::show))
+        .routes(routes!(replays::pause))
+        .routes(routes!(replays::resume))
+        .routes(routes!(replays::cancel))
+        .routes(routes!(ledger::ledger))
+        .routes(routes!(ledger::stats))
+        .routes(routes!(filters::test))
+        .routes(routes!(stream::stream))
+        .routes(routes!(tenants::list, tenants::create))
+        .routes(routes!(tenants::show, tenants::delete))
+        .routes(routes!(keys::list, keys::create))
+        .routes(routes!(keys::show, keys::delete))
+}
+
+/// Paths that need none.
+pub(crate) fn open() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(meta::metrics))
+        .routes(routes!(meta::healthz))
+        .routes(routes!(meta::readyz))
+        .routes(routes!(meta::openapi_json))
+        .routes(routes!(docs::page))
+        .routes(routes!(docs::style))
+}
+
+/// The identifier in a path, whatever somebody wrote there.
+pub(crate) struct PathId(pub(crate) String);
+
+impl PathId {
+    /// The identifier as one of its kind; what is none names nothing.
+    pub(crate) fn of<T: FromStr>(&self, what: &str) -> Result<T, Problem> {
+        self.0.parse().map_err(|_| self.unknown(what))
+    }
+
+    /// Why the engine did not do it.
+    pub(crate) fn refused(&self, what: &str, error: CommandError) -> Problem {
+        match error {
+            CommandError::NotFound => self.unknown(what),
+            CommandError::WrongState(_)
+            | CommandError::SubscriptionGone
+            | CommandError::JobEnded
+            | CommandError::NotAnEndState
+            | CommandError::Stopping
+            | CommandError::Store(_) => error.into(),
+        }
+    }
+
+    /// There is no such thing.
+    pub(crate) fn unknown(&self, what: &str) -> Problem {
+        Problem::not_found(what, &self.0)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for PathId {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = axum::extract::Path::<String>::from_request_parts(parts, state).await;
+        path.map(|path| PathId(path.0)).map_err(|_| Problem::not_found("thing with the id", "?"))
+    }
+}
+
+impl From<CommandError> for Problem {
+    fn from(error: CommandError) -> Self {
+        match error {
+            CommandError::NotFound => Problem::new(Code::NotFound, error.to_string()),
+            CommandError::WrongState(_)
+            | CommandError::SubscriptionGone
+            | CommandError::JobEnded => Problem::new(Code::WrongState, error.to_string()),
+            CommandError::NotAnEndState => Problem::field("state", error),
+            CommandError::Stopping => stopping(),
+            CommandError::Store(error) => error.into(),
+        }
+    }
+}
+
+/// The refusal of a server that is stopping.
+pub(crate) fn stopping() -> Problem {
+    Problem::new(Code::Unavailable, "the server is stopping: repeat the request in a moment")
+}

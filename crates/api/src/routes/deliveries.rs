@@ -1,0 +1,189 @@
+//! Deliveries: look, explain, replay, cancel.
+
+mod flying;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use postrider_domain::delivery::{Delivery, StateName};
+use postrider_domain::explain::{self, Facts};
+use postrider_store::{DeliveryFilter, Page};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::PathId;
+use crate::auth::{Caller, CanManage, CanRead};
+use crate::body::{Nothing, StrictOrNone};
+use crate::paging::{List, Query, page, parameter};
+use crate::problem::Problem;
+use crate::state::ApiState;
+use crate::wire::delivery::{AttemptView, DeliveryDetail, DeliveryView, is_in_flight};
+use crate::wire::explanation::ExplanationView;
+
+/// Which deliveries.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DeliveryQuery {
+    /// `queued`, `in_flight`, `waiting`, `delivered`, `dead` or `cancelled`.
+    state: Option<String>,
+    /// To this destination.
+    destination: Option<String>,
+    /// For this subscription.
+    subscription: Option<String>,
+    /// Of this event.
+    event: Option<String>,
+    /// Of events of this type.
+    #[serde(rename = "type")]
+    #[param(required = false)]
+    kind: Option<String>,
+    /// Accepted at or after.
+    since: Option<String>,
+    /// Accepted before.
+    until: Option<String>,
+    /// Entries on a page, 1 to 1000; 50 where it is left out.
+    limit: Option<String>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+impl DeliveryQuery {
+    fn filter(&self) -> Result<DeliveryFilter, Problem> {
+        Ok(DeliveryFilter {
+            state: self.state.as_deref().map(parse_state).transpose()?,
+            destination: parameter("destination", self.destination.as_deref())?,
+            subscription: parameter("subscription", self.subscription.as_deref())?,
+            event: parameter("event", self.event.as_deref())?,
+            kind: parameter("type", self.kind.as_deref())?,
+            since: parameter("since", self.since.as_deref())?,
+            until: parameter("until", self.until.as_deref())?,
+        })
+    }
+}
+
+/// One of the six states.
+pub(crate) fn parse_state(text: &str) -> Result<StateName, Problem> {
+    let found = StateName::ALL.into_iter().find(|state| state.as_str() == text);
+    found.ok_or_else(|| {
+        Problem::field("state", "one of queued, in_flight, waiting, delivered, dead, cancelled")
+    })
+}
+
+/// List deliveries
+///
+/// Newest first. A page may have fewer entries than asked for and yet a `next_cursor`: what is in
+/// flight at this moment is left out of `queued` and `waiting`.
+#[utoipa::path(
+    get, path = "/v1/deliveries", tag = "deliveries", params(DeliveryQuery),
+    responses((status = 200, body = List<DeliveryView>, description = "A page of deliveries"))
+)]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    CanRead(caller): CanRead,
+    Query(query): Query<DeliveryQuery>,
+) -> Result<Json<List<DeliveryView>>, Problem> {
+    let page = page(query.limit.as_deref(), query.cursor.as_deref())?;
+    let filter = query.filter()?;
+    if filter.state == Some(StateName::InFlight) {
+        return flying::list(&state, &caller, filter, page).await.map(Json);
+    }
+    let found = state.store().list_deliveries(&caller.tenant, &filter, &page).await?;
+    let views = DeliveryView::of_all(&state, &found.items).await?;
+    let is_wanted = |view: &DeliveryView| filter.state.is_none_or(|state| view.state() == state);
+    let items = views.into_iter().filter(is_wanted).collect();
+    Ok(Json(List::of(Page { items, next: found.next }, |view| view)))
+}
+
+/// Show a delivery
+///
+/// With every attempt that was made.
+#[utoipa::path(
+    get, path = "/v1/deliveries/{id}", tag = "deliveries",
+    params(("id" = String, Path, description = "The delivery")),
+    responses((status = 200, body = DeliveryDetail, description = "The delivery"))
+)]
+pub(crate) async fn show(
+    State(state): State<ApiState>,
+    CanRead(caller): CanRead,
+    id: PathId,
+) -> Result<Json<DeliveryDetail>, Problem> {
+    let delivery = find(&state, &caller, &id).await?;
+    let attempts = state.store().attempts(&caller.tenant, delivery.id).await?;
+    let attempt_log =
+        attempts.iter().map(|attempt| AttemptView::of(attempt, caller.is_admin())).collect();
+    let delivery = DeliveryView::of_one(&state, &delivery).await?;
+    Ok(Json(DeliveryDetail { delivery, attempt_log }))
+}
+
+async fn find(state: &ApiState, caller: &Caller, id: &PathId) -> Result<Delivery, Problem> {
+    let delivery = state.store().delivery(&caller.tenant, id.of("delivery")?).await?;
+    delivery.ok_or_else(|| id.unknown("delivery"))
+}
+
+/// Explain a delivery
+///
+/// In words and data: where it stands, why, what happens next and when, what would unblock it.
+#[utoipa::path(
+    get, path = "/v1/deliveries/{id}/explain", tag = "deliveries",
+    params(("id" = String, Path, description = "The delivery")),
+    responses((status = 200, body = ExplanationView, description = "The explanation"))
+)]
+pub(crate) async fn explain(
+    State(state): State<ApiState>,
+    CanRead(caller): CanRead,
+    id: PathId,
+) -> Result<Json<ExplanationView>, Problem> {
+    let delivery = find(&state, &caller, &id).await?;
+    let store = state.store();
+    let destination = store.destination(&caller.tenant, delivery.destination).await?;
+    let subscription = store.subscription(&caller.tenant, delivery.subscription).await?;
+    let attempts = store.attempts(&caller.tenant, delivery.id).await?;
+    let in_flight = is_in_flight(&state, &delivery).await?;
+    let facts = Facts {
+        delivery: &delivery,
+        in_flight,
+        destination: destination.as_ref(),
+        subscription: subscription.as_ref().map(|record| &record.subscription),
+        last_attempt: attempts.last(),
+    };
+    let explanation = explain::explain(&facts, state.now(), &state.policy());
+    Ok(Json(ExplanationView::of(DeliveryView::of(&delivery, in_flight), explanation)))
+}
+
+/// Replay a delivery
+///
+/// One that has ended: a new schedule begins at once, and its log goes on.
+#[utoipa::path(
+    post, path = "/v1/deliveries/{id}/replay", tag = "deliveries",
+    params(("id" = String, Path, description = "The delivery")),
+    responses((status = 202, body = DeliveryView, description = "As it is now"))
+)]
+pub(crate) async fn replay(
+    State(state): State<ApiState>,
+    CanManage(caller): CanManage,
+    id: PathId,
+    StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
+) -> Result<(StatusCode, Json<DeliveryView>), Problem> {
+    let replayed = state.engine().replay(&caller.tenant, id.of("delivery")?).await;
+    let delivery = replayed.map_err(|error| id.refused("delivery", error))?;
+    Ok((StatusCode::ACCEPTED, Json(DeliveryView::of(&delivery, false))))
+}
+
+/// Cancel a delivery
+///
+/// One that has not ended.
+#[utoipa::path(
+    post, path = "/v1/deliveries/{id}/cancel", tag = "deliveries",
+    params(("id" = String, Path, description = "The delivery")),
+    responses((status = 200, body = DeliveryView, description = "As it is now"))
+)]
+pub(crate) async fn cancel(
+    State(state): State<ApiState>,
+    CanManage(caller): CanManage,
+    id: PathId,
+    StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
+) -> Result<Json<DeliveryView>, Problem> {
+    let cancelled = state.engine().cancel(&caller.tenant, id.of("delivery")?).await;
+    let delivery = cancelled.map_err(|error| id.refused("delivery", error))?;
+    Ok(Json(DeliveryView::of(&delivery, false)))
+}

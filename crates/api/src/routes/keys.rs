@@ -1,0 +1,162 @@
+//! Keys, for admins.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use postrider_domain::access::Scope;
+use postrider_domain::ids::TenantId;
+use postrider_store::Key;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::PathId;
+use crate::auth::{IsAdmin, NewKey, new_key};
+use crate::body::Strict;
+use crate::paging::{List, Query, page, parameter};
+use crate::problem::{Code, Problem};
+use crate::state::ApiState;
+use crate::wire::check_name;
+use crate::wire::key::{KeyBody, KeyCreated, KeyView};
+
+/// Create a key
+///
+/// The key itself is in this answer and in no other.
+#[utoipa::path(
+    post, path = "/v1/keys", tag = "administration",
+    request_body = KeyBody,
+    responses((status = 201, body = KeyCreated, description = "Created"))
+)]
+pub(crate) async fn create(
+    State(state): State<ApiState>,
+    IsAdmin(caller): IsAdmin,
+    Strict(body): Strict<KeyBody>,
+) -> Result<(StatusCode, Json<KeyCreated>), Problem> {
+    let now = state.now();
+    let scopes = check_scopes(&body.scopes.ok_or_else(|| Problem::missing("scopes"))?)?;
+    let is_admin = scopes.contains(&Scope::Admin);
+    let tenant = match parameter::<TenantId>("tenant", body.tenant.as_deref())? {
+        Some(_) if is_admin => {
+            let why = "an admin key is for all tenants: leave the tenant out, or the scope admin";
+            return Err(Problem::field("tenant", why));
+        }
+        None if is_admin => None,
+        None => Some(caller.tenant),
+        Some(tenant) => Some(tenant),
+    };
+    if let Some(tenant) = &tenant
+        && state.store().tenant(tenant).await?.is_none()
+        && *tenant != TenantId::default_tenant()
+    {
+        return Err(Problem::field("tenant", "there is no such tenant: create it first"));
+    }
+    let expires_at = parameter("expires_at", body.expires_at.as_deref())?;
+    if expires_at.is_some_and(|at| at <= now) {
+        return Err(Problem::field("expires_at", "a time that is still to come"));
+    }
+    let wish = NewKey { tenant, name: check_name(body.name)?, scopes, expires_at };
+    let (key, text) = new_key(state.vault(), wish, now)?;
+    if !state.store().create_key(&key).await? {
+        return Err(Problem::internal());
+    }
+    let created = KeyCreated { view: KeyView::of(&key), key: text.to_string() };
+    Ok((StatusCode::CREATED, Json(created)))
+}
+
+fn check_scopes(texts: &[String]) -> Result<Vec<Scope>, Problem> {
+    let mut scopes = Vec::new();
+    for (n, text) in texts.iter().enumerate() {
+        let scope = text.parse().map_err(|error| Problem::field(format!("scopes[{n}]"), error))?;
+        if !scopes.contains(&scope) {
+            scopes.push(scope);
+        }
+    }
+    if scopes.is_empty() {
+        return Err(Problem::field("scopes", "at least one of ingest, manage, read, admin"));
+    }
+    scopes.sort_unstable();
+    Ok(scopes)
+}
+
+/// Which keys.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct KeyQuery {
+    /// Of this tenant; of the request's tenant where it is left out.
+    tenant: Option<String>,
+    /// `admin`: the admin keys, which belong to no tenant.
+    scope: Option<String>,
+    /// Entries on a page, 1 to 1000; 50 where it is left out.
+    limit: Option<String>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// List keys
+///
+/// Newest first, of one tenant, or the admin keys.
+#[utoipa::path(
+    get, path = "/v1/keys", tag = "administration", params(KeyQuery),
+    responses((status = 200, body = List<KeyView>, description = "A page of keys"))
+)]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    IsAdmin(caller): IsAdmin,
+    Query(query): Query<KeyQuery>,
+) -> Result<Json<List<KeyView>>, Problem> {
+    let page = page(query.limit.as_deref(), query.cursor.as_deref())?;
+    let tenant = parameter("tenant", query.tenant.as_deref())?;
+    let whose = match (query.scope.as_deref(), tenant) {
+        (None, tenant) => Some(tenant.unwrap_or(caller.tenant)),
+        (Some("admin"), None) => None,
+        (Some("admin"), Some(_)) => {
+            return Err(Problem::field("tenant", "admin keys belong to no tenant: leave it out"));
+        }
+        (Some(_), _) => return Err(Problem::field("scope", "`admin`, or leave it out")),
+    };
+    let keys = state.store().keys(whose.as_ref(), &page).await?;
+    Ok(Json(List::of(keys, |key| KeyView::of(&key))))
+}
+
+/// Show a key
+///
+/// Without the key itself.
+#[utoipa::path(
+    get, path = "/v1/keys/{id}", tag = "administration",
+    params(("id" = String, Path, description = "The key's public part")),
+    responses((status = 200, body = KeyView, description = "The key"))
+)]
+pub(crate) async fn show(
+    State(state): State<ApiState>,
+    IsAdmin(_): IsAdmin,
+    id: PathId,
+) -> Result<Json<KeyView>, Problem> {
+    Ok(Json(KeyView::of(&find(&state, &id).await?)))
+}
+
+async fn find(state: &ApiState, id: &PathId) -> Result<Key, Problem> {
+    state.store().key(&id.0).await?.ok_or_else(|| id.unknown("key"))
+}
+
+/// Delete a key
+///
+/// It stops working at once; on other nodes of a cluster within seconds.
+#[utoipa::path(
+    delete, path = "/v1/keys/{id}", tag = "administration",
+    params(("id" = String, Path, description = "The key's public part")),
+    responses((status = 204, description = "Deleted"))
+)]
+pub(crate) async fn delete(
+    State(state): State<ApiState>,
+    IsAdmin(caller): IsAdmin,
+    id: PathId,
+) -> Result<StatusCode, Problem> {
+    let key = find(&state, &id).await?;
+    if *caller.key_id == *key.id {
+        let detail = "this is the key that makes the request: delete it with another one";
+        return Err(Problem::new(Code::KeyInUse, detail));
+    }
+    let deleted = state.store().delete_key(key.tenant.as_ref(), &key.id).await?;
+    state.memory().forget_key(&key.id);
+    if deleted { Ok(StatusCode::NO_CONTENT) } else { Err(id.unknown("key")) }
+}

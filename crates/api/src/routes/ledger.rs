@@ -1,0 +1,158 @@
+//! Is anything lost, and what happened when?
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use postrider_domain::ids::TenantId;
+use postrider_domain::time::Timestamp;
+use postrider_store::{Tally, TallyAt};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::auth::{Caller, CanRead};
+use crate::paging::{Query, parameter};
+use crate::problem::{Code, Problem};
+use crate::settings::STATS_SPANS_MAX;
+use crate::state::ApiState;
+use crate::wire::ledger::{LedgerView, SpanView, Stats};
+
+const MINUTE_MS: i64 = 60_000;
+const STEP_MINUTES_DEFAULT: u32 = 5;
+const STEP_MINUTES_MAX: u32 = 7 * 24 * 60;
+const SINCE_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Whose ledger.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct LedgerQuery {
+    /// `all`: of all tenants together, for admin keys.
+    scope: Option<String>,
+}
+
+/// Show the ledger
+///
+/// `accepted = queued + in_flight + waiting + delivered + dead + cancelled`, at any moment.
+#[utoipa::path(
+    get, path = "/v1/ledger", tag = "ledger", params(LedgerQuery),
+    responses((status = 200, body = LedgerView, description = "The ledger"))
+)]
+pub(crate) async fn ledger(
+    State(state): State<ApiState>,
+    CanRead(caller): CanRead,
+    Query(query): Query<LedgerQuery>,
+) -> Result<Json<LedgerView>, Problem> {
+    let whose = whose(&caller, query.scope.as_deref())?;
+    Ok(Json(LedgerView::of(&state.engine().ledger(whose).await?)))
+}
+
+/// The tenant that is asked for; `None` for all of them.
+fn whose<'a>(caller: &'a Caller, scope: Option<&str>) -> Result<Option<&'a TenantId>, Problem> {
+    match scope {
+        None => Ok(Some(&caller.tenant)),
+        Some("all") if caller.is_admin() => Ok(None),
+        Some("all") => {
+            Err(Problem::new(Code::MissingScope, "scope=all needs an admin key").at("scope"))
+        }
+        Some(_) => Err(Problem::field("scope", "`all`, or leave it out")),
+    }
+}
+
+/// Which time.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct StatsQuery {
+    /// From here on; a day ago where it is left out.
+    since: Option<String>,
+    /// Up to here; now where it is left out.
+    until: Option<String>,
+    /// The length of a span, 1 to 10080; 5 where it is left out.
+    step_minutes: Option<String>,
+    /// `all`: of all tenants together, for admin keys.
+    scope: Option<String>,
+}
+
+/// Show what happened over time
+///
+/// In spans of equal length, for charts.
+#[utoipa::path(
+    get, path = "/v1/stats", tag = "ledger", params(StatsQuery),
+    responses((status = 200, body = Stats, description = "A time series"))
+)]
+pub(crate) async fn stats(
+    State(state): State<ApiState>,
+    CanRead(caller): CanRead,
+    Query(query): Query<StatsQuery>,
+) -> Result<Json<Stats>, Problem> {
+    let whose = whose(&caller, query.scope.as_deref())?;
+    let until = parameter("until", query.until.as_deref())?.unwrap_or_else(|| state.now());
+    let since = parameter("since", query.since.as_deref())?
+        .unwrap_or_else(|| until.saturating_sub(SINCE_DEFAULT));
+    let step_minutes = match query.step_minutes.as_deref() {
+        None => STEP_MINUTES_DEFAULT,
+        Some(text) => {
+            text.parse().ok().filter(|step| (1..=STEP_MINUTES_MAX).contains(step)).ok_or_else(
+                || Problem::field("step_minutes", format!("a number from 1 to {STEP_MINUTES_MAX}")),
+            )?
+        }
+    };
+    let starts = span_starts(since, until, step_minutes)?;
+    let tallies = state.store().tallies(whose, since, until, step_minutes).await?;
+    let data = starts.into_iter().map(|at| SpanView::of(&span_at(&tallies, at))).collect();
+    Ok(Json(Stats { since, until, step_minutes, data }))
+}
+
+/// Where the spans begin: at multiples of the step since the epoch.
+fn span_starts(
+    since: Timestamp,
+    until: Timestamp,
+    step_minutes: u32,
+) -> Result<Vec<Timestamp>, Problem> {
+    let step_ms = i64::from(step_minutes) * MINUTE_MS;
+    let span_ms = u64::from(step_minutes) * 60_000;
+    let count = u64::try_from(until.since(since).as_millis()).unwrap_or(u64::MAX) / span_ms;
+    if count > STATS_SPANS_MAX {
+        let detail = format!("{count} spans, at most {STATS_SPANS_MAX}: choose a longer step");
+        return Err(Problem::field("step_minutes", detail));
+    }
+    let first = since.as_unix_ms().div_euclid(step_ms).saturating_mul(step_ms);
+    let starts = std::iter::successors(Some(first), |at| at.checked_add(step_ms));
+    let starts = starts.take_while(|at| *at < until.as_unix_ms() && since < until);
+    Ok(starts.map(Timestamp::from_unix_ms).collect())
+}
+
+fn span_at(tallies: &[TallyAt], at: Timestamp) -> TallyAt {
+    let found = tallies.binary_search_by_key(&at, |tally| tally.at).ok();
+    found.map_or(TallyAt { at, tally: Tally::default() }, |n| tallies[n])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(minutes: i64) -> Timestamp {
+        Timestamp::from_unix_ms(minutes * MINUTE_MS)
+    }
+
+    #[test]
+    fn spans_cover_the_time_and_begin_at_multiples_of_their_step() {
+        let starts = |since, until, step| span_starts(at(since), at(until), step).unwrap();
+        assert_eq!(starts(0, 15, 5), [at(0), at(5), at(10)]);
+        assert_eq!(starts(3, 11, 5), [at(0), at(5), at(10)]);
+        assert_eq!(starts(-3, 1, 5), [at(-5), at(0)]);
+        assert_eq!(starts(5, 5, 5), []);
+        assert_eq!(starts(9, 5, 5), []);
+        assert!(span_starts(at(0), at(5_001), 1).is_err());
+        assert!(span_starts(Timestamp::from_unix_ms(i64::MIN), Timestamp::MAX, 1).is_err());
+    }
+
+    #[test]
+    fn spans_in_which_nothing_happened_are_zero() {
+        let tally = Tally { accepted: 7, ..Tally::default() };
+        let tallies = [TallyAt { at: at(5), tally }];
+        assert_eq!(span_at(&tallies, at(5)).tally.accepted, 7);
+        assert_eq!(span_at(&tallies, at(10)), TallyAt { at: at(10), tally: Tally::default() });
+    }
+}

@@ -1,0 +1,86 @@
+//! About the server itself: is it alive, can it take events, what does it measure, what can it do?
+
+use std::sync::OnceLock;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::problem::{Code, Problem};
+use crate::state::ApiState;
+
+/// How the server is.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Health {
+    /// `ok` or `ready`.
+    status: &'static str,
+}
+
+/// Liveness
+///
+/// The process answers.
+#[utoipa::path(
+    get, path = "/healthz", tag = "server", security(()),
+    responses((status = 200, body = Health, description = "It answers"))
+)]
+pub(crate) async fn healthz() -> Json<Health> {
+    Json(Health { status: "ok" })
+}
+
+/// Readiness
+///
+/// Events can be taken in.
+#[utoipa::path(
+    get, path = "/readyz", tag = "server", security(()),
+    responses(
+        (status = 200, body = Health, description = "Ready"),
+        (status = 503, body = crate::problem::ProblemBody, content_type = "application/problem+json", description = "Not now")
+    )
+)]
+pub(crate) async fn readyz(State(state): State<ApiState>) -> Result<Json<Health>, Problem> {
+    let not_ready = |what| Problem::new(Code::Unavailable, what);
+    let gauges = state.engine().gauges().await;
+    gauges.map_err(|_| not_ready("the engine has stopped"))?;
+    let check = state.store().check().await;
+    check.map_err(|_| not_ready("the store would not take an event now"))?;
+    Ok(Json(Health { status: "ready" }))
+}
+
+/// Metrics
+///
+/// As Prometheus reads them.
+#[utoipa::path(
+    get, path = "/metrics", tag = "server", security(()),
+    responses(
+        (status = 200, content_type = "text/plain", body = String, description = "Metrics"),
+        (status = 404, body = crate::problem::ProblemBody, content_type = "application/problem+json", description = "Switched off")
+    )
+)]
+pub(crate) async fn metrics(State(state): State<ApiState>) -> Result<Response, Problem> {
+    let render = state.metrics().ok_or_else(|| {
+        Problem::new(
+            Code::UnknownPath,
+            "this server shows no metrics: the operator switched them off",
+        )
+    })?;
+    let content_type = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    Ok((content_type, render()).into_response())
+}
+
+/// This document
+///
+/// OpenAPI 3.1, generated from the code that answers.
+#[utoipa::path(
+    get, path = "/openapi.json", tag = "server", security(()),
+    responses((status = 200, content_type = "application/json", body = Object, description = "The OpenAPI document"))
+)]
+pub(crate) async fn openapi_json() -> Response {
+    static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
+    let document = DOCUMENT
+        .get_or_init(|| serde_json::to_vec(&crate::openapi()).map(Bytes::from).unwrap_or_default());
+    ([(header::CONTENT_TYPE, "application/json")], document.clone()).into_response()
+}

@@ -1,0 +1,132 @@
+//! Bulk replays: start, look, pause, resume, cancel.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use postrider_engine::CommandError;
+use postrider_store::ReplayJob;
+
+use super::PathId;
+use super::subscriptions::PageQuery;
+use crate::auth::{CanManage, CanRead};
+use crate::body::{Nothing, Strict, StrictOrNone};
+use crate::paging::{List, Query, page};
+use crate::problem::Problem;
+use crate::state::ApiState;
+use crate::wire::replay::{DryRun, ReplayBody, ReplayView};
+
+/// Start a bulk replay
+///
+/// Of every delivery that matches and has ended by now, each once. With `dry_run` it only counts.
+#[utoipa::path(
+    post, path = "/v1/replays", tag = "replays",
+    request_body = ReplayBody,
+    responses(
+        (status = 200, body = DryRun, description = "How many it would be"),
+        (status = 201, body = ReplayView, description = "Started")
+    )
+)]
+pub(crate) async fn create(
+    State(state): State<ApiState>,
+    CanManage(caller): CanManage,
+    Strict(body): Strict<ReplayBody>,
+) -> Result<Response, Problem> {
+    let (wish, dry_run) = body.check()?;
+    if dry_run {
+        let total = state.engine().count_replay(&caller.tenant, &wish).await?;
+        return Ok(Json(DryRun { dry_run, total }).into_response());
+    }
+    let job = state.engine().start_replay(&caller.tenant, wish).await?;
+    Ok((StatusCode::CREATED, Json(ReplayView::of(&job))).into_response())
+}
+
+/// List bulk replays
+///
+/// Newest first.
+#[utoipa::path(
+    get, path = "/v1/replays", tag = "replays", params(PageQuery),
+    responses((status = 200, body = List<ReplayView>, description = "A page of replays"))
+)]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    CanRead(caller): CanRead,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<List<ReplayView>>, Problem> {
+    let page = page(query.limit.as_deref(), query.cursor.as_deref())?;
+    let jobs = state.store().replays(&caller.tenant, &page).await?;
+    Ok(Json(List::of(jobs, |job| ReplayView::of(&job))))
+}
+
+/// Show a bulk replay
+///
+/// With its progress.
+#[utoipa::path(
+    get, path = "/v1/replays/{id}", tag = "replays",
+    params(("id" = String, Path, description = "The replay")),
+    responses((status = 200, body = ReplayView, description = "The replay"))
+)]
+pub(crate) async fn show(
+    State(state): State<ApiState>,
+    CanRead(caller): CanRead,
+    id: PathId,
+) -> Result<Json<ReplayView>, Problem> {
+    let job = state.store().replay(&caller.tenant, id.of("replay")?).await?;
+    let job = job.ok_or_else(|| id.unknown("replay"))?;
+    Ok(Json(ReplayView::of(&job)))
+}
+
+/// Pause a bulk replay
+#[utoipa::path(
+    post, path = "/v1/replays/{id}/pause", tag = "replays",
+    params(("id" = String, Path, description = "The replay")),
+    responses((status = 200, body = ReplayView, description = "As it is now"))
+)]
+pub(crate) async fn pause(
+    State(state): State<ApiState>,
+    CanManage(caller): CanManage,
+    id: PathId,
+    StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
+) -> Result<Json<ReplayView>, Problem> {
+    let job = state.engine().pause_replay(&caller.tenant, id.of("replay")?).await;
+    steered(&id, job)
+}
+
+/// Resume a bulk replay
+#[utoipa::path(
+    post, path = "/v1/replays/{id}/resume", tag = "replays",
+    params(("id" = String, Path, description = "The replay")),
+    responses((status = 200, body = ReplayView, description = "As it is now"))
+)]
+pub(crate) async fn resume(
+    State(state): State<ApiState>,
+    CanManage(caller): CanManage,
+    id: PathId,
+    StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
+) -> Result<Json<ReplayView>, Problem> {
+    let job = state.engine().resume_replay(&caller.tenant, id.of("replay")?).await;
+    steered(&id, job)
+}
+
+/// Cancel a bulk replay
+///
+/// What it has replayed stays replayed.
+#[utoipa::path(
+    post, path = "/v1/replays/{id}/cancel", tag = "replays",
+    params(("id" = String, Path, description = "The replay")),
+    responses((status = 200, body = ReplayView, description = "As it is now"))
+)]
+pub(crate) async fn cancel(
+    State(state): State<ApiState>,
+    CanManage(caller): CanManage,
+    id: PathId,
+    StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
+) -> Result<Json<ReplayView>, Problem> {
+    let job = state.engine().cancel_replay(&caller.tenant, id.of("replay")?).await;
+    steered(&id, job)
+}
+
+fn steered(id: &PathId, job: Result<ReplayJob, CommandError>) -> Result<Json<ReplayView>, Problem> {
+    let job = job.map_err(|error| id.refused("replay", error))?;
+    Ok(Json(ReplayView::of(&job)))
+}

@@ -1,0 +1,370 @@
+//! Standing wishes: create, look, change, delete, rotate the secret, try.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use postrider_domain::egress::vet_url;
+use postrider_domain::event::RawJson;
+use postrider_domain::ids::{DestinationId, SubscriptionId};
+use postrider_domain::payload::Format;
+use postrider_domain::signature::{SigningSecret, SigningSecrets};
+use postrider_domain::subscription::Subscription;
+use postrider_engine::NewEvent;
+use postrider_store::{SubscriptionPut, SubscriptionRecord};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::{IntoParams, ToSchema};
+
+use super::PathId;
+use crate::auth::{Caller, CanManage, CanRead};
+use crate::body::{Nothing, Patch, Strict, StrictOrNone};
+use crate::credentials::Credentials;
+use crate::paging::{List, Query, page};
+use crate::problem::{Code, Problem};
+use crate::random;
+use crate::settings::{OVERLAP_SECONDS_DEFAULT, OVERLAP_SECONDS_MAX};
+use crate::state::ApiState;
+use crate::vault::VaultError;
+use crate::wire::delivery::OutcomeView;
+use crate::wire::subscription::{
+    RotateBody, SubscriptionBody, SubscriptionView, SubscriptionWithSecret, check_filter,
+    check_format, check_headers, check_rate_limit, check_secret, check_token, check_types,
+};
+
+/// The type of the event that tries a subscription.
+const TEST_TYPE: &str = "postrider.test";
+
+/// Create a subscription
+///
+/// The secret is in this answer and in no other. A subscription with the same URL, types, object,
+/// filter and format as an existing one is refused.
+#[utoipa::path(
+    post, path = "/v1/subscriptions", tag = "subscriptions",
+    request_body = SubscriptionBody,
+    responses((status = 201, body = SubscriptionWithSecret, description = "Created"))
+)]
+pub(crate) async fn create(
+    State(state): State<ApiState>,
+    CanManage(caller): CanManage,
+    Strict(body): Strict<SubscriptionBody>,
+) -> Result<(StatusCode, Json<SubscriptionWithSecret>), Problem> {
+    let now = state.now();
+    let Patch::Value(url) = &body.url else { return Err(Problem::missing("url")) };
+    let Patch::Value(types) = &body.types else { return Err(Problem::missing("types")) };
+    let url = vet(&state, url)?;
+    let mut subscription = Subscription {
+        id: SubscriptionId::new(now, random::bytes()?),
+        destination: DestinationId::of(&caller.tenant, &url),
+        tenant: caller.tenant.clone(),
+        url,
+        types: check_types(types)?,
+        object: None,
+        filter: None,
+        format: Format::default(),
+        headers: Vec::new(),
+        rate_limit: None,
+        enabled: true,
+        created_at: now,
+        updated_at: now,
+    };
+    apply(&mut subscription, &body)?;
+    let secret = match &body.secret {
+        Patch::Absent | Patch::Null => {
+            SigningSecret::generate_symmetric(*random::secret_bytes::<32>()?)
+        }
+        Patch::Value(given) => check_secret(given)?,
+    };
+    let token = match &body.auth_token {
+        Patch::Absent | Patch::Null => None,
+        Patch::Value(token) => Some(check_token(token)?),
+    };
+    let credentials = Credentials { secrets: SigningSecrets::new(secret), token };
+    put(&state, &subscription, &credentials).await?;
+    let view = SubscriptionView::of(&subscription, &credentials, now);
+    let secret = credentials.secrets.current().expose().to_string();
+    Ok((StatusCode::CREATED, Json(SubscriptionWithSecret { view, secret })))
+}
+
+/// Takes over the fields that may be left out.
+fn apply(subscription: &mut Subscription, body: &SubscriptionBody) -> Result<(), Problem> {
+    match &body.object {
+        Patch::Absent => {}
+        Patch::Null => subscription.object = None,
+        Patch::Value(text) => {
+            let object = text.parse().map_err(|error| Problem::field("object", error))?;
+            subscription.object = Some(object);
+        }
+    }
+    match &body.filter {
+        Patch::Absent => {}
+        Patch::Null => subscription.filter = None,
+        Patch::Value(filter) => subscription.filter = Some(check_filter(filter)?),
+    }
+    match &body.format {
+        Patch::Absent => {}
+        Patch::Null => subscription.format = Format::default(),
+        Patch::Value(format) => subscription.format = check_format(format)?,
+    }
+    match &body.headers {
+        Patch::Absent => {}
+        Patch::Null => subscription.headers = Vec::new(),
+        Patch::Value(headers) => subscription.headers = check_headers(headers)?,
+    }
+    match body.rate_limit {
+        Patch::Absent => {}
+        Patch::Null => subscription.rate_limit = None,
+        Patch::Value(limit) => subscription.rate_limit = Some(check_rate_limit(limit)?),
+    }
+    match body.enabled {
+        Patch::Absent => {}
+        Patch::Null => return Err(Problem::field("enabled", "true or false, not null")),
+        Patch::Value(enabled) => subscription.enabled = enabled,
+    }
+    Ok(())
+}
+
+/// The one form of a URL that may be a destination.
+fn vet(state: &ApiState, url: &str) -> Result<String, Problem> {
+    let vetted = vet_url(url, state.egress());
+    vetted
+        .map(|url| url.as_str().to_owned())
+        .map_err(|refusal| Problem::new(Code::UrlRefused, refusal.to_string()).at("url"))
+}
+
+async fn put(
+    state: &ApiState,
+    subscription: &Subscription,
+    credentials: &Credentials,
+) -> Result<(), Problem> {
+    let sealed = credentials.seal(state.vault(), &subscription.tenant, subscription.id)?;
+    let subscription = subscription.clone();
+    let record = SubscriptionRecord { subscription, credentials: sealed, deleted_at: None };
+    match state.engine().put_subscription(record).await? {
+        SubscriptionPut::Stored => Ok(()),
+        SubscriptionPut::Twin(id) => {
+            let detail = format!(
+                "{id} has the same url, types, object, filter and format: change or delete it"
+            );
+            Err(Problem::new(Code::Twin, detail).existing(id))
+        }
+    }
+}
+
+async fn find(
+    state: &ApiState,
+    caller: &Caller,
+    id: &PathId,
+) -> Result<(Subscription, Credentials), Problem> {
+    let record = state.store().subscription(&caller.tenant, id.of("subscription")?).await?;
+    let record = record.ok_or_else(|| id.unknown("subscription"))?;
+    let credentials = Credentials::open(state.vault(), &record)?;
+    Ok((record.subscription, credentials))
+}
+
+impl From<VaultError> for Problem {
+    fn from(error: VaultError) -> Self {
+        tracing::error!(%error, "a request failed, because a secret cannot be sealed or opened");
+        Problem::internal()
+    }
+}
+
+/// Which page.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PageQuery {
+    /// Entries on a page, 1 to 1000; 50 where it is left out.
+    pub(crate) limit: Option<String>,
+    /// `next_cursor` of the page before.
+    pub(crate) cursor: Option<String>,
+}
+
+/// List subscriptions
+///
+/// Newest first.
+#[utoipa::path(
+    get, path = "/v1/subscriptions", tag = "subscriptions", params(PageQuery),
+    responses((status = 200, body = List<SubscriptionView>, description = "A page of subscriptions"))
+)]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    CanRead(caller): CanRead,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<List<SubscriptionView>>, Problem> {
+    let page = page(query.limit.as_deref(), query.cursor.as_deref())?;
+    let records = state.store().subscriptions(&caller.tenant, &page).await?;
+    let now = state.now();
+    let list = List::try_of(records, |record| {
+        let credentials = Credentials::open(state.vault(), &record)?;
+        Ok(SubscriptionView::of(&record.subscription, &credentials, now))
+    });
+    list.map(Json)
+}
+
+/// Show a subscription
+#[utoipa::path(
+    get, path = "/v1/subscriptions/{id}", tag = "subscriptions",
+    params(("id" = String, Path, description = "The subscription")),
+    responses((status = 200, body = SubscriptionView, description = "The subscription"))
+)]
+pub(crate) async fn show(
+    State(state): State<ApiState>,
+    CanRead(caller): CanRead,
+    id: PathId,
+) -> Result<Json<SubscriptionView>, Problem> {
+    let (subscription, credentials) = find(&state, &caller, &id).await?;
+    Ok(Json(SubscriptionView::of(&subscription, &credentials, state.now())))
+}
+
+/// Change a subscription
+///
+/// What is left out stays, null removes. Another URL drops the token unless it is given again.
+#[utoipa::path(
+    patch, path = "/v1/subscriptions/{id}", tag = "subscriptions",
+    params(("id" = String, Path, description = "The subscription")),
+    request_body = SubscriptionBody,
+    responses((status = 200, body = SubscriptionView, description = "As it is now"))
+)]
+pub(crate) async fn change(
+    State(state): State<ApiState>,
+    CanManage(caller): CanManage,
+    id: PathId,
+    Strict(body): Strict<SubscriptionBody>,
+) -> Result<Json<SubscriptionView>, Problem> {
+    let lock = state.locks().of_subscription(&caller.tenant, &id.0);
+    let _turn = lock.lock().await;
+    let (mut subscription, mut credentials) = find(&state, &caller, &id).await?;
+    if !matches!(body.secret, Patch::Absent) {
+        let how = "not changed here: use POST …/secret/rotate, so that receivers have an overlap";
+        return Err(Problem::field("secret", how));
+    }
+    match &body.url {
+        Patch::Absent => {}
+        Patch::Null => return Err(Problem::field("url", "cannot be removed: give another one")),
+        Patch::Value(url) => {
+            let url = vet(&state, url)?;
+            if url != subscription.url {
+                // Whoever may change a URL must not learn the token by it.
+                credentials.token = None;
+                subscription.destination = DestinationId::of(&caller.tenant, &url);
+                subscription.url = url;
+            }
+        }
+    }
+    match &body.types {
+        Patch::Absent => {}
+        Patch::Null => return Err(Problem::field("types", "cannot be removed: give others")),
+        Patch::Value(types) => subscription.types = check_types(types)?,
+    }
+    match &body.auth_token {
+        Patch::Absent => {}
+        Patch::Null => credentials.token = None,
+        Patch::Value(token) => credentials.token = Some(check_token(token)?),
+    }
+    apply(&mut subscription, &body)?;
+    subscription.updated_at = state.now();
+    put(&state, &subscription, &credentials).await?;
+    Ok(Json(SubscriptionView::of(&subscription, &credentials, state.now())))
+}
+
+/// Delete a subscription
+///
+/// What is still owed to it is cancelled.
+#[utoipa::path(
+    delete, path = "/v1/subscriptions/{id}", tag = "subscriptions",
+    params(("id" = String, Path, description = "The subscription")),
+    responses((status = 204, description = "Deleted"))
+)]
+pub(crate) async fn delete(
+    State(state): State<ApiState>,
+    CanManage(caller): CanManage,
+    id: PathId,
+) -> Result<StatusCode, Problem> {
+    let lock = state.locks().of_subscription(&caller.tenant, &id.0);
+    let _turn = lock.lock().await;
+    let deleted =
+        state.engine().delete_subscription(&caller.tenant, id.of("subscription")?).await?;
+    if deleted { Ok(StatusCode::NO_CONTENT) } else { Err(id.unknown("subscription")) }
+}
+
+/// Rotate the secret
+///
+/// The new secret is in this answer and in no other. The one before signs along for the overlap.
+#[utoipa::path(
+    post, path = "/v1/subscriptions/{id}/secret/rotate", tag = "subscriptions",
+    params(("id" = String, Path, description = "The subscription")),
+    request_body = RotateBody,
+    responses((status = 200, body = SubscriptionWithSecret, description = "With its new secret"))
+)]
+pub(crate) async fn rotate(
+    State(state): State<ApiState>,
+    CanManage(caller): CanManage,
+    id: PathId,
+    StrictOrNone(body): StrictOrNone<RotateBody>,
+) -> Result<Json<SubscriptionWithSecret>, Problem> {
+    let overlap = body.overlap_seconds.unwrap_or(OVERLAP_SECONDS_DEFAULT);
+    if overlap > OVERLAP_SECONDS_MAX {
+        let allowed = format!("a number of seconds from 0 to {OVERLAP_SECONDS_MAX}");
+        return Err(Problem::field("overlap_seconds", allowed));
+    }
+    let lock = state.locks().of_subscription(&caller.tenant, &id.0);
+    let _turn = lock.lock().await;
+    let (mut subscription, mut credentials) = find(&state, &caller, &id).await?;
+    let random = *random::secret_bytes::<32>()?;
+    // The receiver goes on verifying in the way that it knows.
+    let secret = match credentials.secrets.current().public_key() {
+        None => SigningSecret::generate_symmetric(random),
+        Some(_) => SigningSecret::generate_asymmetric(random),
+    };
+    credentials.secrets.rotate(secret, Duration::from_secs(overlap), state.now());
+    subscription.updated_at = state.now();
+    put(&state, &subscription, &credentials).await?;
+    let view = SubscriptionView::of(&subscription, &credentials, state.now());
+    let secret = credentials.secrets.current().expose().to_string();
+    Ok(Json(SubscriptionWithSecret { view, secret }))
+}
+
+/// How a test went.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TestOutcome {
+    subscription_id: String,
+    #[serde(flatten)]
+    outcome: OutcomeView,
+}
+
+/// Send a test event
+///
+/// Sends a signed event of the type `postrider.test` now, whatever the state of the destination, and
+/// shows what became of it. It is not retried and counts for nothing.
+#[utoipa::path(
+    post, path = "/v1/subscriptions/{id}/test", tag = "subscriptions",
+    params(("id" = String, Path, description = "The subscription")),
+    responses((status = 200, body = TestOutcome, description = "What became of it"))
+)]
+pub(crate) async fn test(
+    State(state): State<ApiState>,
+    CanManage(caller): CanManage,
+    id: PathId,
+    StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
+) -> Result<Json<TestOutcome>, Problem> {
+    let subscription = id.of("subscription")?;
+    let finished = state.engine().test_send(&caller.tenant, subscription, test_event()?).await;
+    let finished = finished.map_err(|error| id.refused("subscription", error))?;
+    let outcome = OutcomeView::of(&finished, caller.is_admin());
+    Ok(Json(TestOutcome { subscription_id: id.0, outcome }))
+}
+
+/// What is sent to try a subscription.
+fn test_event() -> Result<NewEvent, Problem> {
+    let data = json!({"message": "A test event from Postrider."}).to_string();
+    Ok(NewEvent {
+        id: None,
+        kind: TEST_TYPE.parse().map_err(|_| Problem::internal())?,
+        object: None,
+        data: RawJson::parse(data.into()).map_err(|_| Problem::internal())?,
+        old: None,
+        time: None,
+    })
+}

@@ -1,0 +1,107 @@
+//! Tenants, for admins.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use postrider_domain::ids::TenantId;
+use postrider_store::{PageRequest, StoreError, Tenant};
+
+use super::PathId;
+use super::subscriptions::PageQuery;
+use crate::auth::IsAdmin;
+use crate::body::Strict;
+use crate::paging::{List, Query, page};
+use crate::problem::{Code, Problem};
+use crate::state::ApiState;
+use crate::wire::check_name;
+use crate::wire::tenant::{TenantBody, TenantView};
+
+/// Create a tenant
+#[utoipa::path(
+    post, path = "/v1/tenants", tag = "administration",
+    request_body = TenantBody,
+    responses((status = 201, body = TenantView, description = "Created"))
+)]
+pub(crate) async fn create(
+    State(state): State<ApiState>,
+    IsAdmin(_): IsAdmin,
+    Strict(body): Strict<TenantBody>,
+) -> Result<(StatusCode, Json<TenantView>), Problem> {
+    let id = body.id.ok_or_else(|| Problem::missing("id"))?;
+    let id: TenantId = id.parse().map_err(|error| Problem::field("id", error))?;
+    let tenant = Tenant { id, name: check_name(body.name)?, created_at: state.now() };
+    if !state.store().create_tenant(&tenant).await? {
+        let detail = format!("the tenant {} exists already", tenant.id);
+        return Err(Problem::new(Code::AlreadyExists, detail).at("id").existing(&tenant.id));
+    }
+    Ok((StatusCode::CREATED, Json(TenantView::of(&tenant))))
+}
+
+/// List tenants
+///
+/// By identifier.
+#[utoipa::path(
+    get, path = "/v1/tenants", tag = "administration", params(PageQuery),
+    responses((status = 200, body = List<TenantView>, description = "A page of tenants"))
+)]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    IsAdmin(_): IsAdmin,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<List<TenantView>>, Problem> {
+    let page = page(query.limit.as_deref(), query.cursor.as_deref())?;
+    let tenants = state.store().tenants(&page).await?;
+    Ok(Json(List::of(tenants, |tenant| TenantView::of(&tenant))))
+}
+
+/// Show a tenant
+#[utoipa::path(
+    get, path = "/v1/tenants/{id}", tag = "administration",
+    params(("id" = String, Path, description = "The tenant")),
+    responses((status = 200, body = TenantView, description = "The tenant"))
+)]
+pub(crate) async fn show(
+    State(state): State<ApiState>,
+    IsAdmin(_): IsAdmin,
+    id: PathId,
+) -> Result<Json<TenantView>, Problem> {
+    let tenant = state.store().tenant(&id.of("tenant")?).await?;
+    let tenant = tenant.ok_or_else(|| id.unknown("tenant"))?;
+    Ok(Json(TenantView::of(&tenant)))
+}
+
+/// Delete a tenant
+///
+/// With its keys. Its subscriptions must be deleted first; the tenant `default` stays.
+#[utoipa::path(
+    delete, path = "/v1/tenants/{id}", tag = "administration",
+    params(("id" = String, Path, description = "The tenant")),
+    responses((status = 204, description = "Deleted"))
+)]
+pub(crate) async fn delete(
+    State(state): State<ApiState>,
+    IsAdmin(_): IsAdmin,
+    id: PathId,
+) -> Result<StatusCode, Problem> {
+    let tenant: TenantId = id.of("tenant")?;
+    if tenant == TenantId::default_tenant() {
+        return Err(Problem::new(Code::TenantInUse, "the tenant default is always there"));
+    }
+    let in_use = || {
+        let detail = "the tenant has subscriptions, or deliveries of deleted ones are still being \
+                      cancelled: delete them, then try again";
+        Problem::new(Code::TenantInUse, detail)
+    };
+    let one = PageRequest { limit: 1, cursor: None };
+    if !state.store().subscriptions(&tenant, &one).await?.items.is_empty() {
+        return Err(in_use());
+    }
+    let deleted = match state.store().delete_tenant(&tenant).await {
+        Ok(deleted) => deleted,
+        // A subscription came in between, or is marked as deleted and not removed yet.
+        Err(StoreError::Internal(_)) => return Err(in_use()),
+        Err(error) => return Err(error.into()),
+    };
+    state.memory().forget_tenant(&tenant);
+    if deleted { Ok(StatusCode::NO_CONTENT) } else { Err(id.unknown("tenant")) }
+}

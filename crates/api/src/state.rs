@@ -1,0 +1,136 @@
+//! What every route can reach. One per server; a clone is the same state.
+
+use std::fmt;
+use std::sync::Arc;
+
+use postrider_domain::egress::EgressPolicy;
+use postrider_domain::policy::Policy;
+use postrider_domain::time::Timestamp;
+use postrider_engine::EngineHandle;
+use postrider_store::Store;
+use postrider_transport::Clock;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::auth::{GivenAdmin, Memory};
+use crate::locks::Locks;
+use crate::rates::Buckets;
+use crate::settings::{ApiSettings, STREAMS_MAX};
+use crate::vault::Vault;
+
+/// Renders the metrics of the process, as Prometheus reads them.
+pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Everything that the API is made of.
+pub struct ApiParts {
+    /// What is remembered.
+    pub store: Arc<dyn Store>,
+    /// What moves deliveries.
+    pub engine: EngineHandle,
+    /// What seals secrets.
+    pub vault: Vault,
+    /// What says the time.
+    pub clock: Arc<dyn Clock>,
+    /// What may be contacted.
+    pub egress: EgressPolicy,
+    /// How the API behaves.
+    pub settings: ApiSettings,
+    /// An admin key that the operator chose.
+    pub given_admin: Option<GivenAdmin>,
+    /// The metrics, where there are any.
+    pub metrics: Option<RenderMetrics>,
+}
+
+/// What every route can reach.
+#[derive(Clone)]
+pub struct ApiState(Arc<Inner>);
+
+struct Inner {
+    parts: ApiParts,
+    memory: Memory,
+    locks: Locks,
+    key_rates: Buckets,
+    tenant_rates: Buckets,
+    streams: Arc<Semaphore>,
+}
+
+impl ApiState {
+    /// A state of these parts.
+    pub fn new(parts: ApiParts) -> Self {
+        let key_rates = Buckets::new(parts.settings.key_rate);
+        let tenant_rates = Buckets::new(parts.settings.tenant_rate);
+        ApiState(Arc::new(Inner {
+            parts,
+            memory: Memory::default(),
+            locks: Locks::default(),
+            key_rates,
+            tenant_rates,
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+        }))
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.0.parts.store
+    }
+
+    pub(crate) fn engine(&self) -> &EngineHandle {
+        &self.0.parts.engine
+    }
+
+    pub(crate) fn vault(&self) -> &Vault {
+        &self.0.parts.vault
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.0.parts.clock.now()
+    }
+
+    /// The numbers of the contract that are in force.
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        self.0.parts.engine.policy()
+    }
+
+    pub(crate) fn egress(&self) -> &EgressPolicy {
+        &self.0.parts.egress
+    }
+
+    pub(crate) fn settings(&self) -> &ApiSettings {
+        &self.0.parts.settings
+    }
+
+    pub(crate) fn given_admin(&self) -> Option<&GivenAdmin> {
+        self.0.parts.given_admin.as_ref()
+    }
+
+    pub(crate) fn metrics(&self) -> Option<&RenderMetrics> {
+        self.0.parts.metrics.as_ref()
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.0.memory
+    }
+
+    pub(crate) fn locks(&self) -> &Locks {
+        &self.0.locks
+    }
+
+    pub(crate) fn key_rates(&self) -> &Buckets {
+        &self.0.key_rates
+    }
+
+    pub(crate) fn tenant_rates(&self) -> &Buckets {
+        &self.0.tenant_rates
+    }
+}
+
+impl ApiState {
+    /// A place among those who follow what happens; `None` where all are taken.
+    pub(crate) fn place_for_stream(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.streams).try_acquire_owned().ok()
+    }
+}
+
+impl fmt::Debug for ApiState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiState").field("settings", &self.0.parts.settings).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,232 @@
+//! Secrets at rest: sealed before they reach the store, opened only where they are used.
+//!
+//! XChaCha20-Poly1305 with a random nonce. What is sealed is bound to its tenant, to whom it
+//! belongs and to its field, so that no ciphertext can be moved to another place; it names the key
+//! that it was sealed with, and one that names a key that is not in the ring is refused by name.
+//!
+//! ```text
+//! sealed = version (1) | length of the key's name | the key's name | nonce (24) | ciphertext, tag
+//! ```
+
+mod keyring;
+mod upkeep;
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use hmac::{Hmac, Mac as _};
+use postrider_domain::ids::TenantId;
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+pub use keyring::{KeyRing, KeyRingError};
+pub use upkeep::{check_all, is_ring_needed, reseal_all};
+
+use crate::random::{self, NoRandomness};
+
+const VERSION: u8 = 1;
+const NONCE_BYTES: usize = 24;
+
+/// Seals and opens, with the keys of a ring. A clone is the same vault.
+#[derive(Clone)]
+pub struct Vault(Arc<RwLock<KeyRing>>);
+
+/// Where something sealed belongs. It opens nowhere else.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// Whose it is.
+    pub tenant: &'a TenantId,
+    /// What it belongs to, such as a subscription's identifier.
+    pub owner: &'a str,
+    /// Which field of it.
+    pub field: &'a str,
+}
+
+/// Why something cannot be sealed or opened. Says nothing of what is inside.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum VaultError {
+    /// The ring lacks the key that it was sealed with.
+    #[error(
+        "a secret was sealed with the key {id}, which is not in the key ring: restore the key ring \
+         that has it"
+    )]
+    MissingKey {
+        /// Its name.
+        id: String,
+    },
+    /// Not what was sealed, or not for this place.
+    #[error("a sealed secret is damaged, or was moved from where it belongs")]
+    Damaged,
+    /// No nonce can be drawn.
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
+    /// The store failed while everything was gone through.
+    #[error("the store failed: {0}")]
+    Store(String),
+}
+
+impl Vault {
+    /// A vault with these keys.
+    pub fn new(ring: KeyRing) -> Self {
+        Vault(Arc::new(RwLock::new(ring)))
+    }
+
+    /// Seals with the newest key.
+    pub fn seal(&self, place: Place<'_>, plaintext: &[u8]) -> Result<Vec<u8>, VaultError> {
+        let nonce = random::bytes::<NONCE_BYTES>()?;
+        let ring = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let (id, key) = ring.newest();
+        let id_length = u8::try_from(id.len()).map_err(|_| VaultError::Damaged)?;
+        let payload = Payload { msg: plaintext, aad: &place.bytes() };
+        let ciphertext = XChaCha20Poly1305::new(key.into())
+            .encrypt(&XNonce::from(nonce), payload)
+            .map_err(|_| VaultError::Damaged)?;
+        Ok([&[VERSION, id_length], id.as_bytes(), &nonce, &ciphertext].concat())
+    }
+
+    /// Opens what was sealed for this place.
+    pub fn open(&self, place: Place<'_>, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, VaultError> {
+        let (id, rest) = key_id(sealed).ok_or(VaultError::Damaged)?;
+        let (nonce, ciphertext) =
+            rest.split_first_chunk::<NONCE_BYTES>().ok_or(VaultError::Damaged)?;
+        let ring = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let key = ring.get(id).ok_or_else(|| VaultError::MissingKey { id: id.to_owned() })?;
+        let payload = Payload { msg: ciphertext, aad: &place.bytes() };
+        XChaCha20Poly1305::new(key.into())
+            .decrypt(&XNonce::from(*nonce), payload)
+            .map(Zeroizing::new)
+            .map_err(|_| VaultError::Damaged)
+    }
+
+    /// Whether something was sealed with another key than the newest.
+    pub fn is_stale(&self, sealed: &[u8]) -> bool {
+        let ring = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        key_id(sealed).is_none_or(|(id, _)| id != ring.newest().0)
+    }
+
+    /// A keyed hash, for what must be recognised but never read back. Stays the same when keys are
+    /// added to the ring.
+    pub fn keyed_hash(&self, parts: &[&[u8]]) -> [u8; 32] {
+        let ring = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let mut mac = Hmac::<Sha256>::new_from_slice(ring.hash_key())
+            .expect("HMAC takes a key of any length");
+        for part in parts {
+            // The length first: no two lists of parts make the same bytes.
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        }
+        mac.finalize().into_bytes().into()
+    }
+
+    /// The ring, to add a key to.
+    pub fn ring(&self) -> KeyRing {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes another ring, for example one with a new key, from now on.
+    pub fn replace(&self, ring: KeyRing) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = ring;
+    }
+}
+
+impl std::fmt::Debug for Vault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Vault(****)")
+    }
+}
+
+impl Place<'_> {
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for part in [self.tenant.as_str(), self.owner, self.field] {
+            bytes.extend((part.len() as u64).to_be_bytes());
+            bytes.extend(part.as_bytes());
+        }
+        bytes
+    }
+}
+
+/// The name of the key that something was sealed with, and what follows it.
+fn key_id(sealed: &[u8]) -> Option<(&str, &[u8])> {
+    let [VERSION, id_length, rest @ ..] = sealed else { return None };
+    let (id, rest) = rest.split_at_checked(usize::from(*id_length))?;
+    Some((std::str::from_utf8(id).ok()?, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place<'a>(tenant: &'a TenantId, owner: &'a str, field: &'a str) -> Place<'a> {
+        Place { tenant, owner, field }
+    }
+
+    #[test]
+    fn what_was_sealed_opens_at_its_place_and_nowhere_else() {
+        let vault = Vault::new(KeyRing::generate().unwrap());
+        let (tenant, other) = (TenantId::default_tenant(), "other".parse().unwrap());
+        let here = place(&tenant, "sub_1", "token");
+        let sealed = vault.seal(here, b"s3cret").unwrap();
+        assert_eq!(vault.open(here, &sealed).unwrap().as_slice(), b"s3cret");
+        assert!(!sealed.windows(6).any(|window| window == b"s3cret"));
+        for elsewhere in [
+            place(&other, "sub_1", "token"),
+            place(&tenant, "sub_2", "token"),
+            place(&tenant, "sub_1", "secrets"),
+            place(&tenant, "sub_1t", "oken"),
+        ] {
+            assert_eq!(vault.open(elsewhere, &sealed), Err(VaultError::Damaged));
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_noticed() {
+        let vault = Vault::new(KeyRing::generate().unwrap());
+        let tenant = TenantId::default_tenant();
+        let here = place(&tenant, "sub_1", "token");
+        let sealed = vault.seal(here, b"s3cret").unwrap();
+        for n in 0..sealed.len() {
+            let mut flipped = sealed.clone();
+            flipped[n] ^= 1;
+            assert!(vault.open(here, &flipped).is_err(), "byte {n}");
+            assert!(vault.open(here, &sealed[..n]).is_err(), "cut at {n}");
+        }
+    }
+
+    #[test]
+    fn older_keys_open_and_the_newest_seals() {
+        let mut ring = KeyRing::generate().unwrap();
+        let vault = Vault::new(ring.clone());
+        let tenant = TenantId::default_tenant();
+        let here = place(&tenant, "sub_1", "token");
+        let old = vault.seal(here, b"s3cret").unwrap();
+        let hash = vault.keyed_hash(&[b"a"]);
+        ring.add_key().unwrap();
+        vault.replace(ring);
+        let new = vault.seal(here, b"s3cret").unwrap();
+        assert!(vault.is_stale(&old) && !vault.is_stale(&new));
+        assert!(vault.open(here, &old).is_ok() && vault.open(here, &new).is_ok());
+        assert_eq!(vault.keyed_hash(&[b"a"]), hash, "keys that exist go on working");
+    }
+
+    #[test]
+    fn a_key_that_is_not_in_the_ring_is_named() {
+        let tenant = TenantId::default_tenant();
+        let here = place(&tenant, "sub_1", "token");
+        let ring = KeyRing::generate().unwrap();
+        let id = ring.newest().0.to_owned();
+        let sealed = Vault::new(ring).seal(here, b"s3cret").unwrap();
+        let other = Vault::new(KeyRing::generate().unwrap());
+        assert_eq!(other.open(here, &sealed), Err(VaultError::MissingKey { id }));
+        assert_eq!(format!("{other:?}"), "Vault(****)");
+    }
+
+    #[test]
+    fn a_keyed_hash_depends_on_the_key_and_on_where_parts_end() {
+        let vault = Vault::new(KeyRing::generate().unwrap());
+        assert_ne!(vault.keyed_hash(&[b"ab", b"c"]), vault.keyed_hash(&[b"a", b"bc"]));
+        let other = Vault::new(KeyRing::generate().unwrap());
+        assert_ne!(vault.keyed_hash(&[b"a"]), other.keyed_hash(&[b"a"]));
+    }
+}

@@ -1,0 +1,261 @@
+//! The keys of a vault, and the file that they are kept in.
+//!
+//! The file is JSON: `{"version": 1, "hash_key": "…", "keys": [{"id": "…", "key": "…"}, …]}`, with 32
+//! random bytes in base64 for each key, newest last. It is created with mode 0600 and replaced
+//! atomically; nothing of it is ever shown.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use zeroize::{Zeroize as _, Zeroizing};
+
+use crate::random::{self, NoRandomness};
+
+const VERSION: u32 = 1;
+/// Keys in one ring.
+const KEYS_MAX: usize = 100;
+/// A key's name.
+const ID_BYTES_MAX: usize = 64;
+
+/// Keys to seal with (the newest) and to open with (all of them), and one to hash with.
+#[derive(Clone)]
+pub struct KeyRing {
+    hash_key: Zeroizing<[u8; 32]>,
+    /// Newest last; never empty.
+    keys: Vec<RingKey>,
+}
+
+#[derive(Clone)]
+struct RingKey {
+    id: String,
+    key: Zeroizing<[u8; 32]>,
+}
+
+/// The file as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RingText {
+    version: u32,
+    hash_key: String,
+    keys: Vec<KeyText>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeyText {
+    id: String,
+    key: String,
+}
+
+/// Why there is no key ring.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyRingError {
+    /// The file cannot be read or written.
+    #[error("cannot use the key ring {path}: {cause}")]
+    File {
+        /// Which one.
+        path: String,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// The file is no key ring. Nothing of it is repeated.
+    #[error("not a key ring: {0}")]
+    Malformed(&'static str),
+    /// No key can be drawn.
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
+}
+
+impl KeyRing {
+    /// A ring with one new key.
+    pub fn generate() -> Result<Self, NoRandomness> {
+        let mut ring = KeyRing { hash_key: random::secret_bytes()?, keys: Vec::new() };
+        ring.add_key()?;
+        Ok(ring)
+    }
+
+    /// Adds a new key, which is used from now on, and returns its name.
+    pub fn add_key(&mut self) -> Result<&str, NoRandomness> {
+        let name = u64::from_be_bytes(random::bytes()?);
+        let key = RingKey { id: format!("k{name:016x}"), key: random::secret_bytes()? };
+        self.keys.push(key);
+        Ok(self.newest().0)
+    }
+
+    /// Reads a ring.
+    pub fn parse(text: &str) -> Result<Self, KeyRingError> {
+        let mut ring: RingText = serde_json::from_str(text)
+            .map_err(|_| KeyRingError::Malformed("it is not the JSON of a key ring"))?;
+        let result = KeyRing::from_text(&ring);
+        ring.hash_key.zeroize();
+        ring.keys.iter_mut().for_each(|key| key.key.zeroize());
+        result
+    }
+
+    /// The ring as it is written to its file.
+    pub fn to_text(&self) -> Zeroizing<String> {
+        let mut ring = RingText {
+            version: VERSION,
+            hash_key: STANDARD.encode(self.hash_key.as_slice()),
+            keys: self
+                .keys
+                .iter()
+                .map(|key| KeyText { id: key.id.clone(), key: STANDARD.encode(key.key.as_slice()) })
+                .collect(),
+        };
+        let text = Zeroizing::new(serde_json::to_string_pretty(&ring).unwrap_or_default());
+        ring.hash_key.zeroize();
+        ring.keys.iter_mut().for_each(|key| key.key.zeroize());
+        text
+    }
+
+    /// Reads the ring in a file.
+    pub fn read(path: &Path) -> Result<Self, KeyRingError> {
+        let text = fs::read_to_string(path).map_err(|cause| file_error(path, cause))?;
+        KeyRing::parse(&Zeroizing::new(text))
+    }
+
+    /// Writes the ring to a file that must not exist, readable by its owner alone.
+    pub fn create(&self, path: &Path) -> Result<(), KeyRingError> {
+        self.write_new(path).map_err(|cause| file_error(path, cause))
+    }
+
+    /// Replaces the file, atomically: afterwards it is the old one or the new one.
+    pub fn replace(&self, path: &Path) -> Result<(), KeyRingError> {
+        let beside = path.with_extension("new");
+        let replaced = self.write_new(&beside).and_then(|()| fs::rename(&beside, path));
+        replaced.and_then(|()| sync_folder(path)).map_err(|cause| file_error(path, cause))
+    }
+
+    /// Name and bytes of the key to seal with.
+    pub(super) fn newest(&self) -> (&str, &[u8; 32]) {
+        let key = self.keys.last().expect("a ring is made with a key and never loses one");
+        (&key.id, &key.key)
+    }
+
+    /// The key of this name.
+    pub(super) fn get(&self, id: &str) -> Option<&[u8; 32]> {
+        self.keys.iter().find(|key| key.id == id).map(|key| &*key.key)
+    }
+
+    pub(super) fn hash_key(&self) -> &[u8; 32] {
+        &self.hash_key
+    }
+
+    fn from_text(text: &RingText) -> Result<Self, KeyRingError> {
+        if text.version != VERSION {
+            return Err(KeyRingError::Malformed("its version is not 1"));
+        }
+        if text.keys.is_empty() || text.keys.len() > KEYS_MAX {
+            return Err(KeyRingError::Malformed("it must have 1 to 100 keys"));
+        }
+        let mut keys: Vec<RingKey> = Vec::new();
+        for KeyText { id, key } in &text.keys {
+            let is_name = !id.is_empty() && id.bytes().all(|b| b.is_ascii_graphic());
+            if !is_name || id.len() > ID_BYTES_MAX || keys.iter().any(|known| known.id == *id) {
+                return Err(KeyRingError::Malformed("a key's id is empty, too long or repeated"));
+            }
+            keys.push(RingKey { id: id.clone(), key: decode(key)? });
+        }
+        Ok(KeyRing { hash_key: decode(&text.hash_key)?, keys })
+    }
+
+    fn write_new(&self, path: &Path) -> io::Result<()> {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(self.to_text().as_bytes())?;
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        sync_folder(path)
+    }
+}
+
+impl std::fmt::Debug for KeyRing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "KeyRing({} keys)", self.keys.len())
+    }
+}
+
+fn decode(text: &str) -> Result<Zeroizing<[u8; 32]>, KeyRingError> {
+    let bytes = Zeroizing::new(STANDARD.decode(text).unwrap_or_default());
+    let bytes: &[u8; 32] = bytes
+        .as_slice()
+        .try_into()
+        .map_err(|_| KeyRingError::Malformed("a key must be 32 bytes in base64"))?;
+    Ok(Zeroizing::new(*bytes))
+}
+
+/// Makes the name of a new file durable.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn file_error(path: &Path, cause: io::Error) -> KeyRingError {
+    KeyRingError::File { path: path.display().to_string(), cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    struct Folder(std::path::PathBuf);
+
+    impl Folder {
+        fn new() -> Self {
+            let name = u64::from_be_bytes(random::bytes().unwrap());
+            let path = std::env::temp_dir().join(format!("postrider-ring-{name:x}"));
+            fs::create_dir(&path).unwrap();
+            Folder(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_ring_survives_its_file_which_is_its_owners_alone() {
+        let folder = Folder::new();
+        let path = folder.0.join("keyring");
+        let mut ring = KeyRing::generate().unwrap();
+        ring.create(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(matches!(ring.create(&path), Err(KeyRingError::File { .. })), "never overwritten");
+        ring.add_key().unwrap();
+        ring.replace(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let read = KeyRing::read(&path).unwrap();
+        assert_eq!(*read.to_text(), *ring.to_text());
+        assert_eq!(read.keys.len(), 2);
+        assert_eq!(format!("{read:?}"), "KeyRing(2 keys)");
+    }
+
+    #[test]
+    fn a_file_that_is_no_ring_is_refused_and_not_repeated() {
+        let good = KeyRing::generate().unwrap().to_text().to_string();
+        for bad in [
+            "",
+            "{}",
+            "canary",
+            &good.replace("\"version\": 1", "\"version\": 2"),
+            &good.replace("\"key\": \"", "\"key\": \"canary"),
+            &good.replace("\"id\": \"", "\"id\": \" "),
+            &good.replace("\"version\"", "\"more\": 1, \"version\""),
+            r#"{"version": 1, "hash_key": "", "keys": []}"#,
+        ] {
+            let error = KeyRing::parse(bad).unwrap_err().to_string();
+            assert!(error.starts_with("not a key ring"), "{error}");
+            assert!(!error.contains("canary"));
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What goes over the wire, apart from what the domain knows: a field here is a promise.
+
+pub(crate) mod delivery;
+pub(crate) mod destination;
+pub(crate) mod event;
+pub(crate) mod explanation;
+pub(crate) mod filter;
+pub(crate) mod key;
+pub(crate) mod ledger;
+pub(crate) mod live;
+pub(crate) mod replay;
+pub(crate) mod subscription;
+pub(crate) mod tenant;
+
+use crate::problem::Problem;
+use crate::settings::NAME_CHARS_MAX;
+
+/// Whole milliseconds.
+pub(crate) fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A name that people gave.
+pub(crate) fn check_name(name: Option<String>) -> Result<Option<String>, Problem> {
+    check_text("name", name, NAME_CHARS_MAX)
+}
+
+/// A text that people gave, without control characters.
+pub(crate) fn check_text(
+    field: &str,
+    text: Option<String>,
+    max: usize,
+) -> Result<Option<String>, Problem> {
+    match text {
+        Some(text) if text.chars().any(char::is_control) || text.chars().count() > max => {
+            Err(Problem::field(field, format!("at most {max} characters, none of them control")))
+        }
+        text => Ok(text.filter(|text| !text.is_empty())),
+    }
+}

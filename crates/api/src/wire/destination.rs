@@ -1,0 +1,224 @@
+//! Destinations as they are shown: state, counters, and how near each threshold is.
+
+use postrider_domain::circuit::{CircuitState, Counters, StateName, Transition};
+use postrider_domain::destination::DestinationState;
+use postrider_domain::explain::Words;
+use postrider_domain::policy::CircuitPolicy;
+use postrider_domain::thresholds::{self, Progress};
+use postrider_domain::time::Timestamp;
+use postrider_store::DestinationRecord;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// One URL of one tenant.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Destination)]
+pub(crate) struct DestinationView {
+    id: String,
+    url: String,
+    state: DestinationStateWord,
+    /// Why it is not enabled.
+    reason: Option<String>,
+    /// Attempts that settled since the last reset.
+    attempts: u64,
+    successes: u64,
+    failures: u64,
+    consecutive_failures: u64,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    last_success_at: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    disabled_at: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    frozen_at: Option<Timestamp>,
+    /// When the next probe may go; null where none is to come, or one is under way.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    next_probe_at: Option<Timestamp>,
+    /// Deliveries in its retry lane.
+    waiting: u64,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+    thresholds: ThresholdsView,
+}
+
+/// Whether a destination is attempted: always, every ten minutes, or never.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = DestinationState)]
+enum DestinationStateWord {
+    Enabled,
+    Disabled,
+    Frozen,
+}
+
+/// How near a destination is to each threshold.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Thresholds)]
+struct ThresholdsView {
+    disabled_by_failure_share: ShareView,
+    disabled_by_consecutive_failures: ProgressView,
+    frozen_by_consecutive_failures: ProgressView,
+    frozen_by_time: TimeView,
+}
+
+/// Disabled when more than `limit` of more than `grace` attempts failed.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ShareThreshold)]
+struct ShareView {
+    failures: u64,
+    attempts: u64,
+    /// The share that failed so far.
+    share: f64,
+    grace: u64,
+    limit: f64,
+}
+
+/// A count on its way to its limit.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CountThreshold)]
+struct ProgressView {
+    now: u64,
+    limit: u64,
+}
+
+/// Frozen when there are more consecutive failures and a longer time without success than these.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = TimeThreshold)]
+struct TimeView {
+    consecutive_failures: ProgressView,
+    seconds_without_success: ProgressView,
+}
+
+impl DestinationView {
+    pub(crate) fn of(
+        destination: &DestinationRecord,
+        waiting: u64,
+        now: Timestamp,
+        policy: &CircuitPolicy,
+    ) -> Self {
+        let circuit = &destination.circuit;
+        let (disabled_at, frozen_at, next_probe_at) = match &circuit.state {
+            CircuitState::Closed => (None, None, None),
+            CircuitState::Open { since, probe_at, .. } => (Some(*since), None, Some(*probe_at)),
+            CircuitState::HalfOpen { since, .. } => (Some(*since), None, None),
+            CircuitState::Frozen { since, .. } => (None, Some(*since), None),
+        };
+        let Counters { attempts, successes, failures, consecutive_failures } = circuit.counters;
+        DestinationView {
+            id: destination.id.to_string(),
+            url: destination.url.clone(),
+            state: match destination.state() {
+                DestinationState::Enabled => DestinationStateWord::Enabled,
+                DestinationState::Disabled => DestinationStateWord::Disabled,
+                DestinationState::Frozen => DestinationStateWord::Frozen,
+            },
+            reason: destination.evidence().map(|evidence| Words(evidence).to_string()),
+            attempts,
+            successes,
+            failures,
+            consecutive_failures,
+            last_success_at: circuit.ever_succeeded.then_some(circuit.last_success_at),
+            disabled_at,
+            frozen_at,
+            next_probe_at,
+            waiting,
+            created_at: destination.created_at,
+            thresholds: ThresholdsView::of(destination, now, policy),
+        }
+    }
+}
+
+impl ThresholdsView {
+    fn of(destination: &DestinationRecord, now: Timestamp, policy: &CircuitPolicy) -> Self {
+        let near = thresholds::thresholds(&destination.circuit, now, policy);
+        let count = |progress: Progress| ProgressView { now: progress.now, limit: progress.limit };
+        let share = near.failure_share;
+        ThresholdsView {
+            disabled_by_failure_share: ShareView {
+                failures: share.failures,
+                attempts: share.attempts,
+                share: ratio(share.failures, share.attempts),
+                grace: share.grace,
+                limit: f64::from(share.limit_millionths) / 1_000_000.0,
+            },
+            disabled_by_consecutive_failures: count(near.disable_consecutive),
+            frozen_by_consecutive_failures: count(near.freeze_consecutive),
+            frozen_by_time: TimeView {
+                consecutive_failures: count(near.freeze_over_consecutive),
+                seconds_without_success: ProgressView {
+                    now: near.without_success.now.as_secs(),
+                    limit: near.without_success.limit.as_secs(),
+                },
+            },
+        }
+    }
+}
+
+/// A share with four decimals; nothing of nothing is nothing.
+fn ratio(part: u64, whole: u64) -> f64 {
+    let ten_thousandths = (u128::from(part) * 10_000).checked_div(u128::from(whole)).unwrap_or(0);
+    f64::from(u32::try_from(ten_thousandths).unwrap_or(u32::MAX)) / 10_000.0
+}
+
+/// Why somebody enables or freezes.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Reason)]
+pub(crate) struct ReasonBody {
+    /// What for; it stands in the timeline.
+    #[serde(default)]
+    #[schema(max_length = 500)]
+    pub(crate) reason: Option<String>,
+}
+
+/// A change of a destination's state.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Transition)]
+pub(crate) struct TransitionView {
+    #[schema(value_type = String, format = DateTime)]
+    at: Timestamp,
+    /// `closed`, `open`, `half_open` or `frozen`.
+    from: &'static str,
+    /// `closed`, `open`, `half_open` or `frozen`.
+    to: &'static str,
+    /// Why, in words.
+    reason: String,
+    /// Why, as data.
+    #[schema(value_type = Object)]
+    evidence: Value,
+    /// What the counters said when it happened.
+    counters: CountersView,
+}
+
+/// Counters since the last reset.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Counters)]
+struct CountersView {
+    attempts: u64,
+    successes: u64,
+    failures: u64,
+    consecutive_failures: u64,
+}
+
+impl TransitionView {
+    pub(crate) fn of(transition: &Transition) -> Self {
+        let Counters { attempts, successes, failures, consecutive_failures } = transition.counters;
+        TransitionView {
+            at: transition.at,
+            from: circuit_name(transition.from),
+            to: circuit_name(transition.to),
+            reason: Words(&transition.evidence).to_string(),
+            evidence: serde_json::to_value(&transition.evidence).unwrap_or(Value::Null),
+            counters: CountersView { attempts, successes, failures, consecutive_failures },
+        }
+    }
+}
+
+const fn circuit_name(name: StateName) -> &'static str {
+    match name {
+        StateName::Closed => "closed",
+        StateName::Open => "open",
+        StateName::HalfOpen => "half_open",
+        StateName::Frozen => "frozen",
+    }
+}

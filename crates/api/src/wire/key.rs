@@ -1,0 +1,71 @@
+//! Keys. The key itself is shown once, when it is created.
+
+use postrider_domain::time::Timestamp;
+use postrider_store::Key;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A key to be created.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewKey)]
+pub(crate) struct KeyBody {
+    /// Whose it is. Where it is left out, a key with the scope `admin` is for all tenants, and any
+    /// other is for the tenant of the request.
+    #[serde(default)]
+    pub(crate) tenant: Option<String>,
+    /// What it may do: `ingest`, `manage`, `read`, `admin`.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>, required = true)]
+    pub(crate) scopes: Option<Vec<String>>,
+    /// What people call it.
+    #[serde(default)]
+    #[schema(max_length = 100)]
+    pub(crate) name: Option<String>,
+    /// When it stops working; never where it is left out.
+    #[serde(default)]
+    #[schema(format = DateTime)]
+    pub(crate) expires_at: Option<String>,
+}
+
+/// A key, without the key.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Key)]
+pub(crate) struct KeyView {
+    id: String,
+    /// Null for an admin key, which is for all tenants.
+    tenant: Option<String>,
+    name: Option<String>,
+    scopes: Vec<&'static str>,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    expires_at: Option<Timestamp>,
+    /// Roughly.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    last_used_at: Option<Timestamp>,
+}
+
+/// A key that was just created.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct KeyCreated {
+    #[serde(flatten)]
+    pub(crate) view: KeyView,
+    /// The key itself. It is not shown again.
+    #[schema(example = "pr_0a1b2c3d4e5f6071_…")]
+    pub(crate) key: String,
+}
+
+impl KeyView {
+    pub(crate) fn of(key: &Key) -> Self {
+        KeyView {
+            id: key.id.clone(),
+            tenant: key.tenant.as_ref().map(ToString::to_string),
+            name: key.name.clone(),
+            scopes: key.scopes.iter().map(|scope| scope.as_str()).collect(),
+            created_at: key.created_at,
+            expires_at: key.expires_at,
+            last_used_at: key.last_used_at,
+        }
+    }
+}

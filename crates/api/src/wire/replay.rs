@@ -1,0 +1,153 @@
+//! Bulk replay jobs.
+
+use postrider_domain::delivery::StateName;
+use postrider_domain::time::Timestamp;
+use postrider_engine::NewReplay;
+use postrider_store::{DeliveryFilter, ReplayJob, ReplayState};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::paging::parameter;
+use crate::problem::Problem;
+use crate::routes::deliveries::parse_state;
+use crate::settings::REPLAY_PER_SECOND_MAX;
+
+/// Which deliveries to replay, and how fast.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(as = NewReplay)]
+pub(crate) struct ReplayBody {
+    /// To this destination.
+    destination: Option<String>,
+    /// For this subscription.
+    subscription: Option<String>,
+    /// Of events of this type.
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    /// `dead` (default), `delivered` or `cancelled`.
+    state: Option<String>,
+    /// Accepted at or after.
+    #[schema(format = DateTime)]
+    since: Option<String>,
+    /// Accepted before.
+    #[schema(format = DateTime)]
+    until: Option<String>,
+    /// At most so many a second; as fast as the lanes take them where it is left out.
+    #[schema(minimum = 1)]
+    per_second: Option<u32>,
+    /// Only count.
+    dry_run: Option<bool>,
+}
+
+impl ReplayBody {
+    /// What is to be replayed, and whether it is only to be counted.
+    pub(crate) fn check(self) -> Result<(NewReplay, bool), Problem> {
+        let state = match self.state.as_deref() {
+            None => StateName::Dead,
+            Some(text) => parse_state(text)?,
+        };
+        match state {
+            StateName::Dead | StateName::Delivered | StateName::Cancelled => {}
+            StateName::Queued | StateName::InFlight | StateName::Waiting => {
+                return Err(Problem::field("state", "one of dead, delivered, cancelled"));
+            }
+        }
+        let is_pace = |pace: &u32| (1..=REPLAY_PER_SECOND_MAX).contains(pace);
+        if self.per_second.as_ref().is_some_and(|pace| !is_pace(pace)) {
+            let allowed = format!("a number from 1 to {REPLAY_PER_SECOND_MAX}");
+            return Err(Problem::field("per_second", allowed));
+        }
+        let wish = NewReplay {
+            filter: DeliveryFilter {
+                state: Some(state),
+                destination: parameter("destination", self.destination.as_deref())?,
+                subscription: parameter("subscription", self.subscription.as_deref())?,
+                event: None,
+                kind: parameter("type", self.kind.as_deref())?,
+                since: parameter("since", self.since.as_deref())?,
+                until: parameter("until", self.until.as_deref())?,
+            },
+            per_second: self.per_second,
+        };
+        Ok((wish, self.dry_run.unwrap_or(false)))
+    }
+}
+
+/// A bulk replay.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Replay)]
+pub(crate) struct ReplayView {
+    id: String,
+    state: ReplayStateWord,
+    filter: ReplayFilterView,
+    per_second: Option<u32>,
+    /// How many it will replay, as counted at the start.
+    total: u64,
+    /// How many it has replayed.
+    done: u64,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    finished_at: Option<Timestamp>,
+}
+
+/// Where a bulk replay stands.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = ReplayState)]
+enum ReplayStateWord {
+    Running,
+    Paused,
+    Finished,
+    Cancelled,
+}
+
+/// Which deliveries a job replays.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ReplayFilter)]
+struct ReplayFilterView {
+    destination: Option<String>,
+    subscription: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    state: Option<&'static str>,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    since: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    until: Option<Timestamp>,
+}
+
+/// How many deliveries a replay would replay.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DryRun {
+    pub(crate) dry_run: bool,
+    pub(crate) total: u64,
+}
+
+impl ReplayView {
+    pub(crate) fn of(job: &ReplayJob) -> Self {
+        let filter = &job.filter;
+        ReplayView {
+            id: job.id.to_string(),
+            state: match job.state {
+                ReplayState::Running => ReplayStateWord::Running,
+                ReplayState::Paused => ReplayStateWord::Paused,
+                ReplayState::Finished => ReplayStateWord::Finished,
+                ReplayState::Cancelled => ReplayStateWord::Cancelled,
+            },
+            filter: ReplayFilterView {
+                destination: filter.destination.map(|id| id.to_string()),
+                subscription: filter.subscription.map(|id| id.to_string()),
+                kind: filter.kind.as_ref().map(ToString::to_string),
+                state: filter.state.map(StateName::as_str),
+                since: filter.since,
+                until: filter.until,
+            },
+            per_second: job.per_second,
+            total: job.total,
+            done: job.done,
+            created_at: job.created_at,
+            finished_at: job.finished_at,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! `/v1/destinations`
+
+use insta::assert_json_snapshot;
+use serde_json::json;
+
+use crate::support::{Api, id};
+
+#[tokio::test]
+async fn a_destination_shows_its_counters_and_how_near_each_threshold_is() {
+    let api = Api::new().await;
+    api.delivery("500").await;
+    let list = api.get("/v1/destinations").expect(200).await;
+    assert_json_snapshot!(list, {".data[].id" => "[id]"});
+    let shown = api.get(&format!("/v1/destinations/{}", id(&list["data"][0]))).expect(200).await;
+    assert_eq!(shown, list["data"][0]);
+}
+
+#[tokio::test]
+async fn freezing_and_enabling_by_hand_stand_in_the_timeline() {
+    let api = Api::new().await;
+    let delivery = api.delivery("500").await;
+    let path = format!("/v1/destinations/{}", delivery["destination_id"].as_str().unwrap());
+    let frozen = api.post(&format!("{path}/freeze"), json!({"reason": "moving house"}));
+    let frozen = frozen.expect(200).await;
+    assert_eq!(frozen["state"], "frozen");
+    assert_eq!(frozen["reason"], "by hand: moving house");
+    assert_eq!(frozen["frozen_at"], "2025-11-15T09:30:00.000Z");
+    let enabled = api.call("POST", &format!("{path}/enable")).expect(200).await;
+    assert_eq!((&enabled["state"], &enabled["failures"]), (&json!("enabled"), &json!(0)));
+    api.until(async |api| {
+        let timeline = api.get(&format!("{path}/timeline")).expect(200).await;
+        timeline["data"].as_array().unwrap().len() == 2
+    })
+    .await;
+    assert_json_snapshot!(api.get(&format!("{path}/timeline")).expect(200).await);
+    let long = json!({"reason": "x".repeat(501)});
+    let call = api.post(&format!("{path}/freeze"), long);
+    call.refused(422, "invalid_field", Some("reason")).await;
+    let unknown = api.post(&format!("{path}/freeze"), json!({"why": "x"}));
+    unknown.refused(422, "unknown_field", Some("why")).await;
+}
+
+#[tokio::test]
+async fn a_disabled_destination_says_why_and_when_it_is_probed() {
+    let api = Api::new().await;
+    let subscription = api.subscribe("500").await;
+    let batch: Vec<_> = (0..101).map(|n| json!({"type": "task.a", "data": n})).collect();
+    api.post("/v1/events/batch", json!(batch)).expect(202).await;
+    let path = format!("/v1/destinations/{}", subscription["destination_id"].as_str().unwrap());
+    api.until(async |api| api.get(&path).expect(200).await["state"] == "disabled").await;
+    api.idle().await;
+    let shown = api.get(&path).expect(200).await;
+    assert_json_snapshot!(shown, {".id" => "[id]"});
+}

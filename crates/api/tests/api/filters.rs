@@ -1,0 +1,27 @@
+//! `/v1/filters/test`
+
+use serde_json::json;
+
+use crate::support::Api;
+
+#[tokio::test]
+async fn a_filter_is_tried_on_an_event() {
+    let api = Api::new().await;
+    let filter = json!({"field": "data.status", "op": "eq", "value": "CUR"});
+    for (status, matches) in [("CUR", true), ("DED", false)] {
+        let event = json!({"type": "task.updated", "data": {"status": status}});
+        let body = json!({"filter": filter, "event": event});
+        let verdict = api.post("/v1/filters/test", body).expect(200).await;
+        assert_eq!(verdict, json!({ "matches": matches }));
+    }
+    let event = json!({"type": "a", "data": 1});
+    for (body, code, field) in [
+        (json!({"event": event}), "missing_field", "filter"),
+        (json!({"filter": filter}), "missing_field", "event"),
+        (json!({"filter": {"all": []}, "event": event}), "invalid_field", "filter.all"),
+        (json!({"filter": filter, "event": {"type": "a"}}), "missing_field", "event.data"),
+        (json!({"filter": filter, "event": 7}), "invalid_field", "event"),
+    ] {
+        api.post("/v1/filters/test", body).refused(422, code, Some(field)).await;
+    }
+}

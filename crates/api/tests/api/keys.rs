@@ -1,0 +1,152 @@
+//! `/v1/keys`, and what keys may do
+
+use std::time::Duration;
+
+use insta::assert_json_snapshot;
+use postrider_store::Configuration as _;
+use serde_json::json;
+
+use crate::support::{Api, id};
+
+#[tokio::test]
+async fn a_key_is_created_and_shown_once() {
+    let api = Api::new().await;
+    api.tenant("acme").await;
+    let body = json!({
+        "tenant": "acme", "scopes": ["read", "ingest", "read"], "name": "CI",
+        "expires_at": "2026-01-01T00:00:00Z",
+    });
+    let created = api.post("/v1/keys", body).expect(201).await;
+    let text = created["key"].as_str().unwrap();
+    assert!(text.starts_with(&format!("pr_{}_", id(&created))), "{text}");
+    assert_json_snapshot!(created, {".id" => "[id]", ".key" => "[key]"});
+    let shown = api.get(&format!("/v1/keys/{}", id(&created))).expect(200).await;
+    assert_eq!(shown.get("key"), None);
+    let list = api.get("/v1/keys?tenant=acme").expect(200).await;
+    assert_eq!(list["data"], json!([shown]));
+    assert_eq!(api.get("/v1/keys").tenant("acme").expect(200).await["data"], json!([shown]));
+    let admins = api.get("/v1/keys?scope=admin").expect(200).await;
+    assert_eq!(admins["data"][0]["tenant"], json!(null));
+}
+
+#[tokio::test]
+async fn a_key_may_do_what_its_scopes_say() {
+    let api = Api::new().await;
+    let event = json!({"type": "a", "data": 1});
+    let subscription = json!({"url": "https://hooks.example.com/", "types": ["a"]});
+    for (scope, ingest, manage, read) in
+        [("ingest", 202, 403, 403), ("manage", 403, 201, 403), ("read", 403, 403, 200)]
+    {
+        let key = api.key("default", &[scope]).await;
+        api.post("/v1/events", event.clone()).key(&key).expect(ingest).await;
+        api.post("/v1/subscriptions", subscription.clone()).key(&key).expect(manage).await;
+        api.get("/v1/subscriptions").key(&key).expect(read).await;
+        for path in ["/v1/keys", "/v1/tenants"] {
+            let problem = api.get(path).key(&key).refused(403, "missing_scope", None).await;
+            assert!(problem["detail"].as_str().unwrap().contains("`admin`"));
+        }
+    }
+    let admin = api.post("/v1/keys", json!({"scopes": ["admin"]})).expect(201).await;
+    let admin = admin["key"].as_str().unwrap();
+    api.get("/v1/subscriptions").key(admin).expect(200).await;
+    api.post("/v1/events", event).key(admin).tenant("default").expect(202).await;
+}
+
+#[tokio::test]
+async fn a_key_stops_working_when_it_is_deleted_and_when_it_expires() {
+    let api = Api::new().await;
+    let body = json!({"scopes": ["read"], "expires_at": "2025-11-15T10:30:00Z"});
+    let created = api.post("/v1/keys", body).expect(201).await;
+    let key = created["key"].as_str().unwrap();
+    api.get("/v1/ledger").key(key).expect(200).await;
+    api.clock.advance(Duration::from_secs(3600));
+    let problem = api.get("/v1/ledger").key(key).refused(401, "unauthorized", None).await;
+    assert!(problem["detail"].as_str().unwrap().contains("expired"));
+    let other = api.post("/v1/keys", json!({"scopes": ["read"]})).expect(201).await;
+    let key = other["key"].as_str().unwrap();
+    api.get("/v1/ledger").key(key).expect(200).await;
+    api.delete(&format!("/v1/keys/{}", id(&other))).expect(204).await;
+    api.get("/v1/ledger").key(key).refused(401, "unauthorized", None).await;
+    api.delete(&format!("/v1/keys/{}", id(&other))).refused(404, "not_found", None).await;
+}
+
+#[tokio::test]
+async fn a_key_cannot_delete_itself() {
+    let api = Api::new().await;
+    let own = api.admin.split('_').nth(1).unwrap();
+    api.delete(&format!("/v1/keys/{own}")).refused(409, "key_in_use", None).await;
+}
+
+#[tokio::test]
+async fn the_last_use_is_written_down_in_batches() {
+    let api = Api::new().await;
+    let created = api.post("/v1/keys", json!({"scopes": ["read"]})).expect(201).await;
+    let key = created["key"].as_str().unwrap();
+    api.get("/v1/ledger").key(key).expect(200).await;
+    let used = async |api: &Api| api.store.key(&id(&created)).await.unwrap().unwrap().last_used_at;
+    assert_eq!(used(&api).await, None, "not for each request");
+    api.clock.advance(Duration::from_secs(60));
+    api.get("/v1/ledger").key(key).expect(200).await;
+    api.until(async |api| used(api).await.is_some()).await;
+}
+
+#[tokio::test]
+async fn without_a_valid_key_nothing_is_said() {
+    let api = Api::new().await;
+    let good = api.key("default", &["read"]).await;
+    let mut wrong = good.clone();
+    wrong.pop();
+    wrong.push(if good.ends_with('0') { '1' } else { '0' });
+    for call in [
+        api.get("/v1/ledger").without_key(),
+        api.get("/v1/ledger").header("authorization", "Basic abc"),
+        api.get("/v1/ledger").key(""),
+        api.get("/v1/ledger").key("pr_unknown_secret"),
+        api.get("/v1/ledger").key(&wrong),
+        api.get("/v1/ledger").key(&good[..good.len() - 1]),
+        api.post("/v1/events", json!({"surprise": 1})).without_key(),
+        api.get("/v1/deliveries/nonsense").without_key(),
+    ] {
+        let answer = call.send().await;
+        assert_eq!(answer.status, 401);
+        assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"postrider\""));
+        assert_eq!(answer.json["code"], "unauthorized");
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_a_tenant_is_for_that_tenant_alone() {
+    let api = Api::new().await;
+    api.tenant("acme").await;
+    let key = api.key("acme", &["read"]).await;
+    api.get("/v1/ledger").key(&key).tenant("acme").expect(200).await;
+    // One that exists and one that does not answer alike.
+    let field = Some("postrider-tenant");
+    let other = api.get("/v1/ledger").key(&key).tenant("default");
+    let other = other.refused(404, "unknown_tenant", field).await;
+    let unknown = api.get("/v1/ledger").key(&key).tenant("nobody");
+    assert_eq!(unknown.refused(404, "unknown_tenant", field).await, other);
+    for name in ["nobody", "NOT A TENANT", ""] {
+        api.get("/v1/ledger").tenant(name).refused(404, "unknown_tenant", field).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_key_is_said() {
+    let api = Api::new().await;
+    for (body, code, field) in [
+        (json!({}), "missing_field", "scopes"),
+        (json!({"scopes": []}), "invalid_field", "scopes"),
+        (json!({"scopes": ["read", "root"]}), "invalid_field", "scopes[1]"),
+        (json!({"scopes": ["read"], "tenant": "nobody"}), "invalid_field", "tenant"),
+        (json!({"scopes": ["read"], "tenant": "No Tenant"}), "invalid_field", "tenant"),
+        (json!({"scopes": ["admin"], "tenant": "default"}), "invalid_field", "tenant"),
+        (json!({"scopes": ["read"], "expires_at": "2020-01-01T00:00:00Z"}), "invalid_field", {
+            "expires_at"
+        }),
+        (json!({"scopes": ["read"], "key": "mine"}), "unknown_field", "key"),
+    ] {
+        api.post("/v1/keys", body).refused(422, code, Some(field)).await;
+    }
+    api.get("/v1/keys?scope=read").refused(422, "invalid_field", Some("scope")).await;
+}

@@ -1,0 +1,26 @@
+//! The API from outside, route by route, on a store in memory, the real engine and a receiver that
+//! does what its URL says.
+
+#![expect(clippy::unwrap_used, reason = "these are tests, their helpers too")]
+
+mod canary;
+mod deliveries;
+mod destinations;
+mod events;
+mod filters;
+mod idempotency;
+mod isolation;
+mod keys;
+mod ledger;
+mod limits;
+mod meta;
+mod openapi;
+mod problems;
+mod replays;
+mod schema;
+mod stream;
+mod strictness;
+mod subscriptions;
+mod support;
+mod tenants;
+mod vault;

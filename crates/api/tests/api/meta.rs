@@ -1,0 +1,45 @@
+//! `/healthz`, `/readyz`, `/metrics`, `/openapi.json`, `/docs`
+
+use postrider_store::memory::Fault;
+use serde_json::json;
+
+use crate::support::Api;
+
+#[tokio::test]
+async fn the_server_says_how_it_is_without_a_key() {
+    let api = Api::new().await;
+    let get = |path: &str| api.get(path).without_key();
+    assert_eq!(get("/healthz").expect(200).await, json!({"status": "ok"}));
+    assert_eq!(get("/readyz").expect(200).await, json!({"status": "ready"}));
+    let metrics = get("/metrics").send().await;
+    assert_eq!(metrics.text, "up 1\n");
+    assert!(metrics.header("content-type").unwrap().starts_with("text/plain"));
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_take_events_is_not_ready() {
+    let api = Api::new().await;
+    api.store.fail_next(Fault::DiskFull, 1);
+    let answer = api.get("/readyz").without_key().send().await;
+    assert_eq!(answer.status, 503);
+    assert!(answer.header("retry-after").is_some());
+    api.store.heal();
+    api.get("/readyz").expect(200).await;
+    api.engine.shutdown(std::time::Duration::from_secs(1)).await;
+    api.get("/readyz").refused(503, "unavailable", None).await;
+    api.get("/healthz").expect(200).await;
+}
+
+#[tokio::test]
+async fn the_reference_is_a_page_without_script_and_a_style_of_its_own() {
+    let api = Api::new().await;
+    let page = api.get("/docs").without_key().send().await;
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    let csp = page.header("content-security-policy").unwrap();
+    assert!(csp.starts_with("default-src 'none'; style-src 'self'"), "{csp}");
+    assert!(!csp.contains("unsafe") && !page.text.contains("<script"));
+    let style = api.get("/docs/style.css").without_key().send().await;
+    assert_eq!(style.header("content-type"), Some("text/css; charset=utf-8"));
+    let document = api.get("/openapi.json").without_key().expect(200).await;
+    assert_eq!(document["openapi"], "3.1.0");
+}

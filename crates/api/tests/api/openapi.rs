@@ -1,0 +1,214 @@
+//! The document is the router's own: every route is in it, and it is whole.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::support::{Api, document};
+
+const METHODS: [&str; 4] = ["get", "post", "patch", "delete"];
+
+fn operations() -> Vec<(String, &'static str, &'static Value)> {
+    let paths = document()["paths"].as_object().unwrap();
+    let each = paths.iter().flat_map(|(path, item)| {
+        METHODS.into_iter().filter_map(|method| Some((path.clone(), method, item.get(method)?)))
+    });
+    each.collect()
+}
+
+#[test]
+fn every_call_of_the_contract_is_there() {
+    let documented: BTreeSet<String> =
+        operations().iter().map(|(path, method, _)| format!("{method} {path}")).collect();
+    insta::assert_snapshot!(documented.into_iter().collect::<Vec<_>>().join("\n"));
+}
+
+#[tokio::test]
+async fn every_documented_call_is_served_and_no_other_method_is() {
+    let api = Api::new().await;
+    for (path, item) in document()["paths"].as_object().unwrap() {
+        let path = path.replace("{id}", "x");
+        for (method, name) in [
+            ("GET", "get"),
+            ("POST", "post"),
+            ("PATCH", "patch"),
+            ("DELETE", "delete"),
+            ("PUT", "put"),
+        ] {
+            let status = api.call(method, &path).response().await.status();
+            let is_served = status != 405;
+            assert_eq!(is_served, item.get(name).is_some(), "{method} {path}: {status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_route_forgot_to_ask_for_a_key_and_a_scope() {
+    let api = Api::new().await;
+    let ingest = api.key("default", &["ingest"]).await;
+    let all = api.key("default", &["ingest", "manage", "read"]).await;
+    for (path, method, operation) in operations() {
+        let method = METHODS.iter().position(|known| *known == method).unwrap();
+        let method = ["GET", "POST", "PATCH", "DELETE"][method];
+        let call = || api.call(method, &path.replace("{id}", "x"));
+        let status = call().without_key().response().await.status().as_u16();
+        assert_eq!(status == 401, path.starts_with("/v1/"), "{method} {path}: {status}");
+        if !path.starts_with("/v1/") {
+            continue;
+        }
+        let is_ingest = method == "POST" && path.starts_with("/v1/events");
+        let status = call().key(&ingest).response().await.status().as_u16();
+        assert_eq!(status != 403, is_ingest, "{method} {path}: {status}");
+        let is_for_admins = operation["tags"][0] == "administration";
+        let status = call().key(&all).response().await.status().as_u16();
+        assert_eq!(status == 403, is_for_admins, "{method} {path}: {status}");
+    }
+}
+
+#[tokio::test]
+async fn who_may_look_cannot_change_and_who_may_change_cannot_look() {
+    let api = Api::new().await;
+    for (scope, may) in [("read", "GET"), ("manage", "other")] {
+        let key = api.key("default", &[scope]).await;
+        for (path, method, operation) in operations() {
+            let is_other =
+                operation["tags"][0] == "administration" || path.starts_with("/v1/events");
+            if !path.starts_with("/v1/") || is_other || path == "/v1/filters/test" {
+                continue;
+            }
+            let method = METHODS.iter().position(|known| *known == method).unwrap();
+            let method = ["GET", "POST", "PATCH", "DELETE"][method];
+            let call = api.call(method, &path.replace("{id}", "x")).key(&key);
+            let status = call.response().await.status().as_u16();
+            assert_eq!(
+                status != 403,
+                (method == "GET") == (may == "GET"),
+                "{scope} {method} {path}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_call_says_who_may_make_it_and_how_it_can_be_refused() {
+    for (path, method, operation) in operations() {
+        let is_guarded = path.starts_with("/v1/");
+        let summary = operation["summary"].as_str().unwrap_or_default();
+        assert!(!summary.is_empty(), "{method} {path} has no summary");
+        assert!(!operation["tags"].as_array().unwrap().is_empty());
+        let responses = operation["responses"].as_object().unwrap();
+        assert!(responses.keys().any(|status| status.starts_with('2')), "{method} {path}");
+        for status in ["401", "403", "404", "429", "500", "503"] {
+            assert!(!is_guarded || responses.contains_key(status), "{method} {path} {status}");
+        }
+        for (status, response) in responses.iter().filter(|(status, _)| status.as_str() >= "400") {
+            let schema = &response["content"]["application/problem+json"]["schema"]["$ref"];
+            assert_eq!(schema, "#/components/schemas/Problem", "{method} {path} {status}");
+        }
+        let names: Vec<&str> = operation["parameters"]
+            .as_array()
+            .map_or(Vec::new(), |list| list.iter().filter_map(|p| p["name"].as_str()).collect());
+        assert_eq!(names.contains(&"postrider-tenant"), is_guarded, "{method} {path}");
+        assert_eq!(names.contains(&"idempotency-key"), is_guarded && method != "get");
+        assert_eq!(names.contains(&"id"), path.contains("{id}"), "{method} {path}");
+    }
+}
+
+#[test]
+fn every_operation_has_a_name_of_its_own() {
+    let mut seen = BTreeSet::new();
+    for (path, method, operation) in operations() {
+        let name = operation["operationId"].as_str().unwrap();
+        assert!(seen.insert(name), "{name} of {method} {path} is taken");
+    }
+    assert!(seen.contains("get_deliveries_id_explain"));
+}
+
+#[test]
+fn every_reference_leads_somewhere() {
+    fn walk(value: &Value, seen: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(fields) => {
+                if let Some(Value::String(target)) = fields.get("$ref") {
+                    seen.insert(target.clone());
+                }
+                fields.values().for_each(|value| walk(value, seen));
+            }
+            Value::Array(items) => items.iter().for_each(|value| walk(value, seen)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let mut references = BTreeSet::new();
+    walk(document(), &mut references);
+    assert!(references.len() > 20);
+    for reference in references {
+        let pointer = reference.trim_start_matches('#');
+        assert!(document().pointer(pointer).is_some(), "{reference} leads nowhere");
+    }
+}
+
+/// The fields of a schema, those of its parts included.
+fn schema_fields(name: &str) -> BTreeSet<String> {
+    let schema = &document()["components"]["schemas"][name];
+    let parts = schema["allOf"].as_array().cloned().unwrap_or_else(|| vec![schema.clone()]);
+    let mut fields = BTreeSet::new();
+    for part in parts {
+        match part["$ref"].as_str() {
+            Some(target) => fields.extend(schema_fields(target.rsplit('/').next().unwrap())),
+            None => fields.extend(part["properties"].as_object().unwrap().keys().cloned()),
+        }
+    }
+    fields
+}
+
+#[test]
+fn fields_that_others_rely_on_are_in_their_schemas() {
+    fn fields_of(name: &str, expected: &[&str]) {
+        let fields = schema_fields(name);
+        for field in expected {
+            assert!(fields.contains(*field), "{name} has no {field}: {fields:?}");
+        }
+    }
+    fields_of(
+        "Destination",
+        &[
+            "id",
+            "url",
+            "state",
+            "reason",
+            "attempts",
+            "successes",
+            "failures",
+            "consecutive_failures",
+            "last_success_at",
+            "disabled_at",
+            "frozen_at",
+            "next_probe_at",
+            "waiting",
+        ],
+    );
+    let delivery = [
+        "id",
+        "event_id",
+        "subscription_id",
+        "destination_id",
+        "type",
+        "state",
+        "attempts",
+        "next_attempt_at",
+        "created_at",
+        "finished_at",
+    ];
+    fields_of("Delivery", &delivery);
+    fields_of("DeliveryDetail", &delivery);
+    fields_of("DeliveryDetail", &["attempt_log"]);
+    fields_of(
+        "Attempt",
+        &["number", "started_at", "duration_ms", "outcome", "status", "error", "response_body"],
+    );
+    fields_of(
+        "Ledger",
+        &["accepted", "queued", "in_flight", "waiting", "delivered", "dead", "cancelled"],
+    );
+    fields_of("Problem", &["type", "title", "status", "code", "detail", "field"]);
+}

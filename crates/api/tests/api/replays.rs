@@ -1,0 +1,73 @@
+//! `/v1/replays`
+
+use insta::assert_json_snapshot;
+use serde_json::json;
+
+use crate::support::{Api, id};
+
+#[tokio::test]
+async fn a_dry_run_counts_and_a_replay_replays() {
+    let api = Api::new().await;
+    for _ in 0..3 {
+        api.send_event().await;
+    }
+    let delivery = api.delivery("200").await;
+    for _ in 0..2 {
+        api.send_event().await;
+    }
+    api.idle().await;
+    let wish = json!({"state": "delivered", "subscription": delivery["subscription_id"]});
+    let mut dry = wish.clone();
+    dry["dry_run"] = json!(true);
+    let counted = api.post("/v1/replays", dry).expect(200).await;
+    assert_eq!(counted, json!({"dry_run": true, "total": 3}));
+    let list = api.get("/v1/replays").expect(200).await;
+    assert_eq!(list["data"], json!([]), "nothing was started");
+    let job = api.post("/v1/replays", wish).expect(201).await;
+    let path = format!("/v1/replays/{}", id(&job));
+    api.until(async |api| api.get(&path).expect(200).await["state"] == "finished").await;
+    api.until(async |api| api.receiver.requests.lock().unwrap().len() == 6).await;
+    let done = api.get(&path).expect(200).await;
+    assert_json_snapshot!(done, {".id" => "[id]", ".filter.subscription" => "[id]"});
+    assert_eq!(api.get("/v1/replays").expect(200).await["data"], json!([done]));
+    for action in ["pause", "resume", "cancel"] {
+        let call = api.call("POST", &format!("{path}/{action}"));
+        call.refused(409, "wrong_state", None).await;
+    }
+}
+
+#[tokio::test]
+async fn a_paced_replay_can_be_paused_resumed_and_cancelled() {
+    let api = Api::new().await;
+    api.delivery("200").await;
+    for _ in 0..4 {
+        api.send_event().await;
+    }
+    api.idle().await;
+    let job = api.post("/v1/replays", json!({"state": "delivered", "per_second": 1}));
+    let path = format!("/v1/replays/{}", id(&job.expect(201).await));
+    let state = async |action: &str| {
+        let job = api.call("POST", &format!("{path}/{action}")).expect(200).await;
+        job["state"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(state("pause").await, "paused");
+    assert_eq!(state("resume").await, "running");
+    assert_eq!(state("cancel").await, "cancelled");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_replay_is_said() {
+    let api = Api::new().await;
+    for (body, code, field) in [
+        (json!({"state": "waiting"}), "invalid_field", "state"),
+        (json!({"state": "lost"}), "invalid_field", "state"),
+        (json!({"destination": "x"}), "invalid_field", "destination"),
+        (json!({"per_second": 0}), "invalid_field", "per_second"),
+        (json!({"per_second": -1}), "invalid_field", "per_second"),
+        (json!({"since": "now"}), "invalid_field", "since"),
+        (json!({"dry_run": "yes"}), "invalid_field", "dry_run"),
+        (json!({"all": true}), "unknown_field", "all"),
+    ] {
+        api.post("/v1/replays", body).refused(422, code, Some(field)).await;
+    }
+}

@@ -1,0 +1,208 @@
+//! `/v1/subscriptions`
+
+use insta::assert_json_snapshot;
+use postrider_domain::signature::{SigningSecret, VerifyKey};
+use serde_json::{Value, json};
+
+use crate::support::{Api, id};
+
+fn full() -> Value {
+    json!({
+        "url": "https://Hooks.Example.com/in",
+        "types": ["task.*", "note.added", "task.*"],
+        "object": "T-1",
+        "filter": {"all": [{"field": "data.status", "op": "eq", "value": "CUR"}]},
+        "format": "cloudevents",
+        "auth_token": "tok_12345678",
+        "headers": {"X-Team": "blue"},
+        "rate_limit": 2.5,
+        "enabled": false,
+    })
+}
+
+#[tokio::test]
+async fn a_subscription_is_created_shown_and_listed() {
+    let api = Api::new().await;
+    let created = api.post("/v1/subscriptions", full()).expect(201).await;
+    assert_json_snapshot!(created, {
+        ".id" => "[id]", ".destination_id" => "[id]", ".secret" => "[secret]",
+    });
+    assert!(created["secret"].as_str().unwrap().parse::<SigningSecret>().is_ok());
+    let shown = api.get(&format!("/v1/subscriptions/{}", id(&created))).expect(200).await;
+    let mut expected = created.clone();
+    expected.as_object_mut().unwrap().remove("secret");
+    assert_eq!(shown, expected, "everything but the secret");
+    let list = api.get("/v1/subscriptions").expect(200).await;
+    assert_eq!(list, json!({"data": [shown], "next_cursor": null}));
+}
+
+#[tokio::test]
+async fn a_given_secret_is_used_and_shown_once() {
+    let api = Api::new().await;
+    let secret = SigningSecret::generate_asymmetric([7; 32]);
+    let mut body = full();
+    body["secret"] = json!(*secret.expose());
+    let created = api.post("/v1/subscriptions", body).expect(201).await;
+    assert_eq!(created["secret"], json!(*secret.expose()));
+    assert_eq!(created["public_key"], json!(secret.public_key()));
+    let rotate = format!("/v1/subscriptions/{}/secret/rotate", id(&created));
+    let rotated = api.call("POST", &rotate).expect(200).await;
+    assert!(rotated["secret"].as_str().unwrap().starts_with("whsk_"), "of the same kind");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_subscription_has_its_place() {
+    let api = Api::new().await;
+    let cases: Vec<(&str, Value, &str, &str)> = vec![
+        ("url", json!("http://hooks.example.com/"), "url_refused", "url"),
+        ("url", json!("https://localhost/"), "url_refused", "url"),
+        ("url", json!("https://10.0.0.1/"), "url_refused", "url"),
+        ("url", json!("https://hooks.example.com:22/"), "url_refused", "url"),
+        ("url", json!("nonsense"), "url_refused", "url"),
+        ("url", json!(null), "missing_field", "url"),
+        ("types", json!([]), "invalid_field", "types"),
+        ("types", json!(["a", "b c"]), "invalid_field", "types[1]"),
+        ("types", json!("a"), "invalid_field", "types"),
+        ("object", json!(""), "invalid_field", "object"),
+        ("format", json!("xml"), "invalid_field", "format"),
+        ("auth_token", json!("with space"), "invalid_field", "auth_token"),
+        ("auth_token", json!(""), "invalid_field", "auth_token"),
+        ("headers", json!({"Host": "x"}), "invalid_field", "headers.Host"),
+        ("headers", json!({"X": "1", "x": "2"}), "invalid_field", "headers"),
+        ("headers", json!([]), "invalid_field", "headers"),
+        ("secret", json!("hunter2"), "invalid_field", "secret"),
+        ("rate_limit", json!(0), "invalid_field", "rate_limit"),
+        ("enabled", json!("yes"), "invalid_field", "enabled"),
+        ("enabled", json!(null), "invalid_field", "enabled"),
+        ("surprise", json!(1), "unknown_field", "surprise"),
+        ("filter", json!({"field": "data.a", "op": "is"}), "invalid_field", "filter.op"),
+        (
+            "filter",
+            json!({"all": [{"field": "data.a", "op": "changed"}, {"any": [{"field": "x"}]}]}),
+            "invalid_field",
+            "filter.all[1].any[0].field",
+        ),
+    ];
+    for (field, value, code, place) in cases {
+        let mut body = full();
+        body[field] = value;
+        api.post("/v1/subscriptions", body).refused(422, code, Some(place)).await;
+    }
+    let problem =
+        api.post("/v1/subscriptions", json!({"url": "https://10.0.0.1/", "types": ["a"]}));
+    assert_json_snapshot!(problem.expect(422).await);
+}
+
+#[tokio::test]
+async fn a_twin_is_refused_and_named() {
+    let api = Api::new().await;
+    let first = api.post("/v1/subscriptions", full()).expect(201).await;
+    let mut twin = full();
+    twin["types"] = json!(["note.added", "task.*"]);
+    twin["auth_token"] = json!(null);
+    let problem =
+        api.post("/v1/subscriptions", twin.clone()).refused(409, "twin_subscription", None);
+    let problem = problem.await;
+    assert_eq!(problem["existing_id"], first["id"]);
+    assert!(problem["detail"].as_str().unwrap().contains(&id(&first)));
+    twin["format"] = json!("raw");
+    let other = api.post("/v1/subscriptions", twin).expect(201).await;
+    let path = format!("/v1/subscriptions/{}", id(&other));
+    let back = api.patch(&path, json!({"format": "cloudevents"}));
+    back.refused(409, "twin_subscription", None).await;
+    api.delete(&format!("/v1/subscriptions/{}", id(&first))).expect(204).await;
+    api.patch(&path, json!({"format": "cloudevents"})).expect(200).await;
+}
+
+#[tokio::test]
+async fn a_change_leaves_what_it_does_not_name() {
+    let api = Api::new().await;
+    let created = api.post("/v1/subscriptions", full()).expect(201).await;
+    let path = format!("/v1/subscriptions/{}", id(&created));
+    let unchanged = api.patch(&path, json!({})).expect(200).await;
+    assert_eq!(unchanged["auth_token"], "****5678");
+    assert_eq!(unchanged["filter"], created["filter"]);
+    let changed = api.patch(
+        &path,
+        json!({
+            "object": null, "filter": null, "format": null, "headers": null, "rate_limit": null,
+            "enabled": true, "types": ["a.b"],
+        }),
+    );
+    assert_json_snapshot!(changed.expect(200).await, {".id" => "[id]", ".destination_id" => "[id]"});
+    let gone = api.patch(&path, json!({"auth_token": null})).expect(200).await;
+    assert_eq!(gone["auth_token"], Value::Null);
+    api.patch(&path, json!({"auth_token": "short"})).expect(200).await;
+    assert_eq!(api.get(&path).expect(200).await["auth_token"], "****");
+    for (field, value) in [("url", json!(null)), ("types", json!(null)), ("secret", json!("x"))] {
+        api.patch(&path, json!({ field: value })).refused(422, "invalid_field", Some(field)).await;
+    }
+}
+
+#[tokio::test]
+async fn another_url_drops_the_token_unless_it_is_given_again() {
+    let api = Api::new().await;
+    let created = api.post("/v1/subscriptions", full()).expect(201).await;
+    let path = format!("/v1/subscriptions/{}", id(&created));
+    // The same URL in another spelling is the same URL.
+    let same =
+        api.patch(&path, json!({"url": "https://hooks.example.com:443/in"})).expect(200).await;
+    assert_eq!(same["auth_token"], "****5678");
+    let moved = api.patch(&path, json!({"url": "https://evil.example.com/"})).expect(200).await;
+    assert_eq!(moved["auth_token"], Value::Null);
+    assert_ne!(moved["destination_id"], created["destination_id"]);
+    let both = json!({"url": "https://hooks.example.com/in", "auth_token": "tok_abcdefgh"});
+    assert_eq!(api.patch(&path, both).expect(200).await["auth_token"], "****efgh");
+}
+
+#[tokio::test]
+async fn a_rotation_overlaps_and_both_secrets_sign() {
+    let api = Api::new().await;
+    let created = api.subscribe("in").await;
+    let path = format!("/v1/subscriptions/{}", id(&created));
+    let rotate = format!("{path}/secret/rotate");
+    let rotated = api.call("POST", &rotate).expect(200).await;
+    assert_ne!(rotated["secret"], created["secret"]);
+    assert_eq!(rotated["retiring_secrets"], 1);
+    api.send_event().await;
+    api.idle().await;
+    let headers = api.receiver.requests.lock().unwrap()[0].1.clone();
+    let signatures = headers.lines().find(|line| line.starts_with("webhook-signature")).unwrap();
+    assert_eq!(signatures.matches("v1,").count(), 2, "{signatures}");
+    api.clock.advance(std::time::Duration::from_secs(24 * 3600));
+    assert_eq!(api.get(&path).expect(200).await["retiring_secrets"], 0);
+    let at_once = api.post(&rotate, json!({"overlap_seconds": 0})).expect(200).await;
+    assert_eq!(at_once["retiring_secrets"], 0);
+    let long = api.post(&rotate, json!({"overlap_seconds": 1_000_000_000}));
+    long.refused(422, "invalid_field", Some("overlap_seconds")).await;
+    let secret: SigningSecret = at_once["secret"].as_str().unwrap().parse().unwrap();
+    assert!(matches!(VerifyKey::from(&secret), VerifyKey { .. }));
+}
+
+#[tokio::test]
+async fn a_test_shows_what_became_of_it() {
+    let api = Api::new().await;
+    let created = api.subscribe("500").await;
+    let path = format!("/v1/subscriptions/{}/test", id(&created));
+    let outcome = api.call("POST", &path).expect(200).await;
+    assert_json_snapshot!(outcome, {".subscription_id" => "[id]"});
+    let body = api.receiver.requests.lock().unwrap()[0].2.clone();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["type"], "postrider.test");
+    assert_eq!(api.get("/v1/ledger").expect(200).await["accepted"], 0, "it counts for nothing");
+}
+
+#[tokio::test]
+async fn a_deleted_subscription_is_gone_with_what_it_was_owed() {
+    let api = Api::new().await;
+    let delivery = api.delivery("500").await;
+    assert_eq!(delivery["state"], "waiting");
+    let path = format!("/v1/subscriptions/{}", delivery["subscription_id"].as_str().unwrap());
+    api.delete(&path).expect(204).await;
+    api.delete(&path).refused(404, "not_found", None).await;
+    api.get(&path).refused(404, "not_found", None).await;
+    api.until(async |api| api.get("/v1/ledger").expect(200).await["cancelled"] == 1).await;
+    let delivery = api.get(&format!("/v1/deliveries/{}", id(&delivery))).expect(200).await;
+    assert_eq!(delivery["state"], "cancelled");
+    assert_eq!(delivery["reason"], "subscription_deleted");
+}

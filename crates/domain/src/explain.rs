@@ -1,0 +1,329 @@
+//! Where does a delivery stand, why, what happens next and when, and what would unblock it?
+//!
+//! Words and data over values; nothing here decides anything. What is said follows from the same
+//! rules that are carried out: [`crate::retry`], [`crate::circuit`] and [`crate::delivery`].
+
+use std::fmt;
+
+use crate::attempt::Attempt;
+use crate::circuit::{CircuitState, Evidence};
+use crate::delivery::{CancelReason, DeadReason, Delivery, DeliveryState, StateName};
+use crate::destination::Destination;
+use crate::policy::Policy;
+use crate::retry::{self, Slot};
+use crate::subscription::Subscription;
+use crate::time::Timestamp;
+
+/// What is known of a delivery.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// The delivery.
+    pub delivery: &'a Delivery,
+    /// Whether it is being attempted.
+    pub in_flight: bool,
+    /// Where it goes; `None` where that is gone.
+    pub destination: Option<&'a Destination>,
+    /// Whom it is for; `None` where that was deleted.
+    pub subscription: Option<&'a Subscription>,
+    /// Its last attempt, where it had one.
+    pub last_attempt: Option<&'a Attempt>,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// Where it stands.
+    pub state: StateName,
+    /// The same, in a sentence.
+    pub summary: String,
+    /// Why, one sentence each.
+    pub because: Vec<String>,
+    /// What happens next; `None` where nothing does by itself.
+    pub next: Option<NextStep>,
+    /// What somebody can do about it; empty where nothing is needed.
+    pub unblock: Vec<Unblock>,
+}
+
+/// What happens next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextStep {
+    /// When; `None` where it depends on something else than time.
+    pub at: Option<Timestamp>,
+    /// What.
+    pub what: String,
+}
+
+/// Something that would help.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unblock {
+    /// What to do, for programs.
+    pub action: Action,
+    /// The same, in a sentence.
+    pub what: String,
+}
+
+/// What somebody can do about a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Repair the receiver.
+    FixReceiver,
+    /// Enable the destination.
+    EnableDestination,
+    /// Replay the delivery.
+    Replay,
+    /// Create the subscription again.
+    Resubscribe,
+}
+
+impl Action {
+    /// As it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Action::FixReceiver => "fix_receiver",
+            Action::EnableDestination => "enable_destination",
+            Action::Replay => "replay",
+            Action::Resubscribe => "resubscribe",
+        }
+    }
+}
+
+/// Explains a delivery at `now`.
+pub fn explain(facts: &Facts<'_>, now: Timestamp, policy: &Policy) -> Explanation {
+    let delivery = facts.delivery;
+    if facts.in_flight {
+        return in_flight(facts, policy);
+    }
+    match delivery.state {
+        DeliveryState::Queued => queued(facts, now),
+        DeliveryState::Waiting(slot) => waiting(facts, slot, now, policy),
+        DeliveryState::Delivered { at } => Explanation {
+            state: StateName::Delivered,
+            summary: format!("delivered at {at} by {}", attempts(delivery.attempts)),
+            because: last_attempt(facts).into_iter().collect(),
+            next: None,
+            unblock: Vec::new(),
+        },
+        DeliveryState::Dead { at, reason } => dead(facts, at, reason),
+        DeliveryState::Cancelled { at, reason } => cancelled(facts, at, reason),
+    }
+}
+
+fn in_flight(facts: &Facts<'_>, policy: &Policy) -> Explanation {
+    let deadline = policy.attempt.deadline.as_secs_f64();
+    Explanation {
+        state: StateName::InFlight,
+        summary: "a request to the receiver is under way".to_owned(),
+        because: last_attempt(facts).into_iter().collect(),
+        next: Some(NextStep {
+            at: None,
+            what: format!("it ends within {deadline} s, and its outcome is recorded"),
+        }),
+        unblock: Vec::new(),
+    }
+}
+
+fn queued(facts: &Facts<'_>, now: Timestamp) -> Explanation {
+    let since = facts.delivery.created_at;
+    Explanation {
+        state: StateName::Queued,
+        summary: format!("accepted at {since}, in the queue of first attempts"),
+        because: circuit_words(facts, now),
+        next: Some(NextStep {
+            at: Some(since),
+            what: "the first attempt is made as soon as it is its turn".to_owned(),
+        }),
+        unblock: unblock_destination(facts),
+    }
+}
+
+fn waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp, policy: &Policy) -> Explanation {
+    let summary = match slot.number {
+        0 => format!("replayed, and due at {}", slot.due_at),
+        n => format!("waiting for retry {n} of {}, due at {}", policy.retry.max, slot.due_at),
+    };
+    let mut because: Vec<String> = last_attempt(facts).into_iter().collect();
+    because.extend(circuit_words(facts, now));
+    let last_at = retry::last_due_at(slot.clock, &policy.retry);
+    if slot.number > 0 {
+        because.push(format!("its last retry is due at {last_at}; after that it is kept as dead"));
+    }
+    Explanation {
+        state: StateName::Waiting,
+        summary,
+        because,
+        next: Some(next_of_waiting(facts, slot, now)),
+        unblock: unblock_waiting(facts),
+    }
+}
+
+/// What the circuit makes of the slot.
+fn next_of_waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp) -> NextStep {
+    let retry = |at: Timestamp| {
+        let when = if at <= now { "now, as soon as it is its turn" } else { "at its slot" };
+        NextStep { at: Some(at), what: format!("it is attempted {when}") }
+    };
+    let Some(destination) = facts.destination else { return retry(slot.due_at) };
+    match &destination.circuit.state {
+        CircuitState::Closed => retry(slot.due_at),
+        CircuitState::Open { probe_at, .. } => NextStep {
+            at: Some(*probe_at),
+            what: "one delivery, perhaps this one, is sent to probe the destination; a success \
+                   enables it again"
+                .to_owned(),
+        },
+        CircuitState::HalfOpen { .. } => NextStep {
+            at: None,
+            what: "a probe is under way; where it succeeds, deliveries follow their slots"
+                .to_owned(),
+        },
+        CircuitState::Frozen { .. } => NextStep {
+            at: Some(slot.due_at),
+            what: "its slot passes without an attempt while the destination is frozen".to_owned(),
+        },
+    }
+}
+
+fn dead(facts: &Facts<'_>, at: Timestamp, reason: DeadReason) -> Explanation {
+    let why = match reason {
+        DeadReason::Exhausted => "its last attempt failed, and no retry is left",
+        DeadReason::NotAdmitted => {
+            "its last slot passed while the destination was disabled or frozen, so no attempt was \
+             made"
+        }
+    };
+    let mut because = vec![why.to_owned()];
+    because.extend(last_attempt(facts));
+    let mut unblock = unblock_destination(facts);
+    unblock.push(again_hint(facts));
+    Explanation {
+        state: StateName::Dead,
+        summary: format!("dead since {at}, after {}; kept and replayable", {
+            attempts(facts.delivery.attempts)
+        }),
+        because,
+        next: None,
+        unblock,
+    }
+}
+
+fn cancelled(facts: &Facts<'_>, at: Timestamp, reason: CancelReason) -> Explanation {
+    let why = match reason {
+        CancelReason::Asked => "somebody cancelled it",
+        CancelReason::SubscriptionDeleted => "its subscription was deleted",
+    };
+    Explanation {
+        state: StateName::Cancelled,
+        summary: format!("cancelled at {at}, after {}", attempts(facts.delivery.attempts)),
+        because: vec![why.to_owned()],
+        next: None,
+        unblock: vec![again_hint(facts)],
+    }
+}
+
+fn last_attempt(facts: &Facts<'_>) -> Option<String> {
+    let attempt = facts.last_attempt?;
+    let outcome = match attempt.ending.status() {
+        Some(status) => format!("was answered with status {status}"),
+        None => format!("failed: {}", attempt.ending),
+    };
+    Some(format!("attempt {} at {} {outcome}", attempt.number, attempt.started_at))
+}
+
+fn circuit_words(facts: &Facts<'_>, now: Timestamp) -> Vec<String> {
+    let Some(destination) = facts.destination else { return Vec::new() };
+    match &destination.circuit.state {
+        CircuitState::Closed => Vec::new(),
+        CircuitState::Open { since, evidence, probe_at } => {
+            let probe = if *probe_at <= now { "due now" } else { "not due yet" };
+            vec![format!(
+                "the destination is disabled since {since} ({}); its next probe is {probe}",
+                Words(evidence)
+            )]
+        }
+        CircuitState::HalfOpen { since, evidence, .. } => vec![format!(
+            "the destination is disabled since {since} ({}), and a probe is under way",
+            Words(evidence)
+        )],
+        CircuitState::Frozen { since, evidence } => vec![format!(
+            "the destination is frozen since {since} ({}): nothing is sent to it",
+            Words(evidence)
+        )],
+    }
+}
+
+fn unblock_waiting(facts: &Facts<'_>) -> Vec<Unblock> {
+    let mut unblock = unblock_destination(facts);
+    if unblock.is_empty() && facts.last_attempt.is_some() {
+        unblock.push(fix_hint());
+    }
+    unblock
+}
+
+fn unblock_destination(facts: &Facts<'_>) -> Vec<Unblock> {
+    let enable = Unblock {
+        action: Action::EnableDestination,
+        what: "enable the destination once the receiver works".to_owned(),
+    };
+    match facts.destination.map(|destination| &destination.circuit.state) {
+        None | Some(CircuitState::Closed) => Vec::new(),
+        Some(CircuitState::Open { .. } | CircuitState::HalfOpen { .. }) => {
+            vec![fix_hint(), enable]
+        }
+        Some(CircuitState::Frozen { .. }) => vec![enable],
+    }
+}
+
+fn fix_hint() -> Unblock {
+    Unblock {
+        action: Action::FixReceiver,
+        what: "make the receiver answer with a status from 200 to 299 in time".to_owned(),
+    }
+}
+
+/// How to send it once more: a replay, as long as there is somebody to send it to.
+fn again_hint(facts: &Facts<'_>) -> Unblock {
+    match facts.subscription {
+        Some(_) => Unblock {
+            action: Action::Replay,
+            what: "replay it: a new schedule begins at once".to_owned(),
+        },
+        None => Unblock {
+            action: Action::Resubscribe,
+            what: "its subscription is gone: create it again and send the event anew".to_owned(),
+        },
+    }
+}
+
+fn attempts(count: u32) -> String {
+    match count {
+        0 => "no attempt".to_owned(),
+        1 => "1 attempt".to_owned(),
+        n => format!("{n} attempts"),
+    }
+}
+
+/// Evidence in words.
+pub struct Words<'a>(pub &'a Evidence);
+
+impl fmt::Display for Words<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Evidence::FailureShare => f.write_str("too large a share of its attempts failed"),
+            Evidence::ConsecutiveFailures => f.write_str("too many consecutive failures"),
+            Evidence::NoSuccess { since } => {
+                write!(f, "many consecutive failures and no success since {since}")
+            }
+            Evidence::Gone => f.write_str("the receiver answered 410 Gone"),
+            Evidence::ProbeSent { delivery } => write!(f, "probed with {delivery}"),
+            Evidence::ProbeFailed => f.write_str("the probe failed"),
+            Evidence::ProbeLost => f.write_str("the probe was lost by a fault of our own"),
+            Evidence::Success { by_probe: true } => f.write_str("the probe succeeded"),
+            Evidence::Success { by_probe: false } => f.write_str("a delivery succeeded"),
+            Evidence::ByHand { reason: None } => f.write_str("by hand"),
+            Evidence::ByHand { reason: Some(reason) } => write!(f, "by hand: {reason}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

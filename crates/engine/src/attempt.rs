@@ -1,0 +1,136 @@
+//! One attempt: the request is built from the stored bytes, sent, and its end is reported.
+//!
+//! Rendering and signing happen here, once per attempt, and nowhere else. What a receiver answers
+//! leaves this file only without the credentials that it was sent.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue};
+use postrider_domain::attempt::{Ending, Finished, OwnFault, OwnFaultKind, Timings};
+use postrider_domain::event::Event;
+use postrider_domain::ids::DeliveryId;
+use postrider_domain::payload;
+use postrider_domain::policy::AttemptPolicy;
+use postrider_domain::signature;
+use postrider_domain::time::Timestamp;
+use postrider_transport::{Clock, Request, Target, Transport};
+use tokio::sync::mpsc;
+
+use crate::core::{Attempted, Input};
+use crate::directory::{Keys, Prepared};
+
+const WEBHOOK_ID: HeaderName = HeaderName::from_static(signature::ID_HEADER);
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static(signature::TIMESTAMP_HEADER);
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static(signature::SIGNATURE_HEADER);
+
+/// Everything that one attempt needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    pub(crate) delivery: DeliveryId,
+    pub(crate) event: Arc<Event>,
+    pub(crate) prepared: Arc<Prepared>,
+    pub(crate) target: Option<Arc<Target>>,
+    pub(crate) limits: AttemptPolicy,
+}
+
+/// Carries attempts out, each in a task of its own. Hides which transport there is.
+pub(crate) trait Runner: Send + Sync + 'static {
+    /// Begins an attempt; its end goes to the core.
+    fn begin(&self, job: Job, report: mpsc::UnboundedSender<Input>);
+    /// Begins an attempt whose end goes to whoever asked for it.
+    fn begin_test(&self, job: Job, report: tokio::sync::oneshot::Sender<Finished>);
+}
+
+/// Runs attempts over a transport.
+pub(crate) struct TransportRunner<T> {
+    pub(crate) transport: Arc<T>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl<T: Transport> Runner for TransportRunner<T> {
+    fn begin(&self, job: Job, report: mpsc::UnboundedSender<Input>) {
+        let (transport, clock) = (Arc::clone(&self.transport), Arc::clone(&self.clock));
+        tokio::spawn(async move {
+            let delivery = job.delivery;
+            let finished = run(&*transport, &*clock, job).await;
+            // Nobody listens only where the engine is gone: then nothing is to be settled.
+            drop(report.send(Input::Finished(delivery, Attempted::Ended(finished))));
+        });
+    }
+
+    fn begin_test(&self, job: Job, report: tokio::sync::oneshot::Sender<Finished>) {
+        let (transport, clock) = (Arc::clone(&self.transport), Arc::clone(&self.clock));
+        tokio::spawn(async move {
+            // Whoever asked may have gone away.
+            drop(report.send(run(&*transport, &*clock, job).await));
+        });
+    }
+}
+
+async fn run<T: Transport>(transport: &T, clock: &dyn Clock, job: Job) -> Finished {
+    let started_at = clock.now();
+    let keys = match &job.prepared.keys {
+        Ok(keys) => keys,
+        Err(error) => return own_fault(started_at, error.to_string()),
+    };
+    let Some(target) = job.target else {
+        return own_fault(started_at, "the URL cannot be put into a request".to_owned());
+    };
+    let request =
+        request(job.delivery, &job.event, &job.prepared, keys, target, started_at, &job.limits);
+    let mut finished = transport.send(request).await;
+    scrub(&mut finished, keys);
+    finished
+}
+
+fn request(
+    delivery: DeliveryId,
+    event: &Event,
+    prepared: &Prepared,
+    keys: &Keys,
+    target: Arc<Target>,
+    now: Timestamp,
+    limits: &AttemptPolicy,
+) -> Request {
+    let payload = payload::render(event, prepared.subscription.format);
+    let (id, seconds) = (delivery.to_string(), now.as_unix_seconds());
+    let signed = signature::sign(keys.secrets.valid_at(now), &id, seconds, &payload.body);
+    let mut headers = Vec::with_capacity(prepared.headers.len() + 5);
+    headers.push((CONTENT_TYPE, HeaderValue::from_static(payload.content_type)));
+    // An identifier, a number and base64 are always good header values.
+    for (name, text) in [(WEBHOOK_ID, id), (WEBHOOK_SIGNATURE, signed)] {
+        headers.extend(HeaderValue::try_from(text).ok().map(|value| (name, value)));
+    }
+    headers.push((WEBHOOK_TIMESTAMP, HeaderValue::from(seconds)));
+    headers.extend(keys.authorization.clone().map(|value| (AUTHORIZATION, value)));
+    headers.extend(prepared.headers.iter().cloned());
+    Request {
+        target,
+        headers,
+        body: payload.body,
+        deadline: limits.deadline,
+        response_body_bytes_max: limits.response_body_bytes_max,
+    }
+}
+
+/// Masks what the receiver was sent where it sends it back.
+fn scrub(finished: &mut Finished, keys: &Keys) {
+    if let Ending::Answered(answer) = &mut finished.ending
+        && let Cow::Owned(clean) = keys.scrubber.scrub(&answer.body)
+    {
+        answer.body = Bytes::from(clean);
+    }
+}
+
+/// An attempt that could not even begin.
+pub(crate) fn own_fault(started_at: Timestamp, detail: String) -> Finished {
+    Finished {
+        started_at,
+        timings: Timings { total: Duration::ZERO, ..Timings::default() },
+        ending: Ending::OwnFault(OwnFault { kind: OwnFaultKind::Internal, detail }),
+    }
+}

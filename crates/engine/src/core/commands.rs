@@ -1,0 +1,355 @@
+//! What people ask for: enabling, freezing, cancelling, replaying, looking.
+//!
+//! Whoever changes something is answered when the change is durable.
+
+use std::sync::Arc;
+
+use postrider_domain::circuit::Transition;
+use postrider_domain::delivery::{CancelReason, Delivery, WrongState};
+use postrider_domain::destination::Destination;
+use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId, TenantId};
+use postrider_domain::mass_failure::MassFailureGuard;
+use postrider_domain::policy::Policy;
+use postrider_domain::subscription::RateLimit;
+use postrider_store::{Holding, ReplayJob, ReplayState};
+use tokio::sync::oneshot;
+
+use super::commits::Ack;
+use super::queue::DestIx;
+use super::state::Place;
+use super::{Core, DestinationOverlay, Gauges, Load, TenantOverlay};
+use crate::handle::CommandError;
+
+/// Where an answer goes.
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, CommandError>>;
+
+/// What somebody wants.
+pub(crate) enum Command {
+    /// A subscription names this destination.
+    Destination {
+        record: Box<Destination>,
+        reply: oneshot::Sender<()>,
+    },
+    /// The rate limit of a destination is now this.
+    Rate {
+        destination: DestinationId,
+        rate: Option<RateLimit>,
+    },
+    /// What a deleted subscription is still owed is to be cancelled.
+    CancelAll {
+        tenant: TenantId,
+        subscription: SubscriptionId,
+    },
+    Enable {
+        tenant: TenantId,
+        destination: DestinationId,
+        reason: Option<String>,
+        reply: Reply<Destination>,
+    },
+    Freeze {
+        tenant: TenantId,
+        destination: DestinationId,
+        reason: Option<String>,
+        reply: Reply<Destination>,
+    },
+    Cancel {
+        tenant: TenantId,
+        delivery: DeliveryId,
+        reply: Reply<Delivery>,
+    },
+    Replay {
+        tenant: TenantId,
+        delivery: DeliveryId,
+        reply: Reply<Delivery>,
+    },
+    /// A replay job is kept as it is given: it goes on from there where it is running.
+    RunJob {
+        job: Box<ReplayJob>,
+        reply: Reply<ReplayJob>,
+    },
+    ChangeJob {
+        job: Box<ReplayJob>,
+        change: ReplayChange,
+        reply: Reply<ReplayJob>,
+    },
+    Tenant {
+        tenant: Option<TenantId>,
+        reply: oneshot::Sender<TenantOverlay>,
+    },
+    InFlight {
+        deliveries: Vec<DeliveryId>,
+        reply: oneshot::Sender<Vec<bool>>,
+    },
+    Look {
+        destination: DestinationId,
+        reply: oneshot::Sender<Option<DestinationOverlay>>,
+    },
+    Gauges {
+        reply: oneshot::Sender<Gauges>,
+    },
+    Policy {
+        policy: Arc<Policy>,
+    },
+    Held {
+        holding: Holding,
+        gained: Vec<Destination>,
+    },
+    Shutdown {
+        done: oneshot::Sender<usize>,
+    },
+    Abandon,
+    Stop {
+        why: String,
+    },
+}
+
+/// What is to become of a replay job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReplayChange {
+    Pause,
+    Resume,
+    Cancel,
+}
+
+/// What is wanted of a delivery that must be read first.
+pub(crate) enum Wish {
+    Cancel(Reply<Delivery>),
+    Replay(Reply<Delivery>),
+}
+
+impl Wish {
+    fn refuse(self, error: CommandError) {
+        let (Wish::Cancel(reply) | Wish::Replay(reply)) = self;
+        // Whoever asked may have gone away.
+        drop(reply.send(Err(error)));
+    }
+}
+
+impl Core {
+    pub(super) fn command(&mut self, command: Command) {
+        match command {
+            Command::Destination { record, reply } => {
+                if self.holding.has(record.id.shard()) {
+                    self.add_destination(*record, None);
+                }
+                reply.send(()).ok();
+            }
+            Command::Rate { destination, rate } => {
+                if let Some(ix) = self.dest_ix(destination) {
+                    self.set_rate(ix, rate);
+                }
+            }
+            Command::CancelAll { tenant, subscription } => self.cancel_all(tenant, subscription),
+            Command::Enable { tenant, destination, reason, reply } => {
+                let ix = self.owned(&tenant, destination);
+                self.change_circuit(ix, reply, |core, ix| core.enable(ix, reason));
+            }
+            Command::Freeze { tenant, destination, reason, reply } => {
+                let ix = self.owned(&tenant, destination);
+                self.change_circuit(ix, reply, |core, ix| core.freeze(ix, reason));
+            }
+            Command::Cancel { tenant, delivery, reply } => {
+                self.wish(tenant, delivery, Wish::Cancel(reply));
+            }
+            Command::Replay { tenant, delivery, reply } => {
+                self.wish(tenant, delivery, Wish::Replay(reply));
+            }
+            Command::RunJob { job, reply } => {
+                if job.state == ReplayState::Running {
+                    self.run_job((*job).clone());
+                }
+                drop(reply.send(Ok(*job)));
+            }
+            Command::ChangeJob { job, change, reply } => self.change_replay(*job, change, reply),
+            Command::Policy { policy } => self.set_policy(policy),
+            Command::Held { holding, gained } => self.hold(holding, gained),
+            Command::Shutdown { done } => self.begin_shutdown(done),
+            Command::Abandon => self.abandon(),
+            Command::Stop { why } => self.stop(why),
+            Command::Tenant { tenant, reply } => drop(reply.send(self.overlay(tenant.as_ref()))),
+            Command::InFlight { deliveries, reply } => {
+                let flags = deliveries.iter().map(|id| self.is_in_flight(*id)).collect();
+                drop(reply.send(flags));
+            }
+            Command::Look { destination, reply } => drop(reply.send(self.look(destination))),
+            Command::Gauges { reply } => drop(reply.send(self.gauges())),
+        }
+    }
+
+    fn owned(&self, tenant: &TenantId, destination: DestinationId) -> Option<DestIx> {
+        let ix = self.dest_ix(destination)?;
+        (self.dests[ix.get()].record.tenant == *tenant).then_some(ix)
+    }
+
+    fn change_circuit(
+        &mut self,
+        ix: Option<DestIx>,
+        reply: Reply<Destination>,
+        change: impl FnOnce(&mut Core, DestIx) -> Option<Transition>,
+    ) {
+        let Some(ix) = ix else {
+            drop(reply.send(Err(CommandError::NotFound)));
+            return;
+        };
+        let transition = change(self, ix);
+        let changed = transition.is_some();
+        self.circuit_changed(ix, transition);
+        self.arm_circuit(ix);
+        if changed && self.dests[ix.get()].record.evidence().is_none() {
+            self.recovered(ix);
+        }
+        self.activate(ix);
+        let record = self.dests[ix.get()].record.clone();
+        self.answer_when_durable(reply, Ok(record));
+    }
+
+    fn enable(&mut self, ix: DestIx, reason: Option<String>) -> Option<Transition> {
+        self.dests[ix.get()].record.circuit.enable(reason, self.now)
+    }
+
+    fn freeze(&mut self, ix: DestIx, reason: Option<String>) -> Option<Transition> {
+        self.stop_ramp(ix);
+        self.dests[ix.get()].record.circuit.freeze(reason, self.now)
+    }
+
+    /// Something is wanted of a delivery: as it is in memory, or as the store has it.
+    fn wish(&mut self, tenant: TenantId, id: DeliveryId, wish: Wish) {
+        let known = self.entries.get(&id).map(|entry| &entry.delivery);
+        match known.or_else(|| self.commits.dirty(id)) {
+            Some(delivery) if delivery.tenant == tenant => {
+                let delivery = delivery.clone();
+                self.grant(wish, Some(delivery));
+            }
+            Some(_) => wish.refuse(CommandError::NotFound),
+            None => self.load_for(Load::One { tenant, delivery: id }, Some(wish)),
+        }
+    }
+
+    pub(super) fn grant(&mut self, wish: Wish, delivery: Option<Delivery>) {
+        let Some(delivery) = delivery else { return wish.refuse(CommandError::NotFound) };
+        let id = delivery.id;
+        // It may have changed while it was read.
+        let resident = self.entries.get(&id).map(|entry| entry.delivery.clone());
+        let is_resident = resident.is_some();
+        let newest = resident.or_else(|| self.commits.dirty(id).cloned()).unwrap_or(delivery);
+        match wish {
+            Wish::Cancel(reply) => {
+                let refused = newest.cancelled(CancelReason::Asked, self.now).err();
+                let cancelled = if is_resident {
+                    self.cancel_resident(id, CancelReason::Asked)
+                } else {
+                    self.cancel_absent(&newest, CancelReason::Asked)
+                };
+                match (cancelled, refused) {
+                    (Some(cancelled), None) => self.answer_when_durable(reply, Ok(cancelled)),
+                    (_, Some(wrong)) => drop(reply.send(Err(wrong.into()))),
+                    (None, None) => drop(reply.send(Err(CommandError::NotFound))),
+                }
+            }
+            Wish::Replay(reply) => self.replay_one(&newest, is_resident, reply),
+        }
+    }
+
+    fn replay_one(&mut self, delivery: &Delivery, is_resident: bool, reply: Reply<Delivery>) {
+        let replayed = if is_resident {
+            Err(WrongState::Unfinished.into())
+        } else if !self.directory.has(delivery.subscription) {
+            Err(CommandError::SubscriptionGone)
+        } else {
+            delivery.replayed(self.now).map_err(CommandError::from)
+        };
+        let ix = self.dest_ix(delivery.destination).ok_or(CommandError::NotFound);
+        match replayed.and_then(|replayed| Ok((replayed, ix?))) {
+            Ok((replayed, ix)) => {
+                self.commit_delivery(delivery.state.name(), replayed.clone(), None);
+                self.place(replayed.clone(), ix);
+                self.answer_when_durable(reply, Ok(replayed));
+            }
+            Err(error) => drop(reply.send(Err(error))),
+        }
+    }
+
+    fn change_replay(&mut self, job: ReplayJob, change: ReplayChange, reply: Reply<ReplayJob>) {
+        let state = self.jobs.get(&job.id).map_or(job.state, |known| known.job.state);
+        let next = match (change, state) {
+            (ReplayChange::Pause, ReplayState::Running | ReplayState::Paused) => {
+                ReplayState::Paused
+            }
+            (ReplayChange::Resume, ReplayState::Running | ReplayState::Paused) => {
+                ReplayState::Running
+            }
+            (ReplayChange::Cancel, ReplayState::Running | ReplayState::Paused) => {
+                ReplayState::Cancelled
+            }
+            (_, ReplayState::Finished | ReplayState::Cancelled) => {
+                drop(reply.send(Err(CommandError::JobEnded)));
+                return;
+            }
+        };
+        let job = Box::new(self.change_job(job, next));
+        // What it has brought back so far is durable before its new state is.
+        self.commits.when_durable(Ack::PutReplay(job, reply));
+    }
+
+    fn set_policy(&mut self, policy: Arc<Policy>) {
+        if policy.mass_failure != self.policy.mass_failure {
+            self.guard = MassFailureGuard::new(policy.mass_failure.clone());
+        }
+        self.policy = policy;
+        for ix in 0..self.dests.len() {
+            self.arm_circuit(DestIx::new(ix));
+        }
+    }
+
+    fn is_in_flight(&self, id: DeliveryId) -> bool {
+        self.entries.get(&id).is_some_and(
+            |entry| matches!(entry.place, Place::InFlight(flight) if flight.account.is_some()),
+        )
+    }
+
+    fn overlay(&self, tenant: Option<&TenantId>) -> TenantOverlay {
+        match tenant {
+            Some(tenant) => self
+                .tenant_by_id
+                .get(tenant)
+                .map_or(TenantOverlay::default(), |&ix| self.tenants[ix].overlay),
+            None => {
+                self.tenants.iter().fold(TenantOverlay::default(), |all, tenant| TenantOverlay {
+                    queued: all.queued + tenant.overlay.queued,
+                    waiting: all.waiting + tenant.overlay.waiting,
+                })
+            }
+        }
+    }
+
+    fn look(&self, destination: DestinationId) -> Option<DestinationOverlay> {
+        let dest = &self.dests[self.dest_ix(destination)?.get()];
+        let oldest = dest.first.ids.iter().find_map(|id| self.entries.get(id));
+        Some(DestinationOverlay {
+            destination: dest.record.clone(),
+            in_flight: dest.in_flight,
+            in_flight_limit: dest.limit.get(false),
+            queued: dest.first.len,
+            ready: dest.retry.len,
+            oldest_queued_at: oldest.map(|entry| entry.delivery.created_at),
+        })
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges {
+            destinations: self.dest_by_id.len(),
+            resident: self.entries.len(),
+            in_flight_first: self.in_flight.first,
+            in_flight_retry: self.in_flight.retry,
+            queued: self.dests.iter().map(|dest| dest.first.len).sum(),
+            ready: self.dests.iter().map(|dest| dest.retry.len).sum(),
+            due: self.due.len(),
+            alarms: self.alarms.len(),
+            unpersisted: self.commits.unpersisted(),
+            loads: self.loads.len(),
+            payload_bytes: self.payload_bytes,
+            replays: self.jobs.len(),
+            held: self.guard.hold() == postrider_domain::circuit::Hold::Held,
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! What has changed and is not durable yet: batches that are made durable in order, one at a time.
+//!
+//! A change counts in memory at once. While one commit is under way the next one collects. What is
+//! not durable is remembered as dirty, so that a read of the store never brings back how a delivery
+//! stood before.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use postrider_domain::attempt::Attempt;
+use postrider_domain::circuit::Transition;
+use postrider_domain::delivery::{Delivery, DeliveryState, Lane, StateName};
+use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, SubscriptionId, TenantId};
+use postrider_store::{Commit, DeliveryChange, DestinationChange, ReplayJob, StoreError};
+
+use super::alarms::Alarm;
+use super::commands::Reply;
+use super::ids::IdMap;
+use super::queue::DestIx;
+use super::{Action, Core};
+use crate::options::Options;
+
+/// What happens when a batch is durable.
+pub(super) enum Ack {
+    /// A probe may be sent.
+    Probe(DeliveryId),
+    /// Somebody gets an answer.
+    Answer(Box<dyn FnOnce() + Send>),
+    /// A replay job goes on.
+    Replay(ReplayId),
+    /// What was cancelled is gone from the store's answer: the rest can be read.
+    Unfinished(TenantId, SubscriptionId),
+    /// A replay job was changed by somebody.
+    PutReplay(Box<ReplayJob>, Reply<ReplayJob>),
+    /// A lane can be read back without meeting what is already dealt with.
+    ReadBack(DestIx),
+}
+
+/// Everything that is not durable yet.
+pub(super) struct Commits {
+    batches: VecDeque<Batch>,
+    under_way: bool,
+    next_number: u64,
+    dirty: IdMap<DeliveryId, Dirty>,
+    /// Durable, but a read that began before that may still bring the old state.
+    released: VecDeque<(u64, u64, Vec<DeliveryId>)>,
+    unpersisted: usize,
+    changes_max: usize,
+    pause: Duration,
+    pause_min: Duration,
+    pause_max: Duration,
+}
+
+/// Changes that become durable together.
+#[derive(Default)]
+struct Batch {
+    number: u64,
+    commit: Commit,
+    circuits: HashMap<DestIx, usize>,
+    acks: Vec<Ack>,
+    sealed: bool,
+}
+
+struct Dirty {
+    batch: u64,
+    delivery: Delivery,
+}
+
+impl Commits {
+    pub(super) fn new(options: &Options) -> Self {
+        Commits {
+            batches: VecDeque::new(),
+            under_way: false,
+            next_number: 0,
+            dirty: IdMap::default(),
+            released: VecDeque::new(),
+            unpersisted: 0,
+            changes_max: options.commit_changes_max.max(1),
+            pause: options.store_retry_min,
+            pause_min: options.store_retry_min,
+            pause_max: options.store_retry_max,
+        }
+    }
+
+    pub(super) fn unpersisted(&self) -> usize {
+        self.unpersisted
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    pub(super) fn is_dirty(&self, id: DeliveryId) -> bool {
+        self.dirty.contains_key(&id)
+    }
+
+    /// A delivery as it is now, where it is newer than the store's.
+    pub(super) fn dirty(&self, id: DeliveryId) -> Option<&Delivery> {
+        self.dirty.get(&id).map(|dirty| &dirty.delivery)
+    }
+
+    pub(super) fn dirty_of(&self, destination: DestinationId) -> Vec<Delivery> {
+        let all = self.dirty.values().map(|dirty| &dirty.delivery);
+        all.filter(|delivery| delivery.destination == destination).cloned().collect()
+    }
+
+    /// Every delivery that waits and is newer than the store's.
+    pub(super) fn dirty_waiting(&self) -> Vec<Delivery> {
+        let all = self.dirty.values().map(|dirty| &dirty.delivery);
+        all.filter(|delivery| matches!(delivery.state, DeliveryState::Waiting(_)))
+            .cloned()
+            .collect()
+    }
+
+    /// Does something when all that has changed so far is durable.
+    pub(super) fn when_durable(&mut self, ack: Ack) {
+        self.open().acks.push(ack);
+    }
+
+    /// The batch that collects.
+    fn open(&mut self) -> &mut Batch {
+        if self.batches.back().is_none_or(|batch| batch.sealed) {
+            let number = self.next_number;
+            self.next_number += 1;
+            self.batches.push_back(Batch { number, ..Batch::default() });
+        }
+        let last = self.batches.len() - 1;
+        &mut self.batches[last]
+    }
+
+    fn release(&mut self, batch: u64, ids: &[DeliveryId]) {
+        for id in ids {
+            if self.dirty.get(id).is_some_and(|dirty| dirty.batch == batch) {
+                self.dirty.remove(id);
+            }
+        }
+    }
+
+    /// No read is under way that began before read `oldest`.
+    pub(super) fn reads_ended(&mut self, oldest: u64) {
+        while let Some((barrier, batch, ids)) = self.released.pop_front() {
+            if barrier > oldest {
+                self.released.push_front((barrier, batch, ids));
+                return;
+            }
+            self.release(batch, &ids);
+        }
+    }
+}
+
+impl Core {
+    /// A delivery changed.
+    pub(super) fn commit_delivery(
+        &mut self,
+        before: StateName,
+        delivery: Delivery,
+        attempt: Option<Attempt>,
+    ) {
+        let max = self.commits.changes_max;
+        let batch = self.commits.open();
+        let (number, is_full) = (batch.number, batch.commit.deliveries.len() >= max);
+        let is_here = |dirty: &Dirty| dirty.batch == number;
+        // One change of a delivery in a commit: a store need not think about their order.
+        if is_full || self.commits.dirty.get(&delivery.id).is_some_and(is_here) {
+            self.seal_commit();
+        }
+        let batch = self.commits.open();
+        let dirty = Dirty { batch: batch.number, delivery: delivery.clone() };
+        batch.commit.deliveries.push(DeliveryChange { before, delivery, attempt });
+        self.commits.unpersisted += 1;
+        self.commits.dirty.insert(dirty.delivery.id, dirty);
+    }
+
+    /// A destination's circuit changed.
+    pub(super) fn commit_circuit(&mut self, ix: DestIx, transition: Option<Transition>) {
+        let record = &self.dests[ix.get()].record;
+        let batch = self.commits.open();
+        let at = *batch.circuits.entry(ix).or_insert_with(|| {
+            batch.commit.destinations.push(DestinationChange {
+                tenant: record.tenant.clone(),
+                id: record.id,
+                circuit: record.circuit.clone(),
+                transitions: Vec::new(),
+            });
+            batch.commit.destinations.len() - 1
+        });
+        let change = &mut batch.commit.destinations[at];
+        change.circuit.clone_from(&record.circuit);
+        change.transitions.extend(transition);
+    }
+
+    /// A replay job moved on, with all that stands in the same batch.
+    pub(super) fn commit_replay(&mut self, job: ReplayJob) {
+        if self.commits.open().commit.replay.is_some() {
+            self.seal_commit();
+        }
+        self.commits.open().commit.replay = Some(job);
+    }
+
+    /// What comes next is not in the same batch as what was.
+    pub(super) fn seal_commit(&mut self) {
+        if let Some(batch) = self.commits.batches.back_mut() {
+            batch.sealed = true;
+        }
+    }
+
+    pub(super) fn begin_commit(&mut self) {
+        if self.commits.under_way || self.alarms.is_set(Alarm::Commit) {
+            return;
+        }
+        if let Some(batch) = self.commits.batches.front_mut() {
+            batch.sealed = true;
+            self.commits.under_way = true;
+            self.actions.push(Action::Commit(batch.commit.clone()));
+        }
+    }
+
+    pub(super) fn retry_commit(&mut self) {
+        self.begin_commit();
+    }
+
+    /// The commit that was under way has ended.
+    pub(super) fn settled(&mut self, result: Result<(), StoreError>) {
+        self.commits.under_way = false;
+        match result {
+            Ok(()) => self.durable(),
+            Err(StoreError::Stopped(why)) => self.actions.push(Action::Stop(why)),
+            Err(StoreError::Fenced { shard }) => self.lose_shard(shard),
+            Err(
+                StoreError::DiskFull { .. }
+                | StoreError::NotWritable { .. }
+                | StoreError::Locked { .. }
+                | StoreError::NewerVersion { .. }
+                | StoreError::Corrupt { .. }
+                | StoreError::Unavailable(_)
+                | StoreError::UnknownCursor
+                | StoreError::Internal(_),
+            ) => {
+                let pause = self.commits.pause;
+                self.commits.pause = (pause * 2).min(self.commits.pause_max);
+                self.alarms.set(Alarm::Commit, self.now.saturating_add(pause));
+            }
+        }
+    }
+
+    fn durable(&mut self) {
+        let Some(batch) = self.commits.batches.pop_front() else { return };
+        self.commits.pause = self.commits.pause_min;
+        let ids: Vec<DeliveryId> =
+            batch.commit.deliveries.iter().map(|change| change.delivery.id).collect();
+        self.commits.unpersisted -= ids.len();
+        match self.loads.barrier() {
+            None => self.commits.release(batch.number, &ids),
+            Some(barrier) => self.commits.released.push_back((barrier, batch.number, ids)),
+        }
+        for ack in batch.acks {
+            match ack {
+                Ack::Probe(id) => self.rings.probes.push_back(id),
+                Ack::Answer(answer) => answer(),
+                Ack::Replay(id) => self.replay_durable(id),
+                Ack::Unfinished(tenant, subscription) => self.cancel_all(tenant, subscription),
+                Ack::PutReplay(job, reply) => self.actions.push(Action::PutReplay(job, reply)),
+                Ack::ReadBack(ix) if !self.dests[ix.get()].first.loading => {
+                    self.read_back(ix, Lane::First);
+                }
+                Ack::ReadBack(_) => {}
+            }
+        }
+    }
+
+    /// Forgets all changes of destinations that another node owns now.
+    pub(super) fn drop_changes(&mut self, is_lost: impl Fn(DestinationId) -> bool) {
+        let commits = &mut self.commits;
+        for batch in &mut commits.batches {
+            batch.circuits.clear();
+            batch.sealed = true;
+            batch.commit.destinations.retain(|change| !is_lost(change.id));
+            let before = batch.commit.deliveries.len();
+            batch.commit.deliveries.retain(|change| !is_lost(change.delivery.destination));
+            commits.unpersisted -= before - batch.commit.deliveries.len();
+        }
+        commits.dirty.retain(|_, dirty| !is_lost(dirty.delivery.destination));
+    }
+
+    /// Answers when everything that has changed so far is durable.
+    pub(super) fn answer_when_durable<T: Send + 'static>(
+        &mut self,
+        reply: tokio::sync::oneshot::Sender<T>,
+        answer: T,
+    ) {
+        // Whoever asked may have gone away.
+        let answer = Box::new(move || drop(reply.send(answer)));
+        self.commits.when_durable(Ack::Answer(answer));
+    }
+}

@@ -1,0 +1,225 @@
+//! Who is sent next: destinations take turns, within the limits of the whole, of the lane, of the
+//! tenant and of the destination.
+//!
+//! The first lane goes first, and retries can never take the share that is reserved for it.
+//! A destination whose limit is reached leaves the ring until something of it ends.
+
+use postrider_domain::attempt::Turn;
+use postrider_domain::circuit::Admission;
+use postrider_domain::delivery::{CancelReason, DeliveryState, Lane};
+use postrider_domain::ids::DeliveryId;
+use postrider_domain::time::Timestamp;
+
+use super::alarms::Alarm;
+use super::probe::ProbeStage;
+use super::queue::{DestIx, payload_bytes};
+use super::state::{Flight, Place};
+use super::{Action, Core, Outgoing};
+use crate::live::EngineEvent;
+
+/// First attempts of a destination after which one of its own retries has its turn.
+const FIRST_PER_RETRY: u32 = 8;
+
+/// Why a destination cannot be sent to right now.
+enum Block {
+    /// Its own limit is reached: until something of it ends.
+    Limit,
+    /// Its rate is used up until then.
+    Rate(Timestamp),
+    /// Its tenant's limit is reached: until something of the tenant ends.
+    Tenant,
+}
+
+impl Core {
+    /// Sends as much as the limits allow.
+    pub(super) fn pump(&mut self) {
+        if self.is_quiet() {
+            return;
+        }
+        while self.in_flight.total() < self.options.in_flight_max
+            && let Some(id) = self.rings.probes.pop_front()
+        {
+            self.send_probe(id);
+        }
+        for lane in [Lane::First, Lane::Retry] {
+            while self.has_room(lane)
+                && !self.is_quiet()
+                && let Some(ix) = self.rings.of(lane).pop_front()
+            {
+                self.dests[ix.get()].queue(lane).in_ring = false;
+                self.turn(ix, lane);
+            }
+        }
+    }
+
+    /// Whether nothing is to be sent: the engine is stopping, or too much is not durable yet.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.shutdown.is_begun() || self.commits.unpersisted() >= self.options.unpersisted_max
+    }
+
+    fn has_room(&self, lane: Lane) -> bool {
+        let options = &self.options;
+        let (used, reserved) = match lane {
+            Lane::First => (self.in_flight.first, options.retry_lane_reserved),
+            Lane::Retry => (self.in_flight.retry, options.first_lane_reserved),
+        };
+        // Neither lane can be reserved away, whatever was configured.
+        let reserved = reserved.min(options.in_flight_max / 2);
+        self.in_flight.total() < options.in_flight_max && used < options.in_flight_max - reserved
+    }
+
+    /// One turn of a destination: one delivery.
+    fn turn(&mut self, ix: DestIx, ring: Lane) {
+        let lane = if ring == Lane::First && self.owes_retry(ix) { Lane::Retry } else { ring };
+        let Some(id) = self.peek(ix, lane) else { return };
+        match self.ask(ix) {
+            Admission::Admit => match self.block(ix, lane) {
+                None => {
+                    self.pop(ix, lane);
+                    self.attempt(id, lane);
+                }
+                Some(block) => return self.park(ix, &block),
+            },
+            Admission::Probe if self.dests[ix.get()].probe == ProbeStage::None => {
+                self.pop(ix, lane);
+                self.begin_probe(ix, id);
+            }
+            Admission::Probe | Admission::WaitUntil(_) | Admission::Refuse => {
+                self.pop(ix, lane);
+                self.not_admitted(id, ix);
+            }
+        }
+        self.activate_lane(ix, ring);
+    }
+
+    /// Whether a destination has sent so many first attempts that one of its retries is due, and
+    /// could be sent.
+    fn owes_retry(&mut self, ix: DestIx) -> bool {
+        let dest = &self.dests[ix.get()];
+        dest.retry.len > 0
+            && dest.first_since_retry >= FIRST_PER_RETRY
+            && self.has_room(Lane::Retry)
+            && self.block(ix, Lane::Retry).is_none()
+            && self.peek(ix, Lane::Retry).is_some()
+    }
+
+    fn block(&mut self, ix: DestIx, lane: Lane) -> Option<Block> {
+        let pressure = self.in_flight.total() * 2 >= self.options.in_flight_max;
+        let dest = &mut self.dests[ix.get()];
+        let ramp = dest.ramp.as_ref().map_or(0, |ramp| ramp.size);
+        let limit = dest.limit.get(pressure).max(ramp);
+        // A quarter of a destination's own places is kept for its first lane.
+        let retry_limit = (limit - limit / 4).max(ramp);
+        if dest.in_flight >= limit || lane == Lane::Retry && dest.retry_in_flight >= retry_limit {
+            return Some(Block::Limit);
+        }
+        let in_flight = self.tenants[dest.tenant].in_flight;
+        if self.options.tenant_in_flight_max.is_some_and(|max| in_flight >= max) {
+            return Some(Block::Tenant);
+        }
+        let now = self.now;
+        dest.bucket.as_mut().and_then(|bucket| bucket.ready_at(now)).map(Block::Rate)
+    }
+
+    fn park(&mut self, ix: DestIx, block: &Block) {
+        match block {
+            Block::Limit => self.dests[ix.get()].limit.feel(),
+            Block::Rate(at) => self.alarms.set(Alarm::Tokens(ix), *at),
+            Block::Tenant => {
+                let dest = &mut self.dests[ix.get()];
+                if !dest.tenant_parked {
+                    dest.tenant_parked = true;
+                    self.tenants[dest.tenant].parked.push_back(ix);
+                }
+            }
+        }
+    }
+
+    /// An ordinary attempt of a delivery that was just taken from its queue.
+    fn attempt(&mut self, id: DeliveryId, lane: Lane) {
+        let Some(entry) = self.entries.get(&id) else { return };
+        let (ix, place) = (entry.dest, entry.place);
+        let drained = matches!(place, Place::Ready { drained: true });
+        if drained && !self.still_drains(id, ix) {
+            return;
+        }
+        let Some(turn) = self.entries.get(&id).and_then(|entry| entry.delivery.turn()) else {
+            self.entries.remove(&id);
+            return;
+        };
+        let dest = &mut self.dests[ix.get()];
+        if let Some(bucket) = &mut dest.bucket {
+            // Whether there is a token was asked just before.
+            bucket.take(1, self.now).ok();
+        }
+        match lane {
+            Lane::First => dest.first_since_retry = dest.first_since_retry.saturating_add(1),
+            Lane::Retry => dest.first_since_retry = 0,
+        }
+        self.launch(id, turn, lane, drained);
+    }
+
+    /// Sends a delivery; whether it may be sent was decided before.
+    pub(super) fn launch(&mut self, id: DeliveryId, turn: Turn, lane: Lane, drained: bool) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(prepared) = self.directory.get(entry.delivery.subscription) else {
+            self.cancel_resident(id, CancelReason::SubscriptionDeleted);
+            return;
+        };
+        let account = entry.delivery.state.name();
+        let event = entry.event.take();
+        if let Some(event) = &event {
+            self.payload_bytes = self.payload_bytes.saturating_sub(payload_bytes(event));
+        }
+        let flight = Flight { turn, lane, drained, account: Some(account) };
+        entry.place = Place::InFlight(flight);
+        let dest = &mut self.dests[entry.dest.get()];
+        dest.in_flight += 1;
+        dest.retry_in_flight += u32::from(lane == Lane::Retry);
+        *self.in_flight.of(lane) += 1;
+        let tenant = &mut self.tenants[dest.tenant];
+        tenant.in_flight += 1;
+        *tenant.overlay.account(account) += 1;
+        let delivery = &entry.delivery;
+        if self.listened {
+            self.actions.push(Action::Publish(EngineEvent::Began {
+                tenant: delivery.tenant.clone(),
+                delivery: id,
+                destination: delivery.destination,
+                turn,
+            }));
+        }
+        self.actions.push(Action::Send(Outgoing {
+            delivery: id,
+            tenant: delivery.tenant.clone(),
+            event_id: delivery.event.clone(),
+            event,
+            prepared,
+            target: dest.target.clone(),
+        }));
+    }
+
+    /// The circuit says no: the delivery waits for its next slot, or is dead.
+    pub(super) fn not_admitted(&mut self, id: DeliveryId, ix: DestIx) {
+        let Some(entry) = self.entries.remove(&id) else { return };
+        self.forget_payload(entry.event.as_deref());
+        let before = entry.delivery.state.name();
+        let after = entry.delivery.not_admitted(self.now, &self.policy.retry);
+        let is_due = |slot_at: Timestamp| slot_at <= self.now;
+        if let DeliveryState::Waiting(slot) = entry.delivery.state
+            && !is_due(slot.due_at)
+        {
+            // A ramp had brought it forward; its slot is still to come.
+            self.place(after, ix);
+            return;
+        }
+        self.actions.extend(crate::live::death(&after).map(Action::Publish));
+        self.commit_delivery(before, after.clone(), None);
+        self.place(after, ix);
+    }
+
+    pub(super) fn forget_payload(&mut self, event: Option<&postrider_domain::event::Event>) {
+        let bytes = event.map_or(0, payload_bytes);
+        self.payload_bytes = self.payload_bytes.saturating_sub(bytes);
+    }
+}

@@ -1,0 +1,160 @@
+//! The retry lane's clock: the waiting deliveries whose slots fall due within the next minutes.
+//!
+//! Everything up to the mark is in memory, everything after it is in the store alone: memory
+//! follows activity, not backlog.
+
+use std::collections::BTreeSet;
+
+use postrider_domain::delivery::{CancelReason, Delivery, DeliveryState, Lane};
+use postrider_domain::ids::DeliveryId;
+use postrider_domain::time::Timestamp;
+use postrider_store::DueMark;
+
+use super::alarms::Alarm;
+use super::queue::DestIx;
+use super::state::{Entry, Place};
+use super::{Core, Load};
+
+/// Later in the order of due times than every delivery of the same time.
+const LAST_ID: DeliveryId = DeliveryId::from_bytes([u8::MAX; 16]);
+
+/// What waits in memory.
+#[derive(Debug, Default)]
+pub(super) struct Due {
+    times: BTreeSet<(Timestamp, DeliveryId)>,
+    /// What is due up to here has been read.
+    mark: Option<DueMark>,
+    loading: bool,
+}
+
+impl Due {
+    /// Whether a delivery that is due then has its place in memory.
+    pub(super) fn covers(&self, at: Timestamp, id: DeliveryId) -> bool {
+        self.mark.is_some_and(|mark| (at, id) <= (mark.at, mark.delivery))
+    }
+
+    pub(super) fn insert(&mut self, at: Timestamp, id: DeliveryId) {
+        self.times.insert((at, id));
+    }
+
+    pub(super) fn remove(&mut self, at: Timestamp, id: DeliveryId) {
+        self.times.remove(&(at, id));
+    }
+
+    pub(super) fn next_at(&self) -> Option<Timestamp> {
+        self.times.first().map(|(at, _)| *at)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    /// Forgets how far was read: everything is looked through once more.
+    pub(super) fn forget_mark(&mut self) {
+        self.mark = None;
+    }
+}
+
+impl Core {
+    /// Every slot whose time has come takes its turn.
+    pub(super) fn fire_due(&mut self) {
+        while !self.is_quiet()
+            && let Some(&(at, id)) = self.due.times.first()
+            && at <= self.now
+        {
+            self.due.times.pop_first();
+            self.enqueue_ready(id, false);
+        }
+    }
+
+    /// Reads the next waiting deliveries ahead of their time.
+    pub(super) fn load_due(&mut self) {
+        if self.due.loading
+            || self.shutdown.is_begun()
+            || self.due.times.len() >= self.options.resident_max / 2
+        {
+            return;
+        }
+        let window = self.options.due_window;
+        if let Some(mark) = self.due.mark
+            && mark.at > self.now.saturating_add(window / 2)
+        {
+            if !self.alarms.is_set(Alarm::Due) {
+                self.alarms.set(Alarm::Due, mark.at.saturating_sub(window / 2));
+            }
+            return;
+        }
+        self.due.loading = true;
+        let until = self.now.saturating_add(window);
+        self.load(Load::Due { after: self.due.mark, until, limit: self.options.page });
+    }
+
+    pub(super) fn due_loaded(&mut self, rows: Vec<Delivery>, until: Timestamp, limit: usize) {
+        self.due.loading = false;
+        let last = rows
+            .last()
+            .and_then(|row| Some(DueMark { at: row.next_attempt_at()?, delivery: row.id }));
+        let complete = rows.len() < limit;
+        self.due.mark = if complete {
+            Some(DueMark { at: until, delivery: LAST_ID })
+        } else {
+            last.or(self.due.mark)
+        };
+        for row in rows {
+            if !self.commits.is_dirty(row.id) {
+                self.adopt(row);
+            }
+        }
+        // What has changed and is not durable yet may now have its place in memory.
+        for newer in self.commits.dirty_waiting() {
+            self.adopt(newer);
+        }
+    }
+
+    /// A waiting delivery comes into memory, unless it is there or belongs to the store alone.
+    fn adopt(&mut self, delivery: Delivery) {
+        let DeliveryState::Waiting(slot) = delivery.state else { return };
+        if self.entries.contains_key(&delivery.id) || !self.due.covers(slot.due_at, delivery.id) {
+            return;
+        }
+        let Some(ix) = self.dest_ix(delivery.destination) else { return };
+        if !self.directory.has(delivery.subscription) {
+            self.cancel_absent(&delivery, CancelReason::SubscriptionDeleted);
+            return;
+        }
+        self.place(delivery, ix);
+    }
+
+    /// A destination's overdue deliveries were read back.
+    pub(super) fn overdue_loaded(&mut self, ix: DestIx, rows: Vec<Delivery>, limit: usize) {
+        let (before, complete) = (self.entries.len(), rows.len() < limit);
+        let queue = &mut self.dests[ix.get()].retry;
+        queue.loading = false;
+        // What was dropped while this was read may not be in it.
+        let dropped = std::mem::replace(&mut queue.spilled, false);
+        for row in rows {
+            let DeliveryState::Waiting(slot) = row.state else { continue };
+            let is_known = self.entries.contains_key(&row.id) || self.commits.is_dirty(row.id);
+            if is_known || slot.due_at > self.now {
+                continue;
+            }
+            let id = row.id;
+            let entry = Entry { delivery: row, event: None, dest: ix, place: Place::Due };
+            self.entries.insert(id, entry);
+            self.enqueue_ready(id, false);
+        }
+        let (grew, low) = (self.entries.len() > before, self.lane_cap() / 2);
+        let queue = &mut self.dests[ix.get()].retry;
+        queue.spilled |= !complete || dropped;
+        if !queue.spilled || queue.len > low {
+            return;
+        }
+        if grew || dropped {
+            self.read_back_soon(ix, Lane::Retry);
+        } else if queue.len == 0 {
+            // What is due stands behind what is not: look through everything once more.
+            queue.spilled = false;
+            self.due.forget_mark();
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Maps keyed by identifiers that we made ourselves: their last bytes are random already, so they
+//! need no hashing.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A map keyed by identifiers of our own.
+pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<LastBytes>>;
+
+/// Takes the last eight bytes for the hash.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LastBytes(u64);
+
+impl Hasher for LastBytes {
+    fn finish(&self) -> u64 {
+        // The map looks at the highest bits and at the lowest; spread the random ones over both.
+        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut last = [0; 8];
+            last[..chunk.len()].copy_from_slice(chunk);
+            self.0 = self.0.rotate_left(32) ^ u64::from_le_bytes(last);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Reads of the store: what was asked, and what the answers mean.
+//!
+//! An answer may be older than what is known here. Nothing of it counts where the delivery is in
+//! memory, or has changed since and is not durable yet.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+
+use postrider_domain::delivery::{CancelReason, Delivery, Lane};
+use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId, TenantId};
+use postrider_domain::time::Timestamp;
+use postrider_store::{DueMark, ReplayJob};
+
+use super::commands::Wish;
+use super::commits::Ack;
+use super::queue::DestIx;
+use super::{Action, Core};
+
+/// The number of a read.
+pub(crate) type LoadId = u64;
+
+/// What is to be read.
+#[derive(Debug, Clone)]
+pub(crate) enum Load {
+    /// Waiting deliveries, by their due time.
+    Due { after: Option<DueMark>, until: Timestamp, limit: usize },
+    /// Queued deliveries of all destinations.
+    Backlog { after: Option<DueMark>, limit: usize },
+    /// Queued deliveries of one destination.
+    Queued { destination: DestinationId, limit: usize },
+    /// Waiting deliveries of one destination, oldest first, to find those that are due.
+    Overdue { destination: DestinationId, limit: usize },
+    /// Waiting deliveries of one destination, in the rank of probes.
+    Probe { destination: DestinationId, limit: usize },
+    /// Waiting deliveries of one destination, oldest first, to be sent at once.
+    Drain { destination: DestinationId, limit: usize },
+    /// Unfinished deliveries of a subscription, to be cancelled.
+    Unfinished { tenant: TenantId, subscription: SubscriptionId, limit: usize },
+    /// What a replay job is to replay next.
+    Candidates { job: Box<ReplayJob>, limit: usize },
+    /// One delivery.
+    One { tenant: TenantId, delivery: DeliveryId },
+}
+
+/// Reads that are under way.
+#[derive(Default)]
+pub(super) struct Loads {
+    next: LoadId,
+    open: BTreeMap<LoadId, (Load, Option<Wish>)>,
+    backlog: Backlog,
+}
+
+/// How far the queued deliveries that a start found have been read.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Backlog {
+    #[default]
+    Done,
+    At(Option<DueMark>),
+    Loading,
+}
+
+impl Loads {
+    /// A mark that no read which is under way has passed; `None` where none is.
+    pub(super) fn barrier(&self) -> Option<LoadId> {
+        (!self.open.is_empty()).then_some(self.next)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+}
+
+/// What reads of queued deliveries have brought while acceptances were on their way to the lanes:
+/// the same delivery may come by both.
+#[derive(Default)]
+pub(super) struct Seen {
+    pages: VecDeque<(u64, HashSet<DeliveryId>)>,
+}
+
+impl Seen {
+    /// Whether a read has brought what this acceptance hands over.
+    pub(super) fn has(&self, ticket: u64, id: DeliveryId) -> bool {
+        self.pages.iter().any(|(next, ids)| ticket < *next && ids.contains(&id))
+    }
+
+    fn remember(&mut self, next_ticket: u64, rows: &[Delivery], oldest: Option<u64>) {
+        self.pages.retain(|(next, _)| oldest.is_some_and(|oldest| oldest < *next));
+        if oldest.is_some_and(|oldest| oldest < next_ticket) {
+            self.pages.push_back((next_ticket, rows.iter().map(|row| row.id).collect()));
+        }
+    }
+}
+
+impl Core {
+    pub(super) fn load(&mut self, load: Load) {
+        self.load_for(load, None);
+    }
+
+    pub(super) fn load_for(&mut self, load: Load, wish: Option<Wish>) {
+        let id = self.loads.next;
+        self.loads.next += 1;
+        self.actions.push(Action::Load(id, load.clone()));
+        self.loads.open.insert(id, (load, wish));
+    }
+
+    /// A read has ended.
+    pub(super) fn loaded(&mut self, id: LoadId, rows: Vec<Delivery>, next_ticket: u64) {
+        let Some((load, wish)) = self.loads.open.remove(&id) else { return };
+        match load {
+            Load::Due { until, limit, .. } => self.due_loaded(rows, until, limit),
+            Load::Backlog { limit, .. } => {
+                self.seen.remember(next_ticket, &rows, self.inbox.oldest_ticket());
+                self.backlog_loaded(rows, limit);
+            }
+            Load::Queued { destination, limit } => {
+                self.seen.remember(next_ticket, &rows, self.inbox.oldest_ticket());
+                if let Some(ix) = self.dest_ix(destination) {
+                    self.queued_loaded(ix, rows, limit);
+                }
+            }
+            Load::Overdue { destination, limit } => {
+                if let Some(ix) = self.dest_ix(destination) {
+                    self.overdue_loaded(ix, rows, limit);
+                }
+            }
+            Load::Probe { destination, limit } => {
+                if let Some(ix) = self.dest_ix(destination) {
+                    self.probe_candidates(ix, rows, limit);
+                }
+            }
+            Load::Drain { destination, limit } => {
+                if let Some(ix) = self.dest_ix(destination) {
+                    self.drain_loaded(ix, rows, limit);
+                }
+            }
+            Load::Unfinished { tenant, subscription, .. } => {
+                self.unfinished_loaded(tenant, subscription, rows);
+            }
+            Load::Candidates { job, limit } => self.candidates_loaded(&job, &rows, limit),
+            Load::One { .. } => {
+                if let Some(wish) = wish {
+                    self.grant(wish, rows.into_iter().next());
+                }
+            }
+        }
+        let oldest = self.loads.open.keys().next().copied().unwrap_or(LoadId::MAX);
+        self.commits.reads_ended(oldest);
+    }
+
+    pub(super) fn dest_ix(&self, id: DestinationId) -> Option<DestIx> {
+        self.dest_by_id.get(&id).copied()
+    }
+
+    /// Begins to read what was queued before the start.
+    pub(crate) fn begin_backlog(&mut self) {
+        self.loads.backlog = Backlog::At(None);
+    }
+
+    pub(super) fn scan_backlog(&mut self) {
+        if let Backlog::At(after) = self.loads.backlog
+            && self.entries.len() < self.options.resident_max
+            && !self.shutdown.is_begun()
+        {
+            self.loads.backlog = Backlog::Loading;
+            self.load(Load::Backlog { after, limit: self.options.page });
+        }
+    }
+
+    fn backlog_loaded(&mut self, rows: Vec<Delivery>, limit: usize) {
+        let last = rows.last().map(|row| DueMark { at: row.created_at, delivery: row.id });
+        self.loads.backlog = if rows.len() < limit { Backlog::Done } else { Backlog::At(last) };
+        for row in rows {
+            self.arrive(row, None);
+        }
+    }
+
+    fn queued_loaded(&mut self, ix: DestIx, rows: Vec<Delivery>, limit: usize) {
+        let (before, complete) = (self.entries.len(), rows.len() < limit);
+        for row in rows {
+            self.arrive(row, None);
+        }
+        let grew = self.entries.len() > before;
+        let low = self.lane_cap() / 2;
+        let is_full = self.entries.len() >= self.options.resident_max;
+        let queue = &mut self.dests[ix.get()].first;
+        queue.loading = false;
+        queue.spilled |= !complete;
+        if !queue.spilled || queue.len > low {
+            return;
+        }
+        if grew || is_full {
+            self.read_back_soon(ix, Lane::First);
+        } else {
+            // All of these are dealt with already; the store does not know it yet.
+            self.commits.when_durable(Ack::ReadBack(ix));
+        }
+    }
+
+    /// A subscription is gone: what it still owed is cancelled, page by page.
+    pub(crate) fn cancel_all(&mut self, tenant: TenantId, subscription: SubscriptionId) {
+        self.load(Load::Unfinished { tenant, subscription, limit: self.options.page });
+    }
+
+    fn unfinished_loaded(
+        &mut self,
+        tenant: TenantId,
+        subscription: SubscriptionId,
+        rows: Vec<Delivery>,
+    ) {
+        if rows.is_empty() {
+            self.actions.push(Action::Forget(tenant, subscription));
+            return;
+        }
+        for row in rows {
+            if self.entries.contains_key(&row.id) {
+                self.cancel_resident(row.id, CancelReason::SubscriptionDeleted);
+            } else {
+                let newest = self.commits.dirty(row.id).cloned().unwrap_or(row);
+                self.cancel_absent(&newest, CancelReason::SubscriptionDeleted);
+            }
+        }
+        self.commits.when_durable(Ack::Unfinished(tenant, subscription));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_domain::delivery::DeliveryState;
+    use postrider_domain::ids::EventId;
+
+    use super::*;
+
+    fn row(n: u8) -> Delivery {
+        Delivery {
+            id: DeliveryId::from_bytes([n; 16]),
+            tenant: TenantId::default_tenant(),
+            event: EventId::new(Timestamp::EPOCH, [n; 10]),
+            subscription: SubscriptionId::from_bytes([1; 16]),
+            destination: DestinationId::of(&TenantId::default_tenant(), "a"),
+            kind: "task.updated".parse().unwrap(),
+            created_at: Timestamp::EPOCH,
+            state: DeliveryState::Queued,
+            attempts: 0,
+            last_attempt_at: None,
+        }
+    }
+
+    #[test]
+    fn what_a_read_brought_is_known_to_every_acceptance_that_began_before_its_end() {
+        let mut seen = Seen::default();
+        let id = |n: u8| DeliveryId::from_bytes([n; 16]);
+        seen.remember(5, &[row(1), row(2)], Some(3));
+        assert!(seen.has(3, id(1)) && seen.has(4, id(2)));
+        assert!(!seen.has(5, id(1)), "it began after the read");
+        assert!(!seen.has(3, id(3)), "the read did not bring it");
+        // When all of those are through, it is forgotten.
+        seen.remember(9, &[row(3)], Some(7));
+        assert!(!seen.has(4, id(1)));
+        assert!(seen.has(7, id(3)));
+        seen.remember(12, &[row(4)], None);
+        assert_eq!(seen.pages.len(), 0, "nothing is under way: nothing to remember");
+    }
+}

@@ -1,0 +1,142 @@
+//! Trying a disabled destination: one delivery at a time, ten minutes apart.
+//!
+//! A probe is durable before it is sent: so it stays a single one also when the process ends
+//! between the two.
+
+use postrider_domain::attempt::{Turn, Verdict};
+use postrider_domain::circuit::{Admission, CircuitState};
+use postrider_domain::delivery::{Delivery, DeliveryState, Lane};
+use postrider_domain::ids::DeliveryId;
+
+use super::commits::Ack;
+use super::queue::DestIx;
+use super::state::{Entry, Place};
+use super::{Core, Load};
+
+/// How far the probe of a destination has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProbeStage {
+    /// There is none.
+    None,
+    /// The store is asked which delivery it is to be.
+    Choosing,
+    /// It is chosen, durable or becoming so, or in flight.
+    Chosen(DeliveryId),
+}
+
+impl Core {
+    /// The ten minutes are over: whatever waits is tried at once.
+    pub(super) fn probe_due(&mut self, ix: DestIx) {
+        let is_due = self.ask(ix) == Admission::Probe;
+        if is_due && self.dests[ix.get()].probe == ProbeStage::None && !self.shutdown.is_begun() {
+            let in_flight = usize::try_from(self.dests[ix.get()].in_flight).unwrap_or(0);
+            self.choose_probe(ix, in_flight + 8);
+        }
+    }
+
+    fn choose_probe(&mut self, ix: DestIx, limit: usize) {
+        self.dests[ix.get()].probe = ProbeStage::Choosing;
+        let destination = self.dests[ix.get()].record.id;
+        self.load(Load::Probe { destination, limit });
+    }
+
+    /// The store has answered: the first in rank that is not in flight is the probe. Where none
+    /// waits, the next one that arrives.
+    pub(super) fn probe_candidates(&mut self, ix: DestIx, rows: Vec<Delivery>, limit: usize) {
+        if self.dests[ix.get()].probe != ProbeStage::Choosing {
+            return;
+        }
+        self.dests[ix.get()].probe = ProbeStage::None;
+        let complete = rows.len() < limit;
+        let destination = self.dests[ix.get()].record.id;
+        // What is not durable yet is not in the store's answer, or not as it is now.
+        let newer = self.commits.dirty_of(destination);
+        let candidate = rows
+            .into_iter()
+            .filter(|row| !self.commits.is_dirty(row.id))
+            .chain(newer)
+            .filter(|row| matches!(row.state, DeliveryState::Waiting(_)) && self.may_probe(row.id))
+            .min_by_key(Delivery::probe_rank);
+        match candidate {
+            Some(delivery) if self.ask(ix) == Admission::Probe => {
+                let id = delivery.id;
+                self.entries.entry(id).or_insert(Entry {
+                    delivery,
+                    event: None,
+                    dest: ix,
+                    place: Place::Due,
+                });
+                self.begin_probe(ix, id);
+            }
+            None if !complete => self.choose_probe(ix, limit.saturating_mul(4)),
+            Some(_) | None => {}
+        }
+    }
+
+    fn may_probe(&self, id: DeliveryId) -> bool {
+        self.entries.get(&id).is_none_or(|entry| match entry.place {
+            Place::Due | Place::Ready { .. } => true,
+            Place::First | Place::Probe | Place::InFlight(_) => false,
+        })
+    }
+
+    /// Lets a delivery through as the probe, as soon as that is durable.
+    pub(super) fn begin_probe(&mut self, ix: DestIx, id: DeliveryId) {
+        let transition = self.dests[ix.get()].record.circuit.begin_probe(id, self.now);
+        let Some(transition) = transition else { return self.not_admitted(id, ix) };
+        self.dests[ix.get()].probe = ProbeStage::Chosen(id);
+        self.set_place(id, Place::Probe);
+        self.circuit_changed(ix, Some(transition));
+        self.arm_circuit(ix);
+        self.commits.when_durable(Ack::Probe(id));
+    }
+
+    /// Takes a delivery out of wherever it is in memory, and puts it elsewhere.
+    pub(super) fn set_place(&mut self, id: DeliveryId, place: Place) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut entry.place, place);
+        let ix = entry.dest;
+        if let (Place::Due, DeliveryState::Waiting(slot)) = (before, entry.delivery.state) {
+            self.due.remove(slot.due_at, id);
+        }
+        if matches!(before, Place::Ready { .. }) {
+            self.leave_queue(ix, before);
+        }
+    }
+
+    /// The probe is durable and there is room for it.
+    pub(super) fn send_probe(&mut self, id: DeliveryId) {
+        let Some(entry) = self.entries.get(&id) else { return };
+        if entry.place != Place::Probe {
+            return;
+        }
+        let ix = entry.dest;
+        let circuit = &self.dests[ix.get()].record.circuit;
+        let is_probe =
+            matches!(&circuit.state, CircuitState::HalfOpen { probe, .. } if *probe == id);
+        if is_probe {
+            self.launch(id, Turn::Probe, Lane::Retry, false);
+        } else {
+            // Somebody enabled or froze the destination meanwhile: its own turn will come.
+            self.dests[ix.get()].probe = ProbeStage::None;
+            if let Some(entry) = self.entries.remove(&id) {
+                self.place(entry.delivery, ix);
+            }
+        }
+    }
+
+    /// The chosen probe will not be sent: the ten minutes run anew.
+    pub(super) fn lose_probe(&mut self, ix: DestIx, id: DeliveryId) {
+        if self.dests[ix.get()].probe != ProbeStage::Chosen(id) {
+            return;
+        }
+        self.dests[ix.get()].probe = ProbeStage::None;
+        let hold = self.guard.hold();
+        let circuit = &mut self.dests[ix.get()].record.circuit;
+        let lost = circuit.learn(id, Verdict::OwnFault, self.now, hold, &self.policy.circuit);
+        if lost.is_some() {
+            self.circuit_changed(ix, lost);
+            self.arm_circuit(ix);
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Per destination a first and a retry queue, and the rings in which destinations take turns.
+//!
+//! A turn is one delivery: a destination with a million waiting gets no more turns than one with a
+//! single delivery. Every operation costs the same however much waits. A queue holds identifiers;
+//! one whose delivery has gone elsewhere meanwhile is skipped when its turn comes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use postrider_domain::delivery::{CancelReason, Delivery, Lane};
+use postrider_domain::destination::Destination;
+use postrider_domain::egress::DestinationUrl;
+use postrider_domain::event::Event;
+use postrider_domain::ids::DeliveryId;
+use postrider_domain::subscription::RateLimit;
+use postrider_transport::Target;
+
+use super::limiter::{AdaptiveLimit, TokenBucket};
+use super::probe::ProbeStage;
+use super::recovery::Ramp;
+use super::state::{Entry, Place};
+use super::{Core, Load};
+use crate::inbox::Handover;
+use crate::options::Options;
+
+/// A destination's place in the table of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct DestIx(usize);
+
+impl DestIx {
+    pub(super) const fn new(ix: usize) -> Self {
+        DestIx(ix)
+    }
+
+    pub(super) const fn get(self) -> usize {
+        self.0
+    }
+}
+
+/// Whose turn it is, for each lane.
+#[derive(Debug, Default)]
+pub(super) struct Rings {
+    pub(super) first: VecDeque<DestIx>,
+    pub(super) retry: VecDeque<DestIx>,
+    /// Probes that are durable and wait for a place.
+    pub(super) probes: VecDeque<DeliveryId>,
+    /// Lanes that have more in the store and wait for room in memory.
+    pub(super) starved: VecDeque<(DestIx, Lane)>,
+}
+
+/// Reads that may be under way when another lane is read back.
+const LOADS_MAX: usize = 16;
+
+impl Rings {
+    pub(super) fn of(&mut self, lane: Lane) -> &mut VecDeque<DestIx> {
+        match lane {
+            Lane::First => &mut self.first,
+            Lane::Retry => &mut self.retry,
+        }
+    }
+}
+
+/// One lane of a destination.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    pub(super) ids: VecDeque<DeliveryId>,
+    /// How many of the identifiers still stand for a delivery here.
+    pub(super) len: usize,
+    /// Whether the destination is in the lane's ring.
+    pub(super) in_ring: bool,
+    /// Whether the store has more for this lane than is in memory.
+    pub(super) spilled: bool,
+    /// Whether it is being read back.
+    pub(super) loading: bool,
+}
+
+/// A destination that this engine owns.
+#[derive(Debug)]
+pub(super) struct Dest {
+    pub(super) record: Destination,
+    pub(super) url: Arc<str>,
+    pub(super) target: Option<Arc<Target>>,
+    pub(super) tenant: usize,
+    pub(super) first: Queue,
+    pub(super) retry: Queue,
+    pub(super) in_flight: u32,
+    pub(super) retry_in_flight: u32,
+    /// First attempts since the last retry.
+    pub(super) first_since_retry: u32,
+    pub(super) limit: AdaptiveLimit,
+    pub(super) bucket: Option<TokenBucket>,
+    pub(super) probe: ProbeStage,
+    pub(super) ramp: Option<Ramp>,
+    /// Whether it waits for its tenant to have less in flight.
+    pub(super) tenant_parked: bool,
+    /// Whether another node owns it now.
+    pub(super) lost: bool,
+}
+
+impl Dest {
+    pub(super) fn new(record: Destination, tenant: usize, options: &Options) -> Self {
+        let target = DestinationUrl::from_trusted(&record.url).ok().and_then(|url| {
+            let target = Target::new(record.tenant.clone(), record.id, url, None);
+            target.ok().map(Arc::new)
+        });
+        Dest {
+            url: record.url.as_str().into(),
+            record,
+            target,
+            tenant,
+            first: Queue::default(),
+            retry: Queue::default(),
+            in_flight: 0,
+            retry_in_flight: 0,
+            first_since_retry: 0,
+            limit: AdaptiveLimit::new(
+                options.destination_in_flight_start,
+                options.destination_in_flight_max,
+            ),
+            bucket: None,
+            probe: ProbeStage::None,
+            ramp: None,
+            tenant_parked: false,
+            lost: false,
+        }
+    }
+
+    pub(super) fn queue(&mut self, lane: Lane) -> &mut Queue {
+        match lane {
+            Lane::First => &mut self.first,
+            Lane::Retry => &mut self.retry,
+        }
+    }
+}
+
+impl Core {
+    /// What was accepted enters the first lane.
+    pub(super) fn accepted(&mut self, handover: Handover) {
+        let Handover { ticket, items } = handover;
+        self.inbox.took(items.len());
+        for (event, delivery) in items {
+            // A read of the store may have brought it already, and it may even be gone again.
+            if !self.seen.has(ticket.number, delivery.id) {
+                self.arrive(delivery, Some(event));
+            }
+        }
+    }
+
+    /// A delivery that is queued in the store and perhaps not in memory yet.
+    pub(super) fn arrive(&mut self, delivery: Delivery, event: Option<Arc<Event>>) {
+        if self.entries.contains_key(&delivery.id) || self.commits.is_dirty(delivery.id) {
+            return;
+        }
+        let Some(&ix) = self.dest_by_id.get(&delivery.destination) else { return };
+        if !self.directory.has(delivery.subscription) {
+            self.cancel_absent(&delivery, CancelReason::SubscriptionDeleted);
+            return;
+        }
+        let cap = self.lane_cap();
+        let dest = &mut self.dests[ix.get()];
+        if dest.first.len >= cap {
+            dest.first.spilled = true;
+            return;
+        }
+        self.enqueue_first(delivery, event, ix);
+    }
+
+    pub(super) fn enqueue_first(
+        &mut self,
+        delivery: Delivery,
+        event: Option<Arc<Event>>,
+        ix: DestIx,
+    ) {
+        let event = event.filter(|event| {
+            let bytes = payload_bytes(event);
+            let fits = self.payload_bytes.saturating_add(bytes) <= self.options.payload_bytes_max;
+            self.payload_bytes += if fits { bytes } else { 0 };
+            fits
+        });
+        let id = delivery.id;
+        self.entries.insert(id, Entry { delivery, event, dest: ix, place: Place::First });
+        let queue = &mut self.dests[ix.get()].first;
+        queue.ids.push_back(id);
+        queue.len += 1;
+        self.activate_lane(ix, Lane::First);
+    }
+
+    /// A slot fell due, or a ramp calls: the delivery takes its turn in the retry lane.
+    pub(super) fn enqueue_ready(&mut self, id: DeliveryId, drained: bool) {
+        let cap = self.lane_cap();
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let ix = entry.dest;
+        let queue = &mut self.dests[ix.get()].retry;
+        if !drained && queue.len >= cap {
+            queue.spilled = true;
+            self.entries.remove(&id);
+            return;
+        }
+        entry.place = Place::Ready { drained };
+        queue.ids.push_back(id);
+        queue.len += 1;
+        self.activate_lane(ix, Lane::Retry);
+    }
+
+    /// The next delivery of a lane; what has gone elsewhere is forgotten on the way.
+    pub(super) fn peek(&mut self, ix: DestIx, lane: Lane) -> Option<DeliveryId> {
+        let queue = self.dests[ix.get()].queue(lane);
+        while let Some(&id) = queue.ids.front() {
+            let here = self.entries.get(&id).is_some_and(|entry| match (lane, entry.place) {
+                (Lane::First, Place::First) | (Lane::Retry, Place::Ready { .. }) => true,
+                (Lane::First | Lane::Retry, _) => false,
+            });
+            if here {
+                return Some(id);
+            }
+            queue.ids.pop_front();
+        }
+        None
+    }
+
+    /// How many deliveries a lane may hold in memory: the fuller memory is, the fewer, so that those
+    /// who have many waiting leave room to those who have one.
+    pub(super) fn lane_cap(&self) -> usize {
+        let (used, max) = (self.entries.len(), self.options.resident_max);
+        let cap = match used {
+            _ if used >= max => 1,
+            _ if used >= max - max / 4 => 4,
+            _ if used >= max / 2 => 64,
+            _ => self.options.lane_resident_max,
+        };
+        cap.min(self.options.lane_resident_max).max(1)
+    }
+
+    /// Takes the delivery that [`Core::peek`] showed.
+    pub(super) fn pop(&mut self, ix: DestIx, lane: Lane) {
+        let low = self.lane_cap() / 2;
+        let queue = self.dests[ix.get()].queue(lane);
+        queue.ids.pop_front();
+        queue.len = queue.len.saturating_sub(1);
+        if queue.spilled && !queue.loading && queue.len <= low {
+            self.read_back_soon(ix, lane);
+        }
+    }
+
+    /// Reads a lane back, now or when there is room in memory.
+    pub(super) fn read_back_soon(&mut self, ix: DestIx, lane: Lane) {
+        if self.entries.len() < self.options.resident_max {
+            self.read_back(ix, lane);
+        } else {
+            self.dests[ix.get()].queue(lane).loading = true;
+            self.rings.starved.push_back((ix, lane));
+        }
+    }
+
+    /// There is room in memory again: lanes that waited for it are read back, one by one.
+    pub(super) fn feed_starved(&mut self) {
+        while self.entries.len() < self.options.resident_max - self.options.resident_max / 4
+            && self.loads.len() < LOADS_MAX
+            && let Some((ix, lane)) = self.rings.starved.pop_front()
+        {
+            self.read_back(ix, lane);
+        }
+    }
+
+    /// A delivery leaves its queue without a turn.
+    pub(super) fn leave_queue(&mut self, ix: DestIx, place: Place) {
+        let lane = match place {
+            Place::First => Lane::First,
+            Place::Ready { .. } => Lane::Retry,
+            Place::Due | Place::Probe | Place::InFlight(_) => return,
+        };
+        let queue = self.dests[ix.get()].queue(lane);
+        queue.len = queue.len.saturating_sub(1);
+        if queue.len == 0 {
+            queue.ids.clear();
+        }
+    }
+
+    /// These destinations have more in the store.
+    pub(super) fn spilled(
+        &mut self,
+        destinations: &std::collections::HashSet<postrider_domain::ids::DestinationId>,
+    ) {
+        for id in destinations {
+            if let Some(&ix) = self.dest_by_id.get(id) {
+                let low = self.lane_cap() / 2;
+                let queue = &mut self.dests[ix.get()].first;
+                queue.spilled = true;
+                if !queue.loading && queue.len <= low {
+                    self.read_back_soon(ix, Lane::First);
+                }
+            }
+        }
+    }
+
+    /// Reads what a lane of a destination has in the store.
+    pub(super) fn read_back(&mut self, ix: DestIx, lane: Lane) {
+        let cap = self.lane_cap();
+        let dest = &mut self.dests[ix.get()];
+        let in_flight = usize::try_from(dest.in_flight).unwrap_or(0);
+        let destination = dest.record.id;
+        let queue = dest.queue(lane);
+        // What is dropped from now on may not be in this read.
+        (queue.loading, queue.spilled) = (true, false);
+        let load = match lane {
+            Lane::First => Load::Queued { destination, limit: cap * 2 + in_flight },
+            Lane::Retry => Load::Overdue { destination, limit: cap * 4 + in_flight },
+        };
+        self.load(load);
+    }
+
+    /// Lets a destination take turns in both lanes again.
+    pub(super) fn activate(&mut self, ix: DestIx) {
+        self.activate_lane(ix, Lane::First);
+        self.activate_lane(ix, Lane::Retry);
+    }
+
+    pub(super) fn activate_lane(&mut self, ix: DestIx, lane: Lane) {
+        let queue = self.dests[ix.get()].queue(lane);
+        if queue.len > 0 && !queue.in_ring {
+            queue.in_ring = true;
+            self.rings.of(lane).push_back(ix);
+        }
+    }
+
+    pub(super) fn set_rate(&mut self, ix: DestIx, rate: Option<RateLimit>) {
+        let now = self.now;
+        let bucket = &mut self.dests[ix.get()].bucket;
+        let Some(rate) = rate.map(|rate| u64::from(rate.per_1000_seconds())) else {
+            *bucket = None;
+            self.activate(ix);
+            return;
+        };
+        if bucket.is_none_or(|bucket| bucket.per_1000_seconds() != rate) {
+            // A tenth of a second at once keeps the rate smooth and the timers few.
+            *bucket = Some(TokenBucket::new(rate, rate / 10_000, now));
+        }
+        self.activate(ix);
+    }
+}
+
+/// What an event weighs in memory.
+pub(super) fn payload_bytes(event: &Event) -> usize {
+    event.data.as_bytes().len() + event.old.as_ref().map_or(0, |old| old.as_bytes().len())
+}

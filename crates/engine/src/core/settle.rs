@@ -1,0 +1,193 @@
+//! An attempt has ended: everything that follows from it, at once and as one.
+
+use std::sync::Arc;
+
+use postrider_domain::attempt::{Ending, FailureClass, Finished, OwnFaultKind, Verdict};
+use postrider_domain::circuit::StateName as CircuitName;
+use postrider_domain::delivery::{CancelReason, Delivery, Lane};
+use postrider_domain::ids::DeliveryId;
+use postrider_domain::settlement;
+
+use super::limiter::Pace;
+use super::probe::ProbeStage;
+use super::queue::DestIx;
+use super::state::{Entry, Flight, Place};
+use super::{Action, Attempted, Core};
+use crate::attempt::own_fault;
+use crate::live::{EngineEvent, death};
+
+impl Core {
+    /// An attempt has ended.
+    pub(super) fn finished(&mut self, id: DeliveryId, attempted: Attempted) {
+        let Some(entry) = self.entries.remove(&id) else { return };
+        let Place::InFlight(flight) = entry.place else {
+            self.entries.insert(id, entry);
+            return;
+        };
+        let finished = match attempted {
+            Attempted::Ended(finished) => finished,
+            Attempted::NoEvent => own_fault(self.now, "the event is not in the store".to_owned()),
+        };
+        self.land(&entry, flight, &finished);
+        if self.dests[entry.dest.get()].lost {
+            return;
+        }
+        self.settle(entry, flight, finished);
+    }
+
+    /// Gives the places back that the attempt held.
+    fn land(&mut self, entry: &Entry, flight: Flight, finished: &Finished) {
+        let ix = entry.dest;
+        let pace = self.pace(&finished.ending, finished.timings.total);
+        let dest = &mut self.dests[ix.get()];
+        dest.limit.learn(pace);
+        dest.in_flight -= 1;
+        dest.retry_in_flight -= u32::from(flight.lane == Lane::Retry);
+        *self.in_flight.of(flight.lane) -= 1;
+        let tenant = &mut self.tenants[dest.tenant];
+        tenant.in_flight -= 1;
+        if let Some(account) = flight.account {
+            *tenant.overlay.account(account) -= 1;
+        }
+        let unparked = tenant.parked.pop_front();
+        if let Some(next) = unparked {
+            self.dests[next.get()].tenant_parked = false;
+            self.activate(next);
+        }
+        self.activate(ix);
+    }
+
+    fn pace(&self, ending: &Ending, total: std::time::Duration) -> Pace {
+        match ending {
+            Ending::Answered(answer) if matches!(answer.status, 429 | 503) => Pace::Strained,
+            Ending::Answered(_) if total <= self.options.quick_answer => Pace::Quick,
+            Ending::Answered(_) => Pace::Slow,
+            Ending::Failed(failure) => match failure.class {
+                FailureClass::Timeout(_) | FailureClass::Refused => Pace::Strained,
+                FailureClass::Reset
+                | FailureClass::Dns
+                | FailureClass::Tls
+                | FailureClass::Blocked
+                | FailureClass::Protocol => Pace::Slow,
+            },
+            Ending::OwnFault(_) => Pace::Unknown,
+        }
+    }
+
+    fn settle(&mut self, entry: Entry, flight: Flight, finished: Finished) {
+        let ix = entry.dest;
+        let verdict = finished.ending.verdict();
+        let is_shutdown = matches!(&finished.ending, Ending::OwnFault(fault) if fault.kind == OwnFaultKind::Shutdown);
+        if is_shutdown && self.shutdown.is_begun() {
+            // What a shutdown interrupted was not an attempt: it is made again after the start.
+            return;
+        }
+        let failed = verdict != Verdict::Success;
+        let change = self.guard.record(self.dests[ix.get()].record.id, failed, self.now);
+        self.guard_changed(change);
+        let settled = settlement::settle(
+            &entry.delivery,
+            &self.dests[ix.get()].record,
+            flight.turn,
+            finished,
+            self.now,
+            self.guard.hold(),
+            &self.policy,
+        );
+        let dest = &mut self.dests[ix.get()];
+        dest.record = settled.destination;
+        if dest.probe == ProbeStage::Chosen(entry.delivery.id) {
+            dest.probe = ProbeStage::None;
+        }
+        self.tell(&settled.delivery, &settled.attempt, settled.warning, ix);
+        let before = entry.delivery.state.name();
+        self.commit_delivery(before, settled.delivery.clone(), Some(settled.attempt));
+        let transition = settled.transition;
+        let to = transition.as_ref().map(|transition| transition.to);
+        self.circuit_changed(ix, transition);
+        self.arm_circuit(ix);
+        if flight.drained {
+            self.drained(ix, verdict);
+        }
+        match to {
+            Some(CircuitName::Closed) => self.recovered(ix),
+            Some(CircuitName::Open | CircuitName::Frozen) => self.activate(ix),
+            Some(CircuitName::HalfOpen) | None => {}
+        }
+        self.place(settled.delivery, ix);
+    }
+
+    /// Tells whoever looks on.
+    fn tell(
+        &mut self,
+        delivery: &Delivery,
+        attempt: &postrider_domain::attempt::Attempt,
+        warning: Option<postrider_domain::thresholds::Warning>,
+        ix: DestIx,
+    ) {
+        if self.listened {
+            self.actions.push(Action::Publish(EngineEvent::Attempt {
+                delivery: Arc::new(delivery.clone()),
+                attempt: Arc::new(attempt.clone()),
+            }));
+        }
+        if let Some(warning) = warning {
+            let dest = &self.dests[ix.get()];
+            self.actions.push(Action::Publish(EngineEvent::Warning {
+                tenant: dest.record.tenant.clone(),
+                destination: dest.record.id,
+                url: Arc::clone(&dest.url),
+                warning,
+            }));
+        }
+        self.actions.extend(death(delivery).map(Action::Publish));
+    }
+
+    /// Cancels a delivery that is in memory.
+    pub(super) fn cancel_resident(
+        &mut self,
+        id: DeliveryId,
+        reason: CancelReason,
+    ) -> Option<Delivery> {
+        let entry = self.entries.get(&id)?;
+        let (ix, place) = (entry.dest, entry.place);
+        let before = entry.delivery.state.name();
+        let cancelled = entry.delivery.cancelled(reason, self.now).ok()?;
+        self.commit_delivery(before, cancelled.clone(), None);
+        if let Place::InFlight(flight) = place {
+            // The attempt goes on and is logged; the delivery stays cancelled.
+            if let Some(account) = flight.account {
+                let tenant = self.dests[ix.get()].tenant;
+                *self.tenants[tenant].overlay.account(account) -= 1;
+            }
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.delivery = cancelled.clone();
+                entry.place = Place::InFlight(Flight { account: None, ..flight });
+            }
+            return Some(cancelled);
+        }
+        self.set_place(id, Place::Due);
+        self.leave_queue(ix, if place == Place::First { place } else { Place::Due });
+        if let Some(entry) = self.entries.remove(&id) {
+            self.forget_payload(entry.event.as_deref());
+        }
+        if place == Place::Probe {
+            self.lose_probe(ix, id);
+        }
+        if place == (Place::Ready { drained: true }) {
+            self.drained(ix, Verdict::Success);
+        }
+        Some(cancelled)
+    }
+
+    /// Cancels a delivery that is not in memory.
+    pub(super) fn cancel_absent(
+        &mut self,
+        delivery: &Delivery,
+        reason: CancelReason,
+    ) -> Option<Delivery> {
+        let cancelled = delivery.cancelled(reason, self.now).ok()?;
+        self.commit_delivery(delivery.state.name(), cancelled.clone(), None);
+        Some(cancelled)
+    }
+}

@@ -1,0 +1,149 @@
+//! The subscriptions in memory: which of them want an event, and what sending to one needs.
+//!
+//! Reads take a lock for as long as a look-up lasts and never across an await. Whoever changes a
+//! subscription has it stored first.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use http::{HeaderName, HeaderValue};
+use postrider_domain::credentials::Scrubber;
+use postrider_domain::event::Event;
+use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
+use postrider_domain::matching::SubscriptionIndex;
+use postrider_domain::signature::SigningSecrets;
+use postrider_domain::subscription::{RateLimit, Subscription};
+use postrider_store::SubscriptionRecord;
+use zeroize::Zeroizing;
+
+/// Opens the sealed credentials of a subscription. The layer above knows how they were sealed.
+pub trait Credentials: Send + Sync + 'static {
+    /// The secrets and the token.
+    fn open(&self, record: &SubscriptionRecord) -> Result<OpenCredentials, CredentialsError>;
+}
+
+/// Credentials that cannot be opened. Attempts that need them fail as a fault of our own.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the credentials of a subscription cannot be opened: {0}")]
+pub struct CredentialsError(pub String);
+
+/// What a subscription signs and identifies itself with.
+#[derive(Clone)]
+pub struct OpenCredentials {
+    /// The signing secrets.
+    pub secrets: SigningSecrets,
+    /// The bearer token.
+    pub token: Option<Zeroizing<String>>,
+}
+
+impl fmt::Debug for OpenCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OpenCredentials(****)")
+    }
+}
+
+/// A subscription with everything that can be prepared once for all its attempts.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) subscription: Arc<Subscription>,
+    pub(crate) keys: Result<Keys, CredentialsError>,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// What attempts for a subscription are signed with.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    pub(crate) secrets: SigningSecrets,
+    pub(crate) authorization: Option<HeaderValue>,
+    pub(crate) scrubber: Scrubber,
+}
+
+/// Every subscription that is not deleted.
+pub(crate) struct Directory {
+    credentials: Arc<dyn Credentials>,
+    inner: RwLock<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    index: SubscriptionIndex,
+    prepared: HashMap<SubscriptionId, Arc<Prepared>>,
+}
+
+impl Directory {
+    pub(crate) fn new(credentials: Arc<dyn Credentials>) -> Self {
+        Directory { credentials, inner: RwLock::default() }
+    }
+
+    /// Puts a subscription in, or replaces it.
+    pub(crate) fn put(&self, record: &SubscriptionRecord) {
+        let subscription = Arc::new(record.subscription.clone());
+        let prepared = Arc::new(self.prepare(record, Arc::clone(&subscription)));
+        let mut inner = self.write();
+        inner.prepared.insert(subscription.id, prepared);
+        inner.index.insert(subscription);
+    }
+
+    pub(crate) fn remove(&self, tenant: &TenantId, id: SubscriptionId) {
+        let mut inner = self.write();
+        inner.index.remove(tenant, id);
+        inner.prepared.remove(&id);
+    }
+
+    /// The subscriptions that want this event.
+    pub(crate) fn matches(&self, event: &Event) -> Vec<Arc<Subscription>> {
+        self.read().index.matches(event)
+    }
+
+    pub(crate) fn get(&self, id: SubscriptionId) -> Option<Arc<Prepared>> {
+        self.read().prepared.get(&id).cloned()
+    }
+
+    pub(crate) fn has(&self, id: SubscriptionId) -> bool {
+        self.read().prepared.contains_key(&id)
+    }
+
+    /// The strictest of the rate limits that the subscriptions of a destination have.
+    pub(crate) fn rate_limit(
+        &self,
+        tenant: &TenantId,
+        destination: DestinationId,
+    ) -> Option<RateLimit> {
+        let inner = self.read();
+        let limits = inner.index.of_destination(tenant, destination);
+        limits.filter_map(|s| s.rate_limit).min_by_key(|limit| limit.per_1000_seconds())
+    }
+
+    fn prepare(&self, record: &SubscriptionRecord, subscription: Arc<Subscription>) -> Prepared {
+        let keys = self.credentials.open(record).map(Keys::new);
+        let headers = subscription.headers.iter().filter_map(|header| {
+            let name = HeaderName::try_from(header.name()).ok()?;
+            Some((name, HeaderValue::try_from(header.value()).ok()?))
+        });
+        Prepared { headers: headers.collect(), keys, subscription }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Keys {
+    fn new(open: OpenCredentials) -> Self {
+        let authorization = open.token.as_ref().and_then(|token| {
+            let line = Zeroizing::new(format!("Bearer {}", token.as_str()));
+            let mut value = HeaderValue::try_from(line.as_str()).ok()?;
+            value.set_sensitive(true);
+            Some(value)
+        });
+        let secrets: Vec<Zeroizing<String>> =
+            open.secrets.all().map(|(secret, _)| secret.expose()).chain(open.token).collect();
+        let texts: Vec<&str> = secrets.iter().map(|secret| secret.as_str()).collect();
+        Keys { authorization, scrubber: Scrubber::new(&texts), secrets: open.secrets }
+    }
+}

@@ -1,0 +1,460 @@
+//! What the engine offers to those above it. A handle is cheap to clone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use postrider_domain::attempt::Finished;
+use postrider_domain::delivery::{Delivery, StateName, WrongState};
+use postrider_domain::destination::Destination;
+use postrider_domain::egress::DestinationUrl;
+use postrider_domain::event::Event;
+use postrider_domain::ids::{
+    DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
+};
+use postrider_domain::ledger::Ledger;
+use postrider_domain::policy::Policy;
+use postrider_domain::time::Timestamp;
+use postrider_store::{
+    DeliveryFilter, DestinationRecord, ReplayJob, ReplayState, Store, StoreError, SubscriptionPut,
+    SubscriptionRecord,
+};
+use postrider_transport::{Clock, Target};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+
+use crate::attempt::{Job, Runner};
+use crate::core::{Command, Gauges, Input, ReplayChange};
+use crate::directory::Directory;
+use crate::entropy::{Entropy, ten};
+use crate::ingest::{Ingest, IngestError, Ingested, NewEvent};
+use crate::live::EngineEvent;
+
+/// Why something that was asked for did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The tenant has no such thing.
+    #[error("there is no such thing")]
+    NotFound,
+    /// The delivery stands elsewhere.
+    #[error(transparent)]
+    WrongState(#[from] WrongState),
+    /// A delivery cannot be replayed when its subscription is gone.
+    #[error("the subscription of this delivery was deleted: there is nowhere to send it to")]
+    SubscriptionGone,
+    /// The replay job is over.
+    #[error("the replay job has ended already")]
+    JobEnded,
+    /// A replay is for deliveries that have ended.
+    #[error("only dead, delivered or cancelled deliveries can be replayed")]
+    NotAnEndState,
+    /// The engine has stopped.
+    #[error("the server is stopping")]
+    Stopping,
+    /// The store did not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Which deliveries a job is to replay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewReplay {
+    /// Which ones; dead ones where no state is named.
+    pub filter: DeliveryFilter,
+    /// How many a second; as fast as the lanes take them where it is `None`.
+    pub per_second: Option<u32>,
+}
+
+/// What is known of a destination right now, beyond what the store has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DestinationView {
+    /// The destination with its circuit as it is now.
+    pub destination: Destination,
+    /// Attempts in flight.
+    pub in_flight: u32,
+    /// How many may be.
+    pub in_flight_limit: u32,
+    /// In the first lane and in memory.
+    pub queued: usize,
+    /// In the retry lane, due, and in memory.
+    pub ready: usize,
+    /// When the oldest in the first lane was accepted.
+    pub oldest_queued_at: Option<Timestamp>,
+}
+
+/// Why an engine has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to.
+    Shutdown,
+    /// The store has stopped: the process must end.
+    StoreStopped(String),
+}
+
+/// What all handles share.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) ingest: Arc<Ingest>,
+    pub(crate) runner: Arc<dyn Runner>,
+    pub(crate) inputs: mpsc::UnboundedSender<Input>,
+    pub(crate) live: broadcast::Sender<EngineEvent>,
+    pub(crate) policy: watch::Sender<Arc<Policy>>,
+    pub(crate) ended: watch::Receiver<Option<Ended>>,
+    pub(crate) end: watch::Sender<bool>,
+    pub(crate) stopping: AtomicBool,
+    /// Changes of subscriptions go one after the other: the store and the index must agree.
+    pub(crate) changing: tokio::sync::Mutex<()>,
+}
+
+/// A running engine.
+#[derive(Clone)]
+pub struct EngineHandle {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl EngineHandle {
+    /// Accepts events of a tenant: all of them, durable with everything that is owed for them, or
+    /// none.
+    pub async fn ingest(
+        &self,
+        tenant: &TenantId,
+        events: Vec<NewEvent>,
+    ) -> Result<Vec<Ingested>, IngestError> {
+        if self.shared.stopping.load(Ordering::Acquire) {
+            return Err(IngestError::Stopping);
+        }
+        let (ingest, tenant) = (Arc::clone(&self.shared.ingest), tenant.clone());
+        // In a task of its own: a caller that goes away leaves nothing half done.
+        let task = tokio::spawn(async move { ingest.ingest(&tenant, events).await });
+        task.await.unwrap_or(Err(IngestError::Stopping))
+    }
+
+    /// Creates a subscription, or replaces the one with its identifier. Deliveries that are owed
+    /// already keep the destination that they were accepted for.
+    pub async fn put_subscription(
+        &self,
+        record: SubscriptionRecord,
+    ) -> Result<SubscriptionPut, CommandError> {
+        let engine = self.clone();
+        // In a task of its own: a caller that goes away leaves nothing half done.
+        let task = tokio::spawn(async move { engine.put(record).await });
+        task.await.unwrap_or(Err(CommandError::Stopping))
+    }
+
+    async fn put(&self, record: SubscriptionRecord) -> Result<SubscriptionPut, CommandError> {
+        let shared = &self.shared;
+        let _one_at_a_time = shared.changing.lock().await;
+        let subscription = &record.subscription;
+        let (tenant, now) = (subscription.tenant.clone(), shared.clock.now());
+        let destination = DestinationRecord::new(tenant.clone(), subscription.url.clone(), now);
+        let before = shared.store.subscription(&tenant, subscription.id).await?;
+        let put = shared.store.put_subscription(&record, &destination).await?;
+        if let SubscriptionPut::Twin(_) = put {
+            return Ok(put);
+        }
+        // The circuit of a destination that was there before is the store's, not a new one.
+        let stored = shared.store.destination(&tenant, destination.id).await?;
+        let stored = Box::new(stored.unwrap_or(destination));
+        let id = stored.id;
+        self.ask(|reply| Command::Destination { record: stored, reply }).await?;
+        shared.directory.put(&record);
+        self.tell_rate(&tenant, id)?;
+        if let Some(before) = before.filter(|before| before.subscription.destination != id) {
+            self.tell_rate(&tenant, before.subscription.destination)?;
+        }
+        Ok(put)
+    }
+
+    /// Deletes a subscription; what it was still owed is cancelled. `false` where there is none.
+    pub async fn delete_subscription(
+        &self,
+        tenant: &TenantId,
+        id: SubscriptionId,
+    ) -> Result<bool, CommandError> {
+        let (engine, tenant) = (self.clone(), tenant.clone());
+        let task = tokio::spawn(async move { engine.delete(&tenant, id).await });
+        task.await.unwrap_or(Err(CommandError::Stopping))
+    }
+
+    async fn delete(&self, tenant: &TenantId, id: SubscriptionId) -> Result<bool, CommandError> {
+        let shared = &self.shared;
+        let _one_at_a_time = shared.changing.lock().await;
+        let Some(before) = shared.store.subscription(tenant, id).await? else { return Ok(false) };
+        let now = shared.clock.now();
+        if !shared.store.mark_subscription_deleted(tenant, id, now).await? {
+            return Ok(false);
+        }
+        shared.directory.remove(tenant, id);
+        self.tell_rate(tenant, before.subscription.destination)?;
+        self.tell(Command::CancelAll { tenant: tenant.clone(), subscription: id })?;
+        Ok(true)
+    }
+
+    /// Enables a destination: its circuit closed, its counters reset. The only way out of frozen.
+    pub async fn enable(
+        &self,
+        tenant: &TenantId,
+        destination: DestinationId,
+        reason: Option<String>,
+    ) -> Result<Destination, CommandError> {
+        let tenant = tenant.clone();
+        self.ask(|reply| Command::Enable { tenant, destination, reason, reply }).await?
+    }
+
+    /// Freezes a destination.
+    pub async fn freeze(
+        &self,
+        tenant: &TenantId,
+        destination: DestinationId,
+        reason: Option<String>,
+    ) -> Result<Destination, CommandError> {
+        let tenant = tenant.clone();
+        self.ask(|reply| Command::Freeze { tenant, destination, reason, reply }).await?
+    }
+
+    /// Cancels a delivery that has not ended.
+    pub async fn cancel(
+        &self,
+        tenant: &TenantId,
+        delivery: DeliveryId,
+    ) -> Result<Delivery, CommandError> {
+        let tenant = tenant.clone();
+        self.ask(|reply| Command::Cancel { tenant, delivery, reply }).await?
+    }
+
+    /// Replays a delivery that has ended: a new schedule, due at once.
+    pub async fn replay(
+        &self,
+        tenant: &TenantId,
+        delivery: DeliveryId,
+    ) -> Result<Delivery, CommandError> {
+        let tenant = tenant.clone();
+        self.ask(|reply| Command::Replay { tenant, delivery, reply }).await?
+    }
+
+    /// How many deliveries a replay would bring back.
+    pub async fn count_replay(
+        &self,
+        tenant: &TenantId,
+        wish: &NewReplay,
+    ) -> Result<u64, CommandError> {
+        Ok(self.shared.store.count_deliveries(tenant, &ended(&wish.filter)?).await?)
+    }
+
+    /// Begins to replay deliveries.
+    pub async fn start_replay(
+        &self,
+        tenant: &TenantId,
+        wish: NewReplay,
+    ) -> Result<ReplayJob, CommandError> {
+        let total = self.count_replay(tenant, &wish).await?;
+        let now = self.shared.clock.now();
+        let job = ReplayJob {
+            id: ReplayId::new(now, ten(&*self.shared.entropy)),
+            tenant: tenant.clone(),
+            filter: ended(&wish.filter)?,
+            per_second: wish.per_second,
+            created_at: now,
+            state: ReplayState::Running,
+            total,
+            done: 0,
+            position: None,
+            finished_at: None,
+        };
+        self.shared.store.put_replay(&job).await?;
+        self.ask(|reply| Command::RunJob { job: Box::new(job), reply }).await?
+    }
+
+    /// Pauses a replay job.
+    pub async fn pause_replay(
+        &self,
+        tenant: &TenantId,
+        id: ReplayId,
+    ) -> Result<ReplayJob, CommandError> {
+        self.change_job(tenant, id, ReplayChange::Pause).await
+    }
+
+    /// Resumes a replay job that was paused.
+    pub async fn resume_replay(
+        &self,
+        tenant: &TenantId,
+        id: ReplayId,
+    ) -> Result<ReplayJob, CommandError> {
+        self.change_job(tenant, id, ReplayChange::Resume).await
+    }
+
+    /// Ends a replay job. What it has brought back stays so.
+    pub async fn cancel_replay(
+        &self,
+        tenant: &TenantId,
+        id: ReplayId,
+    ) -> Result<ReplayJob, CommandError> {
+        self.change_job(tenant, id, ReplayChange::Cancel).await
+    }
+
+    /// Sends a test event to a subscription now and waits for the outcome. Nothing of it is kept
+    /// or counted.
+    pub async fn test_send(
+        &self,
+        tenant: &TenantId,
+        subscription: SubscriptionId,
+        event: NewEvent,
+    ) -> Result<Finished, CommandError> {
+        let shared = &self.shared;
+        let prepared = shared.directory.get(subscription).ok_or(CommandError::NotFound)?;
+        let wish = &prepared.subscription;
+        if wish.tenant != *tenant {
+            return Err(CommandError::NotFound);
+        }
+        let target = DestinationUrl::from_trusted(&wish.url)
+            .ok()
+            .and_then(|url| Target::new(tenant.clone(), wish.destination, url, None).ok());
+        let now = shared.clock.now();
+        let event = Arc::new(Event {
+            id: event.id.unwrap_or_else(|| EventId::new(now, ten(&*shared.entropy))),
+            tenant: tenant.clone(),
+            kind: event.kind,
+            object: event.object,
+            data: event.data,
+            old: event.old,
+            time: event.time.unwrap_or(now),
+        });
+        let delivery = DeliveryId::new(now, ten(&*shared.entropy));
+        let limits = shared.policy.borrow().attempt.clone();
+        let target = target.map(Arc::new);
+        let (report, finished) = oneshot::channel();
+        shared.runner.begin_test(Job { delivery, event, prepared, target, limits }, report);
+        finished.await.map_err(|_| CommandError::Stopping)
+    }
+
+    /// The ledger of a tenant, or of all: the store's, with what is in flight now.
+    pub async fn ledger(&self, tenant: Option<&TenantId>) -> Result<Ledger, CommandError> {
+        let owner = tenant.cloned();
+        let flying = self.ask(|reply| Command::Tenant { tenant: owner, reply }).await?;
+        let mut ledger = self.shared.store.ledger(tenant).await?;
+        let (queued, waiting) =
+            (flying.queued.min(ledger.queued), flying.waiting.min(ledger.waiting));
+        ledger.queued -= queued;
+        ledger.waiting -= waiting;
+        ledger.in_flight += queued + waiting;
+        Ok(ledger)
+    }
+
+    /// Which of these deliveries are in flight now.
+    pub async fn in_flight(&self, deliveries: Vec<DeliveryId>) -> Result<Vec<bool>, CommandError> {
+        self.ask(|reply| Command::InFlight { deliveries, reply }).await
+    }
+
+    /// What is known of a destination right now; `None` where this node does not own it.
+    pub async fn destination(
+        &self,
+        tenant: &TenantId,
+        destination: DestinationId,
+    ) -> Result<Option<DestinationView>, CommandError> {
+        let seen = self.ask(|reply| Command::Look { destination, reply }).await?;
+        let seen = seen.filter(|seen| seen.destination.tenant == *tenant);
+        Ok(seen.map(|seen| DestinationView {
+            destination: seen.destination,
+            in_flight: seen.in_flight,
+            in_flight_limit: seen.in_flight_limit,
+            queued: seen.queued,
+            ready: seen.ready,
+            oldest_queued_at: seen.oldest_queued_at,
+        }))
+    }
+
+    /// What the engine holds right now.
+    pub async fn gauges(&self) -> Result<Gauges, CommandError> {
+        self.ask(|reply| Command::Gauges { reply }).await
+    }
+
+    /// Everything that happens from now on. A listener that lags too far behind misses some.
+    pub fn subscribe(&self) -> broadcast::Receiver<EngineEvent> {
+        self.shared.live.subscribe()
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.shared.policy.borrow())
+    }
+
+    /// Puts another policy in force, for everything that is decided from now on.
+    pub fn reload_policy(&self, policy: Policy) -> Result<(), CommandError> {
+        let policy = Arc::new(policy);
+        self.shared.policy.send_replace(Arc::clone(&policy));
+        self.tell(Command::Policy { policy })
+    }
+
+    /// Stops: nothing more is accepted or sent, what is in flight ends and is settled, within
+    /// `deadline`; what does not is attempted again after the next start. Answers how many those
+    /// are.
+    pub async fn shutdown(&self, deadline: Duration) -> usize {
+        self.shared.stopping.store(true, Ordering::Release);
+        let (done, mut finished) = oneshot::channel();
+        if self.tell(Command::Shutdown { done }).is_err() {
+            return 0;
+        }
+        let given_up = match tokio::time::timeout(deadline, &mut finished).await {
+            Ok(given_up) => given_up.unwrap_or(0),
+            Err(_) => {
+                drop(self.tell(Command::Abandon));
+                // A store that does not answer must not keep the process alive.
+                tokio::time::timeout(deadline, finished).await.map_or(0, |n| n.unwrap_or(0))
+            }
+        };
+        self.shared.end.send_replace(true);
+        let mut ended = self.shared.ended.clone();
+        // The sender goes away with the engine: either way it is over.
+        drop(ended.wait_for(Option::is_some).await);
+        given_up
+    }
+
+    /// Ready when the engine has ended, with the reason.
+    pub async fn ended(&self) -> Ended {
+        let mut ended = self.shared.ended.clone();
+        let reason = ended.wait_for(Option::is_some).await;
+        reason.ok().and_then(|reason| reason.clone()).unwrap_or(Ended::Shutdown)
+    }
+
+    async fn change_job(
+        &self,
+        tenant: &TenantId,
+        id: ReplayId,
+        change: ReplayChange,
+    ) -> Result<ReplayJob, CommandError> {
+        let job = self.shared.store.replay(tenant, id).await?.ok_or(CommandError::NotFound)?;
+        self.ask(|reply| Command::ChangeJob { job: Box::new(job), change, reply }).await?
+    }
+
+    fn tell_rate(&self, tenant: &TenantId, destination: DestinationId) -> Result<(), CommandError> {
+        let rate = self.shared.directory.rate_limit(tenant, destination);
+        self.tell(Command::Rate { destination, rate })
+    }
+
+    fn tell(&self, command: Command) -> Result<(), CommandError> {
+        let sent = self.shared.inputs.send(Input::Command(command));
+        sent.map_err(|_| CommandError::Stopping)
+    }
+
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Result<T, CommandError> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(command(reply))?;
+        answer.await.map_err(|_| CommandError::Stopping)
+    }
+}
+
+/// A filter with a state in which deliveries have ended.
+fn ended(filter: &DeliveryFilter) -> Result<DeliveryFilter, CommandError> {
+    match filter.state {
+        None => Ok(DeliveryFilter { state: Some(StateName::Dead), ..filter.clone() }),
+        Some(StateName::Dead | StateName::Delivered | StateName::Cancelled) => Ok(filter.clone()),
+        Some(StateName::Queued | StateName::InFlight | StateName::Waiting) => {
+            Err(CommandError::NotAnEndState)
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! How what was accepted gets from the caller's task to the lanes, without loss and without
+//! waiting.
+//!
+//! What does not fit is not lost: it is durable already, and its destination is remembered as one
+//! that has more in the store. A ticket is held from before the store is asked until the lanes have
+//! the deliveries (or somebody dropped them), so that the lanes know which reads of the store may
+//! overlap with a handover that is still to come.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use postrider_domain::delivery::Delivery;
+use postrider_domain::event::Event;
+use postrider_domain::ids::DestinationId;
+use tokio::sync::{Notify, mpsc};
+
+use crate::upkeep::pause;
+
+/// When a write whose outcome was not known has surely ended.
+const DOUBT: Duration = Duration::from_secs(60);
+
+/// The way from ingest to the lanes.
+pub(crate) struct Inbox {
+    sender: mpsc::Sender<Handover>,
+    deliveries_max: usize,
+    deliveries: AtomicUsize,
+    tickets: Mutex<Tickets>,
+    spilled: Mutex<HashSet<DestinationId>>,
+    pub(crate) spilled_notice: Notify,
+}
+
+#[derive(Default)]
+struct Tickets {
+    next: u64,
+    open: BTreeSet<u64>,
+}
+
+/// Deliveries that are durable and on their way to the lanes.
+pub(crate) struct Handover {
+    pub(crate) ticket: Ticket,
+    pub(crate) items: Vec<(Arc<Event>, Delivery)>,
+}
+
+/// An acceptance that is under way. Dropping it says that the lanes have seen all they will see.
+pub(crate) struct Ticket {
+    inbox: Arc<Inbox>,
+    pub(crate) number: u64,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.inbox.tickets().open.remove(&self.number);
+    }
+}
+
+/// What an acceptance may owe. Dropped before it is handed over, it spills: the caller went away.
+pub(crate) struct Pending {
+    ticket: Option<Ticket>,
+    destinations: Vec<DestinationId>,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(ticket) = &self.ticket {
+            ticket.inbox.spill(&self.destinations);
+        }
+    }
+}
+
+impl Inbox {
+    pub(crate) fn new(
+        batches_max: usize,
+        deliveries_max: usize,
+    ) -> (Arc<Self>, mpsc::Receiver<Handover>) {
+        let (sender, receiver) = mpsc::channel(batches_max.max(1));
+        let inbox = Inbox {
+            sender,
+            deliveries_max,
+            deliveries: AtomicUsize::new(0),
+            tickets: Mutex::default(),
+            spilled: Mutex::default(),
+            spilled_notice: Notify::new(),
+        };
+        (Arc::new(inbox), receiver)
+    }
+
+    /// Begins an acceptance that may owe something to these destinations.
+    pub(crate) fn begin(self: &Arc<Self>, destinations: Vec<DestinationId>) -> Pending {
+        let number = {
+            let mut tickets = self.tickets();
+            let number = tickets.next;
+            tickets.next += 1;
+            tickets.open.insert(number);
+            number
+        };
+        Pending { ticket: Some(Ticket { inbox: Arc::clone(self), number }), destinations }
+    }
+
+    /// The number that the next acceptance will have: a read of the store that ended before now
+    /// holds nothing of it.
+    pub(crate) fn next_ticket(&self) -> u64 {
+        self.tickets().next
+    }
+
+    /// The oldest acceptance that is under way.
+    pub(crate) fn oldest_ticket(&self) -> Option<u64> {
+        self.tickets().open.first().copied()
+    }
+
+    /// Destinations that have more in the store than was handed over, since the last call.
+    pub(crate) fn take_spilled(&self) -> HashSet<DestinationId> {
+        std::mem::take(&mut *self.spilled.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The lanes took so many deliveries.
+    pub(crate) fn took(&self, deliveries: usize) {
+        self.deliveries.fetch_sub(deliveries, Ordering::Relaxed);
+    }
+
+    fn spill(&self, destinations: &[DestinationId]) {
+        if destinations.is_empty() {
+            return;
+        }
+        let mut spilled = self.spilled.lock().unwrap_or_else(PoisonError::into_inner);
+        spilled.extend(destinations);
+        drop(spilled);
+        self.spilled_notice.notify_one();
+    }
+
+    fn tickets(&self) -> MutexGuard<'_, Tickets> {
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pending {
+    /// The store has them: the lanes get them, now or when they read them back.
+    pub(crate) fn hand_over(mut self, items: Vec<(Arc<Event>, Delivery)>) {
+        let Some(ticket) = self.ticket.take() else { return };
+        if items.is_empty() {
+            return;
+        }
+        let (inbox, count) = (Arc::clone(&ticket.inbox), items.len());
+        let waiting = inbox.deliveries.fetch_add(count, Ordering::Relaxed);
+        let fits = waiting == 0 || waiting.saturating_add(count) <= inbox.deliveries_max;
+        let handover = Handover { ticket, items };
+        if !fits || inbox.sender.try_send(handover).is_err() {
+            inbox.took(count);
+            inbox.spill(&self.destinations);
+        }
+    }
+
+    /// Whether the store has it is not known, and it may get it yet: it is looked for now, and
+    /// once more when everything under way must have ended.
+    pub(crate) fn doubt(mut self) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let inbox = Arc::clone(&ticket.inbox);
+        // Nothing will be handed over.
+        drop(ticket);
+        tokio::spawn(async move {
+            inbox.spill(&self.destinations);
+            pause(DOUBT).await;
+            inbox.spill(&self.destinations);
+        });
+    }
+
+    /// The store has nothing of it: nothing is owed.
+    pub(crate) fn forget(mut self) {
+        self.ticket = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_domain::event::RawJson;
+    use postrider_domain::ids::{DeliveryId, EventId, SubscriptionId, TenantId};
+    use postrider_domain::time::Timestamp;
+
+    use super::*;
+
+    fn destination(n: u32) -> DestinationId {
+        DestinationId::of(&TenantId::default_tenant(), &n.to_string())
+    }
+
+    fn items(n: u8) -> Vec<(Arc<Event>, Delivery)> {
+        let now = Timestamp::EPOCH;
+        let event = Arc::new(Event {
+            id: EventId::new(now, [1; 10]),
+            tenant: TenantId::default_tenant(),
+            kind: "task.updated".parse().unwrap(),
+            object: None,
+            data: RawJson::from_trusted("1".into()),
+            old: None,
+            time: now,
+        });
+        let delivery = |n| {
+            let subscription = SubscriptionId::from_bytes([1; 16]);
+            Delivery::accepted(
+                DeliveryId::new(now, [n; 10]),
+                &event,
+                subscription,
+                destination(1),
+                now,
+            )
+        };
+        (0..n).map(|n| (Arc::clone(&event), delivery(n))).collect()
+    }
+
+    #[test]
+    fn what_does_not_fit_is_remembered_by_its_destinations() {
+        let (inbox, mut receiver) = Inbox::new(2, 3);
+        inbox.begin(vec![destination(1)]).hand_over(items(2));
+        assert!(inbox.take_spilled().is_empty());
+        inbox.begin(vec![destination(2)]).hand_over(items(2));
+        assert_eq!(
+            inbox.take_spilled(),
+            HashSet::from([destination(2)]),
+            "four are more than three"
+        );
+        inbox.begin(vec![destination(3)]).hand_over(items(1));
+        inbox.begin(vec![destination(4)]).hand_over(items(0));
+        assert!(inbox.take_spilled().is_empty());
+        assert_eq!(receiver.try_recv().unwrap().items.len(), 2);
+        assert_eq!(receiver.try_recv().unwrap().items.len(), 1);
+        assert!(receiver.try_recv().is_err());
+    }
+
+    #[test]
+    fn whoever_goes_away_leaves_a_note() {
+        let (inbox, _receiver) = Inbox::new(2, 3);
+        drop(inbox.begin(vec![destination(1)]));
+        assert_eq!(inbox.take_spilled(), HashSet::from([destination(1)]));
+        inbox.begin(vec![destination(2)]).forget();
+        assert!(inbox.take_spilled().is_empty());
+    }
+
+    #[test]
+    fn a_ticket_is_open_until_the_lanes_have_seen_all() {
+        let (inbox, mut receiver) = Inbox::new(2, 3);
+        assert_eq!((inbox.oldest_ticket(), inbox.next_ticket()), (None, 0));
+        let first = inbox.begin(vec![destination(1)]);
+        let second = inbox.begin(vec![destination(2)]);
+        assert_eq!((inbox.oldest_ticket(), inbox.next_ticket()), (Some(0), 2));
+        second.hand_over(items(1));
+        first.forget();
+        assert_eq!(inbox.oldest_ticket(), Some(1), "it is still on its way");
+        let handover = receiver.try_recv().unwrap();
+        assert_eq!(handover.ticket.number, 1);
+        drop(handover);
+        assert_eq!(inbox.oldest_ticket(), None);
+    }
+}

@@ -1,0 +1,223 @@
+//! Taking events in: match, persist, hand over. Runs on the caller's task.
+//!
+//! Whoever gets an `Ok` has everything durable: the event and all that is owed for it, together. A
+//! batch is accepted whole or refused whole.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use postrider_domain::delivery::Delivery;
+use postrider_domain::event::{Event, EventType, RawJson};
+use postrider_domain::ids::{DeliveryId, EventId, ObjectId, TenantId};
+use postrider_domain::limits;
+use postrider_domain::time::Timestamp;
+use postrider_store::{Acceptance, Accepted, Store, StoreError};
+use postrider_transport::Clock;
+use sha2::{Digest, Sha256};
+
+use crate::core::limiter::TokenBucket;
+use crate::directory::Directory;
+use crate::entropy::{Entropy, ten};
+use crate::inbox::Inbox;
+use crate::options::IngestRate;
+
+/// An event as the application hands it in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewEvent {
+    /// Chosen by the application, or none.
+    pub id: Option<EventId>,
+    /// What happened.
+    pub kind: EventType,
+    /// What it happened to.
+    pub object: Option<ObjectId>,
+    /// The new state.
+    pub data: RawJson,
+    /// The state before.
+    pub old: Option<RawJson>,
+    /// When it happened; now where the application does not say.
+    pub time: Option<Timestamp>,
+}
+
+/// What became of an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ingested {
+    /// Its identifier.
+    pub id: EventId,
+    /// How many deliveries are owed for it.
+    pub deliveries: u32,
+    /// Whether it had been accepted before.
+    pub duplicate: bool,
+}
+
+/// Why nothing was accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum IngestError {
+    /// The identifier was used for something else.
+    #[error("event {index} has an identifier that was used for another event")]
+    Conflict {
+        /// Which event of the batch.
+        index: usize,
+    },
+    /// Applications cannot send Postrider's own events.
+    #[error("event {index} has a type that begins with postrider., which is reserved")]
+    Reserved {
+        /// Which event of the batch.
+        index: usize,
+    },
+    /// More events than a batch holds.
+    #[error("a batch holds at most {} events", limits::BATCH_EVENTS_MAX)]
+    TooMany,
+    /// The tenant sends more than it may.
+    #[error("too many events: try again in {} ms", retry_after.as_millis())]
+    TooFast {
+        /// When it may go on.
+        retry_after: Duration,
+    },
+    /// The engine is stopping.
+    #[error("the server is stopping")]
+    Stopping,
+    /// The store did not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What taking events in needs.
+pub(crate) struct Ingest {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) rate: Option<IngestRate>,
+    pub(crate) buckets: Mutex<HashMap<TenantId, TokenBucket>>,
+}
+
+impl Ingest {
+    /// Accepts a batch of one tenant's events.
+    pub(crate) async fn ingest(
+        &self,
+        tenant: &TenantId,
+        events: Vec<NewEvent>,
+    ) -> Result<Vec<Ingested>, IngestError> {
+        if events.len() > limits::BATCH_EVENTS_MAX {
+            return Err(IngestError::TooMany);
+        }
+        if let Some(index) = events.iter().position(|event| event.kind.is_reserved()) {
+            return Err(IngestError::Reserved { index });
+        }
+        self.admit(tenant, events.len())?;
+        self.accept(tenant, events).await
+    }
+
+    /// Accepts events without asking whether the tenant may send so many: Postrider's own.
+    pub(crate) async fn accept(
+        &self,
+        tenant: &TenantId,
+        events: Vec<NewEvent>,
+    ) -> Result<Vec<Ingested>, IngestError> {
+        let now = self.clock.now();
+        let batch: Vec<Acceptance> =
+            events.into_iter().map(|event| self.acceptance(tenant, event, now)).collect();
+        let deliveries = batch.iter().flat_map(|acceptance| &acceptance.deliveries);
+        let destinations: HashSet<_> = deliveries.map(|delivery| delivery.destination).collect();
+        let pending = self.inbox.begin(destinations.into_iter().collect());
+        let answers = match self.store.accept(batch.clone()).await {
+            Ok(answers) => answers,
+            Err(error) => {
+                // Only where the outcome is unknown may there be something to be read back.
+                match error {
+                    StoreError::Unavailable(_) => pending.doubt(),
+                    StoreError::DiskFull { .. }
+                    | StoreError::NotWritable { .. }
+                    | StoreError::Locked { .. }
+                    | StoreError::NewerVersion { .. }
+                    | StoreError::Corrupt { .. }
+                    | StoreError::Fenced { .. }
+                    | StoreError::Stopped(_)
+                    | StoreError::UnknownCursor
+                    | StoreError::Internal(_) => pending.forget(),
+                }
+                return Err(error.into());
+            }
+        };
+        if let Some(index) = answers.iter().position(|a| *a == Accepted::Conflict) {
+            pending.forget();
+            return Err(IngestError::Conflict { index });
+        }
+        let mut items = Vec::new();
+        let ingested = batch.into_iter().zip(answers).map(|(acceptance, answer)| {
+            let id = acceptance.event.id.clone();
+            let (deliveries, duplicate) = match answer {
+                Accepted::Duplicate { deliveries } => (deliveries, true),
+                Accepted::New | Accepted::Conflict => {
+                    let owed = acceptance.deliveries;
+                    let count = u32::try_from(owed.len()).unwrap_or(u32::MAX);
+                    items.extend(owed.into_iter().map(|d| (Arc::clone(&acceptance.event), d)));
+                    (count, false)
+                }
+            };
+            Ingested { id, deliveries, duplicate }
+        });
+        let ingested = ingested.collect();
+        pending.hand_over(items);
+        Ok(ingested)
+    }
+
+    fn acceptance(&self, tenant: &TenantId, new: NewEvent, now: Timestamp) -> Acceptance {
+        let (fingerprint, id_given) = (fingerprint(&new), new.id.is_some());
+        let event = Arc::new(Event {
+            id: new.id.unwrap_or_else(|| EventId::new(now, ten(&*self.entropy))),
+            tenant: tenant.clone(),
+            kind: new.kind,
+            object: new.object,
+            data: new.data,
+            old: new.old,
+            time: new.time.unwrap_or(now),
+        });
+        let wanted = self.directory.matches(&event);
+        let deliveries = wanted.iter().map(|subscription| {
+            let id = DeliveryId::new(now, ten(&*self.entropy));
+            Delivery::accepted(id, &event, subscription.id, subscription.destination, now)
+        });
+        let deliveries = deliveries.collect();
+        Acceptance { event, accepted_at: now, fingerprint, id_given, deliveries }
+    }
+
+    fn admit(&self, tenant: &TenantId, events: usize) -> Result<(), IngestError> {
+        let Some(rate) = self.rate else { return Ok(()) };
+        let now = self.clock.now();
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        // A full bucket is one that nothing is known of: it need not be remembered.
+        if buckets.len() > BUCKETS_MAX {
+            buckets.retain(|_, bucket| !bucket.is_full(now));
+        }
+        let bucket = buckets.entry(tenant.clone()).or_insert_with(|| {
+            TokenBucket::new(u64::from(rate.per_second) * 1000, u64::from(rate.burst), now)
+        });
+        let events = u64::try_from(events).unwrap_or(u64::MAX);
+        bucket.take(events, now).map_err(|at| IngestError::TooFast { retry_after: at.since(now) })
+    }
+}
+
+/// Tenants whose rate is remembered before those at rest are forgotten.
+const BUCKETS_MAX: usize = 10_000;
+
+/// What tells a repeat of an event from another one with its identifier.
+fn fingerprint(event: &NewEvent) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    let mut part = |bytes: Option<&[u8]>| match bytes {
+        None => hash.update([0]),
+        Some(bytes) => {
+            hash.update([1]);
+            hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
+            hash.update(bytes);
+        }
+    };
+    part(Some(event.kind.as_str().as_bytes()));
+    part(event.object.as_ref().map(|object| object.as_str().as_bytes()));
+    part(Some(event.data.as_bytes()));
+    part(event.old.as_ref().map(|old| old.as_bytes().as_ref()));
+    part(event.time.map(|time| time.as_unix_ms().to_be_bytes()).as_ref().map(|time| &time[..]));
+    hash.finalize().into()
+}

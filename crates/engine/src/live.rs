@@ -1,0 +1,131 @@
+//! What happens, as it happens: for whoever looks on, and for subscriptions that want to be told.
+
+use std::sync::Arc;
+
+use postrider_domain::attempt::{Attempt, Turn};
+use postrider_domain::circuit::{StateName as CircuitName, Transition};
+use postrider_domain::delivery::{DeadReason, Delivery, DeliveryState};
+use postrider_domain::event::{EventType, RawJson};
+use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
+use postrider_domain::mass_failure::HoldChange;
+use postrider_domain::thresholds::Warning;
+use postrider_domain::time::Timestamp;
+use serde_json::json;
+
+use crate::ingest::NewEvent;
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EngineEvent {
+    /// An attempt ended.
+    Attempt {
+        /// The delivery afterwards.
+        delivery: Arc<Delivery>,
+        /// The attempt.
+        attempt: Arc<Attempt>,
+    },
+    /// An attempt began.
+    Began {
+        /// Whose.
+        tenant: TenantId,
+        /// Of which delivery.
+        delivery: DeliveryId,
+        /// Where to.
+        destination: DestinationId,
+        /// In which turn.
+        turn: Turn,
+    },
+    /// A destination's circuit changed.
+    Transition {
+        /// Whose.
+        tenant: TenantId,
+        /// Which destination.
+        destination: DestinationId,
+        /// Its URL.
+        url: Arc<str>,
+        /// The change.
+        transition: Transition,
+    },
+    /// A delivery ran out of retries.
+    Dead {
+        /// Which one.
+        delivery: Arc<Delivery>,
+        /// Why.
+        reason: DeadReason,
+    },
+    /// A destination has come near a threshold.
+    Warning {
+        /// Whose.
+        tenant: TenantId,
+        /// Which destination.
+        destination: DestinationId,
+        /// Its URL.
+        url: Arc<str>,
+        /// Which threshold, and how near.
+        warning: Warning,
+    },
+    /// So many destinations fail at once that the fault is probably ours, or no longer.
+    HoldChange(HoldChange),
+}
+
+/// The event of Postrider's own that tells a tenant of this, where there is one.
+///
+/// An operational event's own dead delivery makes no other: else one dead URL would tell of itself
+/// for ever.
+pub(crate) fn operational(event: &EngineEvent, now: Timestamp) -> Option<(TenantId, NewEvent)> {
+    let (tenant, kind, data) = match event {
+        EngineEvent::Transition { tenant, destination, url, transition } => {
+            let kind = match (transition.from, transition.to) {
+                (CircuitName::Closed, CircuitName::Open) => "postrider.destination.disabled",
+                (_, CircuitName::Closed) => "postrider.destination.enabled",
+                (_, CircuitName::Frozen) => "postrider.destination.frozen",
+                (_, CircuitName::Open | CircuitName::HalfOpen) => return None,
+            };
+            let data = json!({
+                "destination": destination,
+                "url": &**url,
+                "at": transition.at,
+                "evidence": transition.evidence,
+                "counters": transition.counters,
+            });
+            (tenant, kind, data)
+        }
+        EngineEvent::Warning { tenant, destination, url, warning } => {
+            let data = json!({"destination": destination, "url": &**url, "warning": warning});
+            (tenant, "postrider.destination.failing", data)
+        }
+        EngineEvent::Dead { delivery, reason } if !delivery.kind.is_reserved() => {
+            let data = json!({
+                "delivery": delivery.id,
+                "event": delivery.event,
+                "subscription": delivery.subscription,
+                "destination": delivery.destination,
+                "type": delivery.kind.as_str(),
+                "attempts": delivery.attempts,
+                "reason": reason,
+            });
+            (&delivery.tenant, "postrider.delivery.dead", data)
+        }
+        EngineEvent::Dead { .. }
+        | EngineEvent::Attempt { .. }
+        | EngineEvent::Began { .. }
+        | EngineEvent::HoldChange(_) => return None,
+    };
+    let kind: EventType = kind.parse().ok()?;
+    let data = RawJson::parse(data.to_string().into()).ok()?;
+    let new = NewEvent { id: None, kind, object: None, data, old: None, time: Some(now) };
+    Some((tenant.clone(), new))
+}
+
+/// The event that says that a delivery died, where it did.
+pub(crate) fn death(delivery: &Delivery) -> Option<EngineEvent> {
+    match delivery.state {
+        DeliveryState::Dead { reason, .. } => {
+            Some(EngineEvent::Dead { delivery: Arc::new(delivery.clone()), reason })
+        }
+        DeliveryState::Queued
+        | DeliveryState::Waiting(_)
+        | DeliveryState::Delivered { .. }
+        | DeliveryState::Cancelled { .. } => None,
+    }
+}

@@ -1,0 +1,406 @@
+//! The shell around the core: one task that feeds it and carries out what it says.
+//!
+//! Everything that can take time happens in tasks of its own that report back; this task only
+//! waits for the next thing to happen. It decides nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use postrider_domain::delivery::Delivery;
+use postrider_domain::policy::Policy;
+use postrider_domain::time::Timestamp;
+use postrider_store::{Commit, Holding, Store, StoreError, WaitingOrder};
+use postrider_transport::{Clock, Transport};
+use tokio::sync::{broadcast, mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::attempt::{Job, Runner, TransportRunner};
+use crate::core::{Action, Attempted, Command, Core, Input, Load, LoadId, Outgoing};
+use crate::directory::{Credentials, Directory};
+use crate::entropy::Entropy;
+use crate::handle::{Ended, EngineHandle, Shared};
+use crate::inbox::{Handover, Inbox};
+use crate::ingest::Ingest;
+use crate::live::EngineEvent;
+use crate::options::Options;
+use crate::upkeep::{self, pause};
+
+/// Inputs that are taken in before the core acts on them.
+const INPUTS_AT_ONCE: usize = 1024;
+/// The longest sleep: a clock that jumped is noticed after it.
+const SLEEP_MAX: Duration = Duration::from_secs(60);
+
+/// What an engine is made of.
+pub struct Parts {
+    /// What remembers.
+    pub store: Arc<dyn Store>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where random bytes come from.
+    pub entropy: Arc<dyn Entropy>,
+    /// Opens the credentials of subscriptions.
+    pub credentials: Arc<dyn Credentials>,
+    /// The numbers of the contract.
+    pub policy: Policy,
+    /// The limits.
+    pub options: Options,
+}
+
+/// Starts an engine: reads what is owed and goes on with it.
+///
+/// # Errors
+///
+/// Where the store cannot be read.
+pub async fn start<T: Transport>(
+    parts: Parts,
+    transport: Arc<T>,
+) -> Result<EngineHandle, StoreError> {
+    let Parts { store, clock, entropy, credentials, policy, options } = parts;
+    let directory = Arc::new(Directory::new(credentials));
+    let (inbox, handovers) =
+        Inbox::new(options.handover_batches_max, options.handover_deliveries_max);
+    let (inputs, received) = mpsc::unbounded_channel();
+    let policy = watch::Sender::new(Arc::new(policy));
+    let (ended, ended_seen) = watch::channel(None);
+    let (end, end_seen) = watch::channel(false);
+    let ingest = Arc::new(Ingest {
+        store: Arc::clone(&store),
+        clock: Arc::clone(&clock),
+        entropy: Arc::clone(&entropy),
+        directory: Arc::clone(&directory),
+        inbox: Arc::clone(&inbox),
+        rate: options.tenant_ingest,
+        buckets: std::sync::Mutex::default(),
+    });
+    let runner: Arc<dyn Runner> =
+        Arc::new(TransportRunner { transport, clock: Arc::clone(&clock) });
+    let core =
+        load(&store, &*clock, &policy.borrow().clone(), &options, &directory, &inbox).await?;
+    let live = broadcast::Sender::new(options.live_events_max.max(1));
+    let (tenants, happened) = mpsc::channel(options.live_events_max.max(1));
+    let mut tasks = JoinSet::new();
+    let told =
+        upkeep::tell_tenants(happened, Arc::clone(&ingest), Arc::clone(&clock), options.clone());
+    tasks.spawn(told);
+    let (keep, every) = (policy.subscribe(), options.prune_every);
+    tasks.spawn(upkeep::prune(Arc::clone(&store), Arc::clone(&clock), keep, every));
+    let held = Holding::clone(&core.holding());
+    tasks.spawn(upkeep::hold(Arc::clone(&store), inputs.clone(), held, options.hold_every));
+    let shell = Shell {
+        core,
+        store: Arc::clone(&store),
+        clock: Arc::clone(&clock),
+        inbox,
+        runner: Arc::clone(&runner),
+        inputs: inputs.clone(),
+        live: live.clone(),
+        tenants,
+        policy: policy.subscribe(),
+        options,
+        tasks,
+        stopped: None,
+    };
+    tokio::spawn(shell.run(received, handovers, end_seen, ended));
+    let shared = Shared {
+        store,
+        clock,
+        entropy,
+        directory,
+        ingest,
+        runner,
+        inputs,
+        live,
+        policy,
+        ended: ended_seen,
+        end,
+        stopping: AtomicBool::new(false),
+        changing: tokio::sync::Mutex::new(()),
+    };
+    Ok(EngineHandle { shared: Arc::new(shared) })
+}
+
+/// Builds a core from what the store remembers.
+async fn load(
+    store: &Arc<dyn Store>,
+    clock: &dyn Clock,
+    policy: &Arc<Policy>,
+    options: &Options,
+    directory: &Arc<Directory>,
+    inbox: &Arc<Inbox>,
+) -> Result<Core, StoreError> {
+    let holding = store.hold_shards().await?;
+    let subscriptions = store.all_subscriptions().await?;
+    let destinations = store.held_destinations(&holding).await?;
+    let jobs = store.running_replays().await?;
+    for record in subscriptions.iter().filter(|record| record.deleted_at.is_none()) {
+        directory.put(record);
+    }
+    let now = clock.now();
+    let mut core = Core::new(
+        options.clone(),
+        Arc::clone(policy),
+        Arc::clone(directory),
+        Arc::clone(inbox),
+        holding,
+        now,
+    );
+    for record in destinations {
+        let rate = directory.rate_limit(&record.tenant, record.id);
+        core.add_destination(record, rate);
+    }
+    for record in subscriptions.into_iter().filter(|record| record.deleted_at.is_some()) {
+        core.cancel_all(record.subscription.tenant, record.subscription.id);
+    }
+    for job in jobs {
+        core.run_job(job);
+    }
+    core.begin_backlog();
+    Ok(core)
+}
+
+/// The task.
+struct Shell {
+    core: Core,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    inbox: Arc<Inbox>,
+    runner: Arc<dyn Runner>,
+    inputs: mpsc::UnboundedSender<Input>,
+    live: broadcast::Sender<EngineEvent>,
+    tenants: mpsc::Sender<EngineEvent>,
+    policy: watch::Receiver<Arc<Policy>>,
+    options: Options,
+    /// Reads, commits and upkeep. They end with the engine.
+    tasks: JoinSet<()>,
+    stopped: Option<String>,
+}
+
+impl Shell {
+    async fn run(
+        mut self,
+        mut received: mpsc::UnboundedReceiver<Input>,
+        mut handovers: mpsc::Receiver<Handover>,
+        mut end: watch::Receiver<bool>,
+        ended: watch::Sender<Option<Ended>>,
+    ) {
+        let (mut inputs, mut accepted) = (Vec::new(), Vec::new());
+        let inbox = Arc::clone(&self.inbox);
+        while self.stopped.is_none() {
+            let now = self.clock.now();
+            self.core.listened = self.live.receiver_count() > 0;
+            for input in inputs.drain(..) {
+                self.core.handle(input, now);
+            }
+            for handover in accepted.drain(..) {
+                self.core.handle(Input::Accepted(handover), now);
+            }
+            self.core.advance(now);
+            self.perform();
+            while self.tasks.try_join_next().is_some() {}
+            let sleep = self.sleep(now);
+            tokio::select! {
+                _ = received.recv_many(&mut inputs, INPUTS_AT_ONCE) => {
+                    // Neither of the two may keep the other waiting.
+                    while accepted.len() < INPUTS_AT_ONCE
+                        && let Ok(handover) = handovers.try_recv()
+                    {
+                        accepted.push(handover);
+                    }
+                }
+                _ = handovers.recv_many(&mut accepted, INPUTS_AT_ONCE) => {}
+                () = inbox.spilled_notice.notified() => {
+                    inputs.push(Input::Spilled(inbox.take_spilled()));
+                }
+                () = pause(sleep) => {}
+                _ = end.changed() => break,
+            }
+        }
+        let reason = self.stopped.take().map_or(Ended::Shutdown, Ended::StoreStopped);
+        self.tasks.shutdown().await;
+        if reason == Ended::Shutdown {
+            // A lease that cannot be given back ends by itself.
+            drop(self.store.release_shards().await);
+        }
+        ended.send_replace(Some(reason));
+    }
+
+    fn sleep(&self, now: Timestamp) -> Duration {
+        self.core.next_wake().map_or(SLEEP_MAX, |at| at.since(now).min(SLEEP_MAX))
+    }
+
+    /// Carries out what the core says.
+    fn perform(&mut self) {
+        let mut without_event = Vec::new();
+        for action in self.core.take_actions() {
+            match action {
+                Action::Send(outgoing) => match outgoing.event.clone() {
+                    Some(event) => {
+                        let limits = self.policy.borrow().attempt.clone();
+                        let job = job(outgoing, event, limits);
+                        self.runner.begin(job, self.inputs.clone());
+                    }
+                    None => without_event.push(outgoing),
+                },
+                Action::Commit(commit) => self.commit(commit),
+                Action::Load(id, load) => self.load(id, load),
+                Action::Publish(event) => self.publish(event),
+                Action::Forget(tenant, subscription) => {
+                    let store = Arc::clone(&self.store);
+                    self.tasks.spawn(async move {
+                        // One that stays is found and removed at the next start.
+                        drop(store.remove_subscription(&tenant, subscription).await);
+                    });
+                }
+                Action::PutReplay(job, reply) => {
+                    let reader = self.reader();
+                    self.tasks.spawn(async move {
+                        if reader.insist(|| reader.store.put_replay(&job)).await.is_some() {
+                            let command = Command::RunJob { job, reply };
+                            drop(reader.inputs.send(Input::Command(command)));
+                        }
+                    });
+                }
+                Action::Stop(why) => self.stopped = Some(why),
+            }
+        }
+        while !without_event.is_empty() {
+            let rest = without_event.split_off(without_event.len().min(self.options.page));
+            self.send_from_store(std::mem::replace(&mut without_event, rest));
+        }
+    }
+
+    fn publish(&mut self, event: EngineEvent) {
+        let is_for_tenants = match &event {
+            EngineEvent::Transition { .. }
+            | EngineEvent::Dead { .. }
+            | EngineEvent::Warning { .. } => true,
+            EngineEvent::Attempt { .. }
+            | EngineEvent::Began { .. }
+            | EngineEvent::HoldChange(_) => false,
+        };
+        if is_for_tenants {
+            // Where too much happens at once some of it is not told; nothing waits for it.
+            drop(self.tenants.try_send(event.clone()));
+        }
+        // Nobody may be looking.
+        drop(self.live.send(event));
+    }
+
+    fn commit(&mut self, commit: Commit) {
+        let (store, inputs) = (Arc::clone(&self.store), self.inputs.clone());
+        let holding = self.core.holding();
+        self.tasks.spawn(async move {
+            let result = store.settle(&holding, commit).await;
+            drop(inputs.send(Input::Settled(result)));
+        });
+    }
+
+    fn load(&mut self, id: LoadId, load: Load) {
+        let reader = self.reader();
+        let inbox = Arc::clone(&self.inbox);
+        self.tasks.spawn(async move {
+            if let Some(rows) = reader.insist(|| reader.read(&load)).await {
+                let next_ticket = inbox.next_ticket();
+                drop(reader.inputs.send(Input::Loaded(id, rows, next_ticket)));
+            }
+        });
+    }
+
+    /// Sends deliveries whose events are read first, together.
+    fn send_from_store(&mut self, batch: Vec<Outgoing>) {
+        let (reader, runner) = (self.reader(), Arc::clone(&self.runner));
+        let limits = self.policy.borrow().attempt.clone();
+        self.tasks.spawn(async move {
+            let ids: Vec<_> =
+                batch.iter().map(|one| (one.tenant.clone(), one.event_id.clone())).collect();
+            let Some(events) = reader.insist(|| reader.store.events(&ids)).await else { return };
+            for (outgoing, event) in batch.into_iter().zip(events) {
+                match event {
+                    Some(event) => {
+                        runner.begin(job(outgoing, event, limits.clone()), reader.inputs.clone());
+                    }
+                    None => {
+                        let input = Input::Finished(outgoing.delivery, Attempted::NoEvent);
+                        drop(reader.inputs.send(input));
+                    }
+                }
+            }
+        });
+    }
+
+    fn reader(&self) -> Reader {
+        Reader {
+            store: Arc::clone(&self.store),
+            inputs: self.inputs.clone(),
+            holding: self.core.holding(),
+            pause_min: self.options.store_retry_min,
+            pause_max: self.options.store_retry_max,
+        }
+    }
+}
+
+fn job(
+    outgoing: Outgoing,
+    event: Arc<postrider_domain::event::Event>,
+    limits: postrider_domain::policy::AttemptPolicy,
+) -> Job {
+    let Outgoing { delivery, prepared, target, .. } = outgoing;
+    Job { delivery, event, prepared, target, limits }
+}
+
+/// Reads from the store until it answers.
+struct Reader {
+    store: Arc<dyn Store>,
+    inputs: mpsc::UnboundedSender<Input>,
+    holding: Arc<Holding>,
+    pause_min: Duration,
+    pause_max: Duration,
+}
+
+impl Reader {
+    /// Asks until there is an answer. `None` where the store has stopped.
+    async fn insist<T, F>(&self, ask: impl Fn() -> F) -> Option<T>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let mut wait = self.pause_min;
+        loop {
+            match ask().await {
+                Ok(answer) => return Some(answer),
+                Err(StoreError::Stopped(why)) => {
+                    drop(self.inputs.send(Input::Command(Command::Stop { why })));
+                    return None;
+                }
+                Err(_) => pause(wait).await,
+            }
+            wait = (wait * 2).min(self.pause_max);
+        }
+    }
+
+    async fn read(&self, load: &Load) -> Result<Vec<Delivery>, StoreError> {
+        let store = &self.store;
+        match load {
+            Load::Due { after, until, limit } => {
+                store.due(&self.holding, *after, *until, *limit).await
+            }
+            Load::Backlog { after, limit } => store.queued(&self.holding, *after, *limit).await,
+            Load::Queued { destination, limit } => {
+                store.queued_of(*destination, None, *limit).await
+            }
+            Load::Overdue { destination, limit } | Load::Drain { destination, limit } => {
+                store.waiting_of(*destination, WaitingOrder::Oldest, *limit).await
+            }
+            Load::Probe { destination, limit } => {
+                store.waiting_of(*destination, WaitingOrder::ProbeRank, *limit).await
+            }
+            Load::Unfinished { subscription, limit, .. } => {
+                store.unfinished_of(*subscription, *limit).await
+            }
+            Load::Candidates { job, limit } => store.replay_candidates(job, *limit).await,
+            Load::One { tenant, delivery } => {
+                Ok(store.delivery(tenant, *delivery).await?.into_iter().collect())
+            }
+        }
+    }
+}

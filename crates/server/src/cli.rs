@@ -1,0 +1,107 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::commands::{
+    deliveries, destinations, doctor, keys, listen, replay, send, subscriptions, tail,
+};
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 done · 1 failed · 2 wrong command line or configuration · 3 no such thing ·
+4 key missing or not permitted · 5 server unreachable
+
+With no configuration at all, `postrider serve` runs: an embedded durable store in
+./postrider-data and the API on 127.0.0.1:8080.";
+
+/// Delivers events to subscribers' URLs and does not give up lightly.
+#[derive(Debug, Parser)]
+#[command(name = "postrider", version, long_version = crate::VERSION, after_help = AFTER_HELP)]
+pub(crate) struct Cli {
+    /// Print JSON instead of words.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the server.
+    Serve(ServerArgs),
+    /// Print the effective configuration with the origin of each value.
+    Config(ServerArgs),
+    /// Send an event.
+    Send(Remote<send::Send>),
+    /// Receive deliveries here, verify and print them.
+    Listen(listen::Listen),
+    /// Follow attempts live.
+    Tail(Remote<tail::Tail>),
+    /// Create, look at and change subscriptions.
+    Subscriptions(Remote<subscriptions::Subscriptions>),
+    /// Look at destinations, enable and freeze them.
+    Destinations(Remote<destinations::Destinations>),
+    /// Look at deliveries, explain, replay and cancel them.
+    Deliveries(Remote<deliveries::Deliveries>),
+    /// Replay many deliveries.
+    Replay(Remote<replay::Replay>),
+    /// Create, list and delete API keys.
+    Keys(Remote<keys::Keys>),
+    /// Look for what is wrong: configuration, files, server, key, ledger.
+    Doctor(doctor::Doctor),
+    /// Print the version.
+    Version,
+}
+
+/// What configures the server.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ServerArgs {
+    /// Configuration file (TOML); also POSTRIDER_CONFIG.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Address of the API and the dashboard.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<String>,
+    /// Directory of everything that is kept on this machine.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) data_dir: Option<String>,
+    /// Where everything is remembered.
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: Option<String>,
+    /// For development: receivers on loopback, and plain http.
+    #[arg(long)]
+    pub(crate) dev: bool,
+    /// Divide the policy's durations by N, for demonstrations; with --dev only.
+    #[arg(long, value_name = "N")]
+    pub(crate) time_scale: Option<String>,
+    /// Any other setting, as in --set retry.max=11; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+/// A command that asks a server.
+#[derive(Debug, Args)]
+pub(crate) struct Remote<T: Args> {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    #[command(flatten)]
+    pub(crate) command: T,
+}
+
+/// Which server, and in whose name.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Connection {
+    /// The server's URL; also POSTRIDER_SERVER.
+    #[arg(long, value_name = "URL", global = true)]
+    pub(crate) server: Option<String>,
+    /// The API key; better by POSTRIDER_KEY, which other users of this machine cannot see.
+    #[arg(long, global = true)]
+    pub(crate) key: Option<String>,
+    /// The tenant to act for, with an admin key; also POSTRIDER_TENANT.
+    #[arg(long = "as", value_name = "TENANT", global = true)]
+    pub(crate) tenant: Option<String>,
+    /// Where admin.key is looked for, when there is no other key.
+    #[arg(long, value_name = "DIRECTORY", global = true, default_value = "./postrider-data")]
+    pub(crate) data_dir: PathBuf,
+}

@@ -1,0 +1,11 @@
+//! `postrider config`: what is in force, and why.
+
+use crate::config::{Loaded, show};
+use crate::exit::Failure;
+use crate::output::Output;
+
+/// Prints the configuration: as a file that could be used, or as JSON with origins.
+pub(crate) fn run(loaded: &Loaded, output: Output) -> Result<(), Failure> {
+    let shown = loaded.shown();
+    Ok(output.value(&show::json(&shown), |_| show::toml(&shown).trim_end().to_owned())?)
+}

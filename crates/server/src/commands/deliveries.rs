@@ -1,0 +1,131 @@
+//! `postrider deliveries`: what is owed, and what became of it.
+
+use clap::{Args, Subcommand};
+use serde_json::Value as Json;
+
+use super::subscriptions::pretty;
+use super::{Context, more, query, segment};
+use crate::exit::Failure;
+use crate::output::{entries, part, table};
+
+#[derive(Debug, Args)]
+pub(crate) struct Deliveries {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List deliveries, newest first.
+    List(Box<List>),
+    /// Show one with its attempts.
+    Get {
+        /// Its identifier.
+        id: String,
+    },
+    /// Say where one stands, why, and what happens next.
+    Explain {
+        /// Its identifier.
+        id: String,
+    },
+    /// Send one again, with a new schedule.
+    Replay {
+        /// Its identifier.
+        id: String,
+    },
+    /// Stop trying.
+    Cancel {
+        /// Its identifier.
+        id: String,
+    },
+}
+
+#[derive(Debug, Args)]
+struct List {
+    /// queued, in_flight, waiting, delivered, dead or cancelled.
+    #[arg(long)]
+    state: Option<String>,
+    /// To this destination.
+    #[arg(long)]
+    destination: Option<String>,
+    /// For this subscription.
+    #[arg(long)]
+    subscription: Option<String>,
+    /// Of this event.
+    #[arg(long)]
+    event: Option<String>,
+    /// Of events of this type.
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: Option<String>,
+    /// Accepted at or after this RFC 3339 time.
+    #[arg(long)]
+    since: Option<String>,
+    /// Accepted before this RFC 3339 time.
+    #[arg(long)]
+    until: Option<String>,
+    /// At most so many.
+    #[arg(long)]
+    limit: Option<u32>,
+    /// Where the next page begins.
+    #[arg(long)]
+    cursor: Option<String>,
+}
+
+pub(crate) async fn run(context: &Context, arguments: Deliveries) -> Result<(), Failure> {
+    let output = context.output;
+    match arguments.command {
+        Command::List(list) => {
+            let list = context.get("/v1/deliveries", &filter(*list)).await?;
+            output.value(&list, |list| shown(context, list) + &more(list))?;
+        }
+        Command::Get { id } => {
+            let one = context.get(&path(&id, "")?, &[]).await?;
+            output.value(&one, pretty)?;
+        }
+        Command::Explain { id } => {
+            let one = context.get(&path(&id, "/explain")?, &[]).await?;
+            output.value(&one, pretty)?;
+        }
+        Command::Replay { id } => {
+            let answer = context.post(&path(&id, "/replay")?, None).await?;
+            output.value(&answer, |_| format!("{id} is sent again"))?;
+        }
+        Command::Cancel { id } => {
+            let answer = context.post(&path(&id, "/cancel")?, None).await?;
+            output.value(&answer, |_| format!("{id} is cancelled"))?;
+        }
+    }
+    Ok(())
+}
+
+fn filter(list: List) -> Vec<(&'static str, String)> {
+    query(vec![
+        ("state", list.state),
+        ("destination", list.destination),
+        ("subscription", list.subscription),
+        ("event", list.event),
+        ("type", list.kind),
+        ("since", list.since),
+        ("until", list.until),
+        ("limit", list.limit.map(|limit| limit.to_string())),
+        ("cursor", list.cursor),
+    ])
+}
+
+fn shown(context: &Context, list: &Json) -> String {
+    let row = |one: &Json| {
+        let state = one.get("state").and_then(Json::as_str).unwrap_or("-");
+        let mut row = vec![part(one, "id"), context.output.state(state)];
+        row.extend(
+            ["type", "attempts", "next_attempt_at", "created_at", "event_id"]
+                .map(|name| part(one, name)),
+        );
+        row
+    };
+    let head = ["ID", "STATE", "TYPE", "ATTEMPTS", "NEXT ATTEMPT", "CREATED", "EVENT"];
+    table(&head, entries(list).iter().map(row).collect())
+}
+
+fn path(id: &str, what: &str) -> Result<String, Failure> {
+    Ok(format!("/v1/deliveries/{}{what}", segment(id)?))
+}

@@ -1,0 +1,124 @@
+//! The commands beside `serve`. Each asks the API and prints; none touches the store.
+
+pub(crate) mod config;
+pub(crate) mod deliveries;
+pub(crate) mod destinations;
+pub(crate) mod doctor;
+pub(crate) mod keys;
+pub(crate) mod listen;
+pub(crate) mod replay;
+pub(crate) mod send;
+pub(crate) mod subscriptions;
+pub(crate) mod tail;
+
+use hyper::Method;
+use serde_json::{Map, Value as Json};
+
+use crate::cli::{Connection, ServerArgs};
+use crate::client::Client;
+use crate::config::{ConfigError, Environment, Given, Loaded};
+use crate::exit::Failure;
+use crate::output::Output;
+
+/// Where a server listens unless somebody says otherwise.
+const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
+
+/// What a command needs: the server, and how to print.
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) output: Output,
+}
+
+impl Context {
+    /// Finds the server and the key: by flag, by variable, by `admin.key`.
+    pub(crate) fn new(
+        connection: &Connection,
+        environment: &Environment,
+        output: Output,
+    ) -> Result<Context, Failure> {
+        let set = |flag: &Option<String>, name: &str| {
+            flag.clone().or_else(|| environment.get(name).map(str::to_owned))
+        };
+        let server = set(&connection.server, "POSTRIDER_SERVER");
+        let key = set(&connection.key, "POSTRIDER_KEY").or_else(|| {
+            let file = std::fs::read_to_string(connection.data_dir.join("admin.key")).ok()?;
+            Some(file.trim().to_owned())
+        });
+        let tenant = set(&connection.tenant, "POSTRIDER_TENANT");
+        let client = Client::new(server.as_deref().unwrap_or(DEFAULT_SERVER), key, tenant)?;
+        Ok(Context { client, output })
+    }
+
+    async fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Json, Failure> {
+        self.client.ask(Method::GET, path, query, None).await
+    }
+
+    async fn post(&self, path: &str, body: Option<&Json>) -> Result<Json, Failure> {
+        self.client.ask(Method::POST, path, &[], body).await
+    }
+
+    async fn delete(&self, path: &str) -> Result<Json, Failure> {
+        self.client.ask(Method::DELETE, path, &[], None).await
+    }
+}
+
+/// Puts the sources of the configuration together.
+pub(crate) fn load(
+    arguments: &ServerArgs,
+    environment: &Environment,
+) -> Result<Loaded, ConfigError> {
+    let mut flags = Vec::new();
+    for assignment in &arguments.set {
+        flags.push(Given::by_set(assignment)?);
+    }
+    let named = [
+        ("listen", &arguments.listen, "--listen"),
+        ("data_dir", &arguments.data_dir, "--data-dir"),
+        ("store", &arguments.store, "--store"),
+        ("time_scale", &arguments.time_scale, "--time-scale"),
+    ];
+    for (key, value, flag) in named {
+        if let Some(value) = value {
+            flags.push(Given::by_flag(key, value, flag));
+        }
+    }
+    if arguments.dev {
+        flags.push(Given::by_flag("dev", "true", "--dev"));
+    }
+    let file = arguments.config.clone().or_else(|| environment.config_file());
+    Loaded::new(file.as_deref(), environment, flags)
+}
+
+/// An identifier as part of a path.
+fn segment(id: &str) -> Result<&str, Failure> {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
+    if !id.is_empty() && id.bytes().all(is_plain) {
+        Ok(id)
+    } else {
+        Err(Failure::usage("an identifier consists of letters, digits, `_` and `-`"))
+    }
+}
+
+/// The pairs that are set.
+fn query(pairs: Vec<(&'static str, Option<String>)>) -> Vec<(&'static str, String)> {
+    pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+/// A JSON object of what is set.
+fn object(pairs: Vec<(&str, Option<Json>)>) -> Json {
+    let set = pairs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Json::Object(set.collect::<Map<_, _>>())
+}
+
+/// Text that somebody gave as JSON.
+fn parse_json(text: &str, what: &str) -> Result<Json, Failure> {
+    serde_json::from_str(text).map_err(|error| Failure::usage(format!("{what}: {error}")))
+}
+
+/// Says that there is more than was shown.
+fn more(list: &Json) -> String {
+    match list.get("next_cursor").and_then(Json::as_str) {
+        Some(cursor) => format!("\nmore: --cursor {}", crate::output::escaped(cursor)),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,195 @@
+//! `postrider subscriptions`: standing wishes.
+
+use clap::{Args, Subcommand};
+use hyper::Method;
+use serde_json::{Value as Json, json};
+
+use super::{Context, more, object, parse_json, query, segment};
+use crate::exit::Failure;
+use crate::output::{entries, escaped, part, table};
+
+#[derive(Debug, Args)]
+pub(crate) struct Subscriptions {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Create a subscription. Its secret is shown once.
+    Create(Box<Create>),
+    /// List subscriptions.
+    List {
+        /// At most so many.
+        #[arg(long)]
+        limit: Option<u32>,
+        /// Where the next page begins.
+        #[arg(long)]
+        cursor: Option<String>,
+    },
+    /// Show one.
+    Get {
+        /// Its identifier.
+        id: String,
+    },
+    /// Change one: only what is given changes. A new URL drops the token.
+    Update(Box<Update>),
+    /// Delete one; what it still waits for is cancelled.
+    Delete {
+        /// Its identifier.
+        id: String,
+    },
+    /// Send a test event to one now, and show the outcome.
+    Test {
+        /// Its identifier.
+        id: String,
+    },
+    /// Give one a new secret; the old one stays valid for a while.
+    Rotate {
+        /// Its identifier.
+        id: String,
+        /// How long the old one stays valid; 24 hours unless set.
+        #[arg(long, value_name = "SECONDS")]
+        overlap_seconds: Option<u64>,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Create {
+    /// Where events are sent.
+    url: String,
+    /// Event types, such as task.updated, task.* or *.
+    #[arg(required = true)]
+    types: Vec<String>,
+    /// Only events of this object.
+    #[arg(long)]
+    object: Option<String>,
+    /// Only events that match, as JSON.
+    #[arg(long)]
+    filter: Option<String>,
+    /// standard, cloudevents, workfront or raw.
+    #[arg(long)]
+    format: Option<String>,
+    /// A bearer token that is sent along.
+    #[arg(long)]
+    auth_token: Option<String>,
+    /// The secret to sign with; one is made unless given.
+    #[arg(long)]
+    secret: Option<String>,
+    /// At most so many requests per second.
+    #[arg(long, value_name = "PER_SECOND")]
+    rate_limit: Option<f64>,
+}
+
+#[derive(Debug, Args)]
+struct Update {
+    /// Its identifier.
+    id: String,
+    /// Where events are sent.
+    #[arg(long)]
+    url: Option<String>,
+    /// Event types, separated by commas.
+    #[arg(long, value_delimiter = ',')]
+    types: Option<Vec<String>>,
+    /// Only events that match, as JSON.
+    #[arg(long)]
+    filter: Option<String>,
+    /// A bearer token that is sent along.
+    #[arg(long)]
+    auth_token: Option<String>,
+    /// At most so many requests per second.
+    #[arg(long, value_name = "PER_SECOND")]
+    rate_limit: Option<f64>,
+    /// Whether it takes events.
+    #[arg(long)]
+    enabled: Option<bool>,
+}
+
+pub(crate) async fn run(context: &Context, arguments: Subscriptions) -> Result<(), Failure> {
+    let output = context.output;
+    match arguments.command {
+        Command::Create(create) => {
+            let created = context.post("/v1/subscriptions", Some(&body(*create)?)).await?;
+            output.value(&created, |created| {
+                let secret = part(created, "secret");
+                format!(
+                    "{}\nsecret: {secret}\nKeep the secret: it is not shown again.\n\
+                     To look at what arrives: postrider listen --secret {secret}",
+                    part(created, "id")
+                )
+            })?;
+        }
+        Command::List { limit, cursor } => {
+            let query =
+                query(vec![("limit", limit.map(|limit| limit.to_string())), ("cursor", cursor)]);
+            let list = context.get("/v1/subscriptions", &query).await?;
+            output.value(&list, |list| {
+                let row = |one: &Json| {
+                    ["id", "url", "types", "format", "enabled"].map(|name| part(one, name)).to_vec()
+                };
+                let head = ["ID", "URL", "TYPES", "FORMAT", "ENABLED"];
+                table(&head, entries(list).iter().map(row).collect()) + &more(list)
+            })?;
+        }
+        Command::Get { id } => {
+            let one = context.get(&path(&id, "")?, &[]).await?;
+            output.value(&one, pretty)?;
+        }
+        Command::Update(update) => {
+            let path = path(&update.id, "")?;
+            let body = changes(*update)?;
+            let changed = context.client.ask(Method::PATCH, &path, &[], Some(&body)).await?;
+            output.value(&changed, pretty)?;
+        }
+        Command::Delete { id } => {
+            let answer = context.delete(&path(&id, "")?).await?;
+            output.value(&answer, |_| format!("deleted {id}"))?;
+        }
+        Command::Test { id } => {
+            let answer = context.post(&path(&id, "/test")?, None).await?;
+            output.value(&answer, pretty)?;
+        }
+        Command::Rotate { id, overlap_seconds } => {
+            let body = object(vec![("overlap_seconds", overlap_seconds.map(Json::from))]);
+            let answer = context.post(&path(&id, "/secret/rotate")?, Some(&body)).await?;
+            output.value(&answer, pretty)?;
+        }
+    }
+    Ok(())
+}
+
+fn path(id: &str, what: &str) -> Result<String, Failure> {
+    Ok(format!("/v1/subscriptions/{}{what}", segment(id)?))
+}
+
+fn body(create: Create) -> Result<Json, Failure> {
+    let filter = create.filter.map(|filter| parse_json(&filter, "--filter")).transpose()?;
+    Ok(object(vec![
+        ("url", Some(json!(create.url))),
+        ("types", Some(json!(create.types))),
+        ("object", create.object.map(Json::from)),
+        ("filter", filter),
+        ("format", create.format.map(Json::from)),
+        ("auth_token", create.auth_token.map(Json::from)),
+        ("secret", create.secret.map(Json::from)),
+        ("rate_limit", create.rate_limit.map(Json::from)),
+    ]))
+}
+
+fn changes(update: Update) -> Result<Json, Failure> {
+    let filter = update.filter.map(|filter| parse_json(&filter, "--filter")).transpose()?;
+    Ok(object(vec![
+        ("url", update.url.map(Json::from)),
+        ("types", update.types.map(Json::from)),
+        ("filter", filter),
+        ("auth_token", update.auth_token.map(Json::from)),
+        ("rate_limit", update.rate_limit.map(Json::from)),
+        ("enabled", update.enabled.map(Json::from)),
+    ]))
+}
+
+/// All of it, a line for each field.
+pub(super) fn pretty(value: &Json) -> String {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    text.lines().map(escaped).collect::<Vec<_>>().join("\n")
+}

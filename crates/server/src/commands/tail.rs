@@ -1,0 +1,126 @@
+//! `postrider tail`: follows attempts live.
+
+use clap::Args;
+use http_body_util::BodyExt as _;
+use serde_json::Value as Json;
+
+use super::{Context, query};
+use crate::exit::Failure;
+use crate::output::{Colour, line, part};
+
+/// A line longer than this is not one of ours.
+const LINE_BYTES_MAX: usize = 1024 * 1024;
+
+#[derive(Debug, Args)]
+pub(crate) struct Tail {
+    /// Stop after so many.
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+}
+
+pub(crate) async fn run(context: &Context, tail: Tail) -> Result<(), Failure> {
+    let mut body = context.client.follow("/v1/stream", &query(vec![])).await?;
+    let mut events = Events::default();
+    let mut seen = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame
+            .map_err(|error| Failure::unreachable(context.client.server(), &error.to_string()))?;
+        let Some(bytes) = frame.data_ref() else { continue };
+        for (name, data) in events.take(bytes)? {
+            print(context, &name, &data)?;
+            seen += 1;
+            if tail.count == Some(seen) {
+                return Ok(());
+            }
+        }
+    }
+    Err(Failure::unreachable(context.client.server(), "the server ended the stream"))
+}
+
+fn print(context: &Context, name: &str, data: &str) -> Result<(), Failure> {
+    let output = context.output;
+    let value: Json = serde_json::from_str(data).unwrap_or_else(|_| Json::String(data.to_owned()));
+    if output.json {
+        return Ok(line(&serde_json::json!({ "event": name, "data": value }).to_string())?);
+    }
+    let parts = ["at", "delivery", "destination", "attempt", "outcome", "status", "duration_ms"];
+    let shown: Vec<_> = parts
+        .iter()
+        .filter(|name| value.get(**name).is_some_and(|part| !part.is_null()))
+        .map(|name| {
+            let part = part(&value, name);
+            if *name == "outcome" { output.state(&part) } else { part }
+        })
+        .collect();
+    let text = if shown.is_empty() { crate::output::escaped(data) } else { shown.join("  ") };
+    Ok(line(&format!("{}  {text}", output.paint(Colour::Dim, &crate::output::escaped(name))))?)
+}
+
+/// Server-sent events, put together from pieces.
+#[derive(Default)]
+struct Events {
+    pending: Vec<u8>,
+    name: String,
+    data: String,
+}
+
+impl Events {
+    /// Takes the next bytes and gives the events that they complete.
+    fn take(&mut self, bytes: &[u8]) -> Result<Vec<(String, String)>, Failure> {
+        let mut complete = Vec::new();
+        self.pending.extend_from_slice(bytes);
+        while let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.pending.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line);
+            let line = line.trim_end_matches(['\n', '\r']);
+            if line.is_empty() {
+                let (name, data) = (std::mem::take(&mut self.name), std::mem::take(&mut self.data));
+                if !data.is_empty() {
+                    complete.push((name, data));
+                }
+                continue;
+            }
+            let (field, value) = line.split_once(':').unwrap_or((line, ""));
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            match field {
+                "event" => value.clone_into(&mut self.name),
+                "data" if self.data.is_empty() => value.clone_into(&mut self.data),
+                "data" => {
+                    self.data.push('\n');
+                    self.data.push_str(value);
+                }
+                _ => {}
+            }
+        }
+        if self.pending.len() + self.data.len() > LINE_BYTES_MAX {
+            return Err(Failure::failed("the server sent a line that is too long"));
+        }
+        Ok(complete)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_found_however_they_are_cut() {
+        let text = ": hello\n\nevent: attempt\ndata: {\"a\":\r\ndata: 1}\n\ndata:x\n\n";
+        let expected =
+            [("attempt".to_owned(), "{\"a\":\n1}".to_owned()), (String::new(), "x".to_owned())];
+        for size in 1..=text.len() {
+            let mut events = Events::default();
+            let found: Vec<_> = (text.as_bytes().chunks(size))
+                .flat_map(|piece| events.take(piece).unwrap())
+                .collect();
+            assert_eq!(found, expected, "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn an_endless_line_is_refused() {
+        let mut events = Events::default();
+        assert!(events.take(&vec![b'x'; LINE_BYTES_MAX]).is_ok());
+        assert!(events.take(b"x").is_err());
+    }
+}

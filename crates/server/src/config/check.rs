@@ -1,0 +1,107 @@
+//! Settings that are right alone and wrong together.
+
+use std::num::NonZeroU32;
+
+use postrider_domain::egress::is_nat64_length;
+
+use super::fault::Fault;
+use super::{Config, Loaded, StoreChoice};
+
+/// What must hold of the whole, by the setting that is to blame.
+type Rule = (&'static str, fn(&Config) -> bool, &'static str);
+
+const RULES: &[Rule] = &[
+    (
+        "time_scale",
+        |c| c.dev || c.time_scale == NonZeroU32::MIN,
+        "is for demonstrations and needs --dev: it would end real retries early",
+    ),
+    (
+        "store",
+        |c| c.store == StoreChoice::Embedded,
+        "must be \"embedded\": this version has no PostgreSQL store yet",
+    ),
+    (
+        "admin_key",
+        |c| c.admin_key.as_deref().is_none_or(is_admin_key),
+        "must have 24 to 256 printable characters",
+    ),
+    ("dns.ttl_min", |c| c.dns.ttl_min <= c.dns.ttl_max, "must not be longer than dns.ttl_max"),
+    (
+        "dns.timeout",
+        |c| c.dns.timeout < c.policy.attempt.deadline,
+        "must be shorter than attempt.deadline, so that our resolver's fault is not the receiver's",
+    ),
+    (
+        "tls.client_certificate",
+        |c| c.tls.client_certificate.is_none() || c.tls.client_key.is_some(),
+        "needs tls.client_key beside it",
+    ),
+    (
+        "tls.client_key",
+        |c| c.tls.client_key.is_none() || c.tls.client_certificate.is_some(),
+        "needs tls.client_certificate beside it",
+    ),
+    (
+        "egress.nat64_prefix",
+        |c| c.egress.nat64_prefix.is_none_or(|prefix| is_nat64_length(prefix.prefix_len())),
+        "must have a length of 32, 40, 48, 56, 64 or 96",
+    ),
+    ("proxy.url", |c| c.proxy_options().is_ok(), "must be http://host:port or socks5://host:port"),
+    (
+        "proxy.password",
+        |c| c.proxy.password.is_none() || c.proxy.user.is_some(),
+        "needs proxy.user beside it",
+    ),
+    (
+        "engine.in_flight_max",
+        |c| {
+            let reserved = c.engine.first_lane_reserved.checked_add(c.engine.retry_lane_reserved);
+            reserved.is_some_and(|reserved| reserved < c.engine.in_flight_max)
+        },
+        "must be more than engine.first_lane_reserved and engine.retry_lane_reserved together",
+    ),
+    (
+        "engine.destination_in_flight_start",
+        |c| c.engine.destination_in_flight_start >= 1,
+        "must be at least 1",
+    ),
+    (
+        "engine.destination_in_flight_max",
+        |c| c.engine.destination_in_flight_max >= c.engine.destination_in_flight_start,
+        "must not be less than engine.destination_in_flight_start",
+    ),
+    ("engine.resident_max", |c| c.engine.resident_max >= 1000, "must be at least 1000"),
+    ("engine.lane_resident_max", |c| c.engine.lane_resident_max >= 1, "must be at least 1"),
+    ("http.headers_max", |c| (10..=1000).contains(&c.http.headers_max), "must be 10 to 1000"),
+    (
+        "http.header_bytes_max",
+        |c| (8 * 1024..=1024 * 1024).contains(&c.http.header_bytes_max),
+        "must be 8192 to 1048576",
+    ),
+    ("http.connections_max", |c| c.http.connections_max >= 1, "must be at least 1"),
+    (
+        "telemetry.log",
+        |c| crate::telemetry::filter(&c.telemetry.log).is_ok(),
+        "must be error, warn, info, debug, trace, or a filter such as \"info,postrider=debug\"",
+    ),
+];
+
+/// Finds everything that is wrong with the whole.
+pub(super) fn whole(loaded: &mut Loaded, faults: &mut Vec<Fault>) {
+    loaded.config.egress.dev = loaded.config.dev;
+    for (key, holds, problem) in RULES {
+        if !holds(&loaded.config) {
+            faults.push(Fault::new(loaded.origin(key), format!("`{key}` {problem}")));
+        }
+    }
+    if let Err(error) = loaded.config.policy.validate() {
+        let problem = format!("`{}` {}", error.setting, error.problem);
+        faults.push(Fault::new(loaded.origin(error.setting), problem));
+    }
+}
+
+/// Whether a text can be an admin key.
+fn is_admin_key(key: &str) -> bool {
+    (24..=256).contains(&key.chars().count()) && !key.chars().any(char::is_control)
+}

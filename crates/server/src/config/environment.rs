@@ -1,0 +1,90 @@
+//! The environment, read once.
+//!
+//! `POSTRIDER_RETRY__MAX` is the setting `retry.max`: two underscores separate levels. Nothing else
+//! of the process looks at the environment.
+
+use std::path::PathBuf;
+
+use super::fault::{Fault, Origin};
+use super::value::Raw;
+use super::{Given, value};
+
+const PREFIX: &str = "POSTRIDER_";
+/// What the other commands read, and the server does not.
+const OF_THE_CLIENT: [&str; 4] =
+    ["POSTRIDER_CONFIG", "POSTRIDER_SERVER", "POSTRIDER_KEY", "POSTRIDER_TENANT"];
+/// Kubernetes gives every pod such variables for a service that is called `postrider`.
+const OF_A_SERVICE: [&str; 2] = ["POSTRIDER_SERVICE_", "POSTRIDER_PORT"];
+
+/// All variables that are ours, as they were at the start.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Environment {
+    /// Name and value; `None` where the value is not text.
+    variables: Vec<(String, Option<String>)>,
+    no_color: bool,
+}
+
+impl Environment {
+    /// Reads the environment of the process.
+    pub(crate) fn of_the_process() -> Environment {
+        let mut variables: Vec<_> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok())))
+            .collect();
+        variables.sort();
+        let no_color = variables
+            .iter()
+            .any(|(name, value)| name == "NO_COLOR" && value.as_deref() != Some(""));
+        variables.retain(|(name, _)| name.starts_with(PREFIX));
+        Environment { variables, no_color }
+    }
+
+    /// These variables and no others.
+    #[cfg(test)]
+    pub(crate) fn of(variables: &[(&str, &str)]) -> Environment {
+        let variables = variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), Some((*value).to_owned())))
+            .collect();
+        Environment { variables, no_color: false }
+    }
+
+    /// Whether somebody asked all programs not to use colour.
+    pub(crate) const fn no_color(&self) -> bool {
+        self.no_color
+    }
+
+    /// The file that is named by `POSTRIDER_CONFIG`.
+    pub(crate) fn config_file(&self) -> Option<PathBuf> {
+        self.get("POSTRIDER_CONFIG").map(PathBuf::from)
+    }
+
+    /// The variable of this name, where it is set and not empty.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        let (_, value) = self.variables.iter().find(|(found, _)| found == name)?;
+        value.as_deref().filter(|value| !value.is_empty())
+    }
+
+    /// Everything that is meant for the server.
+    pub(super) fn settings(&self, given: &mut Vec<Given>, faults: &mut Vec<Fault>) {
+        for (name, value) in &self.variables {
+            if OF_THE_CLIENT.contains(&name.as_str())
+                || OF_A_SERVICE.iter().any(|prefix| name.starts_with(prefix))
+            {
+                continue;
+            }
+            let origin = Origin::Environment(name.clone());
+            let key = key_of(name);
+            match value {
+                Some(value) => {
+                    given.push(Given { key, raw: Raw::Untyped(value.clone()), origin });
+                }
+                None => faults.push(Fault::bad(origin, &key, value::UTF8, None)),
+            }
+        }
+    }
+}
+
+/// The setting that a variable names.
+fn key_of(name: &str) -> String {
+    name.strip_prefix(PREFIX).unwrap_or(name).to_ascii_lowercase().replace("__", ".")
+}

@@ -1,0 +1,271 @@
+//! What the operator set, and where.
+//!
+//! Defaults, then the file, then the environment, then flags: the later wins. Every setting stands
+//! once, in [`settings`]; whatever is not there is refused with its place, and so is whatever
+//! cannot be meant. This module is the only one of the workspace that reads the environment.
+
+mod check;
+mod environment;
+mod fault;
+mod file;
+mod settings;
+pub(crate) mod show;
+mod value;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use postrider_domain::egress::EgressPolicy;
+use postrider_domain::policy::Policy;
+use postrider_engine::Options as EngineOptions;
+use postrider_transport::{DnsOptions, PoolOptions};
+
+pub(crate) use environment::Environment;
+pub(crate) use fault::{ConfigError, Fault, Origin};
+pub(crate) use show::Shown;
+use value::Raw;
+pub(crate) use value::{parse_duration, show_duration};
+
+/// Everything that can be set.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) listen: SocketAddr,
+    pub(crate) data_dir: PathBuf,
+    pub(crate) store: StoreChoice,
+    pub(crate) admin_key: Option<String>,
+    pub(crate) keyring: Option<PathBuf>,
+    pub(crate) dev: bool,
+    pub(crate) time_scale: NonZeroU32,
+    pub(crate) policy: Policy,
+    pub(crate) egress: EgressPolicy,
+    pub(crate) proxy: ProxySettings,
+    pub(crate) dns: DnsOptions,
+    pub(crate) tls: TlsSettings,
+    pub(crate) transport: TransportSettings,
+    pub(crate) engine: EngineOptions,
+    pub(crate) limits: LimitSettings,
+    pub(crate) http: HttpSettings,
+    pub(crate) shutdown: ShutdownSettings,
+    pub(crate) telemetry: TelemetrySettings,
+}
+
+/// Where everything is remembered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StoreChoice {
+    /// In the data directory.
+    Embedded,
+    /// In a PostgreSQL database at this address.
+    Postgres(String),
+}
+
+/// The proxy that every delivery goes through.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ProxySettings {
+    pub(crate) url: Option<String>,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+}
+
+/// Files with certificates, in PEM.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TlsSettings {
+    pub(crate) extra_roots: Option<PathBuf>,
+    pub(crate) client_certificate: Option<PathBuf>,
+    pub(crate) client_key: Option<PathBuf>,
+}
+
+/// The way out, beside names, proxy and certificates.
+#[derive(Debug, Clone)]
+pub(crate) struct TransportSettings {
+    pub(crate) http2: bool,
+    pub(crate) connect_stagger: Duration,
+    pub(crate) pool: PoolOptions,
+}
+
+/// Rates of what comes in, per second; no limit where there is none.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LimitSettings {
+    pub(crate) tenant_events: Option<u32>,
+    pub(crate) tenant_requests: Option<u32>,
+    pub(crate) key_requests: Option<u32>,
+}
+
+/// The way in.
+#[derive(Debug, Clone)]
+pub(crate) struct HttpSettings {
+    pub(crate) header_read_timeout: Duration,
+    pub(crate) headers_max: usize,
+    pub(crate) header_bytes_max: usize,
+    pub(crate) connections_max: usize,
+}
+
+/// The orderly end.
+#[derive(Debug, Clone)]
+pub(crate) struct ShutdownSettings {
+    pub(crate) deadline: Duration,
+}
+
+/// What is written about what happens.
+#[derive(Debug, Clone)]
+pub(crate) struct TelemetrySettings {
+    pub(crate) log: String,
+    pub(crate) format: LogFormat,
+    pub(crate) attempts: bool,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// For people on a terminal, JSON elsewhere.
+    Auto,
+    /// For people.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080),
+            data_dir: PathBuf::from("./postrider-data"),
+            store: StoreChoice::Embedded,
+            admin_key: None,
+            keyring: None,
+            dev: false,
+            time_scale: NonZeroU32::MIN,
+            policy: Policy::default(),
+            egress: EgressPolicy::default(),
+            proxy: ProxySettings::default(),
+            dns: DnsOptions::default(),
+            tls: TlsSettings::default(),
+            transport: TransportSettings {
+                http2: true,
+                connect_stagger: Duration::from_millis(250),
+                pool: PoolOptions::default(),
+            },
+            engine: EngineOptions::default(),
+            limits: LimitSettings::default(),
+            http: HttpSettings {
+                header_read_timeout: Duration::from_secs(10),
+                headers_max: 100,
+                header_bytes_max: 64 * 1024,
+                connections_max: 10_000,
+            },
+            shutdown: ShutdownSettings { deadline: Duration::from_secs(30) },
+            telemetry: TelemetrySettings {
+                log: "info".to_owned(),
+                format: LogFormat::Auto,
+                attempts: true,
+            },
+        }
+    }
+}
+
+/// A value that somebody gave.
+#[derive(Debug, Clone)]
+pub(crate) struct Given {
+    key: String,
+    raw: Raw,
+    origin: Origin,
+}
+
+impl Given {
+    /// A setting given by a flag.
+    pub(crate) fn by_flag(key: &str, value: impl Into<String>, flag: &str) -> Given {
+        Given {
+            key: key.to_owned(),
+            raw: Raw::Untyped(value.into()),
+            origin: Origin::Flag(flag.to_owned()),
+        }
+    }
+
+    /// A setting given as `--set key=value`.
+    pub(crate) fn by_set(assignment: &str) -> Result<Given, ConfigError> {
+        let origin = Origin::Flag(format!("--set {}", assignment.split('=').next().unwrap_or("")));
+        match assignment.split_once('=') {
+            Some((key, value)) => Ok(Given {
+                key: key.trim().to_owned(),
+                raw: Raw::Untyped(value.to_owned()),
+                origin,
+            }),
+            None => Err(ConfigError::from(Fault::new(
+                origin,
+                "is not an assignment; write --set key=value, as in --set retry.max=11",
+            ))),
+        }
+    }
+}
+
+/// The effective configuration, with the origin of everything that is not a default.
+#[derive(Debug, Clone)]
+pub(crate) struct Loaded {
+    pub(crate) config: Config,
+    origins: BTreeMap<&'static str, Origin>,
+}
+
+impl Loaded {
+    /// Puts all sources together. All faults are found at once.
+    pub(crate) fn new(
+        file: Option<&std::path::Path>,
+        environment: &Environment,
+        flags: Vec<Given>,
+    ) -> Result<Loaded, ConfigError> {
+        let mut faults = Vec::new();
+        let mut given = Vec::new();
+        if let Some(path) = file {
+            file::read(path, &mut given, &mut faults);
+        }
+        environment.settings(&mut given, &mut faults);
+        given.extend(flags);
+
+        let mut loaded = Loaded { config: Config::default(), origins: BTreeMap::new() };
+        for one in given {
+            if let Err(fault) = loaded.apply(one) {
+                faults.push(fault);
+            }
+        }
+        if faults.is_empty() {
+            check::whole(&mut loaded, &mut faults);
+        }
+        if faults.is_empty() { Ok(loaded) } else { Err(ConfigError(faults)) }
+    }
+
+    fn apply(&mut self, given: Given) -> Result<(), Fault> {
+        let Some(setting) = settings::find(&given.key) else {
+            return Err(Fault::unknown(given.origin, &given.key));
+        };
+        match (setting.set)(&mut self.config, &given.raw) {
+            Ok(()) => {
+                self.origins.insert(setting.key, given.origin);
+                Ok(())
+            }
+            Err(expected) => {
+                // What was given may be a secret: it is not repeated.
+                let found = if setting.secret { None } else { Some(&given.raw) };
+                Err(Fault::bad(given.origin, setting.key, &expected, found))
+            }
+        }
+    }
+
+    /// Where a setting comes from.
+    pub(crate) fn origin(&self, key: &str) -> Origin {
+        self.origins.get(key).cloned().unwrap_or(Origin::Default)
+    }
+
+    /// Every setting with its value and origin, in the order of the documents.
+    pub(crate) fn shown(&self) -> Vec<Shown> {
+        show::all(self)
+    }
+
+    /// The policy that is in force: on the faster clock, where there is one.
+    pub(crate) fn policy(&self) -> Policy {
+        self.config.policy.scaled_by(self.config.time_scale)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! The table of all settings.
+//!
+//! One line each: the key as it is written, the field that it sets, and what it is. What a value
+//! may look like follows from the field's type (see [`super::value`]).
+
+use serde_json::Value as Json;
+
+use super::Config;
+use super::value::{Raw, Value};
+
+/// One setting.
+pub(super) struct Setting {
+    /// As it is written in the file.
+    pub(super) key: &'static str,
+    /// What it is.
+    pub(super) help: &'static str,
+    /// Whether its value must never be shown.
+    pub(super) secret: bool,
+    /// Takes a value, or says what a value must be.
+    pub(super) set: fn(&mut Config, &Raw) -> Result<(), String>,
+    /// The value; `null` where it is not set.
+    pub(super) show: fn(&Config) -> Json,
+}
+
+macro_rules! is_secret {
+    () => {
+        false
+    };
+    (secret) => {
+        true
+    };
+}
+
+macro_rules! settings {
+    ($($key:literal $(($secret:ident))? = $($field:ident).+, $help:literal;)*) => {
+        &[$(Setting {
+            key: $key,
+            help: $help,
+            secret: is_secret!($($secret)?),
+            set: |config, raw| {
+                Value::take(&mut config.$($field).+, raw)
+            },
+            show: |config| Value::show(&config.$($field).+),
+        }),*]
+    };
+}
+
+/// All of them, in the order in which they are shown.
+#[rustfmt::skip]
+pub(super) const ALL: &[Setting] = settings! {
+    "listen" = listen, "address of the API and the dashboard";
+    "data_dir" = data_dir, "directory of everything that is kept on this machine";
+    "store" = store, "where everything is remembered: \"embedded\"";
+    "admin_key" (secret) = admin_key, "admin key to use instead of a generated one";
+    "keyring" = keyring, "file with the keys that secrets at rest are sealed with; `keyring` in data_dir unless set";
+    "dev" = dev, "for development: receivers on loopback, and plain http";
+    "time_scale" = time_scale, "divides the policy's durations, for demonstrations; with dev only";
+
+    "attempt.deadline" = policy.attempt.deadline, "for one attempt: DNS, connect, TLS, request, response";
+    "attempt.response_body_bytes_max" = policy.attempt.response_body_bytes_max, "what is kept of a response's body";
+    "retry.unit" = policy.retry.unit, "retry n falls due (2^n - 1) units after the first attempt";
+    "retry.max" = policy.retry.max, "how many retries there are";
+    "retry.measured_from" = policy.retry.measured_from, "what the offsets count from";
+    "retry.jitter" = policy.retry.jitter, "share of its delay by which a retry may be moved later";
+    "circuit.disable_share" = policy.circuit.disable_share, "disabled when more than this share of the attempts failed ...";
+    "circuit.disable_grace" = policy.circuit.disable_grace, "... and there were more attempts than these";
+    "circuit.disable_consecutive" = policy.circuit.disable_consecutive, "disabled at so many consecutive failures";
+    "circuit.probe_interval" = policy.circuit.probe_interval, "how often a disabled destination is tried";
+    "circuit.freeze_over_consecutive" = policy.circuit.freeze_over_consecutive, "frozen over so many consecutive failures ...";
+    "circuit.freeze_after" = policy.circuit.freeze_after, "... when the last success is longer ago than this";
+    "circuit.freeze_consecutive" = policy.circuit.freeze_consecutive, "frozen at so many consecutive failures in any time";
+    "recovery.mode" = policy.recovery.mode, "what waits follows its slots, or drains at once by a ramp";
+    "recovery.ramp_step" = policy.recovery.ramp_step, "how long a step of the ramp lasts";
+    "mass_failure.window" = policy.mass_failure.window, "when so many fail within this time, the fault is probably ours";
+    "mass_failure.destinations_min" = policy.mass_failure.destinations_min, "it takes at least so many destinations";
+    "mass_failure.share" = policy.mass_failure.share, "it takes more than this share of them";
+    "mass_failure.hold_max" = policy.mass_failure.hold_max, "transitions are held no longer than this";
+    "retention.finished" = policy.retention.finished, "how long finished deliveries are kept";
+
+    "egress.allow_http" = egress.allow_http, "plain http to public addresses";
+    "egress.allow" = egress.allow, "networks that are trusted although they are not public";
+    "egress.own_addresses" = egress.own_addresses, "further addresses of this server, never contacted";
+    "egress.nat64_prefix" = egress.nat64_prefix, "prefix of this network's NAT64";
+    "proxy.url" = proxy.url, "proxy for all deliveries: http://host:port or socks5://host:port";
+    "proxy.user" = proxy.user, "user name for the proxy";
+    "proxy.password" (secret) = proxy.password, "password for the proxy";
+    "dns.nameservers" = dns.nameservers, "who is asked for addresses";
+    "dns.timeout" = dns.timeout, "how long a name may take";
+    "dns.liveness_timeout" = dns.liveness_timeout, "how long the resolver may take to show that it is alive";
+    "dns.cache_names_max" = dns.cache_names_max, "names that are remembered";
+    "dns.ttl_min" = dns.ttl_min, "an answer is kept at least so long";
+    "dns.ttl_max" = dns.ttl_max, "an answer is kept at most so long";
+    "tls.extra_roots" = tls.extra_roots, "file with roots that are trusted beside the platform's";
+    "tls.client_certificate" = tls.client_certificate, "file with the certificate that we show to receivers";
+    "tls.client_key" = tls.client_key, "file with its key";
+    "transport.http2" = transport.http2, "whether HTTP/2 is offered to receivers";
+    "transport.connect_stagger" = transport.connect_stagger, "how long one address may take before the next is tried beside it";
+    "transport.idle_timeout" = transport.pool.idle_timeout, "HTTP/1.1 connections are closed after so long without a request";
+    "transport.http2_idle_timeout" = transport.pool.http2_idle_timeout, "the same for HTTP/2";
+    "transport.idle_per_host_max" = transport.pool.idle_per_host_max, "idle connections to one host of one tenant";
+    "transport.idle_max" = transport.pool.idle_max, "idle connections in total";
+
+    "engine.in_flight_max" = engine.in_flight_max, "attempts at the same time";
+    "engine.first_lane_reserved" = engine.first_lane_reserved, "how many of them retries can never take";
+    "engine.retry_lane_reserved" = engine.retry_lane_reserved, "how many of them first attempts can never take";
+    "engine.destination_in_flight_start" = engine.destination_in_flight_start, "attempts at the same time to a destination that nothing is known of";
+    "engine.destination_in_flight_max" = engine.destination_in_flight_max, "attempts at the same time to one that answers quickly";
+    "engine.quick_answer" = engine.quick_answer, "an answer within this time is a quick one";
+    "engine.tenant_in_flight_max" = engine.tenant_in_flight_max, "attempts at the same time for one tenant";
+    "engine.resident_max" = engine.resident_max, "deliveries that are held in memory";
+    "engine.lane_resident_max" = engine.lane_resident_max, "deliveries that are held in memory for each lane of a destination";
+    "engine.payload_bytes_max" = engine.payload_bytes_max, "bytes of payloads that are held in memory";
+    "engine.due_window" = engine.due_window, "how far ahead waiting deliveries are read into memory";
+    "limits.tenant_events_per_second" = limits.tenant_events, "events that one tenant may send, and as many at once";
+    "limits.tenant_requests_per_second" = limits.tenant_requests, "requests that one tenant may make, and as many at once";
+    "limits.key_requests_per_second" = limits.key_requests, "requests that one key may make, and as many at once";
+    "http.header_read_timeout" = http.header_read_timeout, "for the head of a request to the API";
+    "http.headers_max" = http.headers_max, "headers of a request to the API";
+    "http.header_bytes_max" = http.header_bytes_max, "bytes of a request's head";
+    "http.connections_max" = http.connections_max, "connections to the API at the same time";
+    "shutdown.deadline" = shutdown.deadline, "how long what is in flight may take at the end";
+    "telemetry.log" = telemetry.log, "what is logged: error, warn, info, debug, trace, or a filter such as info,postrider=debug";
+    "telemetry.format" = telemetry.format, "how log lines look";
+    "telemetry.attempts" = telemetry.attempts, "one log line for each attempt";
+};
+
+/// The setting with this key. `recovery` alone means its mode.
+pub(super) fn find(key: &str) -> Option<&'static Setting> {
+    let key = if key == "recovery" { "recovery.mode" } else { key };
+    ALL.iter().find(|setting| setting.key == key)
+}
+
+/// Whether some settings stand under this key.
+pub(super) fn is_group(key: &str) -> bool {
+    ALL.iter()
+        .any(|setting| setting.key.strip_prefix(key).is_some_and(|rest| rest.starts_with('.')))
+}
+
+/// The key (or group of keys) that is most like this one, where one is.
+pub(super) fn nearest(key: &str) -> Option<&'static str> {
+    let groups = ALL.iter().filter_map(|setting| Some(setting.key.split_once('.')?.0));
+    (ALL.iter().map(|setting| setting.key).chain(groups))
+        .map(|known| (strsim::jaro_winkler(key, known), known))
+        .filter(|(likeness, _)| *likeness > 0.85)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, key)| key)
+}
+
+/// The variable that sets this key.
+pub(super) fn variable(key: &str) -> String {
+    format!("POSTRIDER_{}", key.replace('.', "__").to_ascii_uppercase())
+}

@@ -1,0 +1,463 @@
+//! How a value is written: durations, shares, networks and the rest, read and shown.
+//!
+//! What is shown can be read again, and is the same value.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::{IpNet, Ipv6Net};
+use postrider_domain::policy::{MeasuredFrom, RecoveryMode, Share};
+use postrider_transport::Nameservers;
+use serde_json::{Value as Json, json};
+
+use super::{LogFormat, StoreChoice};
+
+/// What a value that is not text must be.
+pub(super) const UTF8: &str = "text in UTF-8";
+
+/// A value as it was given.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Raw {
+    /// By a flag or a variable: what it is depends on what is wanted.
+    Untyped(String),
+    /// Text in quotes.
+    Text(String),
+    /// A whole number.
+    Integer(i64),
+    /// A number with decimals.
+    Float(f64),
+    /// `true` or `false`.
+    Boolean(bool),
+    /// A list.
+    List(Vec<Raw>),
+    /// Something that no setting is.
+    Other(&'static str),
+}
+
+impl fmt::Display for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Raw::Untyped(text) | Raw::Text(text) => write!(f, "{text:?}"),
+            Raw::Integer(number) => write!(f, "{number}"),
+            Raw::Float(number) => write!(f, "{number}"),
+            Raw::Boolean(boolean) => write!(f, "{boolean}"),
+            Raw::List(_) => f.write_str("a list"),
+            Raw::Other(what) => f.write_str(what),
+        }
+    }
+}
+
+impl Raw {
+    /// The text, however it was given.
+    fn text(&self) -> Option<&str> {
+        match self {
+            Raw::Untyped(text) | Raw::Text(text) => Some(text.trim()),
+            Raw::Integer(_) | Raw::Float(_) | Raw::Boolean(_) | Raw::List(_) | Raw::Other(_) => {
+                None
+            }
+        }
+    }
+
+    /// The whole number.
+    fn integer<T: TryFrom<i64> + std::str::FromStr>(&self) -> Option<T> {
+        match self {
+            Raw::Untyped(text) => text.trim().replace('_', "").parse().ok(),
+            Raw::Integer(number) => T::try_from(*number).ok(),
+            Raw::Text(_) | Raw::Float(_) | Raw::Boolean(_) | Raw::List(_) | Raw::Other(_) => None,
+        }
+    }
+
+    /// The number.
+    #[expect(clippy::cast_precision_loss, reason = "settings with decimals are small numbers")]
+    fn number(&self) -> Option<f64> {
+        match self {
+            Raw::Untyped(text) => text.trim().parse().ok(),
+            Raw::Integer(number) => Some(*number as f64),
+            Raw::Float(number) => Some(*number),
+            Raw::Text(_) | Raw::Boolean(_) | Raw::List(_) | Raw::Other(_) => None,
+        }
+    }
+
+    /// The entries of a list; without brackets they are separated by commas.
+    fn entries(&self) -> Option<Vec<&str>> {
+        match self {
+            Raw::Untyped(text) => {
+                let entries = text.split(',').map(str::trim);
+                Some(entries.filter(|entry| !entry.is_empty()).collect())
+            }
+            Raw::List(items) => items.iter().map(Raw::text).collect(),
+            Raw::Text(_) | Raw::Integer(_) | Raw::Float(_) | Raw::Boolean(_) | Raw::Other(_) => {
+                None
+            }
+        }
+    }
+}
+
+/// A value that can be set.
+pub(super) trait Value {
+    /// Takes what was given, or says what it must be.
+    fn take(&mut self, raw: &Raw) -> Result<(), String>;
+    /// As it would be written; `null` where it is not set.
+    fn show(&self) -> Json;
+}
+
+/// Stores what could be read, or says what was expected.
+fn store<T>(place: &mut T, read: Option<T>, expected: &str) -> Result<(), String> {
+    match read {
+        Some(value) => {
+            *place = value;
+            Ok(())
+        }
+        None => Err(expected.to_owned()),
+    }
+}
+
+macro_rules! whole_numbers {
+    ($($type:ty),*) => {$(
+        impl Value for $type {
+            fn take(&mut self, raw: &Raw) -> Result<(), String> {
+                store(self, raw.integer(), "a whole number")
+            }
+
+            fn show(&self) -> Json {
+                json!(self)
+            }
+        }
+    )*};
+}
+
+whole_numbers!(u32, u64, usize);
+
+impl Value for NonZeroU32 {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        store(self, raw.integer().and_then(NonZeroU32::new), "a whole number from 1")
+    }
+
+    fn show(&self) -> Json {
+        json!(self.get())
+    }
+}
+
+impl Value for bool {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        let read = match raw {
+            Raw::Boolean(boolean) => Some(*boolean),
+            Raw::Untyped(text) => match text.trim() {
+                "true" | "1" => Some(true),
+                "false" | "0" => Some(false),
+                _ => None,
+            },
+            Raw::Text(_) | Raw::Integer(_) | Raw::Float(_) | Raw::List(_) | Raw::Other(_) => None,
+        };
+        store(self, read, "true or false")
+    }
+
+    fn show(&self) -> Json {
+        json!(self)
+    }
+}
+
+impl Value for Duration {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        let read = raw.text().and_then(parse_duration);
+        store(self, read, "a duration such as \"84800ms\", \"10m\", \"72h\" or \"1h30m\"")
+    }
+
+    fn show(&self) -> Json {
+        json!(show_duration(*self))
+    }
+}
+
+/// Numbers with units, largest first or not: `84800ms`, `10m`, `1h30m`, `30d`.
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let (number, tail) = rest.split_at(digits);
+        let end = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(end);
+        let number: u64 = number.parse().ok()?;
+        let ms: u64 = match unit.trim() {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" | "min" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => return None,
+        };
+        total = total.checked_add(Duration::from_millis(number.checked_mul(ms)?))?;
+        rest = tail;
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+/// In the largest unit that shows it whole; days only from a week on.
+pub(crate) fn show_duration(duration: Duration) -> String {
+    let ms = duration.as_millis();
+    let units =
+        [(604_800_000, 86_400_000, "d"), (1, 3_600_000, "h"), (1, 60_000, "m"), (1, 1_000, "s")];
+    let unit = units.iter().find(|(from, unit, _)| ms >= *from && ms.is_multiple_of(*unit));
+    match unit {
+        Some((_, unit, name)) => format!("{}{name}", ms / unit),
+        None => format!("{ms}ms"),
+    }
+}
+
+impl Value for Share {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        let percent = raw.text().and_then(|text| text.strip_suffix('%'));
+        let read = match percent {
+            Some(percent) => percent.trim().parse().ok().map(|percent: f64| percent / 100.0),
+            None => raw.number(),
+        };
+        store(self, read.and_then(share_of), "a share from 0 to 1, such as 0.7")
+    }
+
+    fn show(&self) -> Json {
+        json!(f64::from(self.as_millionths()) / 1e6)
+    }
+}
+
+fn share_of(share: f64) -> Option<Share> {
+    if !(0.0..=1.0).contains(&share) {
+        return None;
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 0 and 10^6, as was just checked"
+    )]
+    let millionths = (share * 1e6).round() as u32;
+    Some(Share::from_millionths(millionths))
+}
+
+impl Value for String {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        store(self, raw.text().map(str::to_owned), "text")
+    }
+
+    fn show(&self) -> Json {
+        json!(self)
+    }
+}
+
+impl Value for PathBuf {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        let read = raw.text().filter(|text| !text.is_empty()).map(PathBuf::from);
+        store(self, read, "a path")
+    }
+
+    fn show(&self) -> Json {
+        json!(self.display().to_string())
+    }
+}
+
+/// Not set, or a value; empty text unsets it.
+fn optional<T>(
+    place: &mut Option<T>,
+    raw: &Raw,
+    read: impl Fn(&str) -> Option<T>,
+    expected: &str,
+) -> Result<(), String> {
+    let text = raw.text().ok_or_else(|| expected.to_owned())?;
+    *place =
+        if text.is_empty() { None } else { Some(read(text).ok_or_else(|| expected.to_owned())?) };
+    Ok(())
+}
+
+impl Value for Option<String> {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        optional(self, raw, |text| Some(text.to_owned()), "text")
+    }
+
+    fn show(&self) -> Json {
+        json!(self)
+    }
+}
+
+impl Value for Option<PathBuf> {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        optional(self, raw, |text| Some(PathBuf::from(text)), "a path")
+    }
+
+    fn show(&self) -> Json {
+        json!(self.as_ref().map(|path| path.display().to_string()))
+    }
+}
+
+impl Value for Option<Ipv6Net> {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        optional(self, raw, |text| text.parse().ok(), "an IPv6 network such as \"64:ff9b::/96\"")
+    }
+
+    fn show(&self) -> Json {
+        json!(self.map(|network| network.to_string()))
+    }
+}
+
+/// Not set, or a whole number; empty text unsets it.
+macro_rules! optional_numbers {
+    ($($type:ty),*) => {$(
+        impl Value for Option<$type> {
+            fn take(&mut self, raw: &Raw) -> Result<(), String> {
+                if raw.text() == Some("") {
+                    *self = None;
+                    return Ok(());
+                }
+                let read = raw.integer().filter(|number| *number > 0);
+                store(self, read.map(Some), "a whole number from 1")
+            }
+
+            fn show(&self) -> Json {
+                json!(self)
+            }
+        }
+    )*};
+}
+
+optional_numbers!(u32, usize);
+
+impl Value for SocketAddr {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        let read = raw.text().and_then(|text| text.parse().ok());
+        store(self, read, "an address with a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"")
+    }
+
+    fn show(&self) -> Json {
+        json!(self.to_string())
+    }
+}
+
+impl Value for Vec<IpNet> {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        let read = raw.entries().and_then(|all| all.iter().map(|one| network(one)).collect());
+        store(self, read, "a list of networks such as [\"10.0.0.0/8\", \"fd00::/8\"]")
+    }
+
+    fn show(&self) -> Json {
+        json!(self.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+}
+
+/// A network; an address alone is a network of one. Bits past the prefix are a mistake.
+fn network(text: &str) -> Option<IpNet> {
+    match text.parse::<IpAddr>() {
+        Ok(address) => Some(IpNet::from(address)),
+        Err(_) => text.parse().ok().filter(|network: &IpNet| network.addr() == network.network()),
+    }
+}
+
+impl Value for Vec<IpAddr> {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        let read = raw.entries().and_then(|all| all.iter().map(|one| one.parse().ok()).collect());
+        store(self, read, "a list of addresses such as [\"203.0.113.7\"]")
+    }
+
+    fn show(&self) -> Json {
+        json!(self.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+}
+
+impl Value for Nameservers {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        let read = if raw.text() == Some("system") {
+            Some(Nameservers::System)
+        } else {
+            let entries = raw.entries().filter(|all| !all.is_empty());
+            let servers = entries.and_then(|all| all.iter().map(|one| nameserver(one)).collect());
+            servers.map(Nameservers::Only)
+        };
+        store(self, read, "\"system\" or a list of addresses such as [\"192.0.2.53\"]")
+    }
+
+    fn show(&self) -> Json {
+        match self {
+            Nameservers::System => json!("system"),
+            Nameservers::Only(servers) => {
+                json!(servers.iter().map(ToString::to_string).collect::<Vec<_>>())
+            }
+        }
+    }
+}
+
+/// An address with a port, or alone: then the port is 53.
+fn nameserver(text: &str) -> Option<SocketAddr> {
+    let alone = || text.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, 53));
+    text.parse().ok().or_else(alone)
+}
+
+impl Value for StoreChoice {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        let read = raw.text().and_then(|text| match text {
+            "embedded" => Some(StoreChoice::Embedded),
+            _ if text.starts_with("postgres://") || text.starts_with("postgresql://") => {
+                Some(StoreChoice::Postgres(text.to_owned()))
+            }
+            _ => None,
+        });
+        store(self, read, "\"embedded\" or an address such as \"postgres://user@host/database\"")
+    }
+
+    fn show(&self) -> Json {
+        match self {
+            StoreChoice::Embedded => json!("embedded"),
+            StoreChoice::Postgres(url) => json!(without_password(url)),
+        }
+    }
+}
+
+/// A URL whose password is masked.
+fn without_password(text: &str) -> String {
+    match url::Url::parse(text) {
+        Ok(mut url) => {
+            let masked = url.password().is_none() || url.set_password(Some("***")).is_ok();
+            if masked { url.to_string() } else { "***".to_owned() }
+        }
+        Err(_) => "***".to_owned(),
+    }
+}
+
+/// One of a few words.
+macro_rules! words {
+    ($type:ty, $expected:literal, $($word:literal => $variant:path),*) => {
+        impl Value for $type {
+            fn take(&mut self, raw: &Raw) -> Result<(), String> {
+                let read = match raw.text() {
+                    $(Some($word) => Some($variant),)*
+                    _ => None,
+                };
+                store(self, read, $expected)
+            }
+
+            fn show(&self) -> Json {
+                match self {
+                    $($variant => json!($word),)*
+                }
+            }
+        }
+    };
+}
+
+words!(
+    MeasuredFrom,
+    "\"first_attempt\" or \"previous_attempt\"",
+    "first_attempt" => MeasuredFrom::FirstAttempt,
+    "previous_attempt" => MeasuredFrom::PreviousAttempt
+);
+words!(
+    RecoveryMode,
+    "\"slots\" or \"drain\"",
+    "slots" => RecoveryMode::Slots,
+    "drain" => RecoveryMode::Drain
+);
+words!(
+    LogFormat,
+    "\"auto\", \"human\" or \"json\"",
+    "auto" => LogFormat::Auto,
+    "human" => LogFormat::Human,
+    "json" => LogFormat::Json
+);

@@ -1,0 +1,119 @@
+//! How a command ends, in words and as a code that scripts can use.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | failed: the server refused it, or something went wrong |
+//! | 2 | the command line or the configuration is wrong; nothing was done |
+//! | 3 | there is no such thing |
+//! | 4 | the key is missing, unknown, expired, or may not do this |
+//! | 5 | the server cannot be reached |
+
+use std::fmt;
+
+use hyper::StatusCode;
+use serde_json::{Value as Json, json};
+
+use crate::output::escaped;
+
+/// Why a command ended without having done what it was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    message: String,
+    problem: Option<Json>,
+}
+
+impl Failure {
+    /// Something went wrong.
+    pub(crate) fn failed(message: impl Into<String>) -> Failure {
+        Failure { code: 1, message: message.into(), problem: None }
+    }
+
+    /// It was called in a wrong way.
+    pub(crate) fn usage(message: impl Into<String>) -> Failure {
+        Failure { code: 2, message: message.into(), problem: None }
+    }
+
+    /// The server does not answer.
+    pub(crate) fn unreachable(server: &url::Url, cause: &str) -> Failure {
+        let message =
+            format!("cannot reach {server}: {cause}\nIs it running? Start it by: postrider serve");
+        Failure { code: 5, message, problem: None }
+    }
+
+    /// The server answered with a problem.
+    pub(crate) fn answered(status: StatusCode, problem: &Json) -> Failure {
+        let code = match status.as_u16() {
+            404 => 3,
+            401 | 403 => 4,
+            _ => 1,
+        };
+        let part = |name: &str| problem.get(name).and_then(Json::as_str);
+        let mut message = part("detail")
+            .or(part("title"))
+            .map_or_else(|| format!("the server answered {status}"), str::to_owned);
+        if let Some(field) = part("field") {
+            message = format!("{field}: {message}");
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            message.push_str("\nGive a key by --key, POSTRIDER_KEY, or admin.key in --data-dir");
+        }
+        Failure { code, message, problem: Some(problem.clone()) }
+    }
+
+    /// As JSON, for scripts.
+    pub(crate) fn json(&self) -> Json {
+        json!({ "error": self.message, "exit_code": self.code, "problem": self.problem })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<_> = self.message.lines().map(escaped).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Failure::failed(format!("{error:#}"))
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Failure::failed(error.to_string())
+    }
+}
+
+impl From<crate::config::ConfigError> for Failure {
+    fn from(error: crate::config::ConfigError) -> Self {
+        Failure::usage(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_answer_has_its_code() {
+        for (status, code) in [(404, 3), (401, 4), (403, 4), (422, 1), (409, 1), (500, 1), (503, 1)]
+        {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(Failure::answered(status, &json!({})).code, code, "{status}");
+        }
+        let server = "http://127.0.0.1:1".parse().unwrap();
+        assert_eq!(Failure::unreachable(&server, "refused").code, 5);
+        assert_eq!(Failure::usage("no").code, 2);
+    }
+
+    #[test]
+    fn a_problem_is_told_with_its_field_and_without_control_bytes() {
+        let problem = json!({"title": "t", "detail": "not a url\u{1b}[2J", "field": "url"});
+        let failure = Failure::answered(StatusCode::UNPROCESSABLE_ENTITY, &problem);
+        assert_eq!(failure.to_string(), "url: not a url\\u{1b}[2J");
+        assert_eq!(failure.json()["problem"]["field"], "url");
+    }
+}

@@ -1,0 +1,117 @@
+//! The binary `postrider`: command line, configuration, wiring.
+//!
+//! **Nothing is decided here.** `serve` puts store, transport, engine and API together; every other
+//! command is a client of the public API.
+
+mod cli;
+mod client;
+mod commands;
+mod config;
+mod exit;
+mod output;
+mod serve;
+mod telemetry;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::cli::{Cli, Command};
+use crate::commands::Context;
+use crate::config::Environment;
+use crate::exit::Failure;
+use crate::output::Output;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The version, with what it was built for.
+pub(crate) const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (",
+    env!("POSTRIDER_COMMIT"),
+    ", ",
+    env!("POSTRIDER_TARGET"),
+    ", ",
+    env!("POSTRIDER_PROFILE"),
+    ")"
+);
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let environment = Environment::of_the_process();
+    let output = Output::new(cli.json, environment.no_color());
+    match run(cli.command, &environment, output) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            report(&failure, output);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "this is where a command says why it failed")]
+fn report(failure: &Failure, output: Output) {
+    if output.json {
+        eprintln!("{}", failure.json());
+    } else {
+        eprintln!("postrider: {failure}");
+    }
+}
+
+fn run(command: Command, environment: &Environment, output: Output) -> Result<(), Failure> {
+    match command {
+        Command::Serve(arguments) => serve::run(&arguments, environment, output),
+        Command::Config(arguments) => {
+            commands::config::run(&commands::load(&arguments, environment)?, output)
+        }
+        Command::Version => {
+            let version =
+                serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "build": VERSION });
+            Ok(output.value(&version, |_| format!("postrider {VERSION}"))?)
+        }
+        command @ (Command::Send(_)
+        | Command::Listen(_)
+        | Command::Tail(_)
+        | Command::Subscriptions(_)
+        | Command::Destinations(_)
+        | Command::Deliveries(_)
+        | Command::Replay(_)
+        | Command::Keys(_)
+        | Command::Doctor(_)) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(Box::pin(ask(command, environment, output)))
+        }
+    }
+}
+
+/// The commands that talk to a server, or to what a server sends.
+async fn ask(command: Command, environment: &Environment, output: Output) -> Result<(), Failure> {
+    let context = |connection| Context::new(connection, environment, output);
+    match command {
+        Command::Send(remote) => {
+            commands::send::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::Listen(listen) => commands::listen::run(listen, output).await,
+        Command::Tail(remote) => {
+            commands::tail::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::Subscriptions(remote) => {
+            commands::subscriptions::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::Destinations(remote) => {
+            commands::destinations::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::Deliveries(remote) => {
+            commands::deliveries::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::Replay(remote) => {
+            commands::replay::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::Keys(remote) => {
+            commands::keys::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::Doctor(doctor) => commands::doctor::run(doctor, environment, output).await,
+        Command::Serve(_) | Command::Config(_) | Command::Version => Ok(()),
+    }
+}

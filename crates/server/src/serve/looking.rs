@@ -1,0 +1,62 @@
+//! Looks at the lanes every few seconds, for the metrics, and alerts the operator.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_engine::EngineHandle;
+use postrider_store::Store;
+use postrider_transport::{Clock, SystemClock};
+
+use super::metrics::{Looked, Metrics};
+
+const EVERY: Duration = Duration::from_secs(2);
+
+/// Looks until the engine stops answering.
+pub(super) async fn look(engine: EngineHandle, store: Arc<dyn Store>, metrics: Metrics) {
+    let mut ticks = tokio::time::interval(EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut was_held = false;
+    loop {
+        ticks.tick().await;
+        let (Ok(gauges), Ok(ledger)) = (engine.gauges().await, engine.ledger(None).await) else {
+            // Stopping, or a store that does not answer now: what was seen last stays.
+            continue;
+        };
+        if gauges.held != was_held {
+            was_held = gauges.held;
+            alert(was_held);
+        }
+        let Ok(ages) = ages(&*store).await else { continue };
+        metrics.looked(Looked {
+            ledger,
+            held: gauges.held,
+            in_flight_first: u64::try_from(gauges.in_flight_first).unwrap_or(u64::MAX),
+            in_flight_retry: u64::try_from(gauges.in_flight_retry).unwrap_or(u64::MAX),
+            first_lane_age: ages.0,
+            retry_lane_overdue: ages.1,
+        });
+    }
+}
+
+/// The operator is to know: either way it is worth a look.
+fn alert(held: bool) {
+    if held {
+        tracing::error!(
+            "most destinations began to fail at once: the fault is probably ours, so none is \
+             disabled or frozen for now; look at this machine's network, resolver and proxy"
+        );
+    } else {
+        tracing::warn!("most destinations no longer fail at once: circuits work as always again");
+    }
+}
+
+/// How long the oldest of each lane has waited past its time.
+async fn ages(store: &dyn Store) -> anyhow::Result<(Duration, Duration)> {
+    let now = SystemClock.now();
+    let holding = store.hold_shards().await?;
+    let queued = store.queued(&holding, None, 1).await?;
+    let due = store.due(&holding, None, now, 1).await?;
+    let first = queued.first().map_or(Duration::ZERO, |delivery| now.since(delivery.created_at));
+    let retry = due.first().and_then(|delivery| delivery.next_attempt_at());
+    Ok((first, retry.map_or(Duration::ZERO, |at| now.since(at))))
+}

@@ -1,0 +1,342 @@
+//! What Prometheus reads.
+//!
+//! Counters are of what became durable: they are fed by the store's answers (see
+//! [`super::observed`]), so that an attempt is counted once, and only when it is settled. Gauges
+//! are looked at every few seconds. No label has a value that a tenant can choose.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use postrider_domain::attempt::{Ending, FailureClass, Turn};
+use postrider_domain::circuit::StateName as CircuitName;
+use postrider_domain::delivery::StateName;
+use postrider_domain::ids::DestinationId;
+use postrider_domain::ledger::Ledger;
+
+/// Upper ends of the buckets of a latency, in microseconds.
+const BUCKETS_US: [u64; 12] = [
+    250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 500_000, 2_500_000, 10_000_000,
+];
+
+/// Everything that is counted. A clone is the same.
+#[derive(Clone, Default)]
+pub(crate) struct Metrics(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    events: u64,
+    deliveries: u64,
+    /// Attempts by turn and outcome.
+    attempts: BTreeMap<(&'static str, &'static str), u64>,
+    attempt_seconds: Histogram,
+    accept_seconds: Histogram,
+    settle_seconds: Histogram,
+    store_errors: BTreeMap<&'static str, u64>,
+    transitions: BTreeMap<(&'static str, &'static str), u64>,
+    circuits: HashMap<DestinationId, CircuitName>,
+    looked: Looked,
+}
+
+/// What is looked at now and then.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Looked {
+    /// The ledger, with what is in flight.
+    pub(crate) ledger: Ledger,
+    /// Whether circuits are held because most destinations fail at once.
+    pub(crate) held: bool,
+    /// In flight from the first lane.
+    pub(crate) in_flight_first: u64,
+    /// In flight from the retry lane.
+    pub(crate) in_flight_retry: u64,
+    /// How long the oldest queued delivery has waited.
+    pub(crate) first_lane_age: Duration,
+    /// How long the waiting delivery that is due first is overdue.
+    pub(crate) retry_lane_overdue: Duration,
+}
+
+#[derive(Default)]
+struct Histogram {
+    buckets: [u64; BUCKETS_US.len()],
+    count: u64,
+    sum_us: u64,
+}
+
+impl Histogram {
+    fn observe(&mut self, took: Duration) {
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.count += 1;
+        self.sum_us = self.sum_us.saturating_add(us);
+        for (bucket, end) in self.buckets.iter_mut().zip(BUCKETS_US) {
+            *bucket += u64::from(us <= end);
+        }
+    }
+
+    fn render(&self, page: &mut Page, name: &str, help: &str) {
+        page.head(name, "histogram", help);
+        for (count, end) in self.buckets.iter().zip(BUCKETS_US) {
+            page.line(&format!("{name}_bucket{{le=\"{}\"}}", seconds(end)), count);
+        }
+        page.line(&format!("{name}_bucket{{le=\"+Inf\"}}"), &self.count);
+        page.line(&format!("{name}_sum"), &seconds(self.sum_us));
+        page.line(&format!("{name}_count"), &self.count);
+    }
+}
+
+/// Microseconds as decimal seconds, exactly.
+fn seconds(us: u64) -> String {
+    format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
+}
+
+impl Metrics {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Events with their deliveries became durable.
+    pub(super) fn accepted(&self, events: u64, deliveries: u64, took: Duration) {
+        let mut state = self.state();
+        state.events += events;
+        state.deliveries += deliveries;
+        state.accept_seconds.observe(took);
+    }
+
+    /// A commit with these attempts became durable.
+    pub(super) fn settled<'a>(
+        &self,
+        took: Duration,
+        attempts: impl Iterator<Item = (Turn, &'static str, Duration)> + 'a,
+    ) {
+        let mut state = self.state();
+        state.settle_seconds.observe(took);
+        for (turn, outcome, took) in attempts {
+            *state.attempts.entry((turn_name(turn), outcome)).or_default() += 1;
+            state.attempt_seconds.observe(took);
+        }
+    }
+
+    /// The store answered an error.
+    pub(super) fn store_failed(&self, what: &'static str) {
+        *self.state().store_errors.entry(what).or_default() += 1;
+    }
+
+    /// A destination's circuit went from one state to another.
+    pub(super) fn transition(&self, from: CircuitName, to: CircuitName) {
+        *self.state().transitions.entry((circuit(from), circuit(to))).or_default() += 1;
+    }
+
+    /// A destination's circuit is in this state now.
+    pub(super) fn circuit_is(&self, destination: DestinationId, state: CircuitName) {
+        self.state().circuits.insert(destination, state);
+    }
+
+    /// A destination is known; its circuit is closed unless it was known before.
+    pub(super) fn destination_exists(&self, destination: DestinationId) {
+        self.state().circuits.entry(destination).or_insert(CircuitName::Closed);
+    }
+
+    /// What was seen now.
+    pub(super) fn looked(&self, looked: Looked) {
+        self.state().looked = looked;
+    }
+
+    /// The page that Prometheus reads.
+    pub(crate) fn render(&self) -> String {
+        let state = self.state();
+        let mut page = Page(String::with_capacity(8 * 1024));
+        state.render_counters(&mut page);
+        state.render_lanes(&mut page);
+        page.0
+    }
+}
+
+impl State {
+    fn render_counters(&self, page: &mut Page) {
+        page.counter("postrider_events_accepted_total", "Events that became durable.", self.events);
+        let help = "Deliveries that became durable.";
+        page.counter("postrider_deliveries_accepted_total", help, self.deliveries);
+        page.head("postrider_attempts_total", "counter", "Attempts that were settled.");
+        for ((turn, outcome), count) in &self.attempts {
+            let name = format!("postrider_attempts_total{{turn=\"{turn}\",outcome=\"{outcome}\"}}");
+            page.line(&name, count);
+        }
+        page.head("postrider_circuit_transitions_total", "counter", "Transitions of circuits.");
+        for ((from, to), count) in &self.transitions {
+            let name =
+                format!("postrider_circuit_transitions_total{{from=\"{from}\",to=\"{to}\"}}");
+            page.line(&name, count);
+        }
+        page.head("postrider_store_errors_total", "counter", "Errors that the store answered.");
+        for (what, count) in &self.store_errors {
+            page.line(&format!("postrider_store_errors_total{{call=\"{what}\"}}"), count);
+        }
+        let help = "How long attempts took.";
+        self.attempt_seconds.render(page, "postrider_attempt_seconds", help);
+        let help = "From an acceptance to its durability (with the embedded store, the journal).";
+        self.accept_seconds.render(page, "postrider_accept_sync_seconds", help);
+        let help = "From a settlement to its durability.";
+        self.settle_seconds.render(page, "postrider_settlement_seconds", help);
+    }
+
+    fn render_lanes(&self, page: &mut Page) {
+        let ledger = &self.looked.ledger;
+        page.head("postrider_ledger_accepted", "gauge", "Deliveries that were ever accepted.");
+        page.line("postrider_ledger_accepted", &ledger.accepted);
+        page.head("postrider_ledger", "gauge", "Deliveries by where they stand.");
+        for name in [
+            StateName::Queued,
+            StateName::InFlight,
+            StateName::Waiting,
+            StateName::Delivered,
+            StateName::Dead,
+            StateName::Cancelled,
+        ] {
+            page.line(&format!("postrider_ledger{{state=\"{name}\"}}"), &ledger.count(name));
+        }
+        let help =
+            "1 while accepted = queued + in flight + waiting + delivered + dead + cancelled.";
+        page.head("postrider_ledger_balanced", "gauge", help);
+        page.line("postrider_ledger_balanced", &u64::from(ledger.balances()));
+        page.head("postrider_lane_depth", "gauge", "Deliveries in a lane.");
+        page.line("postrider_lane_depth{lane=\"first\"}", &ledger.queued);
+        page.line("postrider_lane_depth{lane=\"retry\"}", &ledger.waiting);
+        page.head("postrider_lane_in_flight", "gauge", "Attempts that are under way.");
+        page.line("postrider_lane_in_flight{lane=\"first\"}", &self.looked.in_flight_first);
+        page.line("postrider_lane_in_flight{lane=\"retry\"}", &self.looked.in_flight_retry);
+        let help =
+            "Age of the oldest queued delivery; by how much the first waiting one is overdue.";
+        page.head("postrider_lane_age_seconds", "gauge", help);
+        let ages =
+            [("first", self.looked.first_lane_age), ("retry", self.looked.retry_lane_overdue)];
+        for (lane, age) in ages {
+            let us = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
+            page.line(&format!("postrider_lane_age_seconds{{lane=\"{lane}\"}}"), &seconds(us));
+        }
+        let help = "1 while so many destinations fail at once that the fault is probably ours.";
+        page.head("postrider_mass_failure_hold", "gauge", help);
+        page.line("postrider_mass_failure_hold", &u64::from(self.looked.held));
+        page.head("postrider_circuits", "gauge", "Destinations by the state of their circuit.");
+        for name in
+            [CircuitName::Closed, CircuitName::Open, CircuitName::HalfOpen, CircuitName::Frozen]
+        {
+            let count = self.circuits.values().filter(|state| **state == name).count();
+            page.line(&format!("postrider_circuits{{state=\"{}\"}}", circuit(name)), &count);
+        }
+    }
+}
+
+/// The kind of an ending: a class of status, or the class of a failure.
+pub(super) const fn class(ending: &Ending) -> &'static str {
+    match ending {
+        Ending::Answered(answer) => match answer.status {
+            200..300 => "delivered",
+            100..200 => "status_1xx",
+            300..400 => "status_3xx",
+            400..500 => "status_4xx",
+            500..600 => "status_5xx",
+            _ => "status_other",
+        },
+        Ending::Failed(failure) => match failure.class {
+            FailureClass::Refused => "refused",
+            FailureClass::Reset => "reset",
+            FailureClass::Dns => "dns",
+            FailureClass::Tls => "tls",
+            FailureClass::Timeout(_) => "timeout",
+            FailureClass::Blocked => "blocked",
+            FailureClass::Protocol => "protocol",
+        },
+        Ending::OwnFault(_) => "own_fault",
+    }
+}
+
+const fn turn_name(turn: Turn) -> &'static str {
+    match turn {
+        Turn::First => "first",
+        Turn::Retry(_) => "retry",
+        Turn::Probe => "probe",
+    }
+}
+
+const fn circuit(name: CircuitName) -> &'static str {
+    match name {
+        CircuitName::Closed => "closed",
+        CircuitName::Open => "open",
+        CircuitName::HalfOpen => "half_open",
+        CircuitName::Frozen => "frozen",
+    }
+}
+
+/// The text format of Prometheus.
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        self.0.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+    }
+
+    fn line(&mut self, name: &str, value: &dyn std::fmt::Display) {
+        self.0.push_str(&format!("{name} {value}\n"));
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, "counter", help);
+        self.line(name, &value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_domain::attempt::{Answer, BodyEnd, Failure, Phase};
+
+    use super::*;
+
+    #[test]
+    fn endings_have_few_classes() {
+        let answered = |status| {
+            let body_end = BodyEnd::Whole;
+            Ending::Answered(Answer { status, retry_after: None, body: "".into(), body_end })
+        };
+        let failed = |class| Ending::Failed(Failure { class, detail: String::new() });
+        for (ending, expected) in [
+            (answered(204), "delivered"),
+            (answered(301), "status_3xx"),
+            (answered(503), "status_5xx"),
+            (failed(FailureClass::Timeout(Phase::Connect)), "timeout"),
+            (failed(FailureClass::Refused), "refused"),
+        ] {
+            assert_eq!(class(&ending), expected);
+        }
+    }
+
+    #[test]
+    fn a_histogram_is_cumulative() {
+        let metrics = Metrics::default();
+        for us in [100, 400, 400, 20_000_000] {
+            metrics.settled(Duration::from_micros(us), std::iter::empty());
+        }
+        let page = metrics.render();
+        for line in [
+            "postrider_settlement_seconds_bucket{le=\"0.000250\"} 1",
+            "postrider_settlement_seconds_bucket{le=\"0.000500\"} 3",
+            "postrider_settlement_seconds_bucket{le=\"10.000000\"} 3",
+            "postrider_settlement_seconds_bucket{le=\"+Inf\"} 4",
+            "postrider_settlement_seconds_sum 20.000900",
+            "postrider_ledger_balanced 1",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line} is not in\n{page}");
+        }
+    }
+
+    #[test]
+    fn every_line_is_of_the_text_format() {
+        let metrics = Metrics::default();
+        metrics.accepted(1, 2, Duration::from_millis(1));
+        metrics.transition(CircuitName::Closed, CircuitName::Open);
+        metrics.store_failed("accept");
+        for line in metrics.render().lines().filter(|line| !line.starts_with("# ")) {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert!(name.starts_with("postrider_"), "{line}");
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+        }
+    }
+}

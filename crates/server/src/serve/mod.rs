@@ -1,0 +1,290 @@
+//! `postrider serve`: store, transport, engine and API put together, and taken apart again.
+//!
+//! **What was accepted survives every way in which this ends**: the orderly end only spares the
+//! attempts that are in flight from being made again.
+
+mod banner;
+mod files;
+mod http;
+mod looking;
+mod metrics;
+mod observed;
+mod outward;
+mod reload;
+mod secrets;
+mod signals;
+
+use std::io::IsTerminal as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use postrider_api::{ApiParts, ApiSettings, ApiState, Bootstrap, Rate, Vault, bootstrap_admin};
+use postrider_engine::{Ended, EngineHandle, IngestRate, Parts, SeededEntropy};
+use postrider_store::Store;
+use postrider_store::embedded::{EmbeddedStore, Options as StoreOptions};
+use postrider_transport::{Clock as _, HttpTransport, SystemClock};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use self::banner::AdminKey;
+use self::metrics::Metrics;
+use self::observed::Observed;
+use self::secrets::Opener;
+use self::signals::{Asked, Signals};
+use crate::cli::ServerArgs;
+use crate::commands::load;
+use crate::config::{Config, Environment, Loaded, StoreChoice, show_duration};
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::telemetry::{self, LogHandle};
+
+/// When the engine has ended, what still reads from the API gets so much longer.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// Runs a server to its end.
+pub(crate) fn run(
+    arguments: &ServerArgs,
+    environment: &Environment,
+    output: Output,
+) -> Result<(), Failure> {
+    let loaded = load(arguments, environment)?;
+    let log = telemetry::start(&loaded.config.telemetry, output.json)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("postrider")
+        .build()?;
+    let ended = runtime.block_on(Box::pin(async {
+        let server = Server::start(loaded, output).await?;
+        server.run(arguments, environment, &log).await
+    }));
+    // What is left has been told to end, or must not keep the process alive.
+    runtime.shutdown_background();
+    log.flush();
+    Ok(ended?)
+}
+
+/// A server that is up.
+struct Server {
+    loaded: Loaded,
+    signals: Signals,
+    store: Arc<dyn Store>,
+    engine: EngineHandle,
+    stop_listening: watch::Sender<bool>,
+    listening: JoinHandle<()>,
+    /// Told when the store has stopped for good.
+    stopped: mpsc::UnboundedReceiver<String>,
+}
+
+impl Server {
+    async fn start(loaded: Loaded, output: Output) -> anyhow::Result<Server> {
+        // From here on a signal waits until there is something to end.
+        let signals = Signals::new().context("cannot listen to signals")?;
+        let config = &loaded.config;
+        files::raise_limit(config);
+        // Before anything is read or sent: where the address is taken, nothing has happened.
+        let listener = TcpListener::bind(config.listen)
+            .await
+            .with_context(|| format!("cannot listen on {}", config.listen))?;
+        let address = listener.local_addr()?;
+        let metrics = Metrics::default();
+        let (fatal, stopped) = mpsc::unbounded_channel();
+        let store = open_store(config, fatal).await?;
+        let store: Arc<dyn Store> = Arc::new(Observed::new(store, metrics.clone()));
+        let vault = secrets::open_vault(config, &*store).await?;
+        let given = config.admin_key.as_deref();
+        let first = bootstrap_admin(&*store, &vault, given, SystemClock.now()).await?;
+        let engine = start_engine(&loaded, Arc::clone(&store), vault.clone()).await?;
+        drop(tokio::spawn(looking::look(engine.clone(), Arc::clone(&store), metrics.clone())));
+
+        let parts = Assembly { store: &store, engine: &engine, vault, metrics };
+        let router = postrider_api::router(parts.api(config, &first)?);
+        let (stop_listening, stop) = watch::channel(false);
+        let listening = tokio::spawn(http::serve(listener, router, config.http.clone(), stop));
+        announce(&loaded, &first, address, output)?;
+        Ok(Server { loaded, signals, store, engine, stop_listening, listening, stopped })
+    }
+
+    /// Until somebody or something ends it.
+    async fn run(
+        mut self,
+        arguments: &ServerArgs,
+        environment: &Environment,
+        log: &LogHandle,
+    ) -> anyhow::Result<()> {
+        let engine = self.engine.clone();
+        loop {
+            tokio::select! {
+                asked = self.signals.next() => match asked {
+                    Asked::Stop => break,
+                    Asked::Reload => {
+                        reload::reload(&mut self.loaded, arguments, environment, &engine, log);
+                    }
+                },
+                ended = engine.ended() => match ended {
+                    Ended::Shutdown => break,
+                    Ended::StoreStopped(why) => return stopped(&why),
+                },
+                Some(why) = self.stopped.recv() => return stopped(&why),
+            }
+        }
+        self.stop().await
+    }
+
+    /// Ends orderly; asked once more, at once.
+    async fn stop(self) -> anyhow::Result<()> {
+        let deadline = self.loaded.config.shutdown.deadline;
+        tracing::info!(deadline = show_duration(deadline), "stopping");
+        self.stop_listening.send_replace(true);
+        let Server { mut signals, store, engine, listening, .. } = self;
+        let orderly = async {
+            let given_up = engine.shutdown(deadline).await;
+            if tokio::time::timeout(LAST_ANSWERS, listening).await.is_err() {
+                tracing::debug!("somebody was still reading from the API");
+            }
+            store.close().await?;
+            anyhow::Ok(given_up)
+        };
+        tokio::select! {
+            given_up = orderly => {
+                let given_up = given_up?;
+                tracing::info!(given_up, "stopped");
+                Ok(())
+            }
+            () = stopped_again(&mut signals) => {
+                tracing::warn!("told to stop again: what is in flight is made anew at the next start");
+                anyhow::bail!("ended at once, as asked")
+            }
+        }
+    }
+}
+
+/// The store has stopped for good: nothing can be acknowledged any more, so the process ends.
+fn stopped(why: &str) -> anyhow::Result<()> {
+    tracing::error!(why, "the store has stopped, and so must the server");
+    anyhow::bail!("the store has stopped: {why}")
+}
+
+async fn stopped_again(signals: &mut Signals) {
+    while signals.next().await != Asked::Stop {}
+}
+
+/// Opens the store, with what the journal still has.
+async fn open_store(
+    config: &Config,
+    fatal: mpsc::UnboundedSender<String>,
+) -> anyhow::Result<Arc<dyn Store>> {
+    match &config.store {
+        StoreChoice::Embedded => {}
+        StoreChoice::Postgres(_) => anyhow::bail!(
+            "this version has the embedded store only: leave out --store, or set it to `embedded`"
+        ),
+    }
+    let options = StoreOptions {
+        // Nobody listens only where the server is ending already.
+        fatal: Some(Arc::new(move |why| drop(fatal.send(why.to_owned())))),
+        ..StoreOptions::default()
+    };
+    let data_dir = config.data_dir.clone();
+    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(data_dir, options));
+    Ok(opened.await.context("opening the store panicked")??)
+}
+
+async fn start_engine(
+    loaded: &Loaded,
+    store: Arc<dyn Store>,
+    vault: Vault,
+) -> anyhow::Result<EngineHandle> {
+    let config = &loaded.config;
+    let mut seed = [0; 8];
+    getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
+    let mut options = config.engine.clone();
+    options.tenant_ingest =
+        config.limits.tenant_events.map(|per_second| IngestRate { per_second, burst: per_second });
+    let parts = Parts {
+        store,
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(SeededEntropy::new(u64::from_le_bytes(seed))),
+        credentials: Arc::new(Opener(vault)),
+        policy: loaded.policy(),
+        options,
+    };
+    let transport = HttpTransport::new(config.transport_options()?, Arc::new(SystemClock))?;
+    Ok(postrider_engine::start(parts, Arc::new(transport)).await?)
+}
+
+/// What the API is made of.
+struct Assembly<'a> {
+    store: &'a Arc<dyn Store>,
+    engine: &'a EngineHandle,
+    vault: Vault,
+    metrics: Metrics,
+}
+
+impl Assembly<'_> {
+    fn api(self, config: &Config, first: &Bootstrap) -> anyhow::Result<ApiState> {
+        let rate = |per_second: Option<u32>| {
+            per_second.map(|per_second| Rate { per_second, burst: per_second })
+        };
+        let metrics = self.metrics;
+        Ok(ApiState::new(ApiParts {
+            store: Arc::clone(self.store),
+            engine: self.engine.clone(),
+            vault: self.vault,
+            clock: Arc::new(SystemClock),
+            egress: config.transport_options()?.egress,
+            settings: ApiSettings {
+                key_rate: rate(config.limits.key_requests),
+                tenant_rate: rate(config.limits.tenant_requests),
+                ..ApiSettings::default()
+            },
+            given_admin: match first {
+                Bootstrap::Given(given) => Some(given.clone()),
+                Bootstrap::Created(_) | Bootstrap::Exists => None,
+            },
+            metrics: Some(Arc::new(move || metrics.render())),
+        }))
+    }
+}
+
+/// Says where the server is, and keeps its first key.
+fn announce(
+    loaded: &Loaded,
+    first: &Bootstrap,
+    address: SocketAddr,
+    output: Output,
+) -> anyhow::Result<()> {
+    let config = &loaded.config;
+    let path = config.admin_key_path();
+    let key = match first {
+        Bootstrap::Created(key) => {
+            // It is in the store already: if it cannot be written, it must at least be shown.
+            if let Err(error) = secrets::write_admin_key(&path, key) {
+                tracing::error!(%error, "keep the admin key that is printed now");
+            }
+            AdminKey::Created { key, path: &path }
+        }
+        Bootstrap::Given(_) => AdminKey::Given,
+        Bootstrap::Exists => AdminKey::Exists { path: &path },
+    };
+    banner::print(output, std::io::stdout().is_terminal(), address, &key, config)?;
+    if config.dev {
+        tracing::warn!("for development: receivers on loopback and plain http are allowed");
+    }
+    if !address.ip().is_loopback() {
+        tracing::warn!(
+            %address,
+            "other machines reach the API over plain http: put a proxy with TLS in front of it"
+        );
+    }
+    tracing::info!(
+        %address,
+        version = env!("CARGO_PKG_VERSION"),
+        data_dir = %config.data_dir.display(),
+        time_scale = config.time_scale,
+        "listening"
+    );
+    Ok(())
+}

@@ -1,0 +1,512 @@
+//! The store, with somebody who watches it: what became durable is counted and logged.
+//!
+//! This is where the one canonical line per attempt is written: after its settlement, so that what
+//! the log says has happened. **Nothing is changed or delayed on the way.**
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postrider_domain::attempt::{Attempt, Ending, Turn};
+use postrider_domain::circuit::{StateName as CircuitName, Transition};
+use postrider_domain::delivery::Delivery;
+use postrider_domain::event::Event;
+use postrider_domain::ids::{
+    DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
+};
+use postrider_domain::ledger::Ledger;
+use postrider_domain::time::Timestamp;
+use postrider_store::{
+    Acceptance, Accepted, Commit, Configuration, DeliveryFilter, DestinationRecord, DueMark,
+    EventFilter, EventRecord, History, Holding, IdempotentAnswer, Intake, Key, Page, PageRequest,
+    Pruned, ReplayJob, Replays, Store, StoreError, SubscriptionPut, SubscriptionRecord, TallyAt,
+    Tenant, Upkeep, WaitingOrder, Work,
+};
+use tokio::time::Instant;
+
+use super::metrics::{Metrics, class};
+use crate::telemetry::ATTEMPTS;
+
+/// A store that is watched.
+pub(super) struct Observed {
+    store: Arc<dyn Store>,
+    metrics: Metrics,
+}
+
+impl Observed {
+    pub(super) fn new(store: Arc<dyn Store>, metrics: Metrics) -> Observed {
+        Observed { store, metrics }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "measures how long something took, nothing else")]
+fn instant() -> Instant {
+    Instant::now()
+}
+
+/// What is told of an attempt, without what it sent and got.
+struct Seen {
+    delivery: DeliveryId,
+    destination: DestinationId,
+    tenant: TenantId,
+    number: u32,
+    turn: Turn,
+    outcome: &'static str,
+    status: Option<u16>,
+    error: Option<String>,
+    took: Duration,
+    state: &'static str,
+    next: Option<Timestamp>,
+}
+
+impl Seen {
+    fn of(delivery: &Delivery, attempt: &Attempt) -> Seen {
+        let error = match &attempt.ending {
+            Ending::Answered(_) => None,
+            Ending::Failed(failure) => Some(failure.detail.clone()),
+            Ending::OwnFault(fault) => Some(fault.detail.clone()),
+        };
+        Seen {
+            delivery: delivery.id,
+            destination: delivery.destination,
+            tenant: delivery.tenant.clone(),
+            number: attempt.number,
+            turn: attempt.turn,
+            outcome: class(&attempt.ending),
+            status: attempt.ending.status(),
+            error,
+            took: attempt.timings.total,
+            state: delivery.state.name().as_str(),
+            next: delivery.next_attempt_at(),
+        }
+    }
+
+    /// The canonical line.
+    fn log(&self) {
+        tracing::info!(
+            target: ATTEMPTS,
+            delivery = %self.delivery,
+            destination = %self.destination,
+            tenant = %self.tenant,
+            attempt = self.number,
+            turn = ?self.turn,
+            outcome = self.outcome,
+            status = self.status,
+            error = self.error,
+            ms = u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
+            state = self.state,
+            next = self.next.map(|at| at.to_string()),
+            "attempt"
+        );
+    }
+}
+
+/// What is told of a destination that changed.
+struct Turned {
+    destination: DestinationId,
+    tenant: TenantId,
+    state: CircuitName,
+    transitions: Vec<Transition>,
+}
+
+impl Turned {
+    fn tell(&self, metrics: &Metrics) {
+        metrics.circuit_is(self.destination, self.state);
+        for transition in &self.transitions {
+            metrics.transition(transition.from, transition.to);
+            tracing::info!(
+                destination = %self.destination,
+                tenant = %self.tenant,
+                from = ?transition.from,
+                to = ?transition.to,
+                evidence = ?transition.evidence,
+                "circuit"
+            );
+        }
+    }
+}
+
+#[async_trait]
+impl Intake for Observed {
+    async fn accept(&self, batch: Vec<Acceptance>) -> Result<Vec<Accepted>, StoreError> {
+        let owed: Vec<u64> =
+            batch.iter().map(|one| u64::try_from(one.deliveries.len()).unwrap_or(0)).collect();
+        let began = instant();
+        let result = self.store.accept(batch).await;
+        match &result {
+            Ok(answers) if answers.contains(&Accepted::Conflict) => {}
+            Ok(answers) => {
+                let new = answers.iter().zip(&owed).filter(|(one, _)| **one == Accepted::New);
+                let (events, deliveries) =
+                    new.fold((0, 0), |(events, all), (_, owed)| (events + 1, all + owed));
+                self.metrics.accepted(events, deliveries, began.elapsed());
+            }
+            Err(_) => self.metrics.store_failed("accept"),
+        }
+        result
+    }
+}
+
+#[async_trait]
+impl Work for Observed {
+    async fn settle(&self, holding: &Holding, commit: Commit) -> Result<(), StoreError> {
+        let with_attempt = commit.deliveries.iter();
+        let seen: Vec<Seen> = with_attempt
+            .filter_map(|change| Some(Seen::of(&change.delivery, change.attempt.as_ref()?)))
+            .collect();
+        let turned: Vec<Turned> = (commit.destinations.iter())
+            .map(|change| Turned {
+                destination: change.id,
+                tenant: change.tenant.clone(),
+                state: change.circuit.state_name(),
+                transitions: change.transitions.clone(),
+            })
+            .collect();
+        let began = instant();
+        let result = self.store.settle(holding, commit).await;
+        if result.is_err() {
+            self.metrics.store_failed("settle");
+            return result;
+        }
+        let attempts = seen.iter().map(|one| (one.turn, one.outcome, one.took));
+        self.metrics.settled(began.elapsed(), attempts);
+        seen.iter().for_each(Seen::log);
+        turned.iter().for_each(|one| one.tell(&self.metrics));
+        result
+    }
+
+    async fn queued(
+        &self,
+        holding: &Holding,
+        after: Option<DueMark>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        self.store.queued(holding, after, limit).await
+    }
+
+    async fn queued_of(
+        &self,
+        destination: DestinationId,
+        after: Option<DueMark>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        self.store.queued_of(destination, after, limit).await
+    }
+
+    async fn due(
+        &self,
+        holding: &Holding,
+        after: Option<DueMark>,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        self.store.due(holding, after, until, limit).await
+    }
+
+    async fn waiting_of(
+        &self,
+        destination: DestinationId,
+        order: WaitingOrder,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        self.store.waiting_of(destination, order, limit).await
+    }
+
+    async fn unfinished_of(
+        &self,
+        subscription: SubscriptionId,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        self.store.unfinished_of(subscription, limit).await
+    }
+
+    async fn events(
+        &self,
+        ids: &[(TenantId, EventId)],
+    ) -> Result<Vec<Option<Arc<Event>>>, StoreError> {
+        self.store.events(ids).await
+    }
+}
+
+#[async_trait]
+impl Configuration for Observed {
+    async fn put_subscription(
+        &self,
+        record: &SubscriptionRecord,
+        destination: &DestinationRecord,
+    ) -> Result<SubscriptionPut, StoreError> {
+        let result = self.store.put_subscription(record, destination).await;
+        if matches!(result, Ok(SubscriptionPut::Stored)) {
+            self.metrics.destination_exists(destination.id);
+        }
+        result
+    }
+
+    async fn held_destinations(
+        &self,
+        holding: &Holding,
+    ) -> Result<Vec<DestinationRecord>, StoreError> {
+        let result = self.store.held_destinations(holding).await;
+        for destination in result.iter().flatten() {
+            self.metrics.circuit_is(destination.id, destination.circuit.state_name());
+        }
+        result
+    }
+
+    async fn create_tenant(&self, tenant: &Tenant) -> Result<bool, StoreError> {
+        self.store.create_tenant(tenant).await
+    }
+
+    async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>, StoreError> {
+        self.store.tenant(id).await
+    }
+
+    async fn tenants(&self, page: &PageRequest) -> Result<Page<Tenant>, StoreError> {
+        self.store.tenants(page).await
+    }
+
+    async fn delete_tenant(&self, id: &TenantId) -> Result<bool, StoreError> {
+        self.store.delete_tenant(id).await
+    }
+
+    async fn create_key(&self, key: &Key) -> Result<bool, StoreError> {
+        self.store.create_key(key).await
+    }
+
+    async fn key(&self, id: &str) -> Result<Option<Key>, StoreError> {
+        self.store.key(id).await
+    }
+
+    async fn keys(
+        &self,
+        tenant: Option<&TenantId>,
+        page: &PageRequest,
+    ) -> Result<Page<Key>, StoreError> {
+        self.store.keys(tenant, page).await
+    }
+
+    async fn delete_key(&self, tenant: Option<&TenantId>, id: &str) -> Result<bool, StoreError> {
+        self.store.delete_key(tenant, id).await
+    }
+
+    async fn touch_keys(&self, used: &[(String, Timestamp)]) -> Result<(), StoreError> {
+        self.store.touch_keys(used).await
+    }
+
+    async fn subscription(
+        &self,
+        tenant: &TenantId,
+        id: SubscriptionId,
+    ) -> Result<Option<SubscriptionRecord>, StoreError> {
+        self.store.subscription(tenant, id).await
+    }
+
+    async fn subscriptions(
+        &self,
+        tenant: &TenantId,
+        page: &PageRequest,
+    ) -> Result<Page<SubscriptionRecord>, StoreError> {
+        self.store.subscriptions(tenant, page).await
+    }
+
+    async fn all_subscriptions(&self) -> Result<Vec<SubscriptionRecord>, StoreError> {
+        self.store.all_subscriptions().await
+    }
+
+    async fn mark_subscription_deleted(
+        &self,
+        tenant: &TenantId,
+        id: SubscriptionId,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.store.mark_subscription_deleted(tenant, id, now).await
+    }
+
+    async fn remove_subscription(
+        &self,
+        tenant: &TenantId,
+        id: SubscriptionId,
+    ) -> Result<(), StoreError> {
+        self.store.remove_subscription(tenant, id).await
+    }
+
+    async fn destination(
+        &self,
+        tenant: &TenantId,
+        id: DestinationId,
+    ) -> Result<Option<DestinationRecord>, StoreError> {
+        self.store.destination(tenant, id).await
+    }
+
+    async fn destinations(
+        &self,
+        tenant: &TenantId,
+        page: &PageRequest,
+    ) -> Result<Page<DestinationRecord>, StoreError> {
+        self.store.destinations(tenant, page).await
+    }
+
+    async fn idempotent_answer(
+        &self,
+        tenant: &TenantId,
+        key: &str,
+    ) -> Result<Option<IdempotentAnswer>, StoreError> {
+        self.store.idempotent_answer(tenant, key).await
+    }
+
+    async fn keep_idempotent_answer(
+        &self,
+        tenant: &TenantId,
+        key: &str,
+        answer: &IdempotentAnswer,
+    ) -> Result<IdempotentAnswer, StoreError> {
+        self.store.keep_idempotent_answer(tenant, key, answer).await
+    }
+}
+
+#[async_trait]
+impl History for Observed {
+    async fn event(
+        &self,
+        tenant: &TenantId,
+        id: &EventId,
+    ) -> Result<Option<EventRecord>, StoreError> {
+        self.store.event(tenant, id).await
+    }
+
+    async fn list_events(
+        &self,
+        tenant: &TenantId,
+        filter: &EventFilter,
+        page: &PageRequest,
+    ) -> Result<Page<EventRecord>, StoreError> {
+        self.store.list_events(tenant, filter, page).await
+    }
+
+    async fn delivery(
+        &self,
+        tenant: &TenantId,
+        id: DeliveryId,
+    ) -> Result<Option<Delivery>, StoreError> {
+        self.store.delivery(tenant, id).await
+    }
+
+    async fn list_deliveries(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+        page: &PageRequest,
+    ) -> Result<Page<Delivery>, StoreError> {
+        self.store.list_deliveries(tenant, filter, page).await
+    }
+
+    async fn count_deliveries(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+    ) -> Result<u64, StoreError> {
+        self.store.count_deliveries(tenant, filter).await
+    }
+
+    async fn attempts(
+        &self,
+        tenant: &TenantId,
+        delivery: DeliveryId,
+    ) -> Result<Vec<Attempt>, StoreError> {
+        self.store.attempts(tenant, delivery).await
+    }
+
+    async fn transitions(
+        &self,
+        tenant: &TenantId,
+        destination: DestinationId,
+        page: &PageRequest,
+    ) -> Result<Page<Transition>, StoreError> {
+        self.store.transitions(tenant, destination, page).await
+    }
+
+    async fn waiting_counts(
+        &self,
+        tenant: &TenantId,
+        destinations: &[DestinationId],
+    ) -> Result<Vec<u64>, StoreError> {
+        self.store.waiting_counts(tenant, destinations).await
+    }
+
+    async fn ledger(&self, tenant: Option<&TenantId>) -> Result<Ledger, StoreError> {
+        self.store.ledger(tenant).await
+    }
+
+    async fn tallies(
+        &self,
+        tenant: Option<&TenantId>,
+        since: Timestamp,
+        until: Timestamp,
+        step_minutes: u32,
+    ) -> Result<Vec<TallyAt>, StoreError> {
+        self.store.tallies(tenant, since, until, step_minutes).await
+    }
+}
+
+#[async_trait]
+impl Replays for Observed {
+    async fn put_replay(&self, job: &ReplayJob) -> Result<(), StoreError> {
+        self.store.put_replay(job).await
+    }
+
+    async fn replay(
+        &self,
+        tenant: &TenantId,
+        id: ReplayId,
+    ) -> Result<Option<ReplayJob>, StoreError> {
+        self.store.replay(tenant, id).await
+    }
+
+    async fn replays(
+        &self,
+        tenant: &TenantId,
+        page: &PageRequest,
+    ) -> Result<Page<ReplayJob>, StoreError> {
+        self.store.replays(tenant, page).await
+    }
+
+    async fn running_replays(&self) -> Result<Vec<ReplayJob>, StoreError> {
+        self.store.running_replays().await
+    }
+
+    async fn replay_candidates(
+        &self,
+        job: &ReplayJob,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        self.store.replay_candidates(job, limit).await
+    }
+}
+
+#[async_trait]
+impl Upkeep for Observed {
+    async fn hold_shards(&self) -> Result<Holding, StoreError> {
+        self.store.hold_shards().await
+    }
+
+    async fn release_shards(&self) -> Result<(), StoreError> {
+        self.store.release_shards().await
+    }
+
+    async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
+        self.store.prune(before).await
+    }
+
+    async fn backup(&self, target: &Path) -> Result<(), StoreError> {
+        self.store.backup(target).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.store.check().await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.store.close().await
+    }
+}

@@ -1,0 +1,84 @@
+//! The key ring and the admin key: found, or made on the first start.
+//!
+//! A server that needs the key ring of its data and does not find it refuses to start: a new one
+//! would open nothing. The admin key is shown once and written for its owner alone.
+
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use postrider_api::credentials::Credentials;
+use postrider_api::vault::{KeyRing, Vault, check_all, is_ring_needed};
+use postrider_engine::{CredentialsError, OpenCredentials};
+use postrider_store::{Store, SubscriptionRecord};
+
+use crate::config::Config;
+
+/// The file that the admin key is written to.
+const ADMIN_KEY: &str = "admin.key";
+
+impl Config {
+    /// Where the key ring is.
+    fn keyring_path(&self) -> PathBuf {
+        self.keyring.clone().unwrap_or_else(|| self.data_dir.join("keyring"))
+    }
+
+    /// Where the admin key is written.
+    pub(super) fn admin_key_path(&self) -> PathBuf {
+        self.data_dir.join(ADMIN_KEY)
+    }
+}
+
+/// The vault, as the engine opens credentials with it.
+pub(super) struct Opener(pub(super) Vault);
+
+impl postrider_engine::Credentials for Opener {
+    fn open(&self, record: &SubscriptionRecord) -> Result<OpenCredentials, CredentialsError> {
+        match Credentials::open(&self.0, record) {
+            Ok(open) => Ok(OpenCredentials { secrets: open.secrets, token: open.token }),
+            Err(error) => Err(CredentialsError(error.to_string())),
+        }
+    }
+}
+
+/// Opens the vault, and everything in it once.
+pub(super) async fn open_vault(config: &Config, store: &dyn Store) -> anyhow::Result<Vault> {
+    let path = config.keyring_path();
+    let ring = if path.exists() {
+        KeyRing::read(&path)?
+    } else {
+        anyhow::ensure!(
+            !is_ring_needed(store).await?,
+            "the key ring {} is missing, and this data was sealed with it: restore the file, or \
+             name another by POSTRIDER_KEYRING",
+            path.display()
+        );
+        anyhow::ensure!(
+            config.keyring.is_none(),
+            "the key ring {} is missing: create it on one node by starting without `keyring`, and \
+             copy it",
+            path.display()
+        );
+        let ring = KeyRing::generate()?;
+        ring.create(&path)?;
+        ring
+    };
+    let vault = Vault::new(ring);
+    check_all(store, &vault).await.with_context(|| format!("with {}", path.display()))?;
+    Ok(vault)
+}
+
+/// Writes the admin key, readable by its owner alone, whole or not at all.
+pub(super) fn write_admin_key(path: &Path, key: &str) -> anyhow::Result<()> {
+    let write = || -> io::Result<()> {
+        let beside = path.with_extension("key.new");
+        let mut options = std::fs::OpenOptions::new();
+        let options = options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&beside)?;
+        writeln!(file, "{key}")?;
+        file.sync_all()?;
+        std::fs::rename(&beside, path)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,235 @@
+//! What is written about what happens: structured log lines.
+//!
+//! For people on a terminal, one JSON object a line elsewhere. **No secret is ever logged**: lines
+//! are made of identifiers, classes, numbers and places. And **nobody waits for the log**: a thread
+//! of its own writes it, and where a reader is so slow that too many lines wait, lines are lost and
+//! counted.
+
+use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer as _, Registry};
+
+use crate::config::{LogFormat, TelemetrySettings};
+
+/// The target of the one line that each attempt has.
+pub(crate) const ATTEMPTS: &str = "postrider::attempt";
+
+/// Lines that wait to be written.
+const LINES_MAX: usize = 16 * 1024;
+/// The end of a process waits so long for its last lines.
+const FLUSH_MAX: Duration = Duration::from_secs(2);
+
+/// Turns the level of a running server, and sees to its last lines.
+#[derive(Clone)]
+pub(crate) struct LogHandle {
+    level: reload::Handle<Targets, Registry>,
+    lines: Lines,
+}
+
+/// What a text says about what is logged: `info`, or `info,postrider=debug`.
+pub(crate) fn filter(text: &str) -> anyhow::Result<Targets> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    for directive in text.split(',') {
+        // A lone word that is no level would silently be taken for the name of a module.
+        let level = directive.rsplit('=').next().unwrap_or(directive).trim();
+        anyhow::ensure!(LEVELS.contains(&level.to_ascii_lowercase().as_str()), "no level: {level}");
+    }
+    text.parse().context("not a filter")
+}
+
+fn effective(settings: &TelemetrySettings) -> anyhow::Result<Targets> {
+    let targets = filter(&settings.log)?;
+    Ok(if settings.attempts { targets } else { targets.with_target(ATTEMPTS, LevelFilter::OFF) })
+}
+
+/// Starts logging to the standard error; `json` is stronger than the configured format.
+pub(crate) fn start(settings: &TelemetrySettings, json: bool) -> anyhow::Result<LogHandle> {
+    let (targets, level) = reload::Layer::new(effective(settings)?);
+    let is_terminal = io::stderr().is_terminal();
+    let human = match settings.format {
+        LogFormat::Auto => is_terminal && !json,
+        LogFormat::Human => !json,
+        LogFormat::Json => false,
+    };
+    let lines = Lines::to(io::stderr())?;
+    let layer = tracing_subscriber::fmt::layer().with_writer(lines.clone());
+    let layer = if human {
+        layer.with_ansi(is_terminal).with_target(false).boxed()
+    } else {
+        layer.json().flatten_event(true).with_span_list(false).with_current_span(false).boxed()
+    };
+    tracing_subscriber::registry()
+        .with(layer.with_filter(targets))
+        .try_init()
+        .context("logging was started twice")?;
+    Ok(LogHandle { level, lines })
+}
+
+impl LogHandle {
+    /// Takes another level.
+    pub(crate) fn reload(&self, settings: &TelemetrySettings) -> anyhow::Result<()> {
+        let targets = effective(settings)?;
+        self.level.reload(targets).context("the log is closed")
+    }
+
+    /// Waits until everything that was logged is written, unless nobody reads it.
+    pub(crate) fn flush(&self) {
+        let (done, written) = sync_channel(1);
+        if self.lines.sender.send(Line::Flush(done)).is_ok() {
+            match written.recv_timeout(FLUSH_MAX) {
+                Ok(()) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+        }
+    }
+}
+
+enum Line {
+    Text(Vec<u8>),
+    Flush(SyncSender<()>),
+}
+
+/// The way to the thread that writes.
+#[derive(Clone)]
+struct Lines {
+    sender: SyncSender<Line>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Lines {
+    fn to(target: impl Write + Send + 'static) -> io::Result<Lines> {
+        let (sender, lines) = sync_channel(LINES_MAX);
+        let lost = Arc::new(AtomicU64::new(0));
+        let seen = Arc::clone(&lost);
+        let write = move || write_all(&lines, &seen, BufWriter::new(target));
+        // It lasts as long as the process.
+        drop(std::thread::Builder::new().name("postrider-log".to_owned()).spawn(write)?);
+        Ok(Lines { sender, lost })
+    }
+}
+
+/// Writes what comes, and flushes whenever nothing more waits.
+fn write_all(lines: &Receiver<Line>, lost: &AtomicU64, mut target: impl Write) {
+    // A log that cannot be written is no reason to stop delivering.
+    while let Ok(first) = lines.recv() {
+        let mut next = Some(first);
+        while let Some(line) = next {
+            match line {
+                Line::Text(text) => drop(target.write_all(&text)),
+                Line::Flush(done) => {
+                    drop(target.flush());
+                    done.send(()).unwrap_or_default();
+                }
+            }
+            next = lines.try_recv().ok();
+        }
+        let lost = lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            let told =
+                format!("{{\"level\":\"WARN\",\"message\":\"{lost} log lines were lost\"}}\n");
+            drop(target.write_all(told.as_bytes()));
+        }
+        drop(target.flush());
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = OneLine;
+
+    fn make_writer(&'a self) -> OneLine {
+        OneLine { text: Vec::with_capacity(512), lines: self.clone() }
+    }
+}
+
+/// One line, on its way.
+struct OneLine {
+    text: Vec<u8>,
+    lines: Lines,
+}
+
+impl Write for OneLine {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for OneLine {
+    fn drop(&mut self) {
+        let text = std::mem::take(&mut self.text);
+        match self.lines.sender.try_send(Line::Text(text)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                self.lines.lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_filter_names_levels() {
+        for good in ["info", "WARN", "off", "info,postrider=debug", "info, postrider::serve=trace"]
+        {
+            assert!(filter(good).is_ok(), "{good}");
+        }
+        for bad in ["", "loud", "info,loud", "postrider", "info,", "=", "a=b=c"] {
+            assert!(filter(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// Waits at its first line until it is let go, like a reader that has stopped reading.
+    struct Stuck {
+        go_on: Mutex<Receiver<()>>,
+        written: std::sync::mpsc::Sender<Vec<u8>>,
+    }
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.go_on.lock().unwrap().recv().unwrap_or_default();
+            self.written.send(bytes.to_vec()).unwrap();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_is_stuck_costs_lines_and_nothing_else() {
+        let (let_go, go_on) = channel();
+        let (written, read) = channel();
+        let lines = Lines::to(Stuck { go_on: Mutex::new(go_on), written }).unwrap();
+        let line = b"one line of the log\n";
+        for _ in 0..LINES_MAX * 3 {
+            lines.make_writer().write_all(line).unwrap();
+        }
+        assert!(lines.lost.load(Ordering::Relaxed) > 0, "nobody waited");
+        drop(let_go);
+        let mut all = Vec::new();
+        while !all.ends_with(b"log lines were lost\"}\n") {
+            all.extend(read.recv().unwrap());
+        }
+        assert!(all.len() > line.len() * LINES_MAX);
+    }
+}

@@ -1,0 +1,125 @@
+//! The life of deliveries and destinations, on a faster clock.
+//!
+//! The clock of the wall decides only what may not happen yet: an attempt is never early. How late
+//! one is depends on the machine, and is not asserted.
+
+use postrider_domain::time::Timestamp;
+use serde_json::Value as Json;
+
+use crate::support::{Receiver, Start, balances, text};
+
+fn started_at(attempt: &Json) -> Timestamp {
+    text(attempt, "started_at").parse().unwrap()
+}
+
+#[test]
+fn a_whole_schedule_of_48_hours_ends_dead_and_can_be_replayed() {
+    const SCALE: i64 = 10_000;
+    let receiver = Receiver::start(500);
+    let mut server = Start::dev().with(&["--time-scale", "10000"]).fresh();
+    server.subscribe(&receiver.url());
+    server.send(1);
+    let delivery = server.wait("the delivery to be dead", |server| {
+        let delivery = server.delivery();
+        (delivery["state"] == "dead").then_some(delivery)
+    });
+
+    let attempts = delivery["attempt_log"].as_array().unwrap();
+    let first = started_at(&attempts[0]).as_unix_ms();
+    for (n, attempt) in attempts.iter().enumerate() {
+        assert_eq!(attempt["number"], n + 1);
+        // Attempt n + 1 stands in slot n or, where slots passed while it was in flight, later.
+        let offset = ((1_i64 << n) - 1) * 84_800 / SCALE;
+        let after = started_at(attempt).as_unix_ms() - first;
+        assert!(after >= offset, "attempt {} came {after} ms after the first", n + 1);
+    }
+    let last = started_at(attempts.last().unwrap()).as_unix_ms() - first;
+    assert!(last >= 173_585_600 / SCALE, "the last slot is at 48 hours, not {last} ms");
+    // On this clock the first slots are milliseconds apart: a busy machine may still be settling
+    // one attempt when the next slot passes, which is then spent. The last ones are seconds apart.
+    assert!((6..=12).contains(&attempts.len()), "{} attempts", attempts.len());
+    assert_eq!(delivery["attempts"], attempts.len());
+    assert_eq!(receiver.arrived().len(), attempts.len());
+    let id = text(&delivery, "id");
+    assert!(receiver.arrived().iter().all(|arrived| arrived.webhook_id == id));
+
+    receiver.answer(200);
+    server.ask("POST", &format!("/v1/deliveries/{id}/replay"), None, 202);
+    let replayed = server.wait("the replay to be delivered", |server| {
+        let delivery = server.delivery();
+        (delivery["state"] == "delivered").then_some(delivery)
+    });
+    assert_eq!(replayed["attempts"], attempts.len() + 1, "the count goes on");
+    assert!(balances(&server.ledger()));
+}
+
+#[test]
+fn a_destination_is_disabled_probed_and_enabled_again() {
+    let receiver = Receiver::start(500);
+    let mut server = Start::dev().with(&["--time-scale", "1000"]).fresh();
+    server.subscribe(&receiver.url());
+    server.send(101);
+    let disabled = server.wait("the destination to be disabled", |server| {
+        let destination = server.destination();
+        (destination["state"] == "disabled").then_some(destination)
+    });
+    assert!(disabled["next_probe_at"].is_string(), "{disabled}");
+    assert!(disabled["consecutive_failures"].as_u64().unwrap() >= 101, "{disabled}");
+
+    receiver.answer(200);
+    server.wait("a probe to enable it", |server| {
+        (server.destination()["state"] == "enabled").then_some(())
+    });
+    server.wait("everything to be delivered", |server| {
+        (server.ledger()["delivered"] == 101).then_some(())
+    });
+    let path = format!("/v1/destinations/{}/timeline", text(&disabled, "id"));
+    let timeline = server.get(&path).to_string();
+    assert!(timeline.contains("open") && timeline.contains("closed"), "{timeline}");
+    assert!(balances(&server.ledger()));
+}
+
+#[test]
+fn a_frozen_destination_is_not_attempted_until_the_call_enables_it() {
+    let receiver = Receiver::start(500);
+    let start = ["--time-scale", "1000", "--set", "circuit.freeze_consecutive=3"];
+    let mut server = Start::dev().with(&start).fresh();
+    server.subscribe(&receiver.url());
+    server.send(1);
+    let frozen = server.wait("the destination to be frozen", |server| {
+        let destination = server.destination();
+        (destination["state"] == "frozen").then_some(destination)
+    });
+    let arrived = receiver.arrived().len();
+    assert_eq!(arrived, 3);
+
+    receiver.answer(200);
+    server.send(1);
+    server.wait("the second delivery to wait", |server| {
+        (server.ledger()["waiting"] == 2).then_some(())
+    });
+    assert_eq!(receiver.arrived().len(), arrived, "nothing is sent to a frozen destination");
+
+    let path = format!("/v1/destinations/{}/enable", text(&frozen, "id"));
+    let enabled = server.ask("POST", &path, Some(&serde_json::json!({"reason": "mended"})), 200);
+    assert_eq!(enabled["state"], "enabled");
+    assert_eq!(enabled["consecutive_failures"], 0);
+    server.wait("both to be delivered", |server| (server.ledger()["delivered"] == 2).then_some(()));
+    assert!(balances(&server.ledger()));
+}
+
+#[test]
+fn a_healthy_destination_does_not_notice_one_that_hangs() {
+    let (hanging, healthy) = (Receiver::start(200), Receiver::start(200));
+    hanging.hold(true);
+    let mut server = Start::dev().fresh();
+    server.subscribe(&hanging.url());
+    server.subscribe(&healthy.url());
+    server.send(200);
+    healthy.wait_for(200);
+    server.wait("the healthy half to be delivered", |server| {
+        (server.ledger()["delivered"] == 200).then_some(())
+    });
+    hanging.hold(false);
+    assert!(balances(&server.ledger()));
+}

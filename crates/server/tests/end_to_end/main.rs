@@ -1,0 +1,12 @@
+//! The real binary, on loopback, from outside.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod command_line;
+mod crash;
+mod first_steps;
+mod lifecycle;
+mod refusals;
+mod secrecy;
+mod support;
+mod way_in;

@@ -1,0 +1,80 @@
+//! Every secret carries a marker; after a run with failures of all kinds nobody finds it.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::support::{Receiver, Start, http};
+
+const MARKER: &str = "kanarienvogel";
+
+/// The marker as it is, and as hex; base64 has three phases, of which the middle is looked for.
+fn shapes() -> Vec<String> {
+    let hex = MARKER.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let base64 = ["a2FuYXJpZW52b2dlb", "thbmFyaWVudm9nZW", "rYW5hcmllbnZvZ2Vs"];
+    let mut shapes = vec![MARKER.to_owned(), hex];
+    shapes.extend(base64.iter().map(|text| (*text).to_owned()));
+    shapes
+}
+
+fn assert_clean(what: &str, bytes: &[u8]) {
+    // Files that are made large in advance end in zeros, which hide nothing.
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    for shape in shapes() {
+        let found = bytes[..end].windows(shape.len()).any(|window| window == shape.as_bytes());
+        assert!(!found, "{shape} stands in {what}");
+    }
+}
+
+fn assert_directory_clean(directory: &Path) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            assert_directory_clean(&path);
+        } else {
+            assert_clean(&path.display().to_string(), &std::fs::read(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn no_secret_is_logged_listed_or_written_down() {
+    let key = format!("{MARKER}-{MARKER}-{MARKER}");
+    let token = format!("token-{MARKER}-of-a-receiver");
+    // whsec_ and 26 bytes: the marker, twice.
+    let secret = "whsec_a2FuYXJpZW52b2dlbGthbmFyaWVudm9nZWw=";
+    let receiver = Receiver::start(500);
+    let start = || {
+        let start = Start::dev().with(&["--set", "telemetry.log=trace"]);
+        start.variable("POSTRIDER_ADMIN_KEY", &key)
+    };
+    let mut server = start().fresh();
+    for url in [receiver.url(), "http://127.0.0.1:1/nobody".to_owned()] {
+        let body = json!({
+            "url": url, "types": ["*"], "auth_token": token, "secret": secret,
+            "headers": {},
+        });
+        let created = server.ask("POST", "/v1/subscriptions", Some(&body), 201);
+        assert_eq!(created["secret"], secret, "it is shown once");
+    }
+    server.send(3);
+    server.wait("every attempt to fail", |server| (server.ledger()["waiting"] == 6).then_some(()));
+    for path in ["/v1/subscriptions", "/v1/deliveries", "/v1/destinations", "/metrics", "/v1/keys"]
+    {
+        let (status, answer) = http::request(server.address, &key, "GET", path, None).unwrap();
+        assert_eq!(status, 200, "{path}: {answer}");
+        assert_clean(path, answer.as_bytes());
+    }
+    let wrong = format!("{key}-wrong");
+    let (status, answer) = http::request(server.address, &wrong, "GET", "/v1/keys", None).unwrap();
+    assert_eq!(status, 401);
+    assert_clean("a refusal", answer.as_bytes());
+
+    let data_dir = server.data_dir.clone();
+    server.signal("TERM");
+    let (status, log) = server.ended();
+    assert!(status.success());
+    assert!(log.contains("\"attempt\""), "{log}");
+    assert_clean("the log", log.as_bytes());
+    assert_directory_clean(&data_dir);
+}

@@ -1,0 +1,73 @@
+//! A real `postrider` on loopback, a receiver, and the patience to wait for conditions.
+//!
+//! Nothing sleeps: whoever waits is woken by the server's own log lines. Deadlines are generous,
+//! and only there so that a broken server fails a test instead of hanging it.
+
+pub(crate) mod http;
+pub(crate) mod receiver;
+pub(crate) mod server;
+
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value as Json;
+
+pub(crate) use receiver::Receiver;
+pub(crate) use server::Start;
+
+/// Longer than anything takes, even on a machine that is busy with other things.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A point in time after which a test gives up.
+#[derive(Clone, Copy)]
+pub(crate) struct Deadline(Instant);
+
+impl Deadline {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a broken server must fail the test, not hang it"
+    )]
+    pub(crate) fn new() -> Deadline {
+        Deadline(Instant::now() + PATIENCE)
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a broken server must fail the test, not hang it"
+    )]
+    pub(crate) fn has_passed(self) -> bool {
+        Instant::now() > self.0
+    }
+}
+
+/// The binary, with nothing of our own environment that would configure it.
+pub(crate) fn postrider(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+    command.args(arguments).env_clear().stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    postrider(arguments).output().unwrap()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// The text of a JSON field.
+pub(crate) fn text(value: &Json, name: &str) -> String {
+    value[name].as_str().unwrap_or_else(|| panic!("no text {name} in {value}")).to_owned()
+}
+
+/// Whether nothing is lost and nothing is invented.
+pub(crate) fn balances(ledger: &Json) -> bool {
+    let count = |name: &str| ledger[name].as_u64().unwrap();
+    let accounts = ["queued", "in_flight", "waiting", "delivered", "dead", "cancelled"];
+    accounts.iter().map(|name| count(name)).sum::<u64>() == count("accepted")
+}

@@ -1,0 +1,252 @@
+//! One server process.
+
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+
+use super::{Deadline, PATIENCE, http, postrider};
+
+/// How a server is started.
+pub(crate) struct Start {
+    arguments: Vec<String>,
+    variables: Vec<(String, String)>,
+}
+
+impl Start {
+    /// For development, on a free port.
+    pub(crate) fn dev() -> Start {
+        Start { arguments: vec!["--dev".to_owned()], variables: Vec::new() }
+    }
+
+    pub(crate) fn with(mut self, arguments: &[&str]) -> Start {
+        self.arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        self
+    }
+
+    pub(crate) fn variable(mut self, name: &str, value: &str) -> Start {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts in a new directory.
+    pub(crate) fn fresh(self) -> Server {
+        let directory = tempfile::tempdir().unwrap();
+        let data_dir = directory.path().join("data");
+        let mut server = self.at(&data_dir);
+        server.directory = Some(directory);
+        server
+    }
+
+    /// Starts on the data of another one.
+    pub(crate) fn at(self, data_dir: &Path) -> Server {
+        let mut command = self.command(data_dir);
+        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (sender, lines) = mpsc::channel();
+        let stderr = child.stderr.take().unwrap();
+        drop(thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        }));
+        let mut server = Server {
+            child,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            key: String::new(),
+            data_dir: data_dir.to_owned(),
+            lines,
+            log: VecDeque::new(),
+            directory: None,
+        };
+        let listening = server.wait_for_line(|line| line.contains("\"listening\""));
+        let listening: Json = serde_json::from_str(&listening).unwrap();
+        server.address = listening["address"].as_str().unwrap().parse().unwrap();
+        let given = self.variables.iter().find(|(name, _)| name == "POSTRIDER_ADMIN_KEY");
+        server.key = match given {
+            Some((_, key)) => key.clone(),
+            None => std::fs::read_to_string(data_dir.join("admin.key")).unwrap().trim().to_owned(),
+        };
+        server
+    }
+
+    /// The command, for servers that are expected to refuse.
+    pub(crate) fn command(&self, data_dir: &Path) -> Command {
+        let mut command = postrider(&["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
+        command.arg(data_dir).args(&self.arguments);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
+
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    pub(crate) key: String,
+    pub(crate) data_dir: PathBuf,
+    lines: mpsc::Receiver<String>,
+    log: VecDeque<String>,
+    directory: Option<tempfile::TempDir>,
+}
+
+impl Server {
+    /// Asks the API, and expects this status.
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Json>, status: u16) -> Json {
+        let (found, answer) = http::request(self.address, &self.key, method, path, body).unwrap();
+        assert_eq!(found, status, "{method} {path}: {answer}");
+        serde_json::from_str(&answer).unwrap_or(Json::Null)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Json {
+        self.ask("GET", path, None, 200)
+    }
+
+    /// Subscribes this URL to everything.
+    pub(crate) fn subscribe(&self, url: &str) -> Json {
+        let body = json!({ "url": url, "types": ["*"] });
+        self.ask("POST", "/v1/subscriptions", Some(&body), 201)
+    }
+
+    /// Sends so many events in one batch.
+    pub(crate) fn send(&self, count: usize) {
+        let events: Vec<_> =
+            (0..count).map(|n| json!({ "type": "task.updated", "data": { "n": n } })).collect();
+        self.ask("POST", "/v1/events/batch", Some(&json!(events)), 202);
+    }
+
+    /// The only destination.
+    pub(crate) fn destination(&self) -> Json {
+        let list = self.get("/v1/destinations");
+        assert_eq!(list["data"].as_array().unwrap().len(), 1, "{list}");
+        list["data"][0].clone()
+    }
+
+    /// The only delivery, with its attempts.
+    pub(crate) fn delivery(&self) -> Json {
+        let list = self.get("/v1/deliveries");
+        assert_eq!(list["data"].as_array().unwrap().len(), 1, "{list}");
+        self.get(&format!("/v1/deliveries/{}", list["data"][0]["id"].as_str().unwrap()))
+    }
+
+    pub(crate) fn ledger(&self) -> Json {
+        self.get("/v1/ledger")
+    }
+
+    /// Waits until there is what is looked for. Woken by what the server logs.
+    pub(crate) fn wait<T>(&mut self, what: &str, look: impl Fn(&Server) -> Option<T>) -> T {
+        let deadline = Deadline::new();
+        loop {
+            if let Some(found) = look(self) {
+                return found;
+            }
+            assert!(
+                !deadline.has_passed(),
+                "waited in vain for {what}; log:\n{}",
+                self.shown_log()
+            );
+            match self.lines.recv_timeout(Duration::from_millis(100)) {
+                Ok(line) => self.remember(line),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    panic!(
+                        "the server ended while we waited for {what}; log:\n{}",
+                        self.shown_log()
+                    )
+                }
+            }
+        }
+    }
+
+    /// Waits for a line of the log.
+    pub(crate) fn wait_for_line(&mut self, is_it: impl Fn(&str) -> bool) -> String {
+        if let Some(line) = self.log.iter().find(|line| is_it(line)) {
+            return line.clone();
+        }
+        let deadline = Deadline::new();
+        loop {
+            assert!(!deadline.has_passed(), "the line did not come; log:\n{}", self.shown_log());
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => {
+                    self.remember(line.clone());
+                    if is_it(&line) {
+                        return line;
+                    }
+                }
+                Err(error) => panic!("{error}; log:\n{}", self.shown_log()),
+            }
+        }
+    }
+
+    fn remember(&mut self, line: String) {
+        if self.log.len() == 1000 {
+            self.log.pop_front();
+        }
+        self.log.push_back(line);
+    }
+
+    fn shown_log(&self) -> String {
+        self.log.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Sends a signal by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Waits for the end of the process, and gives the rest of its log.
+    pub(crate) fn ended(&mut self) -> (ExitStatus, String) {
+        let deadline = Deadline::new();
+        while !deadline.has_passed() {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => self.remember(line),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return (self.child.wait().unwrap(), self.shown_log());
+                }
+                Err(RecvTimeoutError::Timeout) => break,
+            }
+        }
+        panic!("the server does not end; log:\n{}", self.shown_log())
+    }
+
+    /// Ends it as a power cut would end it, and starts another one on the same data.
+    pub(crate) fn kill_and_restart(mut self, start: Start) -> Server {
+        self.signal("KILL");
+        let directory = self.directory.take();
+        self.child.wait().unwrap();
+        let mut next = start.at(&self.data_dir);
+        next.directory = directory;
+        next
+    }
+
+    /// Ends it orderly, and starts another one on the same data.
+    pub(crate) fn restart(self, start: Start) -> Server {
+        self.signal("TERM");
+        self.restart_after_end(start)
+    }
+
+    /// Waits for its orderly end, and starts another one on the same data.
+    pub(crate) fn restart_after_end(mut self, start: Start) -> Server {
+        let (status, log) = self.ended();
+        assert!(status.success(), "{status}: {log}");
+        let directory = self.directory.take();
+        let mut next = start.at(&self.data_dir);
+        next.directory = directory;
+        next
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Where it has ended already there is nothing to kill.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}

@@ -1,0 +1,303 @@
+//! How fast the embedded store is on this machine, and how much it needs.
+//!
+//! ```text
+//! cargo run --release -p postrider-store --example store_bench -- throughput 400000
+//! … steady 5000 10      acknowledgements at 5,000 events a second for 10 seconds
+//! … waiting 5000000     a backlog: memory, opening, the next 1,000 due, rescheduling
+//! … lists 10000000      pages of 50 among so many attempts, then removing the day
+//! ```
+//!
+//! Everything is written below `target` in the working directory, so that it is on a disk.
+
+#![expect(clippy::print_stdout, reason = "it prints its figures")]
+#![expect(clippy::unwrap_used, reason = "a measurement that cannot run should stop")]
+#![expect(clippy::cast_precision_loss, reason = "figures for people")]
+
+mod world;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_domain::delivery::{Delivery, StateName};
+use postrider_domain::time::Timestamp;
+use postrider_store::embedded::{EmbeddedStore, Options};
+use postrider_store::{
+    Commit, DeliveryFilter, DueMark, EventFilter, History, Intake, PageRequest, Upkeep,
+    WaitingOrder, Work,
+};
+use tokio::runtime::Runtime;
+use world::{DAY, World, memory_mb, now, processor_time, written_bytes};
+
+const BATCH: u64 = 100;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let mode = arguments.next().unwrap_or_else(|| "throughput".to_owned());
+    let mut number = |default| arguments.next().map_or(default, |n| n.parse().unwrap());
+    std::fs::create_dir_all("target").unwrap();
+    let directory = tempfile::tempdir_in("target").unwrap();
+    let data = directory.path().join("data");
+    let runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = { runtime }.worker_threads(2).enable_all().build().unwrap();
+    match mode.as_str() {
+        "throughput" => throughput(&runtime, &data, number(400_000)),
+        "steady" => steady(&runtime, &data, number(5_000), number(10)),
+        "waiting" => waiting(&runtime, &data, number(5_000_000)),
+        "lists" => lists(&runtime, &data, number(10_000_000)),
+        other => println!("unknown mode {other}: throughput, steady, waiting or lists"),
+    }
+}
+
+fn open(data: &Path) -> Arc<EmbeddedStore> {
+    EmbeddedStore::open(data, Options::default()).unwrap()
+}
+
+fn per(duration: Duration, n: u64) -> f64 {
+    duration.as_secs_f64() * 1e6 / n as f64
+}
+
+/// Whole lives: accepted in single requests or batches by many, and settled in batches.
+fn throughput(runtime: &Runtime, data: &Path, count: u64) {
+    for (name, batch) in [("single events", 1u64), ("batches of 100", BATCH)] {
+        let data = data.join(batch.to_string());
+        let store = open(&data);
+        let world = Arc::new(World::new(100));
+        let holding = runtime.block_on(store.hold_shards()).unwrap();
+        // Making the values is not the store's work: it is measured and taken off.
+        let (start, used) = (now(), processor_time());
+        for n in (0..count).step_by(100) {
+            let made: Vec<_> = (n..n + 100).map(|n| world.acceptance(n, n / 20)).collect();
+            let deliveries = made.iter().map(|a| a.deliveries[0].clone()).collect();
+            std::hint::black_box((world.arrived(deliveries), made));
+        }
+        let (making, _) = (processor_time() - used, start);
+        let (start, used, written) = (now(), processor_time(), written_bytes());
+        let tasks = 64;
+        let each = count / tasks;
+        let (accepted, mut to_settle) = tokio::sync::mpsc::unbounded_channel();
+        for task in 0..tasks {
+            let (store, world, accepted) =
+                (Arc::clone(&store), Arc::clone(&world), accepted.clone());
+            runtime.spawn(async move {
+                for n in (0..each).step_by(usize::try_from(batch).unwrap()) {
+                    let made: Vec<_> = (n..(n + batch).min(each))
+                        .map(|n| world.acceptance(n * tasks + task, (n * tasks) / 20))
+                        .collect();
+                    let deliveries: Vec<_> = made.iter().map(|a| a.deliveries[0].clone()).collect();
+                    store.accept(made).await.unwrap();
+                    accepted.send(deliveries).unwrap();
+                }
+            });
+        }
+        drop(accepted);
+        // As the engine does: what has ended meanwhile is settled together.
+        runtime.block_on(async {
+            let mut waiting = Vec::new();
+            while to_settle.recv_many(&mut waiting, 100).await > 0 {
+                let commit = world.arrived(waiting.drain(..).flatten().collect());
+                store.settle(&holding, commit).await.unwrap();
+            }
+        });
+        let acknowledged = start.elapsed();
+        let ledger = runtime.block_on(store.ledger(None)).unwrap();
+        let (applied, used) = (start.elapsed(), processor_time() - used);
+        runtime.block_on(store.close()).unwrap();
+        let total = each * tasks;
+        assert_eq!((ledger.accepted, ledger.delivered), (total, total));
+        println!(
+            "throughput, {name}: {total} deliveries, {:.0}/s acknowledged, {:.0}/s applied, \
+             {:.2} µs processor time each (+ {:.2} to make them), {:.0} bytes written each",
+            total as f64 / acknowledged.as_secs_f64(),
+            total as f64 / applied.as_secs_f64(),
+            per(used.saturating_sub(making), total),
+            per(making, total),
+            (written_bytes() - written) as f64 / total as f64,
+        );
+    }
+}
+
+/// Acknowledgements at a steady rate, with settlements beside them.
+fn steady(runtime: &Runtime, data: &Path, rate: u64, seconds: u64) {
+    let store = open(data);
+    let world = Arc::new(World::new(100));
+    let mut times: Vec<Duration> = runtime.block_on(async {
+        let holding = store.hold_shards().await.unwrap();
+        let mut ticks = tokio::time::interval(Duration::from_millis(1));
+        let mut handles = Vec::new();
+        let mut n = 0;
+        for ms in 0..seconds * 1000 {
+            ticks.tick().await;
+            let mut together = Vec::new();
+            while n < (ms + 1) * rate / 1000 {
+                let made = world.acceptance(n, ms);
+                together.push(made.deliveries[0].clone());
+                let store = Arc::clone(&store);
+                handles.push(tokio::spawn(async move {
+                    let start = now();
+                    store.accept(vec![made]).await.unwrap();
+                    start.elapsed()
+                }));
+                n += 1;
+            }
+            let (store, holding) = (Arc::clone(&store), holding.clone());
+            let commit = world.arrived(together);
+            drop(tokio::spawn(async move { store.settle(&holding, commit).await.unwrap() }));
+        }
+        let mut times = Vec::new();
+        for handle in handles {
+            times.push(handle.await.unwrap());
+        }
+        times
+    });
+    times.sort_unstable();
+    let at = |share: usize| times[(times.len() - 1) * share / 1000].as_secs_f64() * 1e3;
+    println!(
+        "steady: {rate} events/s for {seconds} s, acknowledged in {:.2} ms (p50), {:.2} ms (p99), \
+         {:.2} ms (p99.9), {:.2} ms at most; {} MB",
+        at(500),
+        at(990),
+        at(999),
+        at(1000),
+        memory_mb(),
+    );
+    runtime.block_on(store.close()).unwrap();
+}
+
+/// Accepts and fails so many, each due at its own time, by the ordinary way.
+async fn fill_waiting(store: &EmbeddedStore, world: &World, count: u64) {
+    let holding = store.hold_shards().await.unwrap();
+    for first in (0..count).step_by(2_000) {
+        let made: Vec<_> = (first..(first + 2_000).min(count))
+            .map(|n| {
+                let mut made = world.acceptance(n, n / 100);
+                // A backlog's payloads lie in the history; small ones make the same queue.
+                let event = Arc::make_mut(&mut made.event);
+                event.data = postrider_domain::event::RawJson::from_trusted("{}".into());
+                made
+            })
+            .collect();
+        let due = |n: u64| {
+            let ms = 90_000_000 + i64::try_from(n.wrapping_mul(7_919) % 3_600_000).unwrap();
+            Timestamp::from_unix_ms(DAY.as_unix_ms() + ms)
+        };
+        let deliveries: Vec<Delivery> = made.iter().map(|a| a.deliveries[0].clone()).collect();
+        store.accept(made).await.unwrap();
+        let changes = (first..).zip(deliveries).map(|(n, d)| world.failed(d, due(n)));
+        let commit = Commit { deliveries: changes.collect(), ..Commit::default() };
+        store.settle(&holding, commit).await.unwrap();
+    }
+}
+
+fn waiting(runtime: &Runtime, data: &Path, count: u64) {
+    let world = World::new(1_000);
+    let store = open(data);
+    let start = now();
+    runtime.block_on(fill_waiting(&store, &world, count));
+    runtime.block_on(store.close()).unwrap();
+    drop(store);
+    println!("waiting: {count} made in {:.0} s", start.elapsed().as_secs_f64());
+    let start = now();
+    let store = open(data);
+    let opened = start.elapsed();
+    runtime.block_on(async {
+        let holding = store.hold_shards().await.unwrap();
+        let start = now();
+        let mut due = store.due(&holding, None, Timestamp::MAX, 1_000).await.unwrap();
+        let first = start.elapsed();
+        assert_eq!(due.len(), 1_000);
+        let start = now();
+        for _ in 0..20 {
+            let last = due.last().unwrap();
+            let mark = DueMark { at: last.next_attempt_at().unwrap(), delivery: last.id };
+            due = store.due(&holding, Some(mark), Timestamp::MAX, 1_000).await.unwrap();
+        }
+        let next = start.elapsed() / 20;
+        let start = now();
+        for _ in 0..20 {
+            let later = |d: Delivery| world.failed(d, Timestamp::from_unix_ms(i64::MAX / 4));
+            let deliveries = due.drain(..).map(later).collect();
+            store.settle(&holding, Commit { deliveries, ..Commit::default() }).await.unwrap();
+            due = store.due(&holding, None, Timestamp::MAX, 1_000).await.unwrap();
+        }
+        let again = start.elapsed() / 20;
+        let start = now();
+        for n in 0..100 {
+            let order = WaitingOrder::ProbeRank;
+            let probe = store.waiting_of(world.destination(n), order, 1).await.unwrap();
+            assert_eq!(probe.len(), 1);
+        }
+        let probe = start.elapsed() / 100;
+        println!(
+            "waiting: {count}, opened in {:.0} ms, first 1,000 due in {:.1} ms, the next in \
+             {:.1} ms, 1,000 rescheduled and the next taken in {:.1} ms, a probe found in {:.2} ms; \
+             {} MB",
+            opened.as_secs_f64() * 1e3,
+            first.as_secs_f64() * 1e3,
+            next.as_secs_f64() * 1e3,
+            again.as_secs_f64() * 1e3,
+            probe.as_secs_f64() * 1e3,
+            memory_mb(),
+        );
+        store.close().await.unwrap();
+    });
+}
+
+fn lists(runtime: &Runtime, data: &Path, count: u64) {
+    let store = open(data);
+    let world = World::new(1_000);
+    let start = now();
+    runtime.block_on(async {
+        let holding = store.hold_shards().await.unwrap();
+        for first in (0..count).step_by(2_000) {
+            let made: Vec<_> = (first..(first + 2_000).min(count))
+                .map(|n| {
+                    let mut made = world.acceptance(n, n / 200);
+                    let event = Arc::make_mut(&mut made.event);
+                    event.data = postrider_domain::event::RawJson::from_trusted("{}".into());
+                    made
+                })
+                .collect();
+            let deliveries = made.iter().map(|a| a.deliveries[0].clone()).collect();
+            store.accept(made).await.unwrap();
+            store.settle(&holding, world.arrived(deliveries)).await.unwrap();
+        }
+        store.ledger(None).await.unwrap();
+    });
+    println!("lists: {count} attempts made in {:.0} s", start.elapsed().as_secs_f64());
+    let filters = [
+        ("all", DeliveryFilter::default()),
+        ("delivered", DeliveryFilter { state: Some(StateName::Delivered), ..Default::default() }),
+        ("dead (none)", DeliveryFilter { state: Some(StateName::Dead), ..Default::default() }),
+        (
+            "one destination",
+            DeliveryFilter { destination: Some(world.destination(7)), ..Default::default() },
+        ),
+    ];
+    runtime.block_on(async {
+        for (name, filter) in filters {
+            let mut page = PageRequest { limit: 50, cursor: None };
+            let (start, mut pages) = (now(), 0u32);
+            while pages < 20 {
+                let found = store.list_deliveries(world.tenant(), &filter, &page).await.unwrap();
+                pages += 1;
+                page.cursor = found.next;
+                if page.cursor.is_none() {
+                    break;
+                }
+            }
+            let took = start.elapsed() / pages;
+            println!("lists: a page of 50, {name}: {:.2} ms", took.as_secs_f64() * 1e3);
+        }
+        let page = PageRequest { limit: 50, cursor: None };
+        let start = now();
+        let found = store.list_events(world.tenant(), &EventFilter::default(), &page).await;
+        assert_eq!(found.unwrap().items.len(), 50);
+        println!("lists: a page of 50 events: {:.2} ms", start.elapsed().as_secs_f64() * 1e3);
+        let start = now();
+        let pruned = store.prune(Timestamp::MAX).await.unwrap();
+        assert_eq!(pruned.attempts, count);
+        println!("lists: the day removed in {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
+        store.close().await.unwrap();
+    });
+}

@@ -1,0 +1,140 @@
+//! An HTTP/2 connection that many requests share, driven by a task of its own.
+//!
+//! hyper holds requests back while the receiver permits no more streams. The connection is retired,
+//! that is, takes no new requests and ends with its last one, when the receiver says that it goes
+//! away, when it breaks, and when a request on it timed out: it may be a dead one that looks open.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::time::Instant;
+
+use crate::clock::instant_now;
+use crate::fault::{self, Fault};
+use crate::http1::Unanswered;
+use crate::payload::Payload;
+use crate::stream::{Flow, Stream};
+
+/// The head of a response.
+const HEADER_LIST_BYTES_MAX: u32 = 64 * 1024;
+/// What a receiver may send of one body, and of all bodies, before we have read it.
+const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// An open connection that may carry many requests.
+#[derive(Debug)]
+pub(crate) struct Http2 {
+    sender: http2::SendRequest<Payload>,
+    peer: IpAddr,
+    flow: Arc<Flow>,
+    retired: AtomicBool,
+    streams: AtomicUsize,
+    idle_since: Mutex<Instant>,
+}
+
+/// A request's share of a connection; it counts until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lease(Arc<Http2>);
+
+impl Http2 {
+    pub(crate) async fn new(stream: Stream, peer: IpAddr) -> Result<Arc<Self>, Fault> {
+        let flow = stream.flow();
+        let io = TokioIo::new(stream.for_http2());
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .max_header_list_size(HEADER_LIST_BYTES_MAX)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            // Until the receiver has said how many streams it permits, one is what it surely does.
+            .initial_max_send_streams(1)
+            .handshake(io)
+            .await
+            .map_err(|error| fault::of_exchange(&error))?;
+        // Ends when the last sender is gone and the last stream is done, or when it breaks; its
+        // error is told to each request that is on it.
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(Arc::new(Http2 {
+            sender,
+            peer,
+            flow,
+            retired: AtomicBool::new(false),
+            streams: AtomicUsize::new(0),
+            idle_since: Mutex::new(instant_now()),
+        }))
+    }
+
+    /// The address that it goes to.
+    pub(crate) fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
+    /// Whether it takes new requests.
+    pub(crate) fn is_live(&self) -> bool {
+        !self.retired.load(Relaxed) && self.sender.is_ready()
+    }
+
+    /// Takes no new requests from now on.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Relaxed);
+    }
+
+    /// Since when it has carried no request; `None` while it carries one.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let idle = self.streams.load(Relaxed) == 0;
+        idle.then(|| *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn lease(self: &Arc<Self>) -> Lease {
+        self.streams.fetch_add(1, Relaxed);
+        Lease(Arc::clone(self))
+    }
+}
+
+impl Lease {
+    /// Sends a request; ready when the end of the response's headers has come.
+    pub(crate) async fn send(
+        &self,
+        request: http::Request<Payload>,
+    ) -> Result<http::Response<Incoming>, Unanswered> {
+        let mut sender = self.0.sender.clone();
+        let answered = sender.send_request(request).await;
+        self.0.flow.begin();
+        answered.map_err(|error| {
+            let died = fault::is_death(&error);
+            if died {
+                self.0.retire();
+            }
+            Unanswered::new(&error, &self.0.flow, died)
+        })
+    }
+
+    /// The next piece of a response's body.
+    pub(crate) fn poll_body(
+        &mut self,
+        body: &mut Incoming,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(body).poll_frame(cx);
+        if frame.is_ready() {
+            self.0.flow.begin();
+        }
+        frame
+    }
+
+    pub(crate) fn connection(&self) -> &Arc<Http2> {
+        &self.0
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        *self.0.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = instant_now();
+        self.0.streams.fetch_sub(1, Relaxed);
+    }
+}

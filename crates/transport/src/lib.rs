@@ -1,0 +1,38 @@
+//! One HTTP request out, safely.
+//!
+//! This crate knows the guard (what may be contacted) and the deadline, and nothing of retries,
+//! circuits or stores. However a request ends, it ends as a
+//! [`Finished`](postrider_domain::attempt::Finished) value: there is no error to forget. No
+//! connection is ever opened to an address that
+//! [`vet_address`](postrider_domain::egress::vet_address) refuses, whatever the URL said when the
+//! subscription was made.
+//!
+//! The life of a request: `transport` asks `resolve` for addresses and vets them, takes a connection
+//! from `pool` or has `connect` open one (`proxy`, `tls`), sends over `http1` or `http2`, and
+//! `fault` names what went wrong.
+
+mod clock;
+mod connect;
+mod fault;
+mod http1;
+mod http2;
+mod options;
+mod payload;
+mod pool;
+mod proxy;
+mod request;
+mod resolve;
+mod stream;
+mod tls;
+mod transport;
+
+pub use clock::{Clock, SystemClock};
+pub use options::{
+    DnsOptions, Nameservers, PoolOptions, ProxyCredentials, ProxyKind, ProxyOptions, TlsOptions,
+    TransportOptions,
+};
+pub use pool::PoolStats;
+pub use request::{InvalidTarget, Request, Target};
+pub use resolve::ResolverSetupError;
+pub use tls::{ClientIdentity, TlsSetupError};
+pub use transport::{HttpTransport, SetupError, Transport};

@@ -1,0 +1,215 @@
+//! Which requests share a connection, and what happens when it dies under them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider_domain::attempt::{Connection, FailureClass};
+use postrider_transport::{PoolOptions, Request, Transport};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc;
+
+use crate::support::*;
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
+#[tokio::test]
+async fn a_connection_is_used_again() {
+    let receiver = Receiver::answering(OK).await;
+    let transport = transport();
+    for n in 0..100 {
+        let finished = post(&transport, &receiver.url("/")).await;
+        let expected = if n == 0 { Connection::Fresh } else { Connection::Reused };
+        assert_eq!(finished.timings.connection, expected);
+        assert_eq!(finished.timings.connect.is_some(), n == 0);
+    }
+    assert_eq!(receiver.connections(), 1);
+    let stats = transport.pool_stats();
+    assert_eq!((stats.open, stats.idle, stats.in_flight), (1, 1, 0));
+}
+
+#[tokio::test]
+async fn tenants_never_share_a_connection() {
+    let receiver = Receiver::answering(OK).await;
+    let transport = transport();
+    for tenant in ["a", "b", "a", "b"] {
+        transport.send(request_of(tenant, &receiver.url("/"), None)).await;
+    }
+    assert_eq!(receiver.connections(), 2);
+}
+
+/// Answers the first request of the first connection, and then does this with the second one.
+async fn dies_under_the_second_request(last_words: &'static [u8], forever: bool) -> Receiver {
+    Receiver::start(move |number, mut stream| async move {
+        if number == 1 || forever {
+            if number == 1 {
+                read_request(&mut stream).await.unwrap();
+                stream.write_all(OK).await.unwrap();
+            }
+            read_request(&mut stream).await.unwrap();
+            stream.write_all(last_words).await.unwrap();
+            drop(stream.shutdown().await);
+            drain(&mut stream).await;
+            return;
+        }
+        while read_request(&mut stream).await.is_some() {
+            stream.write_all(OK).await.unwrap();
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_request_on_a_reused_connection_that_died_is_sent_once_more() {
+    let transport = transport();
+    let receiver = dies_under_the_second_request(b"", false).await;
+    assert_eq!(post(&transport, &receiver.url("/")).await.timings.connection, Connection::Fresh);
+    let finished = post(&transport, &receiver.url("/")).await;
+    assert_eq!(answer(&finished).status, 200);
+    assert_eq!(finished.timings.connection, Connection::Resent);
+    assert_eq!(receiver.connections(), 2);
+    assert_eq!(post(&transport, &receiver.url("/")).await.timings.connection, Connection::Reused);
+}
+
+#[tokio::test]
+async fn a_request_is_sent_once_more_and_not_twice_more() {
+    let transport = transport();
+    let receiver = dies_under_the_second_request(b"", true).await;
+    post(&transport, &receiver.url("/")).await;
+    let finished = post(&transport, &receiver.url("/")).await;
+    assert_eq!(class(&finished), FailureClass::Reset);
+    assert_eq!(finished.timings.connection, Connection::Resent);
+    assert_eq!(receiver.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_request_is_not_sent_again_after_the_first_byte_of_an_answer() {
+    let transport = transport();
+    let receiver = dies_under_the_second_request(b"H", false).await;
+    post(&transport, &receiver.url("/")).await;
+    let finished = post(&transport, &receiver.url("/")).await;
+    assert_eq!(class(&finished), FailureClass::Reset);
+    assert_eq!(finished.timings.connection, Connection::Reused);
+    assert_eq!(receiver.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_reused_connection_that_hangs_is_not_sent_again() {
+    let transport = transport();
+    let receiver = Receiver::start(|_, mut stream| async move {
+        read_request(&mut stream).await.unwrap();
+        stream.write_all(OK).await.unwrap();
+        drain(&mut stream).await;
+    })
+    .await;
+    post(&transport, &receiver.url("/")).await;
+    let finished = post_in_haste(&transport, &receiver.url("/")).await;
+    assert!(matches!(class(&finished), FailureClass::Timeout(_)));
+    assert_eq!(receiver.connections(), 1);
+    assert_eq!(transport.pool_stats().open, 0);
+}
+
+#[tokio::test]
+async fn a_connection_with_an_answer_that_nobody_asked_for_is_not_used() {
+    let (wrote, mut has_written) = mpsc::channel(1);
+    let receiver = Receiver::start(move |number, mut stream| {
+        let wrote = wrote.clone();
+        async move {
+            read_request(&mut stream).await.unwrap();
+            stream.write_all(OK).await.unwrap();
+            if number == 1 {
+                // What the next request would take for its own answer.
+                stream
+                    .write_all(b"HTTP/1.1 418 Smuggled\r\ncontent-length: 0\r\n\r\n")
+                    .await
+                    .unwrap();
+            }
+            wrote.send(()).await.unwrap();
+            drain(&mut stream).await;
+        }
+    })
+    .await;
+    let transport = transport();
+    post(&transport, &receiver.url("/")).await;
+    has_written.recv().await.unwrap();
+    let finished = post(&transport, &receiver.url("/")).await;
+    assert_eq!(answer(&finished).status, 200);
+    assert_eq!(receiver.connections(), 2);
+}
+
+#[tokio::test]
+async fn idle_connections_are_closed() {
+    let (ended, mut has_ended) = mpsc::channel(1);
+    let receiver = Receiver::start(move |_, mut stream| {
+        let ended = ended.clone();
+        async move {
+            read_request(&mut stream).await.unwrap();
+            stream.write_all(OK).await.unwrap();
+            ended.send(drain(&mut stream).await).await.unwrap();
+        }
+    })
+    .await;
+    let mut options = dev_options();
+    options.pool.idle_timeout = Duration::from_millis(50);
+    let transport = transport_with(options);
+    post(&transport, &receiver.url("/")).await;
+    assert_eq!(has_ended.recv().await, Some(0));
+    until(|| transport.pool_stats().open == 0).await;
+    assert_eq!(transport.pool_stats().idle, 0);
+    assert_eq!(PoolOptions::default().idle_timeout, Duration::from_secs(4));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_connections_are_limited_and_none_leaks() {
+    let receiver = Receiver::answering(OK).await;
+    let mut options = dev_options();
+    options.pool.idle_per_host_max = 3;
+    options.pool.idle_max = 5;
+    let transport = Arc::new(transport_with(options));
+    let mut sent = 0;
+    for tenant in ["a", "b", "c"] {
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..50 {
+            let request = request_of(tenant, &receiver.url("/"), None);
+            let transport = Arc::clone(&transport);
+            tasks.spawn(async move { transport.send(request).await });
+        }
+        while let Some(finished) = tasks.join_next().await {
+            assert_eq!(answer(&finished.unwrap()).status, 200);
+            sent += 1;
+        }
+        assert!(transport.pool_stats().idle <= 5);
+    }
+    let stats = transport.pool_stats();
+    assert_eq!((stats.in_flight, stats.open), (0, stats.idle));
+    println!("leaks: {sent} requests, {} connections left open, all idle", stats.open);
+}
+
+#[tokio::test]
+async fn a_thousand_broken_requests_leave_nothing_open() {
+    let receiver = Receiver::start(|number, mut stream| async move {
+        match number % 4 {
+            0 => drop(stream),
+            1 => {
+                read_request(&mut stream).await;
+                drop(stream.write_all(b"garbage").await);
+            }
+            2 => {
+                read_request(&mut stream).await;
+                drop(stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nabc").await);
+            }
+            _ => drop(drain(&mut stream).await),
+        }
+    })
+    .await;
+    let transport = Arc::new(transport());
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..1000 {
+        let request = Request { deadline: SHORT, ..request(&receiver.url("/")) };
+        let transport = Arc::clone(&transport);
+        tasks.spawn(async move { transport.send(request).await });
+    }
+    assert_eq!(tasks.join_all().await.len(), 1000);
+    let stats = transport.pool_stats();
+    assert_eq!((stats.open, stats.idle, stats.in_flight), (0, 0, 0));
+    println!("leaks: 1000 broken requests, {} connections left open", stats.open);
+}
