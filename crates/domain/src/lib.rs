@@ -32,6 +32,7 @@ pub mod limits;
 pub mod mass_failure;
 pub mod matching;
 pub mod payload;
+pub mod planted;
 pub mod policy;
 pub mod retry;
 pub mod settlement;
