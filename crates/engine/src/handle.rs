@@ -125,7 +125,10 @@ impl EngineHandle {
         if self.shared.stopping.load(Ordering::Acquire) {
             return Err(IngestError::Stopping);
         }
-        self.shared.ingest.ingest(tenant, events).await
+        let (ingest, tenant) = (Arc::clone(&self.shared.ingest), tenant.clone());
+        // In a task of its own: a caller that goes away leaves nothing half done.
+        let task = tokio::spawn(async move { ingest.ingest(&tenant, events).await });
+        task.await.unwrap_or(Err(IngestError::Stopping))
     }
 
     /// Creates a subscription, or replaces the one with its identifier. Deliveries that are owed

@@ -9,12 +9,18 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use postrider_domain::delivery::Delivery;
 use postrider_domain::event::Event;
 use postrider_domain::ids::DestinationId;
 use postrider_domain::planted::{self, Bug};
 use tokio::sync::{Notify, mpsc};
+
+use crate::upkeep::pause;
+
+/// When a write whose outcome was not known has surely ended.
+const DOUBT: Duration = Duration::from_secs(60);
 
 /// The way from ingest to the lanes.
 pub(crate) struct Inbox {
@@ -146,6 +152,17 @@ impl Pending {
                 inbox.spill(&self.destinations);
             }
         }
+    }
+
+    /// Whether the store has it is not known, and it may get it yet: it is looked for now, and
+    /// once more when everything under way must have ended.
+    pub(crate) fn doubt(self) {
+        tokio::spawn(async move {
+            let ticket = self.ticket.as_ref();
+            ticket.inspect(|ticket| ticket.inbox.spill(&self.destinations));
+            pause(DOUBT).await;
+            drop(self);
+        });
     }
 
     /// The store has nothing of it: nothing is owed.

@@ -128,7 +128,7 @@ impl Ingest {
             Err(error) => {
                 // Only where the outcome is unknown may there be something to be read back.
                 match error {
-                    StoreError::Unavailable(_) => drop(pending),
+                    StoreError::Unavailable(_) => pending.doubt(),
                     StoreError::DiskFull { .. }
                     | StoreError::NotWritable { .. }
                     | StoreError::Locked { .. }

@@ -9,6 +9,7 @@
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod contract;
+pub mod embedded;
 mod error;
 pub mod memory;
 mod records;

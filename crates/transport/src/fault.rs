@@ -11,8 +11,6 @@ use postrider_domain::attempt::{Ending, Failure, FailureClass, OwnFault, OwnFaul
 use postrider_domain::egress::AddressRefusal;
 use postrider_domain::limits::ERROR_DETAIL_CHARS_MAX;
 
-use crate::stream::HeadTooLarge;
-
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -39,7 +37,9 @@ impl Fault {
 
 impl From<Fault> for Ending {
     fn from(fault: Fault) -> Self {
-        let short = |text: String| text.chars().take(ERROR_DETAIL_CHARS_MAX).collect();
+        // A receiver may have a say in the text; it has none in how a log looks.
+        let visible = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+        let short = |text: String| text.chars().take(ERROR_DETAIL_CHARS_MAX).map(visible).collect();
         match fault {
             Fault::Theirs(class, detail) => {
                 Ending::Failed(Failure { class, detail: short(detail) })
@@ -51,11 +51,7 @@ impl From<Fault> for Ending {
 
 impl From<AddressRefusal> for Fault {
     fn from(refusal: AddressRefusal) -> Self {
-        let class = match refusal {
-            AddressRefusal::NoAddress => FailureClass::Dns,
-            AddressRefusal::Blocked { .. } => FailureClass::Blocked,
-        };
-        Fault::Theirs(class, refusal.for_operator())
+        Fault::Theirs(refusal.class(), refusal.for_operator())
     }
 }
 
@@ -77,8 +73,8 @@ pub(crate) fn of_connect(error: &io::Error) -> Fault {
 
 /// Why a TLS handshake failed.
 pub(crate) fn of_handshake(error: &io::Error) -> Fault {
-    match find::<rustls::Error>(error) {
-        Some(tls) => Fault::theirs(FailureClass::Tls, crate::tls::describe(tls)),
+    match of_tls(error) {
+        Some(fault) => fault,
         None if is_resources(error) => Fault::ours(OwnFaultKind::Resources, error.to_string()),
         None => Fault::theirs(
             FailureClass::Reset,
@@ -87,14 +83,14 @@ pub(crate) fn of_handshake(error: &io::Error) -> Fault {
     }
 }
 
-/// Why a request on an open connection brought no answer.
+/// What went wrong with TLS, where it was that.
+pub(crate) fn of_tls(error: &io::Error) -> Option<Fault> {
+    let tls = find::<rustls::Error>(error)?;
+    Some(Fault::theirs(FailureClass::Tls, crate::tls::describe(tls)))
+}
+
+/// Why a request on an open connection brought no answer, by hyper's error.
 pub(crate) fn of_exchange(error: &hyper::Error) -> Fault {
-    if find::<HeadTooLarge>(error).is_some() {
-        return Fault::theirs(FailureClass::Protocol, HeadTooLarge.to_string());
-    }
-    if let Some(tls) = find::<rustls::Error>(error) {
-        return Fault::theirs(FailureClass::Tls, crate::tls::describe(tls));
-    }
     if error.is_parse() {
         return Fault::theirs(FailureClass::Protocol, with_cause(error));
     }
@@ -120,7 +116,7 @@ pub(crate) fn is_death(error: &hyper::Error) -> bool {
             let is_refused = http2.reason() == Some(h2::Reason::REFUSED_STREAM);
             http2.is_io() || (http2.is_remote() && (http2.is_go_away() || is_refused))
         }
-        None => !error.is_parse() && find::<HeadTooLarge>(error).is_none(),
+        None => !error.is_parse(),
     }
 }
 
@@ -167,4 +163,56 @@ fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Optio
         };
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn running_out_of_something_is_ours_and_all_else_is_theirs() {
+        let refused = FailureClass::Refused;
+        let cases = [
+            (io::Error::from_raw_os_error(24), None),
+            (io::Error::from_raw_os_error(23), None),
+            (io::ErrorKind::AddrNotAvailable.into(), None),
+            (io::ErrorKind::AddrInUse.into(), None),
+            (io::ErrorKind::OutOfMemory.into(), None),
+            (io::ErrorKind::ConnectionRefused.into(), Some(refused)),
+            (io::ErrorKind::HostUnreachable.into(), Some(refused)),
+            (io::ErrorKind::NetworkUnreachable.into(), Some(refused)),
+            (io::ErrorKind::PermissionDenied.into(), Some(refused)),
+            (io::ErrorKind::ConnectionReset.into(), Some(FailureClass::Reset)),
+            (io::ErrorKind::TimedOut.into(), Some(FailureClass::Timeout(Phase::Connect))),
+        ];
+        for (error, expected) in cases {
+            let class = match of_connect(&error) {
+                Fault::Theirs(class, _) => Some(class),
+                Fault::Ours(kind, _) => {
+                    assert_eq!(kind, OwnFaultKind::Resources);
+                    None
+                }
+            };
+            assert_eq!(class, expected, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_detail_is_short_and_has_no_control_characters() {
+        let text = format!("a\r\n\u{1b}[31mb{}", "x".repeat(10_000));
+        let Ending::Failed(failure) = Fault::theirs(FailureClass::Reset, text).into() else {
+            panic!("not a failure")
+        };
+        assert_eq!(failure.detail.chars().count(), ERROR_DETAIL_CHARS_MAX);
+        assert!(failure.detail.starts_with("a\u{fffd}\u{fffd}\u{fffd}[31mbx"));
+    }
+
+    #[test]
+    fn a_cause_is_found_however_deep_it_is_wrapped() {
+        let inner = io::Error::new(io::ErrorKind::InvalidData, rustls::Error::DecryptError);
+        let outer = io::Error::other(inner);
+        let class = FailureClass::Tls;
+        assert!(matches!(of_tls(&outer), Some(Fault::Theirs(found, _)) if found == class));
+        assert_eq!(of_tls(&io::ErrorKind::UnexpectedEof.into()), None);
+    }
 }

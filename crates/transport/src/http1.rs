@@ -38,9 +38,19 @@ pub(crate) struct Unanswered {
     pub(crate) died_silently: bool,
 }
 
+impl Unanswered {
+    pub(crate) fn new(error: &hyper::Error, flow: &Flow, died_silently: bool) -> Self {
+        match flow.fault() {
+            Some(fault) => Unanswered { fault, died_silently: false },
+            None => Unanswered { fault: fault::of_exchange(error), died_silently },
+        }
+    }
+}
+
 impl Http1 {
     pub(crate) async fn new(stream: Stream, peer: IpAddr) -> Result<Self, Fault> {
         let flow = stream.flow();
+        // hyper reads up to 100 headers into an array on the stack; more are a protocol failure.
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(HEAD_BYTES_MAX)
             .handshake(TokioIo::new(stream))
@@ -74,9 +84,8 @@ impl Http1 {
         })
         .await;
         self.flow.head_done();
-        answered.map_err(|error| Unanswered {
-            fault: fault::of_exchange(&error),
-            died_silently: fault::is_death(&error) && !self.flow.has_read(),
+        answered.map_err(|error| {
+            Unanswered::new(&error, &self.flow, fault::is_death(&error) && !self.flow.has_read())
         })
     }
 

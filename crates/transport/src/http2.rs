@@ -5,10 +5,13 @@
 //! away, when it breaks, and when a request on it timed out: it may be a dead one that looks open.
 
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 
-use hyper::body::Incoming;
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::time::Instant;
@@ -17,17 +20,20 @@ use crate::clock::instant_now;
 use crate::fault::{self, Fault};
 use crate::http1::Unanswered;
 use crate::payload::Payload;
-use crate::stream::{HEAD_BYTES_MAX, Stream};
+use crate::stream::{Flow, Stream};
 
-/// Heads of responses; `HEAD_BYTES_MAX` fits.
+/// The head of a response.
 const HEADER_LIST_BYTES_MAX: u32 = 64 * 1024;
-const _: () = assert!(HEADER_LIST_BYTES_MAX as usize == HEAD_BYTES_MAX);
+/// What a receiver may send of one body, and of all bodies, before we have read it.
+const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
 /// An open connection that may carry many requests.
 #[derive(Debug)]
 pub(crate) struct Http2 {
     sender: http2::SendRequest<Payload>,
     peer: IpAddr,
+    flow: Arc<Flow>,
     retired: AtomicBool,
     streams: AtomicUsize,
     idle_since: Mutex<Instant>,
@@ -39,9 +45,12 @@ pub(crate) struct Lease(Arc<Http2>);
 
 impl Http2 {
     pub(crate) async fn new(stream: Stream, peer: IpAddr) -> Result<Arc<Self>, Fault> {
-        let io = TokioIo::new(stream.without_head_limit());
+        let flow = stream.flow();
+        let io = TokioIo::new(stream.for_http2());
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .max_header_list_size(HEADER_LIST_BYTES_MAX)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             // Until the receiver has said how many streams it permits, one is what it surely does.
             .initial_max_send_streams(1)
             .handshake(io)
@@ -53,6 +62,7 @@ impl Http2 {
         Ok(Arc::new(Http2 {
             sender,
             peer,
+            flow,
             retired: AtomicBool::new(false),
             streams: AtomicUsize::new(0),
             idle_since: Mutex::new(instant_now()),
@@ -93,13 +103,28 @@ impl Lease {
         request: http::Request<Payload>,
     ) -> Result<http::Response<Incoming>, Unanswered> {
         let mut sender = self.0.sender.clone();
-        sender.send_request(request).await.map_err(|error| {
+        let answered = sender.send_request(request).await;
+        self.0.flow.begin();
+        answered.map_err(|error| {
             let died = fault::is_death(&error);
             if died {
                 self.0.retire();
             }
-            Unanswered { fault: fault::of_exchange(&error), died_silently: died }
+            Unanswered::new(&error, &self.0.flow, died)
         })
+    }
+
+    /// The next piece of a response's body.
+    pub(crate) fn poll_body(
+        &mut self,
+        body: &mut Incoming,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(body).poll_frame(cx);
+        if frame.is_ready() {
+            self.0.flow.begin();
+        }
+        frame
     }
 
     pub(crate) fn connection(&self) -> &Arc<Http2> {

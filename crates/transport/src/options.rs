@@ -76,6 +76,14 @@ impl Default for DnsOptions {
     }
 }
 
+impl DnsOptions {
+    /// The default, with waits that fit into an attempt's deadline.
+    pub fn within(deadline: Duration) -> Self {
+        let (timeout, liveness_timeout) = (deadline / 5 * 3, deadline / 5);
+        DnsOptions { timeout, liveness_timeout, ..DnsOptions::default() }
+    }
+}
+
 /// Who is asked for addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Nameservers {
@@ -154,5 +162,22 @@ pub struct ProxyCredentials {
 impl fmt::Debug for ProxyCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProxyCredentials").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_domain::policy::AttemptPolicy;
+
+    use super::*;
+
+    #[test]
+    fn a_resolver_that_is_down_is_found_out_before_the_deadline() {
+        let deadline = AttemptPolicy::default().deadline;
+        for dns in [DnsOptions::default(), DnsOptions::within(deadline)] {
+            assert_eq!(dns.timeout, Duration::from_secs(3));
+            assert_eq!(dns.liveness_timeout, Duration::from_secs(1));
+            assert!(dns.timeout + dns.liveness_timeout < deadline);
+        }
     }
 }

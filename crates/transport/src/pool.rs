@@ -9,6 +9,8 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use std::time::Duration;
+
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::instant_now;
@@ -205,7 +207,8 @@ impl Pool {
             return;
         }
         state.is_swept = true;
-        let (pool, pause) = (Arc::downgrade(self), self.options.idle_timeout / 8);
+        let pause = (self.options.idle_timeout / 8).max(Duration::from_millis(1));
+        let pool = Arc::downgrade(self);
         tokio::spawn(async move {
             loop {
                 sleep_until(instant_now() + pause).await;

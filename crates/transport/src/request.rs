@@ -3,6 +3,7 @@
 //! A [`Target`] is made once per destination and kept: all that can be parsed or formatted ahead
 //! of time is in it. A [`Request`] is what one attempt adds.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,8 +27,8 @@ const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 #[error("the URL cannot be put into a request: {0}")]
 pub struct InvalidTarget(String);
 
-/// One POST.
-#[derive(Debug, Clone)]
+/// One POST. Neither its headers nor its body are ever printed: they may hold a token.
+#[derive(Clone)]
 pub struct Request {
     /// Where to.
     pub target: Arc<Target>,
@@ -176,6 +177,10 @@ impl Request {
         for (name, value) in &self.headers {
             if name == header::USER_AGENT {
                 headers.insert(header::USER_AGENT, value.clone());
+            } else if name == header::AUTHORIZATION {
+                let mut secret = value.clone();
+                secret.set_sensitive(true);
+                headers.insert(header::AUTHORIZATION, secret);
             } else if !is_ours(name) {
                 headers.append(name.clone(), value.clone());
             }
@@ -183,6 +188,17 @@ impl Request {
         headers.insert(header::ACCEPT_ENCODING, IDENTITY);
         *request.headers_mut() = headers;
         request
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("url", &self.target.url)
+            .field("headers", &self.headers.len())
+            .field("body_bytes", &self.body.len())
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
     }
 }
 
@@ -253,12 +269,16 @@ mod tests {
                 pair("accept-encoding", "gzip"),
                 pair("x-a", "1"),
                 pair("x-a", "2"),
+                pair("authorization", "Bearer secret"),
             ],
             body: Bytes::from_static(b"{}"),
             deadline: Duration::from_secs(5),
             response_body_bytes_max: 16,
         };
+        assert!(!format!("{request:?}").contains("secret"));
         let sent = request.to_http1();
+        assert!(sent.headers()["authorization"].is_sensitive());
+        assert!(!format!("{sent:?}").contains("secret"));
         let mut lines: Vec<_> = sent
             .headers()
             .iter()
@@ -269,6 +289,7 @@ mod tests {
             lines,
             [
                 "accept-encoding: identity",
+                "authorization: Bearer secret",
                 "host: hooks.example.com",
                 concat!("user-agent: postrider/", env!("CARGO_PKG_VERSION")),
                 "webhook-id: dlv_1",

@@ -26,11 +26,11 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
 use crate::clock::instant_now;
-use crate::fault::Fault;
+use crate::fault::{self, Fault};
 use crate::options::{DnsOptions, Nameservers};
 
 /// A name with more addresses is refused: all would have to be vetted for each request.
-const ADDRESSES_MAX: usize = 256;
+const ADDRESSES_MAX: usize = 64;
 
 /// Why names cannot be resolved at all.
 #[derive(Debug, thiserror::Error)]
@@ -151,7 +151,14 @@ impl Resolver {
         if !silent {
             return Fault::theirs(FailureClass::Dns, describe(&worst));
         }
-        if self.is_alive().await {
+        if let NetError::Io(error) = &worst
+            && fault::is_resources(error)
+        {
+            return Fault::ours(OwnFaultKind::Resources, error.to_string());
+        }
+        // Where we could not even ask, there is no need to ask for the root.
+        let is_asked = !matches!(worst, NetError::Io(_) | NetError::NoConnections | NetError::Busy);
+        if is_asked && self.is_alive().await {
             let is_timeout = matches!(worst, NetError::Timeout);
             let class =
                 if is_timeout { FailureClass::Timeout(Phase::Dns) } else { FailureClass::Dns };

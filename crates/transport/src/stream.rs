@@ -1,28 +1,29 @@
 //! A connection's bytes, plain or encrypted, and what is known of their flow.
 //!
-//! Two things are watched: whether any byte of an answer has come (else the request may be sent
-//! again on a fresh connection), and how many came before the end of headers, so that no receiver
-//! can keep us reading heads: informational answers included, a head has a limit.
+//! Three things are watched: whether any byte of an answer has come (else the request may be sent
+//! again on a fresh connection); how many came before the end of headers, so that no receiver can
+//! keep us reading what is no answer; and what broke, because hyper and h2 keep only its text.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
+use postrider_domain::attempt::FailureClass;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use crate::fault::{self, Fault};
 use crate::pool::Counted;
 
 /// What comes before the end of a response's headers, informational responses included.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// A receiver that sends more than [`HEAD_BYTES_MAX`] before the end of headers.
-#[derive(Debug, thiserror::Error)]
-#[error("the response's head has more than {HEAD_BYTES_MAX} bytes")]
-pub(crate) struct HeadTooLarge;
+/// What comes over an HTTP/2 connection while none of its requests moves on. More than its windows
+/// and the head of an answer together, so that only floods of other frames reach it.
+const HTTP2_IDLE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// What is known of a connection's flow; shared with whoever waits for an answer.
 #[derive(Debug, Default)]
@@ -33,6 +34,8 @@ pub(crate) struct Flow {
     head_done: AtomicBool,
     /// Whether the last write could not go on.
     write_blocked: AtomicBool,
+    /// What broke, where it was not the connection itself.
+    fault: OnceLock<Fault>,
 }
 
 impl Flow {
@@ -50,6 +53,11 @@ impl Flow {
     /// Whether any byte came since the request began.
     pub(crate) fn has_read(&self) -> bool {
         self.read_bytes.load(Relaxed) > 0
+    }
+
+    /// Why reading failed, where hyper's error does not tell.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        self.fault.get().cloned()
     }
 
     /// Whether the receiver does not take what we send.
@@ -70,20 +78,21 @@ enum Wire {
 pub(crate) struct Stream {
     wire: Wire,
     flow: Arc<Flow>,
-    /// HTTP/2 has its own limits on heads, and one connection for many requests.
-    head_limited: bool,
+    /// How many bytes may come that are no answer.
+    head_bytes_max: usize,
     _counted: Counted,
 }
 
 impl Stream {
     pub(crate) fn plain(stream: TcpStream, counted: Counted) -> Self {
         let flow = Arc::default();
-        Stream { wire: Wire::Plain(stream), flow, head_limited: true, _counted: counted }
+        let wire = Wire::Plain(stream);
+        Stream { wire, flow, head_bytes_max: HEAD_BYTES_MAX, _counted: counted }
     }
 
     pub(crate) fn tls(stream: TlsStream<TcpStream>, counted: Counted) -> Self {
         let (wire, flow) = (Wire::Tls(Box::new(stream)), Arc::default());
-        Stream { wire, flow, head_limited: true, _counted: counted }
+        Stream { wire, flow, head_bytes_max: HEAD_BYTES_MAX, _counted: counted }
     }
 
     /// Whether HTTP/2 was agreed on.
@@ -94,12 +103,20 @@ impl Stream {
         }
     }
 
-    pub(crate) fn without_head_limit(self) -> Self {
-        Stream { head_limited: false, ..self }
+    /// For HTTP/2, which has its own limits on heads and many requests at the same time.
+    pub(crate) fn for_http2(self) -> Self {
+        Stream { head_bytes_max: HTTP2_IDLE_BYTES_MAX, ..self }
     }
 
     pub(crate) fn flow(&self) -> Arc<Flow> {
         Arc::clone(&self.flow)
+    }
+
+    /// Notes what broke; the error only ends the connection.
+    fn broken(&self, fault: Fault) -> io::Error {
+        // The first one is the cause of all others.
+        drop(self.flow.fault.set(fault));
+        io::ErrorKind::InvalidData.into()
     }
 
     fn note_write<T>(&self, poll: Poll<T>) -> Poll<T> {
@@ -115,8 +132,10 @@ impl AsyncRead for Stream {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let read_bytes = self.flow.read_bytes.load(Relaxed);
-        if self.head_limited && read_bytes > HEAD_BYTES_MAX && !self.flow.head_done.load(Relaxed) {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, HeadTooLarge)));
+        if read_bytes > self.head_bytes_max && !self.flow.head_done.load(Relaxed) {
+            let detail = format!("no answer in more than {} bytes", self.head_bytes_max);
+            let fault = Fault::theirs(FailureClass::Protocol, detail);
+            return Poll::Ready(Err(self.broken(fault)));
         }
         let filled = buf.filled().len();
         let poll = match &mut self.wire {
@@ -127,7 +146,10 @@ impl AsyncRead for Stream {
         if new > 0 {
             self.flow.read_bytes.store(read_bytes.saturating_add(new), Relaxed);
         }
-        poll
+        poll.map_err(|error| match fault::of_tls(&error) {
+            Some(fault) => self.broken(fault),
+            None => error,
+        })
     }
 }
 

@@ -5,14 +5,13 @@
 
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::RETRY_AFTER;
-use hyper::body::{Body, Frame, Incoming};
+use hyper::body::{Frame, Incoming};
 use postrider_domain::attempt::{
     Answer, BodyEnd, Connection, Ending, FailureClass, Finished, OwnFaultKind, Phase, RetryAfter,
     Timings,
@@ -36,7 +35,8 @@ const DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Makes one HTTP request. The simulation has its own.
 pub trait Transport: Send + Sync + 'static {
-    /// Sends a request; ready when it has ended, however it ended.
+    /// Sends a request; ready when it has ended, however it ended. Who drops the future gives the
+    /// request up: its connection is closed, and whether it arrived is unknown.
     fn send(&self, request: Request) -> impl Future<Output = Finished> + Send;
 }
 
@@ -88,7 +88,7 @@ impl Source {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match self {
             Source::Http1(connection) => connection.poll_body(body, cx),
-            Source::Http2(_) => Pin::new(body).poll_frame(cx),
+            Source::Http2(lease) => lease.poll_body(body, cx),
         }
     }
 }
@@ -167,27 +167,34 @@ impl HttpTransport {
             }
         };
         self.connector.vet(addresses)?;
-        if let Some(kept) = self.pool.take(&target.key, addresses) {
-            progress.timings.connection = Connection::Reused;
-            match send_over(kept, request, progress).await {
+        let mut kept = self.pool.take(&target.key, addresses);
+        loop {
+            let (connection, is_reused) = match kept.take() {
+                Some(kept) => (kept, true),
+                None => Box::pin(self.open(target, addresses, progress)).await?,
+            };
+            let is_resent = progress.timings.connection == Connection::Resent;
+            if is_reused && !is_resent {
+                progress.timings.connection = Connection::Reused;
+            }
+            match send_over(connection, request, progress).await {
                 Ok(answered) => return Ok(answered),
-                Err(Unanswered { died_silently: false, fault }) => return Err(fault),
-                Err(Unanswered { died_silently: true, .. }) => {
+                Err(unanswered) if unanswered.died_silently && is_reused && !is_resent => {
                     progress.timings.connection = Connection::Resent;
                 }
+                Err(unanswered) => return Err(unanswered.fault),
             }
         }
-        let fresh = Box::pin(self.open(target, addresses, progress)).await?;
-        send_over(fresh, request, progress).await.map_err(|unanswered| unanswered.fault)
     }
 
-    /// A connection that was not there before, or that another request has just opened.
+    /// A connection that was not there before, or one that another request has opened meanwhile;
+    /// says whether it is such a one.
     async fn open(
         &self,
         target: &Target,
         addresses: &[IpAddr],
         progress: &mut Progress,
-    ) -> Result<Kept, Fault> {
+    ) -> Result<(Kept, bool), Fault> {
         progress.enter(Phase::Connect);
         progress.flow = None;
         let key: &Arc<PoolKey> = &target.key;
@@ -198,19 +205,19 @@ impl HttpTransport {
             None => None,
         };
         if may_share && let Some(lease) = self.pool.share(key, addresses) {
-            return Ok(Kept::Http2(lease));
+            return Ok((Kept::Http2(lease), true));
         }
         let (stream, peer) = self.connector.open(target, addresses, progress).await?;
         if stream.is_http2() {
             let connection = Http2::new(stream, peer).await?;
             let lease = connection.lease();
             self.pool.publish(key, &connection);
-            Ok(Kept::Http2(lease))
+            Ok((Kept::Http2(lease), false))
         } else {
             if may_share {
                 self.pool.note_http1(key);
             }
-            Ok(Kept::Http1(Box::new(Http1::new(stream, peer).await?)))
+            Ok((Kept::Http1(Box::new(Http1::new(stream, peer).await?)), false))
         }
     }
 

@@ -64,8 +64,9 @@ impl Core {
             Lane::First => (self.in_flight.first, options.retry_lane_reserved),
             Lane::Retry => (self.in_flight.retry, options.first_lane_reserved),
         };
-        self.in_flight.total() < options.in_flight_max
-            && used < options.in_flight_max.saturating_sub(reserved).max(1)
+        // Neither lane can be reserved away, whatever was configured.
+        let reserved = reserved.min(options.in_flight_max / 2);
+        self.in_flight.total() < options.in_flight_max && used < options.in_flight_max - reserved
     }
 
     /// One turn of a destination: one delivery.
@@ -123,7 +124,7 @@ impl Core {
 
     fn park(&mut self, ix: DestIx, block: &Block) {
         match block {
-            Block::Limit => {}
+            Block::Limit => self.dests[ix.get()].limit.feel(),
             Block::Rate(at) => self.alarms.set(Alarm::Tokens(ix), *at),
             Block::Tenant => {
                 let dest = &mut self.dests[ix.get()];

@@ -207,6 +207,7 @@ impl Core {
         self.fire_due();
         self.load_due();
         self.scan_backlog();
+        self.feed_starved();
         self.pump();
         self.begin_commit();
         self.finish_shutdown();

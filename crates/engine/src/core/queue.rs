@@ -44,7 +44,12 @@ pub(super) struct Rings {
     pub(super) retry: VecDeque<DestIx>,
     /// Probes that are durable and wait for a place.
     pub(super) probes: VecDeque<DeliveryId>,
+    /// Lanes that have more in the store and wait for room in memory.
+    pub(super) starved: VecDeque<(DestIx, Lane)>,
 }
+
+/// Reads that may be under way when another lane is read back.
+const LOADS_MAX: usize = 16;
 
 impl Rings {
     pub(super) fn of(&mut self, lane: Lane) -> &mut VecDeque<DestIx> {
@@ -151,9 +156,9 @@ impl Core {
             self.cancel_absent(&delivery, CancelReason::SubscriptionDeleted);
             return;
         }
-        let full = self.entries.len() >= self.options.resident_max;
+        let cap = self.lane_cap();
         let dest = &mut self.dests[ix.get()];
-        if dest.first.len >= self.options.lane_resident_max || full && dest.first.len > 0 {
+        if dest.first.len >= cap {
             dest.first.spilled = true;
             return;
         }
@@ -182,10 +187,11 @@ impl Core {
 
     /// A slot fell due, or a ramp calls: the delivery takes its turn in the retry lane.
     pub(super) fn enqueue_ready(&mut self, id: DeliveryId, drained: bool) {
+        let cap = self.lane_cap();
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let ix = entry.dest;
         let queue = &mut self.dests[ix.get()].retry;
-        if !drained && queue.len >= self.options.lane_resident_max {
+        if !drained && queue.len >= cap {
             queue.spilled = true;
             self.entries.remove(&id);
             return;
@@ -212,13 +218,46 @@ impl Core {
         None
     }
 
+    /// How many deliveries a lane may hold in memory: the fuller memory is, the fewer, so that those
+    /// who have many waiting leave room to those who have one.
+    pub(super) fn lane_cap(&self) -> usize {
+        let (used, max) = (self.entries.len(), self.options.resident_max);
+        let cap = match used {
+            _ if used >= max => 1,
+            _ if used >= max - max / 4 => 4,
+            _ if used >= max / 2 => 64,
+            _ => self.options.lane_resident_max,
+        };
+        cap.min(self.options.lane_resident_max).max(1)
+    }
+
     /// Takes the delivery that [`Core::peek`] showed.
     pub(super) fn pop(&mut self, ix: DestIx, lane: Lane) {
-        let low = self.options.lane_resident_max / 2;
+        let low = self.lane_cap() / 2;
         let queue = self.dests[ix.get()].queue(lane);
         queue.ids.pop_front();
         queue.len = queue.len.saturating_sub(1);
         if queue.spilled && !queue.loading && queue.len <= low {
+            self.read_back_soon(ix, lane);
+        }
+    }
+
+    /// Reads a lane back, now or when there is room in memory.
+    pub(super) fn read_back_soon(&mut self, ix: DestIx, lane: Lane) {
+        if self.entries.len() < self.options.resident_max {
+            self.read_back(ix, lane);
+        } else {
+            self.dests[ix.get()].queue(lane).loading = true;
+            self.rings.starved.push_back((ix, lane));
+        }
+    }
+
+    /// There is room in memory again: lanes that waited for it are read back, one by one.
+    pub(super) fn feed_starved(&mut self) {
+        while self.entries.len() < self.options.resident_max - self.options.resident_max / 4
+            && self.loads.len() < LOADS_MAX
+            && let Some((ix, lane)) = self.rings.starved.pop_front()
+        {
             self.read_back(ix, lane);
         }
     }
@@ -244,11 +283,11 @@ impl Core {
     ) {
         for id in destinations {
             if let Some(&ix) = self.dest_by_id.get(id) {
-                let low = self.options.lane_resident_max / 2;
+                let low = self.lane_cap() / 2;
                 let queue = &mut self.dests[ix.get()].first;
                 queue.spilled = true;
                 if !queue.loading && queue.len <= low {
-                    self.read_back(ix, Lane::First);
+                    self.read_back_soon(ix, Lane::First);
                 }
             }
         }
@@ -256,7 +295,7 @@ impl Core {
 
     /// Reads what a lane of a destination has in the store.
     pub(super) fn read_back(&mut self, ix: DestIx, lane: Lane) {
-        let cap = self.options.lane_resident_max;
+        let cap = self.lane_cap();
         let dest = &mut self.dests[ix.get()];
         let in_flight = usize::try_from(dest.in_flight).unwrap_or(0);
         let destination = dest.record.id;
@@ -264,7 +303,7 @@ impl Core {
         // What is dropped from now on may not be in this read.
         (queue.loading, queue.spilled) = (true, false);
         let load = match lane {
-            Lane::First => Load::Queued { destination, limit: cap + in_flight + 1 },
+            Lane::First => Load::Queued { destination, limit: cap * 2 + in_flight },
             Lane::Retry => Load::Overdue { destination, limit: cap * 4 + in_flight },
         };
         self.load(load);

@@ -35,7 +35,7 @@ impl Configuration for MemoryStore {
     async fn tenants(&self, page: &PageRequest) -> Result<Page<Tenant>, StoreError> {
         self.read(|state| {
             let entries = state.tenants.values();
-            ascending(entries.map(|tenant| (tenant.id.to_string(), tenant.clone())), page)
+            ascending(entries.map(|tenant| (tenant.id.clone(), tenant.clone())), page)
         })
         .await
     }

@@ -29,8 +29,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use postrider_domain::ids::Shard;
 
+use self::faults::Faults;
+pub(crate) use self::faults::splitmix;
 pub use self::faults::{Fault, Operations};
-use self::faults::{Faults, splitmix};
 use self::state::State;
 use crate::error::StoreError;
 use crate::records::{Acceptance, Commit};

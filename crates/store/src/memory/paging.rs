@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;
 
 use crate::error::StoreError;
@@ -13,13 +14,13 @@ pub(super) trait Place: Ord + Sized {
     fn read(text: &str) -> Option<Self>;
 }
 
-impl Place for String {
+impl Place for TenantId {
     fn write(&self) -> String {
-        self.clone()
+        self.to_string()
     }
 
     fn read(text: &str) -> Option<Self> {
-        Some(text.to_owned())
+        text.parse().ok()
     }
 }
 

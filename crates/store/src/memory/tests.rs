@@ -10,16 +10,20 @@ use crate::conformance::samples::{self, START, acceptance, acme, event};
 use crate::contract::{Configuration, History, Intake, Upkeep, Work};
 use crate::records::{Accepted, Commit, DeliveryChange, Epoch};
 
-/// A store whose sync takes so many milliseconds of paused time.
-fn slow(ms: u64, seed: u64) -> MemoryStore {
-    let sync: Delay = Arc::new(move || {
+/// So many milliseconds of paused time.
+fn pause(ms: u64) -> Delay {
+    Arc::new(move || {
         let pause = async move {
             let far = tokio::time::timeout(Duration::from_millis(ms), std::future::pending::<()>());
             assert!(far.await.is_err());
         };
         Box::pin(pause)
-    });
-    MemoryStore::new(Options { sync: Some(sync), seed, ..Options::default() })
+    })
+}
+
+/// A store whose sync takes so many milliseconds of paused time.
+fn slow(ms: u64, seed: u64) -> MemoryStore {
+    MemoryStore::new(Options { sync: Some(pause(ms)), seed, ..Options::default() })
 }
 
 async fn accept(store: &MemoryStore, n: u64) -> Result<Vec<Accepted>, StoreError> {
@@ -42,6 +46,20 @@ async fn what_is_not_durable_is_not_seen() {
     assert_eq!((store.writes_in_line(), accepted(&store).await), (1, 0));
     assert_eq!(writer.await.unwrap().unwrap(), [Accepted::New]);
     assert_eq!((store.writes_in_line(), accepted(&store).await), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_answers_what_is_durable_when_its_time_has_passed() {
+    let options = Options { sync: Some(pause(5)), read: Some(pause(10)), ..Options::default() };
+    let store = MemoryStore::new(options);
+    let reader = tokio::spawn({
+        let store = store.clone();
+        async move { accepted(&store).await }
+    });
+    tokio::task::yield_now().await;
+    accept(&store, 1).await.unwrap();
+    assert!(!reader.is_finished());
+    assert_eq!(reader.await.unwrap(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,12 +1,14 @@
 //! Receivers that do not want to answer.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use postrider_domain::attempt::{BodyEnd, FailureClass, Phase, Verdict};
 use postrider_transport::{Request, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::timeout;
 
 use crate::support::*;
 
@@ -217,6 +219,45 @@ async fn the_deadline_ends_every_phase_and_says_which() {
     assert_eq!(finished.ending.verdict(), Verdict::Success);
     let stats = transport.pool_stats();
     assert_eq!((stats.open, stats.idle, stats.in_flight), (0, 0, 0));
+}
+
+/// A listener that takes no more connections: who connects waits.
+async fn full_listener(ip: &str, port: u16) -> (TcpListener, Vec<TcpStream>) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::new(ip.parse().unwrap(), port)).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(stream) = timeout(SHORT, TcpStream::connect(address)).await {
+        waiting.push(stream.unwrap());
+        assert!(waiting.len() < 100, "this machine takes every connection");
+    }
+    (listener, waiting)
+}
+
+#[tokio::test]
+async fn the_deadline_may_come_while_connecting() {
+    let (listener, _waiting) = full_listener("127.0.0.1", 0).await;
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let transport = transport();
+    let finished = post_in_haste(&transport, &url).await;
+    assert_eq!(class(&finished), FailureClass::Timeout(Phase::Connect));
+    assert_eq!(transport.pool_stats().open, 0);
+}
+
+#[tokio::test]
+async fn an_address_that_takes_long_does_not_hold_up_the_next_one() {
+    let receiver = Receiver::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    let port = receiver.address.port();
+    let (_listener, _waiting) = full_listener("127.0.0.2", port).await;
+    let nameserver = Nameserver::start(|_, _| Reply::addresses(&["127.0.0.2", "127.0.0.1"])).await;
+    let mut options = dev_options();
+    options.dns = nameserver.options();
+    options.connect_stagger = Duration::from_millis(10);
+    let transport = transport_with(options);
+    let finished = post(&transport, &format!("http://hooks.example.com:{port}/")).await;
+    assert_eq!(answer(&finished).status, 200);
+    assert_eq!(transport.pool_stats().open, 1);
 }
 
 #[tokio::test]

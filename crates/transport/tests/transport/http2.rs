@@ -189,6 +189,55 @@ async fn bodies_and_heads_are_limited() {
 }
 
 #[tokio::test]
+async fn early_hints_are_skipped_but_not_for_ever() {
+    let authority = Authority::new();
+    let receiver = receiver(&authority, 100, |number, mut connection| async move {
+        let mut requests = 0;
+        while let Some(Ok((_, mut reply))) = connection.accept().await {
+            requests += 1;
+            if number == 1 && requests == 1 {
+                let early = Response::builder().status(103).body(()).unwrap();
+                reply.send_informational(early).unwrap();
+                respond(reply, 200);
+                continue;
+            }
+            // Hints of some size, as long as the connection lasts.
+            tokio::spawn(async move {
+                let link = http::HeaderValue::try_from("x".repeat(4000)).unwrap();
+                loop {
+                    let early = Response::builder().status(103).header("link", &link).body(());
+                    if reply.send_informational(early.unwrap()).is_err() {
+                        break;
+                    }
+                    tokio::task::yield_now().await;
+                }
+            });
+        }
+    })
+    .await;
+    let transport = transport_believing(&authority);
+    assert_eq!(answer(&post(&transport, &url(&receiver)).await).status, 200);
+    let finished = post(&transport, &url(&receiver)).await;
+    assert_eq!(class(&finished), FailureClass::Protocol);
+    assert_eq!(detail(&finished), "no answer in more than 4194304 bytes");
+    until(|| transport.pool_stats().open == 0).await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_refuses_us_after_the_handshake_is_a_tls_failure() {
+    let authority = Authority::new();
+    let acceptor = authority.strict_http2_server(&["127.0.0.1"]);
+    let receiver = Receiver::start(move |_, stream| {
+        let acceptor = acceptor.clone();
+        async move { drop(accept_tls(&acceptor, stream).await) }
+    })
+    .await;
+    let finished = post(&transport_believing(&authority), &url(&receiver)).await;
+    assert_eq!(class(&finished), FailureClass::Tls);
+    assert_eq!(detail(&finished), "the receiver refused: alert CertificateRequired");
+}
+
+#[tokio::test]
 async fn a_connection_on_which_a_request_timed_out_takes_no_more() {
     let authority = Authority::new();
     let receiver = receiver(&authority, 100, |number, mut connection| async move {

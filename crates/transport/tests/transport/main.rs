@@ -8,9 +8,17 @@ mod answers;
 #[cfg(test)]
 mod dns;
 #[cfg(test)]
+mod egress;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod http2;
+#[cfg(test)]
+mod namespace;
+#[cfg(test)]
+mod proxy;
+#[cfg(test)]
+mod resources;
 #[cfg(test)]
 mod reuse;
 #[cfg(test)]

@@ -12,6 +12,8 @@ use postrider_transport::{DnsOptions, Nameservers};
 use tokio::net::UdpSocket;
 use tokio::task::AbortHandle;
 
+use super::PATIENT;
+
 /// What a nameserver says to a question.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
@@ -74,8 +76,8 @@ impl Nameserver {
     pub(crate) fn options(&self) -> DnsOptions {
         DnsOptions {
             nameservers: Nameservers::Only(vec![self.address]),
-            timeout: Duration::from_millis(400),
-            liveness_timeout: Duration::from_millis(400),
+            timeout: PATIENT,
+            liveness_timeout: PATIENT,
             ttl_min: Duration::ZERO,
             ttl_max: Duration::ZERO,
             ..DnsOptions::default()

@@ -1,5 +1,6 @@
 //! What every test here needs: a transport, a way to post, and receivers made of raw sockets.
 
+mod addresses;
 mod dns;
 mod receiver;
 mod tls;
@@ -12,9 +13,11 @@ use postrider_domain::attempt::{Answer, Ending, FailureClass, Finished, OwnFault
 use postrider_domain::egress::{DestinationUrl, EgressPolicy};
 use postrider_domain::ids::{DestinationId, TenantId};
 use postrider_transport::{
-    ClientIdentity, HttpTransport, Request, SystemClock, Target, Transport, TransportOptions,
+    ClientIdentity, HttpTransport, InvalidTarget, Request, SystemClock, Target, Transport,
+    TransportOptions,
 };
 
+pub(crate) use addresses::{forbidden, literal_url};
 pub(crate) use dns::{Nameserver, Reply};
 pub(crate) use receiver::{Receiver, drain, read_request};
 pub(crate) use tls::{Authority, accept_tls};
@@ -55,11 +58,20 @@ pub(crate) fn request_of(
     url: &str,
     identity: Option<Arc<ClientIdentity>>,
 ) -> Request {
+    try_request_of(tenant, url, identity).unwrap()
+}
+
+/// The same, for URLs that may not fit into a request.
+pub(crate) fn try_request_of(
+    tenant: &str,
+    url: &str,
+    identity: Option<Arc<ClientIdentity>>,
+) -> Result<Request, InvalidTarget> {
     let tenant: TenantId = tenant.parse().unwrap();
     let url = DestinationUrl::from_trusted(url).unwrap();
     let destination = DestinationId::of(&tenant, url.as_str());
-    Request {
-        target: Arc::new(Target::new(tenant, destination, url, identity).unwrap()),
+    Ok(Request {
+        target: Arc::new(Target::new(tenant, destination, url, identity)?),
         headers: vec![(
             http::HeaderName::from_static("webhook-id"),
             http::HeaderValue::from_static("dlv_1"),
@@ -67,7 +79,7 @@ pub(crate) fn request_of(
         body: Bytes::from_static(b"{\"type\":\"test\"}"),
         deadline: PATIENT,
         response_body_bytes_max: BODY_BYTES_MAX,
-    }
+    })
 }
 
 /// POSTs to a URL and says how it ended.

@@ -67,6 +67,13 @@ impl Authority {
         self.acceptor(self.sign(names, false), Some(roots), &[])
     }
 
+    /// The same, speaking HTTP/2.
+    pub(crate) fn strict_http2_server(&self, names: &[&str]) -> TlsAcceptor {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.root()).unwrap();
+        self.acceptor(self.sign(names, false), Some(roots), &[b"h2"])
+    }
+
     /// What a client needs for a strict server.
     pub(crate) fn identity(&self) -> Arc<ClientIdentity> {
         let (certificate, key) = self.sign(&["client.example"], false);

@@ -1,0 +1,15 @@
+//! The engine on paused time, with a scripted transport and the store in memory. Each sentence of
+//! the contract has a test that is named after it.
+
+#![expect(clippy::disallowed_methods, reason = "tests drive tokio's paused clock")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod circuit;
+mod crash;
+mod fairness;
+mod life;
+mod nothing_lost;
+mod replay;
+mod schedule;
+mod soak;
+mod world;

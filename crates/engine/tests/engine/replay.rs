@@ -1,0 +1,177 @@
+//! Section 7: replays.
+
+use std::collections::HashMap;
+
+use postrider_domain::delivery::StateName;
+use postrider_domain::ids::DestinationId;
+use postrider_domain::policy::{Policy, RetryPolicy};
+use postrider_engine::{CommandError, NewReplay, Options};
+use postrider_store::{DeliveryFilter, ReplayState, Replays};
+
+use crate::world::{FAIL, HOUR, MINUTE, OK, World, ms, slot, tenant};
+
+const URL: &str = "https://hooks.example.com/in";
+
+/// A world with so many dead deliveries, whose receiver is well now.
+async fn with_dead(n: usize) -> World {
+    let retry = RetryPolicy { max: 1, ..RetryPolicy::default() };
+    let mut policy = Policy { retry, ..Policy::default() };
+    policy.circuit.disable_grace = u64::MAX;
+    let mut world = World::with(policy, Options::default()).await;
+    world.subscribe(URL).await;
+    world.fail(URL, n).await;
+    world.pass(ms(90_000)).await;
+    assert_eq!(world.count(StateName::Dead).await, n);
+    world.script.set(URL, OK);
+    world.script.forget();
+    world
+}
+
+fn all(per_second: Option<u32>) -> NewReplay {
+    NewReplay { filter: DeliveryFilter::default(), per_second }
+}
+
+fn each_once(world: &World) -> usize {
+    let mut counts = HashMap::new();
+    for sent in world.script.sent() {
+        *counts.entry(sent.delivery).or_insert(0) += 1;
+    }
+    assert!(counts.values().all(|&n| n == 1), "each delivery once");
+    counts.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_starts_a_new_schedule_and_keeps_the_log() {
+    let world = with_dead(1).await;
+    let dead = world.deliveries().await.remove(0);
+    world.script.set(URL, FAIL);
+    let replayed = world.engine.replay(&tenant(), dead.id).await.unwrap();
+    assert_eq!(replayed.attempts, 2);
+    world.rest().await;
+    let replayed_at = world.now();
+    let delivery = world.deliveries().await.remove(0);
+    assert_eq!((delivery.attempts, slot(&delivery)), (3, 1), "attempts go on counting");
+    assert_eq!(delivery.next_attempt_at(), Some(replayed_at.saturating_add(ms(84_800))));
+    assert_eq!(world.script.sent()[0].delivery, dead.id, "webhook-id stays");
+    assert_eq!(world.attempts(dead.id).await.len(), 3);
+    let unfinished = world.engine.replay(&tenant(), dead.id).await;
+    assert!(matches!(unfinished, Err(CommandError::WrongState(_))), "{unfinished:?}");
+    world.check_ledger().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_delivered_or_whose_subscription_is_gone() {
+    let world = with_dead(1).await;
+    let dead = world.deliveries().await.remove(0);
+    world.engine.replay(&tenant(), dead.id).await.unwrap();
+    world.rest().await;
+    assert_eq!(world.count(StateName::Delivered).await, 1);
+    world.engine.replay(&tenant(), dead.id).await.unwrap();
+    world.rest().await;
+    assert_eq!(world.script.sent().len(), 2, "a delivered one can be sent again");
+    world.engine.delete_subscription(&tenant(), dead.subscription).await.unwrap();
+    let gone = world.engine.replay(&tenant(), dead.id).await;
+    assert!(matches!(gone, Err(CommandError::SubscriptionGone)), "{gone:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bulk_replay_sends_each_once_and_ends() {
+    let world = with_dead(900).await;
+    assert_eq!(world.engine.count_replay(&tenant(), &all(None)).await.unwrap(), 900);
+    assert_eq!(world.script.sent().len(), 0, "a dry run sends nothing");
+    let job = world.engine.start_replay(&tenant(), all(None)).await.unwrap();
+    assert_eq!((job.total, job.state), (900, ReplayState::Running));
+    world.pass(MINUTE).await;
+    assert_eq!(each_once(&world), 900);
+    assert_eq!(world.count(StateName::Delivered).await, 900);
+    let job = world.store.replay(&tenant(), job.id).await.unwrap().unwrap();
+    assert_eq!((job.done, job.state), (900, ReplayState::Finished));
+    assert!(job.finished_at.is_some());
+    assert_eq!(world.engine.gauges().await.unwrap().replays, 0);
+    let ended = world.engine.cancel_replay(&tenant(), job.id).await;
+    assert!(matches!(ended, Err(CommandError::JobEnded)), "{ended:?}");
+    world.check_ledger().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_keeps_its_pace_and_its_filter() {
+    let mut world = with_dead(100).await;
+    world.subscribe("https://hooks.example.com/other").await;
+    let id = DestinationId::of(&tenant(), URL);
+    let filter = DeliveryFilter { destination: Some(id), ..DeliveryFilter::default() };
+    let wish = NewReplay { filter, per_second: Some(20) };
+    let job = world.engine.start_replay(&tenant(), wish).await.unwrap();
+    world.pass(ms(999)).await;
+    assert_eq!(world.script.sent().len(), 20);
+    world.pass(ms(1_000)).await;
+    assert_eq!(world.script.sent().len(), 40);
+    let job = world.store.replay(&tenant(), job.id).await.unwrap().unwrap();
+    assert_eq!((job.done, job.total), (40, 100), "progress");
+    let none = DeliveryFilter {
+        destination: Some(DestinationId::of(&tenant(), "https://hooks.example.com/other")),
+        ..DeliveryFilter::default()
+    };
+    let wish = NewReplay { filter: none, per_second: None };
+    assert_eq!(world.engine.count_replay(&tenant(), &wish).await.unwrap(), 0);
+    let wish = NewReplay {
+        filter: DeliveryFilter { state: Some(StateName::Waiting), ..DeliveryFilter::default() },
+        per_second: None,
+    };
+    let wrong = world.engine.start_replay(&tenant(), wish).await;
+    assert!(matches!(wrong, Err(CommandError::NotAnEndState)), "{wrong:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_can_be_paused_resumed_and_cancelled() {
+    let world = with_dead(100).await;
+    let job = world.engine.start_replay(&tenant(), all(Some(10))).await.unwrap();
+    world.pass(ms(2_050)).await;
+    let paused = world.engine.pause_replay(&tenant(), job.id).await.unwrap();
+    assert_eq!(paused.state, ReplayState::Paused);
+    let sent = world.script.sent().len();
+    world.pass(HOUR).await;
+    assert_eq!(world.script.sent().len(), sent, "paused");
+    let resumed = world.engine.resume_replay(&tenant(), job.id).await.unwrap();
+    assert_eq!(resumed.state, ReplayState::Running);
+    world.pass(ms(3_050)).await;
+    assert!(world.script.sent().len() > sent + 20);
+    let cancelled = world.engine.cancel_replay(&tenant(), job.id).await.unwrap();
+    assert_eq!(cancelled.state, ReplayState::Cancelled);
+    let sent = each_once(&world);
+    world.pass(HOUR).await;
+    assert_eq!(each_once(&world), sent);
+    let kept = world.store.replay(&tenant(), job.id).await.unwrap().unwrap();
+    assert_eq!(kept.state, ReplayState::Cancelled);
+    assert_eq!(kept.done, u64::try_from(sent).unwrap());
+    world.check_ledger().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_survives_restarts_and_sends_each_once() {
+    let mut world = with_dead(300).await;
+    let job = world.engine.start_replay(&tenant(), all(Some(20))).await.unwrap();
+    for n in 0..12 {
+        world.pass(ms(1_000 + n * 13)).await;
+        world.crash().await;
+    }
+    world.pass(MINUTE).await;
+    assert_eq!(each_once(&world), 300);
+    let job = world.store.replay(&tenant(), job.id).await.unwrap().unwrap();
+    assert_eq!((job.done, job.state), (300, ReplayState::Finished));
+    world.check_ledger().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_job_stays_paused_through_a_restart() {
+    let mut world = with_dead(50).await;
+    let job = world.engine.start_replay(&tenant(), all(Some(10))).await.unwrap();
+    world.pass(ms(1_050)).await;
+    world.engine.pause_replay(&tenant(), job.id).await.unwrap();
+    let sent = world.script.sent().len();
+    world.crash_for(MINUTE).await;
+    world.pass(MINUTE).await;
+    assert_eq!(world.script.sent().len(), sent);
+    world.engine.resume_replay(&tenant(), job.id).await.unwrap();
+    world.pass(MINUTE).await;
+    assert_eq!(each_once(&world), 50);
+}

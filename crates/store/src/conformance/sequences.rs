@@ -1,0 +1,136 @@
+//! Random sequences: the same operations on a backend and on the model give the same answers.
+//!
+//! Everything follows from the seed. What fails names its seed and prints every operation.
+
+mod draw;
+mod operation;
+
+use std::sync::Arc;
+
+use postrider_domain::ledger::Ledger;
+use postrider_domain::time::Timestamp;
+
+use self::draw::Dice;
+use self::operation::{Operation, perform};
+use super::Ground;
+use super::dump::dump;
+use super::samples::{START, acme, umbrella};
+use crate::contract::Store;
+use crate::memory::MemoryStore;
+use crate::records::Pruned;
+
+/// The ledger of no sequence at all.
+pub const NOTHING: Ledger = Ledger {
+    accepted: 0,
+    queued: 0,
+    in_flight: 0,
+    waiting: 0,
+    delivered: 0,
+    dead: 0,
+    cancelled: 0,
+};
+
+/// Carries out `steps` operations on the backend and on the model, and compares every answer and,
+/// now and then and at the end, everything that there is. Returns where the deliveries ended up, to
+/// tell whether enough happened.
+///
+/// # Panics
+///
+/// Where they differ, with the seed and the operations.
+pub async fn compare(seed: u64, steps: usize, mut ground: Ground) -> Ledger {
+    let model: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let mut dice = Dice::new(seed);
+    let mut trace: Vec<String> = Vec::new();
+    for step in 0..steps {
+        let operation = dice.operation(&*model).await;
+        trace.push(format!("{step}: {operation:?}"));
+        if let Operation::Reopen = operation {
+            ground.reopen().await;
+            continue;
+        }
+        let expected = perform(&operation, &*model).await;
+        let found = perform(&operation, &*ground.store).await;
+        assert_same(seed, &trace, &expected, &found);
+        if step % 50 == 49 {
+            compare_all(seed, &trace, &*model, &ground).await;
+        }
+    }
+    compare_all(seed, &trace, &*model, &ground).await;
+    ground.reopen().await;
+    compare_all(seed, &trace, &*model, &ground).await;
+    compare_pruned(seed, &trace, &*model, &ground, dice.now()).await;
+    model.ledger(None).await.unwrap()
+}
+
+async fn compare_all(seed: u64, trace: &[String], model: &dyn Store, ground: &Ground) {
+    let tenants = [acme(), umbrella()];
+    let expected = dump(model, &tenants, START).await;
+    let found = dump(&*ground.store, &tenants, START).await;
+    assert_same(seed, trace, &expected, &found);
+}
+
+/// What is kept by days may stay longer than in the model, but nothing may go that has to stay.
+async fn compare_pruned(
+    seed: u64,
+    trace: &[String],
+    model: &dyn Store,
+    ground: &Ground,
+    before: Timestamp,
+) {
+    model.prune(before).await.unwrap();
+    while ground.store.prune(before).await.unwrap() != Pruned::default() {}
+    let tenants = [acme(), umbrella()];
+    let kept = dump(model, &tenants, before).await;
+    let found = dump(&*ground.store, &tenants, before).await;
+    let lost: Vec<&String> = kept.iter().filter(|line| !found.contains(line)).collect();
+    assert!(lost.is_empty(), "seed {seed}: pruning lost {lost:#?} after\n{}", trace.join("\n"));
+}
+
+fn assert_same(seed: u64, trace: &[String], expected: &[String], found: &[String]) {
+    if expected == found {
+        return;
+    }
+    let longest = expected.len().max(found.len());
+    let first = (0..longest).find(|n| expected.get(*n) != found.get(*n)).unwrap_or(0);
+    panic!(
+        "seed {seed}, after these operations:\n{}\nline {first} of the answer differs:\n  \
+         the model: {:?}\n  the store: {:?}",
+        trace.join("\n"),
+        expected.get(first),
+        found.get(first),
+    );
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_sequences {
+    ($backend:expr) => {
+        mod sequences {
+            use super::*;
+
+            async fn compare(seeds: std::ops::Range<u64>) {
+                let mut total = $crate::conformance::sequences::NOTHING;
+                for seed in seeds {
+                    let ground = $crate::conformance::Ground::new($backend).await;
+                    let ledger = $crate::conformance::sequences::compare(seed, 200, ground).await;
+                    total = total + ledger;
+                }
+                assert!(total.balances(), "{total:?}");
+                let ends =
+                    [total.queued, total.waiting, total.delivered, total.dead, total.cancelled];
+                assert!(ends.iter().all(|n| *n >= 10), "each end is met often: {total:?}");
+            }
+
+            #[tokio::test]
+            async fn random_sequences_agree_with_the_model() {
+                compare(0..10).await;
+            }
+
+            #[tokio::test]
+            #[ignore = "takes minutes; run by --run-ignored"]
+            async fn a_thousand_random_sequences_agree_with_the_model() {
+                compare(1_000..2_000).await;
+            }
+        }
+    };
+}

@@ -1,0 +1,235 @@
+//! The line in front of the applier.
+//!
+//! Records wait a moment for company, unless somebody waits for them. What waits is bounded in
+//! bytes: the journal's writer waits outside, and so do the producers.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::super::journal::Record;
+use super::Applier;
+use crate::error::StoreError;
+
+/// Rows of one transaction.
+pub(super) const ROWS_MAX: usize = 20_000;
+/// Records that are taken at once.
+const RECORDS_MAX: usize = 20_000;
+/// Bytes of records that are taken at once.
+const BYTES_MAX: usize = 32 << 20;
+/// Bytes of records that may wait.
+const WAITING_BYTES_MAX: usize = 128 << 20;
+/// How long records wait for company.
+const LINGER: Duration = Duration::from_millis(50);
+
+/// A change that the applier carries out. An error is one that nothing can follow.
+pub(in crate::embedded) type Job = Box<dyn FnOnce(&mut Applier) -> Result<(), StoreError> + Send>;
+/// Who waits for a barrier.
+pub(in crate::embedded) type Reply = oneshot::Sender<Result<(), StoreError>>;
+
+/// Something in the line.
+pub(in crate::embedded) enum Item {
+    /// A record that is durable in the journal.
+    Record(Record),
+    /// Somebody wants to read.
+    Barrier(Reply),
+    /// Something to be done.
+    Job(Job),
+}
+
+/// What is taken from the line at once.
+pub(in crate::embedded) enum Taken {
+    Records(Vec<Record>),
+    Barrier(Reply),
+    Job(Job),
+}
+
+/// The line.
+#[derive(Default)]
+pub(in crate::embedded) struct Line {
+    state: Mutex<State>,
+    /// Signalled when there is something to take.
+    work: Condvar,
+    /// Signalled when something was taken.
+    room: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    items: VecDeque<Item>,
+    record_bytes: usize,
+    records: usize,
+    /// The applier is at work on something that it took.
+    busy: bool,
+    closed: bool,
+    stopped: Option<String>,
+}
+
+impl State {
+    fn is_urgent(&self) -> bool {
+        self.closed
+            || self.items.len() > self.records
+            || self.records >= RECORDS_MAX
+            || self.record_bytes >= BYTES_MAX
+    }
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Line")
+    }
+}
+
+impl Line {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts records at the end; waits while too many wait already.
+    pub(in crate::embedded) fn push_records(&self, records: Vec<Record>) {
+        let mut state = self.lock();
+        while state.record_bytes > WAITING_BYTES_MAX && state.stopped.is_none() {
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.stopped.is_some() {
+            return;
+        }
+        let was_empty = state.items.is_empty();
+        for record in records {
+            state.record_bytes += record.payload.len();
+            state.records += 1;
+            state.items.push_back(Item::Record(record));
+        }
+        if was_empty || state.is_urgent() {
+            self.work.notify_one();
+        }
+    }
+
+    /// Puts something else at the end.
+    pub(in crate::embedded) fn push(&self, item: Item) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        if let Some(why) = &state.stopped {
+            return Err(StoreError::Stopped(why.clone()));
+        }
+        if state.closed {
+            return Err(StoreError::Stopped("the store is closed".into()));
+        }
+        state.items.push_back(item);
+        self.work.notify_one();
+        Ok(())
+    }
+
+    /// Whether everything that ever stood in the line is done.
+    pub(in crate::embedded) fn is_done(&self) -> Result<bool, StoreError> {
+        let state = self.lock();
+        match &state.stopped {
+            Some(why) => Err(StoreError::Stopped(why.clone())),
+            None => Ok(state.items.is_empty() && !state.busy),
+        }
+    }
+
+    /// The next thing to do; `None` when the line is closed and empty.
+    pub(in crate::embedded) fn take(&self) -> Option<Taken> {
+        let mut state = self.lock();
+        while state.items.is_empty() {
+            if state.closed {
+                return None;
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if matches!(state.items.front(), Some(Item::Record(_))) {
+            let lingered = self.work.wait_timeout_while(state, LINGER, |state| !state.is_urgent());
+            state = lingered.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.busy = true;
+        let mut records = Vec::with_capacity(state.records.min(RECORDS_MAX));
+        let mut bytes = 0;
+        loop {
+            match state.items.pop_front() {
+                Some(Item::Record(record)) => {
+                    bytes += record.payload.len();
+                    records.push(record);
+                    if records.len() >= RECORDS_MAX || bytes >= BYTES_MAX {
+                        break;
+                    }
+                }
+                Some(other) if records.is_empty() => return Some(other.into()),
+                Some(other) => {
+                    state.items.push_front(other);
+                    break;
+                }
+                None => break,
+            }
+        }
+        state.records -= records.len();
+        state.record_bytes -= bytes;
+        self.room.notify_all();
+        Some(Taken::Records(records))
+    }
+
+    /// What was taken is done.
+    pub(in crate::embedded) fn done(&self) {
+        self.lock().busy = false;
+    }
+
+    /// Takes nothing more in; the applier ends when the line is empty.
+    pub(in crate::embedded) fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_all();
+    }
+
+    /// Nothing will be done any more, and everybody who waits is told.
+    pub(in crate::embedded) fn stop(&self, why: &str) {
+        let mut state = self.lock();
+        state.stopped.get_or_insert_with(|| why.to_owned());
+        let items = mem::take(&mut state.items);
+        (state.records, state.record_bytes) = (0, 0);
+        self.room.notify_all();
+        self.work.notify_all();
+        drop(state);
+        for item in items {
+            match item {
+                Item::Barrier(reply) => drop(reply.send(Err(StoreError::Stopped(why.to_owned())))),
+                // Whoever waits for a job that is dropped is told by that.
+                Item::Record(_) | Item::Job(_) => {}
+            }
+        }
+    }
+
+    /// Tells everybody who waits that there is no room; records stay.
+    pub(super) fn refuse_waiting(&self, place: &str) {
+        let mut state = self.lock();
+        let (records, others): (VecDeque<Item>, VecDeque<Item>) =
+            mem::take(&mut state.items).into_iter().partition(|i| matches!(i, Item::Record(_)));
+        state.items = records;
+        drop(state);
+        for item in others {
+            match item {
+                Item::Barrier(reply) => {
+                    drop(reply.send(Err(StoreError::DiskFull { place: place.to_owned() })));
+                }
+                Item::Record(_) | Item::Job(_) => {}
+            }
+        }
+    }
+
+    /// Waits a while, or until the line is closed: then there is no use in waiting (`false`).
+    pub(super) fn pause(&self, pause: Duration) -> bool {
+        let state = self.lock();
+        let waited = self.work.wait_timeout_while(state, pause, |state| !state.closed);
+        !waited.unwrap_or_else(PoisonError::into_inner).0.closed
+    }
+}
+
+impl From<Item> for Taken {
+    fn from(item: Item) -> Self {
+        match item {
+            Item::Record(record) => Taken::Records(vec![record]),
+            Item::Barrier(reply) => Taken::Barrier(reply),
+            Item::Job(job) => Taken::Job(job),
+        }
+    }
+}

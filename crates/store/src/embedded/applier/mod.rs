@@ -1,0 +1,263 @@
+//! The applier: one thread that carries what the journal has into SQLite, in order.
+//!
+//! Everything that it does stands in one line: records as the journal synced them, changes of the
+//! configuration, and barriers of those who want to read. A barrier is answered when everything
+//! before it is in SQLite. **A record enters the line before its append is answered**, so whoever
+//! waits for a barrier sees everything that was acknowledged before.
+
+mod day;
+mod fold;
+mod line;
+mod main_file;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+pub(super) use self::day::DayFile;
+use self::fold::Fold;
+pub(super) use self::fold::minute;
+pub(super) use self::line::{Item, Line, Taken};
+pub(super) use self::main_file::MainFile;
+use super::codec;
+use super::files::{Day, Layout, place};
+use super::ids::PendingIds;
+use super::journal::{Position, Record};
+use super::reserve::Ballast;
+use crate::error::StoreError;
+
+/// What a record of the journal holds.
+pub(super) mod kind {
+    /// Nothing: it only stands in line.
+    pub(in crate::embedded) const FENCE: u8 = 0;
+    /// A batch of acceptances.
+    pub(in crate::embedded) const ACCEPT: u8 = 1;
+    /// A commit.
+    pub(in crate::embedded) const SETTLE: u8 = 2;
+}
+
+/// Files of days that stay open for writing.
+const DAY_FILES_MAX: usize = 4;
+/// How long to wait before trying again on a full disk.
+const FULL_PAUSE: Duration = Duration::from_millis(200);
+
+/// What is told when nothing more can be done.
+pub(super) type Fatal = Box<dyn Fn(&str) + Send + Sync>;
+
+/// The days that have a file.
+pub(super) type Days = Arc<Mutex<std::collections::BTreeSet<Day>>>;
+
+/// What the thread works with.
+pub(super) struct Applier {
+    layout: Layout,
+    main: MainFile,
+    days: BTreeMap<Day, DayFile>,
+    known_days: Days,
+    line: Arc<Line>,
+    pending: Arc<PendingIds>,
+    ballast: Arc<Ballast>,
+    applied: Position,
+    released: Box<dyn Fn(Position) + Send>,
+    fatal: Fatal,
+}
+
+impl std::fmt::Debug for Applier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Applier").field("applied", &self.applied).finish_non_exhaustive()
+    }
+}
+
+/// What an [`Applier`] is made of.
+pub(super) struct Parts {
+    pub(super) layout: Layout,
+    pub(super) main: MainFile,
+    pub(super) known_days: Days,
+    pub(super) line: Arc<Line>,
+    pub(super) pending: Arc<PendingIds>,
+    pub(super) ballast: Arc<Ballast>,
+    pub(super) applied: Position,
+    pub(super) fatal: Fatal,
+}
+
+impl Applier {
+    pub(super) fn new(parts: Parts) -> Self {
+        let Parts { layout, main, known_days, line, pending, ballast, applied, fatal } = parts;
+        Applier {
+            layout,
+            main,
+            days: BTreeMap::new(),
+            known_days,
+            line,
+            pending,
+            ballast,
+            applied,
+            released: Box::new(|_| {}),
+            fatal,
+        }
+    }
+
+    /// Whom to tell up to where everything is durable here.
+    pub(super) fn set_released(&mut self, released: Box<dyn Fn(Position) + Send>) {
+        self.released = released;
+    }
+
+    /// Tells it now.
+    pub(super) fn release_applied(&self) {
+        (self.released)(self.applied);
+    }
+
+    pub(super) fn main(&mut self) -> &mut MainFile {
+        &mut self.main
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Works until the line is closed and empty.
+    pub(super) fn run(mut self) {
+        let line = Arc::clone(&self.line);
+        while let Some(taken) = line.take() {
+            match taken {
+                Taken::Records(records) => {
+                    if let Err(error) = self.apply_until_it_succeeds(&records) {
+                        self.stop(&error);
+                        return;
+                    }
+                }
+                Taken::Barrier(reply) => drop(reply.send(Ok(()))),
+                Taken::Job(job) => {
+                    if let Err(error) = job(&mut self) {
+                        self.stop(&error);
+                        return;
+                    }
+                }
+            }
+            line.done();
+        }
+    }
+
+    fn stop(&mut self, error: &StoreError) {
+        let why = if let StoreError::Stopped(why) = error { why } else { &error.to_string() };
+        self.line.stop(why);
+        (self.fatal)(why);
+    }
+
+    /// On a full disk nothing is given up: the records stay, here and in the journal.
+    fn apply_until_it_succeeds(&mut self, records: &[Record]) -> Result<(), StoreError> {
+        loop {
+            match self.apply(records) {
+                Err(StoreError::DiskFull { place }) => {
+                    if self.ballast.give_up() {
+                        continue;
+                    }
+                    self.line.refuse_waiting(&place);
+                    if !self.line.pause(FULL_PAUSE) {
+                        return Err(StoreError::DiskFull { place });
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Days first, then `main.db` with the position: so a day's file has everything that `main.db`
+    /// says is there, whatever happens in between.
+    pub(super) fn apply(&mut self, records: &[Record]) -> Result<(), StoreError> {
+        let mut rest = records;
+        while !rest.is_empty() {
+            let mut fold = Fold::default();
+            let mut taken = 0;
+            for record in rest {
+                self.fold(&mut fold, record)?;
+                taken += 1;
+                if fold.rows() >= line::ROWS_MAX {
+                    break;
+                }
+            }
+            let (now, later) = rest.split_at(taken);
+            let applied = now.last().map_or(self.applied, |record| record.position);
+            self.write(&fold, applied)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn fold(&self, fold: &mut Fold, record: &Record) -> Result<(), StoreError> {
+        // A first attempt that met a full disk may have got further than its records say.
+        if record.position <= self.applied {
+            return Ok(());
+        }
+        let damaged = |error: codec::Malformed| StoreError::Corrupt {
+            place: format!("{}, record {}", place(&self.layout.journal()), record.position),
+            what: error.to_string(),
+        };
+        match record.kind {
+            kind::FENCE => {}
+            kind::ACCEPT => {
+                let batch = codec::get_acceptances(record.payload.clone()).map_err(damaged)?;
+                batch.into_iter().for_each(|acceptance| fold.accept(acceptance));
+            }
+            kind::SETTLE => {
+                let commit = codec::get_commit(record.payload.clone()).map_err(damaged)?;
+                fold.settle(commit);
+            }
+            3.. => return Err(damaged(codec::Malformed("an unknown kind of record"))),
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, fold: &Fold, applied: Position) -> Result<(), StoreError> {
+        for day in fold.days() {
+            let events = fold.events.get(&day).map_or(&[][..], Vec::as_slice);
+            let deliveries = fold.deliveries.get(&day).map_or(&[][..], Vec::as_slice);
+            let attempts = fold.attempts.get(&day).map_or(&[][..], Vec::as_slice);
+            self.day(day)?.write(events, deliveries, attempts)?;
+        }
+        self.main.write(fold, applied)?;
+        self.applied = applied;
+        // From here on they are found in SQLite.
+        self.pending.forget(fold.events.values().flatten().map(|acceptance| &*acceptance.event));
+        (self.released)(applied);
+        Ok(())
+    }
+
+    /// The file of a day, open for writing.
+    pub(super) fn day(&mut self, day: Day) -> Result<&mut DayFile, StoreError> {
+        if !self.days.contains_key(&day) {
+            if self.days.len() >= DAY_FILES_MAX {
+                // The oldest one: it is the least likely to be written to.
+                self.days.pop_first();
+            }
+            let file = DayFile::open(&self.layout, day)?;
+            self.known_days.lock().unwrap_or_else(PoisonError::into_inner).insert(day);
+            self.days.insert(day, file);
+        }
+        match self.days.get_mut(&day) {
+            Some(file) => Ok(file),
+            None => Err(StoreError::Internal("a file that was just opened is gone".into())),
+        }
+    }
+
+    /// Closes the file of a day, for whoever removes it.
+    pub(super) fn close_day(&mut self, day: Day) {
+        self.days.remove(&day);
+    }
+
+    /// Copies every log into its file.
+    pub(super) fn checkpoint(&mut self) -> Result<(), StoreError> {
+        let truncate = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let run = |connection: &rusqlite::Connection, path: &Path| {
+            connection
+                .query_row(truncate, [], |_| Ok(()))
+                .map_err(|error| super::files::sqlite_error(path, &error))
+        };
+        for file in self.days.values_mut() {
+            let (connection, path) = file.connection();
+            run(connection, path)?;
+        }
+        let path: PathBuf = self.main.path().to_owned();
+        run(self.main.connection(), &path)
+    }
+}

@@ -1,0 +1,141 @@
+//! Copies of the whole store, taken while work goes on.
+//!
+//! The applier stands still for as long as it takes to begin a read transaction in every file: so
+//! all of them show the same moment, with nothing in the journal that is not in them. The copies
+//! are then made from these transactions while the applier goes on. `main.db` comes last and gets
+//! its name last: a copy that has it is whole.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use rusqlite::backup::Backup;
+
+use super::EmbeddedStore;
+use super::files::{At, Layout, io_error, open_reader, open_writer, place, sync_directory};
+use super::journal::StoreId;
+use super::open::{is_empty, make_directory};
+use crate::error::StoreError;
+
+const PAGES_AT_ONCE: i32 = 4096;
+
+impl EmbeddedStore {
+    pub(super) async fn copy_to(&self, target: &Path) -> Result<(), StoreError> {
+        let target = Layout::new(target);
+        if !is_empty(target.root())? {
+            return Err(not_empty(target.root()));
+        }
+        make_directory(target.root())?;
+        make_directory(&target.history())?;
+        let days = std::sync::Arc::clone(&self.days);
+        let pool = std::sync::Arc::clone(&self.pool);
+        let files = self
+            .job({
+                let target = target.clone();
+                move |applier| {
+                    let layout = applier.layout();
+                    let _files_stay = pool.look();
+                    let days = days.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    let mut files = Vec::new();
+                    for day in days.iter() {
+                        files.push(Snapshot::begin(layout.day(*day), target.day(*day))?);
+                    }
+                    files.push(Snapshot::begin(layout.main(), target.main())?);
+                    Ok(files)
+                }
+            })
+            .await?;
+        let copied = tokio::task::spawn_blocking(move || copy(files, &target)).await;
+        copied.map_err(|error| StoreError::Internal(error.to_string()))?
+    }
+
+    /// Makes a data directory of a copy. The directory must be new or empty. Blocks.
+    pub fn restore(backup: impl AsRef<Path>, data_dir: impl AsRef<Path>) -> Result<(), StoreError> {
+        let (from, to) = (Layout::new(backup.as_ref()), Layout::new(data_dir.as_ref()));
+        if !from.main().is_file() {
+            let what = "it has no main.db: it is no copy, or one that was not finished";
+            return Err(StoreError::Corrupt { place: place(from.root()), what: what.to_owned() });
+        }
+        if !is_empty(to.root())? {
+            return Err(not_empty(to.root()));
+        }
+        make_directory(to.root())?;
+        make_directory(&to.history())?;
+        for day in from.days()? {
+            copy_file(&from.day(day), &to.day(day))?;
+        }
+        sync_directory(&to.history())?;
+        let unnamed = to.root().join("main.db.new");
+        copy_file(&from.main(), &unnamed)?;
+        fs::rename(&unnamed, to.main()).map_err(|error| io_error(&to.main(), &error))?;
+        sync_directory(to.root())
+    }
+}
+
+fn not_empty(path: &Path) -> StoreError {
+    let cause = "it is not empty; name a new directory".to_owned();
+    StoreError::NotWritable { place: place(path), cause }
+}
+
+fn copy_file(from: &Path, to: &Path) -> Result<(), StoreError> {
+    fs::copy(from, to).map_err(|error| io_error(to, &error))?;
+    let synced = fs::File::open(to).and_then(|file| file.sync_all());
+    synced.map_err(|error| io_error(to, &error))
+}
+
+/// A file as it was at a moment.
+struct Snapshot {
+    connection: Connection,
+    from: PathBuf,
+    to: PathBuf,
+}
+
+impl Snapshot {
+    fn begin(from: PathBuf, to: PathBuf) -> Result<Self, StoreError> {
+        let connection = open_reader(&from)?;
+        // The snapshot is taken by the first read.
+        connection.execute_batch("BEGIN").at(&from)?;
+        connection.query_row("SELECT count(*) FROM meta", [], |_| Ok(())).at(&from)?;
+        Ok(Snapshot { connection, from, to })
+    }
+
+    fn copy(&self, to: &Path) -> Result<(), StoreError> {
+        let mut target = Connection::open(to).at(to)?;
+        let backup = Backup::new(&self.connection, &mut target).at(&self.from)?;
+        backup.run_to_completion(PAGES_AT_ONCE, Duration::ZERO, None).at(&self.from)
+    }
+}
+
+fn copy(files: Vec<Snapshot>, target: &Layout) -> Result<(), StoreError> {
+    let unnamed = target.root().join("main.db.new");
+    for snapshot in files {
+        let is_main = snapshot.to == target.main();
+        let to = if is_main { &unnamed } else { &snapshot.to };
+        snapshot.copy(to)?;
+        if is_main {
+            make_own(to)?;
+        }
+        for path in [to.clone(), PathBuf::from(format!("{}-wal", to.display()))] {
+            if let Ok(file) = fs::File::open(&path) {
+                file.sync_all().map_err(|error| io_error(&path, &error))?;
+            }
+        }
+    }
+    sync_directory(&target.history())?;
+    fs::rename(&unnamed, target.main()).map_err(|error| io_error(&target.main(), &error))?;
+    sync_directory(target.root())
+}
+
+/// The copy is a store of its own, without a journal.
+fn make_own(path: &Path) -> Result<(), StoreError> {
+    let mut store_id = StoreId::default();
+    getrandom::fill(&mut store_id).map_err(|error| StoreError::Internal(error.to_string()))?;
+    let connection = open_writer(path, false)?;
+    let update = "UPDATE meta SET value = ?1 WHERE key = 'store_id'";
+    connection.execute(update, [store_id.as_slice()]).at(path)?;
+    let update = "UPDATE meta SET value = 0 WHERE key = 'has_journal'";
+    connection.execute(update, []).at(path)?;
+    // Closing copies the log into the file and removes it.
+    connection.close().map_err(|(_, error)| error).at(path)
+}

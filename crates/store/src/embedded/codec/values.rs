@@ -1,0 +1,400 @@
+//! Events, deliveries, batches of acceptances, commits and replay jobs.
+
+use std::sync::Arc;
+
+use postrider_domain::circuit::{Circuit, CircuitState, Counters};
+use postrider_domain::delivery::{CancelReason, DeadReason, Delivery, DeliveryState, StateName};
+use postrider_domain::event::{Event, RawJson};
+use postrider_domain::ids::{
+    DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
+};
+use postrider_domain::retry::{ScheduleClock, Slot};
+
+use super::attempt::{get_attempt, put_attempt};
+use super::{Decoder, Encoder, Malformed, VERSION};
+use crate::records::{
+    Acceptance, Commit, DeliveryChange, DeliveryFilter, DestinationChange, ReplayJob, ReplayState,
+};
+
+/// The number by which a state is stored.
+pub(in crate::embedded) const fn state_number(state: StateName) -> u8 {
+    match state {
+        StateName::Queued => 0,
+        StateName::Waiting => 1,
+        StateName::Delivered => 2,
+        StateName::Dead => 3,
+        StateName::Cancelled => 4,
+        StateName::InFlight => 5,
+    }
+}
+
+fn get_state_name(from: &mut Decoder) -> Result<StateName, Malformed> {
+    let number = from.byte()?;
+    let known = StateName::ALL.into_iter().find(|state| state_number(*state) == number);
+    known.ok_or(Malformed("an unknown state"))
+}
+
+pub(in crate::embedded) fn put_state(out: &mut Encoder, state: &DeliveryState) {
+    out.byte(state_number(state.name()));
+    match *state {
+        DeliveryState::Queued => {}
+        DeliveryState::Waiting(slot) => {
+            out.unsigned(u64::from(slot.number));
+            out.time(slot.due_at);
+            out.time(slot.clock.anchor_at);
+            out.time(slot.clock.previous_at);
+        }
+        DeliveryState::Delivered { at } => out.time(at),
+        DeliveryState::Dead { at, reason } => {
+            out.time(at);
+            out.byte(match reason {
+                DeadReason::Exhausted => 0,
+                DeadReason::NotAdmitted => 1,
+            });
+        }
+        DeliveryState::Cancelled { at, reason } => {
+            out.time(at);
+            out.byte(match reason {
+                CancelReason::Asked => 0,
+                CancelReason::SubscriptionDeleted => 1,
+            });
+        }
+    }
+}
+
+pub(in crate::embedded) fn get_state(from: &mut Decoder) -> Result<DeliveryState, Malformed> {
+    Ok(match get_state_name(from)? {
+        StateName::Queued => DeliveryState::Queued,
+        StateName::Waiting => DeliveryState::Waiting(Slot {
+            number: from.number()?,
+            due_at: from.time()?,
+            clock: ScheduleClock { anchor_at: from.time()?, previous_at: from.time()? },
+        }),
+        StateName::Delivered => DeliveryState::Delivered { at: from.time()? },
+        StateName::Dead => {
+            let at = from.time()?;
+            let reason = match from.byte()? {
+                0 => DeadReason::Exhausted,
+                1 => DeadReason::NotAdmitted,
+                2.. => return Err(Malformed("an unknown reason")),
+            };
+            DeliveryState::Dead { at, reason }
+        }
+        StateName::Cancelled => {
+            let at = from.time()?;
+            let reason = match from.byte()? {
+                0 => CancelReason::Asked,
+                1 => CancelReason::SubscriptionDeleted,
+                2.. => return Err(Malformed("an unknown reason")),
+            };
+            DeliveryState::Cancelled { at, reason }
+        }
+        StateName::InFlight => return Err(Malformed("a state that is not stored")),
+    })
+}
+
+/// All of a delivery but what its surroundings say already.
+fn put_delivery_body(out: &mut Encoder, delivery: &Delivery) {
+    out.fixed(delivery.id.as_bytes());
+    out.fixed(delivery.subscription.as_bytes());
+    out.fixed(delivery.destination.as_bytes());
+    out.time(delivery.created_at);
+    put_state(out, &delivery.state);
+    out.unsigned(u64::from(delivery.attempts));
+    out.option(delivery.last_attempt_at, Encoder::time);
+}
+
+fn get_delivery_body(
+    from: &mut Decoder,
+    tenant: TenantId,
+    event: EventId,
+    kind: postrider_domain::event::EventType,
+) -> Result<Delivery, Malformed> {
+    Ok(Delivery {
+        id: DeliveryId::from_bytes(from.fixed()?),
+        tenant,
+        event,
+        kind,
+        subscription: SubscriptionId::from_bytes(from.fixed()?),
+        destination: DestinationId::from_bytes(from.fixed()?),
+        created_at: from.time()?,
+        state: get_state(from)?,
+        attempts: from.number()?,
+        last_attempt_at: from.option(Decoder::time)?,
+    })
+}
+
+fn put_delivery(out: &mut Encoder, delivery: &Delivery) {
+    out.text(delivery.tenant.as_str());
+    out.text(delivery.event.as_str());
+    out.text(delivery.kind.as_str());
+    put_delivery_body(out, delivery);
+}
+
+fn get_delivery(from: &mut Decoder) -> Result<Delivery, Malformed> {
+    let (tenant, event, kind) = (from.parse()?, from.parse()?, from.parse()?);
+    get_delivery_body(from, tenant, event, kind)
+}
+
+/// The checksum of a delivery's row.
+pub(in crate::embedded) fn delivery_sum(scratch: &mut Encoder, delivery: &Delivery) -> u32 {
+    scratch.clear();
+    put_delivery(scratch, delivery);
+    crc32fast::hash(scratch.as_slice())
+}
+
+fn put_event(out: &mut Encoder, event: &Event) {
+    out.text(event.tenant.as_str());
+    out.text(event.id.as_str());
+    out.text(event.kind.as_str());
+    out.option(event.object.as_ref(), |out, object| out.text(object.as_str()));
+    out.time(event.time);
+    out.bytes(event.data.as_bytes());
+    out.option(event.old.as_ref(), |out, old| out.bytes(old.as_bytes()));
+}
+
+fn get_event(from: &mut Decoder) -> Result<Event, Malformed> {
+    Ok(Event {
+        tenant: from.parse()?,
+        id: from.parse()?,
+        kind: from.parse()?,
+        object: from.option(Decoder::parse)?,
+        time: from.time()?,
+        data: RawJson::from_trusted(from.bytes()?),
+        old: from.option(Decoder::bytes)?.map(RawJson::from_trusted),
+    })
+}
+
+/// The checksum of an event's row: of all its values, in an order that is never ambiguous.
+pub(in crate::embedded) fn event_sum(
+    scratch: &mut Encoder,
+    event: &Event,
+    accepted_at: postrider_domain::time::Timestamp,
+    fingerprint: &[u8; 32],
+    deliveries: &[u8],
+) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    scratch.clear();
+    scratch.text(event.tenant.as_str());
+    scratch.text(event.id.as_str());
+    scratch.text(event.kind.as_str());
+    scratch.option(event.object.as_ref(), |out, object| out.text(object.as_str()));
+    scratch.time(event.time);
+    scratch.time(accepted_at);
+    scratch.fixed(fingerprint);
+    scratch.bytes(deliveries);
+    scratch.size(event.data.as_bytes().len());
+    scratch.option(event.old.as_ref(), |out, old| out.size(old.as_bytes().len()));
+    sum.update(scratch.as_slice());
+    sum.update(event.data.as_bytes());
+    if let Some(old) = &event.old {
+        sum.update(old.as_bytes());
+    }
+    sum.finalize()
+}
+
+/// A batch of acceptances as one journal record.
+pub(in crate::embedded) fn put_acceptances(batch: &[Acceptance]) -> Vec<u8> {
+    let bytes = batch.iter().map(|acceptance| {
+        let event = &acceptance.event;
+        let old = event.old.as_ref().map_or(0, |old| old.as_bytes().len());
+        256 + event.data.as_bytes().len() + old + 80 * acceptance.deliveries.len()
+    });
+    let mut out = Encoder::with_capacity(bytes.sum());
+    out.byte(VERSION);
+    out.size(batch.len());
+    for acceptance in batch {
+        put_event(&mut out, &acceptance.event);
+        out.time(acceptance.accepted_at);
+        out.fixed(&acceptance.fingerprint);
+        out.byte(u8::from(acceptance.id_given));
+        out.size(acceptance.deliveries.len());
+        for delivery in &acceptance.deliveries {
+            put_delivery_body(&mut out, delivery);
+        }
+    }
+    out.finish()
+}
+
+pub(in crate::embedded) fn get_acceptances(
+    bytes: bytes::Bytes,
+) -> Result<Vec<Acceptance>, Malformed> {
+    let mut from = Decoder::new(bytes);
+    check_version(&mut from)?;
+    let batch = from.list(|from| {
+        let event = Arc::new(get_event(from)?);
+        Ok(Acceptance {
+            accepted_at: from.time()?,
+            fingerprint: from.fixed()?,
+            id_given: from.byte()? != 0,
+            deliveries: from.list(|from| {
+                let (tenant, id) = (event.tenant.clone(), event.id.clone());
+                get_delivery_body(from, tenant, id, event.kind.clone())
+            })?,
+            event,
+        })
+    })?;
+    from.end()?;
+    Ok(batch)
+}
+
+fn check_version(from: &mut Decoder) -> Result<(), Malformed> {
+    if from.byte()? == VERSION {
+        Ok(())
+    } else {
+        Err(Malformed("a version that this program does not know"))
+    }
+}
+
+fn put_circuit(out: &mut Encoder, circuit: &Circuit) {
+    let counters = circuit.counters;
+    for count in
+        [counters.attempts, counters.successes, counters.failures, counters.consecutive_failures]
+    {
+        out.unsigned(count);
+    }
+    out.time(circuit.last_success_at);
+    out.byte(u8::from(circuit.ever_succeeded));
+    match &circuit.state {
+        CircuitState::Closed => out.byte(0),
+        other @ (CircuitState::Open { .. }
+        | CircuitState::HalfOpen { .. }
+        | CircuitState::Frozen { .. }) => {
+            out.byte(1);
+            put_json(out, other);
+        }
+    }
+}
+
+fn get_circuit(from: &mut Decoder) -> Result<Circuit, Malformed> {
+    let counters = Counters {
+        attempts: from.unsigned()?,
+        successes: from.unsigned()?,
+        failures: from.unsigned()?,
+        consecutive_failures: from.unsigned()?,
+    };
+    let last_success_at = from.time()?;
+    let ever_succeeded = from.byte()? != 0;
+    let state = from.option(get_json)?.unwrap_or(CircuitState::Closed);
+    Ok(Circuit { state, counters, last_success_at, ever_succeeded })
+}
+
+/// Rare values are stored as the JSON that the domain gives them.
+fn put_json(out: &mut Encoder, value: &impl serde::Serialize) {
+    // The domain's values have no maps with other keys than texts: this cannot fail. Were it to,
+    // decoding would refuse the empty bytes.
+    out.bytes(&serde_json::to_vec(value).unwrap_or_default());
+}
+
+fn get_json<T: serde::de::DeserializeOwned>(from: &mut Decoder) -> Result<T, Malformed> {
+    let bytes = from.bytes()?;
+    serde_json::from_slice(&bytes).map_err(|_| Malformed("JSON that is not what it should be"))
+}
+
+/// A commit as one journal record.
+pub(in crate::embedded) fn put_commit(commit: &Commit) -> Vec<u8> {
+    let mut out = Encoder::with_capacity(64 + 400 * commit.deliveries.len());
+    out.byte(VERSION);
+    out.size(commit.deliveries.len());
+    for change in &commit.deliveries {
+        out.byte(state_number(change.before));
+        put_delivery(&mut out, &change.delivery);
+        out.option(change.attempt.as_ref(), put_attempt);
+    }
+    out.size(commit.destinations.len());
+    for change in &commit.destinations {
+        out.text(change.tenant.as_str());
+        out.fixed(change.id.as_bytes());
+        put_circuit(&mut out, &change.circuit);
+        out.size(change.transitions.len());
+        for transition in &change.transitions {
+            put_json(&mut out, transition);
+        }
+    }
+    out.option(commit.replay.as_ref(), put_replay);
+    out.finish()
+}
+
+pub(in crate::embedded) fn get_commit(bytes: bytes::Bytes) -> Result<Commit, Malformed> {
+    let mut from = Decoder::new(bytes);
+    check_version(&mut from)?;
+    let deliveries = from.list(|from| {
+        Ok(DeliveryChange {
+            before: get_state_name(from)?,
+            delivery: get_delivery(from)?,
+            attempt: from.option(get_attempt)?,
+        })
+    })?;
+    let destinations = from.list(|from| {
+        Ok(DestinationChange {
+            tenant: from.parse()?,
+            id: DestinationId::from_bytes(from.fixed()?),
+            circuit: get_circuit(from)?,
+            transitions: from.list(get_json)?,
+        })
+    })?;
+    let replay = from.option(get_replay)?;
+    from.end()?;
+    Ok(Commit { deliveries, destinations, replay })
+}
+
+fn put_filter(out: &mut Encoder, filter: &DeliveryFilter) {
+    out.option(filter.state, |out, state| out.byte(state_number(state)));
+    out.option(filter.destination, |out, id| out.fixed(id.as_bytes()));
+    out.option(filter.subscription, |out, id| out.fixed(id.as_bytes()));
+    out.option(filter.event.as_ref(), |out, id| out.text(id.as_str()));
+    out.option(filter.kind.as_ref(), |out, kind| out.text(kind.as_str()));
+    out.option(filter.since, Encoder::time);
+    out.option(filter.until, Encoder::time);
+}
+
+fn get_filter(from: &mut Decoder) -> Result<DeliveryFilter, Malformed> {
+    Ok(DeliveryFilter {
+        state: from.option(get_state_name)?,
+        destination: from.option(Decoder::fixed)?.map(DestinationId::from_bytes),
+        subscription: from.option(Decoder::fixed)?.map(SubscriptionId::from_bytes),
+        event: from.option(Decoder::parse)?,
+        kind: from.option(Decoder::parse)?,
+        since: from.option(Decoder::time)?,
+        until: from.option(Decoder::time)?,
+    })
+}
+
+pub(in crate::embedded) fn put_replay(out: &mut Encoder, job: &ReplayJob) {
+    out.fixed(job.id.as_bytes());
+    out.text(job.tenant.as_str());
+    put_filter(out, &job.filter);
+    out.option(job.per_second, |out, rate| out.unsigned(u64::from(rate)));
+    out.time(job.created_at);
+    out.byte(match job.state {
+        ReplayState::Running => 0,
+        ReplayState::Paused => 1,
+        ReplayState::Finished => 2,
+        ReplayState::Cancelled => 3,
+    });
+    out.unsigned(job.total);
+    out.unsigned(job.done);
+    out.option(job.position, |out, id| out.fixed(id.as_bytes()));
+    out.option(job.finished_at, Encoder::time);
+}
+
+pub(in crate::embedded) fn get_replay(from: &mut Decoder) -> Result<ReplayJob, Malformed> {
+    Ok(ReplayJob {
+        id: ReplayId::from_bytes(from.fixed()?),
+        tenant: from.parse()?,
+        filter: get_filter(from)?,
+        per_second: from.option(Decoder::number)?,
+        created_at: from.time()?,
+        state: match from.byte()? {
+            0 => ReplayState::Running,
+            1 => ReplayState::Paused,
+            2 => ReplayState::Finished,
+            3 => ReplayState::Cancelled,
+            4.. => return Err(Malformed("an unknown state of a replay")),
+        },
+        total: from.unsigned()?,
+        done: from.unsigned()?,
+        position: from.option(Decoder::fixed)?.map(DeliveryId::from_bytes),
+        finished_at: from.option(Decoder::time)?,
+    })
+}

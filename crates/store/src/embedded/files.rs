@@ -1,0 +1,238 @@
+//! The files of a data directory, and what SQLite says about them in our words.
+//!
+//! ```text
+//! postrider.lock       held by the process that has the store open
+//! journal/             what is acknowledged and not yet durable in SQLite
+//! main.db              configuration, queue, destinations, ledger, tallies, replay jobs
+//! history/<day>.db     one UTC day's events, with their deliveries and attempts
+//! reserve              room that is given up to finish work on a full disk
+//! ```
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use postrider_domain::time::Timestamp;
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
+
+use crate::error::StoreError;
+
+const DAY_MS: i64 = 86_400_000;
+/// The days that a calendar of the years 0 to 9999 has: a time outside falls on the nearest of them.
+const DAYS: std::ops::RangeInclusive<i64> = -719_528..=2_932_895;
+/// The extended code of "cannot extend the shared memory file", which a full disk also causes.
+const IOERR_SHMSIZE: i32 = ffi::SQLITE_IOERR | (19 << 8);
+
+/// A UTC day, counted from 1970-01-01.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Day(i64);
+
+impl Day {
+    /// The day that a time falls on.
+    pub(super) fn of(time: Timestamp) -> Self {
+        Day(time.as_unix_ms().div_euclid(DAY_MS).clamp(*DAYS.start(), *DAYS.end()))
+    }
+
+    /// Its first moment; the first of all for the first day.
+    pub(super) fn start(self) -> Timestamp {
+        Timestamp::from_unix_ms(if self.0 == *DAYS.start() { i64::MIN } else { self.0 * DAY_MS })
+    }
+
+    /// The first moment after it.
+    pub(super) fn end(self) -> Timestamp {
+        if self.0 == *DAYS.end() {
+            return Timestamp::MAX;
+        }
+        Timestamp::from_unix_ms((self.0 + 1) * DAY_MS)
+    }
+
+    fn file_name(self) -> String {
+        let mut name = Timestamp::from_unix_ms(self.0 * DAY_MS).to_string();
+        name.truncate("2026-11-15".len());
+        name + ".db"
+    }
+
+    fn from_file_name(name: &str) -> Option<Self> {
+        let date = name.strip_suffix(".db")?;
+        let day = Day::of(format!("{date}T00:00:00.000Z").parse().ok()?);
+        (day.file_name() == name).then_some(day)
+    }
+}
+
+/// Where everything is.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    root: PathBuf,
+}
+
+impl Layout {
+    pub(super) fn new(root: impl Into<PathBuf>) -> Self {
+        Layout { root: root.into() }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn lock(&self) -> PathBuf {
+        self.root.join("postrider.lock")
+    }
+
+    pub(super) fn journal(&self) -> PathBuf {
+        self.root.join("journal")
+    }
+
+    pub(super) fn main(&self) -> PathBuf {
+        self.root.join("main.db")
+    }
+
+    pub(super) fn history(&self) -> PathBuf {
+        self.root.join("history")
+    }
+
+    pub(super) fn day(&self, day: Day) -> PathBuf {
+        self.history().join(day.file_name())
+    }
+
+    pub(super) fn reserve(&self) -> PathBuf {
+        self.root.join("reserve")
+    }
+
+    /// Every day that has a file.
+    pub(super) fn days(&self) -> Result<Vec<Day>, StoreError> {
+        let directory = self.history();
+        let failed = |error| io_error(&directory, &error);
+        let mut days = Vec::new();
+        for entry in fs::read_dir(&directory).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            days.extend(name.to_str().and_then(Day::from_file_name));
+        }
+        days.sort_unstable();
+        Ok(days)
+    }
+}
+
+/// A path as people read it.
+pub(super) fn place(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Makes the names in a directory durable.
+pub(super) fn sync_directory(path: &Path) -> Result<(), StoreError> {
+    let synced = fs::File::open(path).and_then(|directory| directory.sync_all());
+    synced.map_err(|error| io_error(path, &error))
+}
+
+/// What the file system said, in our words.
+#[expect(clippy::wildcard_enum_match_arm, reason = "there are many kinds, and more to come")]
+pub(super) fn io_error(path: &Path, error: &io::Error) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            StoreError::DiskFull { place: place(path) }
+        }
+        io::ErrorKind::PermissionDenied
+        | io::ErrorKind::ReadOnlyFilesystem
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::NotFound => {
+            StoreError::NotWritable { place: place(path), cause: error.to_string() }
+        }
+        _ => StoreError::Unavailable(format!("{}: {error}", place(path))),
+    }
+}
+
+/// What SQLite said about a file, in our words.
+#[expect(clippy::wildcard_enum_match_arm, reason = "there are many codes, and more to come")]
+pub(super) fn sqlite_error(path: &Path, error: &rusqlite::Error) -> StoreError {
+    let place = place(path);
+    let corrupt = |what: String| StoreError::Corrupt { place: place.clone(), what };
+    let (code, extended) = match error {
+        rusqlite::Error::SqliteFailure(failure, _) => (failure.code, failure.extended_code),
+        rusqlite::Error::SqlInputError { msg, .. } if msg.contains("no such") => {
+            // What was there is not: the file was replaced, or its beginning overwritten.
+            return corrupt(msg.clone());
+        }
+        // A column without the type that it was written with.
+        rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::Utf8Error(..) => return corrupt(error.to_string()),
+        _ => return StoreError::Internal(format!("{place}: {error}")),
+    };
+    match code {
+        ErrorCode::DiskFull => StoreError::DiskFull { place },
+        ErrorCode::SystemIoFailure if extended == IOERR_SHMSIZE => StoreError::DiskFull { place },
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => corrupt(error.to_string()),
+        ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen => {
+            StoreError::NotWritable { place, cause: error.to_string() }
+        }
+        ErrorCode::SystemIoFailure => StoreError::Stopped(format!("{place}: {error}")),
+        _ => StoreError::Internal(format!("{place}: {error}")),
+    }
+}
+
+/// Attaches a file's name to what SQLite says.
+pub(super) trait At<T> {
+    /// The file that it is about.
+    fn at(self, path: &Path) -> Result<T, StoreError>;
+}
+
+impl<T> At<T> for rusqlite::Result<T> {
+    fn at(self, path: &Path) -> Result<T, StoreError> {
+        self.map_err(|error| sqlite_error(path, &error))
+    }
+}
+
+/// Opens a database for writing; `create` where it may be new.
+pub(super) fn open_writer(path: &Path, create: bool) -> Result<Connection, StoreError> {
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    if create {
+        flags |= OpenFlags::SQLITE_OPEN_CREATE;
+    }
+    let connection = Connection::open_with_flags(path, flags).at(path)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    let set_up = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+        PRAGMA wal_autocheckpoint = 8192; PRAGMA journal_size_limit = 67108864;
+        PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY; PRAGMA busy_timeout = 10000;
+        PRAGMA cell_size_check = ON;";
+    connection.execute_batch(set_up).at(path)?;
+    Ok(connection)
+}
+
+/// Opens a database for looking only.
+pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
+    // SQLite needs to write to the shared memory of a write-ahead log, so the file is opened for
+    // writing and the connection refuses to.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).at(path)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    let set_up = "PRAGMA query_only = ON; PRAGMA cache_size = -8192; PRAGMA temp_store = MEMORY;
+        PRAGMA busy_timeout = 10000; PRAGMA wal_autocheckpoint = 0; PRAGMA cell_size_check = ON;";
+    connection.execute_batch(set_up).at(path)?;
+    Ok(connection)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_has_a_file_that_names_it() {
+        let at = |unix_ms| Day::of(Timestamp::from_unix_ms(unix_ms));
+        for (unix_ms, name) in [
+            (0, "1970-01-01.db"),
+            (-1, "1969-12-31.db"),
+            (1_794_700_800_000, "2026-11-15.db"),
+            (1_794_787_199_999, "2026-11-15.db"),
+            (i64::MAX, "9999-12-30.db"),
+        ] {
+            let day = at(unix_ms);
+            assert_eq!(day.file_name(), name);
+            assert_eq!(Day::from_file_name(name), Some(day));
+            let time = Timestamp::from_unix_ms(unix_ms);
+            assert!(day.start() <= time && (time < day.end() || time == Timestamp::MAX));
+        }
+        for name in ["", "main.db", "2026-11-15", "2026-11-15.db-wal", "2026-1-5.db"] {
+            assert_eq!(Day::from_file_name(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What can go wrong with the journal, told apart by what the caller must do about it.
+//!
+//! An error of an append means that it was not acknowledged; it never means that an earlier one was
+//! lost. What was damaged is always named by file, offset and sequence number.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::embedded::medium::is_full;
+
+/// Why the journal did not open or close.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The file system refused.
+    #[error("{file}: cannot {action}: {source}")]
+    Io {
+        /// The file.
+        file: String,
+        /// What was being done.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another process has the journal open.
+    #[error("{file}: another process has this journal open")]
+    Locked {
+        /// The lock's file.
+        file: String,
+    },
+    /// There is no journal where there must be one.
+    #[error("{directory}: the journal is gone; the store is known to have had one")]
+    NoJournal {
+        /// Where it was looked for.
+        directory: String,
+    },
+    /// A segment of another store.
+    #[error("{file}: belongs to another store")]
+    Foreign {
+        /// The file.
+        file: String,
+    },
+    /// A segment of a version that this program does not know.
+    #[error("{file}: has journal format {version}, which this program does not know")]
+    UnknownVersion {
+        /// The file.
+        file: String,
+        /// The version found.
+        version: u32,
+    },
+    /// What had been acknowledged is damaged.
+    #[error("{file}: damaged at offset {offset}, record {sequence}: {damage}")]
+    Corrupt {
+        /// The file.
+        file: String,
+        /// Where in the file.
+        offset: u64,
+        /// The sequence number that should stand there.
+        sequence: u64,
+        /// What is wrong.
+        damage: &'static str,
+    },
+    /// A segment that had been written to is gone.
+    #[error("{file}: is missing; it held the records from {sequence} on")]
+    MissingSegment {
+        /// The file that should be there.
+        file: String,
+        /// The first sequence number that is missing.
+        sequence: u64,
+    },
+    /// The store of record has seen more than the journal remembers.
+    #[error("the journal ends at record {last}, but the store has applied {applied}")]
+    Behind {
+        /// The journal's last record.
+        last: u64,
+        /// What the caller has applied.
+        applied: u64,
+    },
+    /// Options that cannot work.
+    #[error("journal options: {0}")]
+    Options(&'static str),
+    /// A sync failed earlier; the journal acknowledges nothing any more.
+    #[error("a sync of the journal failed: {0}")]
+    SyncFailed(Arc<io::Error>),
+}
+
+/// Why a record was not acknowledged.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AppendError {
+    /// There is no room on the disk. Later appends succeed when there is room again.
+    #[error("the disk is full")]
+    DiskFull,
+    /// The record could not be written. Later appends may succeed.
+    #[error("the journal cannot be written: {0}")]
+    Write(Arc<io::Error>),
+    /// A sync failed, so nobody knows what is on the disk: nothing is acknowledged any more.
+    #[error("a sync of the journal failed; nothing more is acknowledged")]
+    SyncFailed,
+    /// The journal was closed.
+    #[error("the journal is closed")]
+    Closed,
+    /// The record is longer than a segment can hold.
+    #[error("a record of {bytes} bytes is over the limit of {bytes_max}")]
+    TooLarge {
+        /// The payload's length.
+        bytes: usize,
+        /// The longest possible.
+        bytes_max: usize,
+    },
+}
+
+/// Why a step of the writer failed.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// No room: refuse, and go on when there is.
+    Full,
+    /// Not written: refuse, and go on.
+    Write(io::Error),
+    /// Not synced: never go on.
+    Sync(io::Error),
+}
+
+impl Trouble {
+    /// The trouble of an operation other than a sync.
+    pub(super) fn of(error: io::Error) -> Self {
+        if is_full(&error) { Trouble::Full } else { Trouble::Write(error) }
+    }
+
+    /// What callers are told.
+    pub(super) fn refusal(&self) -> AppendError {
+        match self {
+            Trouble::Full => AppendError::DiskFull,
+            Trouble::Write(error) => {
+                AppendError::Write(Arc::new(io::Error::new(error.kind(), error.to_string())))
+            }
+            Trouble::Sync(_) => AppendError::SyncFailed,
+        }
+    }
+
+    /// The same for somebody who opens the journal.
+    pub(super) fn while_opening(self, file: String, action: &'static str) -> JournalError {
+        let source = match self {
+            Trouble::Full => io::ErrorKind::StorageFull.into(),
+            Trouble::Write(error) | Trouble::Sync(error) => error,
+        };
+        JournalError::Io { file, action, source }
+    }
+}

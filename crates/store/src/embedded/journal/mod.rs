@@ -1,0 +1,331 @@
+//! The journal: what has been acknowledged is here, durably, until it is released.
+//!
+//! An append is answered with its position only after a sync has returned, in the order of
+//! positions. Opening gives back every acknowledged record once and in order, or refuses and names
+//! the file, the offset and the sequence number.
+//!
+//! # Files
+//!
+//! ```text
+//! journal-<number>.seg   header, voucher │ frame │ frame │ … │ mark │ (stale bytes)
+//! spare-<number>.seg     a file in waiting; its contents mean nothing
+//! spare-<number>.new     one that is being made
+//! journal.lock           held by the process that has the journal open
+//!
+//! batch frame            header: attempt, salt, segment, offset, first, synced_through, length
+//!                        records: CRC, length, sequence number, kind, payload
+//! seal, rotation mark    a frame's header alone
+//! ```
+//!
+//! Segments are preallocated and recycled, so stale bytes are everywhere. None can be taken for
+//! live ones: a frame verifies only with its segment's salt (new for every life of the file) and
+//! only at the offset that it was written to; a record verifies only with the number of the attempt
+//! at writing its batch.
+//!
+//! # Torn tail or damage
+//!
+//! One batch is in flight at a time, and the next is written only after the sync of the one before.
+//! What is not synced may reach the disk in any order, so a crash can leave later sectors of the
+//! last batch without the earlier ones: that valid bytes follow a bad place proves nothing by
+//! itself. Therefore every frame says up to which sequence number everything *was known to be
+//! synced when it was written* (`synced_through`), and a bad place is judged by that:
+//!
+//! - A valid frame further on in the segment whose `synced_through` covers the bad place: that
+//!   place had been acknowledged. Damage; refused.
+//! - The next segment begins with a higher sequence number than the bad place: a segment is begun
+//!   only when everything before it is synced. Damage; refused.
+//! - Neither: nothing after the bad place was ever synced, so nobody was told of it. It is the torn
+//!   tail, and is cut; a batch is kept whole or not at all.
+//!
+//! The last batch has no successor to vouch for it. So as soon as nothing waits, the writer puts a
+//! *seal* after it (a frame without records, replaced by the next batch), and at the end of a
+//! segment a *rotation mark*, which also tells a last segment from one whose successor was lost.
+//! Opening and closing put a second seal, the *voucher*, on the page of the segment's header, so
+//! that no single lost sector of a closed journal takes the last batch and its seal together. Only
+//! between a sync and the write that follows it is damage to the last batch taken for a torn
+//! tail.
+//!
+//! # What fails
+//!
+//! A write that fails (no room, or otherwise) refuses its batch; the next batch goes to the same
+//! offset with the same sequence numbers and another attempt number, so that leftovers of the first
+//! never verify. A refused append may, like one that was never answered, still be found if the
+//! machine stops at that moment; it is never found once a later one was acknowledged. A sync that
+//! fails is final: it is never tried again, because the system may have dropped the pages and call
+//! the second try a success. For the same reason opening writes the last batch once more before
+//! anybody relies on it.
+
+mod error;
+mod format;
+mod queue;
+mod recovered;
+mod scan;
+mod segment;
+mod spares;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::embedded::medium::Medium;
+
+pub use error::{AppendError, JournalError};
+use format::SEGMENT_HEADER_BYTES;
+pub use format::StoreId;
+use queue::Driver;
+pub use recovered::{Recovered, RecoveredRecords};
+use writer::Writer;
+
+/// No payload is longer than this, however long the segments.
+pub const RECORD_BYTES_MAX: usize = 40 << 20;
+const SEGMENT_BYTES_MIN: u64 = 2 * SEGMENT_HEADER_BYTES;
+const SEGMENT_BYTES_MAX: u64 = 1 << 32;
+const LOCK_NAME: &str = "journal.lock";
+
+/// A record's place in the order of all records: 1, 2, 3, … without a gap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Position(u64);
+
+impl Position {
+    /// Before the first record.
+    pub const START: Position = Position(0);
+
+    /// The position with this sequence number; 0 is before the first record.
+    pub const fn new(sequence: u64) -> Self {
+        Position(sequence)
+    }
+
+    /// The sequence number.
+    pub const fn sequence(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One record, as it was appended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Where it stands.
+    pub position: Position,
+    /// What the payload is, in the caller's own numbering.
+    pub kind: u8,
+    /// The caller's bytes.
+    pub payload: Bytes,
+}
+
+/// Whether an append may use the room that is kept for a full disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reserve {
+    /// No: on a full disk it is refused. For what brings new work in.
+    Normal,
+    /// Yes. For what brings work to its end.
+    MayUseReserve,
+}
+
+/// Who runs the writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Run {
+    /// A thread of its own: what waits is committed together.
+    Thread,
+    /// The caller of `append`, at once and alone: no threads, the same order every time. For
+    /// simulations and tests.
+    Inline,
+}
+
+/// How a journal is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The store that the journal belongs to.
+    pub store_id: StoreId,
+    /// A random number, another one at each opening, that nobody who writes payloads can guess.
+    pub nonce: u64,
+    /// Up to here everything is durable elsewhere. Records after it are given back by the opening.
+    pub applied: Position,
+    /// Whether to begin a new journal where there is none; an error otherwise.
+    pub create: bool,
+    /// The length of a segment (**64 MiB**), a multiple of 4096.
+    pub segment_bytes: u64,
+    /// A batch is closed when its records reach this length (**4 MiB**).
+    pub batch_bytes_max: u64,
+    /// What may wait for the writer (**64 MiB**); whoever brings more waits.
+    pub pending_bytes_max: usize,
+    /// How many spare files are kept for reuse (**4**), those of the reserve included.
+    pub spares_max: usize,
+    /// How many spare files only [`Reserve::MayUseReserve`] may use (**1**).
+    pub reserve_segments: usize,
+    /// Who runs the writer (**a thread**).
+    pub run: Run,
+}
+
+impl Options {
+    /// The defaults, for a store that begins now.
+    pub fn new(store_id: StoreId, nonce: u64) -> Self {
+        Options {
+            store_id,
+            nonce,
+            applied: Position::START,
+            create: true,
+            segment_bytes: 64 << 20,
+            batch_bytes_max: 4 << 20,
+            pending_bytes_max: 64 << 20,
+            spares_max: 4,
+            reserve_segments: 1,
+            run: Run::Thread,
+        }
+    }
+
+    fn check(&self) -> Result<(), JournalError> {
+        let whole_pages = self.segment_bytes.is_multiple_of(SEGMENT_HEADER_BYTES);
+        if !whole_pages || !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes) {
+            let what = "segment_bytes must be a multiple of 4096, from 8192 to 4 GiB";
+            return Err(JournalError::Options(what));
+        }
+        if self.pending_bytes_max == 0 {
+            return Err(JournalError::Options("pending_bytes_max must not be 0"));
+        }
+        Ok(())
+    }
+}
+
+/// Whom the writer tells. Both are called on the writer's thread and must not call the journal.
+pub struct Hooks {
+    /// Takes every batch of records, in order, once it is durable and before it is answered. While
+    /// it blocks, nothing is committed: that is how a consumer that lags slows the producers.
+    pub synced: Box<dyn FnMut(Vec<Record>) + Send>,
+    /// Called once, after a sync has failed. The process should end: nothing is acknowledged again.
+    pub fatal: Option<Box<dyn FnOnce(Arc<io::Error>) + Send>>,
+}
+
+impl Hooks {
+    /// Nobody is told anything.
+    pub fn none() -> Self {
+        Hooks { synced: Box::new(|_| {}), fatal: None }
+    }
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hooks")
+    }
+}
+
+/// The end of the journal that a crash left unfinished, and that was cut off: nobody had been told
+/// that it was accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TornTail {
+    /// The file.
+    pub file: String,
+    /// Where in the file it was cut.
+    pub offset: u64,
+    /// The position that the first record cut off would have had.
+    pub position: Position,
+    /// How long the batch was to be.
+    pub bytes: u64,
+}
+
+/// An open journal.
+#[derive(Debug)]
+pub struct Journal {
+    driver: Driver,
+    record_bytes_max: usize,
+}
+
+impl Journal {
+    /// Opens the journal in a directory; gives back what was acknowledged after
+    /// [`Options::applied`], already durable. It reads everything that is needed to be sure of it.
+    pub fn open(
+        medium: Arc<dyn Medium>,
+        options: Options,
+        hooks: Hooks,
+    ) -> Result<(Self, Recovered), JournalError> {
+        options.check()?;
+        let failed = |action| {
+            let directory = medium.describe("");
+            move |source| JournalError::Io { file: directory, action, source }
+        };
+        let lock = medium.lock(LOCK_NAME).map_err(|source| {
+            if source.kind() == io::ErrorKind::WouldBlock {
+                return JournalError::Locked { file: medium.describe(LOCK_NAME) };
+            }
+            failed("lock the journal")(source)
+        })?;
+        let names = medium.list().map_err(failed("list the journal"))?;
+        let scan = scan::scan(&*medium, &names, &options.store_id, options.applied)?;
+        if scan.is_none() && !options.create {
+            return Err(JournalError::NoJournal { directory: medium.describe("") });
+        }
+        let record_bytes_max = writer::record_bytes_max(options.segment_bytes);
+        let (run, pending_bytes_max) = (options.run, options.pending_bytes_max);
+        let applied = options.applied;
+        let writer = Writer::open(&medium, &names, scan.as_ref(), options, hooks, lock)?;
+        let recovered = Recovered::new(medium, scan, applied);
+        let driver = Driver::start(writer, run, pending_bytes_max).map_err(|source| {
+            JournalError::Io { file: "the journal's writer".to_owned(), action: "start", source }
+        })?;
+        Ok((Journal { driver, record_bytes_max }, recovered))
+    }
+
+    /// Appends one record; it is kept whole or not at all. The order of calls is the order of
+    /// positions, as long as nobody has to wait for room in the queue; the answer comes when the
+    /// record is durable. A future that is dropped may leave its record in the journal.
+    pub fn append(
+        &self,
+        kind: u8,
+        payload: Bytes,
+        reserve: Reserve,
+    ) -> impl Future<Output = Result<Position, AppendError>> + Send + '_ {
+        self.driver.append(kind, payload, reserve, self.record_bytes_max)
+    }
+
+    /// Appends records as one batch, as the writer's thread would if they waited together.
+    #[cfg(test)]
+    fn append_together(
+        &self,
+        batch: Vec<(u8, Bytes, Reserve)>,
+    ) -> Vec<Result<Position, AppendError>> {
+        self.driver.append_together(batch)
+    }
+
+    /// Says that everything up to here is durable elsewhere and need not be kept.
+    pub fn release(&self, through: Position) {
+        self.driver.release(through);
+    }
+
+    /// The last position that is durable.
+    pub fn synced(&self) -> Position {
+        self.driver.synced()
+    }
+
+    /// Whether the last append without [`Reserve::MayUseReserve`] was refused for want of room.
+    pub fn is_disk_full(&self) -> bool {
+        self.driver.is_disk_full()
+    }
+
+    /// The longest payload that is taken.
+    pub fn record_bytes_max(&self) -> usize {
+        self.record_bytes_max
+    }
+
+    /// Commits what waits, vouches for all of it and stops. It blocks until that is done; a second
+    /// call does nothing.
+    pub fn close(&self) -> Result<(), JournalError> {
+        self.driver.close()
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // Whoever cares for the outcome calls `close`.
+        self.driver.close().ok();
+    }
+}

@@ -1,0 +1,275 @@
+//! Between the callers and the writer: the queue, its limit, and the writer's thread.
+//!
+//! What waits is bounded in bytes; whoever brings more waits outside. Every append that got into
+//! the queue is answered, also when the writer stops.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, oneshot};
+
+use super::format::RECORD_HEADER_BYTES;
+use super::writer::{Pending, Progress, Writer};
+use super::{AppendError, JournalError, Position, Reserve, Run};
+
+/// Runs the writer, one way or the other.
+#[derive(Debug)]
+pub(super) enum Driver {
+    /// In a thread of its own.
+    Thread { shared: Arc<Shared>, thread: Mutex<Option<JoinHandle<Result<(), JournalError>>>> },
+    /// In the thread of whoever calls.
+    Inline { shared: Arc<Shared>, writer: Mutex<Option<Box<Writer>>> },
+}
+
+/// What the callers and the writer both see.
+#[derive(Debug)]
+pub(super) struct Shared {
+    queue: Mutex<Queue>,
+    /// Signalled when there is something for the writer to do.
+    work: Condvar,
+    /// A permit for every byte that may wait.
+    room: Semaphore,
+    room_bytes: u32,
+    progress: Arc<Progress>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    pending: VecDeque<Pending>,
+    released: Position,
+    /// Nothing more is taken in, for this reason.
+    ended: Option<AppendError>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Driver {
+    pub(super) fn start(writer: Writer, run: Run, pending_bytes_max: usize) -> io::Result<Self> {
+        let room_bytes = pending_bytes_max.min(Semaphore::MAX_PERMITS);
+        let room_bytes = u32::try_from(room_bytes).unwrap_or(u32::MAX);
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            work: Condvar::new(),
+            room: Semaphore::new(usize::try_from(room_bytes).map_err(io::Error::other)?),
+            room_bytes,
+            progress: writer.progress(),
+        });
+        match run {
+            Run::Inline => {
+                Ok(Driver::Inline { shared, writer: Mutex::new(Some(Box::new(writer))) })
+            }
+            Run::Thread => {
+                let for_thread = Ender(Arc::clone(&shared));
+                let thread = thread::Builder::new()
+                    .name("journal".to_owned())
+                    .spawn(move || write_until_closed(&for_thread.0, writer))?;
+                Ok(Driver::Thread { shared, thread: Mutex::new(Some(thread)) })
+            }
+        }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        match self {
+            Driver::Thread { shared, .. } | Driver::Inline { shared, .. } => shared,
+        }
+    }
+
+    pub(super) fn append(
+        &self,
+        kind: u8,
+        payload: Bytes,
+        reserve: Reserve,
+        bytes_max: usize,
+    ) -> impl Future<Output = Result<Position, AppendError>> + Send + '_ {
+        let bytes = payload.len();
+        let (reply, answer) = oneshot::channel();
+        let pending = Pending { kind, payload, reserve, reply };
+        let waits = if bytes > bytes_max {
+            pending.answer(Err(AppendError::TooLarge { bytes, bytes_max }));
+            None
+        } else {
+            self.append_now(pending)
+        };
+        async move {
+            if let Some(pending) = waits {
+                self.append_when_there_is_room(pending).await;
+            }
+            answer.await.unwrap_or(Err(AppendError::Closed))
+        }
+    }
+
+    /// Brings an append to the writer; gives it back if it has to wait for room in the queue.
+    fn append_now(&self, pending: Pending) -> Option<Pending> {
+        match self {
+            Driver::Thread { shared, .. } => {
+                match shared.room.try_acquire_many(shared.cost(&pending)) {
+                    Ok(room) => room.forget(),
+                    // No room, or closed: waiting tells which.
+                    Err(_) => return Some(pending),
+                }
+                shared.enqueue(pending);
+            }
+            Driver::Inline { writer, .. } => match &mut *locked(writer) {
+                None => pending.answer(Err(AppendError::Closed)),
+                Some(writer) => {
+                    writer.commit(&mut VecDeque::from([pending]));
+                    writer.seal();
+                }
+            },
+        }
+        None
+    }
+
+    #[cfg(test)]
+    pub(super) fn append_together(
+        &self,
+        batch: Vec<(u8, Bytes, Reserve)>,
+    ) -> Vec<Result<Position, AppendError>> {
+        let Driver::Inline { writer, .. } = self else { panic!("only without a thread") };
+        let mut answers = Vec::new();
+        let mut waiting = VecDeque::new();
+        for (kind, payload, reserve) in batch {
+            let (reply, answer) = oneshot::channel();
+            waiting.push_back(Pending { kind, payload, reserve, reply });
+            answers.push(answer);
+        }
+        if let Some(writer) = &mut *locked(writer) {
+            writer.commit(&mut waiting);
+            writer.seal();
+        }
+        drop(waiting);
+        answers.into_iter().map(|mut a| a.try_recv().unwrap_or(Err(AppendError::Closed))).collect()
+    }
+
+    async fn append_when_there_is_room(&self, pending: Pending) {
+        let shared = self.shared();
+        // An error means closed, which `enqueue` tells the caller.
+        if let Ok(room) = shared.room.acquire_many(shared.cost(&pending)).await {
+            room.forget();
+        }
+        shared.enqueue(pending);
+    }
+
+    pub(super) fn release(&self, through: Position) {
+        match self {
+            Driver::Thread { shared, .. } => {
+                let mut queue = locked(&shared.queue);
+                queue.released = queue.released.max(through);
+                shared.work.notify_one();
+            }
+            Driver::Inline { writer, .. } => {
+                if let Some(writer) = &mut *locked(writer) {
+                    writer.release(through);
+                }
+            }
+        }
+    }
+
+    pub(super) fn synced(&self) -> Position {
+        Position::new(self.shared().progress.synced.load(Ordering::Acquire))
+    }
+
+    pub(super) fn is_disk_full(&self) -> bool {
+        self.shared().progress.refusing.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn close(&self) -> Result<(), JournalError> {
+        match self {
+            Driver::Thread { shared, thread } => {
+                shared.end(AppendError::Closed);
+                match locked(thread).take().map(JoinHandle::join) {
+                    Some(Ok(outcome)) => outcome,
+                    Some(Err(_)) => Err(JournalError::Io {
+                        file: "the journal's writer".to_owned(),
+                        action: "go on",
+                        source: io::Error::other("it panicked"),
+                    }),
+                    None => Ok(()),
+                }
+            }
+            Driver::Inline { writer, .. } => {
+                locked(writer).take().map_or(Ok(()), |mut writer| writer.close())
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// How much of the room an append takes; one that is longer than all of it takes all of it.
+    fn cost(&self, pending: &Pending) -> u32 {
+        let bytes = pending.payload.len() + RECORD_HEADER_BYTES;
+        u32::try_from(bytes).unwrap_or(u32::MAX).min(self.room_bytes)
+    }
+
+    fn enqueue(&self, pending: Pending) {
+        let mut queue = locked(&self.queue);
+        if let Some(reason) = &queue.ended {
+            pending.answer(Err(reason.clone()));
+            return;
+        }
+        queue.pending.push_back(pending);
+        // The writer sleeps only when it found nothing.
+        if queue.pending.len() == 1 {
+            self.work.notify_one();
+        }
+    }
+
+    /// Takes nothing more in. The writer still commits what is in the queue.
+    fn end(&self, reason: AppendError) {
+        locked(&self.queue).ended.get_or_insert(reason);
+        self.room.close();
+        self.work.notify_one();
+    }
+}
+
+/// Ends the queue when the writer's thread ends, however it ends.
+struct Ender(Arc<Shared>);
+
+impl Drop for Ender {
+    fn drop(&mut self) {
+        self.0.end(AppendError::Closed);
+        let left = std::mem::take(&mut locked(&self.0.queue).pending);
+        left.into_iter().for_each(|pending| pending.answer(Err(AppendError::Closed)));
+    }
+}
+
+/// The writer's thread.
+fn write_until_closed(shared: &Shared, mut writer: Writer) -> Result<(), JournalError> {
+    let mut batch = VecDeque::new();
+    let mut released = Position::START;
+    loop {
+        {
+            let mut queue = locked(&shared.queue);
+            if queue.pending.is_empty() && queue.released <= released {
+                if queue.ended.is_some() {
+                    drop(queue);
+                    return writer.close();
+                }
+                drop(queue);
+                writer.seal();
+                queue = locked(&shared.queue);
+                while queue.pending.is_empty()
+                    && queue.released <= released
+                    && queue.ended.is_none()
+                {
+                    queue = shared.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+            std::mem::swap(&mut queue.pending, &mut batch);
+            released = released.max(queue.released);
+        }
+        let room = batch.iter().map(|pending| u64::from(shared.cost(pending))).sum::<u64>();
+        writer.commit(&mut batch);
+        shared.room.add_permits(usize::try_from(room).unwrap_or(0));
+        writer.release(released);
+        if writer.has_failed() {
+            shared.end(AppendError::SyncFailed);
+        }
+    }
+}

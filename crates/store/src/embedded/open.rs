@@ -1,0 +1,186 @@
+//! Opening: the directory, the lock, the files, and what the journal still has.
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use super::applier::{Applier, Line, MainFile, Parts};
+use super::files::{Layout, io_error, place, sync_directory};
+use super::ids::PendingIds;
+use super::journal::{self, Hooks, Journal, JournalError, RecoveredRecords};
+use super::medium::Disk;
+use super::pool::Pool;
+use super::reserve::Ballast;
+use super::{EmbeddedStore, FatalHook, Options};
+use crate::error::StoreError;
+
+/// Records that are applied together while opening.
+const RECORDS_TOGETHER: usize = 5_000;
+/// Bytes of records that are applied together while opening.
+const BYTES_TOGETHER: usize = 32 << 20;
+
+impl EmbeddedStore {
+    /// Opens the store in a directory; makes it where there is none. Blocks: for as long as it
+    /// takes to apply what the journal has and SQLite has not.
+    pub fn open(
+        data_dir: impl AsRef<Path>,
+        options: Options,
+    ) -> Result<Arc<EmbeddedStore>, StoreError> {
+        let layout = Layout::new(data_dir.as_ref());
+        make_directory(layout.root())?;
+        let lock = lock(&layout)?;
+        make_directory(&layout.history())?;
+        let mut main = MainFile::open(&layout)?;
+        let identity = main.identity()?;
+        let days = Arc::new(Mutex::new(BTreeSet::from_iter(layout.days()?)));
+        let (line, pending) = (Arc::new(Line::default()), Arc::new(PendingIds::default()));
+        let ballast = Arc::new(Ballast::new(layout.reserve(), options.reserve_bytes));
+
+        let disk = Disk::open(layout.journal());
+        let disk = disk.map_err(|error| io_error(&layout.journal(), &error))?;
+        let mut nonce = [0; 8];
+        getrandom::fill(&mut nonce).map_err(|error| StoreError::Internal(error.to_string()))?;
+        let journal_options = journal::Options {
+            applied: identity.applied,
+            create: !identity.has_journal,
+            segment_bytes: options.segment_bytes,
+            ..journal::Options::new(identity.store_id, u64::from_le_bytes(nonce))
+        };
+        let hooks = hooks(Arc::clone(&line), options.fatal.clone());
+        let opened = Journal::open(Arc::new(disk), journal_options, hooks);
+        let (journal, recovered) = opened.map_err(|error| journal_error(&layout, error))?;
+        let journal = Arc::new(journal);
+        main.has_journal()?;
+
+        let mut applier = Applier::new(Parts {
+            layout: layout.clone(),
+            main,
+            known_days: Arc::clone(&days),
+            line: Arc::clone(&line),
+            pending: Arc::clone(&pending),
+            ballast: Arc::clone(&ballast),
+            applied: identity.applied,
+            fatal: Box::new(move |why| tell(options.fatal.as_ref(), why)),
+        });
+        recover(&mut applier, recovered.into_records(), &layout)?;
+        let released = Arc::clone(&journal);
+        applier.set_released(Box::new(move |through| released.release(through)));
+        applier.release_applied();
+        let thread = thread::Builder::new().name("applier".to_owned());
+        let thread = thread.spawn(move || applier.run());
+        let thread = thread.map_err(|error| StoreError::Internal(error.to_string()))?;
+        Ok(Arc::new(EmbeddedStore {
+            pool: Arc::new(Pool::new(layout.clone(), Arc::clone(&days))),
+            layout,
+            journal,
+            line,
+            pending,
+            days,
+            ballast,
+            applier: Mutex::new(Some(thread)),
+            lock: Mutex::new(Some(lock)),
+        }))
+    }
+}
+
+fn tell(fatal: Option<&FatalHook>, why: &str) {
+    if let Some(fatal) = fatal {
+        fatal(why);
+    }
+}
+
+fn hooks(line: Arc<Line>, fatal: Option<FatalHook>) -> Hooks {
+    let stopped = Arc::clone(&line);
+    Hooks {
+        synced: Box::new(move |records| line.push_records(records)),
+        fatal: Some(Box::new(move |error| {
+            let why = format!("a sync of the journal failed: {error}");
+            stopped.stop(&why);
+            tell(fatal.as_ref(), &why);
+        })),
+    }
+}
+
+/// Makes a directory for the owner alone, durable in the one above it.
+pub(super) fn make_directory(path: &Path) -> Result<(), StoreError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|error| io_error(path, &error))?;
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_directory(parent),
+        Some(_) | None => sync_directory(Path::new(".")),
+    }
+}
+
+fn lock(layout: &Layout) -> Result<File, StoreError> {
+    let path = layout.lock();
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(&path).map_err(|error| io_error(layout.root(), &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked { place: place(layout.root()) }),
+        Err(TryLockError::Error(error)) => Err(io_error(&path, &error)),
+    }
+}
+
+fn recover(
+    applier: &mut Applier,
+    records: RecoveredRecords,
+    layout: &Layout,
+) -> Result<(), StoreError> {
+    let (mut together, mut bytes) = (Vec::new(), 0);
+    for record in records {
+        let record = record.map_err(|error| journal_error(layout, error))?;
+        bytes += record.payload.len();
+        together.push(record);
+        if together.len() >= RECORDS_TOGETHER || bytes >= BYTES_TOGETHER {
+            applier.apply(&together)?;
+            together.clear();
+            bytes = 0;
+        }
+    }
+    applier.apply(&together)
+}
+
+/// What the journal said while opening, in our words.
+fn journal_error(layout: &Layout, error: JournalError) -> StoreError {
+    let directory = layout.journal();
+    match error {
+        JournalError::Io { source, .. } => io_error(&directory, &source),
+        JournalError::Locked { .. } => StoreError::Locked { place: place(layout.root()) },
+        JournalError::UnknownVersion { file, version } => {
+            StoreError::NewerVersion { place: file, found: version, known: 1 }
+        }
+        JournalError::Corrupt { file, offset, sequence, damage } => StoreError::Corrupt {
+            place: format!("{file}, offset {offset}, record {sequence}"),
+            what: damage.to_owned(),
+        },
+        JournalError::Foreign { file } => {
+            StoreError::Corrupt { place: file, what: "it belongs to another store".to_owned() }
+        }
+        JournalError::MissingSegment { file, sequence } => StoreError::Corrupt {
+            place: file,
+            what: format!("it is missing; it held the records from {sequence} on"),
+        },
+        error @ (JournalError::NoJournal { .. } | JournalError::Behind { .. }) => {
+            StoreError::Corrupt { place: place(&directory), what: error.to_string() }
+        }
+        JournalError::Options(_) => StoreError::Internal(error.to_string()),
+        JournalError::SyncFailed(_) => StoreError::Stopped(error.to_string()),
+    }
+}
+
+/// Whether a directory has nothing in it, or does not exist.
+pub(super) fn is_empty(path: &Path) -> Result<bool, StoreError> {
+    match fs::read_dir(path) {
+        Ok(mut entries) => Ok(entries.next().is_none()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(io_error(path, &error)),
+    }
+}

@@ -1,0 +1,167 @@
+//! Rows become values.
+//!
+//! **Every row is checked against its checksum**, which is taken of the value and not of the
+//! row's bytes: a value that is given out is the value that was written, or the file and the row
+//! are named.
+
+mod day;
+mod main;
+
+use std::path::Path;
+
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, Params, Row};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub(super) use self::day::{
+    DELIVERY_COLUMNS, DELIVERY_JOINS, EVENT_COLUMNS, EVENT_JOINS, StoredEvent, attempt,
+    attempt_sum, delivery, event,
+};
+pub(super) use self::main::{
+    QUEUE_COLUMNS, answer_of, answer_sum, destination_of, destination_sum, key_of, key_sum,
+    put_replay, queued, replay, replay_of, scopes_text, subscription_of, subscription_sum,
+    tenant_of, tenant_sum, transition_sum, transitions,
+};
+use super::codec::Malformed;
+use super::files::{At, place, sqlite_error};
+use crate::error::StoreError;
+
+/// Longer than an identifier, and so after every one.
+pub(super) const AFTER_ALL: [u8; 17] = [0xff; 17];
+
+/// Every row of a query, as values.
+pub(super) fn all<T>(
+    connection: &Connection,
+    path: &Path,
+    table: &'static str,
+    sql: &str,
+    values: impl Params,
+    make: impl Fn(&Reading<'_>) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let mut statement = connection.prepare_cached(sql).at(path)?;
+    let mut rows = statement.query(values).at(path)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().at(path)? {
+        found.push(make(&Reading { row, path, table })?);
+    }
+    Ok(found)
+}
+
+/// The row of a query, as a value.
+pub(super) fn one<T>(
+    connection: &Connection,
+    path: &Path,
+    table: &'static str,
+    sql: &str,
+    values: impl Params,
+    make: impl Fn(&Reading<'_>) -> Result<T, StoreError>,
+) -> Result<Option<T>, StoreError> {
+    Ok(all(connection, path, table, sql, values, make)?.pop())
+}
+
+/// A row of a file, for whoever makes a value of it.
+pub(super) struct Reading<'r> {
+    pub(super) row: &'r Row<'r>,
+    pub(super) path: &'r Path,
+    pub(super) table: &'static str,
+}
+
+impl Reading<'_> {
+    pub(super) fn get<T: FromSql>(&self, column: usize) -> Result<T, StoreError> {
+        self.row.get(column).map_err(|error| {
+            if matches!(error, rusqlite::Error::SqliteFailure(..)) {
+                return sqlite_error(self.path, &error);
+            }
+            self.damaged(&error.to_string())
+        })
+    }
+
+    pub(super) fn parse<T: std::str::FromStr>(&self, column: usize) -> Result<T, StoreError> {
+        let text: &str = self
+            .row
+            .get_ref(column)
+            .map_err(|error| sqlite_error(self.path, &error))?
+            .as_str()
+            .map_err(|error| self.damaged(&error.to_string()))?;
+        text.parse().map_err(|_| self.damaged("a text is not what it should be"))
+    }
+
+    pub(super) fn id<T>(&self, column: usize, make: fn([u8; 16]) -> T) -> Result<T, StoreError> {
+        self.get(column).map(make)
+    }
+
+    pub(super) fn time(
+        &self,
+        column: usize,
+    ) -> Result<postrider_domain::time::Timestamp, StoreError> {
+        self.get(column).map(postrider_domain::time::Timestamp::from_unix_ms)
+    }
+
+    pub(super) fn time_or_none(
+        &self,
+        column: usize,
+    ) -> Result<Option<postrider_domain::time::Timestamp>, StoreError> {
+        let unix_ms: Option<i64> = self.get(column)?;
+        Ok(unix_ms.map(postrider_domain::time::Timestamp::from_unix_ms))
+    }
+
+    pub(super) fn bytes(&self, column: usize) -> Result<bytes::Bytes, StoreError> {
+        let bytes = self
+            .row
+            .get_ref(column)
+            .map_err(|error| sqlite_error(self.path, &error))?
+            .as_blob()
+            .map_err(|error| self.damaged(&error.to_string()))?;
+        Ok(bytes::Bytes::copy_from_slice(bytes))
+    }
+
+    pub(super) fn json<T: DeserializeOwned>(&self, text: &str) -> Result<T, StoreError> {
+        serde_json::from_str(text).map_err(|error| self.damaged(&error.to_string()))
+    }
+
+    pub(super) fn decoded<T>(&self, decoded: Result<T, Malformed>) -> Result<T, StoreError> {
+        decoded.map_err(|error| self.damaged(&error.to_string()))
+    }
+
+    /// That the checksum in the column is this one.
+    pub(super) fn check(&self, column: usize, sum: u32) -> Result<(), StoreError> {
+        if self.get::<u32>(column)? == sum {
+            Ok(())
+        } else {
+            Err(self.damaged("its checksum is wrong"))
+        }
+    }
+
+    /// The row is not what was written. It is named by its first column, whatever that is.
+    pub(super) fn damaged(&self, what: &str) -> StoreError {
+        let key = match self.row.get_ref(0) {
+            Ok(rusqlite::types::ValueRef::Blob(bytes)) => {
+                bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+            }
+            Ok(rusqlite::types::ValueRef::Text(text)) => String::from_utf8_lossy(text).into_owned(),
+            Ok(rusqlite::types::ValueRef::Integer(number)) => number.to_string(),
+            Ok(rusqlite::types::ValueRef::Null | rusqlite::types::ValueRef::Real(_)) | Err(_) => {
+                "?".to_owned()
+            }
+        };
+        let place = format!("{}, table {}, row {key}", place(self.path), self.table);
+        StoreError::Corrupt { place, what: what.to_owned() }
+    }
+}
+
+/// The checksum of a row's values, each with its length.
+pub(super) fn sum(values: &[&[u8]]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    for value in values {
+        sum.update(&u64::try_from(value.len()).unwrap_or(u64::MAX).to_le_bytes());
+        sum.update(value);
+    }
+    sum.finalize()
+}
+
+/// The JSON of a value of the domain.
+pub(super) fn to_json(value: &impl Serialize) -> rusqlite::Result<String> {
+    serde_json::to_string(value)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+}

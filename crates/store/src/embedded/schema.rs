@@ -1,0 +1,179 @@
+//! The tables, and how an older file becomes a newer one.
+//!
+//! A file's version is its `user_version`. **A step to the next version is one transaction that
+//! also moves the version**, so a file that is found was left by a whole number of steps.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::files::{At, place};
+use crate::error::StoreError;
+
+/// The steps of `main.db`; the n-th leads to version n.
+pub(super) const MAIN: &[&str] = &["
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+
+    CREATE TABLE tenants (
+        id TEXT PRIMARY KEY, name TEXT, created_at INTEGER NOT NULL, crc INTEGER NOT NULL
+    ) WITHOUT ROWID;
+
+    CREATE TABLE keys (
+        id TEXT PRIMARY KEY, tenant TEXT, name TEXT, scopes TEXT NOT NULL, hash BLOB NOT NULL,
+        created_at INTEGER NOT NULL, expires_at INTEGER, last_used_at INTEGER, crc INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX keys_of_tenant ON keys (tenant, created_at, id);
+
+    CREATE TABLE subscriptions (
+        id BLOB PRIMARY KEY, tenant TEXT NOT NULL, destination BLOB NOT NULL,
+        created_at INTEGER NOT NULL, deleted_at INTEGER, body TEXT NOT NULL,
+        credentials BLOB NOT NULL, crc INTEGER NOT NULL
+    );
+    CREATE INDEX subscriptions_of_tenant ON subscriptions (tenant, created_at, id);
+    CREATE INDEX subscriptions_of_destination ON subscriptions (destination);
+
+    CREATE TABLE destinations (
+        id BLOB PRIMARY KEY, tenant TEXT NOT NULL, url TEXT NOT NULL, created_at INTEGER NOT NULL,
+        circuit TEXT NOT NULL, crc INTEGER NOT NULL, circuit_crc INTEGER NOT NULL
+    );
+    CREATE INDEX destinations_of_tenant ON destinations (tenant, created_at, id);
+
+    CREATE TABLE transitions (
+        n INTEGER PRIMARY KEY, tenant TEXT NOT NULL, destination BLOB NOT NULL,
+        body TEXT NOT NULL, crc INTEGER NOT NULL
+    );
+    CREATE INDEX transitions_of_destination ON transitions (destination, n);
+
+    CREATE TABLE answers (
+        tenant TEXT NOT NULL, key TEXT NOT NULL, request BLOB NOT NULL, status INTEGER NOT NULL,
+        body BLOB NOT NULL, created_at INTEGER NOT NULL, crc INTEGER NOT NULL,
+        PRIMARY KEY (tenant, key)
+    );
+    CREATE INDEX answers_by_time ON answers (created_at);
+
+    CREATE TABLE replays (
+        id BLOB PRIMARY KEY, tenant TEXT NOT NULL, created_at INTEGER NOT NULL,
+        running INTEGER NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL
+    );
+    CREATE INDEX replays_of_tenant ON replays (tenant, created_at, id);
+    CREATE INDEX replays_running ON replays (id) WHERE running = 1;
+
+    -- Unfinished deliveries only. State 0 is queued, 1 is waiting.
+    CREATE TABLE queue (
+        id BLOB PRIMARY KEY, tenant TEXT NOT NULL, event TEXT NOT NULL, kind TEXT NOT NULL,
+        subscription BLOB NOT NULL, destination BLOB NOT NULL, created_at INTEGER NOT NULL,
+        state INTEGER NOT NULL, due_at INTEGER, attempts INTEGER NOT NULL,
+        last_attempt_at INTEGER, detail BLOB NOT NULL, crc INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX queue_queued ON queue (created_at, id) WHERE state = 0;
+    CREATE INDEX queue_due ON queue (due_at, id) WHERE state = 1;
+    CREATE INDEX queue_oldest ON queue (destination, state, created_at, id);
+    CREATE INDEX queue_probe ON queue (destination, last_attempt_at, id) WHERE state = 1;
+    CREATE INDEX queue_of_subscription ON queue (subscription, id);
+
+    -- How many wait at a destination.
+    CREATE TABLE backlog (destination BLOB PRIMARY KEY, waiting INTEGER NOT NULL) WITHOUT ROWID;
+
+    CREATE TABLE ledger (
+        tenant TEXT PRIMARY KEY, accepted INTEGER NOT NULL, queued INTEGER NOT NULL,
+        waiting INTEGER NOT NULL, delivered INTEGER NOT NULL, dead INTEGER NOT NULL,
+        cancelled INTEGER NOT NULL
+    ) WITHOUT ROWID;
+
+    -- The tenant '' is all of them together.
+    CREATE TABLE tallies (
+        tenant TEXT NOT NULL, minute INTEGER NOT NULL, accepted INTEGER NOT NULL,
+        delivered INTEGER NOT NULL, failed INTEGER NOT NULL, dead INTEGER NOT NULL,
+        PRIMARY KEY (tenant, minute)
+    ) WITHOUT ROWID;
+    CREATE INDEX tallies_by_time ON tallies (minute);
+"];
+
+/// The steps of a day's file.
+pub(super) const DAY: &[&str] = &["
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+
+    -- Tenants and event types, by number.
+    CREATE TABLE names (n INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+
+    -- For which subscription, where to, and of which type: what many deliveries have in common.
+    CREATE TABLE routes (
+        n INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, subscription BLOB NOT NULL,
+        destination BLOB NOT NULL, kind INTEGER NOT NULL,
+        UNIQUE (tenant, subscription, destination, kind)
+    );
+    CREATE INDEX routes_of_destination ON routes (tenant, destination);
+    CREATE INDEX routes_of_kind ON routes (tenant, kind);
+
+    CREATE TABLE events (
+        n INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, id TEXT NOT NULL, kind INTEGER NOT NULL,
+        object TEXT, time INTEGER NOT NULL, accepted_at INTEGER NOT NULL,
+        fingerprint BLOB NOT NULL, deliveries BLOB NOT NULL, data BLOB NOT NULL, old BLOB,
+        crc INTEGER NOT NULL
+    );
+    CREATE UNIQUE INDEX events_by_id ON events (tenant, id);
+    CREATE INDEX events_by_time ON events (tenant, accepted_at, id, kind);
+
+    -- State 0 is queued, 1 waiting, 2 delivered, 3 dead, 4 cancelled. `at` is when it falls due, or
+    -- when it ended.
+    CREATE TABLE deliveries (
+        id BLOB PRIMARY KEY, tenant INTEGER NOT NULL, state INTEGER NOT NULL,
+        created_at INTEGER NOT NULL, route INTEGER NOT NULL, event TEXT NOT NULL, at INTEGER,
+        attempts INTEGER NOT NULL, last_attempt_at INTEGER, detail BLOB NOT NULL,
+        crc INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX deliveries_by_state ON deliveries (tenant, state, created_at, id);
+    CREATE INDEX deliveries_by_route ON deliveries (route, created_at, id);
+
+    CREATE TABLE attempts (
+        delivery BLOB NOT NULL, number INTEGER NOT NULL, started_at INTEGER NOT NULL,
+        status INTEGER, error TEXT, body BLOB NOT NULL, crc INTEGER NOT NULL,
+        PRIMARY KEY (delivery, number)
+    ) WITHOUT ROWID;
+"];
+
+/// The version of a file: how many steps it has taken.
+pub(super) fn version(connection: &Connection, path: &Path) -> Result<u32, StoreError> {
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0)).at(path)
+}
+
+/// Takes the steps that are missing.
+pub(super) fn migrate(
+    connection: &mut Connection,
+    path: &Path,
+    steps: &[&str],
+) -> Result<(), StoreError> {
+    let known = u32::try_from(steps.len()).unwrap_or(u32::MAX);
+    let found = version(connection, path)?;
+    if found > known {
+        return Err(StoreError::NewerVersion { place: place(path), found, known });
+    }
+    for (next, step) in (1u32..).zip(steps).skip(usize::try_from(found).unwrap_or(usize::MAX)) {
+        let transaction = connection.transaction().at(path)?;
+        transaction.execute_batch(step).at(path)?;
+        transaction.pragma_update(None, "user_version", next).at(path)?;
+        transaction.commit().at(path)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_taken_once_and_a_newer_file_is_refused() {
+        for steps in [MAIN, DAY] {
+            let mut connection = Connection::open_in_memory().unwrap();
+            let path = Path::new("some.db");
+            migrate(&mut connection, path, steps).unwrap();
+            migrate(&mut connection, path, steps).unwrap();
+            let more = [steps, &["CREATE TABLE more (a)", "CREATE TABLE bad (a"]].concat();
+            assert!(migrate(&mut connection, path, &more).is_err());
+            let known = u32::try_from(steps.len()).unwrap();
+            assert_eq!(version(&connection, path).unwrap(), known + 1, "the whole step was taken");
+            let error = migrate(&mut connection, path, steps).unwrap_err();
+            assert!(matches!(error, StoreError::NewerVersion { found, .. } if found == known + 1));
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Housekeeping.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+use async_trait::async_trait;
+use postrider_domain::ids::Shard;
+use postrider_domain::time::Timestamp;
+use rusqlite::OptionalExtension;
+
+use super::applier::{Applier, minute};
+use super::files::{At, Day, io_error, sync_directory};
+use super::history::unsigned;
+use super::pool::Pool;
+use super::{Days, EmbeddedStore};
+use crate::contract::Upkeep;
+use crate::error::StoreError;
+use crate::records::{Epoch, Holding, Pruned};
+
+/// One node has every shard, for good.
+pub(super) const EPOCH: Epoch = Epoch(1);
+
+#[async_trait]
+impl Upkeep for EmbeddedStore {
+    async fn hold_shards(&self) -> Result<Holding, StoreError> {
+        self.line.is_done()?;
+        Ok(Holding { shards: (0..=u8::MAX).map(|number| (Shard(number), EPOCH)).collect() })
+    }
+
+    async fn release_shards(&self) -> Result<(), StoreError> {
+        self.line.is_done().map(drop)
+    }
+
+    /// Removes the files of whole days; a day on which something is unfinished stays.
+    async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
+        let (pool, days) = (Arc::clone(&self.pool), Arc::clone(&self.days));
+        self.job(move |applier| prune(applier, &pool, &days, before)).await
+    }
+
+    async fn backup(&self, target: &Path) -> Result<(), StoreError> {
+        self.copy_to(target).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.line.is_done()?;
+        if self.journal.is_disk_full() || !self.ballast.take_back() {
+            return Err(StoreError::DiskFull { place: self.place() });
+        }
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        match self.closing() {
+            None => Ok(()),
+            Some(close) => {
+                let closed = tokio::task::spawn_blocking(close).await;
+                closed.map_err(|error| StoreError::Internal(error.to_string()))?
+            }
+        }
+    }
+}
+
+fn prune(
+    applier: &mut Applier,
+    pool: &Pool,
+    days: &Days,
+    before: Timestamp,
+) -> Result<Pruned, StoreError> {
+    applier.main().change(|transaction, path| {
+        let delete = "DELETE FROM answers WHERE created_at < ?1";
+        transaction.execute(delete, [before.as_unix_ms()]).at(path)?;
+        let delete = "DELETE FROM tallies WHERE minute < ?1";
+        transaction.execute(delete, [minute(before)]).at(path).map(drop)
+    })?;
+    let old: Vec<Day> = {
+        let days = days.lock().unwrap_or_else(PoisonError::into_inner);
+        days.iter().copied().filter(|day| day.end() <= before).collect()
+    };
+    let mut pruned = Pruned::default();
+    for day in old {
+        if let Some(of_day) = contents(applier, day)? {
+            remove(applier, pool, days, day)?;
+            pruned.events += of_day.events;
+            pruned.deliveries += of_day.deliveries;
+            pruned.attempts += of_day.attempts;
+        }
+    }
+    Ok(pruned)
+}
+
+/// What a day has, where all of it has ended.
+fn contents(applier: &mut Applier, day: Day) -> Result<Option<Pruned>, StoreError> {
+    let (connection, path) = applier.day(day)?.connection();
+    let unfinished = "SELECT 1 FROM names CROSS JOIN deliveries AS d INDEXED BY deliveries_by_state
+        ON d.tenant = names.n AND d.state IN (0, 1) LIMIT 1";
+    let unfinished = connection.query_row(unfinished, [], |_| Ok(())).optional().at(path)?;
+    if unfinished.is_some() {
+        return Ok(None);
+    }
+    let count = |table: &str| {
+        let count = format!("SELECT count(*) FROM {table}");
+        connection.query_row(&count, [], |row| row.get(0)).map(unsigned).at(path)
+    };
+    let (events, deliveries) = (count("events")?, count("deliveries")?);
+    Ok(Some(Pruned { events, deliveries, attempts: count("attempts")? }))
+}
+
+fn remove(applier: &mut Applier, pool: &Pool, days: &Days, day: Day) -> Result<(), StoreError> {
+    let path = applier.layout().day(day);
+    let _nobody_looks = pool.keep_out();
+    applier.close_day(day);
+    pool.forget(&path);
+    days.lock().unwrap_or_else(PoisonError::into_inner).remove(&day);
+    for suffix in ["-wal", "-shm", ""] {
+        let mut name = path.clone().into_os_string();
+        name.push(suffix);
+        match fs::remove_file(&name) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(io_error(&path, &error)),
+        }
+    }
+    sync_directory(&applier.layout().history())
+}

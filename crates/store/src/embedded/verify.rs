@@ -1,0 +1,119 @@
+//! A look at every byte that is kept: for `doctor`, and for tests.
+//!
+//! SQLite checks the structure of each file; every row's checksum is checked; the ledger must
+//! balance and agree with the queue.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::EmbeddedStore;
+use super::files::{At, place};
+use super::pool::Looking;
+use super::rows::{
+    self, DELIVERY_COLUMNS, DELIVERY_JOINS, EVENT_COLUMNS, EVENT_JOINS, QUEUE_COLUMNS, Reading,
+};
+use crate::error::StoreError;
+
+impl EmbeddedStore {
+    /// Reads everything and says what is damaged first. Takes as long as reading takes.
+    pub async fn verify(&self) -> Result<(), StoreError> {
+        self.read(|looking| {
+            looking.main(verify_main)?;
+            for day in looking.days() {
+                looking.day(day, verify_day)?;
+            }
+            verify_ledger(looking)
+        })
+        .await
+    }
+}
+
+fn integrity(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let check = "PRAGMA integrity_check(1)";
+    let said: String = connection.query_row(check, [], |row| row.get(0)).at(path)?;
+    if said == "ok" { Ok(()) } else { Err(StoreError::Corrupt { place: place(path), what: said }) }
+}
+
+/// Makes a value of every row of a table, which checks its checksum.
+fn each<T>(
+    connection: &Connection,
+    path: &Path,
+    table: &'static str,
+    sql: &str,
+    make: impl Fn(&Reading<'_>) -> Result<T, StoreError>,
+) -> Result<(), StoreError> {
+    let mut statement = connection.prepare(sql).at(path)?;
+    let mut rows = statement.query([]).at(path)?;
+    while let Some(row) = rows.next().at(path)? {
+        make(&Reading { row, path, table })?;
+    }
+    Ok(())
+}
+
+fn verify_main(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    integrity(connection, path)?;
+    let select = |columns: &str, table: &str| format!("SELECT {columns} FROM {table}");
+    let sql = select("id, name, created_at, crc", "tenants");
+    each(connection, path, "tenants", &sql, rows::tenant_of)?;
+    let columns = "id, tenant, name, scopes, hash, created_at, expires_at, last_used_at, crc";
+    each(connection, path, "keys", &select(columns, "keys"), rows::key_of)?;
+    let sql = select("id, body, credentials, deleted_at, crc", "subscriptions");
+    each(connection, path, "subscriptions", &sql, rows::subscription_of)?;
+    let sql = select("id, tenant, url, created_at, circuit, crc, circuit_crc", "destinations");
+    each(connection, path, "destinations", &sql, rows::destination_of)?;
+    each(connection, path, "replays", &select("id, body, crc", "replays"), rows::replay_of)?;
+    each(connection, path, "queue", &select(QUEUE_COLUMNS, "queue"), rows::queued)?;
+    let sql = "SELECT key, request, status, body, created_at, crc, tenant FROM answers";
+    each(connection, path, "answers", sql, |reading| {
+        let key: String = reading.get(0)?;
+        rows::answer_of(reading, &reading.parse(6)?, &key)
+    })?;
+    let sql = "SELECT n, body, crc, tenant, destination FROM transitions";
+    each(connection, path, "transitions", sql, |reading| {
+        let body: String = reading.get(1)?;
+        let id = reading.id(4, postrider_domain::ids::DestinationId::from_bytes)?;
+        reading.check(2, rows::transition_sum(&reading.parse(3)?, id, &body))
+    })
+}
+
+fn verify_day(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    integrity(connection, path)?;
+    let sql = format!("SELECT {EVENT_COLUMNS} FROM events AS e {EVENT_JOINS}");
+    each(connection, path, "events", &sql, rows::event)?;
+    let sql = format!("SELECT {DELIVERY_COLUMNS} FROM deliveries AS d {DELIVERY_JOINS}");
+    each(connection, path, "deliveries", &sql, rows::delivery)?;
+    let sql = "SELECT delivery, number, body, crc FROM attempts";
+    each(connection, path, "attempts", sql, rows::attempt)?;
+    // A row whose name or route is gone is not met by the joins above.
+    let orphans = "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM deliveries)
+        - (SELECT count(*) FROM events AS e JOIN names AS t ON t.n = e.tenant
+            JOIN names AS k ON k.n = e.kind)
+        - (SELECT count(*) FROM deliveries AS d JOIN routes AS r ON r.n = d.route
+            JOIN names AS t ON t.n = d.tenant JOIN names AS k ON k.n = r.kind)";
+    let orphans: i64 = connection.query_row(orphans, [], |row| row.get(0)).at(path)?;
+    if orphans == 0 {
+        return Ok(());
+    }
+    let what = format!("{orphans} rows refer to names or routes that are not there");
+    Err(StoreError::Corrupt { place: place(path), what })
+}
+
+fn verify_ledger(looking: &Looking<'_>) -> Result<(), StoreError> {
+    looking.main(|connection, path| {
+        let wrong = "SELECT tenant FROM ledger AS l
+            WHERE accepted <> queued + waiting + delivered + dead + cancelled
+            OR queued <> (SELECT count(*) FROM queue WHERE state = 0 AND tenant = l.tenant)
+            OR waiting <> (SELECT count(*) FROM queue WHERE state = 1 AND tenant = l.tenant)";
+        let mut statement = connection.prepare(wrong).at(path)?;
+        let mut rows = statement.query([]).at(path)?;
+        match rows.next().at(path)? {
+            None => Ok(()),
+            Some(row) => {
+                let tenant: String = row.get(0).at(path)?;
+                let what = format!("the ledger of tenant {tenant} does not agree with the queue");
+                Err(StoreError::Corrupt { place: place(path), what })
+            }
+        }
+    })
+}

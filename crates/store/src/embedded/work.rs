@@ -1,0 +1,189 @@
+//! The work of the lanes.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use postrider_domain::delivery::Delivery;
+use postrider_domain::event::Event;
+use postrider_domain::ids::{DestinationId, EventId, Shard, SubscriptionId, TenantId};
+use postrider_domain::time::Timestamp;
+use rusqlite::params_from_iter;
+use rusqlite::types::Value;
+
+use super::EmbeddedStore;
+use super::applier::kind;
+use super::codec;
+use super::files::At;
+use super::history::find_event;
+use super::journal::Reserve;
+use super::pool::Looking;
+use super::rows::{self, QUEUE_COLUMNS, Reading};
+use super::upkeep::EPOCH;
+use crate::contract::Work;
+use crate::error::StoreError;
+use crate::records::{Commit, DueMark, Holding, WaitingOrder};
+
+#[async_trait]
+impl Work for EmbeddedStore {
+    async fn queued(
+        &self,
+        holding: &Holding,
+        after: Option<DueMark>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let sql = "INDEXED BY queue_queued WHERE state = 0 AND (created_at, id) > (?1, ?2)
+            ORDER BY created_at, id";
+        self.take(sql, mark(after), Some(holding.clone()), limit).await
+    }
+
+    async fn queued_of(
+        &self,
+        destination: DestinationId,
+        after: Option<DueMark>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let sql = "INDEXED BY queue_oldest
+            WHERE destination = ?3 AND state = 0 AND (created_at, id) > (?1, ?2)
+            ORDER BY created_at, id";
+        let mut values = mark(after);
+        values.push(blob(destination.as_bytes()));
+        self.take(sql, values, None, limit).await
+    }
+
+    async fn due(
+        &self,
+        holding: &Holding,
+        after: Option<DueMark>,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let sql = "INDEXED BY queue_due
+            WHERE state = 1 AND (due_at, id) > (?1, ?2) AND due_at <= ?3 ORDER BY due_at, id";
+        let mut values = mark(after);
+        values.push(Value::Integer(until.as_unix_ms()));
+        self.take(sql, values, Some(holding.clone()), limit).await
+    }
+
+    async fn waiting_of(
+        &self,
+        destination: DestinationId,
+        order: WaitingOrder,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        // What was never attempted has no time, and NULL comes first.
+        let sql = match order {
+            WaitingOrder::ProbeRank => {
+                "INDEXED BY queue_probe WHERE destination = ?1 AND state = 1
+                ORDER BY last_attempt_at, id"
+            }
+            WaitingOrder::Oldest => {
+                "INDEXED BY queue_oldest WHERE destination = ?1 AND state = 1
+                ORDER BY created_at, id"
+            }
+        };
+        self.take(sql, vec![blob(destination.as_bytes())], None, limit).await
+    }
+
+    async fn unfinished_of(
+        &self,
+        subscription: SubscriptionId,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let sql = "INDEXED BY queue_of_subscription WHERE subscription = ?1 ORDER BY id";
+        self.take(sql, vec![blob(subscription.as_bytes())], None, limit).await
+    }
+
+    async fn events(
+        &self,
+        ids: &[(TenantId, EventId)],
+    ) -> Result<Vec<Option<Arc<Event>>>, StoreError> {
+        // An event never changes: one that is found needs no barrier.
+        let wanted: Arc<[(TenantId, EventId)]> = ids.into();
+        let look = |wanted: Arc<[(TenantId, EventId)]>| {
+            move |looking: &Looking<'_>| find_events(looking, &wanted)
+        };
+        let found = self.look(look(Arc::clone(&wanted))).await?;
+        if found.iter().all(Option::is_some) {
+            return Ok(found);
+        }
+        self.read(look(wanted)).await
+    }
+
+    async fn settle(&self, holding: &Holding, commit: Commit) -> Result<(), StoreError> {
+        let of_deliveries = commit.deliveries.iter().map(|change| change.delivery.destination);
+        let of_destinations = commit.destinations.iter().map(|change| change.id);
+        for shard in of_deliveries.chain(of_destinations).map(|id| id.shard()) {
+            if !is_held(holding, shard) {
+                return Err(StoreError::Fenced { shard });
+            }
+        }
+        let record = Bytes::from(codec::put_commit(&commit));
+        drop(commit);
+        let appended = self.journal.append(kind::SETTLE, record, Reserve::MayUseReserve).await;
+        appended.map(drop).map_err(|error| self.refused(&error))
+    }
+}
+
+fn is_held(holding: &Holding, shard: Shard) -> bool {
+    let place = holding.shards.binary_search_by_key(&shard, |(held, _)| *held);
+    place.is_ok_and(|place| holding.shards.get(place).is_some_and(|(_, epoch)| *epoch == EPOCH))
+}
+
+/// The values of a place in an order: before everything where there is none.
+fn mark(after: Option<DueMark>) -> Vec<Value> {
+    match after {
+        Some(mark) => {
+            vec![Value::Integer(mark.at.as_unix_ms()), blob(mark.delivery.as_bytes())]
+        }
+        None => vec![Value::Integer(i64::MIN), Value::Blob(Vec::new())],
+    }
+}
+
+fn blob(bytes: &[u8]) -> Value {
+    Value::Blob(bytes.to_vec())
+}
+
+fn find_events(
+    looking: &Looking<'_>,
+    ids: &[(TenantId, EventId)],
+) -> Result<Vec<Option<Arc<Event>>>, StoreError> {
+    let find = |(tenant, id): &(TenantId, EventId)| {
+        let found = find_event(looking, tenant, id)?;
+        Ok(found.map(|(_, stored)| stored.record.event))
+    };
+    ids.iter().map(find).collect()
+}
+
+impl EmbeddedStore {
+    /// The first of the queue by an index, of the shards that are held.
+    async fn take(
+        &self,
+        sql: &'static str,
+        values: Vec<Value>,
+        holding: Option<Holding>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let is_wanted = move |delivery: &Delivery| {
+            holding.as_ref().is_none_or(|holding| holding.has(delivery.destination.shard()))
+        };
+        self.read(move |looking| {
+            looking.main(|connection, path| {
+                let sql = format!("SELECT {QUEUE_COLUMNS} FROM queue {sql}");
+                let mut statement = connection.prepare_cached(&sql).at(path)?;
+                let mut rows = statement.query(params_from_iter(values)).at(path)?;
+                let mut found = Vec::new();
+                while found.len() < limit
+                    && let Some(row) = rows.next().at(path)?
+                {
+                    let delivery = rows::queued(&Reading { row, path, table: "queue" })?;
+                    if is_wanted(&delivery) {
+                        found.push(delivery);
+                    }
+                }
+                Ok(found)
+            })
+        })
+        .await
+    }
+}

@@ -1,0 +1,46 @@
+//! The embedded store passes the suite, on real files.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use postrider_store::Store;
+use postrider_store::conformance::Backend;
+use postrider_store::embedded::{EmbeddedStore, Options};
+
+struct Embedded {
+    directory: tempfile::TempDir,
+}
+
+impl Embedded {
+    fn new() -> Self {
+        Embedded { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+}
+
+fn small() -> Options {
+    Options { segment_bytes: 16 << 20, reserve_bytes: 1 << 20, ..Options::default() }
+}
+
+#[async_trait]
+impl Backend for Embedded {
+    async fn open(&self) -> Arc<dyn Store> {
+        EmbeddedStore::open(self.at("data"), small()).unwrap()
+    }
+
+    fn can_be_unavailable(&self) -> bool {
+        false
+    }
+
+    async fn copy(&self, store: &dyn Store) -> Option<Arc<dyn Store>> {
+        store.backup(&self.at("backup")).await.unwrap();
+        EmbeddedStore::restore(self.at("backup"), self.at("restored")).unwrap();
+        Some(EmbeddedStore::open(self.at("restored"), small()).unwrap())
+    }
+}
+
+postrider_store::conformance!(Embedded::new());
