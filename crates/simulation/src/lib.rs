@@ -5,7 +5,10 @@
 
 pub mod clock;
 pub mod coverage;
+pub mod edges;
 pub mod oracle;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 pub mod random;
 pub mod trace;
 pub mod world;

@@ -41,7 +41,7 @@ impl Core {
         let ix = entry.dest;
         let pace = self.pace(&finished.ending, finished.timings.total);
         let dest = &mut self.dests[ix.get()];
-dest.limit.learn(pace);
+        dest.limit.learn(pace);
         dest.in_flight -= u32::from(!planted::is(Bug::LeakedPlace));
         dest.retry_in_flight -= u32::from(flight.lane == Lane::Retry);
         *self.in_flight.of(flight.lane) -= 1;

@@ -15,9 +15,17 @@ pub enum State {
     /// Enabled.
     Closed,
     /// Disabled until the next probe.
-    Open { probe_at: i64 },
+    Open {
+        /// When that is.
+        probe_at: i64,
+    },
     /// Disabled, and this one is the probe.
-    HalfOpen { probe: DeliveryId, probed_at: i64 },
+    HalfOpen {
+        /// Which one.
+        probe: DeliveryId,
+        /// When it was let through.
+        probed_at: i64,
+    },
     /// Never attempted.
     Frozen,
 }
@@ -54,9 +62,13 @@ pub struct Context {
 /// What an attempt was to the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
+    /// It arrived.
     Success,
+    /// It did not.
     Failure,
+    /// The receiver says that it is gone.
     Gone,
+    /// Our own machinery failed.
     OwnFault,
 }
 
@@ -281,10 +293,10 @@ impl Model {
                 self.state = State::HalfOpen { probe: *delivery, probed_at: at };
             }
             (Evidence::ProbeLost, State::HalfOpen { probed_at, .. })
-                if context.up_at > probed_at || context.cancelled =>
+                if context.up_at >= probed_at || context.cancelled =>
             {
                 self.met.push(Cover::ProbeLostInCrash);
-                let from = if context.up_at > probed_at { probed_at } else { at };
+                let from = if context.up_at >= probed_at { probed_at } else { at };
                 self.state = State::Open { probe_at: from + rules.probe_ms };
             }
             (Evidence::ByHand { .. }, state) => self.by_hand(seen, state, context)?,

@@ -44,7 +44,14 @@ pub enum Stand {
     /// Owed its first attempt.
     Queued,
     /// Waiting for a slot of the schedule that began at `anchor`.
-    Waiting { slot: u32, due: i64, anchor: i64 },
+    Waiting {
+        /// Which slot.
+        slot: u32,
+        /// When it is due.
+        due: i64,
+        /// When the schedule began.
+        anchor: i64,
+    },
     /// Arrived.
     Delivered,
     /// Out of slots.
@@ -401,6 +408,13 @@ impl Dest {
         }
     }
 
+    /// It was created then, as it turns out: an earlier wish may have come to nothing.
+    pub fn created(&mut self, at: i64) {
+        if self.last.is_none() {
+            self.model.last_success = at;
+        }
+    }
+
     fn take(&mut self, model: Model, change: &DestinationChange) {
         use postrider_domain::circuit::{Evidence, StateName};
         for transition in &change.transitions {
@@ -428,11 +442,11 @@ impl Dest {
         self.last = Some((change.circuit.clone(), change.transitions.len()));
     }
 
-    /// Whether it was enabled at some point of this millisecond.
-    pub fn was_closed_at(&self, at: i64) -> bool {
-        let last_before = self.history.iter().rev().find(|(since, _)| *since < at);
-        let in_it = self.history.iter().rev().take_while(|(since, _)| *since >= at);
-        in_it.filter(|(since, _)| *since == at).chain(last_before).any(|(_, s)| *s == State::Closed)
+    /// Whether it was enabled at some point from one millisecond to another, both included.
+    pub fn was_closed(&self, from: i64, to: i64) -> bool {
+        let last_before = self.history.iter().rev().find(|(since, _)| *since < from);
+        let in_it = self.history.iter().rev().take_while(|(since, _)| *since >= from);
+        in_it.filter(|(since, _)| *since <= to).chain(last_before).any(|(_, s)| *s == State::Closed)
     }
 
     /// Whether it was anything but enabled at some point since then.

@@ -10,7 +10,8 @@ impl Oracle {
     /// Nothing is overdue, at a moment when nothing moves.
     pub fn check_rest(&mut self, now: i64) {
         self.tick(now);
-        if self.is_disturbed() || now < self.up_at + REST_MS {
+        let rest = REST_MS + self.slack;
+        if self.is_disturbed() || now < self.up_at + rest {
             return;
         }
         let mut found = Vec::new();
@@ -22,13 +23,13 @@ impl Oracle {
             };
             let Some(dest) = self.destinations.get(&owed.destination) else { continue };
             let rested = now - due.max(self.up_at).max(dest.idle_from).max(owed.since);
-            if owed.in_flight == 0 && dest.in_flight == 0 && !dest.paced && rested > REST_MS {
+            if owed.in_flight == 0 && dest.in_flight == 0 && !dest.paced && rested > rest {
                 found.push((*id, format!("due for {rested} ms, and nothing happens")));
             }
         }
         for (id, dest) in &self.destinations {
             let model = &dest.model;
-            let is_time = now - model.last_success > self.rules.freeze_after_ms + REST_MS;
+            let is_time = now - model.last_success > self.rules.freeze_after_ms + rest;
             let is_over = model.consecutive > self.rules.freeze_over;
             if model.state != State::Frozen && is_over && is_time {
                 self.violations.push(super::Violation {
@@ -44,7 +45,7 @@ impl Oracle {
                 owed.destination == *id
                     && matches!(owed.stand, Stand::Waiting { .. })
                     && owed.in_flight == 0
-                    && now - from.max(owed.since).max(owed.landed_at) > REST_MS
+                    && now - from.max(owed.since).max(owed.landed_at) > rest
             });
             if let Some((waiting, _)) = waits {
                 found.push((*waiting, format!("no probe for {} ms", now - from)));

@@ -172,7 +172,7 @@ impl Oracle {
             (Stand::Cancelled, Turn::First | Turn::Retry(_)) => return Ok(()),
             (stand, turn) => return Err(format!("{turn:?} while {stand:?}")),
         };
-        if !dest.was_closed_at(started) {
+        if !dest.was_closed(started - slack, started) {
             return Err(format!("{:?} while the circuit was not closed", attempt.turn));
         }
         if started < due_at && !rules.drain {

@@ -37,14 +37,15 @@ impl Oracle {
         let Some(dest) = self.destinations.get_mut(&destination) else {
             return self.violate("sent to an unknown destination".into(), id, None);
         };
-        let busy_from = (dest.in_flight > 0 || dest.idle_from == now).then_some(dest.busy_from);
+        let is_busy = dest.in_flight > 0 || dest.idle_from + self.slack >= now;
+        let busy_from = is_busy.then_some(dest.busy_from);
         dest.in_flight += 1;
         if busy_from.is_none() {
             dest.busy_from = now;
         }
         let is_frozen = dest.model.state == State::Frozen
             && !dest.enable_asked
-            && !dest.was_closed_at(now)
+            && !dest.was_closed(now - self.slack, now)
             && now > self.disturbed_until;
         if is_frozen {
             self.violate("sent to a frozen destination".into(), id, Some(destination));
@@ -100,6 +101,11 @@ impl Oracle {
         owed.landed_at = now;
         if fate == Fate::NotTaken {
             return;
+        }
+        let ended = matches!(owed.stand, Stand::Delivered | Stand::Dead | Stand::Cancelled);
+        if ended && (owed.replay_asked || self.bulk_replay) {
+            // A replay that is not durable yet: its schedule is a new one.
+            owed.taken = 0;
         }
         owed.taken += 1;
         let (crashes, answers) = (owed.unheard_crash, owed.unheard_answer);

@@ -76,7 +76,15 @@ impl World {
         if let Ok(Ok(postrider_store::SubscriptionPut::Stored)) = done {
             let id = record.subscription.id;
             self.subscriptions.retain(|known| known.subscription.id != id);
+            let (store, tenant) = (self.store.clone(), record.subscription.tenant.clone());
             self.subscriptions.push(record);
+            let stored =
+                self.inside(|_| async move { store.destination(&tenant, destination).await });
+            if let Ok(Some(stored)) = stored?
+                && let Some(dest) = self.oracle().destinations.get_mut(&destination)
+            {
+                dest.created(stored.created_at.as_unix_ms());
+            }
         } else {
             self.look_up_subscriptions()?;
         }

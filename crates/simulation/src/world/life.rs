@@ -59,7 +59,8 @@ pub fn live(seed: u64, hours: Option<u64>) -> Result<Outcome> {
 pub fn outcome(world: &World) -> Outcome {
     let oracle = world.oracle();
     let trace = oracle.violations.first().map_or_else(String::new, |first| {
-        oracle.trace.last_of(first.delivery, first.destination, 60)
+        let lines = oracle.trace.last_of(first.delivery, first.destination, 60);
+        format!("{lines}  {:?}\n", world.nature)
     });
     Outcome {
         seed: world.nature.seed,
@@ -86,7 +87,8 @@ fn draw(seed: u64, chance: &mut Random) -> Nature {
         2 => Pace::Yields,
         _ => Pace::Milliseconds,
     };
-    if chance.chance(400) {
+    // Small pages of a slow store would be late by themselves.
+    if chance.chance(400) && nature.pace != Pace::Milliseconds {
         nature.options = Options {
             handover_batches_max: 2,
             handover_deliveries_max: usize::try_from(chance.between(1, 20)).unwrap_or(1),
@@ -206,6 +208,10 @@ fn try_step(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
         _ => {
             let drain = world.oracle().rules.drain;
             let rules = if acts.chance(500) { Rules::SMALL } else { Rules::DEFAULT };
+            // What a slow store has not heard of yet was decided by the numbers before.
+            if world.nature.pace == Pace::Milliseconds || world.oracle().is_disturbed() {
+                return world.check();
+            }
             world.change_rules(Rules { drain, ..rules })?;
         }
     }

@@ -24,9 +24,17 @@ use crate::random::Random;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mood {
     /// Takes everything within so many milliseconds.
-    Healthy { within: u64 },
+    Healthy {
+        /// Milliseconds.
+        within: u64,
+    },
     /// Fails so many of a thousand with this status.
-    Fails { of_thousand: u64, status: u16 },
+    Fails {
+        /// How many.
+        of_thousand: u64,
+        /// The status.
+        status: u16,
+    },
     /// Refuses connections.
     Refuses,
     /// Its name does not resolve.
@@ -34,13 +42,21 @@ pub enum Mood {
     /// Breaks connections.
     Resets,
     /// Up and down, changing this often.
-    Flaps { every_ms: u64 },
+    Flaps {
+        /// Milliseconds.
+        every_ms: u64,
+    },
     /// Never answers.
     Hangs,
     /// Answers at the last moment, or too late.
     Late,
     /// Wants to be left alone for so many seconds.
-    Busy { status: u16, seconds: u64 },
+    Busy {
+        /// The status.
+        status: u16,
+        /// For how long.
+        seconds: u64,
+    },
     /// Says that it is gone.
     Gone,
     /// Takes everything and answers nothing.
