@@ -72,7 +72,8 @@ def receiver():
 def is_refused(secret, body, headers):
     try:
         Webhook(secret).verify(body, headers)
-    except WebhookVerificationError:
+    except (WebhookVerificationError, ValueError):
+        # The library says the latter of what is not even base64.
         return True
     return False
 
