@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::{command, exists, run as run_command, run_and_listen};
-use crate::{dashboard, deny, install, tidy};
+use crate::{dashboard, deny, install, references, tidy};
 
 /// Runs all steps.
 pub(crate) fn run(root: &Path) -> Result<()> {
@@ -34,6 +34,11 @@ pub(crate) fn run(root: &Path) -> Result<()> {
             once(run_command(&mut command(root, lint)))
         });
         report.step("tests", || counted(&mut runner.test(root)));
+        if references::is_possible() {
+            report.step("references", || once(references::run_all(root)));
+        } else {
+            report.skip("references", "no network namespace can be made here");
+        }
         report.step("doc tests", || {
             counted(&mut command(root, "cargo test --quiet --workspace --doc"))
         });
@@ -42,7 +47,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
             once(run_command(docs.env("RUSTDOCFLAGS", "-D warnings")))
         });
     } else {
-        for step in ["clippy", "tests", "doc tests", "docs"] {
+        for step in ["clippy", "tests", "references", "doc tests", "docs"] {
             report.skip(step, "it does not build");
         }
     }

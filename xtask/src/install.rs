@@ -32,6 +32,16 @@ pub(crate) fn everything(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What Python environments are made with.
+pub(crate) fn python() -> Result<()> {
+    let purpose = "the reference libraries are installed into an environment of their own";
+    ensure_debian_package("python3", "python3", purpose)?;
+    if exists("python3 -m ensurepip --version") {
+        return Ok(());
+    }
+    ensure_debian_package("python3-venv", "/usr/lib/*/ensurepip/__init__.py", purpose)
+}
+
 /// What the dashboard is built with.
 pub(crate) fn node() -> Result<()> {
     NODE.iter().try_for_each(|need| ensure_debian_package(need.package, need.probe, need.purpose))
@@ -42,9 +52,20 @@ const NODE: [Need; 2] = [
     Need { package: "npm", probe: "npm", purpose: "the dashboard is built with it" },
 ];
 
+/// What the tests of transport and store use to make networks and faults; without them they would
+/// show less.
+const TESTS: [Need; 2] = [
+    Need { package: "iproute2", probe: "ip", purpose: "tests make network namespaces with it" },
+    Need { package: "strace", probe: "strace", purpose: "tests let system calls fail with it" },
+];
+
 /// From the workspace's manifest and the dashboard's `package.json`, where there is one.
 fn needs(manifest: &str, dashboard: Option<&str>) -> Vec<Need> {
     let mut needs = Vec::new();
+    if Toml::parse(manifest).keys("workspace.dependencies").any(|key| key == "postrider-transport")
+    {
+        needs.extend(TESTS);
+    }
     if Toml::parse(manifest).keys("workspace.dependencies").any(|key| key == "tokio-postgres") {
         needs.push(Need {
             package: "postgresql",
@@ -89,7 +110,8 @@ pub(crate) fn ensure_debian_package(package: &str, probe: &str, purpose: &str) -
 
 fn is_there(probe: &str) -> bool {
     if !probe.starts_with('/') {
-        return exists(&format!("{probe} --version"));
+        // `ip` has its own way of asking.
+        return ["--version", "-V"].iter().any(|flag| exists(&format!("{probe} {flag}")));
     }
     match probe.split_once("/*/") {
         None => Path::new(probe).exists(),
@@ -127,6 +149,8 @@ mod tests {
         let postgres = "[workspace.dependencies]\ntokio-postgres = \"0.7\"\n";
         assert_eq!(packages("[workspace.dependencies]\nserde = \"1\"\n", None), [""; 0]);
         assert_eq!(packages(postgres, None), ["postgresql"]);
+        let transport = "[workspace.dependencies]\npostrider-transport = { path = \"x\" }\n";
+        assert_eq!(packages(transport, None), ["iproute2", "strace"]);
         assert_eq!(packages("", Some("{}")), ["nodejs", "npm"]);
         let browser = Some("{\"devDependencies\": {\"playwright-core\": \"1\"}}");
         assert_eq!(packages(postgres, browser), ["postgresql", "nodejs", "npm", "chromium"]);

@@ -9,6 +9,7 @@ mod dashboard;
 mod deny;
 mod install;
 mod process;
+mod references;
 mod serve;
 mod tidy;
 mod toml;
@@ -22,6 +23,7 @@ cargo xtask <chore>
   serve [args…]  build postrider in release and run `postrider serve` with the arguments
   ci             everything that must pass before a commit, with a summary at the end
   tidy           the rules of the house that clippy cannot see
+  references     let the Standard Webhooks libraries and Schemathesis judge the binary
   coverage       line coverage of crates/domain by its own tests
 ";
 
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         "serve" => serve::run(&root, rest),
         "ci" => ci::run(&root),
         "tidy" => tidy::run(&root),
+        "references" => references::run_all(&root),
         "coverage" => coverage::run(&root),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

@@ -19,6 +19,7 @@ use axum::response::{IntoResponse as _, Response};
 use postrider_domain::access::Scope;
 use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;
+use postrider_store::Key;
 
 pub use bootstrap::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin};
 pub(crate) use key::{NewKey, new_key};
@@ -129,7 +130,13 @@ async fn identify(state: &ApiState, token: &[u8], now: Timestamp) -> Result<Iden
         return Err(Problem::new(Code::Unauthorized, "the key has expired: use another one"));
     }
     state.memory().touch(state, id, now);
-    Ok((Arc::from(known.id.as_str()), known.tenant.clone(), Arc::from(known.scopes.as_slice())))
+    Ok((Arc::from(known.id.as_str()), known.tenant.clone(), scopes_of(&known)))
+}
+
+/// What a key may do. One that belongs to a tenant is never an admin key, whatever its record says.
+fn scopes_of(key: &Key) -> Arc<[Scope]> {
+    let is_held = |scope: &&Scope| **scope != Scope::Admin || key.tenant.is_none();
+    key.scopes.iter().filter(is_held).copied().collect()
 }
 
 /// The tenant that a request is about: the key's own, or the one that an admin names.
@@ -189,6 +196,22 @@ mod tests {
             assert_eq!(bearer(&headers), token.map(str::as_bytes), "{value}");
         }
         assert_eq!(bearer(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn a_key_of_a_tenant_is_never_an_admin_key() {
+        let key = |tenant| Key {
+            id: "k".to_owned(),
+            tenant,
+            name: None,
+            scopes: vec![Scope::Read, Scope::Admin],
+            hash: [0; 32],
+            created_at: Timestamp::EPOCH,
+            expires_at: None,
+            last_used_at: None,
+        };
+        assert_eq!(*scopes_of(&key(None)), [Scope::Read, Scope::Admin]);
+        assert_eq!(*scopes_of(&key(Some(TenantId::default_tenant()))), [Scope::Read]);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attempt::Verdict;
 use crate::ids::DeliveryId;
+use crate::planted::{self, Bug};
 use crate::policy::CircuitPolicy;
 use crate::time::Timestamp;
 
@@ -200,6 +201,7 @@ impl Circuit {
             CircuitState::HalfOpen { probed_at, .. } => {
                 Admission::WaitUntil(probed_at.saturating_add(policy.probe_interval))
             }
+            CircuitState::Frozen { .. } if planted::is(Bug::FrozenAttempted) => Admission::Admit,
             CircuitState::Frozen { .. } => Admission::Refuse,
         };
         (admission, transition)
@@ -233,6 +235,9 @@ impl Circuit {
             Verdict::Success => self.succeeded(delivery, now, hold, policy),
             Verdict::Failure => self.failed(delivery, now, hold, policy),
             Verdict::Gone => self.gone(now),
+            Verdict::OwnFault if planted::is(Bug::OwnFaultCounted) => {
+                self.failed(delivery, now, hold, policy)
+            }
             Verdict::OwnFault => self.end_probe(delivery, Evidence::ProbeLost, now, policy),
         }
     }
@@ -260,6 +265,9 @@ impl Circuit {
     /// flight then is lost, and its ten minutes run from when it was sent.
     pub fn recover(&mut self, now: Timestamp, policy: &CircuitPolicy) -> Option<Transition> {
         let CircuitState::HalfOpen { probed_at, .. } = self.state else { return None };
+        if planted::is(Bug::ProbeNotClearedAfterCrash) {
+            return None;
+        }
         let probe_at = probed_at.saturating_add(policy.probe_interval);
         self.reopen(probe_at, Evidence::ProbeLost, now)
     }
@@ -288,8 +296,13 @@ impl Circuit {
                 let by_probe = self.is_probe(delivery);
                 let evidence = Evidence::Success { by_probe };
                 let transition = self.change(CircuitState::Closed, evidence, now);
-                self.counters = Counters::default();
+                if !planted::is(Bug::CountersNotReset) {
+                    self.counters = Counters::default();
+                }
                 Some(transition)
+            }
+            CircuitState::Frozen { .. } if planted::is(Bug::StragglerThawsFrozen) => {
+                self.enable(None, now)
             }
             CircuitState::Closed | CircuitState::Frozen { .. } => {
                 self.counters.attempts += 1;
@@ -342,7 +355,8 @@ impl Circuit {
         if !self.is_probe(delivery) {
             return None;
         }
-        self.reopen(now.saturating_add(policy.probe_interval), why, now)
+        let halves = if planted::is(Bug::ProbeTooSoon) { 1 } else { 2 };
+        self.reopen(now.saturating_add(policy.probe_interval / 2 * halves), why, now)
     }
 
     /// From half-open back to open, disabled since when it was and for the reason that it was.
@@ -362,7 +376,9 @@ impl Circuit {
             return None;
         }
         let Counters { attempts, failures, consecutive_failures, .. } = self.counters;
-        let evidence = if consecutive_failures >= policy.disable_consecutive {
+        let evidence = if consecutive_failures
+            >= policy.disable_consecutive + u64::from(planted::is(Bug::OffByOneConsecutive))
+        {
             Evidence::ConsecutiveFailures
         } else if attempts > policy.disable_grace
             && policy.disable_share.is_exceeded_by(failures, attempts)
@@ -392,7 +408,8 @@ impl Circuit {
         if consecutive >= policy.freeze_consecutive {
             self.freeze_for(Evidence::ConsecutiveFailures, now)
         } else if consecutive > policy.freeze_over_consecutive
-            && now.since(self.last_success_at) > policy.freeze_after
+            && (now.since(self.last_success_at) > policy.freeze_after
+                || planted::is(Bug::FreezeIgnoresTime))
         {
             self.freeze_for(Evidence::NoSuccess { since: self.last_success_at }, now)
         } else {

@@ -33,6 +33,7 @@ pub mod limits;
 pub mod mass_failure;
 pub mod matching;
 pub mod payload;
+pub mod planted;
 pub mod policy;
 pub mod retry;
 pub mod settlement;

@@ -14,6 +14,7 @@ use postrider_domain::attempt::{Ending, Finished, OwnFault, OwnFaultKind, Timing
 use postrider_domain::event::Event;
 use postrider_domain::ids::DeliveryId;
 use postrider_domain::payload;
+use postrider_domain::planted::{self, Bug};
 use postrider_domain::policy::AttemptPolicy;
 use postrider_domain::signature;
 use postrider_domain::time::Timestamp;
@@ -97,7 +98,10 @@ fn request(
     limits: &AttemptPolicy,
 ) -> Request {
     let payload = payload::render(event, prepared.subscription.format);
-    let (id, seconds) = (delivery.to_string(), now.as_unix_seconds());
+    let (mut id, seconds) = (delivery.to_string(), now.as_unix_seconds());
+    if planted::is(Bug::WebhookIdOfEvent) {
+        id = event.id.to_string();
+    }
     let signed = signature::sign(keys.secrets.valid_at(now), &id, seconds, &payload.body);
     let mut headers = Vec::with_capacity(prepared.headers.len() + 5);
     headers.push((CONTENT_TYPE, HeaderValue::from_static(payload.content_type)));

@@ -11,6 +11,7 @@ use postrider_domain::delivery::Delivery;
 use postrider_domain::event::{Event, EventType, RawJson};
 use postrider_domain::ids::{DeliveryId, EventId, ObjectId, TenantId};
 use postrider_domain::limits;
+use postrider_domain::planted::{self, Bug};
 use postrider_domain::time::Timestamp;
 use postrider_store::{Acceptance, Accepted, Store, StoreError};
 use postrider_transport::Clock;
@@ -122,7 +123,7 @@ impl Ingest {
         let deliveries = batch.iter().flat_map(|acceptance| &acceptance.deliveries);
         let destinations: HashSet<_> = deliveries.map(|delivery| delivery.destination).collect();
         let pending = self.inbox.begin(destinations.into_iter().collect());
-        let answers = match self.store.accept(batch.clone()).await {
+        let answers = match self.make_durable(&batch).await {
             Ok(answers) => answers,
             Err(error) => {
                 // Only where the outcome is unknown may there be something to be read back.
@@ -162,6 +163,16 @@ impl Ingest {
         let ingested = ingested.collect();
         pending.hand_over(items);
         Ok(ingested)
+    }
+
+    async fn make_durable(&self, batch: &[Acceptance]) -> Result<Vec<Accepted>, StoreError> {
+        if planted::is(Bug::AcknowledgeBeforeSync) {
+            let (store, batch) = (Arc::clone(&self.store), batch.to_vec());
+            let answers = vec![Accepted::New; batch.len()];
+            tokio::spawn(async move { store.accept(batch).await });
+            return Ok(answers);
+        }
+        self.store.accept(batch.to_vec()).await
     }
 
     fn acceptance(&self, tenant: &TenantId, new: NewEvent, now: Timestamp) -> Acceptance {

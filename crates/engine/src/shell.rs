@@ -57,6 +57,7 @@ pub async fn start<T: Transport>(
     transport: Arc<T>,
 ) -> Result<EngineHandle, StoreError> {
     let Parts { store, clock, entropy, credentials, policy, options } = parts;
+    let options = Options { page: options.page.max(1), ..options };
     let directory = Arc::new(Directory::new(credentials));
     let (inbox, handovers) =
         Inbox::new(options.handover_batches_max, options.handover_deliveries_max);
@@ -199,7 +200,15 @@ impl Shell {
             self.perform();
             while self.tasks.try_join_next().is_some() {}
             let sleep = self.sleep(now);
+            // In a fixed order, so that a run can be repeated. None of them can starve another: the
+            // first two come seldom, the third takes what the fourth waits for as well, and what is
+            // due is done in any case.
             tokio::select! {
+                biased;
+                _ = end.changed() => break,
+                () = inbox.spilled_notice.notified() => {
+                    inputs.push(Input::Spilled(inbox.take_spilled()));
+                }
                 _ = received.recv_many(&mut inputs, INPUTS_AT_ONCE) => {
                     // Neither of the two may keep the other waiting.
                     while accepted.len() < INPUTS_AT_ONCE
@@ -209,11 +218,7 @@ impl Shell {
                     }
                 }
                 _ = handovers.recv_many(&mut accepted, INPUTS_AT_ONCE) => {}
-                () = inbox.spilled_notice.notified() => {
-                    inputs.push(Input::Spilled(inbox.take_spilled()));
-                }
                 () = pause(sleep) => {}
-                _ = end.changed() => break,
             }
         }
         let reason = self.stopped.take().map_or(Ended::Shutdown, Ended::StoreStopped);

@@ -1,7 +1,7 @@
 //! What goes on beside the lanes: removing what is too old, holding the shards, telling tenants of
 //! what happened to their destinations. And the one place that waits for time to pass.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ pub(crate) async fn tell_tenants(
     let mut events = Vec::new();
     while happened.recv_many(&mut events, options.page.clamp(1, 1000)).await > 0 {
         let now = clock.now();
-        let mut by_tenant: HashMap<TenantId, Vec<NewEvent>> = HashMap::new();
+        let mut by_tenant: BTreeMap<TenantId, Vec<NewEvent>> = BTreeMap::new();
         for event in events.drain(..) {
             if let Some((tenant, event)) = operational(&event, now)
                 && is_wanted(&ingest, &tenant, &event, now)

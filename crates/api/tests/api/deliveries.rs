@@ -104,3 +104,24 @@ async fn what_waits_can_be_cancelled_and_what_has_ended_replayed() {
     assert_eq!(replayed["state"], "waiting");
     api.until(async |api| api.get(&path).expect(200).await["attempts"] == 2).await;
 }
+
+#[tokio::test]
+async fn a_tenant_sees_the_class_of_a_failure_and_never_an_address() {
+    let api = Api::new().await;
+    let delivery = api.delivery("refused").await;
+    let key = api.key("default", &["read", "manage"]).await;
+    let path = format!("/v1/deliveries/{}", id(&delivery));
+    let test = format!("/v1/subscriptions/{}/test", delivery["subscription_id"].as_str().unwrap());
+    for call in [
+        api.get(&path).key(&key),
+        api.get(&format!("{path}/explain")).key(&key),
+        api.call("POST", &test).key(&key),
+    ] {
+        let answer = call.send().await;
+        assert!(answer.text.contains("refused"), "{}", answer.text);
+        assert!(!answer.text.contains("192.0.2.7"), "{}", answer.text);
+    }
+    let for_admin = api.get(&path).expect(200).await;
+    assert_eq!(for_admin["attempt_log"][0]["error"], "refused");
+    assert_eq!(for_admin["attempt_log"][0]["detail"], "connect to 192.0.2.7:443: refused");
+}

@@ -206,3 +206,22 @@ async fn a_deleted_subscription_is_gone_with_what_it_was_owed() {
     assert_eq!(delivery["state"], "cancelled");
     assert_eq!(delivery["reason"], "subscription_deleted");
 }
+
+#[tokio::test]
+async fn two_changes_at_the_same_time_are_both_made() {
+    let api = Api::new().await;
+    let created = api.post("/v1/subscriptions", full()).expect(201).await;
+    let path = format!("/v1/subscriptions/{}", id(&created));
+    let rotate = format!("{path}/secret/rotate");
+    tokio::join!(
+        api.patch(&path, json!({"object": "T-2"})).expect(200),
+        api.patch(&path, json!({"rate_limit": 7})).expect(200),
+        api.patch(&path, json!({"auth_token": "tok_abcdefgh"})).expect(200),
+        api.call("POST", &rotate).expect(200),
+    );
+    let shown = api.get(&path).expect(200).await;
+    assert_eq!(shown["object"], "T-2");
+    assert_eq!(shown["rate_limit"], 7);
+    assert_eq!(shown["auth_token"], "****efgh");
+    assert_eq!(shown["retiring_secrets"], 1);
+}

@@ -13,7 +13,9 @@ use http_body_util::BodyExt as _;
 use postrider_api::{
     ApiParts, ApiSettings, ApiState, Bootstrap, GivenAdmin, KeyRing, Vault, bootstrap_admin,
 };
-use postrider_domain::attempt::{Answer as Answered, BodyEnd, Ending, Finished, Timings};
+use postrider_domain::attempt::{
+    Answer as Answered, BodyEnd, Ending, Failure, FailureClass, Finished, Timings,
+};
 use postrider_domain::egress::EgressPolicy;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
@@ -43,7 +45,7 @@ impl Clock for HandClock {
     }
 }
 
-/// Answers as the last segment of the URL says: a status, or `hang` until it is released.
+/// Answers as the last segment of the URL says: a status, `refused`, or `hang` until it is released.
 #[derive(Default)]
 pub(crate) struct Receiver {
     pub(crate) requests: Mutex<Vec<(String, String, Bytes)>>,
@@ -60,6 +62,14 @@ impl Transport for Receiver {
         let word = url.rsplit('/').next().unwrap_or_default();
         if word == "hang" {
             self.release.notified().await;
+        }
+        if word == "refused" {
+            let detail = "connect to 192.0.2.7:443: refused".to_owned();
+            return Finished {
+                started_at: Timestamp::from_unix_ms(1_763_199_000_000),
+                timings: Timings::default(),
+                ending: Ending::Failed(Failure { class: FailureClass::Refused, detail }),
+            };
         }
         let status = word.parse().unwrap_or(200);
         // A receiver that tells everybody what it was sent.

@@ -126,8 +126,9 @@ impl Core {
         // The rule wants more than the 72 hours: the first millisecond after them.
         let over = policy.freeze_after.saturating_add(std::time::Duration::from_millis(1));
         let freeze_at = circuit.last_success_at.saturating_add(over);
-        if may_freeze && freeze_at > self.now {
-            self.alarms.set(Alarm::Freeze(ix), freeze_at);
+        if may_freeze {
+            // What fell due while the server was down, or by another policy, is judged at once.
+            self.alarms.set(Alarm::Freeze(ix), freeze_at.max(self.now));
         } else {
             self.alarms.clear(Alarm::Freeze(ix));
         }

@@ -8,6 +8,7 @@ use postrider_domain::attempt::Turn;
 use postrider_domain::circuit::Admission;
 use postrider_domain::delivery::{CancelReason, DeliveryState, Lane};
 use postrider_domain::ids::DeliveryId;
+use postrider_domain::planted::{self, Bug};
 use postrider_domain::time::Timestamp;
 
 use super::alarms::Alarm;
@@ -187,6 +188,16 @@ impl Core {
                 delivery: id,
                 destination: delivery.destination,
                 turn,
+            }));
+        }
+        if turn == Turn::Probe && planted::is(Bug::DuplicateProbe) {
+            self.actions.push(Action::Send(Outgoing {
+                delivery: id,
+                tenant: delivery.tenant.clone(),
+                event_id: delivery.event.clone(),
+                event: event.clone(),
+                prepared: std::sync::Arc::clone(&prepared),
+                target: dest.target.clone(),
             }));
         }
         self.actions.push(Action::Send(Outgoing {

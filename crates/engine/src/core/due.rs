@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use postrider_domain::delivery::{CancelReason, Delivery, DeliveryState, Lane};
 use postrider_domain::ids::DeliveryId;
+use postrider_domain::planted::{self, Bug};
 use postrider_domain::time::Timestamp;
 use postrider_store::DueMark;
 
@@ -121,6 +122,12 @@ impl Core {
         if !self.directory.has(delivery.subscription) {
             self.cancel_absent(&delivery, CancelReason::SubscriptionDeleted);
             return;
+        }
+        if planted::is(Bug::DeadInsteadOfMakeUp)
+            && (slot.number, slot.due_at < self.now) == (self.policy.retry.max, true)
+        {
+            let dead = delivery.not_admitted(self.now, &self.policy.retry);
+            return self.commit_delivery(delivery.state.name(), dead, None);
         }
         self.place(delivery, ix);
     }

@@ -210,6 +210,12 @@ impl Core {
             self.actions.push(Action::Forget(tenant, subscription));
             return;
         }
+        // What is another node's to cancel, that one cancels.
+        let ours = |row: &Delivery| self.holding.has(row.destination.shard());
+        let rows: Vec<Delivery> = rows.into_iter().filter(ours).collect();
+        if rows.is_empty() {
+            return;
+        }
         for row in rows {
             if self.entries.contains_key(&row.id) {
                 self.cancel_resident(row.id, CancelReason::SubscriptionDeleted);

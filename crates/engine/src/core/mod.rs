@@ -28,7 +28,7 @@ mod shards;
 mod shutdown;
 mod state;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use postrider_domain::attempt::Finished;
@@ -75,7 +75,7 @@ pub(crate) enum Input {
     /// Somebody wants something.
     Command(Command),
     /// These destinations have more in the store than was handed over.
-    Spilled(HashSet<DestinationId>),
+    Spilled(BTreeSet<DestinationId>),
 }
 
 /// How an attempt ended.
@@ -142,7 +142,7 @@ pub(crate) struct Core {
     seen: Seen,
     guard: MassFailureGuard,
     /// Destinations to ask again when the guard lets go.
-    held_back: HashSet<DestIx>,
+    held_back: BTreeSet<DestIx>,
     jobs: HashMap<ReplayId, Job>,
     shutdown: shutdown::Shutdown,
     actions: Vec<Action>,
@@ -180,7 +180,7 @@ impl Core {
             loads: Loads::default(),
             seen: Seen::default(),
             guard,
-            held_back: HashSet::new(),
+            held_back: BTreeSet::new(),
             jobs: HashMap::new(),
             shutdown: shutdown::Shutdown::default(),
             actions: Vec::new(),

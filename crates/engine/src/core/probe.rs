@@ -34,6 +34,14 @@ impl Core {
         }
     }
 
+    /// Something may wait now where nothing did when the ten minutes were over.
+    pub(super) fn probe_when_overdue(&mut self, ix: DestIx) {
+        let circuit = &self.dests[ix.get()].record.circuit;
+        if matches!(&circuit.state, CircuitState::Open { probe_at, .. } if *probe_at <= self.now) {
+            self.probe_due(ix);
+        }
+    }
+
     fn choose_probe(&mut self, ix: DestIx, limit: usize) {
         self.dests[ix.get()].probe = ProbeStage::Choosing;
         let destination = self.dests[ix.get()].record.id;

@@ -279,7 +279,7 @@ impl Core {
     /// These destinations have more in the store.
     pub(super) fn spilled(
         &mut self,
-        destinations: &std::collections::HashSet<postrider_domain::ids::DestinationId>,
+        destinations: &std::collections::BTreeSet<postrider_domain::ids::DestinationId>,
     ) {
         for id in destinations {
             if let Some(&ix) = self.dest_by_id.get(id) {

@@ -6,6 +6,7 @@ use postrider_domain::attempt::{Ending, FailureClass, Finished, OwnFaultKind, Ve
 use postrider_domain::circuit::StateName as CircuitName;
 use postrider_domain::delivery::{CancelReason, Delivery, Lane};
 use postrider_domain::ids::DeliveryId;
+use postrider_domain::planted::{self, Bug};
 use postrider_domain::settlement;
 
 use super::limiter::Pace;
@@ -41,7 +42,7 @@ impl Core {
         let pace = self.pace(&finished.ending, finished.timings.total);
         let dest = &mut self.dests[ix.get()];
         dest.limit.learn(pace);
-        dest.in_flight -= 1;
+        dest.in_flight -= u32::from(!planted::is(Bug::LeakedPlace));
         dest.retry_in_flight -= u32::from(flight.lane == Lane::Retry);
         *self.in_flight.of(flight.lane) -= 1;
         let tenant = &mut self.tenants[dest.tenant];
@@ -49,12 +50,21 @@ impl Core {
         if let Some(account) = flight.account {
             *tenant.overlay.account(account) -= 1;
         }
-        let unparked = tenant.parked.pop_front();
-        if let Some(next) = unparked {
-            self.dests[next.get()].tenant_parked = false;
-            self.activate(next);
-        }
+        let tenant = dest.tenant;
+        self.unpark(tenant);
         self.activate(ix);
+    }
+
+    /// The next destination that waited for its tenant, and still has something to send.
+    fn unpark(&mut self, tenant: usize) {
+        while let Some(next) = self.tenants[tenant].parked.pop_front() {
+            let dest = &mut self.dests[next.get()];
+            dest.tenant_parked = false;
+            if dest.first.len > 0 || dest.retry.len > 0 {
+                self.activate(next);
+                return;
+            }
+        }
     }
 
     fn pace(&self, ending: &Ending, total: std::time::Duration) -> Pace {
@@ -102,6 +112,9 @@ impl Core {
         self.tell(&settled.delivery, &settled.attempt, settled.warning, ix);
         let before = entry.delivery.state.name();
         self.commit_delivery(before, settled.delivery.clone(), Some(settled.attempt));
+        if planted::is(Bug::SettlementSplit) {
+            self.seal_commit();
+        }
         let transition = settled.transition;
         let to = transition.as_ref().map(|transition| transition.to);
         self.circuit_changed(ix, transition);
@@ -115,6 +128,7 @@ impl Core {
             Some(CircuitName::HalfOpen) | None => {}
         }
         self.place(settled.delivery, ix);
+        self.probe_when_overdue(ix);
     }
 
     /// Tells whoever looks on.

@@ -166,6 +166,30 @@ async fn where_none_waits_the_next_one_that_arrives_is_the_probe() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_in_flight_when_the_ten_minutes_ended_is_the_probe_when_it_waits() {
+    let retry = RetryPolicy { max: 1, unit: HOUR, ..RetryPolicy::default() };
+    let mut world = World::with(Policy { retry, ..Policy::default() }, Options::default()).await;
+    world.subscribe(URL).await;
+    world.script.first(URL, [Mood::Gated(500)]);
+    let straggler = world.send().await;
+    world.fail(URL, 102).await;
+    assert_eq!(world.state(URL).await, "disabled");
+    for delivery in world.deliveries().await {
+        if delivery.event != straggler.id {
+            world.engine.cancel(&tenant(), delivery.id).await.unwrap();
+        }
+    }
+    world.script.forget();
+    world.pass(TEN_MINUTES + MINUTE).await;
+    assert_eq!(world.script.sent().len(), 0, "nothing waits: all that is owed is in flight");
+    world.script.set(URL, OK);
+    world.script.open_gate();
+    world.rest().await;
+    assert_eq!(world.script.sent().len(), 1, "it failed, waits, and is taken at once");
+    assert_eq!(world.state(URL).await, "enabled");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_probe_is_durable_before_it_is_sent_and_stays_single_through_a_crash() {
     let mut world = disabled(Policy::default()).await;
     world.script.set(URL, Mood::Hangs);

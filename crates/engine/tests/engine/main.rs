@@ -6,6 +6,7 @@
 
 mod circuit;
 mod crash;
+mod embedded;
 mod fairness;
 mod life;
 mod nothing_lost;

@@ -25,7 +25,7 @@ use postrider_engine::{
 };
 use postrider_store::memory::MemoryStore;
 use postrider_store::{
-    Configuration, DeliveryFilter, History, PageRequest, SubscriptionPut, SubscriptionRecord,
+    Configuration, DeliveryFilter, History, PageRequest, Store, SubscriptionPut, SubscriptionRecord,
 };
 use postrider_transport::{Clock, Request, Transport};
 use tokio::sync::watch;
@@ -277,7 +277,7 @@ impl World {
     pub(crate) async fn on(store: MemoryStore, policy: Policy, options: Options) -> Self {
         let clock = Arc::new(TokioClock { begin: Instant::now() });
         let script = Arc::new(Script::new(Arc::clone(&clock)));
-        let engine = start(&store, &clock, &script, &policy, &options, 0).await;
+        let engine = start(Arc::new(store.clone()), &clock, &script, &policy, &options, 0).await;
         World { engine, store, script, clock, policy, options, seed: 0, subscriptions: 0 }
     }
 
@@ -308,9 +308,15 @@ impl World {
             tokio::time::sleep(downtime).await;
         }
         self.seed += 1;
-        self.engine =
-            start(&self.store, &self.clock, &self.script, &self.policy, &self.options, self.seed)
-                .await;
+        self.engine = start(
+            Arc::new(self.store.clone()),
+            &self.clock,
+            &self.script,
+            &self.policy,
+            &self.options,
+            self.seed,
+        )
+        .await;
         self.rest().await;
     }
 
@@ -353,28 +359,7 @@ impl World {
 
     pub(crate) fn wish_of(&mut self, tenant: &TenantId, url: &str) -> SubscriptionRecord {
         self.subscriptions += 1;
-        let now = self.now();
-        let mut random = [0; 10];
-        random[6..].copy_from_slice(&self.subscriptions.to_be_bytes());
-        SubscriptionRecord {
-            subscription: Subscription {
-                id: SubscriptionId::new(now, random),
-                tenant: tenant.clone(),
-                destination: DestinationId::of(tenant, url),
-                url: url.to_owned(),
-                types: serde_json::from_str(r#"["task.*"]"#).unwrap(),
-                object: None,
-                filter: None,
-                format: Format::Raw,
-                headers: Vec::new(),
-                rate_limit: None,
-                enabled: true,
-                created_at: now,
-                updated_at: now,
-            },
-            credentials: Vec::new(),
-            deleted_at: None,
-        }
+        record(tenant, url, self.subscriptions, self.now())
     }
 
     pub(crate) async fn send(&self) -> Ingested {
@@ -463,8 +448,38 @@ impl World {
     }
 }
 
+/// A subscription of every task at this URL.
+pub(crate) fn record(
+    tenant: &TenantId,
+    url: &str,
+    number: u32,
+    now: Timestamp,
+) -> SubscriptionRecord {
+    let mut random = [0; 10];
+    random[6..].copy_from_slice(&number.to_be_bytes());
+    SubscriptionRecord {
+        subscription: Subscription {
+            id: SubscriptionId::new(now, random),
+            tenant: tenant.clone(),
+            destination: DestinationId::of(tenant, url),
+            url: url.to_owned(),
+            types: serde_json::from_str(r#"["task.*"]"#).unwrap(),
+            object: None,
+            filter: None,
+            format: Format::Raw,
+            headers: Vec::new(),
+            rate_limit: None,
+            enabled: true,
+            created_at: now,
+            updated_at: now,
+        },
+        credentials: Vec::new(),
+        deleted_at: None,
+    }
+}
+
 pub(crate) async fn start(
-    store: &MemoryStore,
+    store: Arc<dyn Store>,
     clock: &Arc<TokioClock>,
     script: &Arc<Script>,
     policy: &Policy,
@@ -472,7 +487,7 @@ pub(crate) async fn start(
     seed: u64,
 ) -> EngineHandle {
     let parts = Parts {
-        store: Arc::new(store.clone()),
+        store,
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         entropy: Arc::new(SeededEntropy::new(seed << 32)),
         credentials: Arc::new(SameForAll),

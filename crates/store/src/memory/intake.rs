@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use postrider_domain::ids::{EventId, TenantId};
 
-use super::MemoryStore;
 use super::state::{State, StoredEvent};
+use super::{Durable, MemoryStore};
 use crate::contract::Intake;
 use crate::error::StoreError;
 use crate::records::{Acceptance, Accepted, EventRecord};
@@ -14,11 +14,15 @@ use crate::records::{Acceptance, Accepted, EventRecord};
 #[async_trait]
 impl Intake for MemoryStore {
     async fn accept(&self, batch: Vec<Acceptance>) -> Result<Vec<Accepted>, StoreError> {
+        let witness = self.options.witness.clone();
         self.write(move |state| {
             let answers = state.judge(&batch);
             if !answers.contains(&Accepted::Conflict) {
                 for (acceptance, answer) in batch.into_iter().zip(&answers) {
                     if *answer == Accepted::New {
+                        if let Some(witness) = &witness {
+                            witness(Durable::Accepted(&acceptance));
+                        }
                         state.accept(acceptance);
                     }
                 }

@@ -34,6 +34,7 @@ pub(crate) use self::faults::splitmix;
 pub use self::faults::{Fault, Operations};
 use self::state::State;
 use crate::error::StoreError;
+use crate::records::{Acceptance, Commit};
 
 /// Something to wait for, such as a while of paused time.
 pub type Delay = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
@@ -47,6 +48,21 @@ pub struct Options {
     pub read: Option<Delay>,
     /// Decides how many of the writes in line survive a crash.
     pub seed: u64,
+    /// Is told of acceptances and settlements as they become durable, in order. It must not ask the
+    /// store for anything.
+    pub witness: Option<Witness>,
+}
+
+/// Looks on.
+pub type Witness = Arc<dyn Fn(Durable<'_>) + Send + Sync>;
+
+/// What became durable.
+#[derive(Debug, Clone, Copy)]
+pub enum Durable<'a> {
+    /// An event with all that is owed for it.
+    Accepted(&'a Acceptance),
+    /// A commit; the same one again where it was repeated.
+    Settled(&'a Commit),
 }
 
 impl fmt::Debug for Options {
@@ -55,6 +71,7 @@ impl fmt::Debug for Options {
             .field("sync", &self.sync.is_some())
             .field("read", &self.read.is_some())
             .field("seed", &self.seed)
+            .field("witness", &self.witness.is_some())
             .finish()
     }
 }

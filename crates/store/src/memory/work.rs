@@ -9,8 +9,8 @@ use postrider_domain::ids::{DestinationId, EventId, SubscriptionId, TenantId};
 use postrider_domain::ledger::LedgerMove;
 use postrider_domain::time::Timestamp;
 
-use super::MemoryStore;
 use super::state::State;
+use super::{Durable, MemoryStore};
 use crate::contract::Work;
 use crate::error::StoreError;
 use crate::records::{
@@ -111,9 +111,12 @@ impl Work for MemoryStore {
     }
 
     async fn settle(&self, holding: &Holding, commit: Commit) -> Result<(), StoreError> {
-        let holding = holding.clone();
+        let (holding, witness) = (holding.clone(), self.options.witness.clone());
         self.write(move |state| {
             state.check(&holding, &commit)?;
+            if let Some(witness) = witness {
+                witness(Durable::Settled(&commit));
+            }
             for change in commit.deliveries {
                 state.change_delivery(change)?;
             }

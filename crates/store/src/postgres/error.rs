@@ -47,6 +47,23 @@ fn words(error: &Error) -> String {
     }
 }
 
+/// An error that everybody in a transaction meets, once for each of them; `None` where the fault may
+/// be one caller's alone.
+pub(super) fn for_everybody(error: &StoreError) -> Option<StoreError> {
+    match error {
+        StoreError::DiskFull { place } => Some(StoreError::DiskFull { place: place.clone() }),
+        StoreError::Unavailable(why) => Some(StoreError::Unavailable(why.clone())),
+        StoreError::Stopped(why) => Some(StoreError::Stopped(why.clone())),
+        StoreError::NotWritable { .. }
+        | StoreError::Locked { .. }
+        | StoreError::NewerVersion { .. }
+        | StoreError::Corrupt { .. }
+        | StoreError::Fenced { .. }
+        | StoreError::UnknownCursor
+        | StoreError::Internal(_) => None,
+    }
+}
+
 /// An identifier that must be unique exists already.
 pub(super) fn is_taken(error: &Error) -> bool {
     error.code() == Some(&SqlState::UNIQUE_VIOLATION)

@@ -15,6 +15,7 @@ use tokio_postgres::types::ToSql;
 
 use super::counts::{Counts, LedgerColumns, TallyColumns};
 use super::days::day_of;
+use super::error::for_everybody;
 use super::notify::ShardSet;
 use super::pool::{Refused, Scope, Step, Transaction};
 use super::rows::{DeliveryColumns, count, get};
@@ -111,17 +112,18 @@ impl Core {
         let batches: Vec<&[Acceptance]> = batches.iter().map(Vec::as_slice).collect();
         match self.try_accept(&batches).await {
             Ok(answers) => answers.into_iter().map(Ok).collect(),
-            Err(error @ (StoreError::Unavailable(_) | StoreError::DiskFull { .. })) => {
-                let again = |_| Err(repeat(&error));
-                batches.iter().map(again).collect()
-            }
             Err(error) if batches.len() == 1 => vec![Err(error)],
-            // Something is wrong with one of them, and should be that one's problem alone.
-            Err(_) => {
+            Err(error) => {
                 let mut answers = Vec::with_capacity(batches.len());
                 for batch in batches {
-                    let alone = self.try_accept(&[batch]).await;
-                    answers.push(alone.map(|mut answers| answers.pop().unwrap_or_default()));
+                    answers.push(match for_everybody(&error) {
+                        Some(error) => Err(error),
+                        // Something is wrong with one of them: be it that one's problem alone.
+                        None => self
+                            .try_accept(&[batch])
+                            .await
+                            .map(|mut one| one.pop().unwrap_or_default()),
+                    });
                 }
                 answers
             }
@@ -168,14 +170,6 @@ fn days(batches: &[&[Acceptance]]) -> BTreeSet<i32> {
         days.extend(acceptance.deliveries.iter().map(|delivery| day_of(delivery.created_at)));
     }
     days
-}
-
-/// The same error for another caller.
-fn repeat(error: &StoreError) -> StoreError {
-    match error {
-        StoreError::DiskFull { place } => StoreError::DiskFull { place: place.clone() },
-        other => StoreError::Unavailable(other.to_string()),
-    }
 }
 
 /// What is known of an identifier.

@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::Core;
 use super::days::day_of;
+use super::error::for_everybody;
 use super::pool::{Refused, Scope, Step, Transaction};
 use super::rows::{self, get, json, state_number, uuid};
 use crate::error::StoreError;
@@ -116,24 +117,18 @@ impl Core {
         let all: Vec<&Request> = requests.iter().collect();
         match self.try_settle(&all).await {
             Ok(answers) => answers,
-            Err(error @ (StoreError::Unavailable(_) | StoreError::DiskFull { .. })) => {
-                let words = error.to_string();
-                let again = |_: &Request| match &error {
-                    StoreError::DiskFull { place } => {
-                        Err(StoreError::DiskFull { place: place.clone() })
-                    }
-                    _ => Err(StoreError::Unavailable(words.clone())),
-                };
-                requests.iter().map(again).collect()
-            }
             Err(error) if requests.len() == 1 => vec![Err(error)],
-            // Something is wrong with one of them, and should be that one's problem alone.
-            Err(_) => {
+            Err(error) => {
                 let mut answers = Vec::with_capacity(requests.len());
                 for request in requests {
-                    let alone = self.try_settle(&[request]).await;
-                    let alone = alone.map(|mut answers| answers.pop().unwrap_or(Ok(())));
-                    answers.push(alone.unwrap_or_else(Err));
+                    answers.push(match for_everybody(&error) {
+                        Some(error) => Err(error),
+                        // Something is wrong with one of them: be it that one's problem alone.
+                        None => self
+                            .try_settle(&[request])
+                            .await
+                            .and_then(|mut one| one.pop().unwrap_or(Ok(()))),
+                    });
                 }
                 answers
             }

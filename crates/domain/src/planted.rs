@@ -1,0 +1,80 @@
+//! Mistakes on purpose, one at a time, which the simulator must catch.
+//!
+//! Without the feature `planted-bugs`, which nothing that ships has, [`is`] is `false` for every one
+//! of them and the compiler removes them all.
+
+/// A mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bug {
+    /// An event is acknowledged before it is durable.
+    AcknowledgeBeforeSync,
+    /// Disabled at one consecutive failure too many.
+    OffByOneConsecutive,
+    /// A probe that was in flight in a crash stays in flight for ever.
+    ProbeNotClearedAfterCrash,
+    /// Re-enabled, and the counters go on.
+    CountersNotReset,
+    /// The slots count from the attempt before.
+    SlotFromPreviousAttempt,
+    /// A delivery and its destination settle in two writes.
+    SettlementSplit,
+    /// Exactly 70 % disables.
+    ShareIncludesEquality,
+    /// Frozen without waiting for the 72 hours.
+    FreezeIgnoresTime,
+    /// A late success thaws a frozen destination.
+    StragglerThawsFrozen,
+    /// A slot that passes while the circuit is open is given out again.
+    SlotNotSpentWhileOpen,
+    /// What does not fit into the lanes is forgotten.
+    LostOnOverflow,
+    /// A probe is sent twice.
+    DuplicateProbe,
+    /// A failed probe is followed by the next after half of the time.
+    ProbeTooSoon,
+    /// `Retry-After` moves a retry earlier.
+    RetryAfterEarlier,
+    /// Faults of our own count against the destination.
+    OwnFaultCounted,
+    /// A last slot that our own downtime swallowed gets no attempt.
+    DeadInsteadOfMakeUp,
+    /// A frozen destination is attempted.
+    FrozenAttempted,
+    /// `webhook-id` is the event's.
+    WebhookIdOfEvent,
+    /// An attempt that ended keeps its place in flight.
+    LeakedPlace,
+    /// A probe takes a slot from its delivery.
+    ProbeTakesSlot,
+    /// The same delivery is probed again and again.
+    ProbesDoNotRotate,
+}
+
+/// Whether this mistake is made.
+#[cfg(not(feature = "planted-bugs"))]
+pub const fn is(_: Bug) -> bool {
+    false
+}
+
+#[cfg(feature = "planted-bugs")]
+mod selected {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::Bug;
+
+    const NONE: u32 = u32::MAX;
+    static PLANTED: AtomicU32 = AtomicU32::new(NONE);
+
+    /// Whether this mistake is made.
+    pub fn is(bug: Bug) -> bool {
+        PLANTED.load(Ordering::Relaxed) == bug as u32
+    }
+
+    /// From now on this mistake is made, and no other.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.store(bug.map_or(NONE, |bug| bug as u32), Ordering::Relaxed);
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+pub use selected::{is, plant};

@@ -1,0 +1,127 @@
+//! What must have happened, else the run has proven little: every mood, fault, edge and final state.
+
+macro_rules! covers {
+    ($($name:ident => $text:literal),+ $(,)?) => {
+        /// Something that a run must have met.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Cover { $(#[doc = $text] $name),+ }
+
+        impl Cover {
+            /// All of them.
+            pub const ALL: &'static [Cover] = &[$(Cover::$name),+];
+
+            /// As it is printed.
+            pub const fn text(self) -> &'static str {
+                match self { $(Cover::$name => $text),+ }
+            }
+        }
+    };
+}
+
+covers! {
+    Delivered => "delivered",
+    DeadExhausted => "dead: exhausted",
+    DeadNotAdmitted => "dead: never admitted",
+    Cancelled => "cancelled by somebody",
+    CancelledWithSubscription => "cancelled with its subscription",
+    CancelledInFlight => "cancelled in flight",
+    FirstAttempt => "first attempt",
+    Retry => "retry, to the millisecond",
+    LastRetry => "eleventh retry",
+    MadeUp => "slots made up after downtime",
+    LastSlotMadeUp => "last slot made up after downtime",
+    SlotSpent => "slot spent while not admitted",
+    SpentInFlight => "slot spent while in flight",
+    StartedFromAcceptance => "clock from acceptance",
+    RetryAfterMoves => "retry-after moves a retry",
+    RetryAfterCut => "retry-after cut at the last slot",
+    Drained => "sent ahead of its slot by a ramp",
+    Probe => "probe sent",
+    ProbeOnTime => "probe at ten minutes sharp",
+    ProbeOfArrival => "probe of what arrived",
+    ProbeFailed => "probe failed",
+    ProbeLostInCrash => "probe lost in a crash",
+    ProbeOwnFault => "probe ended by our own fault",
+    DisabledByShare => "disabled by share",
+    DisabledByConsecutive => "disabled by consecutive failures",
+    FrozenByTime => "frozen by time",
+    FrozenOnTheDot => "frozen to the millisecond, unasked",
+    FrozenByConsecutive => "frozen by consecutive failures",
+    FrozenGone => "frozen by 410",
+    FrozenByHand => "frozen by hand",
+    EnabledByHand => "enabled by hand",
+    EnabledByProbe => "re-enabled by a probe",
+    EnabledByStraggler => "re-enabled by a straggler",
+    StragglerAtFrozen => "late success at a frozen destination",
+    OwnFault => "fault of our own, not counted",
+    CountersResetByHand => "counters of an enabled one reset",
+    ShareAtEdge => "exactly the share, not disabled",
+    GraceAtEdge => "grace period full of failures",
+    Crash => "crash",
+    CrashInCommit => "crash with writes in line",
+    CrashInFlight => "crash with attempts in flight",
+    CrashInProbe => "crash with a probe in flight",
+    Downtime => "downtime of hours or days",
+    Shutdown => "orderly stop",
+    StoreFull => "store: disk full",
+    StoreUnknown => "store: outcome unknown",
+    StoreReads => "store: reads fail",
+    StoreStopped => "store: stopped for good",
+    DuplicateByCrash => "repeat because of a crash",
+    DuplicateByLostAnswer => "repeat because of a lost answer",
+    DuplicateEvent => "the same event again",
+    ReplayOne => "replay of one",
+    ReplayBulk => "bulk replay",
+    ReplayChanged => "bulk replay paused and resumed",
+    SubscriptionAdded => "subscription added",
+    SubscriptionChanged => "subscription changed",
+    SubscriptionDeleted => "subscription deleted",
+    PolicyChanged => "policy changed in mid-flight",
+    TightLimits => "limits so tight that lanes spill",
+    Timeout => "attempt timed out",
+    Late => "answer just before the deadline",
+    Healed => "healed, and all ended in time",
+}
+
+/// How often each was met.
+#[derive(Debug, Clone)]
+pub struct Coverage(Vec<u64>);
+
+impl Default for Coverage {
+    fn default() -> Self {
+        Coverage(vec![0; Cover::ALL.len()])
+    }
+}
+
+impl Coverage {
+    /// It was met once more.
+    pub fn hit(&mut self, cover: Cover) {
+        if let Some(at) = Cover::ALL.iter().position(|one| *one == cover) {
+            self.0[at] += 1;
+        }
+    }
+
+    /// How often it was met.
+    pub fn count(&self, cover: Cover) -> u64 {
+        let at = Cover::ALL.iter().position(|one| *one == cover);
+        at.map_or(0, |at| self.0[at])
+    }
+
+    /// Adds what another world met.
+    pub fn add(&mut self, other: &Coverage) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine += theirs;
+        }
+    }
+
+    /// What was never met.
+    pub fn missing(&self) -> Vec<Cover> {
+        Cover::ALL.iter().copied().filter(|cover| self.count(*cover) == 0).collect()
+    }
+
+    /// A line for each.
+    pub fn table(&self) -> String {
+        let line = |cover: &Cover| format!("  {:>12}  {}\n", self.count(*cover), cover.text());
+        Cover::ALL.iter().map(line).collect()
+    }
+}

@@ -1,0 +1,369 @@
+//! The circuit of a destination, modelled from section 5: what must follow from what was settled.
+//!
+//! Nothing here calls the domain's own circuit; states and counters are compared with it.
+
+use postrider_domain::attempt::{Attempt, Ending};
+use postrider_domain::circuit::{Circuit, CircuitState, Counters, Evidence, Transition};
+use postrider_domain::ids::DeliveryId;
+
+use super::rules::Rules;
+use crate::coverage::Cover;
+
+/// Where a modelled circuit stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Enabled.
+    Closed,
+    /// Disabled until the next probe.
+    Open {
+        /// When that is.
+        probe_at: i64,
+    },
+    /// Disabled, and this one is the probe.
+    HalfOpen {
+        /// Which one.
+        probe: DeliveryId,
+        /// When it was let through.
+        probed_at: i64,
+    },
+    /// Never attempted.
+    Frozen,
+}
+
+/// A modelled circuit.
+#[derive(Debug, Clone)]
+pub struct Model {
+    /// Where it stands.
+    pub state: State,
+    attempts: u64,
+    successes: u64,
+    failures: u64,
+    /// Failures in a row.
+    pub consecutive: u64,
+    /// When something last arrived; its creation before.
+    pub last_success: i64,
+    /// What was met on the way.
+    pub met: Vec<Cover>,
+}
+
+/// What the world knows that the destination does not: who asked for what, and when it started.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Context {
+    /// When the process that runs now began.
+    pub up_at: i64,
+    /// Whether somebody asked to enable it.
+    pub enable_asked: bool,
+    /// Whether somebody asked to freeze it.
+    pub freeze_asked: bool,
+    /// Whether the probe may have been cancelled.
+    pub cancelled: bool,
+}
+
+/// What an attempt was to the destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It arrived.
+    Success,
+    /// It did not.
+    Failure,
+    /// The receiver says that it is gone.
+    Gone,
+    /// Our own machinery failed.
+    OwnFault,
+}
+
+/// What an attempt was: by its status alone.
+pub fn outcome(attempt: &Attempt) -> Outcome {
+    match &attempt.ending {
+        Ending::Answered(answer) if (200..300).contains(&answer.status) => Outcome::Success,
+        Ending::Answered(answer) if answer.status == 410 => Outcome::Gone,
+        Ending::Answered(_) | Ending::Failed(_) => Outcome::Failure,
+        Ending::OwnFault(_) => Outcome::OwnFault,
+    }
+}
+
+/// When an attempt ended.
+pub fn ended(attempt: &Attempt) -> i64 {
+    let total = i64::try_from(attempt.timings.total.as_millis()).unwrap_or(i64::MAX);
+    attempt.started_at.as_unix_ms() + total
+}
+
+/// What kind of change is expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expected {
+    Nothing,
+    Enabled { by_probe: bool },
+    Disabled,
+    ProbeFailed,
+    ProbeLost,
+    Frozen,
+    FrozenGone,
+}
+
+impl Model {
+    /// A destination that was just created.
+    pub fn new(created_at: i64) -> Self {
+        Model {
+            state: State::Closed,
+            attempts: 0,
+            successes: 0,
+            failures: 0,
+            consecutive: 0,
+            last_success: created_at,
+            met: Vec::new(),
+        }
+    }
+
+    /// Forgets what was counted.
+    pub fn reset(&mut self) {
+        (self.attempts, self.successes, self.failures, self.consecutive) = (0, 0, 0, 0);
+    }
+
+    fn counters(&self) -> Counters {
+        Counters {
+            attempts: self.attempts,
+            successes: self.successes,
+            failures: self.failures,
+            consecutive_failures: self.consecutive,
+        }
+    }
+
+    /// Takes in what a commit says of a destination: attempts in order, transitions in order, the
+    /// two merged by their times and counters. `reset_before` is where an enabling by hand of an
+    /// enabled destination (which leaves no transition) is thought to have come.
+    pub fn apply(
+        &mut self,
+        attempts: &[(&Attempt, DeliveryId)],
+        seen: &[Transition],
+        reset_before: Option<usize>,
+        rules: &Rules,
+        context: &Context,
+    ) -> Result<(), String> {
+        let mut seen = seen.iter().peekable();
+        for (place, (attempt, id)) in attempts.iter().enumerate() {
+            let at = ended(attempt);
+            while let Some(next) = seen.next_if(|next| self.comes_first(next, attempt, *id)) {
+                self.unasked(next, rules, context)?;
+            }
+            if reset_before == Some(place) {
+                self.reset();
+            }
+            let expected = self.learn(outcome(attempt), *id, at, rules);
+            if expected == Expected::Nothing {
+                continue;
+            }
+            let Some(next) = seen.next() else {
+                return Err(format!("{expected:?} expected after attempt {place}, saw nothing"));
+            };
+            self.compare(expected, next, at)?;
+        }
+        for next in seen {
+            self.unasked(next, rules, context)?;
+        }
+        if reset_before == Some(attempts.len()) {
+            self.reset();
+        }
+        Ok(())
+    }
+
+    /// Whether a transition that was seen came before this attempt, and not from it.
+    fn comes_first(&self, next: &Transition, attempt: &Attempt, id: DeliveryId) -> bool {
+        let (at, end) = (next.at.as_unix_ms(), ended(attempt));
+        let unasked = match &next.evidence {
+            Evidence::ProbeSent { .. } | Evidence::ByHand { .. } => true,
+            Evidence::ProbeLost => {
+                let is_probe = matches!(self.state, State::HalfOpen { probe, .. } if probe == id);
+                !(is_probe && outcome(attempt) == Outcome::OwnFault && at == end)
+            }
+            Evidence::NoSuccess { .. } | Evidence::ConsecutiveFailures => true,
+            Evidence::FailureShare
+            | Evidence::Gone
+            | Evidence::ProbeFailed
+            | Evidence::Success { .. } => false,
+        };
+        unasked && at <= end && next.counters == self.counters()
+    }
+
+    fn learn(&mut self, outcome: Outcome, id: DeliveryId, at: i64, rules: &Rules) -> Expected {
+        let is_probe = matches!(self.state, State::HalfOpen { probe, .. } if probe == id);
+        match outcome {
+            Outcome::OwnFault => {
+                self.met.push(Cover::OwnFault);
+                if !is_probe {
+                    return Expected::Nothing;
+                }
+                self.met.push(Cover::ProbeOwnFault);
+                self.state = State::Open { probe_at: at + rules.probe_ms };
+                return Expected::ProbeLost;
+            }
+            Outcome::Success => {
+                self.last_success = at;
+                if matches!(self.state, State::Open { .. } | State::HalfOpen { .. }) {
+                    self.state = State::Closed;
+                    self.reset();
+                    return Expected::Enabled { by_probe: is_probe };
+                }
+                if self.state == State::Frozen {
+                    self.met.push(Cover::StragglerAtFrozen);
+                }
+                self.attempts += 1;
+                self.successes += 1;
+                self.consecutive = 0;
+            }
+            Outcome::Failure | Outcome::Gone => {
+                self.attempts += 1;
+                self.failures += 1;
+                self.consecutive += 1;
+            }
+        }
+        self.judge(outcome, is_probe, at, rules)
+    }
+
+    fn judge(&mut self, outcome: Outcome, is_probe: bool, at: i64, rules: &Rules) -> Expected {
+        let failed = outcome != Outcome::Success;
+        if self.state == State::Frozen {
+            return Expected::Nothing;
+        }
+        if outcome == Outcome::Gone {
+            self.state = State::Frozen;
+            return Expected::FrozenGone;
+        }
+        if failed && rules.freezes(self.consecutive, at - self.last_success) {
+            self.state = State::Frozen;
+            return Expected::Frozen;
+        }
+        if failed && is_probe {
+            self.state = State::Open { probe_at: at + rules.probe_ms };
+            return Expected::ProbeFailed;
+        }
+        if self.state != State::Closed {
+            return Expected::Nothing;
+        }
+        if rules.disables(self.attempts, self.failures, self.consecutive) {
+            self.state = State::Open { probe_at: at + rules.probe_ms };
+            return Expected::Disabled;
+        }
+        if self.attempts == rules.grace && self.failures == self.attempts {
+            self.met.push(Cover::GraceAtEdge);
+        }
+        if self.attempts > rules.grace && self.failures * 100 == self.attempts * rules.percent {
+            self.met.push(Cover::ShareAtEdge);
+        }
+        Expected::Nothing
+    }
+
+    fn compare(&mut self, expected: Expected, seen: &Transition, at: i64) -> Result<(), String> {
+        let cover = match (expected, &seen.evidence) {
+            (Expected::Enabled { by_probe }, Evidence::Success { by_probe: seen_by_probe })
+                if by_probe == *seen_by_probe =>
+            {
+                if by_probe {
+                    Cover::EnabledByProbe
+                } else {
+                    Cover::EnabledByStraggler
+                }
+            }
+            (Expected::Disabled, Evidence::FailureShare) => Cover::DisabledByShare,
+            (Expected::Disabled, Evidence::ConsecutiveFailures) => Cover::DisabledByConsecutive,
+            (Expected::ProbeFailed, Evidence::ProbeFailed) => Cover::ProbeFailed,
+            (Expected::ProbeLost, Evidence::ProbeLost) => Cover::ProbeOwnFault,
+            (Expected::Frozen, Evidence::NoSuccess { .. }) => Cover::FrozenByTime,
+            (Expected::Frozen, Evidence::ConsecutiveFailures) => Cover::FrozenByConsecutive,
+            (Expected::FrozenGone, Evidence::Gone) => Cover::FrozenGone,
+            (_, evidence) => return Err(format!("{expected:?} expected, saw {evidence:?}")),
+        };
+        self.met.push(cover);
+        if seen.at.as_unix_ms() == at {
+            return Ok(());
+        }
+        Err(format!("{expected:?} expected at {at}, came at {}", seen.at.as_unix_ms()))
+    }
+
+    /// A transition that no attempt caused.
+    fn unasked(
+        &mut self,
+        seen: &Transition,
+        rules: &Rules,
+        context: &Context,
+    ) -> Result<(), String> {
+        let at = seen.at.as_unix_ms();
+        match (&seen.evidence, self.state) {
+            (Evidence::ProbeSent { delivery }, State::Open { probe_at }) if at >= probe_at => {
+                self.met.push(Cover::Probe);
+                self.state = State::HalfOpen { probe: *delivery, probed_at: at };
+            }
+            (Evidence::ProbeLost, State::HalfOpen { probed_at, .. })
+                if context.up_at >= probed_at || context.cancelled =>
+            {
+                self.met.push(Cover::ProbeLostInCrash);
+                let from = if context.up_at >= probed_at { probed_at } else { at };
+                self.state = State::Open { probe_at: from + rules.probe_ms };
+            }
+            (Evidence::ByHand { .. }, state) => self.by_hand(seen, state, context)?,
+            (Evidence::NoSuccess { .. } | Evidence::ConsecutiveFailures, state)
+                if state != State::Frozen
+                    && rules.freezes(self.consecutive, at - self.last_success) =>
+            {
+                self.met.push(Cover::FrozenByTime);
+                if at == self.last_success + rules.freeze_after_ms + 1 {
+                    self.met.push(Cover::FrozenOnTheDot);
+                }
+                self.state = State::Frozen;
+            }
+            (evidence, state) => {
+                return Err(format!("{evidence:?} at {at} out of the blue, in {state:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn by_hand(
+        &mut self,
+        seen: &Transition,
+        state: State,
+        context: &Context,
+    ) -> Result<(), String> {
+        use postrider_domain::circuit::StateName;
+        match (seen.to, context.enable_asked, context.freeze_asked) {
+            (StateName::Closed, true, _) if state != State::Closed => {
+                self.met.push(Cover::EnabledByHand);
+                self.state = State::Closed;
+                self.reset();
+            }
+            (StateName::Frozen, _, true) if state != State::Frozen => {
+                self.met.push(Cover::FrozenByHand);
+                self.state = State::Frozen;
+            }
+            (to, ..) => return Err(format!("{to:?} by hand, and nobody asked (in {state:?})")),
+        }
+        Ok(())
+    }
+
+    /// Whether the circuit that was stored is this one.
+    pub fn agrees(&self, circuit: &Circuit) -> Result<(), String> {
+        let ms = |at: postrider_domain::time::Timestamp| at.as_unix_ms();
+        let state = match &circuit.state {
+            CircuitState::Closed => State::Closed,
+            CircuitState::Open { probe_at, .. } => State::Open { probe_at: ms(*probe_at) },
+            CircuitState::HalfOpen { probe, probed_at, .. } => {
+                State::HalfOpen { probe: *probe, probed_at: ms(*probed_at) }
+            }
+            CircuitState::Frozen { .. } => State::Frozen,
+        };
+        if state != self.state {
+            return Err(format!("circuit is {state:?}, must be {:?}", self.state));
+        }
+        if circuit.counters != self.counters() {
+            let (is, must) = (circuit.counters, self.counters());
+            return Err(format!("counters are {is:?}, must be {must:?}"));
+        }
+        if ms(circuit.last_success_at) != self.last_success {
+            return Err(format!(
+                "last success is {}, must be {}",
+                ms(circuit.last_success_at),
+                self.last_success
+            ));
+        }
+        Ok(())
+    }
+}

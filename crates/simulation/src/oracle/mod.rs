@@ -1,0 +1,456 @@
+//! An independent, deliberately simple model of the contract, fed with what can be seen from
+//! outside: what became durable, what was sent, what was asked for. It calls no decision of the
+//! domain.
+//!
+//! Whatever disagrees is a [`Violation`]. Times are milliseconds since the epoch.
+
+pub mod circuit;
+pub mod quiet;
+pub mod rules;
+pub mod schedule;
+pub mod sends;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use postrider_domain::attempt::Attempt;
+use postrider_domain::delivery::Delivery;
+use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
+use postrider_domain::ledger::Ledger;
+use postrider_store::memory::Durable;
+use postrider_store::{Acceptance, Commit, DestinationChange};
+
+use crate::coverage::{Cover, Coverage};
+use crate::trace::{Line, Trace};
+use circuit::{Context, Model, State};
+use rules::Rules;
+
+/// Something that must never happen.
+#[derive(Debug, Clone)]
+pub struct Violation {
+    /// When.
+    pub at: i64,
+    /// What.
+    pub what: String,
+    /// Which delivery is concerned.
+    pub delivery: Option<DeliveryId>,
+    /// Which destination is concerned.
+    pub destination: Option<DestinationId>,
+}
+
+/// Where a delivery stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stand {
+    /// Owed its first attempt.
+    Queued,
+    /// Waiting for a slot of the schedule that began at `anchor`.
+    Waiting {
+        /// Which slot.
+        slot: u32,
+        /// When it is due.
+        due: i64,
+        /// When the schedule began.
+        anchor: i64,
+    },
+    /// Arrived.
+    Delivered,
+    /// Out of slots.
+    Dead,
+    /// Not wanted any more.
+    Cancelled,
+}
+
+/// A delivery, as the model has it.
+#[derive(Debug)]
+pub struct Owed {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// What is owed.
+    pub event: EventId,
+    /// To whom.
+    pub subscription: SubscriptionId,
+    /// Where to.
+    pub destination: DestinationId,
+    /// When it was accepted.
+    pub created_at: i64,
+    /// Where it stands.
+    pub stand: Stand,
+    /// How often it was attempted.
+    pub attempts: u32,
+    /// When the last settled attempt began.
+    pub last_attempt: Option<i64>,
+    /// When it last changed.
+    pub since: i64,
+    /// Attempts that are under way in the process that runs.
+    pub in_flight: u32,
+    /// When the last of them ended.
+    pub landed_at: i64,
+    /// When the last one began, and since when its destination had been busy then.
+    pub sent: (i64, Option<i64>),
+    /// How often a receiver took it since its schedule began.
+    pub taken: u32,
+    /// How many of these we cannot know of, because of crashes and lost answers.
+    pub unheard_crash: u32,
+    /// See above.
+    pub unheard_answer: u32,
+    /// Somebody asked to cancel it.
+    pub cancel_asked: bool,
+    /// Somebody asked to replay it.
+    pub replay_asked: bool,
+    raw: Delivery,
+}
+
+/// A destination, as the model has it.
+#[derive(Debug)]
+pub struct Dest {
+    /// Its circuit.
+    pub model: Model,
+    /// When it came to which state, newest last.
+    history: Vec<(i64, State)>,
+    /// When it was last anything but enabled.
+    pub not_closed_at: i64,
+    /// What was asked for by hand and has not been seen yet.
+    pub enable_asked: bool,
+    /// See above.
+    pub freeze_asked: bool,
+    /// Attempts under way.
+    pub in_flight: u32,
+    /// Since when there was always one.
+    pub busy_from: i64,
+    /// When the last one ended.
+    pub idle_from: i64,
+    /// Requests are paced: lateness is its own.
+    pub paced: bool,
+    last: Option<(postrider_domain::circuit::Circuit, usize)>,
+}
+
+/// The model.
+#[derive(Debug)]
+pub struct Oracle {
+    /// The numbers.
+    pub rules: Rules,
+    /// Every delivery that was accepted.
+    pub owed: BTreeMap<DeliveryId, Owed>,
+    /// Every destination.
+    pub destinations: BTreeMap<DestinationId, Dest>,
+    /// The bytes of every event that was accepted, and how much is owed for it.
+    pub events: BTreeMap<(TenantId, EventId), (Bytes, usize)>,
+    /// Subscriptions whose deletion was asked for.
+    pub deleted: std::collections::BTreeSet<SubscriptionId>,
+    /// Somebody asked for a bulk replay.
+    pub bulk_replay: bool,
+    /// When the process that runs now began; `None` while none does.
+    pub up_at: i64,
+    /// Until then the store may be in trouble, and everything may be late.
+    pub disturbed_until: i64,
+    /// How late things may be because the store takes its time.
+    pub slack: i64,
+    /// What was found.
+    pub violations: Vec<Violation>,
+    /// What happened.
+    pub trace: Trace,
+    /// What was met.
+    pub coverage: Coverage,
+    /// Attempts that were begun.
+    pub attempts: u64,
+    /// Attempts under way.
+    pub in_flight: u32,
+    now: i64,
+}
+
+impl Oracle {
+    /// A model of an empty world.
+    pub fn new(rules: Rules, now: i64) -> Self {
+        Oracle {
+            rules,
+            owed: BTreeMap::new(),
+            destinations: BTreeMap::new(),
+            events: BTreeMap::new(),
+            deleted: std::collections::BTreeSet::new(),
+            bulk_replay: false,
+            up_at: now,
+            disturbed_until: 0,
+            slack: 0,
+            violations: Vec::new(),
+            trace: Trace::default(),
+            coverage: Coverage::default(),
+            attempts: 0,
+            in_flight: 0,
+            now,
+        }
+    }
+
+    /// Notes a line of the trace.
+    pub fn note(
+        &mut self,
+        what: &'static str,
+        delivery: Option<DeliveryId>,
+        destination: Option<DestinationId>,
+        n: i64,
+    ) {
+        self.trace.push(Line { at: self.now, what, delivery, destination, n });
+    }
+
+    /// It is now this time.
+    pub fn tick(&mut self, now: i64) {
+        self.now = self.now.max(now);
+    }
+
+    /// Something is wrong.
+    pub fn violate(
+        &mut self,
+        what: String,
+        delivery: Option<DeliveryId>,
+        destination: Option<DestinationId>,
+    ) {
+        let destination = destination.or_else(|| Some(self.owed.get(&delivery?)?.destination));
+        self.note("VIOLATION", delivery, destination, 0);
+        self.violations.push(Violation { at: self.now, what, delivery, destination });
+    }
+
+    /// Whether the store was in trouble lately.
+    pub fn is_disturbed(&self) -> bool {
+        self.now <= self.disturbed_until
+    }
+
+    /// Something became durable.
+    pub fn durable(&mut self, what: Durable<'_>, now: i64) {
+        self.tick(now);
+        match what {
+            Durable::Accepted(acceptance) => self.accepted(acceptance),
+            Durable::Settled(commit) => self.settled(commit),
+        }
+    }
+
+    fn accepted(&mut self, acceptance: &Acceptance) {
+        let event = &acceptance.event;
+        let key = (event.tenant.clone(), event.id.clone());
+        let bytes = event.data.as_bytes().clone();
+        if self.events.insert(key, (bytes, acceptance.deliveries.len())).is_some() {
+            self.violate(format!("event {} was accepted twice", event.id), None, None);
+        }
+        for delivery in &acceptance.deliveries {
+            let created_at = delivery.created_at.as_unix_ms();
+            self.note("accepted", Some(delivery.id), Some(delivery.destination), created_at);
+            let owed = Owed {
+                tenant: delivery.tenant.clone(),
+                event: delivery.event.clone(),
+                subscription: delivery.subscription,
+                destination: delivery.destination,
+                created_at,
+                stand: Stand::Queued,
+                attempts: 0,
+                last_attempt: None,
+                since: created_at,
+                in_flight: 0,
+                landed_at: 0,
+                sent: (0, None),
+                taken: 0,
+                unheard_crash: 0,
+                unheard_answer: 0,
+                cancel_asked: false,
+                replay_asked: false,
+                raw: delivery.clone(),
+            };
+            if self.owed.insert(delivery.id, owed).is_some() {
+                self.violate(
+                    "the same delivery was accepted twice".into(),
+                    Some(delivery.id),
+                    None,
+                );
+            }
+        }
+    }
+
+    fn settled(&mut self, commit: &Commit) {
+        if self.is_repeat(commit) {
+            return;
+        }
+        let mut by_destination: BTreeMap<DestinationId, Vec<(&Attempt, DeliveryId)>> =
+            BTreeMap::new();
+        for change in &commit.deliveries {
+            if let Some(attempt) = &change.attempt {
+                let to = change.delivery.destination;
+                by_destination.entry(to).or_default().push((attempt, change.delivery.id));
+            }
+        }
+        for change in &commit.destinations {
+            let attempts = by_destination.remove(&change.id).unwrap_or_default();
+            self.circuit_settled(change, &attempts);
+        }
+        for (destination, attempts) in by_destination {
+            let delivery = attempts.first().map(|(_, id)| *id);
+            let what = "an attempt was settled without its destination".to_owned();
+            self.violate(what, delivery, Some(destination));
+        }
+        for change in &commit.deliveries {
+            self.delivery_settled(change);
+        }
+    }
+
+    /// A commit whose outcome was unknown is given again.
+    fn is_repeat(&self, commit: &Commit) -> bool {
+        let same_delivery = |change: &postrider_store::DeliveryChange| {
+            self.owed.get(&change.delivery.id).is_some_and(|owed| owed.raw == change.delivery)
+        };
+        let same_destination = |change: &DestinationChange| {
+            let last = self.destinations.get(&change.id).and_then(|dest| dest.last.as_ref());
+            last.is_some_and(|(circuit, transitions)| {
+                *circuit == change.circuit && *transitions == change.transitions.len()
+            })
+        };
+        commit.deliveries.iter().all(same_delivery)
+            && commit.destinations.iter().all(same_destination)
+    }
+
+    fn circuit_settled(&mut self, change: &DestinationChange, attempts: &[(&Attempt, DeliveryId)]) {
+        for transition in &change.transitions {
+            self.note(to_text(transition.to), None, Some(change.id), transition.at.as_unix_ms());
+        }
+        let (rules, up_at) = (self.rules, self.up_at);
+        self.probes_seen(change);
+        let cancelled = self.probe_was_cancelled(change.id);
+        let Some(dest) = self.destinations.get_mut(&change.id) else {
+            return self.violate("an unknown destination".into(), None, Some(change.id));
+        };
+        let context = Context {
+            up_at,
+            enable_asked: dest.enable_asked,
+            freeze_asked: dest.freeze_asked,
+            cancelled,
+        };
+        let try_with = |reset_before: Option<usize>| {
+            let mut model = dest.model.clone();
+            model.met.clear();
+            let transitions = &change.transitions;
+            model.apply(attempts, transitions, reset_before, &rules, &context)?;
+            model.agrees(&change.circuit).map(|()| model)
+        };
+        let mut result = try_with(None);
+        if result.is_err() && dest.enable_asked {
+            let mut others = (0..=attempts.len()).map(|place| try_with(Some(place)));
+            if let Some(Ok(mut model)) = others.find(Result::is_ok) {
+                model.met.push(Cover::CountersResetByHand);
+                result = Ok(model);
+            }
+        }
+        match result {
+            Ok(model) => {
+                for cover in &model.met {
+                    self.coverage.hit(*cover);
+                }
+                if model
+                    .met
+                    .iter()
+                    .any(|met| matches!(met, Cover::EnabledByHand | Cover::CountersResetByHand))
+                {
+                    dest.enable_asked = false;
+                }
+                dest.freeze_asked &= !model.met.contains(&Cover::FrozenByHand);
+                dest.take(model, change);
+            }
+            Err(what) => self.violate(what, None, Some(change.id)),
+        }
+    }
+
+    fn probe_was_cancelled(&self, destination: DestinationId) -> bool {
+        match self.destinations.get(&destination).map(|dest| dest.model.state) {
+            Some(State::HalfOpen { probe, .. }) => self
+                .owed
+                .get(&probe)
+                .is_some_and(|owed| owed.cancel_asked || self.deleted.contains(&owed.subscription)),
+            Some(State::Closed | State::Open { .. } | State::Frozen) | None => false,
+        }
+    }
+
+    /// How many deliveries stand where, by the model.
+    pub fn ledger(&self, tenant: Option<&TenantId>) -> Ledger {
+        let mut ledger = Ledger::default();
+        let mine = |owed: &&Owed| tenant.is_none_or(|tenant| owed.tenant == *tenant);
+        for owed in self.owed.values().filter(mine) {
+            ledger.accepted += 1;
+            match owed.stand {
+                Stand::Queued => ledger.queued += 1,
+                Stand::Waiting { .. } => ledger.waiting += 1,
+                Stand::Delivered => ledger.delivered += 1,
+                Stand::Dead => ledger.dead += 1,
+                Stand::Cancelled => ledger.cancelled += 1,
+            }
+        }
+        ledger
+    }
+}
+
+fn to_text(state: postrider_domain::circuit::StateName) -> &'static str {
+    use postrider_domain::circuit::StateName;
+    match state {
+        StateName::Closed => "circuit closed",
+        StateName::Open => "circuit open",
+        StateName::HalfOpen => "circuit half-open",
+        StateName::Frozen => "circuit frozen",
+    }
+}
+
+impl Dest {
+    /// A destination that was created.
+    pub fn new(created_at: i64) -> Self {
+        Dest {
+            model: Model::new(created_at),
+            history: vec![(i64::MIN, State::Closed)],
+            not_closed_at: i64::MIN,
+            enable_asked: false,
+            freeze_asked: false,
+            in_flight: 0,
+            busy_from: 0,
+            idle_from: 0,
+            paced: false,
+            last: None,
+        }
+    }
+
+    /// It was created then, as it turns out: an earlier wish may have come to nothing.
+    pub fn created(&mut self, at: i64) {
+        if self.last.is_none() {
+            self.model.last_success = at;
+        }
+    }
+
+    fn take(&mut self, model: Model, change: &DestinationChange) {
+        use postrider_domain::circuit::{Evidence, StateName};
+        for transition in &change.transitions {
+            let at = transition.at.as_unix_ms();
+            let state = match transition.to {
+                StateName::Closed => State::Closed,
+                StateName::Open => State::Open { probe_at: 0 },
+                StateName::HalfOpen => match &transition.evidence {
+                    Evidence::ProbeSent { delivery } => {
+                        State::HalfOpen { probe: *delivery, probed_at: at }
+                    }
+                    _ => model.state,
+                },
+                StateName::Frozen => State::Frozen,
+            };
+            if transition.from != StateName::Closed || transition.to != StateName::Closed {
+                self.not_closed_at = at;
+            }
+            self.history.push((at, state));
+        }
+        if self.history.len() > 400 {
+            self.history.drain(..200);
+        }
+        self.model = model;
+        self.last = Some((change.circuit.clone(), change.transitions.len()));
+    }
+
+    /// Whether it was enabled at some point from one millisecond to another, both included.
+    pub fn was_closed(&self, from: i64, to: i64) -> bool {
+        let last_before = self.history.iter().rev().find(|(since, _)| *since < from);
+        let in_it = self.history.iter().rev().take_while(|(since, _)| *since >= from);
+        in_it.filter(|(since, _)| *since <= to).chain(last_before).any(|(_, s)| *s == State::Closed)
+    }
+
+    /// Whether it was anything but enabled at some point since then.
+    pub fn was_not_closed_since(&self, at: i64) -> bool {
+        self.model.state != State::Closed || self.not_closed_at >= at
+    }
+}

@@ -1,0 +1,72 @@
+//! What must hold whenever the world is at rest: nothing is due that nobody does.
+
+use super::circuit::State;
+use super::{Oracle, Stand};
+
+/// How long something that is due may rest while its destination is idle.
+const REST_MS: i64 = 1_000;
+
+impl Oracle {
+    /// Nothing is overdue, at a moment when nothing moves.
+    pub fn check_rest(&mut self, now: i64) {
+        self.tick(now);
+        let rest = REST_MS + self.slack;
+        if self.is_disturbed() || now < self.up_at + rest {
+            return;
+        }
+        let mut found = Vec::new();
+        for (id, owed) in &self.owed {
+            let due = match owed.stand {
+                Stand::Queued => owed.created_at,
+                Stand::Waiting { due, .. } => due,
+                Stand::Delivered | Stand::Dead | Stand::Cancelled => continue,
+            };
+            let Some(dest) = self.destinations.get(&owed.destination) else { continue };
+            let rested = now - due.max(self.up_at).max(dest.idle_from).max(owed.since);
+            if owed.in_flight == 0 && dest.in_flight == 0 && !dest.paced && rested > rest {
+                found.push((*id, format!("due for {rested} ms, and nothing happens")));
+            }
+        }
+        for (id, dest) in &self.destinations {
+            let model = &dest.model;
+            let is_time = now - model.last_success > self.rules.freeze_after_ms + rest;
+            let is_over = model.consecutive > self.rules.freeze_over;
+            if model.state != State::Frozen && is_over && is_time {
+                self.violations.push(super::Violation {
+                    at: now,
+                    what: "not frozen on time".into(),
+                    delivery: None,
+                    destination: Some(*id),
+                });
+            }
+            let State::Open { probe_at } = model.state else { continue };
+            let from = probe_at.max(self.up_at);
+            let waits = self.owed.iter().find(|(_, owed)| {
+                owed.destination == *id
+                    && matches!(owed.stand, Stand::Waiting { .. })
+                    && owed.in_flight == 0
+                    && now - from.max(owed.since).max(owed.landed_at) > rest
+            });
+            if let Some((waiting, _)) = waits {
+                found.push((*waiting, format!("no probe for {} ms", now - from)));
+            }
+        }
+        for (id, what) in found {
+            self.violate(what, Some(id), None);
+        }
+    }
+
+    /// After everything was healed at `healed_at`, nothing is left.
+    pub fn check_end(&mut self, now: i64) {
+        self.tick(now);
+        let is_left = |stand: Stand| matches!(stand, Stand::Queued | Stand::Waiting { .. });
+        let left: Vec<_> =
+            self.owed.iter().filter(|(_, owed)| is_left(owed.stand)).map(|(id, _)| *id).collect();
+        for id in left {
+            self.violate("has not ended, long after everything was healed".into(), Some(id), None);
+        }
+        if self.in_flight > 0 {
+            self.violate(format!("{} attempts never end", self.in_flight), None, None);
+        }
+    }
+}

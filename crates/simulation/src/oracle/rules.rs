@@ -1,0 +1,127 @@
+//! The numbers of the contract, as the model knows them. Written from SPEC.md, in milliseconds.
+
+use postrider_domain::policy::{CircuitPolicy, Policy, RecoveryMode};
+
+/// The numbers.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// Attempts before the share of failures is judged.
+    pub grace: u64,
+    /// Per cent of failures that are still good.
+    pub percent: u64,
+    /// Disabled at so many consecutive failures.
+    pub consecutive: u64,
+    /// A probe every so often.
+    pub probe_ms: i64,
+    /// Frozen over so many consecutive failures …
+    pub freeze_over: u64,
+    /// … without a success for longer than this.
+    pub freeze_after_ms: i64,
+    /// Frozen at so many.
+    pub freeze_at: u64,
+    /// Whether what waits is sent ahead of its slot on recovery.
+    pub drain: bool,
+}
+
+/// How many retries there are.
+pub const RETRIES: u32 = 11;
+
+/// The table of section 4.
+const OFFSETS_MS: [i64; 11] = [
+    84_800,
+    254_400,
+    593_600,
+    1_272_000,
+    2_628_800,
+    5_342_400,
+    10_769_600,
+    21_624_000,
+    43_332_800,
+    86_750_400,
+    173_585_600,
+];
+
+/// When retry `n` of a schedule that began at `anchor` is due.
+pub fn due(anchor: i64, n: u32) -> i64 {
+    let place = usize::try_from(n.max(1) - 1).unwrap_or(0);
+    anchor + OFFSETS_MS.get(place).copied().unwrap_or(i64::MAX / 2)
+}
+
+/// The first slot after slot `spent` that is still to come at `now`.
+pub fn next_slot(anchor: i64, spent: u32, now: i64) -> Option<(u32, i64)> {
+    (spent + 1..=RETRIES).map(|n| (n, due(anchor, n))).find(|(_, at)| *at > now)
+}
+
+impl Rules {
+    /// The contract.
+    pub const DEFAULT: Rules = Rules {
+        grace: 100,
+        percent: 70,
+        consecutive: 2_000,
+        probe_ms: 600_000,
+        freeze_over: 2_000,
+        freeze_after_ms: 72 * 3_600_000,
+        freeze_at: 50_000,
+        drain: false,
+    };
+
+    /// The same contract with small numbers, so that every edge is met in a short life.
+    pub const SMALL: Rules = Rules {
+        grace: 10,
+        percent: 70,
+        consecutive: 16,
+        probe_ms: 600_000,
+        freeze_over: 18,
+        freeze_after_ms: 3 * 3_600_000,
+        freeze_at: 40,
+        drain: false,
+    };
+
+    /// Over 70 % of over 100, or 2,000 in a row.
+    pub fn disables(&self, attempts: u64, failures: u64, consecutive: u64) -> bool {
+        consecutive >= self.consecutive
+            || attempts > self.grace && failures * 100 > attempts * self.percent
+    }
+
+    /// Over 2,000 in a row and over 72 hours without a success, or 50,000.
+    pub fn freezes(&self, consecutive: u64, without_success_ms: i64) -> bool {
+        consecutive >= self.freeze_at
+            || consecutive > self.freeze_over && without_success_ms > self.freeze_after_ms
+    }
+
+    /// These numbers as a policy for the engine.
+    pub fn policy(&self) -> Policy {
+        let ms = |ms: i64| std::time::Duration::from_millis(ms.unsigned_abs());
+        let mut policy = Policy::default();
+        policy.circuit = CircuitPolicy {
+            disable_share: postrider_domain::policy::Share::percent(
+                u32::try_from(self.percent).unwrap_or(100),
+            ),
+            disable_grace: self.grace,
+            disable_consecutive: self.consecutive,
+            probe_interval: ms(self.probe_ms),
+            freeze_over_consecutive: self.freeze_over,
+            freeze_after: ms(self.freeze_after_ms),
+            freeze_consecutive: self.freeze_at,
+        };
+        policy.recovery.mode = if self.drain { RecoveryMode::Drain } else { RecoveryMode::Slots };
+        policy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_the_formula() {
+        for n in 1..=RETRIES {
+            assert_eq!(due(0, n), ((1 << n) - 1) * 84_800);
+        }
+    }
+
+    #[test]
+    fn the_default_rules_are_the_default_policy() {
+        assert_eq!(Rules::DEFAULT.policy(), Policy::default());
+    }
+}

@@ -1,0 +1,223 @@
+//! What was sent, modelled from sections 2, 5 and 7: the right bytes, never to a frozen
+//! destination, never twice without a cause, one probe at a time.
+
+use bytes::Bytes;
+use postrider_domain::circuit::Evidence;
+use postrider_domain::ids::{DeliveryId, DestinationId};
+use postrider_store::DestinationChange;
+
+use super::circuit::State;
+use super::{Oracle, Owed, Stand};
+use crate::coverage::Cover;
+
+/// What became of a request, as its receiver knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It was taken and answered.
+    Taken,
+    /// It was taken, and the answer did not arrive.
+    TakenUnheard,
+    /// It was not taken.
+    NotTaken,
+}
+
+impl Oracle {
+    /// A request was sent. `id` is what its `webhook-id` says.
+    pub fn sent(
+        &mut self,
+        id: Option<DeliveryId>,
+        destination: DestinationId,
+        body: &Bytes,
+        now: i64,
+    ) {
+        self.tick(now);
+        self.attempts += 1;
+        self.in_flight += 1;
+        self.note("sent", id, Some(destination), 0);
+        let Some(dest) = self.destinations.get_mut(&destination) else {
+            return self.violate("sent to an unknown destination".into(), id, None);
+        };
+        let is_busy = dest.in_flight > 0 || dest.idle_from + self.slack >= now;
+        let busy_from = is_busy.then_some(dest.busy_from);
+        dest.in_flight += 1;
+        if busy_from.is_none() {
+            dest.busy_from = now;
+        }
+        let is_frozen = dest.model.state == State::Frozen
+            && !dest.enable_asked
+            && !dest.was_closed(now - self.slack, now)
+            && now > self.disturbed_until;
+        if is_frozen {
+            self.violate("sent to a frozen destination".into(), id, Some(destination));
+        }
+        let Some((id, owed)) = id.and_then(|id| Some((id, self.owed.get_mut(&id)?))) else {
+            let what = "sent with a webhook-id that is no delivery that was accepted";
+            return self.violate(what.into(), id, Some(destination));
+        };
+        owed.in_flight += 1;
+        owed.sent = (now, busy_from);
+        let twice = owed.in_flight > 1;
+        let ended = matches!(owed.stand, Stand::Delivered | Stand::Dead | Stand::Cancelled);
+        let is_replay = owed.replay_asked || self.bulk_replay;
+        let elsewhere = owed.destination != destination;
+        let key = (owed.tenant.clone(), owed.event.clone());
+        let is_own_event = owed.raw.kind.is_reserved();
+        if twice {
+            self.violate("in flight twice at once".into(), Some(id), None);
+        }
+        if ended && !is_replay {
+            self.violate("sent although it had ended".into(), Some(id), None);
+        }
+        if elsewhere {
+            self.violate("sent to another destination".into(), Some(id), None);
+        }
+        let same = self.events.get(&key).is_some_and(|(bytes, _)| bytes == body);
+        if !same && !is_own_event {
+            self.violate("sent other bytes than were accepted".into(), Some(id), None);
+        }
+    }
+
+    /// A request ended; `heard` is false where the process had ended before.
+    pub fn landed(
+        &mut self,
+        id: Option<DeliveryId>,
+        destination: DestinationId,
+        fate: Fate,
+        heard: bool,
+        now: i64,
+    ) {
+        self.tick(now);
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.note(if heard { "landed" } else { "lost" }, id, Some(destination), 0);
+        if let Some(dest) = self.destinations.get_mut(&destination) {
+            dest.in_flight = dest.in_flight.saturating_sub(1);
+            if dest.in_flight == 0 {
+                dest.idle_from = now;
+            }
+        }
+        let Some(id) = id else { return };
+        let Some(owed) = self.owed.get_mut(&id) else { return };
+        owed.in_flight = owed.in_flight.saturating_sub(1);
+        owed.landed_at = now;
+        if fate == Fate::NotTaken {
+            return;
+        }
+        let ended = matches!(owed.stand, Stand::Delivered | Stand::Dead | Stand::Cancelled);
+        if ended && (owed.replay_asked || self.bulk_replay) {
+            // A replay that is not durable yet: its schedule is a new one.
+            owed.taken = 0;
+        }
+        owed.taken += 1;
+        let (crashes, answers) = (owed.unheard_crash, owed.unheard_answer);
+        let repeats = owed.taken - 1;
+        if fate == Fate::TakenUnheard && heard {
+            owed.unheard_answer += 1;
+        } else if !heard {
+            owed.unheard_crash += 1;
+        }
+        if repeats == 0 {
+            return;
+        }
+        if repeats > crashes + answers {
+            self.violate("arrived again without a cause".into(), Some(id), None);
+        } else if answers > 0 {
+            self.coverage.hit(Cover::DuplicateByLostAnswer);
+        } else {
+            self.coverage.hit(Cover::DuplicateByCrash);
+        }
+    }
+
+    /// The process ended: what was answered and is not durable will be sent again.
+    pub fn crashed(&mut self, now: i64) {
+        self.tick(now);
+        self.note("process ended", None, None, 0);
+        let (mut in_flight, mut probes) = (0, 0);
+        for dest in self.destinations.values_mut() {
+            in_flight += dest.in_flight;
+            probes += u32::from(matches!(dest.model.state, State::HalfOpen { .. }));
+            dest.in_flight = 0;
+        }
+        for owed in self.owed.values_mut() {
+            owed.in_flight = 0;
+            let unsettled = matches!(owed.stand, Stand::Queued | Stand::Waiting { .. });
+            if unsettled && owed.taken > owed.unheard_crash + owed.unheard_answer {
+                owed.unheard_crash += 1;
+            }
+        }
+        self.in_flight = 0;
+        self.coverage.hit(Cover::Crash);
+        if in_flight > 0 {
+            self.coverage.hit(Cover::CrashInFlight);
+        }
+        if probes > 0 {
+            self.coverage.hit(Cover::CrashInProbe);
+        }
+    }
+
+    /// The next process began.
+    pub fn started(&mut self, now: i64) {
+        self.tick(now);
+        self.up_at = now;
+        self.note("process began", None, None, 0);
+    }
+
+    /// Probes that a commit lets through: the right one, and on time.
+    pub(super) fn probes_seen(&mut self, change: &DestinationChange) {
+        for transition in &change.transitions {
+            if let Evidence::ProbeSent { delivery } = &transition.evidence {
+                let at = transition.at.as_unix_ms();
+                if let Err(what) = self.probe_seen(change.id, *delivery, at) {
+                    self.violate(what, Some(*delivery), Some(change.id));
+                }
+            }
+        }
+    }
+
+    fn probe_seen(
+        &mut self,
+        destination: DestinationId,
+        id: DeliveryId,
+        at: i64,
+    ) -> Result<(), String> {
+        let Some(dest) = self.destinations.get(&destination) else { return Ok(()) };
+        let State::Open { probe_at } = dest.model.state else { return Ok(()) };
+        let chosen = self.owed.get(&id).ok_or("a probe that was never accepted")?;
+        if chosen.destination != destination {
+            return Err("a probe of another destination".into());
+        }
+        if self.is_disturbed() {
+            return Ok(());
+        }
+        if at == probe_at {
+            self.coverage.hit(Cover::ProbeOnTime);
+        }
+        // Who waited, and was free, before this millisecond.
+        let waited = |owed: &&Owed, before: i64| {
+            owed.destination == destination
+                && matches!(owed.stand, Stand::Waiting { .. })
+                && owed.in_flight == 0
+                && owed.since < before
+                && owed.landed_at < before
+        };
+        let free_from = probe_at.max(self.up_at);
+        if at > free_from + self.slack && self.owed.values().any(|owed| waited(&owed, free_from)) {
+            return Err(format!("probed {} ms late", at - free_from));
+        }
+        let rank = |id: DeliveryId, owed: &Owed| (owed.last_attempt, id);
+        let is_arrival = chosen.stand == Stand::Queued;
+        let best = self
+            .owed
+            .iter()
+            .filter(|(_, owed)| waited(owed, at - self.slack))
+            .map(|(id, owed)| rank(*id, owed))
+            .min();
+        let mine = rank(id, chosen);
+        if best.is_some_and(|best| if is_arrival { true } else { best < mine }) {
+            return Err(format!("probed out of turn: {best:?} was waiting"));
+        }
+        if is_arrival {
+            self.coverage.hit(Cover::ProbeOfArrival);
+        }
+        Ok(())
+    }
+}

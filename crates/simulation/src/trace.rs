@@ -1,0 +1,93 @@
+//! What happened, line by line: hashed to compare two runs, and the last lines kept to look at.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+
+use postrider_domain::ids::{DeliveryId, DestinationId};
+
+const LINES_MAX: usize = 60_000;
+
+/// One thing that happened.
+#[derive(Debug, Clone, Copy)]
+pub struct Line {
+    /// When, in milliseconds since the epoch.
+    pub at: i64,
+    /// What.
+    pub what: &'static str,
+    /// To which delivery.
+    pub delivery: Option<DeliveryId>,
+    /// At which destination.
+    pub destination: Option<DestinationId>,
+    /// How much of it.
+    pub n: i64,
+}
+
+/// Everything that happened.
+#[derive(Debug, Default)]
+pub struct Trace {
+    lines: VecDeque<Line>,
+    hash: u64,
+}
+
+impl Trace {
+    /// Something happened.
+    pub fn push(&mut self, line: Line) {
+        self.mix(line.at.cast_unsigned());
+        self.mix(line.n.cast_unsigned());
+        for byte in line.what.bytes() {
+            self.mix(u64::from(byte));
+        }
+        if let Some(id) = line.delivery {
+            self.mix_bytes(id.as_bytes());
+        }
+        if let Some(id) = line.destination {
+            self.mix_bytes(id.as_bytes());
+        }
+        if self.lines.len() >= LINES_MAX {
+            self.lines.pop_front();
+        }
+        self.lines.push_back(line);
+    }
+
+    /// The hash of all of it.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// The last lines of a delivery, its destination, and of what concerns all.
+    pub fn last_of(
+        &self,
+        delivery: Option<DeliveryId>,
+        destination: Option<DestinationId>,
+        count: usize,
+    ) -> String {
+        let concerns = |line: &&Line| match (delivery, line.delivery) {
+            (Some(wanted), Some(is)) => wanted == is,
+            (Some(_) | None, None) | (None, Some(_)) => {
+                line.destination.is_none() || destination == line.destination
+            }
+        };
+        let mut found: Vec<&Line> = self.lines.iter().rev().filter(concerns).take(count).collect();
+        found.reverse();
+        let mut text = String::new();
+        for line in found {
+            let delivery = line.delivery.map(|id| id.to_string()).unwrap_or_default();
+            let destination = line.destination.map(|id| id.to_string()).unwrap_or_default();
+            let (at, what, n) = (line.at - crate::clock::START_MS, line.what, line.n);
+            writeln!(text, "  +{at:>12} ms  {what:<24} {n:>16}  {delivery} {destination}").ok();
+        }
+        text
+    }
+
+    fn mix(&mut self, value: u64) {
+        self.hash = (self.hash ^ value).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+    }
+
+    fn mix_bytes(&mut self, bytes: &[u8; 16]) {
+        for half in bytes.chunks(8) {
+            let mut eight = [0; 8];
+            eight.copy_from_slice(half);
+            self.mix(u64::from_le_bytes(eight));
+        }
+    }
+}

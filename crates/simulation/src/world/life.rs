@@ -1,0 +1,271 @@
+//! One seed, one life: a world is drawn, lives through faults of all kinds, is healed, and must come
+//! to rest.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use postrider_domain::ids::TenantId;
+use postrider_engine::Options;
+
+use super::actions::KINDS;
+use super::{Crashed, Nature, Pace, World};
+use crate::coverage::{Cover, Coverage};
+use crate::oracle::Violation;
+use crate::oracle::rules::{RETRIES, Rules, due};
+use crate::random::Random;
+
+/// What came of a life.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Its seed.
+    pub seed: u64,
+    /// How long it was, in virtual milliseconds.
+    pub lived_ms: i64,
+    /// Attempts.
+    pub attempts: u64,
+    /// Processes that ended, in one way or another.
+    pub crashes: u64,
+    /// What went wrong.
+    pub violations: Vec<Violation>,
+    /// What was met.
+    pub coverage: Coverage,
+    /// The hash of all that happened.
+    pub hash: u64,
+    /// The last lines of what the first violation concerns.
+    pub trace: String,
+}
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// Lives one life; `hours` of faults, or as many as the seed has it.
+pub fn live(seed: u64, hours: Option<u64>) -> Result<Outcome> {
+    let mut chance = Random::new(seed, "nature");
+    let nature = draw(seed, &mut chance);
+    let mut world = World::new(nature)?;
+    populate(&mut world, &mut chance)?;
+    let hours = hours.unwrap_or_else(|| chance.between(12, 100));
+    let end = world.now + i64::try_from(hours * HOUR_MS)?;
+    let mut acts = Random::new(seed, "acts");
+    while world.now < end && !is_broken(&world) {
+        step(&mut world, &mut acts)?;
+    }
+    if !is_broken(&world) {
+        heal(&mut world)?;
+    }
+    Ok(outcome(&world))
+}
+
+/// What came of a world.
+pub fn outcome(world: &World) -> Outcome {
+    let oracle = world.oracle();
+    let trace = oracle.violations.first().map_or_else(String::new, |first| {
+        let lines = oracle.trace.last_of(first.delivery, first.destination, 60);
+        format!("{lines}  {:?}\n", world.nature)
+    });
+    Outcome {
+        seed: world.nature.seed,
+        lived_ms: world.now - crate::clock::START_MS,
+        attempts: oracle.attempts,
+        crashes: world.processes - 1,
+        violations: oracle.violations.clone(),
+        coverage: oracle.coverage.clone(),
+        hash: oracle.trace.hash(),
+        trace,
+    }
+}
+
+fn is_broken(world: &World) -> bool {
+    !world.oracle().violations.is_empty()
+}
+
+fn draw(seed: u64, chance: &mut Random) -> Nature {
+    let mut nature = Nature::plain(seed);
+    nature.rules = if chance.chance(600) { Rules::SMALL } else { Rules::DEFAULT };
+    nature.rules.drain = chance.chance(200);
+    nature.pace = match chance.below(4) {
+        0 | 1 => Pace::Instant,
+        2 => Pace::Yields,
+        _ => Pace::Milliseconds,
+    };
+    // Small pages of a slow store would be late by themselves.
+    if chance.chance(400) && nature.pace != Pace::Milliseconds {
+        nature.options = Options {
+            handover_batches_max: 2,
+            handover_deliveries_max: usize::try_from(chance.between(1, 20)).unwrap_or(1),
+            lane_resident_max: usize::try_from(chance.between(1, 10)).unwrap_or(1),
+            resident_max: usize::try_from(chance.between(20, 100)).unwrap_or(20),
+            page: usize::try_from(chance.between(3, 10)).unwrap_or(3),
+            commit_changes_max: usize::try_from(chance.between(1, 20)).unwrap_or(1),
+            payload_bytes_max: 100,
+            due_window: Duration::from_secs(chance.between(10, 300)),
+            ..nature.options
+        };
+    }
+    nature
+}
+
+fn is_tight(nature: &Nature) -> bool {
+    nature.options.lane_resident_max <= 10
+}
+
+fn populate(world: &mut World, chance: &mut Random) -> Result<()> {
+    let tenants = ["default", "acme"];
+    for n in 0..chance.between(2, 8) {
+        let tenant: TenantId = tenants[usize::from(n % 3 == 2)].parse()?;
+        let url = format!("https://r{n}.example.com/in");
+        for _ in 0..chance.between(1, 2) {
+            let types = ["task.*", "task.created", "*"][chance.place(3).unwrap_or(0)];
+            let record = world.wish(&tenant, &url, types);
+            let _ = world.subscribe(record);
+        }
+    }
+    if chance.chance(300) {
+        let tenant: TenantId = tenants[0].parse()?;
+        let record = world.wish(&tenant, "https://ops.example.com/in", "postrider.*");
+        let _ = world.subscribe(record);
+    }
+    if is_tight(&world.nature) {
+        world.oracle().coverage.hit(Cover::TightLimits);
+    }
+    Ok(())
+}
+
+/// One step: time passes, something happens, and everything is checked.
+fn step(world: &mut World, acts: &mut Random) -> Result<()> {
+    let done = try_step(world, acts);
+    if done == Err(Crashed) {
+        let downtime = match acts.below(10) {
+            0..4 => 0,
+            4..6 => acts.skewed(5_000),
+            6..9 => acts.skewed(2 * HOUR_MS),
+            _ => acts.skewed(80 * HOUR_MS),
+        };
+        if downtime > HOUR_MS {
+            world.oracle().coverage.hit(Cover::Downtime);
+        }
+        world.store.heal();
+        world.crash(downtime)?;
+        let until = world.now + 20_000;
+        let mut oracle = world.oracle();
+        if oracle.disturbed_until > until {
+            oracle.disturbed_until = until;
+        }
+        drop(oracle);
+        let _ = world.look_up_subscriptions();
+    }
+    Ok(())
+}
+
+fn try_step(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
+    let reach = [50, 5_000, 300_000, 3 * HOUR_MS, 6 * HOUR_MS][acts.place(5).unwrap_or(0)];
+    world.pass(acts.skewed(reach))?;
+    if world.subscriptions.is_empty() {
+        return add(world, acts);
+    }
+    let tenants = world.tenants();
+    let tenant = tenants[acts.place(tenants.len()).unwrap_or(0)].clone();
+    let kind = KINDS[acts.place(3).unwrap_or(0)];
+    let all = world.destinations();
+    let destination = all[acts.place(all.len()).unwrap_or(0)];
+    match acts.below(1000) {
+        0..500 => world.send(&tenant, kind, usize::try_from(acts.between(1, 3)).unwrap_or(1))?,
+        500..600 => {
+            let count = usize::try_from(acts.skewed(160)).unwrap_or(1);
+            world.send(&tenant, kind, count)?;
+        }
+        600..640 => world.send_twice(&tenant, kind)?,
+        640..740 if !world.crash_is_planned() => match acts.below(4) {
+            0 => world.plan_crash(Some(acts.between(1, 10)), None, None),
+            1 => world.plan_crash(None, Some(acts.between(1, 10)), None),
+            2 => world.plan_crash(None, None, Some(acts.skewed(20_000))),
+            _ => return Err(Crashed),
+        },
+        740..760 => {
+            let downtime = acts.skewed(HOUR_MS);
+            return world.restart(downtime).map_err(|_| Crashed);
+        }
+        760..800 => world.trouble(acts)?,
+        800..830 => world.enable(destination)?,
+        830..845 => world.freeze(destination)?,
+        845..885 => {
+            if let Some(id) = world.some_delivery(acts, false) {
+                world.cancel(id)?;
+            }
+        }
+        885..925 => {
+            if let Some(id) = world.some_delivery(acts, true) {
+                world.replay(id)?;
+            }
+        }
+        925..940 => world.replay_many(destination, acts)?,
+        940..950 => {
+            if let Some(place) = acts.place(world.subscriptions.len()) {
+                world.unsubscribe(place)?;
+            }
+        }
+        950..970 => add(world, acts)?,
+        970..990 => world.change_subscription(acts)?,
+        _ => {
+            let drain = world.oracle().rules.drain;
+            let rules = if acts.chance(500) { Rules::SMALL } else { Rules::DEFAULT };
+            // What a slow store has not heard of yet was decided by the numbers before.
+            if world.nature.pace == Pace::Milliseconds || world.oracle().is_disturbed() {
+                return world.check();
+            }
+            world.change_rules(Rules { drain, ..rules })?;
+        }
+    }
+    world.check()
+}
+
+fn add(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
+    let tenant = TenantId::default_tenant();
+    let url = format!("https://r{}.example.com/in", acts.below(10));
+    let types = ["task.*", "note.*", "*"][acts.place(3).unwrap_or(0)];
+    let record = world.wish(&tenant, &url, types);
+    world.oracle().coverage.hit(Cover::SubscriptionAdded);
+    world.subscribe(record)?;
+    world.check()
+}
+
+/// Everything is well from now on: what waits must end within the schedule and one probe interval.
+fn heal(world: &mut World) -> Result<()> {
+    world.plan_crash(None, None, None);
+    world.store.heal();
+    world.receivers.heal();
+    world.oracle().note("healed", None, None, 0);
+    let healed_at = world.now;
+    let last_slot = due(0, RETRIES);
+    let end = healed_at + last_slot + world.oracle().rules.probe_ms + 70_000;
+    while world.now < end && !is_broken(world) {
+        let left = (end - world.now).unsigned_abs();
+        if world.pass(left.min(7 * HOUR_MS)).and_then(|()| world.check()).is_err() {
+            // One that was planned before, or a store that was told to stop.
+            world.crash(0)?;
+        }
+    }
+    let gauges = world.inside(|engine| async move { engine.gauges().await.ok() });
+    let now = world.now;
+    let mut oracle = world.oracle();
+    oracle.check_end(now);
+    if let Ok(Some(gauges)) = gauges {
+        let left = [
+            gauges.resident,
+            gauges.in_flight_first,
+            gauges.in_flight_retry,
+            gauges.queued,
+            gauges.ready,
+            gauges.due,
+            gauges.unpersisted,
+            gauges.payload_bytes,
+            gauges.replays,
+        ];
+        if left.iter().any(|left| *left > 0) {
+            oracle.violate(format!("something is left at the end: {gauges:?}"), None, None);
+        }
+    }
+    if oracle.violations.is_empty() {
+        oracle.coverage.hit(Cover::Healed);
+    }
+    Ok(())
+}

@@ -1,0 +1,416 @@
+//! The world: one process of the real engine at a time, on virtual time, with receivers, a store
+//! that can crash, and the model that looks on.
+//!
+//! A process is a tokio runtime of its own: dropping it ends every task where it stands, as kill -9
+//! would. The driver outside is plain sequential code.
+
+pub mod actions;
+pub mod life;
+pub mod receivers;
+
+use std::future::Future;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use postrider_domain::ids::{DestinationId, TenantId};
+use postrider_domain::signature::{SigningSecret, SigningSecrets};
+use postrider_engine::{
+    Credentials, CredentialsError, Ended, EngineHandle, OpenCredentials, Options, Parts,
+    SeededEntropy,
+};
+use postrider_store::memory::{Durable, MemoryStore, Options as StoreOptions};
+use postrider_store::{History, Store, SubscriptionRecord};
+use postrider_transport::Clock;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
+
+use crate::clock::{WorldClock, pause};
+use crate::coverage::Cover;
+use crate::oracle::Oracle;
+use crate::oracle::rules::Rules;
+use crate::random::Random;
+use receivers::Receivers;
+
+/// Ends the process after so many requests or durable writes.
+#[derive(Debug, Default)]
+pub struct Trigger {
+    sends: AtomicI64,
+    writes: AtomicI64,
+    notice: Notify,
+}
+
+impl Trigger {
+    fn sent(&self) {
+        self.count(&self.sends);
+    }
+
+    fn count(&self, left: &AtomicI64) {
+        if left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.notice.notify_one();
+        }
+    }
+}
+
+/// The process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Crashed;
+
+/// How the store takes its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// It takes none.
+    Instant,
+    /// It takes none, but others come in between.
+    Yields,
+    /// It takes milliseconds.
+    Milliseconds,
+}
+
+/// What a world is like.
+#[derive(Debug, Clone)]
+pub struct Nature {
+    /// The seed of everything.
+    pub seed: u64,
+    /// The numbers.
+    pub rules: Rules,
+    /// The limits of the engine.
+    pub options: Options,
+    /// How the store takes its time.
+    pub pace: Pace,
+}
+
+impl Nature {
+    /// A plain world: the contract's own numbers, and a store that takes no time.
+    pub fn plain(seed: u64) -> Self {
+        let options = Options { hold_every: Duration::from_secs(3_600), ..Options::default() };
+        Nature { seed, rules: Rules::DEFAULT, options, pace: Pace::Instant }
+    }
+}
+
+/// The world.
+pub struct World {
+    /// What it is like.
+    pub nature: Nature,
+    /// The model.
+    pub oracle: Arc<Mutex<Oracle>>,
+    /// Who receives.
+    pub receivers: Arc<Receivers>,
+    /// What time it is.
+    pub now: i64,
+    /// The subscriptions that are not deleted.
+    pub subscriptions: Vec<SubscriptionRecord>,
+    /// How many processes there were.
+    pub processes: u64,
+    /// The store.
+    pub store: MemoryStore,
+    clock: Arc<WorldClock>,
+    trigger: Arc<Trigger>,
+    process: Option<Process>,
+    crash_in_ms: Option<u64>,
+    made: u64,
+}
+
+struct Process {
+    runtime: Runtime,
+    engine: EngineHandle,
+}
+
+/// Every subscription has the same secret.
+struct SameForAll;
+
+impl Credentials for SameForAll {
+    fn open(&self, _: &SubscriptionRecord) -> Result<OpenCredentials, CredentialsError> {
+        let secret = SigningSecret::generate_symmetric([7; 32]);
+        Ok(OpenCredentials { secrets: SigningSecrets::new(secret), token: None })
+    }
+}
+
+impl World {
+    /// A world with a first process in it.
+    pub fn new(nature: Nature) -> Result<Self> {
+        let clock = Arc::new(WorldClock::default());
+        let now = clock.now_ms();
+        let mut oracle = Oracle::new(nature.rules, now);
+        // A second is what the contract grants; a store that takes no time, and lanes that hold all,
+        // leave nothing to grant.
+        let is_tight = nature.options.lane_resident_max < 100;
+        oracle.slack = if is_tight || nature.pace == Pace::Milliseconds { 1_000 } else { 0 };
+        let oracle = Arc::new(Mutex::new(oracle));
+        let trigger = Arc::new(Trigger::default());
+        let receivers =
+            Arc::new(Receivers::new(Arc::clone(&clock), Arc::clone(&oracle), Arc::clone(&trigger)));
+        let store = MemoryStore::new(store_options(&nature, &clock, &oracle, &trigger));
+        let mut world = World {
+            nature,
+            oracle,
+            receivers,
+            now,
+            subscriptions: Vec::new(),
+            processes: 0,
+            store,
+            clock,
+            trigger,
+            process: None,
+            crash_in_ms: None,
+            made: 0,
+        };
+        world.boot()?;
+        Ok(world)
+    }
+
+    /// The model.
+    pub fn oracle(&self) -> MutexGuard<'_, Oracle> {
+        self.oracle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number that was never given before.
+    pub fn number(&mut self) -> u64 {
+        self.made += 1;
+        self.made
+    }
+
+    /// Begins a process.
+    fn boot(&mut self) -> Result<()> {
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
+        self.processes += 1;
+        let entropy = Random::new(self.nature.seed ^ (self.processes << 40), "identifiers").next();
+        let parts = Parts {
+            store: Arc::new(self.store.clone()) as Arc<dyn Store>,
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            entropy: Arc::new(SeededEntropy::new(entropy)),
+            credentials: Arc::new(SameForAll),
+            policy: self.oracle().rules.policy(),
+            options: self.nature.options.clone(),
+        };
+        let receivers = Arc::clone(&self.receivers);
+        self.oracle().started(self.now);
+        let clock = Arc::clone(&self.clock);
+        let engine = runtime.block_on(async move {
+            clock.start();
+            let engine = postrider_engine::start(parts, receivers).await;
+            (engine, clock.now_ms())
+        });
+        let (engine, now) = engine;
+        self.now = now;
+        self.process = Some(Process { runtime, engine: engine.context("the engine starts")? });
+        Ok(())
+    }
+
+    /// Does something inside the process, unless it ends before.
+    pub fn inside<T, F: Future<Output = T>>(
+        &mut self,
+        work: impl FnOnce(EngineHandle) -> F,
+    ) -> Result<T, Crashed> {
+        let Some(process) = &self.process else { return Err(Crashed) };
+        let (engine, trigger) = (process.engine.clone(), Arc::clone(&self.trigger));
+        let (clock, crash_in) = (Arc::clone(&self.clock), self.crash_in_ms);
+        let work = work(engine.clone());
+        let (result, now, stopped) = process.runtime.block_on(async move {
+            let begun = clock.now_ms();
+            let crash = async move {
+                match crash_in {
+                    Some(ms) => pause(ms).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let (mut stopped, mut result) = (false, Err(Crashed));
+            tokio::select! {
+                biased;
+                () = trigger.notice.notified() => {}
+                ended = engine.ended() => stopped = ended != Ended::Shutdown,
+                () = crash => {}
+                answer = work => result = Ok(answer),
+            }
+            let now = clock.now_ms();
+            (result, now, (stopped, now - begun))
+        });
+        self.now = now;
+        let (stopped, passed) = stopped;
+        if let Some(left) = &mut self.crash_in_ms {
+            *left = left.saturating_sub(passed.unsigned_abs());
+        }
+        if stopped {
+            self.oracle().coverage.hit(Cover::StoreStopped);
+        }
+        result
+    }
+
+    /// Lets time pass; everything that was to happen at its end has happened.
+    pub fn pass(&mut self, ms: u64) -> Result<(), Crashed> {
+        self.inside(|_| pause(ms))
+    }
+
+    /// Plans the end of the process: after so many requests, writes or milliseconds.
+    pub fn plan_crash(&mut self, sends: Option<u64>, writes: Option<u64>, ms: Option<u64>) {
+        let signed = |n: Option<u64>| n.and_then(|n| i64::try_from(n).ok()).unwrap_or(-1);
+        self.trigger.sends.store(signed(sends), Ordering::Relaxed);
+        self.trigger.writes.store(signed(writes), Ordering::Relaxed);
+        self.crash_in_ms = ms;
+    }
+
+    /// Whether the end of the process is planned.
+    pub fn crash_is_planned(&self) -> bool {
+        self.crash_in_ms.is_some()
+            || self.trigger.sends.load(Ordering::Relaxed) > 0
+            || self.trigger.writes.load(Ordering::Relaxed) > 0
+    }
+
+    /// Ends the process here and now; another one begins so much later, with what is durable.
+    pub fn crash(&mut self, downtime_ms: u64) -> Result<()> {
+        self.end_process();
+        self.clock.pass(downtime_ms);
+        self.now = self.clock.now_ms();
+        self.boot()
+    }
+
+    fn end_process(&mut self) {
+        self.plan_crash(None, None, None);
+        let Some(Process { runtime, engine }) = self.process.take() else { return };
+        {
+            let _inside = runtime.enter();
+            self.clock.stop();
+        }
+        self.now = self.clock.now_ms();
+        let in_line = self.store.writes_in_line();
+        drop(engine);
+        drop(runtime);
+        // A trigger that fired while the process was ending is not for the next one.
+        self.trigger.notice.notify_one();
+        self.forget_notice();
+        let store = self.store.crash();
+        let mut oracle = self.oracle.lock().unwrap_or_else(PoisonError::into_inner);
+        oracle.crashed(self.now);
+        if in_line > 0 {
+            oracle.coverage.hit(Cover::CrashInCommit);
+        }
+        drop(oracle);
+        self.store = store;
+    }
+
+    fn forget_notice(&self) {
+        let mut notified = Box::pin(self.trigger.notice.notified());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let _: std::task::Poll<()> = notified.as_mut().poll(&mut context);
+    }
+
+    /// The process stops in order, and another one begins.
+    pub fn restart(&mut self, downtime_ms: u64) -> Result<()> {
+        let stopped =
+            self.inside(|engine| async move { engine.shutdown(Duration::from_secs(30)).await });
+        if stopped.is_ok() {
+            self.oracle().coverage.hit(Cover::Shutdown);
+        }
+        self.crash(downtime_ms)
+    }
+
+    /// Lets everything come to rest, and compares what can be compared then.
+    pub fn check(&mut self) -> Result<(), Crashed> {
+        self.pass(1)?;
+        let tenants: Vec<TenantId> = self.tenants();
+        let (store, shared) = (self.store.clone(), Arc::clone(&self.oracle));
+        let held = self.inside(|engine| async move {
+            let oracle = || shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut gauges = engine.gauges().await.ok();
+            // What ends or begins in this very moment is counted here and not yet there.
+            for _ in 0..20 {
+                if gauges.is_some_and(|gauges| flights(&gauges) == oracle().in_flight) {
+                    break;
+                }
+                for _ in 0..20 {
+                    tokio::task::yield_now().await;
+                }
+                gauges = engine.gauges().await.ok();
+            }
+            if let Some(gauges) = gauges {
+                compare_flights(&mut oracle(), gauges);
+            }
+            for tenant in tenants.iter().map(Some).chain([None]) {
+                let stored = store.ledger(tenant).await.ok();
+                // Nothing can come in between: there is no await.
+                let expected = oracle().ledger(tenant);
+                if stored.is_some_and(|stored| stored != expected) {
+                    let what = format!("ledger is {stored:?}, must be {expected:?}");
+                    oracle().violate(what, None, None);
+                }
+                let shown = engine.ledger(tenant).await.ok();
+                if shown.is_some_and(|shown| !shown.balances()) {
+                    oracle().violate(format!("ledger shows {shown:?}"), None, None);
+                }
+            }
+            gauges.is_some_and(|gauges| gauges.held)
+        })?;
+        let now = self.now;
+        let mut oracle = self.oracle();
+        if held {
+            oracle.violate("held back, with so few destinations".into(), None, None);
+        }
+        oracle.check_rest(now);
+        Ok(())
+    }
+
+    /// Whose subscriptions there are.
+    pub fn tenants(&self) -> Vec<TenantId> {
+        let mut tenants: Vec<_> =
+            self.subscriptions.iter().map(|one| one.subscription.tenant.clone()).collect();
+        tenants.sort();
+        tenants.dedup();
+        tenants
+    }
+
+    /// The destinations that the model knows.
+    pub fn destinations(&self) -> Vec<DestinationId> {
+        self.oracle().destinations.keys().copied().collect()
+    }
+}
+
+fn flights(gauges: &postrider_engine::Gauges) -> u32 {
+    u32::try_from(gauges.in_flight_first + gauges.in_flight_retry).unwrap_or(u32::MAX)
+}
+
+/// The engine counts in flight what is in flight.
+fn compare_flights(oracle: &mut Oracle, gauges: postrider_engine::Gauges) {
+    let (counted, seen) = (flights(&gauges), oracle.in_flight);
+    if counted != seen && !oracle.is_disturbed() && oracle.slack == 0 {
+        let what = format!("{counted} in flight by the engine's count, {seen} in truth");
+        oracle.violate(what, None, None);
+    }
+}
+
+fn store_options(
+    nature: &Nature,
+    clock: &Arc<WorldClock>,
+    oracle: &Arc<Mutex<Oracle>>,
+    trigger: &Arc<Trigger>,
+) -> StoreOptions {
+    let (clock, oracle, trigger) = (Arc::clone(clock), Arc::clone(oracle), Arc::clone(trigger));
+    let witness = move |what: Durable<'_>| {
+        let now = clock.now_ms();
+        oracle.lock().unwrap_or_else(PoisonError::into_inner).durable(what, now);
+        trigger.count(&trigger.writes);
+    };
+    let chance = Arc::new(Mutex::new(Random::new(nature.seed, "store")));
+    let pace = nature.pace;
+    let delay: Option<postrider_store::memory::Delay> = (pace != Pace::Instant).then(|| {
+        let delay: postrider_store::memory::Delay = Arc::new(move || {
+            let n = chance.lock().unwrap_or_else(PoisonError::into_inner).skewed(40);
+            Box::pin(async move {
+                if pace == Pace::Milliseconds {
+                    pause(n).await;
+                } else {
+                    for _ in 0..n / 8 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            })
+        });
+        delay
+    });
+    StoreOptions {
+        sync: delay.clone(),
+        read: delay,
+        seed: nature.seed,
+        witness: Some(Arc::new(witness)),
+    }
+}

@@ -1,0 +1,301 @@
+//! The receivers: each has moods that change with time, and reacts to a request by its mood.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use postrider_domain::attempt::{
+    Answer, BodyEnd, Ending, Failure, FailureClass, Finished, OwnFault, OwnFaultKind, Phase,
+    RetryAfter, Timings,
+};
+use postrider_domain::ids::{DeliveryId, DestinationId};
+use postrider_domain::time::Timestamp;
+use postrider_transport::{Request, Transport};
+
+use super::Trigger;
+use crate::clock::{WorldClock, pause};
+use crate::coverage::Cover;
+use crate::oracle::Oracle;
+use crate::oracle::sends::Fate;
+use crate::random::Random;
+
+/// How a receiver feels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mood {
+    /// Takes everything within so many milliseconds.
+    Healthy {
+        /// Milliseconds.
+        within: u64,
+    },
+    /// Fails so many of a thousand with this status.
+    Fails {
+        /// How many.
+        of_thousand: u64,
+        /// The status.
+        status: u16,
+    },
+    /// Refuses connections.
+    Refuses,
+    /// Its name does not resolve.
+    NoName,
+    /// Breaks connections.
+    Resets,
+    /// Up and down, changing this often.
+    Flaps {
+        /// Milliseconds.
+        every_ms: u64,
+    },
+    /// Never answers.
+    Hangs,
+    /// Answers at the last moment, or too late.
+    Late,
+    /// Wants to be left alone for so many seconds.
+    Busy {
+        /// The status.
+        status: u16,
+        /// For how long.
+        seconds: u64,
+    },
+    /// Says that it is gone.
+    Gone,
+    /// Takes everything and answers nothing.
+    Mute,
+    /// Our own machinery fails.
+    OwnFault,
+}
+
+/// What a receiver does with one request.
+struct Reaction {
+    after_ms: u64,
+    ending: Ending,
+    fate: Fate,
+}
+
+struct Receiver {
+    chance: Random,
+    mood: Mood,
+    until: i64,
+    /// What it does first, one by one, whatever its mood.
+    script: VecDeque<Mood>,
+    /// Its mood does not change by itself.
+    steady: bool,
+}
+
+/// All receivers of a world. They outlive every process.
+pub struct Receivers {
+    clock: Arc<WorldClock>,
+    oracle: Arc<Mutex<Oracle>>,
+    trigger: Arc<Trigger>,
+    inner: Mutex<BTreeMap<DestinationId, Receiver>>,
+}
+
+impl Receivers {
+    /// A world without receivers.
+    pub fn new(clock: Arc<WorldClock>, oracle: Arc<Mutex<Oracle>>, trigger: Arc<Trigger>) -> Self {
+        Receivers { clock, oracle, trigger, inner: Mutex::default() }
+    }
+
+    /// Adds a receiver whose moods follow from the seed.
+    pub fn add(&self, id: DestinationId, chance: Random) {
+        let receiver = Receiver {
+            chance,
+            mood: Mood::Healthy { within: 50 },
+            until: i64::MIN,
+            script: VecDeque::new(),
+            steady: false,
+        };
+        self.inner().entry(id).or_insert(receiver);
+    }
+
+    /// From now on it feels like this.
+    pub fn set(&self, id: DestinationId, mood: Mood) {
+        if let Some(receiver) = self.inner().get_mut(&id) {
+            (receiver.mood, receiver.steady) = (mood, true);
+        }
+    }
+
+    /// It reacts like this first.
+    pub fn script(&self, id: DestinationId, moods: impl IntoIterator<Item = Mood>) {
+        if let Some(receiver) = self.inner().get_mut(&id) {
+            receiver.script.extend(moods);
+        }
+    }
+
+    /// All of them are well from now on.
+    pub fn heal(&self) {
+        for receiver in self.inner().values_mut() {
+            (receiver.mood, receiver.steady) = (Mood::Healthy { within: 100 }, true);
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, BTreeMap<DestinationId, Receiver>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn oracle(&self) -> MutexGuard<'_, Oracle> {
+        self.oracle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn react(&self, id: DestinationId, deadline_ms: u64, now: i64) -> Reaction {
+        let mut inner = self.inner();
+        let Some(receiver) = inner.get_mut(&id) else {
+            return failed(FailureClass::Dns, 0, Fate::NotTaken);
+        };
+        receiver.age(now);
+        let mood = receiver.script.pop_front().unwrap_or(receiver.mood);
+        reaction(mood, &mut receiver.chance, deadline_ms, now)
+    }
+}
+
+impl Receiver {
+    /// Moods change by themselves.
+    fn age(&mut self, now: i64) {
+        while !self.steady && now >= self.until {
+            let hours = i64::try_from(self.chance.skewed(10 * 3_600_000)).unwrap_or(0);
+            self.until = if self.until == i64::MIN { now } else { self.until } + 1_000 + hours;
+            self.mood = draw(&mut self.chance);
+        }
+    }
+}
+
+fn draw(chance: &mut Random) -> Mood {
+    match chance.below(100) {
+        0..35 => Mood::Healthy { within: chance.skewed(2_000) },
+        35..55 => Mood::Fails {
+            of_thousand: chance.between(300, 1000),
+            status: [500, 502, 404, 301, 400][chance.place(5).unwrap_or(0)],
+        },
+        55..65 => Mood::Refuses,
+        65..68 => Mood::NoName,
+        68..71 => Mood::Resets,
+        71..76 => Mood::Flaps { every_ms: chance.between(1_000, 1_200_000) },
+        76..82 => Mood::Hangs,
+        82..86 => Mood::Late,
+        86..91 => Mood::Busy {
+            status: if chance.chance(500) { 429 } else { 503 },
+            seconds: chance.skewed(400_000),
+        },
+        91 => Mood::Gone,
+        92..96 => Mood::Mute,
+        _ => Mood::OwnFault,
+    }
+}
+
+fn reaction(mood: Mood, chance: &mut Random, deadline_ms: u64, now: i64) -> Reaction {
+    match mood {
+        Mood::Healthy { within } => answered(200, None, chance.below(within + 1)),
+        Mood::Fails { of_thousand, status } => {
+            let after = chance.skewed(3_000);
+            answered(if chance.chance(of_thousand) { status } else { 204 }, None, after)
+        }
+        Mood::Refuses => failed(FailureClass::Refused, chance.below(3), Fate::NotTaken),
+        Mood::NoName => failed(FailureClass::Dns, chance.below(30), Fate::NotTaken),
+        Mood::Resets => failed(FailureClass::Reset, chance.below(30), Fate::NotTaken),
+        Mood::Flaps { every_ms } => {
+            let phase = now.unsigned_abs() / every_ms.max(1);
+            answered(if phase % 2 == 0 { 200 } else { 503 }, None, chance.below(100))
+        }
+        Mood::Hangs => timed_out(deadline_ms, Fate::NotTaken),
+        Mood::Late => {
+            let after = chance.between(deadline_ms.saturating_sub(600), deadline_ms + 200);
+            if after < deadline_ms {
+                answered(200, None, after)
+            } else {
+                timed_out(deadline_ms, Fate::TakenUnheard)
+            }
+        }
+        Mood::Busy { status, seconds } => {
+            let wish = if chance.chance(500) {
+                RetryAfter::Delay(Duration::from_secs(seconds))
+            } else {
+                let at = Timestamp::from_unix_ms(now);
+                RetryAfter::At(at.saturating_add(Duration::from_secs(seconds)))
+            };
+            answered(status, Some(wish), chance.below(50))
+        }
+        Mood::Gone => answered(410, None, chance.below(50)),
+        Mood::Mute => failed(FailureClass::Reset, chance.below(500), Fate::TakenUnheard),
+        Mood::OwnFault => Reaction {
+            after_ms: chance.below(50),
+            ending: Ending::OwnFault(OwnFault {
+                kind: OwnFaultKind::Resolver,
+                detail: "as the seed has it".into(),
+            }),
+            fate: Fate::NotTaken,
+        },
+    }
+}
+
+fn answered(status: u16, retry_after: Option<RetryAfter>, after_ms: u64) -> Reaction {
+    let answer = Answer {
+        status,
+        retry_after,
+        body: Bytes::from_static(b"noted"),
+        body_end: BodyEnd::Whole,
+    };
+    let is_taken = (200..300).contains(&status);
+    let fate = if is_taken { Fate::Taken } else { Fate::NotTaken };
+    Reaction { after_ms, ending: Ending::Answered(answer), fate }
+}
+
+fn failed(class: FailureClass, after_ms: u64, fate: Fate) -> Reaction {
+    let failure = Failure { class, detail: "as the seed has it".into() };
+    Reaction { after_ms, ending: Ending::Failed(failure), fate }
+}
+
+fn timed_out(deadline_ms: u64, fate: Fate) -> Reaction {
+    failed(FailureClass::Timeout(Phase::Response), deadline_ms, fate)
+}
+
+/// A request on its way. Dropped before it ended: its process is gone.
+struct Flight<'a> {
+    receivers: &'a Receivers,
+    id: Option<DeliveryId>,
+    destination: DestinationId,
+    fate: Fate,
+    heard: bool,
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        let now = self.receivers.clock.now_ms();
+        let mut oracle = self.receivers.oracle();
+        oracle.landed(self.id, self.destination, self.fate, self.heard, now);
+    }
+}
+
+impl Transport for Receivers {
+    async fn send(&self, request: Request) -> Finished {
+        let started = self.clock.now_ms();
+        let destination = request.target.destination();
+        let id = request
+            .headers
+            .iter()
+            .find(|(name, _)| name == "webhook-id")
+            .and_then(|(_, value)| value.to_str().ok()?.parse::<DeliveryId>().ok());
+        self.oracle().sent(id, destination, &request.body, started);
+        let deadline_ms = u64::try_from(request.deadline.as_millis()).unwrap_or(u64::MAX);
+        let reaction = self.react(destination, deadline_ms, started);
+        let fate = reaction.fate;
+        let mut flight = Flight { receivers: self, id, destination, fate, heard: false };
+        self.trigger.sent();
+        if reaction.after_ms > 0 {
+            pause(reaction.after_ms).await;
+        }
+        flight.heard = true;
+        drop(flight);
+        let total = self.clock.now_ms() - started;
+        if let Ending::Failed(Failure { class: FailureClass::Timeout(_), .. }) = reaction.ending {
+            self.oracle().coverage.hit(Cover::Timeout);
+        } else if total > 4_000 {
+            self.oracle().coverage.hit(Cover::Late);
+        }
+        let total = Duration::from_millis(total.unsigned_abs());
+        Finished {
+            started_at: Timestamp::from_unix_ms(started),
+            timings: Timings { total, ..Timings::default() },
+            ending: reaction.ending,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! A short tier of the simulation: the edges, a few lives, and the seeds that once found something.
+
+use postrider_simulation::edges::EDGES;
+use postrider_simulation::world::life::live;
+
+fn check(seed: u64, hours: Option<u64>) {
+    let outcome = live(seed, hours).unwrap();
+    let first = outcome.violations.first();
+    assert!(first.is_none(), "seed {seed}: {first:?}\n{}", outcome.trace);
+}
+
+#[test]
+fn a_few_lives_are_lived_without_a_violation() {
+    for seed in 1..=12 {
+        check(seed, Some(8));
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in 20..26 {
+        let (one, other) = (live(seed, Some(10)).unwrap(), live(seed, Some(10)).unwrap());
+        assert_eq!(one.hash, other.hash, "seed {seed}");
+        assert_eq!((one.attempts, one.crashes), (other.attempts, other.crashes));
+    }
+}
+
+#[test]
+fn other_seeds_give_other_traces() {
+    assert_ne!(live(1, Some(4)).unwrap().hash, live(2, Some(4)).unwrap().hash);
+}
+
+#[test]
+fn the_edges_of_the_contract_are_where_it_says() {
+    // The one with 50,000 failures is for the release build: `postrider-simulation run`.
+    for (name, edge) in EDGES.iter().filter(|(name, _)| !name.contains("50,000")) {
+        let outcome = edge().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let first = outcome.violations.first();
+        assert!(first.is_none(), "{name}: {first:?}\n{}", outcome.trace);
+    }
+}
+
+#[test]
+fn seeds_that_found_something_stay_found() {
+    for line in include_str!("../seeds/found.txt").lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        let mut words = line.split_whitespace();
+        let seed = words.next().and_then(|word| word.parse().ok()).expect("a seed");
+        check(seed, words.next().and_then(|word| word.parse().ok()));
+    }
+}

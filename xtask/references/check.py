@@ -1,0 +1,143 @@
+"""Holds the running server against other people's work: the Standard Webhooks libraries for Python
+and JavaScript verify what it signs, and Schemathesis tries the API against its own document.
+
+Run by `cargo xtask references` in a network namespace that has nothing but loopback, so whatever URL
+a generated request names, nothing leaves it. Arguments: the binary, and the folder with the
+JavaScript library.
+"""
+
+import json
+import os
+import pathlib
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.request
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+
+ADMIN_KEY = "reference-check-admin-key-" + os.urandom(8).hex()
+HERE = pathlib.Path(__file__).parent
+PATIENCE_SECONDS = 60
+
+
+def start(binary, folder):
+    """Starts the server and returns it with its address, which it tells in its log."""
+    server = subprocess.Popen(
+        [binary, "serve", "--dev", "--listen", "127.0.0.1:0", "--data-dir", folder],
+        env={**os.environ, "POSTRIDER_ADMIN_KEY": ADMIN_KEY},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    for line in server.stdout:
+        if '"listening"' in line:
+            threading.Thread(target=server.stdout.read, daemon=True).start()
+            return server, "http://" + json.loads(line)["address"]
+    sys.exit("the server did not start")
+
+
+def call(base, path, body):
+    request = urllib.request.Request(
+        base + path,
+        data=json.dumps(body).encode(),
+        headers={"authorization": "Bearer " + ADMIN_KEY, "content-type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
+        return json.load(answer)
+
+
+def receiver():
+    """A receiver and the queue of what arrives."""
+    arrived = queue.Queue()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["content-length"]))
+            arrived.put((dict((k.lower(), v) for k, v in self.headers.items()), body.decode()))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{server.server_port}/in", arrived
+
+
+def is_refused(secret, body, headers):
+    try:
+        Webhook(secret).verify(body, headers)
+    except WebhookVerificationError:
+        return True
+    return False
+
+
+def check_signatures(base, node_folder):
+    url, arrived = receiver()
+    subscription = call(base, "/v1/subscriptions", {"url": url, "types": ["reference.*"]})
+    secrets = [subscription["secret"]]
+    messages = []
+    for number, text in enumerate(["plain", "Straße ☃ \u0000 \"quoted\"", "x" * 100_000]):
+        if number == 1:
+            rotated = call(base, f"/v1/subscriptions/{subscription['id']}/secret/rotate", {})
+            secrets.append(rotated["secret"])
+        call(base, "/v1/events", {"type": "reference.sent", "data": {"text": text}})
+        headers, body = arrived.get(timeout=PATIENCE_SECONDS)
+        # After the rotation both secrets sign, so that nobody is cut off.
+        for secret in secrets:
+            assert Webhook(secret).verify(body, headers)["data"]["text"] == text
+            for bad in [
+                {**headers, "webhook-id": headers["webhook-id"] + "0"},
+                {**headers, "webhook-timestamp": str(int(headers["webhook-timestamp"]) + 1)},
+                {**headers, "webhook-signature": "v1,"},
+                {**headers, "webhook-signature": headers["webhook-signature"].split("=")[0][:-1]},
+            ]:
+                assert is_refused(secret, body, bad), bad
+            assert is_refused(secret, body + " ", headers)
+            messages.append({"secret": secret, "headers": headers, "body": body})
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(messages, file)
+        file.flush()
+        subprocess.run(["node", HERE / "verify.mjs", node_folder, file.name], check=True)
+    print(f"signatures: {len(messages)} verified by Python and by JavaScript, forgeries refused")
+
+
+def check_document(base):
+    """No 5xx, and no answer that the document does not describe."""
+    tool = pathlib.Path(sys.executable).parent / "schemathesis"
+    checks = "not_a_server_error,status_code_conformance,content_type_conformance,"
+    checks += "response_schema_conformance"
+    words = f"run {base}/openapi.json --exclude-path /v1/stream --phases examples,coverage,fuzzing "
+    words += f"--max-examples 20 --seed 1 --checks {checks} --continue-on-failure --warnings off"
+    authorization = f"Authorization: Bearer {ADMIN_KEY}"
+    done = subprocess.run(
+        [tool, *words.split(), "--no-color", "--header", authorization],
+        capture_output=True,
+        text=True,
+        cwd=tempfile.gettempdir(),
+    )
+    figures = [line.strip() for line in done.stdout.splitlines() if "generated" in line]
+    if done.returncode != 0 or not figures:
+        sys.exit(done.stdout + done.stderr)
+    print(f"openapi: {figures[-1]}")
+
+
+def main():
+    binary, node_folder = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        server, base = start(binary, folder)
+        try:
+            check_signatures(base, node_folder)
+            check_document(base)
+            assert server.poll() is None, "the server has ended"
+        finally:
+            server.terminate()
+            server.wait(timeout=PATIENCE_SECONDS)
+
+
+main()
