@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use super::subscriptions::pretty;
 use super::{Context, more, query, segment};
 use crate::exit::Failure;
-use crate::output::{entries, part, table};
+use crate::output::{entries, escaped, part, table};
 
 #[derive(Debug, Args)]
 pub(crate) struct Deliveries {
@@ -84,7 +84,7 @@ pub(crate) async fn run(context: &Context, arguments: Deliveries) -> Result<(), 
         }
         Command::Explain { id } => {
             let one = context.get(&path(&id, "/explain")?, &[]).await?;
-            output.value(&one, pretty)?;
+            output.value(&one, explained)?;
         }
         Command::Replay { id } => {
             let answer = context.post(&path(&id, "/replay")?, None).await?;
@@ -96,6 +96,24 @@ pub(crate) async fn run(context: &Context, arguments: Deliveries) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// The explanation in words.
+fn explained(explanation: &Json) -> String {
+    let list = |name: &str| explanation[name].as_array().map_or(&[][..], Vec::as_slice);
+    let mut lines = vec![part(explanation, "summary")];
+    for because in list("because") {
+        lines.push(format!("  - {}", escaped(because.as_str().unwrap_or_default())));
+    }
+    let next = &explanation["next"];
+    if next.is_object() {
+        let at = if next["at"].is_null() { "next".to_owned() } else { part(next, "at") };
+        lines.push(format!("{at}: {}", part(next, "what")));
+    }
+    for way in list("unblock") {
+        lines.push(format!("to unblock it: {}", part(way, "what")));
+    }
+    lines.join("\n")
 }
 
 fn filter(list: List) -> Vec<(&'static str, String)> {
@@ -128,4 +146,27 @@ fn shown(context: &Context, list: &Json) -> String {
 
 fn path(id: &str, what: &str) -> Result<String, Failure> {
     Ok(format!("/v1/deliveries/{}{what}", segment(id)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_explanation_reads_as_words() {
+        let explanation = json!({
+            "summary": "waiting for retry 1 of 11",
+            "because": ["attempt 1 failed: refused"],
+            "next": {"at": "T", "what": "it is attempted at its slot"},
+            "unblock": [{"action": "fix_receiver", "what": "make the receiver answer"}],
+        });
+        assert_eq!(
+            explained(&explanation),
+            "waiting for retry 1 of 11\n  - attempt 1 failed: refused\nT: it is attempted at its \
+             slot\nto unblock it: make the receiver answer"
+        );
+        assert_eq!(explained(&json!({"summary": "delivered"})), "delivered");
+    }
 }

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::{Context, query};
 use crate::exit::Failure;
-use crate::output::{Colour, line, part};
+use crate::output::{Colour, Output, escaped, line, part};
 
 /// A line longer than this is not one of ours.
 const LINE_BYTES_MAX: usize = 1024 * 1024;
@@ -43,17 +43,34 @@ fn print(context: &Context, name: &str, data: &str) -> Result<(), Failure> {
     if output.json {
         return Ok(line(&serde_json::json!({ "event": name, "data": value }).to_string())?);
     }
-    let parts = ["at", "delivery", "destination", "attempt", "outcome", "status", "duration_ms"];
-    let shown: Vec<_> = parts
-        .iter()
-        .filter(|name| value.get(**name).is_some_and(|part| !part.is_null()))
-        .map(|name| {
-            let part = part(&value, name);
-            if *name == "outcome" { output.state(&part) } else { part }
-        })
-        .collect();
-    let text = if shown.is_empty() { crate::output::escaped(data) } else { shown.join("  ") };
-    Ok(line(&format!("{}  {text}", output.paint(Colour::Dim, &crate::output::escaped(name))))?)
+    let text = match name {
+        "attempt" => attempt(output, &value),
+        _ => escaped(data),
+    };
+    Ok(line(&format!("{}  {text}", output.paint(Colour::Dim, &escaped(name))))?)
+}
+
+/// One attempt in one line.
+fn attempt(output: Output, value: &Json) -> String {
+    let (delivery, attempt) = (&value["delivery"], &value["attempt"]);
+    let outcome = attempt["outcome"].as_str().unwrap_or("-");
+    let how = if attempt["status"].is_null() { "error" } else { "status" };
+    let next = if delivery["next_attempt_at"].is_null() {
+        String::new()
+    } else {
+        format!(", next {}", part(delivery, "next_attempt_at"))
+    };
+    format!(
+        "{}  {}  {}  #{} {} {} in {} ms; {}{next}",
+        part(attempt, "started_at"),
+        part(delivery, "id"),
+        part(delivery, "type"),
+        part(attempt, "number"),
+        output.state(outcome),
+        part(attempt, how),
+        part(attempt, "duration_ms"),
+        output.state(delivery["state"].as_str().unwrap_or("-")),
+    )
 }
 
 /// Server-sent events, put together from pieces.
@@ -101,7 +118,25 @@ impl Events {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn an_attempt_is_one_line() {
+        let value = json!({
+            "delivery": {"id": "dlv_1", "type": "a.b", "state": "waiting", "next_attempt_at": "T2"},
+            "attempt": {
+                "started_at": "T1", "number": 2, "outcome": "failed", "status": null,
+                "error": "refused\u{1b}", "duration_ms": 7,
+            },
+        });
+        let output = Output::new(true, true);
+        assert_eq!(
+            attempt(output, &value),
+            "T1  dlv_1  a.b  #2 failed refused\\u{1b} in 7 ms; waiting, next T2"
+        );
+    }
 
     #[test]
     fn events_are_found_however_they_are_cut() {
