@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use postrider_domain::delivery::{CancelReason, Delivery, DeliveryState};
+use postrider_domain::delivery::{CancelReason, Delivery, DeliveryState, Lane};
 use postrider_domain::ids::DeliveryId;
 use postrider_domain::planted::{self, Bug};
 use postrider_domain::time::Timestamp;
@@ -26,6 +26,8 @@ pub(super) struct Due {
     /// What is due up to here has been read.
     mark: Option<DueMark>,
     loading: bool,
+    /// The mark was forgotten while a read was under way.
+    again: bool,
 }
 
 impl Due {
@@ -53,6 +55,8 @@ impl Due {
     /// Forgets how far was read: everything is looked through once more.
     pub(super) fn forget_mark(&mut self) {
         self.mark = None;
+        // A read that is under way began after the old mark: it does not count.
+        self.again = self.loading;
     }
 }
 
@@ -96,7 +100,9 @@ impl Core {
             .last()
             .and_then(|row| Some(DueMark { at: row.next_attempt_at()?, delivery: row.id }));
         let complete = rows.len() < limit;
-        self.due.mark = if complete {
+        self.due.mark = if std::mem::take(&mut self.due.again) {
+            None
+        } else if complete {
             Some(DueMark { at: until, delivery: LAST_ID })
         } else {
             last.or(self.due.mark)
@@ -151,8 +157,11 @@ impl Core {
         if !complete && queue.len == 0 {
             // What is due stands behind what is not: look through everything once more.
             self.due.forget_mark();
+        } else if complete {
+            // What fell due meanwhile may not have been in this read.
+            self.read_back_when_low(ix, Lane::Retry);
         } else {
-            queue.spilled |= !complete;
+            queue.spilled = true;
         }
     }
 }
