@@ -61,11 +61,11 @@ impl Trace {
         destination: Option<DestinationId>,
         count: usize,
     ) -> String {
-        let concerns = |line: &&Line| match (delivery, line.delivery) {
-            (Some(wanted), Some(is)) => wanted == is,
-            (Some(_) | None, None) | (None, Some(_)) => {
-                line.destination.is_none() || destination == line.destination
-            }
+        let concerns = |line: &&Line| {
+            let is_for_all = line.delivery.is_none() && line.destination.is_none();
+            is_for_all
+                || line.delivery.is_some() && line.delivery == delivery
+                || line.destination.is_some() && line.destination == destination
         };
         let mut found: Vec<&Line> = self.lines.iter().rev().filter(concerns).take(count).collect();
         found.reverse();

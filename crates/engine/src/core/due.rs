@@ -26,6 +26,8 @@ pub(super) struct Due {
     /// What is due up to here has been read.
     mark: Option<DueMark>,
     loading: bool,
+    /// The mark was forgotten while a read was under way.
+    again: bool,
 }
 
 impl Due {
@@ -53,6 +55,8 @@ impl Due {
     /// Forgets how far was read: everything is looked through once more.
     pub(super) fn forget_mark(&mut self) {
         self.mark = None;
+        // A read that is under way began after the old mark: it does not count.
+        self.again = self.loading;
     }
 }
 
@@ -96,7 +100,9 @@ impl Core {
             .last()
             .and_then(|row| Some(DueMark { at: row.next_attempt_at()?, delivery: row.id }));
         let complete = rows.len() < limit;
-        self.due.mark = if complete {
+        self.due.mark = if std::mem::take(&mut self.due.again) {
+            None
+        } else if complete {
             Some(DueMark { at: until, delivery: LAST_ID })
         } else {
             last.or(self.due.mark)

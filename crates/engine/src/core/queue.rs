@@ -233,10 +233,16 @@ impl Core {
 
     /// Takes the delivery that [`Core::peek`] showed.
     pub(super) fn pop(&mut self, ix: DestIx, lane: Lane) {
-        let low = self.lane_cap() / 2;
         let queue = self.dests[ix.get()].queue(lane);
         queue.ids.pop_front();
         queue.len = queue.len.saturating_sub(1);
+        self.read_back_when_low(ix, lane);
+    }
+
+    /// Reads a lane back that has more in the store and little in memory.
+    pub(super) fn read_back_when_low(&mut self, ix: DestIx, lane: Lane) {
+        let low = self.lane_cap() / 2;
+        let queue = self.dests[ix.get()].queue(lane);
         if queue.spilled && !queue.loading && queue.len <= low {
             self.read_back_soon(ix, lane);
         }
@@ -274,6 +280,7 @@ impl Core {
         if queue.len == 0 {
             queue.ids.clear();
         }
+        self.read_back_when_low(ix, lane);
     }
 
     /// These destinations have more in the store.

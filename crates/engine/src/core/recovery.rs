@@ -145,8 +145,6 @@ impl Core {
             // Nothing is left, or nothing that the store knows of: the next step looks again.
             if is_last && ramp.on_their_way == 0 {
                 self.stop_ramp(ix);
-            } else {
-                ramp.loading = !is_last;
             }
             return;
         }

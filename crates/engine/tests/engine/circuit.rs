@@ -406,6 +406,25 @@ async fn enabling_by_hand_drains_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_ramp_that_finds_only_what_is_on_its_way_looks_again() {
+    let options = Options { page: 8, ..Options::default() };
+    let mut world = World::with(draining(), options).await;
+    world.subscribe(URL).await;
+    let id = DestinationId::of(&tenant(), URL);
+    world.engine.freeze(&tenant(), id, None).await.unwrap();
+    // The first hundred fall due just after the ramp has begun, the others 40 s later.
+    world.send_many(100).await;
+    world.pass(ms(40_000)).await;
+    world.send_many(100).await;
+    world.script.set(URL, Mood::Answers(200, ms(1_500)));
+    world.pass(ms(44_790)).await;
+    world.engine.enable(&tenant(), id, None).await.unwrap();
+    world.pass(ms(30_000)).await;
+    assert_eq!(world.count(StateName::Delivered).await, 200, "long before the later slots");
+    world.check_ledger().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn faults_of_our_own_never_count_against_a_destination() {
     let mut world = World::new().await;
     world.subscribe(URL).await;

@@ -158,8 +158,12 @@ pub(crate) fn slow_store(seed: u64) -> postrider_store::memory::MemoryStore {
     let wait = |n: u64| -> postrider_store::memory::Delay {
         std::sync::Arc::new(move || Box::pin(tokio::time::sleep(ms(n))))
     };
-    let options =
-        postrider_store::memory::Options { sync: Some(wait(3)), read: Some(wait(1)), seed };
+    let options = postrider_store::memory::Options {
+        sync: Some(wait(3)),
+        read: Some(wait(1)),
+        seed,
+        ..postrider_store::memory::Options::default()
+    };
     postrider_store::memory::MemoryStore::new(options)
 }
 

@@ -203,6 +203,10 @@ impl Oracle {
         if at > free_from + self.slack && self.owed.values().any(|owed| waited(&owed, free_from)) {
             return Err(format!("probed {} ms late", at - free_from));
         }
+        if self.slack > 0 {
+            // What is known and not durable yet cannot be seen from outside.
+            return Ok(());
+        }
         let rank = |id: DeliveryId, owed: &Owed| (owed.last_attempt, id);
         let is_arrival = chosen.stand == Stand::Queued;
         let best = self

@@ -247,8 +247,10 @@ fn heal(world: &mut World) -> Result<()> {
     let gauges = world.inside(|engine| async move { engine.gauges().await.ok() });
     let now = world.now;
     let mut oracle = world.oracle();
-    oracle.check_end(now);
-    if let Ok(Some(gauges)) = gauges {
+    let is_more = oracle.check_end(now, healed_at);
+    if let Ok(Some(gauges)) = gauges
+        && !is_more
+    {
         let left = [
             gauges.resident,
             gauges.in_flight_first,
