@@ -184,7 +184,8 @@ async fn known<'a>(
     let ids: Vec<&str> = events.iter().map(|event| event.id.as_str()).collect();
     let sql = "SELECT n, fingerprint, deliveries \
                FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS wanted (tenant, id, n) \
-               JOIN postrider.event_ids USING (tenant, id)";
+               CROSS JOIN LATERAL (SELECT fingerprint, deliveries FROM postrider.event_ids AS i \
+               WHERE i.tenant = wanted.tenant AND i.id = wanted.id LIMIT 1) AS found";
     let rows = transaction.query(sql, &[&tenants, &ids]).await?;
     let mut known = Known::new();
     for row in &rows {
