@@ -25,10 +25,11 @@ use crate::error::StoreError;
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// A queue that was empty when the server last counted may hold millions now: what the engine asks
-/// for has an index, and is to be found by it whatever the server believes. For the same reason a
+/// for has an index, and is to be read in its order whatever the server believes. For the same reason a
 /// batch names its keys by `= ANY` or in a `LATERAL` of its own, and not only in a join, which could
 /// begin at the wrong end.
-const BY_INDEX: &str = "SET LOCAL enable_seqscan = off";
+const BY_INDEX: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
+     SET LOCAL enable_sort = off";
 
 /// For whom a transaction acts.
 #[derive(Debug, Clone, Copy)]
