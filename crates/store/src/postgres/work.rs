@@ -32,7 +32,7 @@ fn held(holding: &Holding) -> Vec<i16> {
 impl PostgresStore {
     async fn open(&self, which: &str, params: Params<'_>) -> Result<Vec<Delivery>, StoreError> {
         let sql = format!("SELECT {OPEN} FROM postrider.deliveries_open WHERE {which}");
-        deliveries(&self.core.pool.query(Scope::All, &sql, params).await?)
+        deliveries(&self.core.vital.query(Scope::All, &sql, params).await?)
     }
 }
 
@@ -123,7 +123,7 @@ impl Work for PostgresStore {
                    CROSS JOIN LATERAL (SELECT * FROM postrider.events AS e \
                        WHERE e.tenant = wanted.tenant AND e.accepted_at = i.accepted_at \
                        AND e.id = wanted.id LIMIT 1) AS e";
-        let rows = self.core.pool.query(Scope::All, sql, &[&tenants, &events]).await?;
+        let rows = self.core.vital.query(Scope::All, sql, &[&tenants, &events]).await?;
         let mut found: HashMap<(TenantId, EventId), Arc<Event>> = HashMap::new();
         for row in &rows {
             let event = rows::event(row)?.event;
