@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use postrider_domain::delivery::{Delivery, DeliveryState};
 use postrider_domain::ids::{EventId, TenantId};
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::types::ToSql;
@@ -47,11 +48,29 @@ impl Intake for PostgresStore {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
+        check(&batch)?;
         let (answer, answered) = oneshot::channel();
         let gone = || StoreError::Stopped("it was closed".into());
         self.acceptances.send(Request { batch, answer }).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
     }
+}
+
+/// An event and what is owed for it go by the same day: they are found, and removed, together.
+fn check(batch: &[Acceptance]) -> Result<(), StoreError> {
+    for Acceptance { event, accepted_at, deliveries, .. } in batch {
+        let belongs = |delivery: &Delivery| {
+            delivery.created_at == *accepted_at
+                && delivery.tenant == event.tenant
+                && delivery.event == event.id
+                && delivery.state == DeliveryState::Queued
+        };
+        if let Some(stray) = deliveries.iter().find(|delivery| !belongs(delivery)) {
+            let what = format!("{} is not as its event {} was accepted", stray.id, event.id);
+            return Err(StoreError::Internal(what));
+        }
+    }
+    Ok(())
 }
 
 /// Begins to take batches. Ends when nobody can hand any in.
@@ -138,8 +157,8 @@ impl Core {
         let mut look = batches.iter().any(|batch| batch.iter().any(|event| event.id_given));
         let mut last = StoreError::Internal("accepting came to no end".into());
         for _ in 0..TRIES_MAX {
-            self.days.ensure(&self.pool, days(batches)).await?;
-            let mut transaction = self.pool.begin(Scope::All).await?;
+            self.days.ensure(&self.vital, days(batches)).await?;
+            let mut transaction = self.vital.begin(Scope::All).await?;
             let known = if look { known(&mut transaction, batches).await? } else { HashMap::new() };
             let (answers, new) = judge(batches, known);
             if new.is_empty() {
@@ -162,14 +181,8 @@ impl Core {
     }
 }
 
-/// The days of events, and of their deliveries, whose attempts go by them.
 fn days(batches: &[&[Acceptance]]) -> BTreeSet<i32> {
-    let mut days = BTreeSet::new();
-    for acceptance in batches.iter().flat_map(|batch| batch.iter()) {
-        days.insert(day_of(acceptance.accepted_at));
-        days.extend(acceptance.deliveries.iter().map(|delivery| day_of(delivery.created_at)));
-    }
-    days
+    batches.iter().flat_map(|batch| batch.iter()).map(|event| day_of(event.accepted_at)).collect()
 }
 
 /// What is known of an identifier.
@@ -184,7 +197,8 @@ async fn known<'a>(
     let ids: Vec<&str> = events.iter().map(|event| event.id.as_str()).collect();
     let sql = "SELECT n, fingerprint, deliveries \
                FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS wanted (tenant, id, n) \
-               JOIN postrider.event_ids USING (tenant, id)";
+               CROSS JOIN LATERAL (SELECT fingerprint, deliveries FROM postrider.event_ids AS i \
+               WHERE i.tenant = wanted.tenant AND i.id = wanted.id LIMIT 1) AS found";
     let rows = transaction.query(sql, &[&tenants, &ids]).await?;
     let mut known = Known::new();
     for row in &rows {

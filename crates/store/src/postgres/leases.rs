@@ -50,7 +50,7 @@ impl Leases {
 impl Core {
     /// Says that this node lives, and shares.
     pub(super) async fn hold_shards(&self) -> Result<Holding, StoreError> {
-        let mut transaction = self.pool.begin(Scope::All).await?;
+        let mut transaction = self.vital.begin(Scope::All).await?;
         self.join(&mut transaction).await?;
         self.share(&mut transaction).await?;
         let node = &self.options.node;
@@ -68,16 +68,16 @@ impl Core {
         let holding = Holding { shards: shards.collect::<Result<_, StoreError>>()? };
         self.leases.set_held(holding.shards.iter().map(|(shard, _)| *shard).collect());
         if let Some(row) = answers.next().unwrap_or_default().first() {
-            self.days.ahead(&self.pool, super::rows::time(row, "now")?).await?;
+            self.days.ahead(&self.vital, super::rows::time(row, "now")?).await?;
         }
-        self.folding.fold_if_due(&self.pool).await?;
+        self.folding.fold_if_due(&self.vital).await?;
         Ok(holding)
     }
 
     /// Gives everything back and leaves.
     pub(super) async fn release_shards(&self) -> Result<(), StoreError> {
         let (node, instance) = (&self.options.node, &self.leases.instance);
-        let mut transaction = self.pool.begin(Scope::All).await?;
+        let mut transaction = self.vital.begin(Scope::All).await?;
         transaction.query("SELECT pg_advisory_xact_lock($1)", &[&MEMBERS_LOCK]).await?;
         let leave = "DELETE FROM postrider.nodes WHERE name = $1 AND instance = $2";
         if transaction.execute(leave, &[node, instance]).await? > 0 {

@@ -56,7 +56,8 @@ pub struct Options {
     /// What this node is called. No two nodes that run at the same time may share it: the one that
     /// came first is stopped.
     pub node: String,
-    /// At most so many connections, beside the one that listens.
+    /// At most so many connections, and at least two, beside the one that listens. Half of them are
+    /// the engine's own.
     pub connections: usize,
     /// How long a lease holds after it was renewed. Whoever holds shards must call
     /// [`crate::Upkeep::hold_shards`] about four times as often, and stop sending when so long has
@@ -101,7 +102,10 @@ pub struct PostgresStore {
 
 /// What the store shares with its tasks.
 struct Core {
+    /// For those who look and set things up.
     pool: Pool,
+    /// For the engine: however many look, events are taken in and settled.
+    vital: Pool,
     options: Options,
     days: Days,
     leases: Leases,
@@ -126,21 +130,26 @@ impl PostgresStore {
     /// The URL is `postgres://user:password@host:port/database`, with `sslmode` (`disable`,
     /// `prefer`, `require`, `verify-full`) and `sslrootcert` where wanted.
     pub async fn connect(url: &str, options: Options) -> Result<Arc<Self>, StoreError> {
-        let pool = Pool::new(tls::target(url)?, options.connections, options.statement_timeout);
+        let target = tls::target(url)?;
+        let half = options.connections / 2;
+        let pool = Pool::new(target.clone(), half, options.statement_timeout);
+        let vital =
+            Pool::new(target.clone(), options.connections - half, options.statement_timeout);
         pool.insist_on_sync().await?;
-        schema::migrate(&pool).await?;
-        let instance = pool.query_opt(Scope::All, "SELECT gen_random_uuid() AS id", &[]).await?;
+        vital.insist_on_sync().await?;
+        schema::migrate(&vital).await?;
+        let instance = vital.query_opt(Scope::All, "SELECT gen_random_uuid() AS id", &[]).await?;
         let instance: Uuid = instance.as_ref().map_or(Ok(Uuid::nil()), |row| get(row, "id"))?;
         let listener = match &options.listen_url {
             Some(url) => tls::target(url)?,
-            None => tls::target(url)?,
+            None => target,
         };
         let notifier = Notifier::new(options.listen.then_some(listener));
         let leases = Leases::new(instance);
         let (days, folding) = (Days::default(), Folding::default());
-        let core = Arc::new(Core { pool, options, days, leases, notifier, folding });
+        let core = Arc::new(Core { pool, vital, options, days, leases, notifier, folding });
         let now = core.database_now().await?;
-        core.days.ahead(&core.pool, now).await?;
+        core.days.ahead(&core.vital, now).await?;
         notify::spawn(&core);
         let acceptances = intake::spawn(Arc::clone(&core));
         let settlements = settle::spawn(Arc::clone(&core));
@@ -190,7 +199,7 @@ impl PostgresStore {
 
 impl Core {
     async fn database_now(&self) -> Result<Timestamp, StoreError> {
-        let row = self.pool.query_opt(Scope::All, NOW, &[]).await?;
+        let row = self.vital.query_opt(Scope::All, NOW, &[]).await?;
         row.as_ref().map_or(Ok(Timestamp::EPOCH), |row| rows::time(row, "now"))
     }
 }

@@ -147,7 +147,7 @@ async fn tell(core: Arc<Core>) {
             &mut *core.notifier.to_tell.lock().unwrap_or_else(PoisonError::into_inner),
         );
         // A hint that is lost is found by polling.
-        drop(core.pool.query(Scope::All, sql, &[&CHANNEL, &shards.write()]).await);
+        drop(core.vital.query(Scope::All, sql, &[&CHANNEL, &shards.write()]).await);
         pause(PAUSE).await;
     }
 }

@@ -24,6 +24,13 @@ use crate::error::StoreError;
 /// What a statement is given.
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
+/// A queue that was empty when the server last counted may hold millions now: what the engine asks
+/// for has an index, and is to be read in its order whatever the server believes. For the same reason a
+/// batch names its keys by `= ANY` or in a `LATERAL` of its own, and not only in a join, which could
+/// begin at the wrong end.
+const BY_INDEX: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
+     SET LOCAL enable_sort = off";
+
 /// For whom a transaction acts.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Scope<'a> {
@@ -141,7 +148,7 @@ impl Pool {
         let who = match scope {
             // A tenant's identifier has letters, digits, `-` and `_` only.
             Scope::Tenant(id) => format!("SET LOCAL postrider.tenant = '{id}'"),
-            Scope::All => "SET LOCAL postrider.scope = 'all'".to_owned(),
+            Scope::All => format!("SET LOCAL postrider.scope = 'all'; {BY_INDEX}"),
         };
         format!("BEGIN; SET LOCAL statement_timeout = {timeout}{sync}; {who}")
     }

@@ -142,8 +142,8 @@ impl Core {
         let commits: Vec<&Commit> = requests.iter().map(|request| &request.commit).collect();
         let changes = commits.iter().flat_map(|commit| &commit.deliveries);
         let days = changes.map(|change| day_of(change.delivery.created_at)).collect();
-        self.days.ensure(&self.pool, days).await?;
-        let mut transaction = self.pool.begin(Scope::All).await?;
+        self.days.ensure(&self.vital, days).await?;
+        let mut transaction = self.vital.begin(Scope::All).await?;
         let mut found = look(&mut transaction, &self.options.node, &commits).await?;
         found.look_closer(&mut transaction, &commits).await?;
         let mut plan = write::Plan::default();
@@ -183,7 +183,7 @@ struct Found {
     /// State and number of attempts of what has not ended.
     open: HashMap<DeliveryId, (i16, i32)>,
     destinations: HashMap<(TenantId, DestinationId), Place>,
-    replays: HashSet<Uuid>,
+    replays: HashSet<(TenantId, Uuid)>,
     /// Of those that do not stand as the commit says: what there is, in full.
     closer: HashMap<DeliveryId, Closer>,
 }
@@ -217,9 +217,9 @@ const OWNED: &str = "SELECT shard, epoch FROM postrider.shards \
 const STANDING: &str = "SELECT id, state, attempts FROM postrider.deliveries_open \
      WHERE id = ANY($1::uuid[])";
 const PLACES: &str = "SELECT tenant, id, circuit, transitions FROM postrider.destinations \
-     JOIN unnest($1::text[], $2::uuid[]) AS wanted (tenant, id) USING (tenant, id)";
-const JOBS: &str = "SELECT id FROM postrider.replays \
-     JOIN unnest($1::text[], $2::uuid[]) AS wanted (tenant, id) USING (tenant, id)";
+     WHERE id = ANY($1::uuid[])";
+const JOBS: &str = "SELECT tenant, id FROM postrider.replays \
+     WHERE tenant = ANY($1::text[]) AND id = ANY($2::uuid[])";
 
 /// Locks the lease, and looks at everything in one round trip.
 async fn look(
@@ -232,9 +232,8 @@ async fn look(
     let touched: Vec<i16> = touched.into_iter().collect();
     let changes = commits.iter().flat_map(|commit| &commit.deliveries);
     let ids: Vec<Uuid> = changes.map(|change| uuid(change.delivery.id.as_bytes())).collect();
-    let places = || commits.iter().flat_map(|commit| &commit.destinations);
-    let place_tenants: Vec<&str> = places().map(|change| change.tenant.as_str()).collect();
-    let place_ids: Vec<Uuid> = places().map(|change| uuid(change.id.as_bytes())).collect();
+    let places = commits.iter().flat_map(|commit| &commit.destinations);
+    let place_ids: Vec<Uuid> = places.map(|change| uuid(change.id.as_bytes())).collect();
     let jobs = || commits.iter().filter_map(|commit| commit.replay.as_ref());
     let job_tenants: Vec<&str> = jobs().map(|job| job.tenant.as_str()).collect();
     let job_ids: Vec<Uuid> = jobs().map(|job| uuid(job.id.as_bytes())).collect();
@@ -242,7 +241,7 @@ async fn look(
         Step { sql: LOCK_LEASE, params: vec![&node] },
         Step { sql: OWNED, params: vec![&node, &touched] },
         Step { sql: STANDING, params: vec![&ids] },
-        Step { sql: PLACES, params: vec![&place_tenants, &place_ids] },
+        Step { sql: PLACES, params: vec![&place_ids] },
         Step { sql: JOBS, params: vec![&job_tenants, &job_ids] },
     ];
     let steps = if job_ids.is_empty() { &steps[..4] } else { &steps[..] };
@@ -274,7 +273,7 @@ async fn look(
         found.destinations.insert((rows::parse(row, "tenant")?, id), place);
     }
     for row in &next() {
-        found.replays.insert(get(row, "id")?);
+        found.replays.insert((rows::parse(row, "tenant")?, get(row, "id")?));
     }
     Ok(found)
 }
@@ -306,8 +305,7 @@ impl Found {
             let sql = format!(
                 "SELECT {open} FROM postrider.deliveries_open WHERE id = ANY($1::uuid[]) \
                  UNION ALL SELECT {done} FROM postrider.deliveries_done \
-                 JOIN unnest($1::uuid[], $2::bigint[]) AS wanted (id, created_at) \
-                 USING (id, created_at)",
+                 WHERE id = ANY($1::uuid[]) AND created_at = ANY($2::bigint[])",
                 open = rows::OPEN,
                 done = rows::DONE
             );
@@ -317,8 +315,7 @@ impl Found {
             }
             let sql = format!(
                 "SELECT delivery, {} FROM postrider.attempts \
-                 JOIN unnest($1::uuid[], $2::bigint[]) AS wanted (delivery, created_at) \
-                 USING (delivery, created_at)",
+                 WHERE delivery = ANY($1::uuid[]) AND created_at = ANY($2::bigint[])",
                 rows::ATTEMPT
             );
             for row in &transaction.query(&sql, &[&ids, &times]).await? {
@@ -378,7 +375,7 @@ impl Found {
             }
         }
         match &commit.replay {
-            Some(job) if !self.replays.contains(&uuid(job.id.as_bytes())) => {
+            Some(job) if !self.replays.contains(&(job.tenant.clone(), uuid(job.id.as_bytes()))) => {
                 Err(StoreError::Internal(format!("{} of {} is not there", job.id, job.tenant)))
             }
             Some(_) | None => Ok(fresh),

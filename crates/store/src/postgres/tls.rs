@@ -9,6 +9,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -23,6 +24,7 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 use crate::error::StoreError;
 
 /// What a database URL says, apart.
+#[derive(Clone)]
 pub(super) struct Target {
     pub(super) config: Config,
     pub(super) connector: Connector,
@@ -58,6 +60,12 @@ pub(super) fn target(url: &str) -> Result<Target, StoreError> {
             return Err(refuse(format!("sslmode={other}: give {known}")));
         }
     };
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(Duration::from_secs(10));
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("postrider");
+    }
     let connector = Connector::new(verifies, settings.root.as_deref()).map_err(refuse)?;
     Ok(Target { config, connector })
 }

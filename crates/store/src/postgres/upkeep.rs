@@ -32,10 +32,10 @@ impl Upkeep for PostgresStore {
 
     async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
         let core = &self.core;
-        counts::fold(&core.pool).await?;
+        counts::fold(&core.vital).await?;
         core.prune_answers(before).await?;
         let sql = "SELECT day FROM postrider.days WHERE day < $1 AND NOT removing ORDER BY day";
-        let rows = core.pool.query(Scope::All, sql, &[&day_of(before)]).await?;
+        let rows = core.vital.query(Scope::All, sql, &[&day_of(before)]).await?;
         let mut pruned = Pruned::default();
         for row in &rows {
             let of_day = core.prune_day(get(row, "day")?).await?;
@@ -59,7 +59,7 @@ impl Upkeep for PostgresStore {
     async fn check(&self) -> Result<(), StoreError> {
         let sql = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on' \
                    AS refuses";
-        let row = self.core.pool.query_opt(Scope::All, sql, &[]).await?;
+        let row = self.core.vital.query_opt(Scope::All, sql, &[]).await?;
         match row.as_ref().map(|row| get::<bool>(row, "refuses")).transpose()? {
             Some(false) => Ok(()),
             Some(true) | None => {
@@ -71,6 +71,7 @@ impl Upkeep for PostgresStore {
     /// Leases are not given back: whoever wants that calls [`Upkeep::release_shards`] before.
     async fn close(&self) -> Result<(), StoreError> {
         self.core.notifier.stop();
+        self.core.vital.close();
         self.core.pool.close();
         Ok(())
     }
@@ -92,7 +93,7 @@ impl Core {
             ),
         ];
         for (sql, limit) in chunks {
-            while !self.pool.query(Scope::All, sql, &[&limit, &CHUNK]).await?.is_empty() {}
+            while !self.vital.query(Scope::All, sql, &[&limit, &CHUNK]).await?.is_empty() {}
         }
         Ok(())
     }
@@ -102,10 +103,10 @@ impl Core {
         let (from, to) = (i64::from(day) * DAY_MS, (i64::from(day) + 1) * DAY_MS);
         let unfinished = "SELECT 1 FROM postrider.deliveries_open \
                           WHERE created_at >= $1 AND created_at < $2 LIMIT 1";
-        if !self.pool.query(Scope::All, unfinished, &[&from, &to]).await?.is_empty() {
+        if !self.vital.query(Scope::All, unfinished, &[&from, &to]).await?.is_empty() {
             return Ok(Pruned::default());
         }
-        let mut transaction = self.pool.begin(Scope::All).await?;
+        let mut transaction = self.vital.begin(Scope::All).await?;
         transaction.take_time(LONGEST).await?;
         transaction.query("SELECT pg_advisory_xact_lock($1)", &[&DAYS_LOCK]).await?;
         let mark = "UPDATE postrider.days SET removing = true WHERE day = $1 AND NOT removing";
@@ -142,15 +143,15 @@ impl Core {
     /// Removes the identifiers of days that have lost their partitions, in small steps.
     async fn finish_removing(&self) -> Result<(), StoreError> {
         let days = "SELECT day FROM postrider.days WHERE removing";
-        for row in &self.pool.query(Scope::All, days, &[]).await? {
+        for row in &self.vital.query(Scope::All, days, &[]).await? {
             let day: i32 = get(row, "day")?;
             let (from, to) = (i64::from(day) * DAY_MS, (i64::from(day) + 1) * DAY_MS);
             let sql = "DELETE FROM postrider.event_ids WHERE ctid = ANY (ARRAY( \
                        SELECT ctid FROM postrider.event_ids \
                        WHERE accepted_at >= $1 AND accepted_at < $2 LIMIT $3)) RETURNING 1";
-            while !self.pool.query(Scope::All, sql, &[&from, &to, &CHUNK]).await?.is_empty() {}
+            while !self.vital.query(Scope::All, sql, &[&from, &to, &CHUNK]).await?.is_empty() {}
             let sql = "DELETE FROM postrider.days WHERE day = $1 AND removing";
-            self.pool.query(Scope::All, sql, &[&day]).await?;
+            self.vital.query(Scope::All, sql, &[&day]).await?;
         }
         Ok(())
     }

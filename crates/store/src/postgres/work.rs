@@ -32,7 +32,7 @@ fn held(holding: &Holding) -> Vec<i16> {
 impl PostgresStore {
     async fn open(&self, which: &str, params: Params<'_>) -> Result<Vec<Delivery>, StoreError> {
         let sql = format!("SELECT {OPEN} FROM postrider.deliveries_open WHERE {which}");
-        deliveries(&self.core.pool.query(Scope::All, &sql, params).await?)
+        deliveries(&self.core.vital.query(Scope::All, &sql, params).await?)
     }
 }
 
@@ -115,12 +115,15 @@ impl Work for PostgresStore {
     ) -> Result<Vec<Option<Arc<Event>>>, StoreError> {
         let tenants: Vec<&str> = ids.iter().map(|(tenant, _)| tenant.as_str()).collect();
         let events: Vec<&str> = ids.iter().map(|(_, event)| event.as_str()).collect();
-        let sql = "SELECT DISTINCT ON (e.tenant, e.id) e.* \
-                   FROM unnest($1::text[], $2::text[]) AS wanted (tenant, id) \
-                   JOIN postrider.event_ids AS i USING (tenant, id) \
-                   JOIN postrider.events AS e ON e.tenant = i.tenant AND e.id = i.id \
-                   AND e.accepted_at = i.accepted_at";
-        let rows = self.core.pool.query(Scope::All, sql, &[&tenants, &events]).await?;
+        let sql = "SELECT e.* \
+                   FROM (SELECT DISTINCT * FROM unnest($1::text[], $2::text[])) \
+                       AS wanted (tenant, id) \
+                   CROSS JOIN LATERAL (SELECT accepted_at FROM postrider.event_ids AS i \
+                       WHERE i.tenant = wanted.tenant AND i.id = wanted.id LIMIT 1) AS i \
+                   CROSS JOIN LATERAL (SELECT * FROM postrider.events AS e \
+                       WHERE e.tenant = wanted.tenant AND e.accepted_at = i.accepted_at \
+                       AND e.id = wanted.id LIMIT 1) AS e";
+        let rows = self.core.vital.query(Scope::All, sql, &[&tenants, &events]).await?;
         let mut found: HashMap<(TenantId, EventId), Arc<Event>> = HashMap::new();
         for row in &rows {
             let event = rows::event(row)?.event;

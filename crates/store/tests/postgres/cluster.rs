@@ -199,7 +199,8 @@ async fn clocks_an_hour_apart_change_no_lease_and_the_difference_is_known() {
     let hour_ms = 3_600_000;
     let (ahead, behind) = (at(2 * 3_600_000), at(0));
     for (n, now) in [(0, ahead), (1, behind)] {
-        let new = Acceptance { accepted_at: now, ..owed(n, 2) };
+        let mut new = Acceptance { accepted_at: now, ..owed(n, 2) };
+        new.deliveries.iter_mut().for_each(|delivery| delivery.created_at = now);
         assert_eq!(a.accept(vec![new]).await.unwrap(), [Accepted::New]);
     }
     a.hold_shards().await.unwrap();
@@ -277,6 +278,15 @@ async fn nodes_that_accept_the_same_identifiers_accept_each_once() {
 }
 
 #[tokio::test]
+async fn a_delivery_that_is_not_of_its_events_day_is_refused() {
+    let server = Server::start();
+    let store = node(&server.database("stray"), "a").await;
+    let stray = Acceptance { accepted_at: at(86_400_000), ..owed(0, 1) };
+    assert!(matches!(store.accept(vec![stray]).await, Err(StoreError::Internal(_))));
+    assert_eq!(store.accept(vec![owed(0, 1)]).await.unwrap(), [Accepted::New]);
+}
+
+#[tokio::test]
 async fn a_conflict_refuses_one_caller_among_many() {
     let server = Server::start();
     let url = server.database("conflict");
@@ -315,17 +325,18 @@ async fn a_day_that_another_node_removed_is_made_again_where_it_is_needed() {
 async fn a_statement_that_waits_too_long_is_given_up_and_can_be_repeated() {
     let server = Server::start();
     let url = server.database("slow");
-    let timeout = Duration::from_millis(300);
-    let impatient = Options { statement_timeout: timeout, ..options("a") };
+    node(&url, "b").await.accept(vec![owed(0, 1)]).await.unwrap();
+    let impatient = Options { statement_timeout: Duration::from_secs(2), ..options("a") };
     let store = PostgresStore::connect(&url, impatient).await.unwrap();
-    store.accept(vec![owed(0, 1)]).await.unwrap();
     let (other, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     other.batch_execute("BEGIN; LOCK TABLE postrider.deliveries_open").await.unwrap();
     let lost = store.accept(vec![owed(1, 1)]).await;
     assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
     other.batch_execute("ROLLBACK").await.unwrap();
-    assert_eq!(store.accept(vec![owed(1, 1)]).await.unwrap(), [Accepted::New]);
+    while let Err(error) = store.accept(vec![owed(1, 1)]).await {
+        assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+    }
     assert_eq!(store.ledger(None).await.unwrap().accepted, 2);
 }
 

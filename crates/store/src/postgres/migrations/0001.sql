@@ -42,7 +42,7 @@ CREATE TABLE postrider.destinations (
     created_at  bigint NOT NULL,
     circuit     text NOT NULL,
     transitions bigint NOT NULL DEFAULT 0,
-    PRIMARY KEY (tenant, id)
+    PRIMARY KEY (id, tenant)
 ) WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX destinations_listed ON postrider.destinations (tenant, created_at, id);
 CREATE INDEX destinations_held ON postrider.destinations (shard);

@@ -67,7 +67,8 @@ const UPDATE_OPEN: &str = "UPDATE postrider.deliveries_open AS o SET attempts = 
      $7::bigint[], $8::integer[], $9::bigint[], $10::smallint[], $11::bigint[], $12::bigint[], \
      $13::bigint[], $14::bigint[], $15::smallint[]) \
      AS n (id, tenant, event, subscription, destination, kind, created_at, attempts, \
-     last_attempt_at, state, slot, due_at, anchor_at, previous_at, shard) WHERE o.id = n.id";
+     last_attempt_at, state, slot, due_at, anchor_at, previous_at, shard) \
+     WHERE o.id = n.id AND o.id = ANY($1)";
 
 const DELETE_OPEN: &str = "DELETE FROM postrider.deliveries_open WHERE id = ANY($1::uuid[])";
 
@@ -78,8 +79,7 @@ const INSERT_DONE: &str = "INSERT INTO postrider.deliveries_done \
      $7::bigint[], $8::integer[], $9::bigint[], $10::smallint[], $11::bigint[], $12::smallint[])";
 
 const DELETE_DONE: &str = "DELETE FROM postrider.deliveries_done AS d \
-     USING unnest($1::uuid[], $2::bigint[]) AS n (id, created_at) \
-     WHERE d.id = n.id AND d.created_at = n.created_at";
+     WHERE d.id = ANY($1::uuid[]) AND d.created_at = ANY($2::bigint[])";
 
 const UPDATE_DONE: &str = "UPDATE postrider.deliveries_done AS d SET attempts = n.attempts, \
      last_attempt_at = n.last_attempt_at, state = n.state, finished_at = n.finished_at, \
@@ -88,7 +88,7 @@ const UPDATE_DONE: &str = "UPDATE postrider.deliveries_done AS d SET attempts = 
      $7::bigint[], $8::integer[], $9::bigint[], $10::smallint[], $11::bigint[], $12::smallint[]) \
      AS n (id, tenant, event, subscription, destination, kind, created_at, attempts, \
      last_attempt_at, state, finished_at, reason) \
-     WHERE d.id = n.id AND d.created_at = n.created_at";
+     WHERE d.id = n.id AND d.id = ANY($1) AND d.created_at = ANY($7)";
 
 const INSERT_ATTEMPTS: &str = "INSERT INTO postrider.attempts \
      (tenant, delivery, created_at, number, started_at, status, record, body) \
@@ -98,7 +98,8 @@ const INSERT_ATTEMPTS: &str = "INSERT INTO postrider.attempts \
 const UPDATE_PLACES: &str = "UPDATE postrider.destinations AS d \
      SET circuit = n.circuit, transitions = n.transitions \
      FROM unnest($1::text[], $2::uuid[], $3::text[], $4::bigint[]) \
-     AS n (tenant, id, circuit, transitions) WHERE d.tenant = n.tenant AND d.id = n.id";
+     AS n (tenant, id, circuit, transitions) \
+     WHERE d.id = n.id AND d.tenant = n.tenant AND d.id = ANY($2)";
 
 const INSERT_TRANSITIONS: &str = "INSERT INTO postrider.transitions \
      (tenant, destination, number, record) \
