@@ -27,7 +27,11 @@ pub struct Line {
 pub struct Trace {
     lines: VecDeque<Line>,
     hash: u64,
+    is_broken: bool,
 }
+
+/// The line of a violation.
+pub const VIOLATION: &str = "VIOLATION";
 
 impl Trace {
     /// Something happened.
@@ -43,6 +47,11 @@ impl Trace {
         if let Some(id) = line.destination {
             self.mix_bytes(id.as_bytes());
         }
+        // What comes after the first violation only follows from it.
+        if self.is_broken {
+            return;
+        }
+        self.is_broken = line.what == VIOLATION;
         if self.lines.len() >= LINES_MAX {
             self.lines.pop_front();
         }
