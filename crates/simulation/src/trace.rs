@@ -27,7 +27,11 @@ pub struct Line {
 pub struct Trace {
     lines: VecDeque<Line>,
     hash: u64,
+    is_broken: bool,
 }
+
+/// The line of a violation.
+pub const VIOLATION: &str = "VIOLATION";
 
 impl Trace {
     /// Something happened.
@@ -43,6 +47,11 @@ impl Trace {
         if let Some(id) = line.destination {
             self.mix_bytes(id.as_bytes());
         }
+        // What comes after the first violation only follows from it.
+        if self.is_broken {
+            return;
+        }
+        self.is_broken = line.what == VIOLATION;
         if self.lines.len() >= LINES_MAX {
             self.lines.pop_front();
         }
@@ -61,13 +70,17 @@ impl Trace {
         destination: Option<DestinationId>,
         count: usize,
     ) -> String {
-        let concerns = |line: &&Line| {
-            let is_for_all = line.delivery.is_none() && line.destination.is_none();
-            is_for_all
-                || line.delivery.is_some() && line.delivery == delivery
-                || line.destination.is_some() && line.destination == destination
+        let (mut own, mut others) = (count / 2, count / 2);
+        let mut wanted = |line: &&Line| {
+            let is_own = line.delivery.is_some() && line.delivery == delivery;
+            let is_near = line.destination.is_some() && line.destination == destination
+                || line.delivery.is_none() && line.destination.is_none();
+            let left = if is_own { &mut own } else { &mut others };
+            let is_wanted = (is_own || is_near) && *left > 0;
+            *left -= usize::from(is_wanted);
+            is_wanted
         };
-        let mut found: Vec<&Line> = self.lines.iter().rev().filter(concerns).take(count).collect();
+        let mut found: Vec<&Line> = self.lines.iter().rev().filter(|line| wanted(line)).collect();
         found.reverse();
         let mut text = String::new();
         for line in found {

@@ -156,6 +156,7 @@ impl Core {
         delivery: Delivery,
         attempt: Option<Attempt>,
     ) {
+        self.changed_in_ramp(delivery.id, delivery.destination);
         let max = self.commits.changes_max;
         let batch = self.commits.open();
         let (number, is_full) = (batch.number, batch.commit.deliveries.len() >= max);

@@ -83,6 +83,10 @@ impl Core {
             },
             Admission::Probe if self.dests[ix.get()].probe == ProbeStage::None => {
                 self.pop(ix, lane);
+                // It has left its queue, and must not leave it once more.
+                if let Some(entry) = self.entries.get_mut(&id) {
+                    entry.place = Place::Probe;
+                }
                 self.begin_probe(ix, id);
             }
             Admission::Probe | Admission::WaitUntil(_) | Admission::Refuse => {

@@ -180,14 +180,13 @@ impl Core {
         }
         let grew = self.entries.len() > before;
         let low = self.lane_cap() / 2;
-        let is_full = self.entries.len() >= self.options.resident_max;
         let queue = &mut self.dests[ix.get()].first;
         queue.loading = false;
         queue.spilled |= !complete;
         if !queue.spilled || queue.len > low {
             return;
         }
-        if grew || is_full {
+        if grew {
             self.read_back_soon(ix, Lane::First);
         } else {
             // All of these are dealt with already; the store does not know it yet.

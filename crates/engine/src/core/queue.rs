@@ -250,7 +250,10 @@ impl Core {
 
     /// Reads a lane back, now or when there is room in memory.
     pub(super) fn read_back_soon(&mut self, ix: DestIx, lane: Lane) {
-        if self.entries.len() < self.options.resident_max {
+        // A lane that has nothing at all in memory never waits for room: else what waits for later
+        // would hold up what is new.
+        let is_empty = self.dests[ix.get()].queue(lane).len == 0;
+        if is_empty || self.entries.len() < self.options.resident_max {
             self.read_back(ix, lane);
         } else {
             self.dests[ix.get()].queue(lane).loading = true;

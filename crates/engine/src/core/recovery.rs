@@ -1,11 +1,11 @@
 //! A destination is back: with `recovery = "drain"` what waits there is sent at once, oldest first,
 //! by a ramp of 1, 2, 4, … at a time. A failure stops the ramp; the rest follows its slots.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use postrider_domain::attempt::Verdict;
 use postrider_domain::delivery::{Delivery, DeliveryState};
-use postrider_domain::ids::DeliveryId;
+use postrider_domain::ids::{DeliveryId, DestinationId};
 use postrider_domain::policy::RecoveryMode;
 
 use super::alarms::Alarm;
@@ -24,6 +24,8 @@ pub(super) struct Ramp {
     /// The next ones, oldest first.
     next: VecDeque<Delivery>,
     loading: bool,
+    /// What has changed since the next ones were read.
+    changed: HashSet<DeliveryId>,
 }
 
 impl Core {
@@ -34,8 +36,13 @@ impl Core {
         let dest = &mut self.dests[ix.get()];
         dest.limit = AdaptiveLimit::new(start, max);
         if self.policy.recovery.mode == RecoveryMode::Drain {
-            dest.ramp =
-                Some(Ramp { size: 1, on_their_way: 0, next: VecDeque::new(), loading: false });
+            dest.ramp = Some(Ramp {
+                size: 1,
+                on_their_way: 0,
+                next: VecDeque::new(),
+                loading: false,
+                changed: HashSet::new(),
+            });
             let step = self.policy.recovery.ramp_step;
             self.alarms.set(Alarm::Ramp(ix), self.now.saturating_add(step));
             self.run_ramp(ix);
@@ -90,6 +97,7 @@ impl Core {
             let Some(row) = ramp.next.pop_front() else {
                 if !ramp.loading {
                     ramp.loading = true;
+                    ramp.changed.clear();
                     let destination = self.dests[ix.get()].record.id;
                     let in_flight = usize::try_from(self.dests[ix.get()].in_flight).unwrap_or(0);
                     let limit = self.options.page + in_flight + self.commits.unpersisted();
@@ -97,11 +105,24 @@ impl Core {
                 }
                 return;
             };
+            if ramp.changed.contains(&row.id) {
+                continue;
+            }
             if self.bring_forward(row, ix)
                 && let Some(ramp) = &mut self.dests[ix.get()].ramp
             {
                 ramp.on_their_way += 1;
             }
+        }
+    }
+
+    /// A delivery changed: what a ramp has read of it is not true any more.
+    pub(super) fn changed_in_ramp(&mut self, id: DeliveryId, destination: DestinationId) {
+        if self.policy.recovery.mode == RecoveryMode::Drain
+            && let Some(ix) = self.dest_ix(destination)
+            && let Some(ramp) = &mut self.dests[ix.get()].ramp
+        {
+            ramp.changed.insert(id);
         }
     }
 

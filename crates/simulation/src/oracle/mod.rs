@@ -204,7 +204,7 @@ impl Oracle {
         destination: Option<DestinationId>,
     ) {
         let destination = destination.or_else(|| Some(self.owed.get(&delivery?)?.destination));
-        self.note("VIOLATION", delivery, destination, 0);
+        self.note(crate::trace::VIOLATION, delivery, destination, 0);
         self.violations.push(Violation { at: self.now, what, delivery, destination });
     }
 

@@ -93,7 +93,7 @@ fn draw(seed: u64, chance: &mut Random) -> Nature {
             handover_batches_max: 2,
             handover_deliveries_max: usize::try_from(chance.between(1, 20)).unwrap_or(1),
             lane_resident_max: usize::try_from(chance.between(1, 10)).unwrap_or(1),
-            resident_max: usize::try_from(chance.between(20, 100)).unwrap_or(20),
+            resident_max: usize::try_from(chance.between(5_000, 9_000)).unwrap_or(5_000),
             page: usize::try_from(chance.between(3, 10)).unwrap_or(3),
             commit_changes_max: usize::try_from(chance.between(1, 20)).unwrap_or(1),
             payload_bytes_max: 100,
