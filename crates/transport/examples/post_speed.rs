@@ -46,7 +46,7 @@ const HEADERS: [(HeaderName, HeaderValue); 4] = [
 /// Who posts.
 #[derive(Clone)]
 enum Poster {
-    Bare(Client<HttpConnector, Full<Bytes>>, http::Uri),
+    Bare(Box<Client<HttpConnector, Full<Bytes>>>, http::Uri),
     Ours(Arc<HttpTransport>, Arc<Target>),
 }
 
@@ -80,7 +80,8 @@ fn main() {
     let address = start_receiver();
     let uri: http::Uri = format!("http://{address}/in").parse().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let bare = Poster::Bare(Client::builder(TokioExecutor::new()).build_http(), uri.clone());
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let bare = Poster::Bare(Box::new(client), uri.clone());
     let ours = Poster::Ours(Arc::new(transport()), Arc::new(target(&uri.to_string())));
     let (mut bare_sum, mut ours_sum) = (0.0, 0.0);
     for round in 1..=ROUNDS {
