@@ -3,7 +3,7 @@
 //! Whoever gets an `Ok` has everything durable: the event and all that is owed for it, together. A
 //! batch is accepted whole or refused whole.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ impl Ingest {
         let batch: Vec<Acceptance> =
             events.into_iter().map(|event| self.acceptance(tenant, event, now)).collect();
         let deliveries = batch.iter().flat_map(|acceptance| &acceptance.deliveries);
-        let destinations: HashSet<_> = deliveries.map(|delivery| delivery.destination).collect();
+        let destinations: BTreeSet<_> = deliveries.map(|delivery| delivery.destination).collect();
         let pending = self.inbox.begin(destinations.into_iter().collect());
         let answers = match self.make_durable(&batch).await {
             Ok(answers) => answers,
