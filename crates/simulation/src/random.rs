@@ -12,13 +12,13 @@ impl Random {
     pub fn new(seed: u64, purpose: &str) -> Self {
         let mut random = Random(seed);
         for byte in purpose.bytes() {
-            random.0 = random.next().wrapping_add(u64::from(byte));
+            random.0 = random.draw().wrapping_add(u64::from(byte));
         }
         random
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
         let mut x = self.0;
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -29,7 +29,7 @@ impl Random {
     /// A number below `n`, and 0 where that is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         // The bias is far below what any run could see.
-        self.next() % n.max(1)
+        self.draw() % n.max(1)
     }
 
     /// A number from `low` to `high`, both included.
@@ -64,7 +64,7 @@ mod tests {
     fn a_seed_gives_the_same_stream_and_purposes_differ() {
         let draw = |seed, purpose| {
             let mut random = Random::new(seed, purpose);
-            [random.next(), random.next(), random.next()]
+            [random.draw(), random.draw(), random.draw()]
         };
         assert_eq!(draw(1, "traffic"), draw(1, "traffic"));
         assert_ne!(draw(1, "traffic"), draw(2, "traffic"));

@@ -4,7 +4,7 @@ use postrider_simulation::edges::EDGES;
 use postrider_simulation::world::life::live;
 
 fn check(seed: u64, hours: Option<u64>) {
-    let outcome = live(seed, hours).unwrap();
+    let outcome = live(seed, hours).expect("the world can be made");
     let first = outcome.violations.first();
     assert!(first.is_none(), "seed {seed}: {first:?}\n{}", outcome.trace);
 }

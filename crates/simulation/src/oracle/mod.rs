@@ -422,12 +422,10 @@ impl Dest {
             let state = match transition.to {
                 StateName::Closed => State::Closed,
                 StateName::Open => State::Open { probe_at: 0 },
-                StateName::HalfOpen => match &transition.evidence {
-                    Evidence::ProbeSent { delivery } => {
-                        State::HalfOpen { probe: *delivery, probed_at: at }
-                    }
-                    _ => model.state,
-                },
+                StateName::HalfOpen => {
+                    let Evidence::ProbeSent { delivery } = &transition.evidence else { continue };
+                    State::HalfOpen { probe: *delivery, probed_at: at }
+                }
                 StateName::Frozen => State::Frozen,
             };
             if transition.from != StateName::Closed || transition.to != StateName::Closed {

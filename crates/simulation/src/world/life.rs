@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use postrider_domain::ids::TenantId;
 use postrider_engine::Options;
 
@@ -116,13 +116,13 @@ fn populate(world: &mut World, chance: &mut Random) -> Result<()> {
         for _ in 0..chance.between(1, 2) {
             let types = ["task.*", "task.created", "*"][chance.place(3).unwrap_or(0)];
             let record = world.wish(&tenant, &url, types);
-            let _ = world.subscribe(record);
+            world.subscribe(record).map_err(|Crashed| anyhow!("it ended too soon"))?;
         }
     }
     if chance.chance(300) {
         let tenant: TenantId = tenants[0].parse()?;
         let record = world.wish(&tenant, "https://ops.example.com/in", "postrider.*");
-        let _ = world.subscribe(record);
+        world.subscribe(record).map_err(|Crashed| anyhow!("it ended too soon"))?;
     }
     if is_tight(&world.nature) {
         world.oracle().coverage.hit(Cover::TightLimits);
@@ -151,7 +151,8 @@ fn step(world: &mut World, acts: &mut Random) -> Result<()> {
             oracle.disturbed_until = until;
         }
         drop(oracle);
-        let _ = world.look_up_subscriptions();
+        // A process that ends here at once is found by the next step.
+        world.look_up_subscriptions().ok();
     }
     Ok(())
 }

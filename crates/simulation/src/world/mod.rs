@@ -175,7 +175,7 @@ impl World {
     fn boot(&mut self) -> Result<()> {
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
         self.processes += 1;
-        let entropy = Random::new(self.nature.seed ^ (self.processes << 40), "identifiers").next();
+        let entropy = Random::new(self.nature.seed ^ (self.processes << 40), "identifiers").draw();
         let parts = Parts {
             store: Arc::new(self.store.clone()) as Arc<dyn Store>,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
@@ -292,7 +292,8 @@ impl World {
     fn forget_notice(&self) {
         let mut notified = Box::pin(self.trigger.notice.notified());
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        let _: std::task::Poll<()> = notified.as_mut().poll(&mut context);
+        // Ready or not: the permit is gone.
+        notified.as_mut().poll(&mut context).is_ready();
     }
 
     /// The process stops in order, and another one begins.

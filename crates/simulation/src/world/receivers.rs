@@ -194,7 +194,7 @@ fn reaction(mood: Mood, chance: &mut Random, deadline_ms: u64, now: i64) -> Reac
         Mood::Resets => failed(FailureClass::Reset, chance.below(30), Fate::NotTaken),
         Mood::Flaps { every_ms } => {
             let phase = now.unsigned_abs() / every_ms.max(1);
-            answered(if phase % 2 == 0 { 200 } else { 503 }, None, chance.below(100))
+            answered(if phase.is_multiple_of(2) { 200 } else { 503 }, None, chance.below(100))
         }
         Mood::Hangs => timed_out(deadline_ms, Fate::NotTaken),
         Mood::Late => {
