@@ -1,6 +1,7 @@
 //! What was sent, modelled from sections 2, 5 and 7: the right bytes, never to a frozen
 //! destination, never twice without a cause, one probe at a time.
 
+use crate::trace;
 use bytes::Bytes;
 use postrider_domain::circuit::Evidence;
 use postrider_domain::ids::{DeliveryId, DestinationId};
@@ -88,7 +89,7 @@ impl Oracle {
     ) {
         self.tick(now);
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.note(if heard { "landed" } else { "lost" }, id, Some(destination), 0);
+        self.note(if heard { "landed" } else { trace::LOST }, id, Some(destination), 0);
         if let Some(dest) = self.destinations.get_mut(&destination) {
             dest.in_flight = dest.in_flight.saturating_sub(1);
             if dest.in_flight == 0 {
