@@ -150,7 +150,8 @@ impl Pool {
             Scope::Tenant(id) => format!("SET LOCAL postrider.tenant = '{id}'"),
             Scope::All => format!("SET LOCAL postrider.scope = 'all'; {BY_INDEX}"),
         };
-        format!("BEGIN; SET LOCAL statement_timeout = {timeout}{sync}; {who}")
+        // Compiling a statement takes longer than any of ours should.
+        format!("BEGIN; SET LOCAL statement_timeout = {timeout}{sync}; SET LOCAL jit = off; {who}")
     }
 
     async fn session(&self) -> Result<Session<'_>, StoreError> {

@@ -160,7 +160,7 @@ fn keep(
 fn begin(data: &Path, port: u16, settings: &[String]) -> Child {
     let mut command = as_ordinary_user(&program("postgres"), &["--pdeathsig", "QUIT"]);
     command.arg("-D").arg(data).args(["-p", &port.to_string(), "-k"]).arg(data);
-    let fixed = ["listen_addresses=127.0.0.1", "shared_buffers=64MB", "log_min_messages=log"];
+    let fixed = ["listen_addresses=127.0.0.1", "shared_buffers=64MB", "authentication_timeout=10s"];
     for setting in fixed.iter().copied().chain(settings.iter().map(String::as_str)) {
         command.args(["-c", setting]);
     }
