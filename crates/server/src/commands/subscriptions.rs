@@ -67,7 +67,7 @@ struct Create {
     /// Only events that match, as JSON.
     #[arg(long)]
     filter: Option<String>,
-    /// standard, cloudevents, workfront or raw.
+    /// standard, cloudevents or raw.
     #[arg(long)]
     format: Option<String>,
     /// A bearer token that is sent along.
