@@ -38,7 +38,11 @@ pub fn catch(bug: Bug, seeds: u64) -> Option<(u64, String)> {
             Ok(outcome) => outcome.violations.first()?.what.clone(),
             Err(error) => error.to_string(),
         };
-        Some((seed, what))
+        // A seed that fails without the mistake as well has not caught it.
+        plant(None);
+        let is_clean = live(seed, Some(60)).is_ok_and(|outcome| outcome.violations.is_empty());
+        plant(Some(bug));
+        is_clean.then_some((seed, what))
     });
     plant(None);
     caught

@@ -155,6 +155,8 @@ pub struct Oracle {
     pub attempts: u64,
     /// Attempts under way.
     pub in_flight: u32,
+    /// Attempts that a process left behind.
+    lost: u32,
     now: i64,
 }
 
@@ -176,6 +178,7 @@ impl Oracle {
             coverage: Coverage::default(),
             attempts: 0,
             in_flight: 0,
+            lost: 0,
             now,
         }
     }

@@ -89,7 +89,13 @@ impl Oracle {
     ) {
         self.tick(now);
         self.in_flight = self.in_flight.saturating_sub(1);
+            // In which order a process drops its tasks is not for us to decide.
+            self.lost += 1;
+            self.note("landed", id, Some(destination), 0);
+        if heard {
         self.note(if heard { "landed" } else { trace::LOST }, id, Some(destination), 0);
+        }
+        } else {
         if let Some(dest) = self.destinations.get_mut(&destination) {
             dest.in_flight = dest.in_flight.saturating_sub(1);
             if dest.in_flight == 0 {
@@ -131,10 +137,9 @@ impl Oracle {
     /// The process ended: what was answered and is not durable will be sent again.
     pub fn crashed(&mut self, now: i64) {
         self.tick(now);
-        self.note("process ended", None, None, 0);
-        let (mut in_flight, mut probes) = (0, 0);
+        let (in_flight, mut probes) = (std::mem::take(&mut self.lost), 0);
+        self.note("process ended", None, None, i64::from(in_flight));
         for dest in self.destinations.values_mut() {
-            in_flight += dest.in_flight;
             probes += u32::from(matches!(dest.model.state, State::HalfOpen { .. }));
             dest.in_flight = 0;
         }

@@ -215,11 +215,17 @@ impl World {
                     None => std::future::pending().await,
                 }
             };
+            // An orderly stop is seen by whoever asked for it.
+            let stop = async {
+                if engine.ended().await == Ended::Shutdown {
+                    std::future::pending::<()>().await;
+                }
+            };
             let (mut stopped, mut result) = (false, Err(Crashed));
             tokio::select! {
                 biased;
                 () = trigger.notice.notified() => {}
-                ended = engine.ended() => stopped = ended != Ended::Shutdown,
+                () = stop => stopped = true,
                 () = crash => {}
                 answer = work => result = Ok(answer),
             }
