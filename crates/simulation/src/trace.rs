@@ -27,14 +27,8 @@ pub struct Line {
 pub struct Trace {
     lines: VecDeque<Line>,
     hash: u64,
-    /// The hash of the requests that a crash took, in any order: the runtime drops their tasks in
-    /// one that depends on how many tasks the process ever had.
-    lost: u64,
     is_broken: bool,
 }
-
-/// The line of a request whose sender is gone.
-pub const LOST: &str = "lost";
 
 /// The line of a violation.
 pub const VIOLATION: &str = "VIOLATION";
@@ -42,10 +36,16 @@ pub const VIOLATION: &str = "VIOLATION";
 impl Trace {
     /// Something happened.
     pub fn push(&mut self, line: Line) {
-        if line.what == LOST {
-            self.lost = self.lost.wrapping_add(mixed(0, &line));
-        } else {
-            self.hash = mixed(self.hash, &line);
+        self.mix(line.at.cast_unsigned());
+        self.mix(line.n.cast_unsigned());
+        for byte in line.what.bytes() {
+            self.mix(u64::from(byte));
+        }
+        if let Some(id) = line.delivery {
+            self.mix_bytes(id.as_bytes());
+        }
+        if let Some(id) = line.destination {
+            self.mix_bytes(id.as_bytes());
         }
         // What comes after the first violation only follows from it.
         if self.is_broken {
@@ -60,7 +60,7 @@ impl Trace {
 
     /// The hash of all of it.
     pub fn hash(&self) -> u64 {
-        self.hash ^ self.lost
+        self.hash
     }
 
     /// The last lines of a delivery, its destination, and of what concerns all.
@@ -91,14 +91,16 @@ impl Trace {
         }
         text
     }
-}
 
-/// A hash that goes on with a line.
-fn mixed(hash: u64, line: &Line) -> u64 {
-    let mix =
-        |hash: u64, value: u64| (hash ^ value).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
-    let ids = [line.delivery.map(|id| *id.as_bytes()), line.destination.map(|id| *id.as_bytes())];
-    let bytes = line.what.bytes().chain(ids.into_iter().flatten().flatten());
-    let hash = mix(mix(hash, line.at.cast_unsigned()), line.n.cast_unsigned());
-    bytes.fold(hash, |hash, byte| mix(hash, u64::from(byte)))
+    fn mix(&mut self, value: u64) {
+        self.hash = (self.hash ^ value).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+    }
+
+    fn mix_bytes(&mut self, bytes: &[u8; 16]) {
+        for half in bytes.chunks(8) {
+            let mut eight = [0; 8];
+            eight.copy_from_slice(half);
+            self.mix(u64::from_le_bytes(eight));
+        }
+    }
 }

@@ -1,7 +1,6 @@
 //! What was sent, modelled from sections 2, 5 and 7: the right bytes, never to a frozen
 //! destination, never twice without a cause, one probe at a time.
 
-use crate::trace;
 use bytes::Bytes;
 use postrider_domain::circuit::Evidence;
 use postrider_domain::ids::{DeliveryId, DestinationId};
@@ -89,13 +88,12 @@ impl Oracle {
     ) {
         self.tick(now);
         self.in_flight = self.in_flight.saturating_sub(1);
+        if heard {
+            self.note("landed", id, Some(destination), 0);
+        } else {
             // In which order a process drops its tasks is not for us to decide.
             self.lost += 1;
-            self.note("landed", id, Some(destination), 0);
-        if heard {
-        self.note(if heard { "landed" } else { trace::LOST }, id, Some(destination), 0);
         }
-        } else {
         if let Some(dest) = self.destinations.get_mut(&destination) {
             dest.in_flight = dest.in_flight.saturating_sub(1);
             if dest.in_flight == 0 {
