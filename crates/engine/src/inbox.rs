@@ -19,8 +19,10 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::upkeep::pause;
 
-/// When a write whose outcome was not known has surely ended.
-const DOUBT: Duration = Duration::from_secs(60);
+/// When a write whose outcome was not known is looked for again. It has ended soon, mostly; at the
+/// last of these times it surely has.
+const DOUBTS: [Duration; 3] =
+    [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(60)];
 
 /// The way from ingest to the lanes.
 pub(crate) struct Inbox {
@@ -154,8 +156,8 @@ impl Pending {
         }
     }
 
-    /// Whether the store has it is not known, and it may get it yet: it is looked for now, and
-    /// once more when everything under way must have ended.
+    /// Whether the store has it is not known, and it may get it yet: it is looked for now and again,
+    /// until everything under way must have ended.
     pub(crate) fn doubt(mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         let inbox = Arc::clone(&ticket.inbox);
@@ -163,8 +165,10 @@ impl Pending {
         drop(ticket);
         tokio::spawn(async move {
             inbox.spill(&self.destinations);
-            pause(DOUBT).await;
-            inbox.spill(&self.destinations);
+            for doubt in DOUBTS {
+                pause(doubt).await;
+                inbox.spill(&self.destinations);
+            }
         });
     }
 

@@ -27,7 +27,8 @@ pub struct Options {
     pub handover_batches_max: usize,
     /// Accepted deliveries on their way to the lanes.
     pub handover_deliveries_max: usize,
-    /// Deliveries that are held in memory, all destinations together.
+    /// Deliveries that are held in memory until their turn, all destinations together. A lane that
+    /// has none there may have one beyond it, and what is in flight has its own limit.
     pub resident_max: usize,
     /// Deliveries that are held in memory for each lane of a destination; the rest is read back
     /// from the store when it is its turn.
