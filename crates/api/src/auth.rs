@@ -1,7 +1,7 @@
 //! Who is asking, for which tenant, and may they?
 //!
-//! A handler that needs a scope says so by taking [`CanRead`], [`CanManage`], [`CanIngest`] or
-//! [`IsAdmin`]; there is no other way to learn the tenant of a request. Keys are compared by their
+//! A handler that needs a scope says so by taking `CanRead`, `CanManage`, `CanIngest` or
+//! `IsAdmin`; there is no other way to learn the tenant of a request. Keys are compared by their
 //! keyed hash, in constant time, and never stored or logged.
 
 mod bootstrap;
