@@ -19,8 +19,8 @@ fn main() {
     let history = git(&["rev-parse", "--path-format=absolute", "--git-path", "logs/HEAD"]);
     let lines = [
         format!("cargo::rustc-env=POSTRIDER_COMMIT={}", commit.as_deref().unwrap_or("no commit")),
-        format!("cargo::rustc-env=POSTRIDER_TARGET={}", variable("TARGET")),
-        format!("cargo::rustc-env=POSTRIDER_PROFILE={}", variable("PROFILE")),
+        format!("cargo::rustc-env=BUILD_TARGET={}", variable("TARGET")),
+        format!("cargo::rustc-env=BUILD_PROFILE={}", variable("PROFILE")),
         format!("cargo::rerun-if-changed={}", history.as_deref().unwrap_or("build.rs")),
         "cargo::rerun-if-changed=build.rs".to_owned(),
     ];

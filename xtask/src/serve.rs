@@ -2,6 +2,7 @@
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -15,9 +16,8 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     }
     process::run(&mut command(root, "cargo build --release --package postrider"))?;
     // The server's own relative paths (`--data-dir`) mean the folder that the person stands in.
-    let mut serve = command(Path::new("."), "cargo run --quiet --release --package postrider");
-    serve.arg("--manifest-path").arg(root.join("Cargo.toml"));
-    serve.args(["--", "serve"]).args(arguments);
+    let mut serve = Command::new(root.join("target/release/postrider"));
+    serve.arg("serve").args(arguments);
     println!("$ {}", shown(&serve));
-    Err(serve.exec()).context("cannot start `cargo`")
+    Err(serve.exec()).context("cannot start `postrider`")
 }

@@ -31,9 +31,9 @@ pub(crate) const VERSION: &str = concat!(
     " (",
     env!("POSTRIDER_COMMIT"),
     ", ",
-    env!("POSTRIDER_TARGET"),
+    env!("BUILD_TARGET"),
     ", ",
-    env!("POSTRIDER_PROFILE"),
+    env!("BUILD_PROFILE"),
     ")"
 );
 
