@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    deliveries, destinations, doctor, keys, listen, replay, send, subscriptions, tail,
+    backup, deliveries, destinations, doctor, keys, listen, replay, restore, send, subscriptions,
+    tail,
 };
 
 const AFTER_HELP: &str = "\
@@ -48,6 +49,10 @@ pub(crate) enum Command {
     Replay(Remote<replay::Replay>),
     /// Create, list and delete API keys.
     Keys(Remote<keys::Keys>),
+    /// Copy everything that is kept, also while a server works.
+    Backup(Remote<backup::Backup>),
+    /// Make a data directory of a backup.
+    Restore(restore::Restore),
     /// Look for what is wrong: configuration, files, server, key, ledger.
     Doctor(doctor::Doctor),
     /// Print the version.

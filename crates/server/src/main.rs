@@ -78,6 +78,8 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
         | Command::Deliveries(_)
         | Command::Replay(_)
         | Command::Keys(_)
+        | Command::Backup(_)
+        | Command::Restore(_)
         | Command::Doctor(_)) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(Box::pin(ask(command, environment, output)))
@@ -111,6 +113,10 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
         Command::Keys(remote) => {
             commands::keys::run(&context(&remote.connection)?, remote.command).await
         }
+        Command::Backup(remote) => {
+            commands::backup::run(&remote.connection, &remote.command, environment, output).await
+        }
+        Command::Restore(restore) => commands::restore::run(&restore, output).await,
         Command::Doctor(doctor) => commands::doctor::run(doctor, environment, output).await,
         Command::Serve(_) | Command::Config(_) | Command::Version => Ok(()),
     }

@@ -1,5 +1,7 @@
-//! The commands beside `serve`. Each asks the API and prints; none touches the store.
+//! The commands beside `serve`. Each asks the API and prints; none touches the store, but for
+//! `backup` and `restore`, which work on a data directory that no server has open.
 
+pub(crate) mod backup;
 pub(crate) mod config;
 pub(crate) mod deliveries;
 pub(crate) mod destinations;
@@ -7,6 +9,7 @@ pub(crate) mod doctor;
 pub(crate) mod keys;
 pub(crate) mod listen;
 pub(crate) mod replay;
+pub(crate) mod restore;
 pub(crate) mod send;
 pub(crate) mod subscriptions;
 pub(crate) mod tail;
