@@ -251,7 +251,7 @@ fn judge<'a>(
 
 /// Events as one array per column.
 #[derive(Default)]
-struct EventColumns<'a> {
+pub(super) struct EventColumns<'a> {
     tenant: Vec<&'a str>,
     id: Vec<&'a str>,
     accepted_at: Vec<i64>,
@@ -264,11 +264,13 @@ struct EventColumns<'a> {
     time: Vec<i64>,
 }
 
-const INSERT_IDS: &str = "INSERT INTO postrider.event_ids \
+/// Writes identifiers of events.
+pub(super) const INSERT_IDS: &str = "INSERT INTO postrider.event_ids \
      (tenant, id, accepted_at, fingerprint, deliveries) \
      SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::integer[])";
 
-const INSERT_EVENTS: &str = "INSERT INTO postrider.events \
+/// Writes events.
+pub(super) const INSERT_EVENTS: &str = "INSERT INTO postrider.events \
      (tenant, id, accepted_at, deliveries, kind, object, data, old, time) \
      SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::integer[], $5::text[], \
      $6::text[], $7::bytea[], $8::bytea[], $9::bigint[])";
@@ -282,7 +284,7 @@ pub(super) const INSERT_OPEN: &str = "INSERT INTO postrider.deliveries_open \
      $13::bigint[], $14::bigint[], $15::smallint[])";
 
 impl<'a> EventColumns<'a> {
-    fn push(&mut self, acceptance: &'a Acceptance) {
+    pub(super) fn push(&mut self, acceptance: &'a Acceptance) {
         let event = &acceptance.event;
         self.tenant.push(event.tenant.as_str());
         self.id.push(event.id.as_str());
@@ -297,11 +299,11 @@ impl<'a> EventColumns<'a> {
         self.time.push(event.time.as_unix_ms());
     }
 
-    fn ids(&self) -> Vec<&(dyn ToSql + Sync)> {
+    pub(super) fn ids(&self) -> Vec<&(dyn ToSql + Sync)> {
         vec![&self.tenant, &self.id, &self.accepted_at, &self.fingerprint, &self.deliveries]
     }
 
-    fn events(&self) -> Vec<&(dyn ToSql + Sync)> {
+    pub(super) fn events(&self) -> Vec<&(dyn ToSql + Sync)> {
         vec![
             &self.tenant,
             &self.id,
