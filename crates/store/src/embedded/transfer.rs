@@ -339,7 +339,7 @@ fn events(looking: &Looking<'_>, mark: Option<&str>, most: usize) -> Result<Batc
             while let Some(row) = found.next().at(path)? {
                 let reading = Reading { row, path, table: "events" };
                 let whole = whole(connection, &reading, rows::event(&reading)?)?;
-                after = reading.get(11)?;
+                after = row.get("n").at(path)?;
                 (records, bytes) = (records + whole.records(), bytes + whole.bytes());
                 items.push(Item::Event(Box::new(whole)));
                 if records >= most || bytes >= BYTES_MAX {
