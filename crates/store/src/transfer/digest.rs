@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use postrider_domain::event::Event;
 use postrider_domain::ids::TenantId;
 use postrider_domain::ledger::Ledger;
 use sha2::{Digest as _, Sha256};
@@ -168,6 +169,11 @@ impl Digest {
         let (record, mut out) = (&whole.record, Canonical::default());
         let tenant = Some(&record.event.tenant);
         out.event(&record.event);
+        // Named one by one, so that a new one is not forgotten here.
+        let Event { id: _, tenant: _, kind: _, object: _, data: _, old: _, time: _, trace } =
+            &*record.event;
+        let trace = trace.map(|trace| trace.to_bytes());
+        out.bytes(trace.as_ref().map_or(&[][..], |trace| &trace[..]));
         out.signed(record.accepted_at.as_unix_ms());
         out.bytes(&whole.fingerprint);
         out.unsigned(u64::from(record.deliveries));
