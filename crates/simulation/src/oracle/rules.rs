@@ -134,8 +134,7 @@ impl Rules {
     /// These numbers as a policy for the engine.
     pub fn policy(&self) -> Policy {
         let ms = |ms: i64| std::time::Duration::from_millis(ms.unsigned_abs());
-        let mut policy = Policy::default();
-        policy.circuit = CircuitPolicy {
+        let circuit = CircuitPolicy {
             disable_share: Share::percent(u32::try_from(self.percent).unwrap_or(100)),
             disable_grace: self.grace,
             disable_consecutive: self.consecutive,
@@ -144,6 +143,7 @@ impl Rules {
             freeze_after: ms(self.freeze_after_ms),
             freeze_consecutive: self.freeze_at,
         };
+        let mut policy = Policy { circuit, ..Policy::default() };
         policy.retry.measured_from = if self.from_previous {
             MeasuredFrom::PreviousAttempt
         } else {
