@@ -9,6 +9,7 @@ mod crash;
 mod embedded;
 mod fairness;
 mod life;
+mod memory;
 mod nothing_lost;
 mod replay;
 mod schedule;
