@@ -320,12 +320,15 @@ impl EngineHandle {
             data: event.data,
             old: event.old,
             time: event.time.unwrap_or(now),
+            trace: event.trace,
         });
         let delivery = DeliveryId::new(now, ten(&*shared.entropy));
         let limits = shared.policy.borrow().attempt.clone();
         let target = target.map(Arc::new);
         let (report, finished) = oneshot::channel();
-        shared.runner.begin_test(Job { delivery, event, prepared, target, limits }, report);
+        shared
+            .runner
+            .begin_test(Job { delivery, number: 1, event, prepared, target, limits }, report);
         finished.await.map_err(|_| CommandError::Stopping)
     }
 
@@ -340,6 +343,19 @@ impl EngineHandle {
         ledger.waiting -= waiting;
         ledger.in_flight += queued + waiting;
         Ok(ledger)
+    }
+
+    /// The deliveries of a tenant that are in flight now and that a filter wants, newest first: those
+    /// below an identifier, and no more than so many. Of what this node sends; nothing remembers it.
+    pub async fn flying(
+        &self,
+        tenant: &TenantId,
+        filter: DeliveryFilter,
+        below: Option<DeliveryId>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, CommandError> {
+        let (tenant, filter) = (tenant.clone(), Box::new(DeliveryFilter { state: None, ..filter }));
+        self.ask(|reply| Command::Flying { tenant, filter, below, limit, reply }).await
     }
 
     /// Which of these deliveries are in flight now.

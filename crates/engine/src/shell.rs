@@ -24,12 +24,11 @@ use crate::inbox::{Handover, Inbox};
 use crate::ingest::Ingest;
 use crate::live::EngineEvent;
 use crate::options::Options;
+use crate::spans::Spans;
 use crate::upkeep::{self, pause};
 
 /// Inputs that are taken in before the core acts on them.
 const INPUTS_AT_ONCE: usize = 1024;
-/// The longest sleep: a clock that jumped is noticed after it.
-const SLEEP_MAX: Duration = Duration::from_secs(60);
 
 /// What an engine is made of.
 pub struct Parts {
@@ -45,6 +44,8 @@ pub struct Parts {
     pub policy: Policy,
     /// The limits.
     pub options: Options,
+    /// Who records traces, where somebody does.
+    pub spans: Option<Arc<dyn Spans>>,
 }
 
 /// Starts an engine: reads what is owed and goes on with it.
@@ -56,7 +57,7 @@ pub async fn start<T: Transport>(
     parts: Parts,
     transport: Arc<T>,
 ) -> Result<EngineHandle, StoreError> {
-    let Parts { store, clock, entropy, credentials, policy, options } = parts;
+    let Parts { store, clock, entropy, credentials, policy, options, spans } = parts;
     let options = Options { page: options.page.max(1), ..options };
     let directory = Arc::new(Directory::new(credentials));
     let (inbox, handovers) =
@@ -71,11 +72,12 @@ pub async fn start<T: Transport>(
         entropy: Arc::clone(&entropy),
         directory: Arc::clone(&directory),
         inbox: Arc::clone(&inbox),
+        spans: spans.clone(),
         rate: options.tenant_ingest,
         buckets: std::sync::Mutex::default(),
     });
     let runner: Arc<dyn Runner> =
-        Arc::new(TransportRunner { transport, clock: Arc::clone(&clock) });
+        Arc::new(TransportRunner { transport, clock: Arc::clone(&clock), spans });
     let core =
         load(&store, &*clock, &policy.borrow().clone(), &options, &directory, &inbox).await?;
     let live = broadcast::Sender::new(options.live_events_max.max(1));
@@ -231,7 +233,8 @@ impl Shell {
     }
 
     fn sleep(&self, now: Timestamp) -> Duration {
-        self.core.next_wake().map_or(SLEEP_MAX, |at| at.since(now).min(SLEEP_MAX))
+        let longest = self.options.sleep_max;
+        self.core.next_wake().map_or(longest, |at| at.since(now).min(longest))
     }
 
     /// Carries out what the core says.
@@ -350,8 +353,8 @@ fn job(
     event: Arc<postrider_domain::event::Event>,
     limits: postrider_domain::policy::AttemptPolicy,
 ) -> Job {
-    let Outgoing { delivery, prepared, target, .. } = outgoing;
-    Job { delivery, event, prepared, target, limits }
+    let Outgoing { delivery, number, prepared, target, .. } = outgoing;
+    Job { delivery, number, event, prepared, target, limits }
 }
 
 /// Reads from the store until it answers.
@@ -393,7 +396,10 @@ impl Reader {
             Load::Queued { destination, limit } => {
                 store.queued_of(*destination, None, *limit).await
             }
-            Load::Overdue { destination, limit } | Load::Drain { destination, limit } => {
+            Load::Overdue { destination, limit } => {
+                store.waiting_of(*destination, WaitingOrder::Due, *limit).await
+            }
+            Load::Drain { destination, limit } => {
                 store.waiting_of(*destination, WaitingOrder::Oldest, *limit).await
             }
             Load::Probe { destination, limit } => {

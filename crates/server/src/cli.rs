@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    backup, deliveries, destinations, doctor, keys, listen, replay, restore, send, subscriptions,
-    tail,
+    backup, deliveries, destinations, doctor, keys, listen, migrate, replay, restore, send,
+    subscriptions, tail,
 };
 
 const AFTER_HELP: &str = "\
@@ -55,6 +55,8 @@ pub(crate) enum Command {
     Restore(restore::Restore),
     /// Look for what is wrong: configuration, files, server, key, ledger.
     Doctor(doctor::Doctor),
+    /// Move everything to another store: from a data directory to PostgreSQL, or back.
+    Migrate(migrate::Migrate),
     /// Print the version.
     Version,
 }

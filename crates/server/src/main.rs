@@ -80,7 +80,8 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
         | Command::Keys(_)
         | Command::Backup(_)
         | Command::Restore(_)
-        | Command::Doctor(_)) => {
+        | Command::Doctor(_)
+        | Command::Migrate(_)) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(Box::pin(ask(command, environment, output)))
         }
@@ -118,6 +119,7 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
         }
         Command::Restore(restore) => commands::restore::run(&restore, output).await,
         Command::Doctor(doctor) => commands::doctor::run(doctor, environment, output).await,
+        Command::Migrate(migrate) => commands::migrate::run(migrate, environment, output).await,
         Command::Serve(_) | Command::Config(_) | Command::Version => Ok(()),
     }
 }

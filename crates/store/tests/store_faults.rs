@@ -41,6 +41,7 @@ fn acceptance(n: u64, bytes: usize) -> Acceptance {
         data: RawJson::from_trusted(format!("\"{n} {}\"", "z".repeat(bytes)).into()),
         old: None,
         time: AT,
+        trace: None,
     };
     let deliveries = samples::acceptance(event.clone(), AT, &[(n, 1)]).deliveries;
     let event = Arc::new(event);
@@ -255,6 +256,7 @@ fn stride(short: u32) -> u32 {
 
 /// Lets the k-th of some calls fail, for one k after another, until there is no k-th. What was
 /// acknowledged must be there afterwards, and everything must verify.
+#[expect(clippy::print_stdout, reason = "a test of trust prints its figure")]
 fn sweep(sweep: &Sweep, step: u32) -> Option<u32> {
     let runtime = runtime();
     let Sweep { name, calls, error, from_then_on } = sweep;

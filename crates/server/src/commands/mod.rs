@@ -1,5 +1,5 @@
-//! The commands beside `serve`. Each asks the API and prints; none touches the store, but for
-//! `backup` and `restore`, which work on a data directory that no server has open.
+//! The commands beside `serve`. Each asks the API and prints; none touches the store but `migrate`,
+//! `backup` and `restore`, which work on a store that no server has open.
 
 pub(crate) mod backup;
 pub(crate) mod config;
@@ -8,6 +8,7 @@ pub(crate) mod destinations;
 pub(crate) mod doctor;
 pub(crate) mod keys;
 pub(crate) mod listen;
+pub(crate) mod migrate;
 pub(crate) mod replay;
 pub(crate) mod restore;
 pub(crate) mod send;

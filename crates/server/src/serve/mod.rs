@@ -33,7 +33,6 @@ use tokio::task::JoinHandle;
 use self::banner::AdminKey;
 use self::metrics::Metrics;
 use self::observed::Observed;
-use self::secrets::Opener;
 use self::signals::{Asked, Signals};
 use crate::cli::ServerArgs;
 use crate::commands::load;
@@ -208,9 +207,10 @@ async fn start_engine(
         store,
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SeededEntropy::new(u64::from_le_bytes(seed))),
-        credentials: Arc::new(Opener(vault)),
+        credentials: Arc::new(vault),
         policy: loaded.policy(),
         options,
+        spans: None,
     };
     let transport = HttpTransport::new(config.transport_options()?, Arc::new(SystemClock))?;
     Ok(postrider_engine::start(parts, Arc::new(transport)).await?)

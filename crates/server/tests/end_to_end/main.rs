@@ -5,8 +5,11 @@
 mod backup;
 mod command_line;
 mod crash;
+mod error_paths;
 mod first_steps;
 mod lifecycle;
+mod mutual_tls;
+mod operational;
 mod refusals;
 mod secrecy;
 mod support;

@@ -298,7 +298,8 @@ pub(super) fn delivery_in(
     of("?1 IS NULL AND d.odd = 1", &rusqlite::types::Null)
 }
 
-fn attempts_of(
+/// The attempts of a delivery in a day's file, oldest first.
+pub(super) fn attempts_of(
     connection: &Connection,
     path: &Path,
     number: i64,

@@ -39,6 +39,7 @@
 
 mod applier;
 mod backup;
+pub(crate) mod canonical;
 mod codec;
 mod configuration;
 mod cursor;
@@ -59,6 +60,7 @@ mod schema;
 mod sieve;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod upkeep;
 mod verify;
 mod work;

@@ -77,6 +77,7 @@ pub(super) const MAIN: &[&str] = &["
     ) WITHOUT ROWID;
     CREATE INDEX waiting_due ON waiting (due_at, id);
     CREATE INDEX waiting_oldest ON waiting (destination, created_at, id);
+    CREATE INDEX waiting_due_of ON waiting (destination, due_at, id);
     CREATE INDEX waiting_probe ON waiting (destination, last_attempt_at, id);
     CREATE INDEX waiting_of_subscription ON waiting (subscription, id);
 
@@ -122,7 +123,7 @@ pub(super) const DAY: &[&str] = &["
         n INTEGER PRIMARY KEY, odd INTEGER, tenant INTEGER NOT NULL, id NOT NULL,
         kind INTEGER NOT NULL, object TEXT, time INTEGER NOT NULL, accepted_at INTEGER NOT NULL,
         fingerprint BLOB NOT NULL, deliveries BLOB NOT NULL, crc INTEGER NOT NULL,
-        data BLOB NOT NULL, old BLOB
+        data BLOB NOT NULL, old BLOB, trace BLOB
     );
     CREATE UNIQUE INDEX events_odd ON events (tenant, id) WHERE odd = 1;
 

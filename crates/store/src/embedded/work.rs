@@ -79,6 +79,9 @@ impl Work for EmbeddedStore {
                 "INDEXED BY waiting_oldest WHERE destination = ?1
                 ORDER BY created_at, id"
             }
+            WaitingOrder::Due => {
+                "INDEXED BY waiting_due_of WHERE destination = ?1 ORDER BY due_at, id"
+            }
         };
         self.take(WAITING, sql, vec![blob(destination.as_bytes())], None, limit).await
     }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use postrider_domain::attempt::{Attempt, Ending};
 use postrider_domain::delivery::Delivery;
 use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId};
+use postrider_domain::trace::TraceContext;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Transaction, params};
 
@@ -158,6 +159,7 @@ impl Writing<'_> {
                     crc,
                     event.data.as_bytes().as_ref(),
                     event.old.as_ref().map(|old| old.as_bytes().as_ref()),
+                    event.trace.map(TraceContext::to_bytes),
                 ])
             };
             let number = match plain {
@@ -218,12 +220,12 @@ impl Writing<'_> {
 }
 
 const INSERT_EVENT: &str = "INSERT INTO events (n, tenant, id, kind, object, time, accepted_at,
-        fingerprint, deliveries, crc, data, old)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+        fingerprint, deliveries, crc, data, old, trace)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
     ON CONFLICT (n) DO UPDATE SET odd = odd WHERE tenant = ?2 AND id = ?3 AND odd IS NULL";
 const INSERT_ODD_EVENT: &str = "INSERT INTO events (n, odd, tenant, id, kind, object, time,
-        accepted_at, fingerprint, deliveries, crc, data, old)
-    VALUES (?1, 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT DO NOTHING";
+        accepted_at, fingerprint, deliveries, crc, data, old, trace)
+    VALUES (?1, 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT DO NOTHING";
 
 const INSERT_DELIVERY: &str = "INSERT INTO deliveries (n, id, state, at, attempts, last_attempt_at,
         detail, crc, first, route, event, event_id, created_at)

@@ -193,6 +193,28 @@ impl<'r> Fold<'r> {
         change(self.tallies.entry((tenant, minute)).or_default());
     }
 
+    /// Takes in an event that another store had, with its deliveries as they stand.
+    pub(super) fn import(
+        &mut self,
+        acceptance: &'r Acceptance,
+        attempts: &'r [(DeliveryId, Attempt)],
+    ) {
+        let day = self.day(acceptance.accepted_at);
+        let Some(of_day) = self.of_day(day) else { return };
+        let event = of_day.events.len();
+        of_day.events.push(acceptance);
+        for delivery in &acceptance.deliveries {
+            if matches!(delivery.state, DeliveryState::Waiting(_)) {
+                *self.backlog.entry(delivery.destination).or_default() += 1;
+            }
+            let is_of_day = self.day(delivery.created_at) == day;
+            self.put(delivery, None, is_of_day.then_some(event), None);
+            for (_, attempt) in attempts.iter().filter(|(id, _)| *id == delivery.id) {
+                self.put(delivery, None, None, Some(attempt));
+            }
+        }
+    }
+
     /// Puts a delivery where it stands now. Its first attempt goes into its row.
     fn put(
         &mut self,

@@ -130,7 +130,7 @@ const PUT_WAITING: &str = "INSERT INTO waiting (id, tenant, event, kind, subscri
     ON CONFLICT (id) DO UPDATE SET due_at = ?12, attempts = ?8, last_attempt_at = ?9,
         detail = ?10, crc = ?11";
 
-fn write_lanes(transaction: &Transaction<'_>, fold: &Fold<'_>) -> rusqlite::Result<()> {
+pub(super) fn write_lanes(transaction: &Transaction<'_>, fold: &Fold<'_>) -> rusqlite::Result<()> {
     let mut leave_fresh =
         transaction.prepare_cached("DELETE FROM fresh WHERE created_at = ?1 AND id = ?2")?;
     let mut leave_waiting = transaction.prepare_cached("DELETE FROM waiting WHERE id = ?1")?;
@@ -182,7 +182,10 @@ fn write_lanes(transaction: &Transaction<'_>, fold: &Fold<'_>) -> rusqlite::Resu
     Ok(())
 }
 
-fn write_destinations(transaction: &Transaction<'_>, fold: &Fold<'_>) -> rusqlite::Result<()> {
+pub(super) fn write_destinations(
+    transaction: &Transaction<'_>,
+    fold: &Fold<'_>,
+) -> rusqlite::Result<()> {
     let mut update = transaction.prepare_cached(
         "UPDATE destinations SET circuit = ?3, circuit_crc = ?4 WHERE id = ?1 AND tenant = ?2",
     )?;
@@ -222,7 +225,7 @@ fn advance_replays(
     Ok(())
 }
 
-fn write_counters(
+pub(super) fn write_counters(
     transaction: &Transaction<'_>,
     path: &Path,
     fold: &Fold<'_>,

@@ -7,6 +7,7 @@
 
 mod day;
 mod fold;
+mod import;
 mod line;
 mod main_file;
 
@@ -19,6 +20,7 @@ use std::time::Duration;
 pub(super) use self::day::DayFile;
 use self::fold::Fold;
 pub(super) use self::fold::minute;
+pub(super) use self::import::PROGRESS;
 pub(super) use self::line::{Item, Line, Taken};
 pub(super) use self::main_file::MainFile;
 use super::codec;
@@ -261,15 +263,20 @@ impl Applier {
     }
 
     fn write(&mut self, fold: &Fold<'_>, applied: Position) -> Result<(), StoreError> {
-        for (day, of_day) in &fold.days {
-            let odd = self.day(*day)?.write(of_day)?;
-            self.sieves.add(*day, &odd);
-        }
+        self.write_days(fold)?;
         self.main.write(fold, applied)?;
         self.applied = applied;
         // From here on they are found in SQLite.
         self.pending.forget(fold.events().map(|acceptance| &acceptance.event));
         (self.released)(applied);
+        Ok(())
+    }
+
+    fn write_days(&mut self, fold: &Fold<'_>) -> Result<(), StoreError> {
+        for (day, of_day) in &fold.days {
+            let odd = self.day(*day)?.write(of_day)?;
+            self.sieves.add(*day, &odd);
+        }
         Ok(())
     }
 
