@@ -30,6 +30,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the server.
     Serve(ServerArgs),
+    /// Watch it work: a server, a receiver that misbehaves on purpose, and traffic.
+    Demo(crate::demo::Demo),
     /// Print the effective configuration with the origin of each value.
     Config(ServerArgs),
     /// Send an event.

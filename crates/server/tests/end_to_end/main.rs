@@ -4,6 +4,7 @@
 
 mod command_line;
 mod crash;
+mod demo;
 mod error_paths;
 mod first_steps;
 mod lifecycle;
