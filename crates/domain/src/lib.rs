@@ -16,6 +16,7 @@
 //! | where does a delivery stand, and why? | [`delivery`], [`explain`] |
 //! | is anything lost? | [`ledger`] |
 //! | what would all this do in an outage? | [`forecast`] |
+//! | whose trace is it? | [`trace`] |
 //! | which numbers? | [`policy`], [`limits`] |
 
 pub mod access;
@@ -43,3 +44,4 @@ pub mod signature;
 pub mod subscription;
 pub mod thresholds;
 pub mod time;
+pub mod trace;

@@ -24,6 +24,7 @@ use crate::inbox::{Handover, Inbox};
 use crate::ingest::Ingest;
 use crate::live::EngineEvent;
 use crate::options::Options;
+use crate::spans::Spans;
 use crate::upkeep::{self, pause};
 
 /// Inputs that are taken in before the core acts on them.
@@ -45,6 +46,8 @@ pub struct Parts {
     pub policy: Policy,
     /// The limits.
     pub options: Options,
+    /// Who records traces, where somebody does.
+    pub spans: Option<Arc<dyn Spans>>,
 }
 
 /// Starts an engine: reads what is owed and goes on with it.
@@ -56,7 +59,7 @@ pub async fn start<T: Transport>(
     parts: Parts,
     transport: Arc<T>,
 ) -> Result<EngineHandle, StoreError> {
-    let Parts { store, clock, entropy, credentials, policy, options } = parts;
+    let Parts { store, clock, entropy, credentials, policy, options, spans } = parts;
     let options = Options { page: options.page.max(1), ..options };
     let directory = Arc::new(Directory::new(credentials));
     let (inbox, handovers) =
@@ -71,11 +74,12 @@ pub async fn start<T: Transport>(
         entropy: Arc::clone(&entropy),
         directory: Arc::clone(&directory),
         inbox: Arc::clone(&inbox),
+        spans: spans.clone(),
         rate: options.tenant_ingest,
         buckets: std::sync::Mutex::default(),
     });
     let runner: Arc<dyn Runner> =
-        Arc::new(TransportRunner { transport, clock: Arc::clone(&clock) });
+        Arc::new(TransportRunner { transport, clock: Arc::clone(&clock), spans });
     let core =
         load(&store, &*clock, &policy.borrow().clone(), &options, &directory, &inbox).await?;
     let live = broadcast::Sender::new(options.live_events_max.max(1));
@@ -350,8 +354,8 @@ fn job(
     event: Arc<postrider_domain::event::Event>,
     limits: postrider_domain::policy::AttemptPolicy,
 ) -> Job {
-    let Outgoing { delivery, prepared, target, .. } = outgoing;
-    Job { delivery, event, prepared, target, limits }
+    let Outgoing { delivery, number, prepared, target, .. } = outgoing;
+    Job { delivery, number, event, prepared, target, limits }
 }
 
 /// Reads from the store until it answers.

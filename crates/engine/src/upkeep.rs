@@ -118,6 +118,7 @@ fn is_wanted(ingest: &Ingest, tenant: &TenantId, event: &NewEvent, now: Timestam
         data: event.data.clone(),
         old: None,
         time: now,
+        trace: None,
     };
     !ingest.directory.matches(&event).is_empty()
 }

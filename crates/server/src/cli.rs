@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    deliveries, destinations, doctor, keys, listen, replay, send, subscriptions, tail,
+    deliveries, destinations, doctor, keys, listen, replay, send, simulate, subscriptions, tail,
 };
 
 const AFTER_HELP: &str = "\
@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Replay(Remote<replay::Replay>),
     /// Create, list and delete API keys.
     Keys(Remote<keys::Keys>),
+    /// Forecast what a policy does while a URL is down: table and chart.
+    Simulate(simulate::Simulate),
     /// Look for what is wrong: configuration, files, server, key, ledger.
     Doctor(doctor::Doctor),
     /// Print the version.

@@ -65,6 +65,7 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
         Command::Config(arguments) => {
             commands::config::run(&commands::load(&arguments, environment)?, output)
         }
+        Command::Simulate(simulate) => commands::simulate::run(&simulate, environment, output),
         Command::Version => {
             let version =
                 serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "build": VERSION });
@@ -112,6 +113,6 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
             commands::keys::run(&context(&remote.connection)?, remote.command).await
         }
         Command::Doctor(doctor) => commands::doctor::run(doctor, environment, output).await,
-        Command::Serve(_) | Command::Config(_) | Command::Version => Ok(()),
+        Command::Serve(_) | Command::Config(_) | Command::Simulate(_) | Command::Version => Ok(()),
     }
 }

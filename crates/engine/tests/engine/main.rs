@@ -14,4 +14,5 @@ mod nothing_lost;
 mod replay;
 mod schedule;
 mod soak;
+mod traces;
 mod world;

@@ -8,6 +8,7 @@ pub(crate) mod keys;
 pub(crate) mod listen;
 pub(crate) mod replay;
 pub(crate) mod send;
+pub(crate) mod simulate;
 pub(crate) mod subscriptions;
 pub(crate) mod tail;
 

@@ -211,6 +211,7 @@ async fn start_engine(
         credentials: Arc::new(Opener(vault)),
         policy: loaded.policy(),
         options,
+        spans: None,
     };
     let transport = HttpTransport::new(config.transport_options()?, Arc::new(SystemClock))?;
     Ok(postrider_engine::start(parts, Arc::new(transport)).await?)

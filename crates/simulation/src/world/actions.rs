@@ -174,6 +174,7 @@ impl World {
             data: RawJson::from_trusted(Bytes::from(data)),
             old: None,
             time: None,
+            trace: None,
         }
     }
 

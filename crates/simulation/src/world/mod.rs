@@ -183,6 +183,7 @@ impl World {
             credentials: Arc::new(SameForAll),
             policy: self.oracle().rules.policy(),
             options: self.nature.options.clone(),
+            spans: None,
         };
         let receivers = Arc::clone(&self.receivers);
         self.oracle().started(self.now);

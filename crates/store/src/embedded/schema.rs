@@ -111,7 +111,7 @@ pub(super) const DAY: &[&str] = &["
         n INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, id TEXT NOT NULL, kind INTEGER NOT NULL,
         object TEXT, time INTEGER NOT NULL, accepted_at INTEGER NOT NULL,
         fingerprint BLOB NOT NULL, deliveries BLOB NOT NULL, data BLOB NOT NULL, old BLOB,
-        crc INTEGER NOT NULL
+        trace BLOB, crc INTEGER NOT NULL
     );
     CREATE UNIQUE INDEX events_by_id ON events (tenant, id);
     CREATE INDEX events_by_time ON events (tenant, accepted_at, id, kind);

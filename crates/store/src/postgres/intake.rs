@@ -262,6 +262,7 @@ struct EventColumns<'a> {
     data: Vec<&'a [u8]>,
     old: Vec<Option<&'a [u8]>>,
     time: Vec<i64>,
+    trace: Vec<Option<Vec<u8>>>,
 }
 
 const INSERT_IDS: &str = "INSERT INTO postrider.event_ids \
@@ -269,9 +270,9 @@ const INSERT_IDS: &str = "INSERT INTO postrider.event_ids \
      SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::integer[])";
 
 const INSERT_EVENTS: &str = "INSERT INTO postrider.events \
-     (tenant, id, accepted_at, deliveries, kind, object, data, old, time) \
+     (tenant, id, accepted_at, deliveries, kind, object, data, old, time, trace) \
      SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::integer[], $5::text[], \
-     $6::text[], $7::bytea[], $8::bytea[], $9::bigint[])";
+     $6::text[], $7::bytea[], $8::bytea[], $9::bigint[], $10::bytea[])";
 
 /// Writes unfinished deliveries.
 pub(super) const INSERT_OPEN: &str = "INSERT INTO postrider.deliveries_open \
@@ -295,6 +296,7 @@ impl<'a> EventColumns<'a> {
         self.data.push(event.data.as_bytes());
         self.old.push(event.old.as_ref().map(|old| &old.as_bytes()[..]));
         self.time.push(event.time.as_unix_ms());
+        self.trace.push(event.trace.map(|trace| trace.to_bytes().to_vec()));
     }
 
     fn ids(&self) -> Vec<&(dyn ToSql + Sync)> {
@@ -312,6 +314,7 @@ impl<'a> EventColumns<'a> {
             &self.data,
             &self.old,
             &self.time,
+            &self.trace,
         ]
     }
 }
