@@ -97,8 +97,8 @@ pub struct Forecast {
     pub peak_backlog: u64,
     /// When that was.
     pub peak_at: Duration,
-    /// The most deliveries that arrived in a second, on the average of one sample.
-    pub peak_per_second: u64,
+    /// The most deliveries that arrived in a minute, on the average of one sample.
+    pub peak_per_minute: u64,
     /// Changes of the circuit, probes aside.
     pub transitions: Vec<Transition>,
     /// When the first delivery arrived after the outage.

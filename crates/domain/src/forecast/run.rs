@@ -237,8 +237,8 @@ impl<'a> Run<'a> {
     fn drain(&mut self, end: Timestamp) {
         let Some(ramp) = &mut self.ramp else { return };
         let turns = end.since(self.now).as_nanos() / self.scenario.answer_time.as_nanos().max(1);
-        let mut left = u64::from(ramp.size)
-            .saturating_mul(u64::try_from(turns.max(1)).unwrap_or(u64::MAX));
+        let mut left =
+            u64::from(ramp.size).saturating_mul(u64::try_from(turns.max(1)).unwrap_or(u64::MAX));
         if ramp.next_step_at <= end {
             ramp.size = ramp.size.saturating_mul(2).min(self.scenario.in_flight_max.max(1));
             ramp.next_step_at = end.saturating_add(self.policy.recovery.ramp_step);

@@ -19,7 +19,8 @@ pub(super) struct Tally {
 impl Tally {
     pub(super) fn new(scenario: &Scenario, ends_at: Timestamp) -> Self {
         let length = ends_at.since(OUTAGE_AT);
-        let step = (length / scenario.samples.max(1)).max(Duration::from_secs(1));
+        // Whole seconds: time goes in milliseconds, and a step must not fall between two of them.
+        let step = Duration::from_secs((length / scenario.samples.max(1)).as_secs() + 1);
         let forecast =
             Forecast { samples: vec![Sample::default()], ends_at: length, ..Forecast::default() };
         let outage_ends_at = OUTAGE_AT.saturating_add(scenario.outage);
@@ -74,8 +75,8 @@ impl Tally {
         if at >= last.at + self.step {
             let Forecast { dead, failed_attempts, delivered, .. } = *forecast;
             let seconds = (at - last.at).as_secs().max(1);
-            let per_second = (delivered - last.delivered) / seconds;
-            forecast.peak_per_second = forecast.peak_per_second.max(per_second);
+            let per_minute = (delivered - last.delivered) * 60 / seconds;
+            forecast.peak_per_minute = forecast.peak_per_minute.max(per_minute);
             forecast.samples.push(Sample { at, backlog, dead, failed_attempts, delivered });
         }
     }

@@ -43,10 +43,7 @@ fn assert_balanced(forecast: &Forecast) {
 #[test]
 fn an_hour_at_one_a_second_as_calculated_by_hand() {
     let forecast = forecast(&scenario(1, HOUR), &Policy::default()).unwrap();
-    assert_eq!(
-        changes(&forecast),
-        [(92_000, StateName::Open), (3_692_000, StateName::Closed)]
-    );
+    assert_eq!(changes(&forecast), [(92_000, StateName::Open), (3_692_000, StateName::Closed)]);
     assert_eq!((forecast.failed_attempts, forecast.failed_probes), (106, 5));
     assert_eq!((forecast.peak_backlog, forecast.peak_at), (3_692, seconds(3_692)));
     assert_eq!(forecast.back_at, Some(seconds(3_692)));
@@ -179,11 +176,13 @@ proptest! {
         per_minute in 1..120u64,
         healthy in 0..2_000u64,
         enabled in proptest::option::of(0..5_000u64),
+        samples in 1..700u32,
     ) {
         let scenario = Scenario {
             traffic: Traffic { deliveries: per_minute, per: MINUTE },
             healthy_before: seconds(healthy),
             enabled_after: enabled.map(seconds),
+            samples,
             ..scenario(1, seconds(outage))
         };
         let together = forecast(&scenario, &policy).unwrap();
@@ -196,6 +195,7 @@ proptest! {
         }
         let peak = together.samples.iter().map(|sample| sample.backlog).max();
         prop_assert!(peak <= Some(together.peak_backlog));
+        prop_assert!(together.samples.is_sorted_by_key(|sample| sample.at));
     }
 }
 

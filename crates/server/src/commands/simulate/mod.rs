@@ -170,7 +170,8 @@ fn plans(
             Some(stem) => crate::output::escaped(&stem.to_string_lossy()),
             None => "yours".to_owned(),
         };
-        plans.push(Plan { name, forecast: forecast::forecast(scenario, &policy).map_err(failure)? });
+        plans
+            .push(Plan { name, forecast: forecast::forecast(scenario, &policy).map_err(failure)? });
     }
     let presets = match (&simulate.preset[..], is_own) {
         ([], false) => &[Preset::Default, Preset::Svix, Preset::Stripe][..],

@@ -99,7 +99,10 @@ pub(super) fn draw(question: &Question, plans: &[Plan]) -> String {
     let mut y = bottom + 62.0;
     for (plan, colour) in plans.iter().zip(COLOURS.iter().cycle()) {
         let words = escaped(&format!("{}: {}", plan.name, verdict(question, &plan.forecast)));
-        text += &format!("<rect x=\"20\" y=\"{}\" width=\"18\" height=\"4\" fill=\"{colour}\"/>", y - 6.0);
+        text += &format!(
+            "<rect x=\"20\" y=\"{}\" width=\"18\" height=\"4\" fill=\"{colour}\"/>",
+            y - 6.0
+        );
         text += &format!("<text x=\"46\" y=\"{y}\" fill=\"#222\">{words}</text>\n");
         y += 22.0;
     }

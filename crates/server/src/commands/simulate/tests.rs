@@ -5,9 +5,13 @@ use super::*;
 #[test]
 fn rates_and_outages_are_written_as_people_write_them() {
     let seconds = Duration::from_secs;
-    for (text, deliveries, per) in
-        [("50/s", 50, 1), ("50", 50, 1), ("200/min", 200, 60), ("10/h", 10, 3_600), ("7 / d", 7, 86_400)]
-    {
+    for (text, deliveries, per) in [
+        ("50/s", 50, 1),
+        ("50", 50, 1),
+        ("200/min", 200, 60),
+        ("10/h", 10, 3_600),
+        ("7 / d", 7, 86_400),
+    ] {
         assert_eq!(given::traffic(text), Ok(Traffic { deliveries, per: seconds(per) }), "{text}");
     }
     for text in ["", "0/s", "-1/s", "5/week", "x/s", "1.5/s"] {
@@ -25,7 +29,9 @@ fn rates_and_outages_are_written_as_people_write_them() {
         let length = HOUR * hours;
         assert_eq!(given::outage(text), Ok(Outage { begins, length }), "{text}");
     }
-    for text in ["", "fri", "fri..", "fri 25:00..mon", "fri 18..mon", "someday..mon", "mon 1:00 x..tue"] {
+    for text in
+        ["", "fri", "fri..", "fri 25:00..mon", "fri 18..mon", "someday..mon", "mon 1:00 x..tue"]
+    {
         assert!(given::outage(text).is_err(), "{text}");
     }
 }

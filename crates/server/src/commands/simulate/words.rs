@@ -50,7 +50,7 @@ const ROWS: [Row; 14] = [
     ("nothing waits any more", |q, f| after_the_end(q, f.recovered_at)),
     ("half of the late ones late by", |_, f| late_by(f, Share::percent(50))),
     ("the latest late by", |_, f| late_by(f, Share::ALL)),
-    ("most arrivals a second", |_, f| grouped(f.peak_per_second)),
+    ("most arrivals in a minute", |_, f| grouped(f.peak_per_minute)),
 ];
 
 fn changed(question: &Question, forecast: &Forecast, to: StateName) -> String {
@@ -175,7 +175,7 @@ pub(super) fn json(question: &Question, plans: &[Plan]) -> Json {
             "failed_probes": forecast.failed_probes,
             "peak_backlog": forecast.peak_backlog,
             "peak_at_seconds": forecast.peak_at.as_secs_f64(),
-            "peak_per_second": forecast.peak_per_second,
+            "peak_per_minute": forecast.peak_per_minute,
             "back_at_seconds": seconds(forecast.back_at),
             "recovered_at_seconds": seconds(forecast.recovered_at),
             "late_by_seconds": {
