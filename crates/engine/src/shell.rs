@@ -29,8 +29,6 @@ use crate::upkeep::{self, pause};
 
 /// Inputs that are taken in before the core acts on them.
 const INPUTS_AT_ONCE: usize = 1024;
-/// The longest sleep: a clock that jumped is noticed after it.
-const SLEEP_MAX: Duration = Duration::from_secs(60);
 
 /// What an engine is made of.
 pub struct Parts {
@@ -235,7 +233,8 @@ impl Shell {
     }
 
     fn sleep(&self, now: Timestamp) -> Duration {
-        self.core.next_wake().map_or(SLEEP_MAX, |at| at.since(now).min(SLEEP_MAX))
+        let longest = self.options.sleep_max;
+        self.core.next_wake().map_or(longest, |at| at.since(now).min(longest))
     }
 
     /// Carries out what the core says.
@@ -397,7 +396,10 @@ impl Reader {
             Load::Queued { destination, limit } => {
                 store.queued_of(*destination, None, *limit).await
             }
-            Load::Overdue { destination, limit } | Load::Drain { destination, limit } => {
+            Load::Overdue { destination, limit } => {
+                store.waiting_of(*destination, WaitingOrder::Due, *limit).await
+            }
+            Load::Drain { destination, limit } => {
                 store.waiting_of(*destination, WaitingOrder::Oldest, *limit).await
             }
             Load::Probe { destination, limit } => {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    deliveries, destinations, doctor, keys, listen, replay, send, simulate, subscriptions, tail,
+    deliveries, destinations, doctor, keys, listen, migrate, replay, send, simulate, subscriptions,
+    tail,
 };
 
 const AFTER_HELP: &str = "\
@@ -52,6 +53,8 @@ pub(crate) enum Command {
     Simulate(simulate::Simulate),
     /// Look for what is wrong: configuration, files, server, key, ledger.
     Doctor(doctor::Doctor),
+    /// Move everything to another store: from a data directory to PostgreSQL, or back.
+    Migrate(migrate::Migrate),
     /// Print the version.
     Version,
 }

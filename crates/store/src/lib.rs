@@ -14,6 +14,7 @@ mod error;
 pub mod memory;
 pub mod postgres;
 mod records;
+pub mod transfer;
 
 pub use contract::{Configuration, History, Intake, Replays, Store, Upkeep, Work};
 pub use error::StoreError;

@@ -27,7 +27,7 @@ pub(crate) enum Load {
     Backlog { after: Option<DueMark>, limit: usize },
     /// Queued deliveries of one destination.
     Queued { destination: DestinationId, limit: usize },
-    /// Waiting deliveries of one destination, oldest first, to find those that are due.
+    /// Waiting deliveries of one destination, those that are due soonest first.
     Overdue { destination: DestinationId, limit: usize },
     /// Waiting deliveries of one destination, in the rank of probes.
     Probe { destination: DestinationId, limit: usize },
@@ -156,8 +156,9 @@ impl Core {
     }
 
     pub(super) fn scan_backlog(&mut self) {
+        // Whatever is in memory: a lane that has nothing there must not wait for others. What does
+        // not fit into its lane is not kept.
         if let Backlog::At(after) = self.loads.backlog
-            && self.entries.len() < self.options.resident_max
             && !self.shutdown.is_begun()
         {
             self.loads.backlog = Backlog::Loading;
@@ -190,7 +191,7 @@ impl Core {
             self.read_back_soon(ix, Lane::First);
         } else {
             // All of these are dealt with already; the store does not know it yet.
-            self.commits.when_durable(Ack::ReadBack(ix));
+            self.commits.when_durable(Ack::ReadBack(ix, Lane::First));
         }
     }
 

@@ -10,6 +10,7 @@ mod embedded;
 mod fairness;
 mod forecast;
 mod life;
+mod memory;
 mod nothing_lost;
 mod replay;
 mod schedule;

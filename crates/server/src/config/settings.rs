@@ -53,6 +53,7 @@ pub(super) const ALL: &[Setting] = settings! {
     "store" = store, "where everything is remembered: \"embedded\"";
     "admin_key" (secret) = admin_key, "admin key to use instead of a generated one";
     "keyring" = keyring, "file with the keys that secrets at rest are sealed with; `keyring` in data_dir unless set";
+    "operator_tenant" = engine.operator_tenant, "tenant whose subscriptions to postrider.* events are told of every tenant's destinations";
     "dev" = dev, "for development: receivers on loopback, and plain http";
     "time_scale" = time_scale, "divides the policy's durations, for demonstrations; with dev only";
 

@@ -33,7 +33,6 @@ use tokio::task::JoinHandle;
 use self::banner::AdminKey;
 use self::metrics::Metrics;
 use self::observed::Observed;
-use self::secrets::Opener;
 use self::signals::{Asked, Signals};
 use crate::cli::ServerArgs;
 use crate::commands::load;
@@ -208,7 +207,7 @@ async fn start_engine(
         store,
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SeededEntropy::new(u64::from_le_bytes(seed))),
-        credentials: Arc::new(Opener(vault)),
+        credentials: Arc::new(vault),
         policy: loaded.policy(),
         options,
         spans: None,

@@ -251,7 +251,7 @@ fn judge<'a>(
 
 /// Events as one array per column.
 #[derive(Default)]
-struct EventColumns<'a> {
+pub(super) struct EventColumns<'a> {
     tenant: Vec<&'a str>,
     id: Vec<&'a str>,
     accepted_at: Vec<i64>,
@@ -265,11 +265,13 @@ struct EventColumns<'a> {
     trace: Vec<Option<Vec<u8>>>,
 }
 
-const INSERT_IDS: &str = "INSERT INTO postrider.event_ids \
+/// Writes identifiers of events.
+pub(super) const INSERT_IDS: &str = "INSERT INTO postrider.event_ids \
      (tenant, id, accepted_at, fingerprint, deliveries) \
      SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::integer[])";
 
-const INSERT_EVENTS: &str = "INSERT INTO postrider.events \
+/// Writes events.
+pub(super) const INSERT_EVENTS: &str = "INSERT INTO postrider.events \
      (tenant, id, accepted_at, deliveries, kind, object, data, old, time, trace) \
      SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::integer[], $5::text[], \
      $6::text[], $7::bytea[], $8::bytea[], $9::bigint[], $10::bytea[])";
@@ -283,7 +285,7 @@ pub(super) const INSERT_OPEN: &str = "INSERT INTO postrider.deliveries_open \
      $13::bigint[], $14::bigint[], $15::smallint[])";
 
 impl<'a> EventColumns<'a> {
-    fn push(&mut self, acceptance: &'a Acceptance) {
+    pub(super) fn push(&mut self, acceptance: &'a Acceptance) {
         let event = &acceptance.event;
         self.tenant.push(event.tenant.as_str());
         self.id.push(event.id.as_str());
@@ -299,11 +301,11 @@ impl<'a> EventColumns<'a> {
         self.trace.push(event.trace.map(|trace| trace.to_bytes().to_vec()));
     }
 
-    fn ids(&self) -> Vec<&(dyn ToSql + Sync)> {
+    pub(super) fn ids(&self) -> Vec<&(dyn ToSql + Sync)> {
         vec![&self.tenant, &self.id, &self.accepted_at, &self.fingerprint, &self.deliveries]
     }
 
-    fn events(&self) -> Vec<&(dyn ToSql + Sync)> {
+    pub(super) fn events(&self) -> Vec<&(dyn ToSql + Sync)> {
         vec![
             &self.tenant,
             &self.id,

@@ -125,7 +125,7 @@ fn get_delivery_body(
     })
 }
 
-fn put_delivery(out: &mut Encoder, delivery: &Delivery) {
+pub(in crate::embedded) fn put_delivery(out: &mut Encoder, delivery: &Delivery) {
     out.text(delivery.tenant.as_str());
     out.text(delivery.event.as_str());
     out.text(delivery.kind.as_str());
@@ -144,7 +144,7 @@ pub(in crate::embedded) fn delivery_sum(scratch: &mut Encoder, delivery: &Delive
     crc32fast::hash(scratch.as_slice())
 }
 
-fn put_event(out: &mut Encoder, event: &Event) {
+pub(in crate::embedded) fn put_event(out: &mut Encoder, event: &Event) {
     out.text(event.tenant.as_str());
     out.text(event.id.as_str());
     out.text(event.kind.as_str());

@@ -57,6 +57,7 @@ pub(in crate::embedded) const EVENT_JOINS: &str =
 #[derive(Debug)]
 pub(in crate::embedded) struct StoredEvent {
     pub(in crate::embedded) record: EventRecord,
+    pub(in crate::embedded) fingerprint: [u8; 32],
     pub(in crate::embedded) deliveries: Vec<DeliveryId>,
 }
 
@@ -91,7 +92,7 @@ pub(in crate::embedded) fn event(reading: &Reading<'_>) -> Result<StoredEvent, S
         accepted_at,
         deliveries: u32::try_from(deliveries.len()).unwrap_or(u32::MAX),
     };
-    Ok(StoredEvent { record, deliveries })
+    Ok(StoredEvent { record, fingerprint, deliveries })
 }
 
 /// An attempt, of the columns `delivery, number, body, crc`.
