@@ -87,7 +87,7 @@ fn presets_die_when_their_schedules_end() {
     let (_, plans) = weekend();
     let [ours, svix, stripe] = &plans[..] else { panic!() };
     // Six a minute: one every 10 s. Svix ends after 27 h 35 min 5 s, Stripe after 72 h.
-    let svix_length = 27 * 3_600 + 35 * 60 + 5;
+    let svix_length: u64 = 27 * 3_600 + 35 * 60 + 5;
     assert_eq!(svix.forecast.dead, (62 * 3_600 - svix_length).div_ceil(10));
     assert_eq!(stripe.forecast.dead, 0);
     // Ours gives up after 173,585.6 s: who was accepted longer before the circuit closed is dead,
