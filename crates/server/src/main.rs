@@ -67,6 +67,7 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
         Command::Config(arguments) => {
             commands::config::run(&commands::load(&arguments, environment)?, output)
         }
+        Command::Simulate(simulate) => commands::simulate::run(&simulate, environment, output),
         Command::Version => {
             let version =
                 serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "build": VERSION });
@@ -116,6 +117,10 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
         }
         Command::Doctor(doctor) => commands::doctor::run(doctor, environment, output).await,
         Command::Migrate(migrate) => commands::migrate::run(migrate, environment, output).await,
-        Command::Serve(_) | Command::Demo(_) | Command::Config(_) | Command::Version => Ok(()),
+        Command::Serve(_)
+        | Command::Demo(_)
+        | Command::Config(_)
+        | Command::Simulate(_)
+        | Command::Version => Ok(()),
     }
 }

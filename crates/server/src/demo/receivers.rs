@@ -15,11 +15,11 @@ pub(super) const MOODS: [(&str, &str); 6] = [
     ("flaky", "fails every third time"),
     ("broken", "always fails: it is disabled, and tried now and then"),
     ("hangs", "never answers: it holds its own slots and nobody else's"),
-    ("comes", "fails 150 times, is disabled, then recovers and is enabled by a probe"),
+    ("comes", "fails, is disabled, then recovers and is enabled by a probe"),
 ];
 
 /// How often the one that recovers has to be asked.
-const RECOVERS_AFTER: u64 = 150;
+const RECOVERS_AFTER: u64 = 106;
 const SLOW: Duration = Duration::from_millis(300);
 
 /// All of them.
