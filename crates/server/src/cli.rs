@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
     backup, deliveries, destinations, doctor, keys, listen, migrate, replay, restore, send,
-    subscriptions, tail,
+    simulate, subscriptions, tail,
 };
 
 const AFTER_HELP: &str = "\
@@ -31,6 +31,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the server.
     Serve(ServerArgs),
+    /// Watch it work: a server, a receiver that misbehaves on purpose, and traffic.
+    Demo(crate::demo::Demo),
     /// Print the effective configuration with the origin of each value.
     Config(ServerArgs),
     /// Send an event.
@@ -53,6 +55,8 @@ pub(crate) enum Command {
     Backup(Remote<backup::Backup>),
     /// Make a data directory of a backup.
     Restore(restore::Restore),
+    /// Forecast what a policy does while a URL is down: table and chart.
+    Simulate(simulate::Simulate),
     /// Look for what is wrong: configuration, files, server, key, ledger.
     Doctor(doctor::Doctor),
     /// Move everything to another store: from a data directory to PostgreSQL, or back.

@@ -12,6 +12,7 @@ pub(crate) mod migrate;
 pub(crate) mod replay;
 pub(crate) mod restore;
 pub(crate) mod send;
+pub(crate) mod simulate;
 pub(crate) mod subscriptions;
 pub(crate) mod tail;
 

@@ -5,6 +5,7 @@
 mod backup;
 mod command_line;
 mod crash;
+mod demo;
 mod error_paths;
 mod first_steps;
 mod lifecycle;
