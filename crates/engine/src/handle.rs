@@ -345,6 +345,19 @@ impl EngineHandle {
         Ok(ledger)
     }
 
+    /// The deliveries of a tenant that are in flight now and that a filter wants, newest first: those
+    /// below an identifier, and no more than so many. Of what this node sends; nothing remembers it.
+    pub async fn flying(
+        &self,
+        tenant: &TenantId,
+        filter: DeliveryFilter,
+        below: Option<DeliveryId>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, CommandError> {
+        let (tenant, filter) = (tenant.clone(), Box::new(DeliveryFilter { state: None, ..filter }));
+        self.ask(|reply| Command::Flying { tenant, filter, below, limit, reply }).await
+    }
+
     /// Which of these deliveries are in flight now.
     pub async fn in_flight(&self, deliveries: Vec<DeliveryId>) -> Result<Vec<bool>, CommandError> {
         self.ask(|reply| Command::InFlight { deliveries, reply }).await

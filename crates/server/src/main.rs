@@ -7,6 +7,7 @@ mod cli;
 mod client;
 mod commands;
 mod config;
+mod demo;
 mod exit;
 mod output;
 mod serve;
@@ -62,9 +63,11 @@ fn report(failure: &Failure, output: Output) {
 fn run(command: Command, environment: &Environment, output: Output) -> Result<(), Failure> {
     match command {
         Command::Serve(arguments) => serve::run(&arguments, environment, output),
+        Command::Demo(demo) => demo::run(&demo, environment, output),
         Command::Config(arguments) => {
             commands::config::run(&commands::load(&arguments, environment)?, output)
         }
+        Command::Simulate(simulate) => commands::simulate::run(&simulate, environment, output),
         Command::Version => {
             let version =
                 serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "build": VERSION });
@@ -114,6 +117,10 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
         }
         Command::Doctor(doctor) => commands::doctor::run(doctor, environment, output).await,
         Command::Migrate(migrate) => commands::migrate::run(migrate, environment, output).await,
-        Command::Serve(_) | Command::Config(_) | Command::Version => Ok(()),
+        Command::Serve(_)
+        | Command::Demo(_)
+        | Command::Config(_)
+        | Command::Simulate(_)
+        | Command::Version => Ok(()),
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod listen;
 pub(crate) mod migrate;
 pub(crate) mod replay;
 pub(crate) mod send;
+pub(crate) mod simulate;
 pub(crate) mod subscriptions;
 pub(crate) mod tail;
 

@@ -4,8 +4,12 @@
 
 mod command_line;
 mod crash;
+mod demo;
+mod error_paths;
 mod first_steps;
 mod lifecycle;
+mod mutual_tls;
+mod operational;
 mod refusals;
 mod secrecy;
 mod support;
