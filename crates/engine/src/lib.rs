@@ -7,6 +7,7 @@
 //! what was accepted is delivered, waiting, dead or cancelled, whenever the process ends.
 
 mod attempt;
+mod cluster;
 mod core;
 mod directory;
 mod entropy;

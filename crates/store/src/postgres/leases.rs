@@ -14,10 +14,10 @@ use postrider_domain::ids::{SHARDS, Shard};
 use uuid::Uuid;
 
 use super::Core;
-use super::notify::ShardSet;
 use super::pool::{Scope, Step, Transaction};
 use super::rows::get;
 use crate::error::StoreError;
+use crate::nodes::ShardSet;
 use crate::records::{Epoch, Holding};
 
 /// Held while nodes come, go and share.
@@ -97,18 +97,21 @@ impl Core {
         let steps = [
             Step { sql: "SELECT pg_advisory_xact_lock($1)", params: vec![&MEMBERS_LOCK] },
             Step {
-                sql: "SELECT instance FROM postrider.nodes WHERE name = $1 FOR UPDATE",
+                sql: "SELECT instance, expires_at <= clock_timestamp() AS is_over \
+                      FROM postrider.nodes WHERE name = $1 FOR UPDATE",
                 params: vec![node],
             },
         ];
         let found = transaction.query_all(&steps).await?.pop().unwrap_or_default();
-        let found = found.first().map(|row| get::<Uuid>(row, "instance")).transpose()?;
-        let is_other = found.is_some_and(|instance| instance != self.leases.instance);
+        let Some(row) = found.first() else { return Ok(()) };
+        let is_other = get::<Uuid>(row, "instance")? != self.leases.instance;
         if is_other && self.leases.is_member.load(Ordering::Relaxed) {
             let why = format!("another process runs as node {node}; give each a name of its own");
             return Err(StoreError::Stopped(why));
         }
-        if is_other {
+        // A lease that has ended was none: what was held under it is held anew, so that nothing which
+        // was settled too late can be taken for what is settled from now on.
+        if is_other || get(row, "is_over")? {
             let sql = "UPDATE postrider.shards SET epoch = epoch + 1 WHERE owner = $1";
             transaction.execute(sql, &[node]).await?;
         }
@@ -152,7 +155,9 @@ const RENEW: &str = "INSERT INTO postrider.nodes (name, instance, expires_at) \
      VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3)) \
      ON CONFLICT (name) DO UPDATE \
      SET instance = excluded.instance, expires_at = excluded.expires_at";
-const BURY: &str = "DELETE FROM postrider.nodes WHERE expires_at <= clock_timestamp()";
+/// Whoever settles still has its row locked, perhaps because it was stopped: its turn is the next time.
+const BURY: &str = "DELETE FROM postrider.nodes WHERE name IN (SELECT name FROM postrider.nodes \
+     WHERE expires_at <= clock_timestamp() FOR UPDATE SKIP LOCKED)";
 const FREE: &str = "UPDATE postrider.shards SET owner = NULL WHERE owner IS NOT NULL \
      AND owner NOT IN (SELECT name FROM postrider.nodes)";
 const COUNT: &str = "SELECT (SELECT count(*) FROM postrider.nodes) AS nodes, \

@@ -165,7 +165,9 @@ impl Core {
                 self.days.forget();
                 Err(Refused::NoDay.into())
             }
-            Err(refused @ (Refused::Taken(_) | Refused::Other(_))) => Err(refused.into()),
+            Err(refused @ (Refused::Taken(_) | Refused::Stale | Refused::Other(_))) => {
+                Err(refused.into())
+            }
         }
     }
 }
@@ -173,7 +175,9 @@ impl Core {
 /// The shards that a commit touches.
 fn shards(commit: &Commit) -> impl Iterator<Item = Shard> + '_ {
     let of_deliveries = commit.deliveries.iter().map(|change| change.delivery.destination);
-    of_deliveries.chain(commit.destinations.iter().map(|change| change.id)).map(|id| id.shard())
+    let of_both = of_deliveries.chain(commit.destinations.iter().map(|change| change.id));
+    let of_job = commit.replay.iter().map(|job| job.shard());
+    of_both.map(|id| id.shard()).chain(of_job)
 }
 
 /// Everything that the database says about what is touched.
