@@ -13,6 +13,7 @@ mod references;
 mod serve;
 mod tidy;
 mod toml;
+mod trust;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,6 +25,9 @@ cargo xtask <chore>
   ci             everything that must pass before a commit, with a summary at the end
   tidy           the rules of the house that clippy cannot see
   references     let the Standard Webhooks libraries and Schemathesis judge the binary
+  trust [--long] [tests…]
+                 kills, stops, full disks, faults, hostile receivers with the real binary;
+                 --long is the long form, on a release build, with the simulation
   coverage       line coverage of crates/domain by its own tests
 ";
 
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
         "ci" => ci::run(&root),
         "tidy" => tidy::run(&root),
         "references" => references::run_all(&root),
+        "trust" => trust::run(&root, rest),
         "coverage" => coverage::run(&root),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

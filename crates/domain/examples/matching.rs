@@ -85,5 +85,6 @@ fn event(kind: &str) -> Result<Event, Box<dyn std::error::Error>> {
         data: RawJson::parse(Bytes::from(data.to_string()))?,
         old: None,
         time: Timestamp::EPOCH,
+        trace: None,
     })
 }

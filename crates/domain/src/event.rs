@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use crate::ids::{EventId, ObjectId, TenantId};
 use crate::limits;
 use crate::time::Timestamp;
+use crate::trace::TraceContext;
 
 /// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct Event {
     pub old: Option<RawJson>,
     /// When it happened, as the application says; else when it was accepted.
     pub time: Timestamp,
+    /// The trace of the request that brought it, where it named one.
+    pub trace: Option<TraceContext>,
 }
 
 /// An event's type: words joined by dots, such as `task.updated`.

@@ -15,6 +15,7 @@
 //! | what does one outcome change? | [`settlement`] |
 //! | where does a delivery stand, and why? | [`delivery`], [`explain`] |
 //! | is anything lost? | [`ledger`] |
+//! | whose trace is it? | [`trace`] |
 //! | which numbers? | [`policy`], [`limits`] |
 
 pub mod access;
@@ -41,3 +42,4 @@ pub mod signature;
 pub mod subscription;
 pub mod thresholds;
 pub mod time;
+pub mod trace;

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use crate::circuit::Hold;
 use crate::ids::DestinationId;
+use crate::planted::{self, Bug};
 use crate::policy::MassFailurePolicy;
 use crate::time::Timestamp;
 
@@ -154,7 +155,10 @@ impl MassFailureGuard {
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let most = |part| self.policy.share.is_exceeded_by(count(part), count(self.attempted));
         let hold = match self.held_since {
-            None if self.attempted >= self.policy.destinations_min && most(self.newly_failing) => {
+            None if self.attempted >= self.policy.destinations_min
+                && most(self.newly_failing)
+                && !planted::is(Bug::HoldIgnored) =>
+            {
                 self.held_since = Some(now);
                 Hold::Held
             }

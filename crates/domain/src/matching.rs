@@ -290,6 +290,7 @@ mod tests {
             data: RawJson::from_trusted(Bytes::from(data.to_string())),
             old: None,
             time: Timestamp::EPOCH,
+            trace: None,
         }
     }
 

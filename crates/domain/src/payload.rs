@@ -227,6 +227,7 @@ mod tests {
             data: json(data),
             old: old.map(json),
             time: Timestamp::from_unix_ms(1_763_199_000_120),
+            trace: None,
         }
     }
 
@@ -367,6 +368,7 @@ mod tests {
                 data: json(&data),
                 old: old.as_deref().map(json),
                 time: Timestamp::from_unix_ms(unix_ms),
+                trace: None,
             })
     }
 

@@ -48,6 +48,12 @@ pub enum Bug {
     ProbeTakesSlot,
     /// The same delivery is probed again and again.
     ProbesDoNotRotate,
+    /// What gave way in memory to something that is due sooner is not read again.
+    GaveWayForgotten,
+    /// Destinations are disabled although most of them began to fail at once.
+    HoldIgnored,
+    /// The ramp of a recovery goes on after a failure.
+    RampIgnoresFailure,
 }
 
 /// Whether this mistake is made.
@@ -58,21 +64,23 @@ pub const fn is(_: Bug) -> bool {
 
 #[cfg(feature = "planted-bugs")]
 mod selected {
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::cell::Cell;
 
     use super::Bug;
 
-    const NONE: u32 = u32::MAX;
-    static PLANTED: AtomicU32 = AtomicU32::new(NONE);
-
-    /// Whether this mistake is made.
-    pub fn is(bug: Bug) -> bool {
-        PLANTED.load(Ordering::Relaxed) == bug as u32
+    thread_local! {
+        /// A world lives on one thread: so several can be lived side by side.
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
     }
 
-    /// From now on this mistake is made, and no other.
+    /// Whether this mistake is made on this thread.
+    pub fn is(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+
+    /// From now on this mistake is made on this thread, and no other.
     pub fn plant(bug: Option<Bug>) {
-        PLANTED.store(bug.map_or(NONE, |bug| bug as u32), Ordering::Relaxed);
+        PLANTED.set(bug);
     }
 }
 

@@ -94,6 +94,7 @@ async fn feed(engine: EngineHandle, destinations: usize, batches: usize, offset:
             data: data.clone(),
             old: None,
             time: None,
+            trace: None,
         });
         engine.ingest(&TenantId::default_tenant(), events.collect()).await.unwrap();
     }
@@ -108,6 +109,7 @@ async fn measure(destinations: usize, deliveries: usize) {
         credentials: Arc::new(Same),
         policy: Policy::default(),
         options: Options::default(),
+        spans: None,
     };
     let engine = postrider_engine::start(parts, Arc::clone(&answers)).await.unwrap();
     for n in 0..destinations {

@@ -12,26 +12,32 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue};
 use postrider_domain::attempt::{Ending, Finished, OwnFault, OwnFaultKind, Timings};
 use postrider_domain::event::Event;
-use postrider_domain::ids::DeliveryId;
+use postrider_domain::ids::{DeliveryId, DestinationId};
 use postrider_domain::payload;
 use postrider_domain::planted::{self, Bug};
 use postrider_domain::policy::AttemptPolicy;
 use postrider_domain::signature;
 use postrider_domain::time::Timestamp;
+use postrider_domain::trace::{self, TraceContext};
 use postrider_transport::{Clock, Request, Target, Transport};
 use tokio::sync::mpsc;
 
 use crate::core::{Attempted, Input};
 use crate::directory::{Keys, Prepared};
+use crate::spans::{AttemptSpan, Spans};
 
 const WEBHOOK_ID: HeaderName = HeaderName::from_static(signature::ID_HEADER);
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static(signature::TIMESTAMP_HEADER);
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static(signature::SIGNATURE_HEADER);
 
+const TRACEPARENT: HeaderName = HeaderName::from_static(trace::HEADER);
+
 /// Everything that one attempt needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
     pub(crate) delivery: DeliveryId,
+    /// Which attempt of it, from 1.
+    pub(crate) number: u32,
     pub(crate) event: Arc<Event>,
     pub(crate) prepared: Arc<Prepared>,
     pub(crate) target: Option<Arc<Target>>,
@@ -50,14 +56,16 @@ pub(crate) trait Runner: Send + Sync + 'static {
 pub(crate) struct TransportRunner<T> {
     pub(crate) transport: Arc<T>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) spans: Option<Arc<dyn Spans>>,
 }
 
 impl<T: Transport> Runner for TransportRunner<T> {
     fn begin(&self, job: Job, report: mpsc::UnboundedSender<Input>) {
         let (transport, clock) = (Arc::clone(&self.transport), Arc::clone(&self.clock));
+        let spans = self.spans.clone();
         tokio::spawn(async move {
             let delivery = job.delivery;
-            let finished = run(&*transport, &*clock, job).await;
+            let finished = run(&*transport, &*clock, spans.as_deref(), job).await;
             // Nobody listens only where the engine is gone: then nothing is to be settled.
             drop(report.send(Input::Finished(delivery, Attempted::Ended(finished))));
         });
@@ -65,52 +73,93 @@ impl<T: Transport> Runner for TransportRunner<T> {
 
     fn begin_test(&self, job: Job, report: tokio::sync::oneshot::Sender<Finished>) {
         let (transport, clock) = (Arc::clone(&self.transport), Arc::clone(&self.clock));
+        let spans = self.spans.clone();
         tokio::spawn(async move {
             // Whoever asked may have gone away.
-            drop(report.send(run(&*transport, &*clock, job).await));
+            drop(report.send(run(&*transport, &*clock, spans.as_deref(), job).await));
         });
     }
 }
 
-async fn run<T: Transport>(transport: &T, clock: &dyn Clock, job: Job) -> Finished {
+async fn run<T: Transport>(
+    transport: &T,
+    clock: &dyn Clock,
+    spans: Option<&dyn Spans>,
+    job: Job,
+) -> Finished {
     let started_at = clock.now();
     let keys = match &job.prepared.keys {
         Ok(keys) => keys,
         Err(error) => return own_fault(started_at, error.to_string()),
     };
-    let Some(target) = job.target else {
+    let Some(target) = &job.target else {
         return own_fault(started_at, "the URL cannot be put into a request".to_owned());
     };
-    let request =
-        request(job.delivery, &job.event, &job.prepared, keys, target, started_at, &job.limits);
+    let context = TraceContext::of_attempt(job.event.trace, job.delivery, job.number);
+    let request = request(&job, keys, Arc::clone(target), context, started_at);
     let mut finished = transport.send(request).await;
     scrub(&mut finished, keys);
+    if let Some(spans) = spans.filter(|_| context.is_sampled()) {
+        tell(spans, context, &job, target.destination(), &finished);
+    }
     finished
 }
 
+/// Tells of an attempt whose trace is recorded.
+fn tell(
+    spans: &dyn Spans,
+    context: TraceContext,
+    job: &Job,
+    destination: DestinationId,
+    finished: &Finished,
+) {
+    let ended = spans.now();
+    let took = u64::try_from(finished.timings.total.as_nanos()).unwrap_or(u64::MAX);
+    spans.attempted(AttemptSpan {
+        context,
+        parent: job.event.trace.map(|event| event.span()),
+        tenant: &job.event.tenant,
+        event: &job.event.id,
+        kind: &job.event.kind,
+        delivery: job.delivery,
+        destination,
+        number: job.number,
+        finished,
+        time: (ended.saturating_sub(took), ended),
+    });
+}
+
 fn request(
-    delivery: DeliveryId,
-    event: &Event,
-    prepared: &Prepared,
+    job: &Job,
     keys: &Keys,
     target: Arc<Target>,
+    context: TraceContext,
     now: Timestamp,
-    limits: &AttemptPolicy,
 ) -> Request {
+    let Job { delivery, event, prepared, limits, .. } = job;
     let payload = payload::render(event, prepared.subscription.format);
     let (mut id, seconds) = (delivery.to_string(), now.as_unix_seconds());
     if planted::is(Bug::WebhookIdOfEvent) {
         id = event.id.to_string();
     }
     let signed = signature::sign(keys.secrets.valid_at(now), &id, seconds, &payload.body);
-    let mut headers = Vec::with_capacity(prepared.headers.len() + 5);
+    let mut headers = Vec::with_capacity(prepared.headers.len() + 6);
     headers.push((CONTENT_TYPE, HeaderValue::from_static(payload.content_type)));
-    // An identifier, a number and base64 are always good header values.
-    for (name, text) in [(WEBHOOK_ID, id), (WEBHOOK_SIGNATURE, signed)] {
+    // An identifier, a number, base64 and a trace are always good header values.
+    let mut add = |name, text: String| {
         headers.extend(HeaderValue::try_from(text).ok().map(|value| (name, value)));
+    };
+    add(WEBHOOK_ID, id);
+    add(WEBHOOK_SIGNATURE, signed);
+    if !prepared.has_own_trace {
+        add(TRACEPARENT, context.to_string());
     }
     headers.push((WEBHOOK_TIMESTAMP, HeaderValue::from(seconds)));
-    headers.extend(keys.authorization.clone().map(|value| (AUTHORIZATION, value)));
+    // A token was given for the URL that the subscription has now: what is still owed to the one
+    // before goes there without it.
+    if target.destination() == prepared.subscription.destination {
+        headers.extend(keys.authorization.clone().map(|value| (AUTHORIZATION, value)));
+    }
     headers.extend(prepared.headers.iter().cloned());
     Request {
         target,

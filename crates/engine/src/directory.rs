@@ -15,6 +15,7 @@ use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
 use postrider_domain::matching::SubscriptionIndex;
 use postrider_domain::signature::SigningSecrets;
 use postrider_domain::subscription::{RateLimit, Subscription};
+use postrider_domain::trace;
 use postrider_store::SubscriptionRecord;
 use zeroize::Zeroizing;
 
@@ -50,6 +51,8 @@ pub(crate) struct Prepared {
     pub(crate) subscription: Arc<Subscription>,
     pub(crate) keys: Result<Keys, CredentialsError>,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    /// Whether the headers name a trace; ours is not sent then.
+    pub(crate) has_own_trace: bool,
 }
 
 /// What attempts for a subscription are signed with.
@@ -141,7 +144,9 @@ impl Directory {
             let name = HeaderName::try_from(header.name()).ok()?;
             Some((name, HeaderValue::try_from(header.value()).ok()?))
         });
-        Prepared { headers: headers.collect(), keys, subscription }
+        let headers: Vec<_> = headers.collect();
+        let has_own_trace = headers.iter().any(|(name, _)| name.as_str() == trace::HEADER);
+        Prepared { headers, has_own_trace, keys, subscription }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner> {

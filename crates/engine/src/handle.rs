@@ -398,12 +398,15 @@ impl EngineHandle {
             data: event.data,
             old: event.old,
             time: event.time.unwrap_or(now),
+            trace: event.trace,
         });
         let delivery = DeliveryId::new(now, ten(&*shared.entropy));
         let limits = shared.policy.borrow().attempt.clone();
         let target = target.map(Arc::new);
         let (report, finished) = oneshot::channel();
-        shared.runner.begin_test(Job { delivery, event, prepared, target, limits }, report);
+        shared
+            .runner
+            .begin_test(Job { delivery, number: 1, event, prepared, target, limits }, report);
         finished.await.map_err(|_| CommandError::Stopping)
     }
 

@@ -200,6 +200,7 @@ mod tests {
             data: RawJson::from_trusted("1".into()),
             old: None,
             time: now,
+            trace: None,
         });
         let delivery = |n| {
             let subscription = SubscriptionId::from_bytes([1; 16]);

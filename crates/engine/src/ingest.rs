@@ -13,6 +13,7 @@ use postrider_domain::ids::{DeliveryId, EventId, ObjectId, TenantId};
 use postrider_domain::limits;
 use postrider_domain::planted::{self, Bug};
 use postrider_domain::time::Timestamp;
+use postrider_domain::trace::TraceContext;
 use postrider_store::{Acceptance, Accepted, Store, StoreError};
 use postrider_transport::Clock;
 use sha2::{Digest, Sha256};
@@ -21,7 +22,8 @@ use crate::cluster::Refresher;
 use crate::core::limiter::TokenBucket;
 use crate::entropy::{Entropy, ten};
 use crate::inbox::{Inbox, Pending};
-use crate::options::IngestRate;
+use crate::options::{IngestRate, Options};
+use crate::spans::{Accepting, Spans};
 
 /// An event as the application hands it in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub struct NewEvent {
     pub old: Option<RawJson>,
     /// When it happened; now where the application does not say.
     pub time: Option<Timestamp>,
+    /// The trace of the request that brings it, where it names one.
+    pub trace: Option<TraceContext>,
 }
 
 /// What became of an event.
@@ -91,6 +95,7 @@ pub(crate) struct Ingest {
     /// With the directory.
     pub(crate) refresher: Arc<Refresher>,
     inbox: Arc<Inbox>,
+    spans: Option<Arc<dyn Spans>>,
     rate: Option<IngestRate>,
     buckets: Mutex<HashMap<TenantId, TokenBucket>>,
 }
@@ -102,7 +107,8 @@ impl Ingest {
         entropy: &Arc<dyn Entropy>,
         refresher: &Arc<Refresher>,
         inbox: &Arc<Inbox>,
-        rate: Option<IngestRate>,
+        options: &Options,
+        spans: Option<Arc<dyn Spans>>,
     ) -> Ingest {
         Ingest {
             store: Arc::clone(store),
@@ -110,7 +116,8 @@ impl Ingest {
             entropy: Arc::clone(entropy),
             refresher: Arc::clone(refresher),
             inbox: Arc::clone(inbox),
-            rate,
+            spans,
+            rate: options.tenant_ingest,
             buckets: Mutex::default(),
         }
     }
@@ -135,9 +142,11 @@ impl Ingest {
     pub(crate) async fn accept(
         &self,
         tenant: &TenantId,
-        events: Vec<NewEvent>,
+        mut events: Vec<NewEvent>,
     ) -> Result<Vec<Ingested>, IngestError> {
         let (now, version) = (self.clock.now(), self.refresher.directory.version());
+        let spans = self.spans.as_ref();
+        let spans = spans.map(|spans| Accepting::begin(spans, &*self.entropy, &mut events));
         let mut batch: Vec<Acceptance> =
             events.into_iter().map(|event| self.acceptance(tenant, event, now)).collect();
         let mut pending = self.begin(&batch);
@@ -180,19 +189,23 @@ impl Ingest {
             return Err(IngestError::Conflict { index });
         }
         let mut items = Vec::new();
-        let ingested = batch.into_iter().zip(answers).map(|(acceptance, answer)| {
-            let id = acceptance.event.id.clone();
-            let (deliveries, duplicate) = match answer {
-                Accepted::Duplicate { deliveries } => (deliveries, true),
-                Accepted::New | Accepted::Conflict => {
-                    let owed = acceptance.deliveries;
-                    let count = u32::try_from(owed.len()).unwrap_or(u32::MAX);
-                    items.extend(owed.into_iter().map(|d| (Arc::clone(&acceptance.event), d)));
-                    (count, false)
+        let ingested =
+            batch.into_iter().zip(answers).enumerate().map(|(n, (acceptance, answer))| {
+                let (event, id) = (Arc::clone(&acceptance.event), acceptance.event.id.clone());
+                let (deliveries, duplicate) = match answer {
+                    Accepted::Duplicate { deliveries } => (deliveries, true),
+                    Accepted::New | Accepted::Conflict => {
+                        let owed = acceptance.deliveries;
+                        let count = u32::try_from(owed.len()).unwrap_or(u32::MAX);
+                        items.extend(owed.into_iter().map(|d| (Arc::clone(&acceptance.event), d)));
+                        (count, false)
+                    }
+                };
+                if let Some(spans) = &spans {
+                    spans.accepted(n, tenant, (&id, &event.kind), (deliveries, duplicate));
                 }
-            };
-            Ingested { id, deliveries, duplicate }
-        });
+                Ingested { id, deliveries, duplicate }
+            });
         let ingested = ingested.collect();
         pending.hand_over(items);
         Ok(ingested)
@@ -228,6 +241,7 @@ impl Ingest {
             data: new.data,
             old: new.old,
             time: new.time.unwrap_or(now),
+            trace: new.trace,
         });
         let deliveries = self.owed(&event, now);
         Acceptance { event, accepted_at: now, fingerprint, id_given, deliveries }

@@ -17,6 +17,7 @@ mod ingest;
 mod live;
 mod options;
 mod shell;
+mod spans;
 mod upkeep;
 
 pub use crate::core::Gauges;
@@ -27,3 +28,4 @@ pub use ingest::{IngestError, Ingested, NewEvent};
 pub use live::EngineEvent;
 pub use options::{IngestRate, Options};
 pub use shell::{Parts, start};
+pub use spans::{AcceptedSpan, AttemptSpan, Spans};

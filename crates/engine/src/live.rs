@@ -113,7 +113,8 @@ pub(crate) fn operational(event: &EngineEvent, now: Timestamp) -> Option<(Tenant
     };
     let kind: EventType = kind.parse().ok()?;
     let data = RawJson::parse(data.to_string().into()).ok()?;
-    let new = NewEvent { id: None, kind, object: None, data, old: None, time: Some(now) };
+    let new =
+        NewEvent { id: None, kind, object: None, data, old: None, time: Some(now), trace: None };
     Some((tenant.clone(), new))
 }
 

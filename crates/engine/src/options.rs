@@ -57,6 +57,8 @@ pub struct Options {
     pub prune_every: Duration,
     /// How often the shards that are held are held anew.
     pub hold_every: Duration,
+    /// The longest sleep: a clock that jumped is noticed after it.
+    pub sleep_max: Duration,
 }
 
 /// How many events a tenant may send.
@@ -94,6 +96,7 @@ impl Default for Options {
             live_events_max: 4096,
             prune_every: Duration::from_secs(60 * 60),
             hold_every: Duration::from_secs(5),
+            sleep_max: Duration::from_secs(60),
         }
     }
 }

@@ -26,12 +26,11 @@ use crate::inbox::{Handover, Inbox};
 use crate::ingest::Ingest;
 use crate::live::EngineEvent;
 use crate::options::Options;
+use crate::spans::Spans;
 use crate::upkeep::{self, Holder, pause};
 
 /// Inputs that are taken in before the core acts on them.
 const INPUTS_AT_ONCE: usize = 1024;
-/// The longest sleep: a clock that jumped is noticed after it.
-const SLEEP_MAX: Duration = Duration::from_secs(60);
 
 /// What an engine is made of.
 pub struct Parts {
@@ -47,6 +46,8 @@ pub struct Parts {
     pub policy: Policy,
     /// The limits.
     pub options: Options,
+    /// Who records traces, where somebody does.
+    pub spans: Option<Arc<dyn Spans>>,
 }
 
 /// Starts an engine: reads what is owed and goes on with it.
@@ -58,7 +59,7 @@ pub async fn start<T: Transport>(
     parts: Parts,
     transport: Arc<T>,
 ) -> Result<EngineHandle, StoreError> {
-    let Parts { store, clock, entropy, credentials, policy, options } = parts;
+    let Parts { store, clock, entropy, credentials, policy, options, spans } = parts;
     let options = Options { page: options.page.max(1), ..options };
     let directory = Arc::new(Directory::new(credentials));
     let post = Post::new(&store, &entropy);
@@ -69,10 +70,10 @@ pub async fn start<T: Transport>(
     let (ended, ended_seen) = watch::channel(None);
     let (end, end_seen) = watch::channel(false);
     let refresher = Refresher::new(&store, &directory, &inputs);
-    let ingest = Ingest::new(&store, &clock, &entropy, &refresher, &inbox, options.tenant_ingest);
+    let ingest = Ingest::new(&store, &clock, &entropy, &refresher, &inbox, &options, spans.clone());
     let ingest = Arc::new(ingest);
     let runner: Arc<dyn Runner> =
-        Arc::new(TransportRunner { transport, clock: Arc::clone(&clock) });
+        Arc::new(TransportRunner { transport, clock: Arc::clone(&clock), spans });
     let core =
         load(&store, &*clock, &policy.borrow().clone(), &options, &directory, &inbox).await?;
     let live = broadcast::Sender::new(options.live_events_max.max(1));
@@ -252,7 +253,8 @@ impl Shell {
     }
 
     fn sleep(&self, now: Timestamp) -> Duration {
-        self.core.next_wake().map_or(SLEEP_MAX, |at| at.since(now).min(SLEEP_MAX))
+        let longest = self.options.sleep_max;
+        self.core.next_wake().map_or(longest, |at| at.since(now).min(longest))
     }
 
     /// Carries out what the core says.
@@ -401,8 +403,8 @@ fn job(
     event: Arc<postrider_domain::event::Event>,
     limits: postrider_domain::policy::AttemptPolicy,
 ) -> Job {
-    let Outgoing { delivery, prepared, target, .. } = outgoing;
-    Job { delivery, event, prepared, target, limits }
+    let Outgoing { delivery, number, prepared, target, .. } = outgoing;
+    Job { delivery, number, event, prepared, target, limits }
 }
 
 /// Reads from the store until it answers.
@@ -444,7 +446,10 @@ impl Reader {
             Load::Queued { destination, limit } => {
                 store.queued_of(*destination, None, *limit).await
             }
-            Load::Overdue { destination, limit } | Load::Drain { destination, limit } => {
+            Load::Overdue { destination, limit } => {
+                store.waiting_of(*destination, WaitingOrder::Due, *limit).await
+            }
+            Load::Drain { destination, limit } => {
                 store.waiting_of(*destination, WaitingOrder::Oldest, *limit).await
             }
             Load::Probe { destination, limit } => {

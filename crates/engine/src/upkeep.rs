@@ -174,6 +174,7 @@ fn is_wanted(ingest: &Ingest, tenant: &TenantId, event: &NewEvent, now: Timestam
         data: event.data.clone(),
         old: None,
         time: now,
+        trace: None,
     };
     !ingest.refresher.directory.matches(&event).is_empty()
 }

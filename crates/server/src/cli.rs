@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    deliveries, destinations, doctor, keys, listen, replay, send, subscriptions, tail,
+    deliveries, destinations, doctor, keys, listen, migrate, replay, send, subscriptions, tail,
 };
 
 const AFTER_HELP: &str = "\
@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Keys(Remote<keys::Keys>),
     /// Look for what is wrong: configuration, files, server, key, ledger.
     Doctor(doctor::Doctor),
+    /// Move everything to another store: from a data directory to PostgreSQL, or back.
+    Migrate(migrate::Migrate),
     /// Print the version.
     Version,
 }

@@ -78,7 +78,8 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
         | Command::Deliveries(_)
         | Command::Replay(_)
         | Command::Keys(_)
-        | Command::Doctor(_)) => {
+        | Command::Doctor(_)
+        | Command::Migrate(_)) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(Box::pin(ask(command, environment, output)))
         }
@@ -112,6 +113,7 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
             commands::keys::run(&context(&remote.connection)?, remote.command).await
         }
         Command::Doctor(doctor) => commands::doctor::run(doctor, environment, output).await,
+        Command::Migrate(migrate) => commands::migrate::run(migrate, environment, output).await,
         Command::Serve(_) | Command::Config(_) | Command::Version => Ok(()),
     }
 }

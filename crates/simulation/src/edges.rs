@@ -12,12 +12,12 @@ use crate::world::life::{Outcome, outcome};
 use crate::world::receivers::Mood;
 use crate::world::{Crashed, Nature, World};
 
-const OK: Mood = Mood::Healthy { within: 0 };
+pub(crate) const OK: Mood = Mood::Healthy { within: 0 };
 /// Quickly, so that thousands fail before the first retry.
-const FAIL: Mood = Mood::Resets;
+pub(crate) const FAIL: Mood = Mood::Resets;
 const URL: &str = "https://edge.example.com/in";
-const MINUTE: u64 = 60_000;
-const HOUR: u64 = 60 * MINUTE;
+pub(crate) const MINUTE: u64 = 60_000;
+pub(crate) const HOUR: u64 = 60 * MINUTE;
 
 /// An edge: its name, and the way to it.
 pub type Edge = (&'static str, fn() -> Result<Outcome>);
@@ -35,19 +35,24 @@ pub const EDGES: [Edge; 9] = [
     ("one destination that hangs delays no other", neighbours),
 ];
 
-struct Stage {
-    world: World,
-    tenant: TenantId,
-    id: DestinationId,
+/// A world with one receiver to begin with.
+pub(crate) struct Stage {
+    pub(crate) world: World,
+    pub(crate) tenant: TenantId,
+    pub(crate) id: DestinationId,
 }
 
-fn crashed(_: Crashed) -> anyhow::Error {
+pub(crate) fn crashed(_: Crashed) -> anyhow::Error {
     anyhow!("the process ended by itself")
 }
 
 impl Stage {
-    fn new(rules: Rules) -> Result<Self> {
-        let world = World::new(Nature { rules, ..Nature::plain(0) })?;
+    pub(crate) fn new(rules: Rules) -> Result<Self> {
+        Stage::with(Nature { rules, ..Nature::plain(0) })
+    }
+
+    pub(crate) fn with(nature: Nature) -> Result<Self> {
+        let world = World::new(nature)?;
         let tenant = TenantId::default_tenant();
         let id = DestinationId::of(&tenant, URL);
         let mut stage = Stage { world, tenant, id };
@@ -55,7 +60,7 @@ impl Stage {
         Ok(stage)
     }
 
-    fn receiver(&mut self, url: &str) -> Result<DestinationId> {
+    pub(crate) fn receiver(&mut self, url: &str) -> Result<DestinationId> {
         let record = self.world.wish(&self.tenant, url, "task.*");
         let id = record.subscription.destination;
         self.world.subscribe(record).map_err(crashed)?;
@@ -64,7 +69,7 @@ impl Stage {
     }
 
     /// So many new deliveries, all of them attempted once.
-    fn send(&mut self, mood: Mood, count: usize) -> Result<()> {
+    pub(crate) fn send(&mut self, mood: Mood, count: usize) -> Result<()> {
         self.world.receivers.set(self.id, mood);
         for batch in (0..count).step_by(500) {
             let size = (count - batch).min(500);
@@ -74,22 +79,22 @@ impl Stage {
         Ok(())
     }
 
-    fn pass(&mut self, ms: u64) -> Result<()> {
+    pub(crate) fn pass(&mut self, ms: u64) -> Result<()> {
         self.world.pass(ms).map_err(crashed)?;
         self.world.check().map_err(crashed)
     }
 
-    fn state(&self) -> Result<State> {
+    pub(crate) fn state(&self) -> Result<State> {
         let oracle = self.world.oracle();
         oracle.destinations.get(&self.id).map(|dest| dest.model.state).ok_or_else(|| anyhow!("?"))
     }
 
-    fn is_open(&self) -> Result<bool> {
+    pub(crate) fn is_open(&self) -> Result<bool> {
         Ok(matches!(self.state()?, State::Open { .. }))
     }
 
     /// The whole story, with its violations.
-    fn end(self) -> Result<Outcome> {
+    pub(crate) fn end(self) -> Result<Outcome> {
         Ok(outcome(&self.world))
     }
 }

@@ -10,5 +10,6 @@ pub mod oracle;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod random;
+pub mod scenes;
 pub mod trace;
 pub mod world;

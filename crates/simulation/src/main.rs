@@ -2,46 +2,56 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is a command line")]
 
+use std::num::NonZero;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use postrider_simulation::coverage::Coverage;
 use postrider_simulation::edges::EDGES;
+use postrider_simulation::scenes::SCENES;
 use postrider_simulation::world::life::{Outcome, live};
 
 const USAGE: &str = "\
 usage: postrider-simulation run [--seed N] [--seeds A..B] [--seconds S] [--years Y] [--hours H]
-       postrider-simulation planted [--seeds-max N]     (with --features planted-bugs)
+                                [--jobs J] [--first N]
+       postrider-simulation planted [--seeds-max N] [--jobs J]     (with --features planted-bugs)
 
-run       lives seeds from 1 (or those given) until the seconds or simulated years are over;
-          checks the edges of the contract first, unless a single seed is asked for
+run       lives seeds from 1 (or those given, or from N on) until the seconds or simulated years are
+          over, on as many threads as there are cores; plays the edges of the contract and the
+          scenes first, unless seeds are given
 planted   makes one mistake at a time and shows that it is caught";
+
+/// Violations after which there is no point in going on.
+const VIOLATIONS_MAX: usize = 20;
+const HOUR_MS: u64 = 3_600_000;
 
 /// What is asked for.
 #[derive(Debug, Default)]
 struct Wish {
     seeds: Option<(u64, u64)>,
+    first: Option<u64>,
     seconds: Option<u64>,
     years: Option<u64>,
     hours: Option<u64>,
     seeds_max: Option<u64>,
+    jobs: Option<usize>,
 }
 
 /// What came of all lives.
 #[derive(Debug, Default)]
 struct Sum {
-    seeds: u64,
+    lives: u64,
     lived_ms: u64,
     attempts: u64,
     crashes: u64,
     violations: usize,
+    /// Lives that were lived twice, and gave the same trace.
+    repeated: u64,
     coverage: Coverage,
 }
-
-/// The seed that is being lived, for the watchdog.
-static SEED: AtomicU64 = AtomicU64::new(0);
 
 fn main() -> ExitCode {
     match start() {
@@ -58,7 +68,6 @@ fn start() -> Result<bool> {
     let mut words = std::env::args().skip(1);
     let command = words.next().context("what is to be done?")?;
     let wish = parse(words)?;
-    watch();
     match command.as_str() {
         "run" => run(&wish),
         "planted" => planted(&wish),
@@ -79,34 +88,77 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Wish> {
                 let (from, to) = value.split_once("..").context("--seeds A..B")?;
                 wish.seeds = Some((from.parse()?, to.parse()?));
             }
+            "--first" => wish.first = Some(value.parse()?),
             "--seconds" => wish.seconds = Some(value.parse()?),
             "--years" => wish.years = Some(value.parse()?),
             "--hours" => wish.hours = Some(value.parse()?),
             "--seeds-max" => wish.seeds_max = Some(value.parse()?),
+            "--jobs" => wish.jobs = Some(value.parse()?),
             other => bail!("there is no {other}"),
         }
     }
     Ok(wish)
 }
 
-/// Ends the process when a life does not go on: an engine that spins on the spot cannot be stopped
-/// from inside.
-fn watch() {
-    std::thread::spawn(|| {
-        let mut last = (u64::MAX, 0);
-        loop {
-            pause_for_real(Duration::from_secs(1));
-            let seed = SEED.load(Ordering::Relaxed);
-            last = if last.0 == seed { (seed, last.1 + 1) } else { (seed, 0) };
-            if last.1 > 120 && seed > 0 {
-                println!(
-                    "VIOLATION: seed {seed} has not ended for two minutes\n{}",
-                    replay(seed, None)
-                );
-                std::process::exit(1);
-            }
+impl Wish {
+    fn jobs(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        self.jobs.unwrap_or_else(cores).max(1)
+    }
+
+    fn is_single(&self) -> bool {
+        self.seeds.is_some_and(|(from, to)| to == from + 1)
+    }
+}
+
+/// What is being lived on a thread, and since when. An engine that spins on the spot cannot be
+/// stopped from inside.
+struct Watched(AtomicU64, Mutex<Option<Instant>>);
+
+impl Watched {
+    fn begin(&self, what: u64) {
+        self.0.store(what, Ordering::Relaxed);
+        *lock(&self.1) = Some(real_now());
+    }
+
+    fn end(&self) {
+        *lock(&self.1) = None;
+    }
+
+    fn check(&self) {
+        let since = *lock(&self.1);
+        if since.is_some_and(|since| since.elapsed() > Duration::from_secs(300)) {
+            let seed = self.0.load(Ordering::Relaxed);
+            let replay = replay(seed, None);
+            println!("VIOLATION: seed {seed} has not ended for five minutes\n{replay}");
+            std::process::exit(1);
         }
-    });
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Does something on so many threads, and looks whether they go on.
+fn on_threads(jobs: usize, work: impl Fn(&Watched) -> Result<()> + Sync) -> Result<()> {
+    let watched: Vec<_> = (0..jobs).map(|_| Watched(AtomicU64::new(0), Mutex::new(None))).collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = watched.iter().map(|watched| scope.spawn(|| work(watched))).collect();
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                pause_for_real(Duration::from_millis(200));
+                watched.iter().for_each(Watched::check);
+            }
+        });
+        let ended = threads.into_iter().map(|thread| {
+            thread.join().unwrap_or_else(|_| bail!("a world ended in a panic: see above"))
+        });
+        let ended: Vec<Result<()>> = ended.collect();
+        done.store(true, Ordering::Relaxed);
+        ended.into_iter().collect()
+    })
 }
 
 #[expect(clippy::disallowed_methods, reason = "the watchdog looks at real time")]
@@ -126,69 +178,63 @@ fn replay(seed: u64, hours: Option<u64>) -> String {
 
 fn run(wish: &Wish) -> Result<bool> {
     let begun = real_now();
-    let mut sum = Sum::default();
-    let is_single = wish.seeds.is_some_and(|(from, to)| to == from + 1);
-    let mut good = true;
-    if !is_single {
-        good &= edges(&mut sum);
-    }
-    let (from, to) = wish.seeds.unwrap_or((1, u64::MAX));
+    let sum = Mutex::new(Sum::default());
+    let played: Vec<_> =
+        if wish.seeds.is_none() { EDGES.iter().chain(&SCENES).collect() } else { Vec::new() };
+    let (from, to) = wish.seeds.unwrap_or((wish.first.unwrap_or(1), u64::MAX));
     let seconds = wish.seconds.or((wish.seeds.is_none() && wish.years.is_none()).then_some(60));
-    for seed in from..to {
-        let years = sum.lived_ms / (365 * 24 * 3_600_000);
-        if seconds.is_some_and(|seconds| begun.elapsed().as_secs() >= seconds)
+    let (next_edge, next_seed) = (AtomicU64::new(0), AtomicU64::new(from));
+    let is_over = || {
+        let sum = lock(&sum);
+        let years = sum.lived_ms / (8_760 * HOUR_MS);
+        seconds.is_some_and(|seconds| begun.elapsed().as_secs() >= seconds)
             || wish.years.is_some_and(|wanted| years >= wanted)
+            || sum.violations > VIOLATIONS_MAX
+    };
+    on_threads(wish.jobs(), |watched| {
+        while let Ok(place) = usize::try_from(next_edge.fetch_add(1, Ordering::Relaxed))
+            && let Some((name, edge)) = played.get(place)
         {
-            break;
+            watched.begin(0);
+            let outcome = edge();
+            watched.end();
+            lock(&sum).play(name, outcome);
         }
-        SEED.store(seed, Ordering::Relaxed);
-        let outcome = live(seed, wish.hours)?;
-        if is_single {
-            println!("trace hash {:016x}", outcome.hash);
+        while !is_over() {
+            let seed = next_seed.fetch_add(1, Ordering::Relaxed);
+            if seed >= to {
+                break;
+            }
+            watched.begin(seed);
+            let outcome = live(seed, wish.hours)?;
+            // Now and then a life is lived twice: it must be the same to the last line.
+            let again = (seed % 32 == 7).then(|| live(seed, wish.hours)).transpose()?;
+            watched.end();
+            let mut sum = lock(&sum);
+            sum.add(&outcome);
+            sum.repeat(&outcome, again.as_ref());
+            report(&outcome, wish);
         }
-        good &= report(&outcome, wish.hours);
-        sum.add(&outcome);
-        if sum.violations > 20 {
-            break;
-        }
-    }
-    SEED.store(0, Ordering::Relaxed);
+        Ok(())
+    })?;
+    let sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
     print!("{}", sum.coverage.table());
-    let missing = sum.coverage.missing();
-    if !is_single && !missing.is_empty() && sum.seeds >= 200 {
-        good = false;
-        for cover in missing {
+    let mut good = sum.violations == 0;
+    if wish.seeds.is_none() {
+        for cover in sum.coverage.missing() {
+            good = false;
             println!("NEVER MET: {}", cover.text());
         }
     }
-    println!("{}", sum.line(begun.elapsed()));
+    println!("{}", sum.line(from, begun.elapsed()));
     Ok(good)
 }
 
-fn edges(sum: &mut Sum) -> bool {
-    let mut good = true;
-    for (name, edge) in EDGES {
-        let line = match edge() {
-            Ok(outcome) => {
-                sum.add(&outcome);
-                outcome.violations.first().map(|first| format!("{}\n{}", first.what, outcome.trace))
-            }
-            Err(error) => Some(error.to_string()),
-        };
-        match line {
-            None => println!("edge ok: {name}"),
-            Some(why) => {
-                good = false;
-                sum.violations += 1;
-                println!("EDGE MISSED: {name}: {why}");
-            }
-        }
+fn report(outcome: &Outcome, wish: &Wish) {
+    if wish.is_single() {
+        println!("trace hash {:016x}", outcome.hash);
     }
-    good
-}
-
-fn report(outcome: &Outcome, hours: Option<u64>) -> bool {
-    let Some(first) = outcome.violations.first() else { return true };
+    let Some(first) = outcome.violations.first() else { return };
     println!("VIOLATION in seed {}: {}", outcome.seed, first.what);
     if let Some(id) = first.delivery {
         println!("  delivery {id}");
@@ -197,13 +243,12 @@ fn report(outcome: &Outcome, hours: Option<u64>) -> bool {
         println!("  destination {id}");
     }
     print!("{}", outcome.trace);
-    println!("{}", replay(outcome.seed, hours));
-    false
+    println!("{}", replay(outcome.seed, wish.hours));
 }
 
 impl Sum {
     fn add(&mut self, outcome: &Outcome) {
-        self.seeds += 1;
+        self.lives += 1;
         self.lived_ms += outcome.lived_ms.unsigned_abs();
         self.attempts += outcome.attempts;
         self.crashes += outcome.crashes;
@@ -211,18 +256,47 @@ impl Sum {
         self.coverage.add(&outcome.coverage);
     }
 
-    fn line(&self, took: Duration) -> String {
-        let hours = self.lived_ms / 3_600_000;
-        let seconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).max(1);
+    fn play(&mut self, name: &str, outcome: Result<Outcome>) {
+        let why = match outcome {
+            Ok(outcome) => {
+                self.add(&outcome);
+                outcome.violations.first().map(|first| format!("{}\n{}", first.what, outcome.trace))
+            }
+            Err(error) => {
+                self.violations += 1;
+                Some(error.to_string())
+            }
+        };
+        match why {
+            None => println!("ok: {name}"),
+            Some(why) => println!("VIOLATION: {name}: {why}"),
+        }
+    }
+
+    fn repeat(&mut self, one: &Outcome, other: Option<&Outcome>) {
+        let Some(other) = other else { return };
+        self.repeated += 1;
+        if one.hash != other.hash {
+            self.violations += 1;
+            let seed = one.seed;
+            println!("VIOLATION in seed {seed}: lived twice, it was not the same");
+            println!("{}", replay(seed, None));
+        }
+    }
+
+    fn line(&self, from: u64, took: Duration) -> String {
+        let hours = self.lived_ms / HOUR_MS;
+        let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).max(1);
         format!(
-            "simulation: {} lives, {hours} simulated hours ({} years), {} attempts, {} crashes, \
-             {} violations, {} hours per second",
-            self.seeds,
+            "simulation: {} lives from seed {from}, {hours} simulated hours ({} years), {} attempts, \
+             {} crashes, {} lived twice, {} violations, {} hours per second",
+            self.lives,
             hours / 8_760,
             self.attempts,
             self.crashes,
+            self.repeated,
             self.violations,
-            hours * 1_000 / seconds,
+            hours * 1_000 / ms,
         )
     }
 }
@@ -235,18 +309,27 @@ fn planted(_: &Wish) -> Result<bool> {
 #[cfg(feature = "planted-bugs")]
 fn planted(wish: &Wish) -> Result<bool> {
     use postrider_simulation::planted::{BUGS, catch};
-    let (max, mut caught) = (wish.seeds_max.unwrap_or(300), 0);
-    for (n, bug) in (1u64..).zip(BUGS) {
-        SEED.store(n, Ordering::Relaxed);
-        match catch(bug, max) {
-            Some((seeds, what)) => {
-                caught += 1;
-                println!("{bug:?}: caught in {seeds} seeds: {what}");
+    let (begun, max) = (real_now(), wish.seeds_max.unwrap_or(300));
+    let (next, caught) = (AtomicU64::new(0), AtomicU64::new(0));
+    on_threads(wish.jobs(), |watched| {
+        while let Ok(place) = usize::try_from(next.fetch_add(1, Ordering::Relaxed))
+            && let Some(bug) = BUGS.get(place)
+        {
+            watched.begin(0);
+            let found = catch(*bug, max);
+            watched.end();
+            match found {
+                Some((by, what)) => {
+                    caught.fetch_add(1, Ordering::Relaxed);
+                    println!("{bug:?}: caught by {by}: {what}");
+                }
+                None => println!("{bug:?}: NOT CAUGHT in {max} seeds"),
             }
-            None => println!("{bug:?}: NOT CAUGHT in {max} seeds"),
         }
-    }
-    SEED.store(0, Ordering::Relaxed);
-    println!("planted bugs: {caught} of {} caught", BUGS.len());
-    Ok(caught == BUGS.len())
+        Ok(())
+    })?;
+    let (caught, all) = (caught.into_inner(), BUGS.len());
+    let took = begun.elapsed().as_secs();
+    println!("planted bugs: {caught} of {all} caught, in {took} s");
+    Ok(u64::try_from(all).is_ok_and(|all| caught == all))
 }

@@ -15,6 +15,7 @@ pub mod memory;
 mod nodes;
 pub mod postgres;
 mod records;
+pub mod transfer;
 
 pub use contract::{Configuration, History, Intake, Replays, Store, Upkeep, Work};
 pub use error::StoreError;

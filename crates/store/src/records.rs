@@ -164,6 +164,8 @@ pub enum WaitingOrder {
     ProbeRank,
     /// By acceptance, oldest first.
     Oldest,
+    /// By due time, soonest first.
+    Due,
 }
 
 /// The shards that a node holds, each with the epoch of its lease.

@@ -41,6 +41,7 @@ fn acceptance(n: u64, bytes: usize) -> Acceptance {
         data: RawJson::from_trusted(format!("\"{n} {}\"", "z".repeat(bytes)).into()),
         old: None,
         time: AT,
+        trace: None,
     };
     let deliveries = samples::acceptance(event.clone(), AT, &[(n, 1)]).deliveries;
     let event = Arc::new(event);

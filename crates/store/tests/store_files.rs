@@ -34,6 +34,7 @@ fn acceptance(n: u64) -> Acceptance {
         data: payload(n),
         old: None,
         time: AT,
+        trace: None,
     });
     let deliveries = samples::acceptance((*event).clone(), AT, &[(n, 1)]).deliveries;
     Acceptance { event, accepted_at: AT, fingerprint: [1; 32], id_given: true, deliveries }

@@ -65,6 +65,7 @@ fn acceptance(number: u64) -> Acceptance {
         data: payload(number),
         old: None,
         time: at,
+        trace: None,
     });
     let (subscription, destination) =
         (SubscriptionId::from_bytes([1; 16]), DestinationId::from_bytes([2; 16]));

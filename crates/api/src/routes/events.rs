@@ -2,13 +2,14 @@
 
 use axum::Json;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
 use postrider_domain::event::RawJson;
 use postrider_domain::ids::EventId;
 use postrider_domain::limits::{
     BATCH_BODY_BYTES_MAX, BATCH_EVENTS_MAX, EVENT_BODY_BYTES_MAX, PAGE_MAX,
 };
+use postrider_domain::trace::{self, TraceContext};
 use postrider_engine::{IngestError, NewEvent};
 use postrider_store::{DeliveryFilter, EventFilter, PageRequest};
 use serde::Deserialize;
@@ -42,8 +43,10 @@ pub(crate) async fn accept(
     request: Request,
 ) -> Result<(StatusCode, Json<EventAccepted>), Problem> {
     require_json(request.headers())?;
+    let trace = trace_of(request.headers());
     let body = body::read(request.into_body(), EVENT_BODY_BYTES_MAX, &state).await?;
-    let event = event::read(&body, Keep::Shared(&body))?;
+    let mut event = event::read(&body, Keep::Shared(&body))?;
+    event.trace = trace;
     let ingested = state.engine().ingest(&caller.tenant, vec![event]).await;
     let ingested = ingested.map_err(|error| refusal(error, |_| "id".to_owned()))?;
     let accepted = ingested.first().map(EventAccepted::of).ok_or_else(Problem::internal)?;
@@ -65,8 +68,12 @@ pub(crate) async fn accept_batch(
     request: Request,
 ) -> Result<(StatusCode, Json<BatchAccepted>), Problem> {
     let is_lines = is_lines(&request)?;
+    let trace = trace_of(request.headers());
     let body = body::read(request.into_body(), BATCH_BODY_BYTES_MAX, &state).await?;
-    let events = if is_lines { read_lines(&body)? } else { read_array(&body)? };
+    let mut events = if is_lines { read_lines(&body)? } else { read_array(&body)? };
+    for event in &mut events {
+        event.trace = trace;
+    }
     if events.is_empty() {
         return Ok((StatusCode::ACCEPTED, Json(BatchAccepted { results: Vec::new() })));
     }
@@ -74,6 +81,13 @@ pub(crate) async fn accept_batch(
     let ingested = ingested.map_err(|error| refusal(error, |index| format!("[{index}].id")))?;
     let results = ingested.iter().map(EventAccepted::of).collect();
     Ok((StatusCode::ACCEPTED, Json(BatchAccepted { results })))
+}
+
+/// The trace that a request belongs to. One that is malformed, or named twice, is as good as absent.
+fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
+    let mut named = headers.get_all(trace::HEADER).into_iter();
+    let only = named.next().filter(|_| named.next().is_none())?;
+    TraceContext::parse(only.to_str().ok()?)
 }
 
 /// Whether a batch says that it is one event a line.

@@ -41,6 +41,7 @@ pub(crate) async fn test(
         data: new.data,
         old: new.old,
         time: new.time.unwrap_or(now),
+        trace: None,
     };
     Ok(Json(FilterVerdict { matches: filter.matches(&EventView::new(&event)) }))
 }

@@ -366,5 +366,6 @@ fn test_event() -> Result<NewEvent, Problem> {
         data: RawJson::parse(data.into()).map_err(|_| Problem::internal())?,
         old: None,
         time: None,
+        trace: None,
     })
 }

@@ -81,6 +81,7 @@ pub(crate) fn read(text: &[u8], keep: Keep<'_>) -> Result<NewEvent, Problem> {
         object: parse("object", body.object)?,
         id: parse("id", body.id)?,
         time: parse("time", body.time)?,
+        trace: None,
     })
 }
 

@@ -128,6 +128,7 @@ impl Api {
             credentials: Arc::new(vault.clone()),
             policy: Policy::default(),
             options: Options::default(),
+            spans: None,
         };
         let engine = postrider_engine::start(parts, Arc::clone(&receiver)).await.unwrap();
         let state = ApiState::new(ApiParts {

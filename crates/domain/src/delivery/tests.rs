@@ -24,6 +24,7 @@ fn new_delivery() -> Delivery {
         data: RawJson::from_trusted(Bytes::from_static(b"{}")),
         old: None,
         time: START,
+        trace: None,
     };
     Delivery::accepted(
         DeliveryId::new(START, [1; 10]),

@@ -30,6 +30,7 @@ fn delivery() -> Delivery {
         data: RawJson::parse("{}".into()).unwrap(),
         old: None,
         time: START,
+        trace: None,
     };
     let subscription = SubscriptionId::from_bytes([2; 16]);
     Delivery::accepted(

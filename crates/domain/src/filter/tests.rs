@@ -26,6 +26,7 @@ fn event(json: &str) -> Event {
         data: parts.get("data").map_or(RawJson::from_trusted(Bytes::from_static(b"{}")), raw),
         old: parts.get("old").map(raw),
         time: Timestamp::EPOCH,
+        trace: None,
     }
 }
 

@@ -47,6 +47,7 @@ fn pair() -> (Delivery, Destination) {
         data: RawJson::from_trusted(Bytes::from_static(b"{}")),
         old: None,
         time: START,
+        trace: None,
     };
     let destination = Destination::new(tenant, "https://hooks.example.com/in".into(), START);
     let subscription = SubscriptionId::new(START, [2; 10]);

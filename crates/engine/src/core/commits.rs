@@ -38,7 +38,7 @@ pub(super) enum Ack {
     /// A replay job was changed by somebody.
     PutReplay(Box<ReplayJob>, Reply<ReplayJob>),
     /// A lane can be read back without meeting what is already dealt with.
-    ReadBack(DestIx),
+    ReadBack(DestIx, Lane),
 }
 
 /// Everything that is not durable yet.
@@ -289,10 +289,7 @@ impl Core {
                 Ack::Replay(id) => self.replay_durable(id),
                 Ack::Unfinished(tenant, subscription) => self.cancel_all(tenant, subscription),
                 Ack::PutReplay(job, reply) => self.actions.push(Action::PutReplay(job, reply)),
-                Ack::ReadBack(ix) if !self.dests[ix.get()].first.loading => {
-                    self.read_back(ix, Lane::First);
-                }
-                Ack::ReadBack(_) => {}
+                Ack::ReadBack(ix, lane) => self.read_back_when_low(ix, lane),
             }
         }
     }

@@ -189,6 +189,7 @@ impl Core {
         tenant.in_flight += 1;
         *tenant.overlay.account(account) += 1;
         let delivery = &entry.delivery;
+        let number = delivery.attempts.saturating_add(1);
         if self.listened {
             self.actions.push(Action::Publish(EngineEvent::Began {
                 tenant: delivery.tenant.clone(),
@@ -200,6 +201,7 @@ impl Core {
         if turn == Turn::Probe && planted::is(Bug::DuplicateProbe) {
             self.actions.push(Action::Send(Outgoing {
                 delivery: id,
+                number,
                 tenant: delivery.tenant.clone(),
                 event_id: delivery.event.clone(),
                 event: event.clone(),
@@ -209,6 +211,7 @@ impl Core {
         }
         self.actions.push(Action::Send(Outgoing {
             delivery: id,
+            number,
             tenant: delivery.tenant.clone(),
             event_id: delivery.event.clone(),
             event,

@@ -1,7 +1,8 @@
 //! The retry lane's clock: the waiting deliveries whose slots fall due within the next minutes.
 //!
 //! Everything up to the mark is in memory, everything after it is in the store alone: memory
-//! follows activity, not backlog.
+//! follows activity, not backlog. **What is due soonest is in memory first**: where more falls due
+//! than there is room for, the latest give way and the mark moves back before them.
 
 use std::collections::BTreeSet;
 
@@ -12,6 +13,7 @@ use postrider_domain::time::Timestamp;
 use postrider_store::DueMark;
 
 use super::alarms::Alarm;
+use super::commits::Ack;
 use super::queue::DestIx;
 use super::state::{Entry, Place};
 use super::{Core, Load};
@@ -26,8 +28,8 @@ pub(super) struct Due {
     /// What is due up to here has been read.
     mark: Option<DueMark>,
     loading: bool,
-    /// The mark was forgotten while a read was under way.
-    again: bool,
+    /// The mark moved back while a read was under way: that read began too late.
+    moved_back: bool,
 }
 
 impl Due {
@@ -54,9 +56,26 @@ impl Due {
 
     /// Forgets how far was read: everything is looked through once more.
     pub(super) fn forget_mark(&mut self) {
-        self.mark = None;
+        self.move_back(None);
+    }
+
+    fn move_back(&mut self, mark: Option<DueMark>) {
+        self.mark = mark;
         // A read that is under way began after the old mark: it does not count.
-        self.again = self.loading;
+        self.moved_back |= self.loading;
+    }
+
+    /// Takes the one that is due last, where there are more than `max`.
+    fn give_way(&mut self, max: usize) -> Option<DeliveryId> {
+        if self.times.len() <= max {
+            return None;
+        }
+        let (_, id) = self.times.pop_last()?;
+        if !planted::is(Bug::GaveWayForgotten) {
+            let last = self.times.last().map(|&(at, delivery)| DueMark { at, delivery });
+            self.move_back(last);
+        }
+        Some(id)
     }
 }
 
@@ -72,12 +91,20 @@ impl Core {
         }
     }
 
+    /// How many waiting deliveries may be in memory ahead of their time. The other half of the room
+    /// is for those whose turn has come, so neither can keep the other out.
+    fn due_max(&self) -> usize {
+        (self.options.resident_max / 2).max(1)
+    }
+
     /// Reads the next waiting deliveries ahead of their time.
     pub(super) fn load_due(&mut self) {
-        if self.due.loading
-            || self.shutdown.is_begun()
-            || self.due.times.len() >= self.options.resident_max / 2
-        {
+        let max = self.due_max();
+        while let Some(id) = self.due.give_way(max) {
+            self.entries.remove(&id);
+        }
+        // What is in memory falls due before anything that could be read.
+        if self.due.loading || self.shutdown.is_begun() || self.due.times.len() > max / 2 {
             return;
         }
         let window = self.options.due_window;
@@ -91,7 +118,8 @@ impl Core {
         }
         self.due.loading = true;
         let until = self.now.saturating_add(window);
-        self.load(Load::Due { after: self.due.mark, until, limit: self.options.page });
+        let limit = self.options.page.min(max - self.due.times.len()).max(1);
+        self.load(Load::Due { after: self.due.mark, until, limit });
     }
 
     pub(super) fn due_loaded(&mut self, rows: Vec<Delivery>, complete: bool, until: Timestamp) {
@@ -99,13 +127,13 @@ impl Core {
         let last = rows
             .last()
             .and_then(|row| Some(DueMark { at: row.next_attempt_at()?, delivery: row.id }));
-        self.due.mark = if std::mem::take(&mut self.due.again) {
-            None
-        } else if complete {
-            Some(DueMark { at: until, delivery: LAST_ID })
-        } else {
-            last.or(self.due.mark)
-        };
+        if !std::mem::take(&mut self.due.moved_back) {
+            self.due.mark = if complete {
+                Some(DueMark { at: until, delivery: LAST_ID })
+            } else {
+                last.or(self.due.mark)
+            };
+        }
         for row in rows {
             if !self.commits.is_dirty(row.id) {
                 self.adopt(row);
@@ -139,17 +167,23 @@ impl Core {
         self.place(delivery, ix);
     }
 
-    /// A destination's overdue deliveries were read back.
+    /// What is due at a destination and did not fit into its lane was read back, soonest first.
     pub(super) fn overdue_loaded(&mut self, ix: DestIx, rows: Vec<Delivery>, limit: usize) {
-        let (before, complete) = (self.entries.len(), rows.len() < limit);
+        let now = self.now;
+        let is_due =
+            |row: &Delivery| matches!(row.state, DeliveryState::Waiting(s) if s.due_at <= now);
+        let is_more = rows.len() >= limit && rows.last().is_some_and(is_due);
+        let before = self.entries.len();
         let queue = &mut self.dests[ix.get()].retry;
         queue.loading = false;
         // What was dropped while this was read may not be in it.
         let dropped = std::mem::replace(&mut queue.spilled, false);
-        for row in rows {
-            let DeliveryState::Waiting(slot) = row.state else { continue };
-            let is_known = self.entries.contains_key(&row.id) || self.commits.is_dirty(row.id);
-            if is_known || slot.due_at > self.now {
+        let destination = self.dests[ix.get()].record.id;
+        // What is not durable yet is not in the store's answer, or not as it is now.
+        let newer = self.commits.dirty_of(destination);
+        let rows = rows.into_iter().filter(|row| !self.commits.is_dirty(row.id));
+        for row in rows.chain(newer).collect::<Vec<_>>() {
+            if !is_due(&row) || self.entries.contains_key(&row.id) {
                 continue;
             }
             let id = row.id;
@@ -159,16 +193,15 @@ impl Core {
         }
         let (grew, low) = (self.entries.len() > before, self.lane_cap() / 2);
         let queue = &mut self.dests[ix.get()].retry;
-        queue.spilled |= !complete || dropped;
+        queue.spilled |= is_more || dropped;
         if !queue.spilled || queue.len > low {
             return;
         }
         if grew || dropped {
             self.read_back_soon(ix, Lane::Retry);
-        } else if queue.len == 0 {
-            // What is due stands behind what is not: look through everything once more.
-            queue.spilled = false;
-            self.due.forget_mark();
+        } else {
+            // All of these are dealt with already; the store does not know it yet.
+            self.commits.when_durable(Ack::ReadBack(ix, Lane::Retry));
         }
     }
 }

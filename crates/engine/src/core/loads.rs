@@ -30,7 +30,7 @@ pub(crate) enum Load {
     Backlog { after: Option<DueMark>, limit: usize },
     /// Queued deliveries of one destination.
     Queued { destination: DestinationId, limit: usize },
-    /// Waiting deliveries of one destination, oldest first, to find those that are due.
+    /// Waiting deliveries of one destination, those that are due soonest first.
     Overdue { destination: DestinationId, limit: usize },
     /// Waiting deliveries of one destination, in the rank of probes.
     Probe { destination: DestinationId, limit: usize },
@@ -232,11 +232,11 @@ impl Core {
                 })
             }
         };
+        // Whatever is in memory: a lane that has nothing there must not wait for others. What does
+        // not fit into its lane is not kept.
         self.loads.backlog.next = Some(after);
-        if self.entries.len() < self.options.resident_max {
-            self.loads.backlog.is_loading = true;
-            self.load(Load::Backlog { after, limit: self.options.page });
-        }
+        self.loads.backlog.is_loading = true;
+        self.load(Load::Backlog { after, limit: self.options.page });
     }
 
     fn backlog_loaded(&mut self, rows: Vec<Delivery>, last: Option<DueMark>, is_complete: bool) {
@@ -264,7 +264,7 @@ impl Core {
             self.read_back_soon(ix, Lane::First);
         } else {
             // All of these are dealt with already; the store does not know it yet.
-            self.commits.when_durable(Ack::ReadBack(ix));
+            self.commits.when_durable(Ack::ReadBack(ix, Lane::First));
         }
     }
 

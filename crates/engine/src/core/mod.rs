@@ -121,6 +121,8 @@ pub(crate) enum Action {
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) delivery: DeliveryId,
+    /// Which attempt of it, from 1.
+    pub(crate) number: u32,
     pub(crate) tenant: TenantId,
     pub(crate) event_id: EventId,
     /// To be read from the store where it is not in memory any more.

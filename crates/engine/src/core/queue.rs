@@ -72,6 +72,8 @@ pub(super) struct Queue {
     pub(super) spilled: bool,
     /// Whether it is being read back.
     pub(super) loading: bool,
+    /// Whether it waits for room in memory to be read back.
+    pub(super) starved: bool,
 }
 
 /// A destination that this engine owns.
@@ -262,11 +264,12 @@ impl Core {
     pub(super) fn read_back_soon(&mut self, ix: DestIx, lane: Lane) {
         // A lane that has nothing at all in memory never waits for room: else what waits for later
         // would hold up what is new.
-        let is_empty = self.dests[ix.get()].queue(lane).len == 0;
-        if is_empty || self.entries.len() < self.options.resident_max {
+        let has_room = self.entries.len() < self.options.resident_max;
+        let queue = self.dests[ix.get()].queue(lane);
+        if has_room || queue.len == 0 {
             self.read_back(ix, lane);
-        } else {
-            self.dests[ix.get()].queue(lane).loading = true;
+        } else if !queue.starved {
+            queue.starved = true;
             self.rings.starved.push_back((ix, lane));
         }
     }
@@ -277,7 +280,10 @@ impl Core {
             && self.loads.len() < LOADS_MAX
             && let Some((ix, lane)) = self.rings.starved.pop_front()
         {
-            self.read_back(ix, lane);
+            // It may have been read back since, when nothing of it was left in memory.
+            if std::mem::take(&mut self.dests[ix.get()].queue(lane).starved) {
+                self.read_back_when_low(ix, lane);
+            }
         }
     }
 
@@ -321,7 +327,7 @@ impl Core {
         let destination = dest.record.id;
         let queue = dest.queue(lane);
         // What is dropped from now on may not be in this read.
-        (queue.loading, queue.spilled) = (true, false);
+        (queue.loading, queue.spilled, queue.starved) = (true, false, false);
         let load = match lane {
             Lane::First => Load::Queued { destination, limit: cap * 2 + in_flight },
             Lane::Retry => Load::Overdue { destination, limit: cap * 4 + in_flight },

@@ -6,6 +6,7 @@ use std::collections::{HashSet, VecDeque};
 use postrider_domain::attempt::Verdict;
 use postrider_domain::delivery::{Delivery, DeliveryState};
 use postrider_domain::ids::{DeliveryId, DestinationId};
+use postrider_domain::planted::{self, Bug};
 use postrider_domain::policy::RecoveryMode;
 
 use super::alarms::Alarm;
@@ -63,7 +64,7 @@ impl Core {
     pub(super) fn drained(&mut self, ix: DestIx, verdict: Verdict) {
         let Some(ramp) = &mut self.dests[ix.get()].ramp else { return };
         ramp.on_their_way = ramp.on_their_way.saturating_sub(1);
-        if verdict == Verdict::Success {
+        if verdict == Verdict::Success || planted::is(Bug::RampIgnoresFailure) {
             self.run_ramp(ix);
         } else {
             self.stop_ramp(ix);

@@ -275,7 +275,11 @@ async fn a_changed_subscription_changes_what_comes_and_not_where_the_rest_goes()
     world.send().await;
     assert_eq!(world.script.sent_to(moved).len(), 1);
     world.pass(ms(84_800)).await;
-    assert_eq!(world.script.sent_to(URL).len(), 2, "what was owed to the old URL goes there");
+    let old = world.script.sent_to(URL);
+    assert_eq!(old.len(), 2, "what was owed to the old URL goes there");
+    assert!(old[0].headers.contains_key("authorization"));
+    assert!(!old[1].headers.contains_key("authorization"), "the token is for the new one");
+    assert!(world.script.sent_to(moved)[0].headers.contains_key("authorization"));
     assert_eq!(world.delivery(&before).await.state.name(), StateName::Delivered);
     record.subscription.enabled = false;
     world.put(record).await;

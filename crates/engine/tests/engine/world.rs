@@ -21,7 +21,7 @@ use postrider_domain::subscription::Subscription;
 use postrider_domain::time::Timestamp;
 use postrider_engine::{
     Credentials, CredentialsError, EngineHandle, Ingested, NewEvent, OpenCredentials, Options,
-    Parts, SeededEntropy,
+    Parts, SeededEntropy, Spans,
 };
 use postrider_store::memory::MemoryStore;
 use postrider_store::{
@@ -278,6 +278,29 @@ impl World {
         let clock = Arc::new(TokioClock { begin: Instant::now() });
         let script = Arc::new(Script::new(Arc::clone(&clock)));
         let engine = start(Arc::new(store.clone()), &clock, &script, &policy, &options, 0).await;
+        World::of(engine, store, clock, script, policy, options)
+    }
+
+    /// A world whose traces somebody records.
+    pub(crate) async fn recorded_by(spans: Arc<dyn Spans>) -> Self {
+        let (store, policy, options) =
+            (MemoryStore::default(), Policy::default(), Options::default());
+        let clock = Arc::new(TokioClock { begin: Instant::now() });
+        let script = Arc::new(Script::new(Arc::clone(&clock)));
+        let parts = parts(Arc::new(store.clone()), &clock, &policy, &options, 0);
+        let parts = Parts { spans: Some(spans), ..parts };
+        let engine = postrider_engine::start(parts, Arc::clone(&script)).await.unwrap();
+        World::of(engine, store, clock, script, policy, options)
+    }
+
+    fn of(
+        engine: EngineHandle,
+        store: MemoryStore,
+        clock: Arc<TokioClock>,
+        script: Arc<Script>,
+        policy: Policy,
+        options: Options,
+    ) -> Self {
         World { engine, store, script, clock, policy, options, seed: 0, subscriptions: 0 }
     }
 
@@ -486,15 +509,26 @@ pub(crate) async fn start(
     options: &Options,
     seed: u64,
 ) -> EngineHandle {
-    let parts = Parts {
+    let parts = parts(store, clock, policy, options, seed);
+    postrider_engine::start(parts, Arc::clone(script)).await.unwrap()
+}
+
+fn parts(
+    store: Arc<dyn Store>,
+    clock: &Arc<TokioClock>,
+    policy: &Policy,
+    options: &Options,
+    seed: u64,
+) -> Parts {
+    Parts {
         store,
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         entropy: Arc::new(SeededEntropy::new(seed << 32)),
         credentials: Arc::new(SameForAll),
         policy: policy.clone(),
         options: options.clone(),
-    };
-    postrider_engine::start(parts, Arc::clone(script)).await.unwrap()
+        spans: None,
+    }
 }
 
 pub(crate) fn tenant() -> TenantId {
@@ -509,6 +543,7 @@ pub(crate) fn event(data: &str) -> NewEvent {
         data: RawJson::parse(Bytes::copy_from_slice(data.as_bytes())).unwrap(),
         old: None,
         time: None,
+        trace: None,
     }
 }
 

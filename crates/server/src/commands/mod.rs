@@ -1,4 +1,5 @@
-//! The commands beside `serve`. Each asks the API and prints; none touches the store.
+//! The commands beside `serve`. Each asks the API and prints; none touches the store but `migrate`,
+//! which works while no server does.
 
 pub(crate) mod config;
 pub(crate) mod deliveries;
@@ -6,6 +7,7 @@ pub(crate) mod destinations;
 pub(crate) mod doctor;
 pub(crate) mod keys;
 pub(crate) mod listen;
+pub(crate) mod migrate;
 pub(crate) mod replay;
 pub(crate) mod send;
 pub(crate) mod subscriptions;

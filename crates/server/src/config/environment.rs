@@ -11,8 +11,14 @@ use super::{Given, value};
 
 const PREFIX: &str = "POSTRIDER_";
 /// What the other commands read, and the server does not.
-const OF_THE_CLIENT: [&str; 4] =
-    ["POSTRIDER_CONFIG", "POSTRIDER_SERVER", "POSTRIDER_KEY", "POSTRIDER_TENANT"];
+const OF_THE_CLIENT: [&str; 6] = [
+    "POSTRIDER_CONFIG",
+    "POSTRIDER_SERVER",
+    "POSTRIDER_KEY",
+    "POSTRIDER_TENANT",
+    "POSTRIDER_MIGRATE_FROM",
+    "POSTRIDER_MIGRATE_TO",
+];
 /// Kubernetes gives every pod such variables for a service that is called `postrider`.
 const OF_A_SERVICE: [&str; 2] = ["POSTRIDER_SERVICE_", "POSTRIDER_PORT"];
 

@@ -221,6 +221,7 @@ async fn start_engine(
         credentials: Arc::new(Opener(vault)),
         policy: loaded.policy(),
         options,
+        spans: None,
     };
     let transport = HttpTransport::new(config.transport_options()?, clock)?;
     Ok(postrider_engine::start(parts, Arc::new(transport)).await?)

@@ -4,7 +4,10 @@
 //! through its faults twenty times instead of once.
 
 mod clocks;
+mod faults;
 mod neighbours;
+#[path = "../../../store/tests/postgres/proxy.rs"]
+mod proxy;
 mod receiver;
 mod scene;
 #[expect(dead_code, reason = "the tests of the store use more of it")]

@@ -73,8 +73,23 @@ impl Scene {
             let body = json!({"url": scene.receiver.url(&path), "types": ["task.*"]});
             scene.node(0).ask("POST", "/v1/subscriptions", Some(&body), 201);
         }
+        scene.wait_for_shares();
         scene.warm_up();
         scene
+    }
+
+    /// Waits until every node that runs has its share.
+    pub(crate) fn wait_for_shares(&mut self) {
+        let count = self.nodes.iter().flatten().count();
+        let share = 256 / count;
+        let place = self.nodes.iter().position(Option::is_some).unwrap();
+        let postgres = &self.postgres;
+        self.nodes[place].as_mut().unwrap().wait("every node to have its share", |_| {
+            let sql = "SELECT count(*) FROM (SELECT owner FROM postrider.shards \
+                       GROUP BY owner HAVING count(*) IN ";
+            let sql = format!("{sql}({share}, {})) AS s", share + 1);
+            (postgres.sql("cluster", &sql) == count.to_string()).then_some(())
+        });
     }
 
     /// Lets the bad places be disabled: from then on only probes come there.

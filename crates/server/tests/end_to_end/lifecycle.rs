@@ -123,3 +123,29 @@ fn a_healthy_destination_does_not_notice_one_that_hangs() {
     hanging.hold(false);
     assert!(balances(&server.ledger()));
 }
+
+#[test]
+fn a_reload_takes_what_can_be_taken_and_names_the_rest() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("postrider.toml");
+    std::fs::write(&path, "telemetry.log = \"info\"\n").unwrap();
+    let mut server = Start::dev().with(&["--config", path.to_str().unwrap()]).fresh();
+    let settings =
+        ["telemetry.log = \"debug\"", "http.headers_max = 50", "circuit.freeze_consecutive = 1"];
+    std::fs::write(&path, settings.join("\n")).unwrap();
+    server.signal("HUP");
+    let line = server.wait_for_line(|line| line.contains("\"reloaded\""));
+    assert!(line.contains("circuit.freeze_consecutive, telemetry.log"), "{line}");
+    let line = server.wait_for_line(|line| line.contains("needs a restart"));
+    assert!(line.contains("http.headers_max"), "{line}");
+    std::fs::write(&path, "nonsense = 1\n").unwrap();
+    server.signal("HUP");
+    let line = server.wait_for_line(|line| line.contains("nonsense"));
+    assert!(line.contains("stays as it was"), "{line}");
+
+    server.subscribe("http://127.0.0.1:1/nobody");
+    server.send(1);
+    server.wait("one failure to freeze, by the new policy", |server| {
+        (server.destination()["state"] == "frozen").then_some(())
+    });
+}

@@ -57,6 +57,8 @@ pub struct Context {
     pub freeze_asked: bool,
     /// Whether the probe may have been cancelled.
     pub cancelled: bool,
+    /// Whether there are so many destinations that transitions may be held back.
+    pub may_hold: bool,
 }
 
 /// What an attempt was to the destination.
@@ -148,7 +150,7 @@ impl Model {
             if reset_before == Some(place) {
                 self.reset();
             }
-            let expected = self.learn(outcome(attempt), *id, at, rules);
+            let expected = self.learn_as_seen(attempt, *id, seen.peek().copied(), rules, context);
             if expected == Expected::Nothing {
                 continue;
             }
@@ -182,6 +184,35 @@ impl Model {
             | Evidence::Success { .. } => false,
         };
         unasked && at <= end && next.counters == self.counters()
+    }
+
+    /// What an attempt teaches; where transitions may be held back, whether they are can be seen.
+    fn learn_as_seen(
+        &mut self,
+        attempt: &Attempt,
+        id: DeliveryId,
+        seen: Option<&Transition>,
+        rules: &Rules,
+        context: &Context,
+    ) -> Expected {
+        let (outcome, at) = (outcome(attempt), ended(attempt));
+        if context.may_hold {
+            let mut free = self.clone();
+            let expected = free.learn(outcome, id, at, rules);
+            let is_seen = seen.is_some_and(|seen| free.compare(expected, seen, at).is_ok());
+            if matches!(expected, Expected::Disabled | Expected::Frozen) && !is_seen {
+                self.met.push(Cover::Held);
+                let held = Rules {
+                    consecutive: u64::MAX,
+                    grace: u64::MAX,
+                    freeze_at: u64::MAX,
+                    freeze_over: u64::MAX,
+                    ..*rules
+                };
+                return self.learn(outcome, id, at, &held);
+            }
+        }
+        self.learn(outcome, id, at, rules)
     }
 
     fn learn(&mut self, outcome: Outcome, id: DeliveryId, at: i64, rules: &Rules) -> Expected {

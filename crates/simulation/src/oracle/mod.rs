@@ -10,7 +10,7 @@ pub mod rules;
 pub mod schedule;
 pub mod sends;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use postrider_domain::attempt::Attempt;
@@ -23,7 +23,7 @@ use postrider_store::{Acceptance, Commit, DestinationChange};
 use crate::coverage::{Cover, Coverage};
 use crate::trace::{Line, Trace};
 use circuit::{Context, Model, State};
-use rules::Rules;
+use rules::{Clock, Rules};
 
 /// Something that must never happen.
 #[derive(Debug, Clone)]
@@ -43,14 +43,14 @@ pub struct Violation {
 pub enum Stand {
     /// Owed its first attempt.
     Queued,
-    /// Waiting for a slot of the schedule that began at `anchor`.
+    /// Waiting for a slot of its schedule.
     Waiting {
         /// Which slot.
         slot: u32,
         /// When it is due.
         due: i64,
-        /// When the schedule began.
-        anchor: i64,
+        /// What its slots are counted from.
+        clock: Clock,
     },
     /// Arrived.
     Delivered,
@@ -97,6 +97,8 @@ pub struct Owed {
     pub cancel_asked: bool,
     /// Somebody asked to replay it.
     pub replay_asked: bool,
+    /// Where within the jitter its slots fell.
+    spread: BTreeMap<u32, i64>,
     raw: Delivery,
 }
 
@@ -121,6 +123,9 @@ pub struct Dest {
     pub idle_from: i64,
     /// Requests are paced: lateness is its own.
     pub paced: bool,
+    /// At most so many requests in a second, and when the last ones were sent.
+    pub rate: Option<usize>,
+    pub(super) recent: VecDeque<i64>,
     last: Option<(postrider_domain::circuit::Circuit, usize)>,
 }
 
@@ -131,12 +136,15 @@ pub struct Oracle {
     pub rules: Rules,
     /// Every delivery that was accepted.
     pub owed: BTreeMap<DeliveryId, Owed>,
+    /// What of it has not ended, by destination.
+    open: BTreeMap<DestinationId, BTreeSet<DeliveryId>>,
+    ledgers: BTreeMap<TenantId, Ledger>,
     /// Every destination.
     pub destinations: BTreeMap<DestinationId, Dest>,
     /// The bytes of every event that was accepted, and how much is owed for it.
     pub events: BTreeMap<(TenantId, EventId), (Bytes, usize)>,
     /// Subscriptions whose deletion was asked for.
-    pub deleted: std::collections::BTreeSet<SubscriptionId>,
+    pub deleted: BTreeSet<SubscriptionId>,
     /// Somebody asked for a bulk replay.
     pub bulk_replay: bool,
     /// When the process that runs now began; `None` while none does.
@@ -166,9 +174,11 @@ impl Oracle {
         Oracle {
             rules,
             owed: BTreeMap::new(),
+            open: BTreeMap::new(),
+            ledgers: BTreeMap::new(),
             destinations: BTreeMap::new(),
             events: BTreeMap::new(),
-            deleted: std::collections::BTreeSet::new(),
+            deleted: BTreeSet::new(),
             bulk_replay: false,
             up_at: now,
             disturbed_until: 0,
@@ -209,6 +219,11 @@ impl Oracle {
         let destination = destination.or_else(|| Some(self.owed.get(&delivery?)?.destination));
         self.note(crate::trace::VIOLATION, delivery, destination, 0);
         self.violations.push(Violation { at: self.now, what, delivery, destination });
+    }
+
+    /// Whether there are so many destinations that transitions may be held back.
+    pub fn may_hold(&self) -> bool {
+        self.destinations.len() >= 20
     }
 
     /// Whether the store was in trouble lately.
@@ -253,8 +268,11 @@ impl Oracle {
                 unheard_answer: 0,
                 cancel_asked: false,
                 replay_asked: false,
+                spread: BTreeMap::new(),
                 raw: delivery.clone(),
             };
+            self.ledgers.entry(delivery.tenant.clone()).or_default().accept(1);
+            self.open.entry(delivery.destination).or_default().insert(delivery.id);
             if self.owed.insert(delivery.id, owed).is_some() {
                 self.violate(
                     "the same delivery was accepted twice".into(),
@@ -312,7 +330,7 @@ impl Oracle {
         }
         let (rules, up_at) = (self.rules, self.up_at);
         self.probes_seen(change);
-        let cancelled = self.probe_was_cancelled(change.id);
+        let (cancelled, may_hold) = (self.probe_was_cancelled(change.id), self.may_hold());
         let Some(dest) = self.destinations.get_mut(&change.id) else {
             return self.violate("an unknown destination".into(), None, Some(change.id));
         };
@@ -321,6 +339,7 @@ impl Oracle {
             enable_asked: dest.enable_asked,
             freeze_asked: dest.freeze_asked,
             cancelled,
+            may_hold,
         };
         let try_with = |reset_before: Option<usize>| {
             let mut model = dest.model.clone();
@@ -368,19 +387,59 @@ impl Oracle {
 
     /// How many deliveries stand where, by the model.
     pub fn ledger(&self, tenant: Option<&TenantId>) -> Ledger {
+        match tenant {
+            Some(tenant) => self.ledgers.get(tenant).copied().unwrap_or_default(),
+            None => self.ledgers.values().fold(Ledger::default(), |mut sum, one| {
+                sum.accepted += one.accepted;
+                sum.queued += one.queued;
+                sum.waiting += one.waiting;
+                sum.delivered += one.delivered;
+                sum.dead += one.dead;
+                sum.cancelled += one.cancelled;
+                sum
+            }),
+        }
+    }
+
+    /// The same, counted one by one.
+    pub fn recount(&self) -> Ledger {
         let mut ledger = Ledger::default();
-        let mine = |owed: &&Owed| tenant.is_none_or(|tenant| owed.tenant == *tenant);
-        for owed in self.owed.values().filter(mine) {
+        for owed in self.owed.values() {
             ledger.accepted += 1;
-            match owed.stand {
-                Stand::Queued => ledger.queued += 1,
-                Stand::Waiting { .. } => ledger.waiting += 1,
-                Stand::Delivered => ledger.delivered += 1,
-                Stand::Dead => ledger.dead += 1,
-                Stand::Cancelled => ledger.cancelled += 1,
-            }
+            *account(&mut ledger, owed.stand) += 1;
         }
         ledger
+    }
+
+    /// A delivery stands elsewhere from now on.
+    fn stands(&mut self, id: DeliveryId, stand: Stand) {
+        let Some(owed) = self.owed.get_mut(&id) else { return };
+        if let Some(ledger) = self.ledgers.get_mut(&owed.tenant) {
+            *account(ledger, owed.stand) -= 1;
+            *account(ledger, stand) += 1;
+        }
+        owed.stand = stand;
+        let open = self.open.entry(owed.destination).or_default();
+        match stand {
+            Stand::Queued | Stand::Waiting { .. } => open.insert(id),
+            Stand::Delivered | Stand::Dead | Stand::Cancelled => open.remove(&id),
+        };
+    }
+
+    /// What has not ended at a destination.
+    fn open_at(&self, destination: DestinationId) -> impl Iterator<Item = (DeliveryId, &Owed)> {
+        let ids = self.open.get(&destination).into_iter().flatten();
+        ids.filter_map(|id| Some((*id, self.owed.get(id)?)))
+    }
+}
+
+fn account(ledger: &mut Ledger, stand: Stand) -> &mut u64 {
+    match stand {
+        Stand::Queued => &mut ledger.queued,
+        Stand::Waiting { .. } => &mut ledger.waiting,
+        Stand::Delivered => &mut ledger.delivered,
+        Stand::Dead => &mut ledger.dead,
+        Stand::Cancelled => &mut ledger.cancelled,
     }
 }
 
@@ -407,6 +466,8 @@ impl Dest {
             busy_from: 0,
             idle_from: 0,
             paced: false,
+            rate: None,
+            recent: VecDeque::new(),
             last: None,
         }
     }

@@ -15,7 +15,8 @@ impl Oracle {
             return;
         }
         let mut found = Vec::new();
-        for (id, owed) in &self.owed {
+        let open = self.open.values().flatten();
+        for (id, owed) in open.filter_map(|id| Some((id, self.owed.get(id)?))) {
             let due = match owed.stand {
                 Stand::Queued => owed.created_at,
                 Stand::Waiting { due, .. } => due,
@@ -31,7 +32,7 @@ impl Oracle {
             let model = &dest.model;
             let is_time = now - model.last_success > self.rules.freeze_after_ms + rest;
             let is_over = model.consecutive > self.rules.freeze_over;
-            if model.state != State::Frozen && is_over && is_time {
+            if model.state != State::Frozen && is_over && is_time && !self.may_hold() {
                 self.violations.push(super::Violation {
                     at: now,
                     what: "not frozen on time".into(),
@@ -39,16 +40,24 @@ impl Oracle {
                     destination: Some(*id),
                 });
             }
-            let State::Open { probe_at } = model.state else { continue };
-            let from = probe_at.max(self.up_at);
-            let waits = self.owed.iter().find(|(_, owed)| {
-                owed.destination == *id
-                    && matches!(owed.stand, Stand::Waiting { .. })
+            let from = match model.state {
+                State::Open { probe_at } => probe_at.max(self.up_at),
+                // One that was in flight when the process ended is not any more.
+                State::HalfOpen { probe, probed_at } => {
+                    if self.owed.get(&probe).is_some_and(|owed| owed.in_flight > 0) {
+                        continue;
+                    }
+                    (probed_at + self.rules.probe_ms).max(self.up_at)
+                }
+                State::Closed | State::Frozen => continue,
+            };
+            let waits = self.open_at(*id).find(|(_, owed)| {
+                matches!(owed.stand, Stand::Waiting { .. })
                     && owed.in_flight == 0
                     && now - from.max(owed.since).max(owed.landed_at) > rest
             });
             if let Some((waiting, _)) = waits {
-                found.push((*waiting, format!("no probe for {} ms", now - from)));
+                found.push((waiting, format!("no probe for {} ms", now - from)));
             }
         }
         for (id, what) in found {
@@ -69,6 +78,10 @@ impl Oracle {
             left.map(|(id, owed)| (*id, owed.created_at)).partition(|(_, at)| *at <= healed_at);
         for (id, _) in left {
             self.violate("has not ended, long after everything was healed".into(), Some(id), None);
+        }
+        let (kept, counted) = (self.ledger(None), self.recount());
+        if kept != counted {
+            self.violate(format!("the model kept {kept:?} and counts {counted:?}"), None, None);
         }
         if self.in_flight > 0 {
             self.violate(format!("{} attempts never end", self.in_flight), None, None);

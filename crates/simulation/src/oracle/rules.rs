@@ -1,6 +1,6 @@
 //! The numbers of the contract, as the model knows them. Written from SPEC.md, in milliseconds.
 
-use postrider_domain::policy::{CircuitPolicy, Policy, RecoveryMode};
+use postrider_domain::policy::{CircuitPolicy, MeasuredFrom, Policy, RecoveryMode, Share};
 
 /// The numbers.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +21,19 @@ pub struct Rules {
     pub freeze_at: u64,
     /// Whether what waits is sent ahead of its slot on recovery.
     pub drain: bool,
+    /// Whether each delay counts from the attempt before.
+    pub from_previous: bool,
+    /// Per cent of the gap to the slot before by which a retry may come later.
+    pub jitter: u64,
+}
+
+/// What the slots of a schedule are counted from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Clock {
+    /// The first attempt, or acceptance.
+    pub anchor: i64,
+    /// The attempt before, or the slot that passed without one.
+    pub previous: i64,
 }
 
 /// How many retries there are.
@@ -47,11 +60,6 @@ pub fn due(anchor: i64, n: u32) -> i64 {
     anchor + OFFSETS_MS.get(place).copied().unwrap_or(i64::MAX / 2)
 }
 
-/// The first slot after slot `spent` that is still to come at `now`.
-pub fn next_slot(anchor: i64, spent: u32, now: i64) -> Option<(u32, i64)> {
-    (spent + 1..=RETRIES).map(|n| (n, due(anchor, n))).find(|(_, at)| *at > now)
-}
-
 impl Rules {
     /// The contract.
     pub const DEFAULT: Rules = Rules {
@@ -63,6 +71,8 @@ impl Rules {
         freeze_after_ms: 72 * 3_600_000,
         freeze_at: 50_000,
         drain: false,
+        from_previous: false,
+        jitter: 0,
     };
 
     /// The same contract with small numbers, so that every edge is met in a short life.
@@ -75,7 +85,39 @@ impl Rules {
         freeze_after_ms: 3 * 3_600_000,
         freeze_at: 40,
         drain: false,
+        from_previous: false,
+        jitter: 0,
     };
+
+    /// When a slot may fall due, the earliest and the latest: the same, unless there is jitter.
+    fn range(&self, clock: Clock, n: u32) -> (i64, i64) {
+        let last = due(clock.anchor, RETRIES);
+        let (from, gap) = if self.from_previous {
+            (clock.previous + due(0, n), due(0, n))
+        } else {
+            let before = if n > 1 { due(0, n - 1) } else { 0 };
+            (due(clock.anchor, n), due(0, n) - before)
+        };
+        let reach = gap * i64::try_from(self.jitter).unwrap_or(0) / 100;
+        (from.min(last), (from + reach).min(last))
+    }
+
+    /// The slots that may come next after slot `spent` when it is now: from the earliest to the
+    /// latest that each may fall due, and what it is counted from. One, unless there is jitter.
+    pub fn next_slots(&self, clock: Clock, spent: u32, now: i64) -> Vec<(u32, i64, i64, Clock)> {
+        let (mut clock, mut found) = (clock, Vec::new());
+        for n in spent + 1..=RETRIES {
+            let (from, to) = self.range(clock, n);
+            if to > now {
+                found.push((n, from.max(now + 1), to, clock));
+            }
+            if from > now {
+                break;
+            }
+            clock.previous = from;
+        }
+        found
+    }
 
     /// Over 70 % of over 100, or 2,000 in a row.
     pub fn disables(&self, attempts: u64, failures: u64, consecutive: u64) -> bool {
@@ -92,11 +134,8 @@ impl Rules {
     /// These numbers as a policy for the engine.
     pub fn policy(&self) -> Policy {
         let ms = |ms: i64| std::time::Duration::from_millis(ms.unsigned_abs());
-        let mut policy = Policy::default();
-        policy.circuit = CircuitPolicy {
-            disable_share: postrider_domain::policy::Share::percent(
-                u32::try_from(self.percent).unwrap_or(100),
-            ),
+        let circuit = CircuitPolicy {
+            disable_share: Share::percent(u32::try_from(self.percent).unwrap_or(100)),
             disable_grace: self.grace,
             disable_consecutive: self.consecutive,
             probe_interval: ms(self.probe_ms),
@@ -104,6 +143,13 @@ impl Rules {
             freeze_after: ms(self.freeze_after_ms),
             freeze_consecutive: self.freeze_at,
         };
+        let mut policy = Policy { circuit, ..Policy::default() };
+        policy.retry.measured_from = if self.from_previous {
+            MeasuredFrom::PreviousAttempt
+        } else {
+            MeasuredFrom::FirstAttempt
+        };
+        policy.retry.jitter = Share::percent(u32::try_from(self.jitter).unwrap_or(100));
         policy.recovery.mode = if self.drain { RecoveryMode::Drain } else { RecoveryMode::Slots };
         policy
     }

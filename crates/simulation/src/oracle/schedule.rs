@@ -6,7 +6,7 @@ use postrider_domain::ids::DeliveryId;
 use postrider_store::DeliveryChange;
 
 use super::circuit::{Outcome, ended, outcome};
-use super::rules::{RETRIES, due, next_slot};
+use super::rules::{Clock, RETRIES, due};
 use super::{Oracle, Stand};
 use crate::coverage::Cover;
 
@@ -20,7 +20,7 @@ impl Oracle {
         if owed.raw == change.delivery {
             return;
         }
-        let stand = stand_of(&change.delivery);
+        let stand = self.stand_of(&change.delivery);
         let verdict = match &change.attempt {
             Some(attempt) => self.attempt_settled(id, attempt, &change.delivery, stand),
             None => self.moved(id, &change.delivery, stand),
@@ -37,8 +37,8 @@ impl Oracle {
             self.violate(what, Some(id), None);
         }
         let now = self.now;
+        self.stands(id, stand);
         if let Some(owed) = self.owed.get_mut(&id) {
-            owed.stand = stand;
             owed.since = now;
             owed.raw = change.delivery.clone();
             if let Some(attempt) = &change.attempt {
@@ -60,7 +60,6 @@ impl Oracle {
         if attempt.number != owed.attempts + 1 || after.attempts != attempt.number {
             return Err(format!("attempt {} follows {}", attempt.number, owed.attempts));
         }
-        let end = ended(attempt);
         self.check_turn(id, attempt)?;
         let expected = match (before, outcome(attempt)) {
             (Stand::Cancelled, _) => {
@@ -77,70 +76,165 @@ impl Oracle {
             (
                 Stand::Queued | Stand::Waiting { .. },
                 Outcome::Failure | Outcome::Gone | Outcome::OwnFault,
-            ) => self.after_failure(id, before, attempt, end),
+            ) => return self.after_failure(id, before, attempt, after, stand),
         };
-        if let DeliveryState::Dead { reason: DeadReason::NotAdmitted, .. } = after.state {
-            return Err("dead as never admitted right after an attempt".into());
-        }
         if stand != expected {
             return Err(format!("is {stand:?} after the attempt, must be {expected:?}"));
         }
         Ok(())
     }
 
-    /// Where a delivery stands after an attempt that failed and ended at `end`.
+    /// Where a delivery stands after an attempt that failed.
     fn after_failure(
         &mut self,
         id: DeliveryId,
         before: Stand,
         attempt: &Attempt,
-        end: i64,
-    ) -> Stand {
+        after: &Delivery,
+        stand: Stand,
+    ) -> Result<(), String> {
+        if let DeliveryState::Dead { reason: DeadReason::NotAdmitted, .. } = after.state {
+            return Err("dead as never admitted right after an attempt".into());
+        }
+        let (started, end) = (attempt.started_at.as_unix_ms(), ended(attempt));
         let created_at = self.owed.get(&id).map_or(0, |owed| owed.created_at);
-        let started = attempt.started_at.as_unix_ms();
         let is_probe = attempt.turn == Turn::Probe;
-        let (anchor, spent) = match before {
-            Stand::Waiting { slot, due, anchor } if is_probe && due > end => {
-                return self.moved_later(attempt, Stand::Waiting { slot, due, anchor }, end);
+        let wish = wish(attempt, end);
+        let begins = |at: i64| (Clock { anchor: at, previous: at }, 0);
+        let (clock, spent) = match before {
+            // A probe takes no slot.
+            Stand::Waiting { slot, due: at, clock } if is_probe && at > end => {
+                let at = at.max(wish.min(due(clock.anchor, RETRIES)));
+                let expected = Stand::Waiting { slot, due: at, clock };
+                return if self.is_same(stand, expected) {
+                    Ok(())
+                } else {
+                    Err(format!("is {stand:?} after the probe, must be {expected:?}"))
+                };
             }
-            Stand::Waiting { slot, anchor, .. } if is_probe || slot > 0 => (anchor, slot),
-            Stand::Queued if is_probe => (created_at, 0),
+            // One that fell due while the probe was in flight is spent.
+            Stand::Waiting { slot, due, clock } if is_probe => {
+                (Clock { previous: due, ..clock }, slot)
+            }
+            Stand::Waiting { slot, clock, .. } if slot > 0 => {
+                (Clock { previous: started, ..clock }, slot)
+            }
+            Stand::Queued if is_probe => begins(created_at),
             Stand::Waiting { .. }
             | Stand::Queued
             | Stand::Delivered
             | Stand::Dead
-            | Stand::Cancelled => (started, 0),
+            | Stand::Cancelled => begins(started),
         };
-        let Some((slot, due)) = next_slot(anchor, spent, end) else {
-            self.coverage.hit(Cover::DeadExhausted);
-            return Stand::Dead;
+        self.check_next(id, clock, spent, end, wish, stand)
+    }
+
+    /// Whether a delivery stands in the slot that follows, or is dead where none is left. `wish` is
+    /// what `Retry-After` asks for: later, never earlier, never past the last slot.
+    fn check_next(
+        &mut self,
+        id: DeliveryId,
+        clock: Clock,
+        spent: u32,
+        now: i64,
+        wish: i64,
+        seen: Stand,
+    ) -> Result<(), String> {
+        let slots = self.rules.next_slots(clock, spent, now);
+        let last = due(clock.anchor, RETRIES);
+        let Some((slot, at, from, to, counted)) = slots.iter().find_map(|next| {
+            let (n, from, to, counted) = *next;
+            let fits = |slot: u32, at: i64| slot == n && at >= from.max(wish.min(last));
+            match seen {
+                Stand::Waiting { slot, due, .. } if fits(slot, due) => {
+                    Some((slot, due, from, to, counted))
+                }
+                Stand::Waiting { .. }
+                | Stand::Queued
+                | Stand::Delivered
+                | Stand::Dead
+                | Stand::Cancelled => None,
+            }
+        }) else {
+            let is_end = slots.is_empty() && seen == Stand::Dead;
+            if is_end {
+                self.coverage.hit(Cover::DeadExhausted);
+            }
+            return if is_end { Ok(()) } else { Err(format!("is {seen:?}, must be {slots:?}")) };
         };
+        let is_moved = at > to;
+        if at > to.max(wish.min(last))
+            || !self.is_same(seen, Stand::Waiting { slot, due: at, clock: counted })
+        {
+            return Err(format!("is {seen:?}, must be {slots:?}"));
+        }
+        if is_moved {
+            let cover = if wish > last { Cover::RetryAfterCut } else { Cover::RetryAfterMoves };
+            self.coverage.hit(cover);
+        } else if self.rules.jitter > 0 {
+            self.check_spread(id, clock, slot, at, wish > from)?;
+        }
         if slot > spent + 1 {
             self.coverage.hit(Cover::SpentInFlight);
         }
-        self.moved_later(attempt, Stand::Waiting { slot, due, anchor }, end)
+        if self.rules.from_previous && clock.previous > clock.anchor {
+            self.coverage.hit(Cover::FromPrevious);
+        }
+        Ok(())
     }
 
-    /// `Retry-After` on 429 and 503: later, never earlier, never past the last slot.
-    fn moved_later(&mut self, attempt: &Attempt, stand: Stand, end: i64) -> Stand {
-        let Stand::Waiting { slot, due: at, anchor } = stand else { return stand };
-        let wish = match &attempt.ending {
-            Ending::Answered(Answer { status: 429 | 503, retry_after: Some(wish), .. }) => {
-                match wish {
-                    RetryAfter::Delay(delay) => {
-                        end.saturating_add(i64::try_from(delay.as_millis()).unwrap_or(i64::MAX))
-                    }
-                    RetryAfter::At(at) => at.as_unix_ms(),
-                }
-            }
-            Ending::Answered(_) | Ending::Failed(_) | Ending::OwnFault(_) => return stand,
-        };
-        let last = due(anchor, RETRIES);
-        if wish > at {
-            let cover = if wish > last { Cover::RetryAfterCut } else { Cover::RetryAfterMoves };
-            self.coverage.hit(cover);
+    /// The same slot of the same schedule falls on the same millisecond, whenever it is asked for.
+    fn check_spread(
+        &mut self,
+        id: DeliveryId,
+        clock: Clock,
+        slot: u32,
+        at: i64,
+        is_wished: bool,
+    ) -> Result<(), String> {
+        let from = due(clock.anchor, slot);
+        if at > from {
+            self.coverage.hit(Cover::Jitter);
         }
-        Stand::Waiting { slot, due: at.max(wish.min(last)), anchor }
+        let Some(owed) = self.owed.get_mut(&id).filter(|_| !is_wished) else { return Ok(()) };
+        let known = *owed.spread.entry(slot).or_insert(at - from);
+        if known == at - from {
+            return Ok(());
+        }
+        Err(format!("slot {slot} is spread by {} ms, was by {known} ms", at - from))
+    }
+
+    /// Whether two stands are the same; what delays count from matters only where they do.
+    fn is_same(&self, one: Stand, other: Stand) -> bool {
+        let plain = |stand: Stand| match stand {
+            Stand::Waiting { slot, due, clock } if !self.rules.from_previous => {
+                Stand::Waiting { slot, due, clock: Clock { previous: 0, ..clock } }
+            }
+            Stand::Waiting { .. }
+            | Stand::Queued
+            | Stand::Delivered
+            | Stand::Dead
+            | Stand::Cancelled => stand,
+        };
+        plain(one) == plain(other)
+    }
+
+    /// Where a delivery that was stored stands.
+    fn stand_of(&self, delivery: &Delivery) -> Stand {
+        match delivery.state {
+            DeliveryState::Queued => Stand::Queued,
+            DeliveryState::Waiting(slot) => Stand::Waiting {
+                slot: slot.number,
+                due: slot.due_at.as_unix_ms(),
+                clock: Clock {
+                    anchor: slot.clock.anchor_at.as_unix_ms(),
+                    previous: slot.clock.previous_at.as_unix_ms(),
+                },
+            },
+            DeliveryState::Delivered { .. } => Stand::Delivered,
+            DeliveryState::Dead { .. } => Stand::Dead,
+            DeliveryState::Cancelled { .. } => Stand::Cancelled,
+        }
     }
 
     /// Which turn an attempt may take, and when it may begin.
@@ -229,15 +323,16 @@ impl Oracle {
             }
             (
                 Stand::Delivered | Stand::Dead | Stand::Cancelled,
-                Stand::Waiting { slot: 0, due, anchor },
+                Stand::Waiting { slot: 0, due, clock },
             ) => {
                 let is_asked = owed.replay_asked || self.bulk_replay;
-                if !is_asked || due != anchor || due > self.now {
+                if !is_asked || due != clock.anchor || due > self.now {
                     return Err(format!("replayed to {stand:?}, asked for: {is_asked}"));
                 }
                 if let Some(owed) = self.owed.get_mut(&id) {
                     (owed.replay_asked, owed.cancel_asked) = (false, false);
                     (owed.taken, owed.unheard_crash, owed.unheard_answer) = (0, 0, 0);
+                    owed.spread.clear();
                 }
                 Ok(())
             }
@@ -251,10 +346,11 @@ impl Oracle {
         let exact = self.slack == 0 && !self.is_disturbed();
         let owed = self.owed.get(&id).ok_or("it is gone")?;
         let dest = self.destinations.get(&owed.destination).ok_or("no destination")?;
-        let (anchor, spent, due_at) = match before {
-            Stand::Waiting { slot, due, anchor } => (anchor, slot, due),
+        let (clock, spent, due_at) = match before {
+            Stand::Waiting { slot, due, clock } => (Clock { previous: due, ..clock }, slot, due),
             Stand::Queued | Stand::Delivered | Stand::Dead | Stand::Cancelled => {
-                (owed.created_at, 0, owed.created_at)
+                let at = owed.created_at;
+                (Clock { anchor: at, previous: at }, 0, at)
             }
         };
         if due_at > now {
@@ -266,19 +362,22 @@ impl Oracle {
         }
         let starts = before == Stand::Queued;
         let verdict = match after {
-            Stand::Dead if due(anchor, RETRIES) <= now => {
+            Stand::Dead if due(clock.anchor, RETRIES) <= now => {
                 self.coverage.hit(Cover::DeadNotAdmitted);
                 Ok(())
             }
-            Stand::Waiting { slot, due: at, anchor: is } => {
-                // The question was asked at some time from the slot to now.
-                let asked_last = next_slot(anchor, spent, now);
-                let is_next = slot > spent && at == due(anchor, slot) && is == anchor;
-                let not_too_late = slot == spent + 1 || due(anchor, slot - 1) <= now;
-                if !is_next || !not_too_late || exact && asked_last != Some((slot, at)) {
-                    Err(format!("turned away to {after:?}, must be {asked_last:?}"))
-                } else {
+            Stand::Waiting { slot, due: at, .. } => {
+                // The question was asked at some time from the slot to now, and before the next.
+                let asked = if exact { now } else { now.min(at - 1).max(asked_from.min(now)) };
+                let next = self.rules.next_slots(clock, spent, asked);
+                let is_one = next.iter().any(|(n, from, to, counted)| {
+                    let is = Stand::Waiting { slot: *n, due: at, clock: *counted };
+                    *n == slot && (*from..=*to).contains(&at) && self.is_same(after, is)
+                });
+                if is_one {
                     Ok(())
+                } else {
+                    Err(format!("turned away to {after:?}, must be {next:?}"))
                 }
             }
             Stand::Dead | Stand::Queued | Stand::Delivered | Stand::Cancelled => {
@@ -293,17 +392,15 @@ impl Oracle {
     }
 }
 
-/// Where a delivery that was stored stands.
-fn stand_of(delivery: &Delivery) -> Stand {
-    match delivery.state {
-        DeliveryState::Queued => Stand::Queued,
-        DeliveryState::Waiting(slot) => Stand::Waiting {
-            slot: slot.number,
-            due: slot.due_at.as_unix_ms(),
-            anchor: slot.clock.anchor_at.as_unix_ms(),
+/// When the receiver wants to be asked again at the earliest: `Retry-After` on 429 and 503.
+fn wish(attempt: &Attempt, end: i64) -> i64 {
+    match &attempt.ending {
+        Ending::Answered(Answer { status: 429 | 503, retry_after: Some(wish), .. }) => match wish {
+            RetryAfter::Delay(delay) => {
+                end.saturating_add(i64::try_from(delay.as_millis()).unwrap_or(i64::MAX))
+            }
+            RetryAfter::At(at) => at.as_unix_ms(),
         },
-        DeliveryState::Delivered { .. } => Stand::Delivered,
-        DeliveryState::Dead { .. } => Stand::Dead,
-        DeliveryState::Cancelled { .. } => Stand::Cancelled,
+        Ending::Answered(_) | Ending::Failed(_) | Ending::OwnFault(_) => i64::MIN,
     }
 }

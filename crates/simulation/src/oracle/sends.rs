@@ -3,7 +3,8 @@
 
 use bytes::Bytes;
 use postrider_domain::circuit::Evidence;
-use postrider_domain::ids::{DeliveryId, DestinationId};
+use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
+use postrider_engine::Ingested;
 use postrider_store::DestinationChange;
 
 use super::circuit::State;
@@ -37,16 +38,26 @@ impl Oracle {
         let Some(dest) = self.destinations.get_mut(&destination) else {
             return self.violate("sent to an unknown destination".into(), id, None);
         };
-        let is_busy = dest.in_flight > 0 || dest.idle_from + self.slack >= now;
+        // It may have been left alone meanwhile because the store could not be read.
+        let is_disturbed = now <= self.disturbed_until;
+        let is_busy = dest.in_flight > 0 || dest.idle_from + self.slack >= now || is_disturbed;
         let busy_from = is_busy.then_some(dest.busy_from);
         dest.in_flight += 1;
         if busy_from.is_none() {
             dest.busy_from = now;
         }
+        let is_over = dest.rate.is_some_and(|rate| {
+            dest.recent.retain(|at| *at > now - 1_000);
+            dest.recent.push_back(now);
+            dest.recent.len() > rate
+        });
         let is_frozen = dest.model.state == State::Frozen
             && !dest.enable_asked
             && !dest.was_closed(now - self.slack, now)
             && now > self.disturbed_until;
+        if is_over {
+            self.violate("sent faster than its rate".into(), id, Some(destination));
+        }
         if is_frozen {
             self.violate("sent to a frozen destination".into(), id, Some(destination));
         }
@@ -141,10 +152,10 @@ impl Oracle {
             probes += u32::from(matches!(dest.model.state, State::HalfOpen { .. }));
             dest.in_flight = 0;
         }
-        for owed in self.owed.values_mut() {
+        for id in self.open.values().flatten() {
+            let Some(owed) = self.owed.get_mut(id) else { continue };
             owed.in_flight = 0;
-            let unsettled = matches!(owed.stand, Stand::Queued | Stand::Waiting { .. });
-            if unsettled && owed.taken > owed.unheard_crash + owed.unheard_answer {
+            if owed.taken > owed.unheard_crash + owed.unheard_answer {
                 owed.unheard_crash += 1;
             }
         }
@@ -156,6 +167,17 @@ impl Oracle {
         if probes > 0 {
             self.coverage.hit(Cover::CrashInProbe);
         }
+    }
+
+    /// Somebody was told that an event is accepted: then it is durable. Answers what is owed for it.
+    pub fn acknowledged(&mut self, tenant: &TenantId, answer: &Ingested) -> usize {
+        let owed = self.events.get(&(tenant.clone(), answer.id.clone())).map(|(_, n)| *n);
+        let said = usize::try_from(answer.deliveries).unwrap_or(usize::MAX);
+        if owed != Some(said) {
+            let what = format!("{} acknowledged with {said}, durable: {owed:?}", answer.id);
+            self.violate(what, None, None);
+        }
+        said
     }
 
     /// The next process began.
@@ -196,15 +218,15 @@ impl Oracle {
             self.coverage.hit(Cover::ProbeOnTime);
         }
         // Who waited, and was free, before this millisecond.
-        let waited = |owed: &&Owed, before: i64| {
-            owed.destination == destination
-                && matches!(owed.stand, Stand::Waiting { .. })
+        let waited = |owed: &Owed, before: i64| {
+            matches!(owed.stand, Stand::Waiting { .. })
                 && owed.in_flight == 0
                 && owed.since < before
                 && owed.landed_at < before
         };
         let free_from = probe_at.max(self.up_at);
-        if at > free_from + self.slack && self.owed.values().any(|owed| waited(&owed, free_from)) {
+        let is_late = at > free_from + self.slack;
+        if is_late && self.open_at(destination).any(|(_, owed)| waited(owed, free_from)) {
             return Err(format!("probed {} ms late", at - free_from));
         }
         if self.slack > 0 {
@@ -214,10 +236,9 @@ impl Oracle {
         let rank = |id: DeliveryId, owed: &Owed| (owed.last_attempt, id);
         let is_arrival = chosen.stand == Stand::Queued;
         let best = self
-            .owed
-            .iter()
+            .open_at(destination)
             .filter(|(_, owed)| waited(owed, at - self.slack))
-            .map(|(id, owed)| rank(*id, owed))
+            .map(|(id, owed)| rank(id, owed))
             .min();
         let mine = rank(id, chosen);
         if best.is_some_and(|best| if is_arrival { true } else { best < mine }) {

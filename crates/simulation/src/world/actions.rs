@@ -10,7 +10,7 @@ use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, 
 use postrider_domain::payload::Format;
 use postrider_domain::subscription::{RateLimit, Subscription};
 use postrider_domain::time::Timestamp;
-use postrider_engine::{IngestError, NewEvent, NewReplay};
+use postrider_engine::{CommandError, IngestError, NewEvent, NewReplay};
 use postrider_store::memory::Fault;
 use postrider_store::{Configuration, DeliveryFilter, SubscriptionRecord};
 
@@ -156,6 +156,49 @@ impl World {
         self.ingest(tenant, events)
     }
 
+    /// Applications send batches of events all at once.
+    pub fn send_together(
+        &mut self,
+        tenant: &TenantId,
+        kind: &str,
+        batches: usize,
+        each: usize,
+    ) -> Result<(), Crashed> {
+        let all: Vec<Vec<NewEvent>> =
+            (0..batches).map(|_| (0..each).map(|_| self.event(kind, None)).collect()).collect();
+        let owner = tenant.clone();
+        let answers = self.inside(|engine| async move {
+            let mut under_way = tokio::task::JoinSet::new();
+            for events in all {
+                let (engine, owner) = (engine.clone(), owner.clone());
+                under_way.spawn(async move { engine.ingest(&owner, events).await });
+            }
+            tokio::time::timeout(PATIENCE, under_way.join_all()).await
+        })?;
+        let mut oracle = self.oracle();
+        oracle.coverage.hit(Cover::Overflow);
+        let disturbed = oracle.is_disturbed();
+        let Ok(answers) = answers else {
+            if !disturbed {
+                oracle.violate("an application never got an answer".into(), None, None);
+            }
+            return Ok(());
+        };
+        for answer in answers {
+            match answer {
+                Ok(answers) => {
+                    for answer in answers {
+                        oracle.acknowledged(tenant, &answer);
+                    }
+                }
+                Err(IngestError::TooFast { .. }) => oracle.coverage.hit(Cover::TooFast),
+                Err(IngestError::Store(_)) if disturbed => {}
+                Err(error) => oracle.violate(format!("refused: {error}"), None, None),
+            }
+        }
+        Ok(())
+    }
+
     /// An application sends the same event twice.
     pub fn send_twice(&mut self, tenant: &TenantId, kind: &str) -> Result<(), Crashed> {
         let number = self.number();
@@ -174,6 +217,7 @@ impl World {
             data: RawJson::from_trusted(Bytes::from(data)),
             old: None,
             time: None,
+            trace: None,
         }
     }
 
@@ -196,6 +240,10 @@ impl World {
         let answers = match answer {
             Ok(Ok(answers)) => answers,
             Ok(Err(IngestError::Store(_))) | Err(_) if disturbed => return Ok(()),
+            Ok(Err(IngestError::TooFast { .. })) if self.nature.options.tenant_ingest.is_some() => {
+                self.oracle().coverage.hit(Cover::TooFast);
+                return Ok(());
+            }
             Ok(Err(error)) => {
                 self.oracle().violate(format!("refused: {error}"), None, None);
                 return Ok(());
@@ -207,12 +255,7 @@ impl World {
         };
         let mut oracle = self.oracle();
         for (answer, wanted) in answers.into_iter().zip(wanted) {
-            let owed = oracle.events.get(&(tenant.clone(), answer.id.clone())).map(|(_, n)| *n);
-            let said = usize::try_from(answer.deliveries).unwrap_or(usize::MAX);
-            if owed != Some(said) {
-                let what = format!("{} acknowledged with {said}, durable: {owed:?}", answer.id);
-                oracle.violate(what, None, None);
-            }
+            let said = oracle.acknowledged(tenant, &answer);
             if said != wanted && !answer.duplicate {
                 let what = format!("{} is owed {said} times, wanted by {wanted}", answer.id);
                 oracle.violate(what, None, None);
@@ -310,10 +353,37 @@ impl World {
         let done = self.inside(|engine| async move {
             tokio::time::timeout(PATIENCE, engine.replay(&tenant, id)).await
         })?;
+        let mut oracle = self.oracle();
         if matches!(done, Ok(Ok(_))) {
-            self.oracle().coverage.hit(Cover::ReplayOne);
+            oracle.coverage.hit(Cover::ReplayOne);
+        } else if matches!(done, Ok(Err(CommandError::WrongState(_)))) {
+            oracle.coverage.hit(Cover::ReplayRefused);
+            if let Some(owed) = oracle.owed.get_mut(&id) {
+                owed.replay_asked = false;
+            }
         }
         Ok(())
+    }
+
+    /// Somebody cancels, replays or unsubscribes while attempts are under way.
+    pub fn meddle(&mut self, chance: &mut Random) -> Result<(), Crashed> {
+        self.pass(chance.below(60))?;
+        let flying: Vec<_> = {
+            let oracle = self.oracle();
+            let flying = oracle.owed.iter().filter(|(_, owed)| owed.in_flight > 0);
+            flying.map(|(id, owed)| (*id, owed.subscription)).collect()
+        };
+        let Some(place) = chance.place(flying.len()) else { return Ok(()) };
+        let (id, subscription) = flying[place];
+        match chance.below(5) {
+            0..3 => self.cancel(id),
+            3 => self.replay(id),
+            _ => {
+                let known = &self.subscriptions;
+                let place = known.iter().position(|one| one.subscription.id == subscription);
+                place.map_or(Ok(()), |place| self.unsubscribe(place))
+            }
+        }
     }
 
     /// Somebody replays everything that is dead at a destination, perhaps with a pause.

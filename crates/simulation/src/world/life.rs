@@ -8,6 +8,7 @@ use postrider_domain::ids::TenantId;
 use postrider_engine::Options;
 
 use super::actions::KINDS;
+use super::receivers::Mood;
 use super::{Crashed, Nature, Pace, World};
 use crate::coverage::{Cover, Coverage};
 use crate::oracle::Violation;
@@ -43,7 +44,8 @@ pub fn live(seed: u64, hours: Option<u64>) -> Result<Outcome> {
     let nature = draw(seed, &mut chance);
     let mut world = World::new(nature)?;
     populate(&mut world, &mut chance)?;
-    let hours = hours.unwrap_or_else(|| chance.between(12, 100));
+    let (least, most) = if world.nature.sparse { (400, 1_600) } else { (12, 100) };
+    let hours = hours.unwrap_or_else(|| chance.between(least, most));
     let end = world.now + i64::try_from(hours * HOUR_MS)?;
     let mut acts = Random::new(seed, "acts");
     while world.now < end && !is_broken(&world) {
@@ -101,7 +103,35 @@ fn draw(seed: u64, chance: &mut Random) -> Nature {
             ..nature.options
         };
     }
+    if seed > PLAIN_SEEDS {
+        draw_more(&mut nature);
+    }
     nature
+}
+
+/// These seeds found something when worlds were drawn without what came later: they stay as they
+/// were.
+const PLAIN_SEEDS: u64 = 300;
+
+fn draw_more(nature: &mut Nature) {
+    let mut chance = Random::new(nature.seed, "more of its nature");
+    match chance.below(10) {
+        0 => nature.rules.from_previous = true,
+        1 => nature.rules.jitter = chance.between(1, 100),
+        _ => {}
+    }
+    if chance.chance(200) && nature.pace != Pace::Milliseconds {
+        let most = usize::try_from(chance.between(20, 200)).unwrap_or(20);
+        nature.options.resident_max = most;
+    }
+    if !is_tight(nature) {
+        let window = [120, 600, 3_600][chance.place(3).unwrap_or(0)];
+        nature.options.due_window = Duration::from_secs(window);
+    }
+    if chance.chance(250) {
+        nature.options.sleep_max = Options::default().sleep_max;
+    }
+    nature.sparse = chance.chance(300);
 }
 
 fn is_tight(nature: &Nature) -> bool {
@@ -124,8 +154,22 @@ fn populate(world: &mut World, chance: &mut Random) -> Result<()> {
         let record = world.wish(&tenant, "https://ops.example.com/in", "postrider.*");
         world.subscribe(record).map_err(|Crashed| anyhow!("it ended too soon"))?;
     }
+    let seed = world.nature.seed;
+    let mut more = Random::new(seed, "more receivers");
+    if seed > PLAIN_SEEDS && more.chance(60) {
+        // So many that the guard against mass failures has something to judge by.
+        let tenant: TenantId = tenants[0].parse()?;
+        for n in 0..more.between(20, 26) {
+            let url = format!("https://many{n}.example.com/in");
+            let record = world.wish(&tenant, &url, "task.*");
+            world.subscribe(record).map_err(|Crashed| anyhow!("it ended too soon"))?;
+        }
+    }
     if is_tight(&world.nature) {
         world.oracle().coverage.hit(Cover::TightLimits);
+    }
+    if world.nature.options.resident_max <= 200 {
+        world.oracle().coverage.hit(Cover::SmallMemory);
     }
     Ok(())
 }
@@ -158,7 +202,12 @@ fn step(world: &mut World, acts: &mut Random) -> Result<()> {
 }
 
 fn try_step(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
-    let reach = [50, 5_000, 300_000, 3 * HOUR_MS, 6 * HOUR_MS][acts.place(5).unwrap_or(0)];
+    let reach = if world.nature.sparse {
+        [50, 300_000, 12 * HOUR_MS, 48 * HOUR_MS, 120 * HOUR_MS]
+    } else {
+        [50, 5_000, 300_000, 3 * HOUR_MS, 6 * HOUR_MS]
+    };
+    let reach = reach[acts.place(5).unwrap_or(0)];
     world.pass(acts.skewed(reach))?;
     if world.subscriptions.is_empty() {
         return add(world, acts);
@@ -168,6 +217,9 @@ fn try_step(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
     let kind = KINDS[acts.place(3).unwrap_or(0)];
     let all = world.destinations();
     let destination = all[acts.place(all.len()).unwrap_or(0)];
+    if world.nature.seed > PLAIN_SEEDS && acts.chance(80) {
+        return try_more(world, acts, &tenant, kind);
+    }
     match acts.below(1000) {
         0..500 => world.send(&tenant, kind, usize::try_from(acts.between(1, 3)).unwrap_or(1))?,
         500..600 => {
@@ -213,7 +265,37 @@ fn try_step(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
             if world.nature.pace == Pace::Milliseconds || world.oracle().is_disturbed() {
                 return world.check();
             }
-            world.change_rules(Rules { drain, ..rules })?;
+            let Rules { from_previous, jitter, .. } = world.oracle().rules;
+            world.change_rules(Rules { drain, from_previous, jitter, ..rules })?;
+        }
+    }
+    world.check()
+}
+
+/// What applications and people do at a bad moment.
+fn try_more(
+    world: &mut World,
+    acts: &mut Random,
+    tenant: &TenantId,
+    kind: &str,
+) -> Result<(), Crashed> {
+    match acts.below(3) {
+        0 => {
+            let batches = usize::try_from(acts.between(2, 12)).unwrap_or(2);
+            world.send_together(tenant, kind, batches, 3)?;
+        }
+        1 => {
+            world.send(tenant, kind, 3)?;
+            world.meddle(acts)?;
+        }
+        _ => {
+            let mood = [Mood::NoName, Mood::OwnFault, Mood::Hangs][acts.place(3).unwrap_or(0)];
+            let until = world.now + i64::try_from(acts.skewed(2 * HOUR_MS)).unwrap_or(0);
+            world.receivers.set_all(mood, until);
+            for _ in 0..acts.between(1, 30) {
+                world.send(tenant, kind, 2)?;
+                world.pass(acts.below(5_000))?;
+            }
         }
     }
     world.check()
@@ -245,28 +327,12 @@ fn heal(world: &mut World) -> Result<()> {
             world.crash(0)?;
         }
     }
-    let gauges = world.inside(|engine| async move { engine.gauges().await.ok() });
     let now = world.now;
-    let mut oracle = world.oracle();
-    let is_more = oracle.check_end(now, healed_at);
-    if let Ok(Some(gauges)) = gauges
-        && !is_more
-    {
-        let left = [
-            gauges.resident,
-            gauges.in_flight_first,
-            gauges.in_flight_retry,
-            gauges.queued,
-            gauges.ready,
-            gauges.due,
-            gauges.unpersisted,
-            gauges.payload_bytes,
-            gauges.replays,
-        ];
-        if left.iter().any(|left| *left > 0) {
-            oracle.violate(format!("something is left at the end: {gauges:?}"), None, None);
-        }
+    let is_more = world.oracle().check_end(now, healed_at);
+    if !is_more {
+        world.check_leaks();
     }
+    let mut oracle = world.oracle();
     if oracle.violations.is_empty() {
         oracle.coverage.hit(Cover::Healed);
     }

@@ -79,13 +79,20 @@ pub struct Nature {
     pub options: Options,
     /// How the store takes its time.
     pub pace: Pace,
+    /// Little happens, for a long time.
+    pub sparse: bool,
 }
 
 impl Nature {
     /// A plain world: the contract's own numbers, and a store that takes no time.
     pub fn plain(seed: u64) -> Self {
-        let options = Options { hold_every: Duration::from_secs(3_600), ..Options::default() };
-        Nature { seed, rules: Rules::DEFAULT, options, pace: Pace::Instant }
+        let options = Options {
+            hold_every: Duration::from_secs(24 * 3_600),
+            prune_every: Duration::from_secs(24 * 3_600),
+            sleep_max: Duration::from_secs(24 * 3_600),
+            ..Options::default()
+        };
+        Nature { seed, rules: Rules::DEFAULT, options, pace: Pace::Instant, sparse: false }
     }
 }
 
@@ -117,6 +124,9 @@ struct Process {
     engine: EngineHandle,
 }
 
+/// The tasks of an engine at rest: the loop, and those that tell, prune and hold.
+const TASKS_MAX: usize = 4;
+
 /// Every subscription has the same secret.
 struct SameForAll;
 
@@ -135,7 +145,8 @@ impl World {
         let mut oracle = Oracle::new(nature.rules, now);
         // A second is what the contract grants; a store that takes no time, and lanes that hold all,
         // leave nothing to grant.
-        let is_tight = nature.options.lane_resident_max < 100;
+        let is_tight =
+            nature.options.lane_resident_max < 100 || nature.options.resident_max < 1_000;
         oracle.slack = if is_tight || nature.pace == Pace::Milliseconds { 1_000 } else { 0 };
         let oracle = Arc::new(Mutex::new(oracle));
         let trigger = Arc::new(Trigger::default());
@@ -183,6 +194,7 @@ impl World {
             credentials: Arc::new(SameForAll),
             policy: self.oracle().rules.policy(),
             options: self.nature.options.clone(),
+            spans: None,
         };
         let receivers = Arc::clone(&self.receivers);
         self.oracle().started(self.now);
@@ -350,11 +362,48 @@ impl World {
         })?;
         let now = self.now;
         let mut oracle = self.oracle();
-        if held {
+        if held && !oracle.may_hold() {
             oracle.violate("held back, with so few destinations".into(), None, None);
         }
         oracle.check_rest(now);
         Ok(())
+    }
+
+    /// What the engine holds.
+    pub fn gauges(&mut self) -> Result<Option<postrider_engine::Gauges>, Crashed> {
+        self.inside(|engine| async move { engine.gauges().await.ok() })
+    }
+
+    /// Nothing is owed any more: no place, timer, read or task is left behind.
+    pub fn check_leaks(&mut self) {
+        let Ok(Some(gauges)) = self.gauges() else { return };
+        let tasks = self.process.as_ref().map_or(0, |one| one.runtime.metrics().num_alive_tasks());
+        let mut oracle = self.oracle();
+        let left = [
+            gauges.resident,
+            gauges.in_flight_first,
+            gauges.in_flight_retry,
+            gauges.queued,
+            gauges.ready,
+            gauges.due,
+            gauges.unpersisted,
+            gauges.loads,
+            gauges.payload_bytes,
+            gauges.replays,
+        ];
+        // One to read what is due next; those that will be probed or frozen without a success.
+        let rules = oracle.rules;
+        let armed = |dest: &crate::oracle::Dest| {
+            usize::from(dest.model.state != crate::oracle::circuit::State::Closed)
+                + usize::from(dest.model.consecutive > rules.freeze_over)
+        };
+        let alarms = 2 + oracle.destinations.values().map(armed).sum::<usize>();
+        if left.iter().any(|left| *left > 0) || gauges.alarms > alarms {
+            oracle.violate(format!("something is left at the end: {gauges:?}"), None, None);
+        }
+        if tasks > TASKS_MAX {
+            oracle.violate(format!("{tasks} tasks are left at the end"), None, None);
+        }
     }
 
     /// Whose subscriptions there are.

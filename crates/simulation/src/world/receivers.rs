@@ -88,12 +88,14 @@ pub struct Receivers {
     oracle: Arc<Mutex<Oracle>>,
     trigger: Arc<Trigger>,
     inner: Mutex<BTreeMap<DestinationId, Receiver>>,
+    /// All of them do this, and until when.
+    all: Mutex<Option<(Mood, i64)>>,
 }
 
 impl Receivers {
     /// A world without receivers.
     pub fn new(clock: Arc<WorldClock>, oracle: Arc<Mutex<Oracle>>, trigger: Arc<Trigger>) -> Self {
-        Receivers { clock, oracle, trigger, inner: Mutex::default() }
+        Receivers { clock, oracle, trigger, inner: Mutex::default(), all: Mutex::default() }
     }
 
     /// Adds a receiver whose moods follow from the seed.
@@ -122,8 +124,14 @@ impl Receivers {
         }
     }
 
+    /// Until then all of them feel like this: the fault is ours, or the network's.
+    pub fn set_all(&self, mood: Mood, until: i64) {
+        *self.all.lock().unwrap_or_else(PoisonError::into_inner) = Some((mood, until));
+    }
+
     /// All of them are well from now on.
     pub fn heal(&self) {
+        *self.all.lock().unwrap_or_else(PoisonError::into_inner) = None;
         for receiver in self.inner().values_mut() {
             (receiver.mood, receiver.steady) = (Mood::Healthy { within: 100 }, true);
         }
@@ -143,7 +151,9 @@ impl Receivers {
             return failed(FailureClass::Dns, 0, Fate::NotTaken);
         };
         receiver.age(now);
-        let mood = receiver.script.pop_front().unwrap_or(receiver.mood);
+        let all = *self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = all.filter(|(_, until)| now < *until).map(|(mood, _)| mood);
+        let mood = all.or_else(|| receiver.script.pop_front()).unwrap_or(receiver.mood);
         reaction(mood, &mut receiver.chance, deadline_ms, now)
     }
 }

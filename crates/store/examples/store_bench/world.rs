@@ -94,6 +94,7 @@ impl World {
             data: self.data.clone(),
             old: None,
             time: at,
+            trace: None,
         });
         let destination = self.of(n).id;
         let mut subscription = *destination.as_bytes();

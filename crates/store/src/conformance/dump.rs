@@ -43,7 +43,7 @@ async fn dump_tenant(store: &dyn Store, tenant: &TenantId, since: Timestamp) -> 
         let id = destination.id;
         out.extend(lines(store.transitions(tenant, id, &ALL).await.unwrap().items));
         out.extend(lines(store.queued_of(id, None, 1_000).await.unwrap()));
-        for order in [WaitingOrder::ProbeRank, WaitingOrder::Oldest] {
+        for order in [WaitingOrder::ProbeRank, WaitingOrder::Oldest, WaitingOrder::Due] {
             out.extend(lines(store.waiting_of(id, order, 1_000).await.unwrap()));
         }
     }

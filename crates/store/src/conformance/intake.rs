@@ -8,6 +8,7 @@ use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::EventId;
 use postrider_domain::ledger::Ledger;
 use postrider_domain::limits;
+use postrider_domain::trace::TraceContext;
 
 use super::Ground;
 use super::ground::{ALL, numbers};
@@ -156,6 +157,7 @@ async fn an_event_is_read_back_byte_for_byte(mut ground: Ground) {
         let sent = Event {
             data: json(text),
             old: (n % 2 == 0).then(|| json(text)),
+            trace: TraceContext::new([u8::try_from(n).unwrap(); 16], [7; 8], n % 2 == 0),
             object: (n % 2 == 1).then(|| "größer 'als' \"x\"".parse().unwrap()),
             ..event(&acme(), &id)
         };

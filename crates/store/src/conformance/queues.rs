@@ -233,6 +233,20 @@ async fn the_oldest_that_wait_come_by_acceptance(mut ground: Ground) {
     assert_eq!(ground.store.waiting_of(to(7), WaitingOrder::Oldest, 2).await.unwrap(), []);
 }
 
+async fn what_waits_at_a_destination_comes_by_due_time(mut ground: Ground) {
+    six_waiting(&ground).await;
+    wait(&ground, 6, at(50), Some(at(40))).await;
+    for _ in 0..2 {
+        let found = ground.store.waiting_of(to(0), WaitingOrder::Due, 100).await.unwrap();
+        assert_eq!(numbers(&found), [6, 2, 4]);
+        let found = ground.store.waiting_of(to(0), WaitingOrder::Due, 2).await.unwrap();
+        assert_eq!(numbers(&found), [6, 2]);
+        let found = ground.store.waiting_of(to(1), WaitingOrder::Due, 100).await.unwrap();
+        assert_eq!(numbers(&found), [1, 5]);
+        ground.reopen().await;
+    }
+}
+
 async fn unfinished_are_the_queued_and_the_waiting_of_a_subscription(mut ground: Ground) {
     six_waiting(&ground).await;
     let delivery = ground.delivery(5).await;
@@ -281,6 +295,7 @@ suite! { $ queues, conformance_queues:
     a_delivery_that_is_moved_falls_due_once,
     the_probe_is_one_never_attempted_then_the_one_furthest_back,
     the_oldest_that_wait_come_by_acceptance,
+    what_waits_at_a_destination_comes_by_due_time,
     unfinished_are_the_queued_and_the_waiting_of_a_subscription,
     events_come_in_the_order_asked_for_with_gaps,
 }

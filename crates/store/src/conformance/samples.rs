@@ -138,6 +138,7 @@ pub fn event(tenant: &TenantId, id: &str) -> Event {
         data: json(" {\"a\" : 1.0e2}\n"),
         old: Some(json("null")),
         time: START.saturating_sub(Duration::from_secs(1)),
+        trace: None,
     }
 }
 

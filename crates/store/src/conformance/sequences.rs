@@ -14,7 +14,7 @@ use self::draw::Dice;
 use self::operation::{Operation, perform};
 use super::Ground;
 use super::dump::dump;
-use super::samples::{START, acme, umbrella};
+use super::samples::{self, START, acme, umbrella};
 use crate::contract::Store;
 use crate::memory::MemoryStore;
 use crate::records::Pruned;
@@ -60,6 +60,42 @@ pub async fn compare(seed: u64, steps: usize, mut ground: Ground) -> Ledger {
     compare_all(seed, &trace, &*model, &ground).await;
     compare_pruned(seed, &trace, &*model, &ground, dice.now()).await;
     model.ledger(None).await.unwrap()
+}
+
+/// Fills an empty store with whatever so many random operations leave behind, and with what they
+/// leave out. The same seed leaves the same.
+pub async fn fill(seed: u64, steps: usize, store: &dyn Store) {
+    let model: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let mut dice = Dice::new(seed);
+    for _ in 0..steps {
+        let operation = dice.operation(&*model).await;
+        if let Operation::Reopen = operation {
+            continue;
+        }
+        perform(&operation, &*model).await;
+        perform(&operation, store).await;
+    }
+    for (n, tenant) in [acme(), umbrella()].iter().cycle().take(12).enumerate() {
+        let (key, n) = (format!("key with spaces {n}"), u8::try_from(n).unwrap());
+        let answer = samples::answer(n, samples::at(u64::from(n)));
+        store.keep_idempotent_answer(tenant, &key, &answer).await.unwrap();
+    }
+    for (n, name) in ["first", "second"].into_iter().enumerate() {
+        let at = samples::at(u64::try_from(n).unwrap());
+        assert!(store.create_key(&samples::key(name, None, at)).await.unwrap());
+    }
+    store.touch_keys(&[("second".into(), samples::at(77))]).await.unwrap();
+}
+
+/// Everything that a store shows of what [`fill`] left behind, as lines.
+pub async fn everything(store: &dyn Store) -> Vec<String> {
+    let tenants = [acme(), umbrella()];
+    let mut lines = dump(store, &tenants, START).await;
+    for (n, tenant) in tenants.iter().cycle().take(12).enumerate() {
+        let answer = store.idempotent_answer(tenant, &format!("key with spaces {n}")).await;
+        lines.push(format!("{:?}", answer.unwrap()));
+    }
+    lines
 }
 
 async fn compare_all(seed: u64, trace: &[String], model: &dyn Store, ground: &Ground) {

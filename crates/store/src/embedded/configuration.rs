@@ -18,28 +18,20 @@ use crate::records::{
     SubscriptionRecord, Tenant,
 };
 
-const TENANT: &str = "SELECT id, name, created_at, crc FROM tenants";
-const KEY: &str = "SELECT id, tenant, name, scopes, hash, created_at, expires_at, last_used_at, crc
+pub(super) const TENANT: &str = "SELECT id, name, created_at, crc FROM tenants";
+pub(super) const KEY: &str =
+    "SELECT id, tenant, name, scopes, hash, created_at, expires_at, last_used_at, crc
     FROM keys";
-const SUBSCRIPTION: &str = "SELECT id, body, credentials, deleted_at, crc FROM subscriptions";
-const DESTINATION: &str = "SELECT id, tenant, url, created_at, circuit, crc, circuit_crc
+pub(super) const SUBSCRIPTION: &str =
+    "SELECT id, body, credentials, deleted_at, crc FROM subscriptions";
+pub(super) const DESTINATION: &str = "SELECT id, tenant, url, created_at, circuit, crc, circuit_crc
     FROM destinations";
 
 #[async_trait]
 impl Configuration for EmbeddedStore {
     async fn create_tenant(&self, tenant: &Tenant) -> Result<bool, StoreError> {
         let tenant = tenant.clone();
-        self.change(move |transaction, path| {
-            let insert = "INSERT INTO tenants VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
-            let values = params![
-                tenant.id.as_str(),
-                tenant.name,
-                tenant.created_at.as_unix_ms(),
-                rows::tenant_sum(&tenant)
-            ];
-            Ok(transaction.execute(insert, values).at(path)? > 0)
-        })
-        .await
+        self.change(move |transaction, path| insert_tenant(transaction, path, &tenant)).await
     }
 
     async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>, StoreError> {
@@ -89,23 +81,7 @@ impl Configuration for EmbeddedStore {
 
     async fn create_key(&self, key: &Key) -> Result<bool, StoreError> {
         let key = key.clone();
-        self.change(move |transaction, path| {
-            let insert = "INSERT INTO keys VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-                ON CONFLICT DO NOTHING";
-            let values = params![
-                key.id,
-                key.tenant.as_ref().map(TenantId::as_str),
-                key.name,
-                rows::scopes_text(&key.scopes),
-                key.hash.as_slice(),
-                key.created_at.as_unix_ms(),
-                key.expires_at.map(|at| at.as_unix_ms()),
-                key.last_used_at.map(|at| at.as_unix_ms()),
-                rows::key_sum(&key),
-            ];
-            Ok(transaction.execute(insert, values).at(path)? > 0)
-        })
-        .await
+        self.change(move |transaction, path| insert_key(transaction, path, &key)).await
     }
 
     async fn key(&self, id: &str) -> Result<Option<Key>, StoreError> {
@@ -348,17 +324,7 @@ impl Configuration for EmbeddedStore {
             if let Some(earlier) = answer(transaction, path, &tenant, &key)? {
                 return Ok(earlier);
             }
-            let insert = "INSERT INTO answers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-            let values = params![
-                tenant.as_str(),
-                key,
-                kept.request.as_slice(),
-                kept.status,
-                kept.body,
-                kept.created_at.as_unix_ms(),
-                rows::answer_sum(&tenant, &key, &kept),
-            ];
-            transaction.execute(insert, values).at(path)?;
+            insert_answer(transaction, path, &tenant, &key, &kept)?;
             Ok(kept)
         })
         .await
@@ -394,6 +360,76 @@ fn put_subscription(
     if let Some(twin) = twin {
         return Ok(SubscriptionPut::Twin(twin.id));
     }
+    insert_destination(transaction, path, destination)?;
+    write_subscription(transaction, path, record)?;
+    Ok(SubscriptionPut::Stored)
+}
+
+/// Writes a tenant, unless there is one of that name; whether it did.
+pub(super) fn insert_tenant(
+    transaction: &Transaction<'_>,
+    path: &Path,
+    tenant: &Tenant,
+) -> Result<bool, StoreError> {
+    let insert = "INSERT INTO tenants VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+    let values = params![
+        tenant.id.as_str(),
+        tenant.name,
+        tenant.created_at.as_unix_ms(),
+        rows::tenant_sum(tenant)
+    ];
+    Ok(transaction.execute(insert, values).at(path)? > 0)
+}
+
+/// Writes a key, unless there is one of that name; whether it did.
+pub(super) fn insert_key(
+    transaction: &Transaction<'_>,
+    path: &Path,
+    key: &Key,
+) -> Result<bool, StoreError> {
+    let insert = "INSERT INTO keys VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+        ON CONFLICT DO NOTHING";
+    let values = params![
+        key.id,
+        key.tenant.as_ref().map(TenantId::as_str),
+        key.name,
+        rows::scopes_text(&key.scopes),
+        key.hash.as_slice(),
+        key.created_at.as_unix_ms(),
+        key.expires_at.map(|at| at.as_unix_ms()),
+        key.last_used_at.map(|at| at.as_unix_ms()),
+        rows::key_sum(key),
+    ];
+    Ok(transaction.execute(insert, values).at(path)? > 0)
+}
+
+/// Keeps an answer.
+pub(super) fn insert_answer(
+    transaction: &Transaction<'_>,
+    path: &Path,
+    tenant: &TenantId,
+    key: &str,
+    kept: &IdempotentAnswer,
+) -> Result<(), StoreError> {
+    let insert = "INSERT INTO answers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let values = params![
+        tenant.as_str(),
+        key,
+        kept.request.as_slice(),
+        kept.status,
+        kept.body,
+        kept.created_at.as_unix_ms(),
+        rows::answer_sum(tenant, key, kept),
+    ];
+    transaction.execute(insert, values).at(path).map(drop)
+}
+
+/// Writes a destination, unless it is there.
+pub(super) fn insert_destination(
+    transaction: &Transaction<'_>,
+    path: &Path,
+    destination: &DestinationRecord,
+) -> Result<(), StoreError> {
     let circuit = rows::to_json(&destination.circuit).at(path)?;
     let insert = "INSERT INTO destinations VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
         ON CONFLICT (id) DO NOTHING";
@@ -406,12 +442,11 @@ fn put_subscription(
         rows::destination_sum(destination),
         crc32fast::hash(circuit.as_bytes()),
     ];
-    transaction.execute(insert, values).at(path)?;
-    write_subscription(transaction, path, record)?;
-    Ok(SubscriptionPut::Stored)
+    transaction.execute(insert, values).at(path).map(drop)
 }
 
-fn write_subscription(
+/// Creates or replaces a subscription.
+pub(super) fn write_subscription(
     transaction: &Transaction<'_>,
     path: &Path,
     record: &SubscriptionRecord,

@@ -246,7 +246,8 @@ pub(super) fn delivery_in(
     rows::one(connection, path, "deliveries", &find, values, rows::delivery)
 }
 
-fn attempts_of(
+/// The attempts of a delivery in a day's file, oldest first.
+pub(super) fn attempts_of(
     connection: &Connection,
     path: &Path,
     delivery: DeliveryId,

@@ -39,6 +39,7 @@
 
 mod applier;
 mod backup;
+pub(crate) mod canonical;
 mod codec;
 mod configuration;
 mod cursor;
@@ -57,6 +58,7 @@ mod rows;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod upkeep;
 mod verify;
 mod work;

@@ -30,11 +30,37 @@ impl EmbeddedStore {
         data_dir: impl AsRef<Path>,
         options: Options,
     ) -> Result<Arc<EmbeddedStore>, StoreError> {
-        let layout = Layout::new(data_dir.as_ref());
+        EmbeddedStore::open_checked(data_dir.as_ref(), options, |main| {
+            let progress = EmbeddedStore::transfer_progress(main.connection(), main.path())?;
+            if progress.is_some_and(|progress| !progress.finished) {
+                let cause =
+                    "a move into it is not finished; run the same `postrider migrate` again";
+                let place = place(data_dir.as_ref());
+                return Err(StoreError::NotWritable { place, cause: cause.to_owned() });
+            }
+            Ok(())
+        })
+    }
+
+    /// The same, also where a move into it has only begun, for whoever goes on with that.
+    pub fn open_to_fill(
+        data_dir: impl AsRef<Path>,
+        options: Options,
+    ) -> Result<Arc<EmbeddedStore>, StoreError> {
+        EmbeddedStore::open_checked(data_dir.as_ref(), options, |_| Ok(()))
+    }
+
+    fn open_checked(
+        data_dir: &Path,
+        options: Options,
+        check: impl FnOnce(&MainFile) -> Result<(), StoreError>,
+    ) -> Result<Arc<EmbeddedStore>, StoreError> {
+        let layout = Layout::new(data_dir);
         make_directory(layout.root())?;
         let lock = lock(&layout)?;
         make_directory(&layout.history())?;
         let mut main = MainFile::open(&layout)?;
+        check(&main)?;
         let identity = main.identity()?;
         let days = BTreeSet::from_iter(layout.days()?);
         days.iter().try_for_each(|day| schema::check_day(&layout.day(*day)))?;

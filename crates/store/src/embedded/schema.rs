@@ -13,7 +13,8 @@ use super::files::{At, place};
 use crate::error::StoreError;
 
 /// The steps of `main.db`; the n-th leads to version n.
-pub(super) const MAIN: &[&str] = &["
+pub(super) const MAIN: &[&str] = &[
+    "
     CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 
     CREATE TABLE tenants (
@@ -89,7 +90,11 @@ pub(super) const MAIN: &[&str] = &["
         PRIMARY KEY (tenant, minute)
     ) WITHOUT ROWID;
     CREATE INDEX tallies_by_time ON tallies (minute);
-"];
+",
+    "
+    CREATE INDEX queue_due_of ON queue (destination, due_at, id) WHERE state = 1;
+",
+];
 
 /// The steps of a day's file.
 pub(super) const DAY: &[&str] = &["
@@ -111,7 +116,7 @@ pub(super) const DAY: &[&str] = &["
         n INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, id TEXT NOT NULL, kind INTEGER NOT NULL,
         object TEXT, time INTEGER NOT NULL, accepted_at INTEGER NOT NULL,
         fingerprint BLOB NOT NULL, deliveries BLOB NOT NULL, data BLOB NOT NULL, old BLOB,
-        crc INTEGER NOT NULL
+        trace BLOB, crc INTEGER NOT NULL
     );
     CREATE UNIQUE INDEX events_by_id ON events (tenant, id);
     CREATE INDEX events_by_time ON events (tenant, accepted_at, id, kind);

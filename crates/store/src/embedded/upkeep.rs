@@ -83,7 +83,7 @@ impl Upkeep for EmbeddedStore {
 }
 
 /// What a day has.
-fn contents(connection: &Connection, path: &Path) -> Result<Pruned, StoreError> {
+pub(super) fn contents(connection: &Connection, path: &Path) -> Result<Pruned, StoreError> {
     let count = |table: &str| {
         let count = format!("SELECT count(*) FROM {table}");
         connection.query_row(&count, [], |row| row.get(0)).map(unsigned).at(path)

@@ -81,6 +81,9 @@ impl Work for EmbeddedStore {
                 "INDEXED BY queue_oldest WHERE destination = ?1 AND state = 1
                 ORDER BY created_at, id"
             }
+            WaitingOrder::Due => {
+                "INDEXED BY queue_due_of WHERE destination = ?1 AND state = 1 ORDER BY due_at, id"
+            }
         };
         self.take(sql, vec![blob(destination.as_bytes())], None, limit).await
     }

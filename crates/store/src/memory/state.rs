@@ -62,6 +62,8 @@ pub(super) struct State {
     pub(super) probe_rank: Index<DestinationId, (Option<Timestamp>, DeliveryId)>,
     /// By acceptance.
     pub(super) waiting_of: Index<DestinationId, (Timestamp, DeliveryId)>,
+    /// By due time.
+    pub(super) due_of: Index<DestinationId, (Timestamp, DeliveryId)>,
     pub(super) unfinished_of: Index<SubscriptionId, DeliveryId>,
 }
 
@@ -94,6 +96,7 @@ impl State {
                 self.due.insert((), (slot.due_at, id));
                 self.probe_rank.insert(destination, delivery.probe_rank());
                 self.waiting_of.insert(destination, (created_at, id));
+                self.due_of.insert(destination, (slot.due_at, id));
                 self.unfinished_of.insert(delivery.subscription, id);
             }
             DeliveryState::Delivered { .. }
@@ -118,6 +121,7 @@ impl State {
                 self.due.remove(&(), &(slot.due_at, id));
                 self.probe_rank.remove(&destination, &delivery.probe_rank());
                 self.waiting_of.remove(&destination, &(created_at, id));
+                self.due_of.remove(&destination, &(slot.due_at, id));
                 self.unfinished_of.remove(&delivery.subscription, &id);
             }
             DeliveryState::Delivered { .. }
@@ -174,8 +178,11 @@ impl State {
         holding: &Holding,
         touched: impl IntoIterator<Item = Shard>,
     ) -> Option<Shard> {
-        let held: BTreeMap<Shard, Epoch> = holding.shards.iter().copied().collect();
-        touched.into_iter().find(|shard| held.get(shard) != Some(&self.epoch(*shard)))
+        let held = |shard: Shard| {
+            let place = holding.shards.binary_search_by_key(&shard, |(held, _)| *held).ok()?;
+            holding.shards.get(place).map(|(_, epoch)| *epoch)
+        };
+        touched.into_iter().find(|shard| held(*shard) != Some(self.epoch(*shard)))
     }
 
     fn epoch(&self, shard: Shard) -> Epoch {

@@ -81,6 +81,10 @@ impl Work for MemoryStore {
                     let ids = state.waiting_of.of(&destination).map(|(_, id)| *id);
                     state.fetch(ids).take(limit).cloned().collect()
                 }
+                WaitingOrder::Due => {
+                    let ids = state.due_of.of(&destination).map(|(_, id)| *id);
+                    state.fetch(ids).take(limit).cloned().collect()
+                }
             };
             Ok(found)
         })

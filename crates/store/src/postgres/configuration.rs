@@ -358,7 +358,8 @@ async fn put_destination(
     Ok(())
 }
 
-fn tenant(row: &Row) -> Result<Tenant, StoreError> {
+/// Reads a tenant.
+pub(super) fn tenant(row: &Row) -> Result<Tenant, StoreError> {
     Ok(Tenant {
         id: parse(row, "id")?,
         name: get(row, "name")?,
@@ -366,7 +367,8 @@ fn tenant(row: &Row) -> Result<Tenant, StoreError> {
     })
 }
 
-fn key(row: &Row) -> Result<Key, StoreError> {
+/// Reads a key.
+pub(super) fn key(row: &Row) -> Result<Key, StoreError> {
     let tenant = match get::<Option<&str>>(row, "tenant")? {
         Some(_) => Some(parse(row, "tenant")?),
         None => None,
@@ -385,7 +387,8 @@ fn key(row: &Row) -> Result<Key, StoreError> {
     })
 }
 
-fn subscription(row: &Row) -> Result<SubscriptionRecord, StoreError> {
+/// Reads a subscription.
+pub(super) fn subscription(row: &Row) -> Result<SubscriptionRecord, StoreError> {
     Ok(SubscriptionRecord {
         subscription: json(row, "record")?,
         credentials: get(row, "credentials")?,
@@ -393,7 +396,8 @@ fn subscription(row: &Row) -> Result<SubscriptionRecord, StoreError> {
     })
 }
 
-fn destination(row: &Row) -> Result<DestinationRecord, StoreError> {
+/// Reads a destination.
+pub(super) fn destination(row: &Row) -> Result<DestinationRecord, StoreError> {
     Ok(DestinationRecord {
         id: DestinationId::from_bytes(rows::id(row, "id")?),
         tenant: parse(row, "tenant")?,
@@ -403,7 +407,8 @@ fn destination(row: &Row) -> Result<DestinationRecord, StoreError> {
     })
 }
 
-fn answer(row: &Row) -> Result<IdempotentAnswer, StoreError> {
+/// Reads an answer.
+pub(super) fn answer(row: &Row) -> Result<IdempotentAnswer, StoreError> {
     let status: i32 = get(row, "status")?;
     Ok(IdempotentAnswer {
         request: get::<&[u8]>(row, "request")?.try_into().map_err(|e| corrupt("answers", e))?,

@@ -279,7 +279,7 @@ fn judge<'a>(
 
 /// Events as one array per column.
 #[derive(Default)]
-struct EventColumns<'a> {
+pub(super) struct EventColumns<'a> {
     tenant: Vec<&'a str>,
     id: Vec<&'a str>,
     accepted_at: Vec<i64>,
@@ -290,6 +290,7 @@ struct EventColumns<'a> {
     data: Vec<&'a [u8]>,
     old: Vec<Option<&'a [u8]>>,
     time: Vec<i64>,
+    trace: Vec<Option<Vec<u8>>>,
 }
 
 /// Ends the transaction, by a division by zero, where a subscription of these tenants changed after
@@ -298,14 +299,16 @@ const IS_NEWEST: &str = "SELECT 1 / (CASE WHEN EXISTS (SELECT 1 FROM postrider.c
      WHERE version > $2 AND kind = 0 AND tenant = ANY($1::text[])) \
      OR (SELECT pruned FROM postrider.changed) > $2 THEN 0 ELSE 1 END)";
 
-const INSERT_IDS: &str = "INSERT INTO postrider.event_ids \
+/// Writes identifiers of events.
+pub(super) const INSERT_IDS: &str = "INSERT INTO postrider.event_ids \
      (tenant, id, accepted_at, fingerprint, deliveries) \
      SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::integer[])";
 
-const INSERT_EVENTS: &str = "INSERT INTO postrider.events \
-     (tenant, id, accepted_at, deliveries, kind, object, data, old, time) \
+/// Writes events.
+pub(super) const INSERT_EVENTS: &str = "INSERT INTO postrider.events \
+     (tenant, id, accepted_at, deliveries, kind, object, data, old, time, trace) \
      SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::integer[], $5::text[], \
-     $6::text[], $7::bytea[], $8::bytea[], $9::bigint[])";
+     $6::text[], $7::bytea[], $8::bytea[], $9::bigint[], $10::bytea[])";
 
 /// Writes unfinished deliveries.
 pub(super) const INSERT_OPEN: &str = "INSERT INTO postrider.deliveries_open \
@@ -316,7 +319,7 @@ pub(super) const INSERT_OPEN: &str = "INSERT INTO postrider.deliveries_open \
      $13::bigint[], $14::bigint[], $15::smallint[])";
 
 impl<'a> EventColumns<'a> {
-    fn push(&mut self, acceptance: &'a Acceptance) {
+    pub(super) fn push(&mut self, acceptance: &'a Acceptance) {
         let event = &acceptance.event;
         self.tenant.push(event.tenant.as_str());
         self.id.push(event.id.as_str());
@@ -329,13 +332,14 @@ impl<'a> EventColumns<'a> {
         self.data.push(event.data.as_bytes());
         self.old.push(event.old.as_ref().map(|old| &old.as_bytes()[..]));
         self.time.push(event.time.as_unix_ms());
+        self.trace.push(event.trace.map(|trace| trace.to_bytes().to_vec()));
     }
 
-    fn ids(&self) -> Vec<&(dyn ToSql + Sync)> {
+    pub(super) fn ids(&self) -> Vec<&(dyn ToSql + Sync)> {
         vec![&self.tenant, &self.id, &self.accepted_at, &self.fingerprint, &self.deliveries]
     }
 
-    fn events(&self) -> Vec<&(dyn ToSql + Sync)> {
+    pub(super) fn events(&self) -> Vec<&(dyn ToSql + Sync)> {
         vec![
             &self.tenant,
             &self.id,
@@ -346,6 +350,7 @@ impl<'a> EventColumns<'a> {
             &self.data,
             &self.old,
             &self.time,
+            &self.trace,
         ]
     }
 }

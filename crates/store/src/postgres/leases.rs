@@ -38,6 +38,10 @@ impl Leases {
         Leases { instance, is_member: AtomicBool::new(false), held: Mutex::default() }
     }
 
+    pub(super) fn instance(&self) -> Uuid {
+        self.instance
+    }
+
     pub(super) fn held(&self) -> ShardSet {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -15,6 +15,7 @@
 //! not work through it is `LISTEN`: give [`Options::listen_url`] a direct address, or switch
 //! [`Options::listen`] off, and new work of other nodes is found by polling alone.
 
+mod address;
 mod configuration;
 mod counts;
 mod days;
@@ -31,6 +32,7 @@ mod rows;
 mod schema;
 mod settle;
 mod tls;
+mod transfer;
 mod upkeep;
 mod work;
 
@@ -42,6 +44,7 @@ use postrider_domain::time::Timestamp;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
+pub use self::address::shown;
 use self::counts::Folding;
 use self::days::Days;
 use self::leases::Leases;
@@ -74,7 +77,7 @@ pub struct Options {
 impl Options {
     /// Whether an address can be one of a database.
     pub fn check(url: &str) -> Result<(), StoreError> {
-        tls::target(url).map(drop)
+        address::target(url).map(drop)
     }
 }
 
@@ -135,9 +138,17 @@ impl PostgresStore {
     /// Connects, brings the schema up to date, and makes the partitions of the next days.
     ///
     /// The URL is `postgres://user:password@host:port/database`, with `sslmode` (`disable`,
-    /// `prefer`, `require`, `verify-full`) and `sslrootcert` where wanted.
+    /// `prefer`, `require`, `verify-full`), `sslrootcert`, and `pgbouncer=true` where wanted; several
+    /// hosts with `target_session_attrs=read-write` where there is a standby.
     pub async fn connect(url: &str, options: Options) -> Result<Arc<Self>, StoreError> {
-        let target = tls::target(url)?;
+        let store = PostgresStore::connect_to_fill(url, options).await?;
+        store.refuse_unfinished().await?;
+        Ok(store)
+    }
+
+    /// The same, also where a move into the database has only begun, for whoever goes on with that.
+    pub async fn connect_to_fill(url: &str, options: Options) -> Result<Arc<Self>, StoreError> {
+        let target = address::target(url)?;
         let half = options.connections / 2;
         let pool = Pool::new(target.clone(), half, options.statement_timeout);
         let vital =
@@ -148,10 +159,10 @@ impl PostgresStore {
         let instance = vital.query_opt(Scope::All, "SELECT gen_random_uuid() AS id", &[]).await?;
         let instance: Uuid = instance.as_ref().map_or(Ok(Uuid::nil()), |row| get(row, "id"))?;
         let listener = match &options.listen_url {
-            Some(url) => tls::target(url)?,
-            None => target,
+            Some(url) => Some(address::target(url)?),
+            None => (!target.is_pooled).then_some(target),
         };
-        let notifier = Notifier::new(options.listen.then_some(listener));
+        let notifier = Notifier::new(listener.filter(|_| options.listen));
         let leases = Leases::new(instance);
         let (days, folding) = (Days::default(), Folding::default());
         let core = Arc::new(Core { pool, vital, options, days, leases, notifier, folding });

@@ -15,9 +15,9 @@ use tokio::task::AbortHandle;
 use tokio_postgres::AsyncMessage;
 
 use super::Core;
+use super::address::Target;
 use super::error::failed;
 use super::pool::Scope;
-use super::tls::Target;
 use crate::error::StoreError;
 use crate::nodes::{Hint, ShardSet};
 

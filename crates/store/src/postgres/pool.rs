@@ -17,8 +17,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
+use super::address::Target;
 use super::error::failed;
-use super::tls::Target;
 use crate::error::StoreError;
 
 /// What a statement is given.
@@ -184,7 +184,7 @@ impl Pool {
     }
 
     async fn connect(&self) -> Result<Connection, StoreError> {
-        let Target { config, connector } = &self.target;
+        let Target { config, connector, .. } = &self.target;
         let (client, driver) = config.connect(connector.clone()).await.map_err(|e| failed(&e))?;
         // It ends when the client is dropped or the connection is lost; its error is the client's.
         tokio::spawn(async move { drop(driver.await) });

@@ -55,6 +55,11 @@ fn filter_record(filter: &DeliveryFilter) -> FilterRecord {
     }
 }
 
+/// A filter as its column has it.
+pub(super) fn filter_text(filter: &DeliveryFilter) -> Result<String, StoreError> {
+    to_json(&filter_record(filter))
+}
+
 fn filter(row: &Row) -> Result<DeliveryFilter, StoreError> {
     let record: FilterRecord = json(row, "filter")?;
     let unknown = |what: &str| corrupt("replays", format!("{what:?} in the filter"));
@@ -80,7 +85,8 @@ fn filter(row: &Row) -> Result<DeliveryFilter, StoreError> {
     })
 }
 
-fn job(row: &Row) -> Result<ReplayJob, StoreError> {
+/// Reads a job.
+pub(super) fn job(row: &Row) -> Result<ReplayJob, StoreError> {
     let state = match get::<i16>(row, "state")? {
         0 => ReplayState::Running,
         1 => ReplayState::Paused,
@@ -118,7 +124,7 @@ impl Replays for PostgresStore {
                    per_second = excluded.per_second, created_at = excluded.created_at, \
                    state = excluded.state, total = excluded.total, done = excluded.done, \
                    position = excluded.position, finished_at = excluded.finished_at";
-        let filter = to_json(&filter_record(&job.filter))?;
+        let filter = filter_text(&job.filter)?;
         let position = job.position.map(|id| uuid(id.as_bytes()));
         let params: [&(dyn ToSql + Sync); 10] = [
             &job.tenant.as_str(),

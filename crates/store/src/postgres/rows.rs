@@ -17,6 +17,7 @@ use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId};
 use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::time::Timestamp;
+use postrider_domain::trace::TraceContext;
 use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql};
@@ -264,6 +265,11 @@ fn reason_number(state: &DeliveryState) -> Option<i16> {
     }
 }
 
+fn trace(bytes: &[u8]) -> Result<TraceContext, StoreError> {
+    let read = bytes.try_into().ok().and_then(TraceContext::from_bytes);
+    read.ok_or_else(|| corrupt("events", "an unknown trace"))
+}
+
 /// Reads an event.
 pub(super) fn event(row: &Row) -> Result<EventRecord, StoreError> {
     let raw = |bytes: &[u8]| RawJson::from_trusted(Bytes::copy_from_slice(bytes));
@@ -279,6 +285,7 @@ pub(super) fn event(row: &Row) -> Result<EventRecord, StoreError> {
         data: raw(get(row, "data")?),
         old: get::<Option<&[u8]>>(row, "old")?.map(raw),
         time: time(row, "time")?,
+        trace: get::<Option<&[u8]>>(row, "trace")?.map(trace).transpose()?,
     };
     let deliveries = u32_of(row, "deliveries")?;
     Ok(EventRecord { event: Arc::new(event), accepted_at: time(row, "accepted_at")?, deliveries })

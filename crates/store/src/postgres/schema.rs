@@ -11,8 +11,12 @@ use crate::error::StoreError;
 const SCHEMA_LOCK: i64 = 0x706f_7374_0001;
 
 /// All of them, in order; the first one is version 1.
-const MIGRATIONS: [&str; 2] =
-    [include_str!("migrations/0001.sql"), include_str!("migrations/0002.sql")];
+const MIGRATIONS: [&str; 4] = [
+    include_str!("migrations/0001.sql"),
+    include_str!("migrations/0002.sql"),
+    include_str!("migrations/0003.sql"),
+    include_str!("migrations/0004.sql"),
+];
 
 /// Brings the schema to the version that this program knows.
 pub(super) async fn migrate(pool: &Pool) -> Result<(), StoreError> {

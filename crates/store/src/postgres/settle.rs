@@ -26,6 +26,8 @@ use crate::records::{Commit, DeliveryChange, DestinationChange, Epoch, Holding};
 
 mod write;
 
+pub(super) use self::write::{INSERT_ATTEMPTS, INSERT_DONE};
+
 /// So many callers can stand in line.
 const CALLERS_MAX: usize = 4_096;
 /// A transaction takes no more callers once it has so many changes.

@@ -9,7 +9,6 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -17,87 +16,15 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_postgres::Config;
-use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
-
-use crate::error::StoreError;
-
-/// What a database URL says, apart.
-#[derive(Clone)]
-pub(super) struct Target {
-    pub(super) config: Config,
-    pub(super) connector: Connector,
-}
-
-/// Reads a database URL.
-pub(super) fn target(url: &str) -> Result<Target, StoreError> {
-    let refuse = |what: String| StoreError::Internal(format!("not a database URL: {what}"));
-    let (rest, settings) = split(url);
-    let mut config: Config = rest.parse().map_err(|e: tokio_postgres::Error| {
-        let source = std::error::Error::source(&e).map(ToString::to_string);
-        refuse(source.unwrap_or_else(|| e.to_string()))
-    })?;
-    let verifies = match settings.mode.as_deref() {
-        None | Some("prefer") => {
-            config.ssl_mode(SslMode::Prefer);
-            false
-        }
-        Some("disable") => {
-            config.ssl_mode(SslMode::Disable);
-            false
-        }
-        Some("require") => {
-            config.ssl_mode(SslMode::Require);
-            settings.root.is_some()
-        }
-        Some("verify-ca" | "verify-full") => {
-            config.ssl_mode(SslMode::Require);
-            true
-        }
-        Some(other) => {
-            let known = "disable, prefer, require or verify-full";
-            return Err(refuse(format!("sslmode={other}: give {known}")));
-        }
-    };
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(Duration::from_secs(10));
-    }
-    if config.get_application_name().is_none() {
-        config.application_name("postrider");
-    }
-    let connector = Connector::new(verifies, settings.root.as_deref()).map_err(refuse)?;
-    Ok(Target { config, connector })
-}
-
-#[derive(Default)]
-struct Settings {
-    mode: Option<String>,
-    root: Option<String>,
-}
-
-/// Takes out of a URL's query what is decided here.
-fn split(url: &str) -> (String, Settings) {
-    let mut settings = Settings::default();
-    let Some((base, query)) = url.split_once('?') else { return (url.into(), settings) };
-    let mut kept = Vec::new();
-    for pair in query.split('&') {
-        match pair.split_once('=') {
-            Some(("sslmode", mode)) => settings.mode = Some(mode.into()),
-            Some(("sslrootcert", path)) => settings.root = Some(path.replace("%2F", "/")),
-            Some(_) | None => kept.push(pair),
-        }
-    }
-    let rest = if kept.is_empty() { base.into() } else { format!("{base}?{}", kept.join("&")) };
-    (rest, settings)
-}
 
 /// Makes TLS connections to the database.
 #[derive(Clone)]
 pub(super) struct Connector(Arc<ClientConfig>);
 
 impl Connector {
-    fn new(verifies: bool, root: Option<&str>) -> Result<Self, String> {
+    /// Checks the server's name and certificate, or only encrypts.
+    pub(super) fn new(verifies: bool, root: Option<&str>) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -232,38 +159,5 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_shutdown(context)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_the_url_says_about_tls_is_taken_out_of_it() {
-        let cases = [
-            ("postgres://h/d", "postgres://h/d", None, None),
-            ("postgres://h/d?sslmode=disable", "postgres://h/d", Some("disable"), None),
-            (
-                "postgres://h/d?application_name=x&sslmode=verify-full&sslrootcert=%2Froot.pem",
-                "postgres://h/d?application_name=x",
-                Some("verify-full"),
-                Some("/root.pem"),
-            ),
-        ];
-        for (url, rest, mode, root) in cases {
-            let (found, settings) = split(url);
-            assert_eq!(found, rest);
-            assert_eq!((settings.mode.as_deref(), settings.root.as_deref()), (mode, root));
-        }
-    }
-
-    #[test]
-    fn an_unknown_mode_is_refused_with_those_that_are_known() {
-        let refused = target("postgres://h/d?sslmode=sometimes").err().unwrap().to_string();
-        assert!(refused.contains("sslmode=sometimes"), "{refused}");
-        assert!(target("postgres://h/d?sslmode=verify-full&sslrootcert=/none").is_err());
-        let secret = target("postgres://u:hunter2@h:port/d").err().unwrap().to_string();
-        assert!(!secret.contains("hunter2"), "{secret}");
     }
 }

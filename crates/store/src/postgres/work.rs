@@ -88,6 +88,7 @@ impl Work for PostgresStore {
             WaitingOrder::Oldest => {
                 "destination = $1 AND state = 1 ORDER BY created_at, id LIMIT $2"
             }
+            WaitingOrder::Due => "destination = $1 AND state = 1 ORDER BY due_at, id LIMIT $2",
         };
         self.open(which, &[&uuid(destination.as_bytes()), &count(limit)]).await
     }

@@ -8,3 +8,4 @@ mod nodes;
 mod proxy;
 mod server;
 mod tls;
+mod transfer;

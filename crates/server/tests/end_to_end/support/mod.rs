@@ -40,9 +40,12 @@ impl Deadline {
     }
 }
 
+/// The binary.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_postrider");
+
 /// The binary, with nothing of our own environment that would configure it.
 pub(crate) fn postrider(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+    let mut command = Command::new(PROGRAM);
     command.args(arguments).env_clear().stdin(Stdio::null());
     command
 }

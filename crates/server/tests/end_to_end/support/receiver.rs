@@ -1,10 +1,12 @@
 //! A receiver whose behaviour a test turns while it runs.
 
+use std::collections::HashSet;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::{Deadline, PATIENCE};
 
@@ -12,6 +14,9 @@ use super::{Deadline, PATIENCE};
 #[derive(Debug, Clone)]
 pub(crate) struct Arrived {
     pub(crate) webhook_id: String,
+    /// When the whole of it was there.
+    pub(crate) at: Instant,
+    pub(crate) body: Vec<u8>,
 }
 
 #[derive(Default)]
@@ -19,10 +24,18 @@ struct State {
     arrived: Vec<Arrived>,
     /// While set, requests are taken and not answered.
     held: bool,
+    failed_once: HashSet<String>,
+    /// Taken and not answered yet, and the most there ever were.
+    open: usize,
+    open_most: usize,
 }
 
 struct Shared {
     status: AtomicU16,
+    /// Of so many deliveries one fails when it comes for the first time.
+    first_fails_of: AtomicU64,
+    /// How long every answer takes.
+    takes: Duration,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -35,10 +48,17 @@ pub(crate) struct Receiver {
 impl Receiver {
     /// Listens on a free port and answers with this status.
     pub(crate) fn start(status: u16) -> Receiver {
+        Receiver::start_slow(status, Duration::ZERO)
+    }
+
+    /// The same, and every answer takes so long.
+    pub(crate) fn start_slow(status: u16, takes: Duration) -> Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             status: AtomicU16::new(status),
+            first_fails_of: AtomicU64::new(0),
+            takes,
             state: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -54,12 +74,22 @@ impl Receiver {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}/hook", self.address)
+        self.url_of("hook")
+    }
+
+    /// The URL with this path, which is answered like every other.
+    pub(crate) fn url_of(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.address)
     }
 
     /// Answers with this status from now on.
     pub(crate) fn answer(&self, status: u16) {
         self.shared.status.store(status, Ordering::SeqCst);
+    }
+
+    /// From now on one delivery of so many fails when it comes for the first time.
+    pub(crate) fn fail_first_of(&self, many: u64) {
+        self.shared.first_fails_of.store(many, Ordering::SeqCst);
     }
 
     /// Takes requests without answering them, or goes on.
@@ -73,8 +103,24 @@ impl Receiver {
         self.shared.state.lock().unwrap().arrived.clone()
     }
 
+    /// How many requests arrived so far.
+    pub(crate) fn count(&self) -> usize {
+        self.shared.state.lock().unwrap().arrived.len()
+    }
+
+    /// How many requests were ever open at the same time.
+    pub(crate) fn open_most(&self) -> usize {
+        self.shared.state.lock().unwrap().open_most
+    }
+
     /// Waits until so many requests have arrived.
     pub(crate) fn wait_for(&self, count: usize) -> Vec<Arrived> {
+        self.wait_until(count);
+        self.arrived()
+    }
+
+    /// Waits until so many requests have arrived, and copies none of them.
+    pub(crate) fn wait_until(&self, count: usize) {
         let deadline = Deadline::new();
         let mut state = self.shared.state.lock().unwrap();
         while state.arrived.len() < count {
@@ -82,46 +128,70 @@ impl Receiver {
             assert!(!deadline.has_passed(), "only {arrived} of {count} requests arrived");
             state = self.shared.changed.wait_timeout(state, PATIENCE).unwrap().0;
         }
-        state.arrived.clone()
     }
+}
+
+/// One of so many identifiers, always the same ones.
+fn is_one_of(many: u64, webhook_id: &str) -> bool {
+    let sum = webhook_id.bytes().fold(7u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
+    many > 0 && sum.is_multiple_of(many)
 }
 
 fn connection(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     let mut writer = stream.try_clone()?;
     let mut reader = BufReader::new(stream);
-    loop {
-        let mut line = String::new();
-        let mut length = 0;
-        let mut webhook_id = String::new();
-        loop {
-            line.clear();
-            if reader.read_line(&mut line)? == 0 {
-                return Ok(());
-            }
-            let header = line.trim_end();
-            if header.is_empty() {
-                break;
-            }
-            if let Some((name, value)) = header.split_once(':') {
-                match name.to_ascii_lowercase().as_str() {
-                    "content-length" => length = value.trim().parse().map_err(io::Error::other)?,
-                    "webhook-id" => value.trim().clone_into(&mut webhook_id),
-                    _ => {}
-                }
-            }
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body)?;
+    while let Some(arrived) = read(&mut reader)? {
+        let mut status = shared.status.load(Ordering::SeqCst);
         let mut state = shared.state.lock().unwrap();
-        state.arrived.push(Arrived { webhook_id });
+        let many = shared.first_fails_of.load(Ordering::SeqCst);
+        if is_one_of(many, &arrived.webhook_id)
+            && state.failed_once.insert(arrived.webhook_id.clone())
+        {
+            status = 500;
+        }
+        state.arrived.push(arrived);
+        state.open += 1;
+        state.open_most = state.open_most.max(state.open);
         shared.changed.notify_all();
         while state.held {
             state = shared.changed.wait(state).unwrap();
         }
         drop(state);
-        let status = shared.status.load(Ordering::SeqCst);
+        if !shared.takes.is_zero() {
+            thread::park_timeout(shared.takes);
+        }
+        shared.state.lock().unwrap().open -= 1;
         writer.write_all(
             format!("HTTP/1.1 {status} x\r\ncontent-length: 6\r\n\r\nanswer").as_bytes(),
         )?;
     }
+    Ok(())
+}
+
+/// The next request on a connection; `None` where there is no more.
+#[expect(clippy::disallowed_methods, reason = "when it arrived is what some tests measure")]
+fn read(reader: &mut BufReader<TcpStream>) -> io::Result<Option<Arrived>> {
+    let mut line = String::new();
+    let mut length = 0;
+    let mut webhook_id = String::new();
+    loop {
+        line.clear();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        let header = line.trim_end();
+        if header.is_empty() {
+            break;
+        }
+        if let Some((name, value)) = header.split_once(':') {
+            match name.to_ascii_lowercase().as_str() {
+                "content-length" => length = value.trim().parse().map_err(io::Error::other)?,
+                "webhook-id" => value.trim().clone_into(&mut webhook_id),
+                _ => {}
+            }
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok(Some(Arrived { webhook_id, at: Instant::now(), body }))
 }

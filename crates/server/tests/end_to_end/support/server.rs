@@ -11,10 +11,14 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::{Deadline, PATIENCE, http, postrider};
+use super::{Deadline, PATIENCE, PROGRAM, http, postrider};
 
 /// How a server is started.
+#[derive(Clone)]
 pub(crate) struct Start {
+    /// What the server is started by, where it is not started directly. It must end by becoming
+    /// the server (`exec`), so that signals reach it.
+    wrapper: Vec<String>,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
 }
@@ -22,7 +26,13 @@ pub(crate) struct Start {
 impl Start {
     /// For development, on a free port.
     pub(crate) fn dev() -> Start {
-        Start { arguments: vec!["--dev".to_owned()], variables: Vec::new() }
+        Start { wrapper: Vec::new(), arguments: vec!["--dev".to_owned()], variables: Vec::new() }
+    }
+
+    /// Started by another program, which is given the server and its arguments.
+    pub(crate) fn under(mut self, wrapper: &[&str]) -> Start {
+        self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
+        self
     }
 
     pub(crate) fn with(mut self, arguments: &[&str]) -> Start {
@@ -46,6 +56,27 @@ impl Start {
 
     /// Starts on the data of another one.
     pub(crate) fn at(self, data_dir: &Path) -> Server {
+        self.try_at(data_dir).unwrap_or_else(|(status, log)| panic!("{status}:\n{log}"))
+    }
+
+    /// Starts, and gives how it ended where it ended before it listened.
+    pub(crate) fn try_at(self, data_dir: &Path) -> Result<Server, (ExitStatus, String)> {
+        let mut server = self.spawn(data_dir);
+        let Some(listening) = server.line_or_end(|line| line.contains("\"listening\"")) else {
+            return Err(server.ended());
+        };
+        let listening: Json = serde_json::from_str(&listening).unwrap();
+        server.address = listening["address"].as_str().unwrap().parse().unwrap();
+        let given = self.variables.iter().find(|(name, _)| name == "POSTRIDER_ADMIN_KEY");
+        server.key = match given {
+            Some((_, key)) => key.clone(),
+            None => std::fs::read_to_string(data_dir.join("admin.key")).unwrap().trim().to_owned(),
+        };
+        Ok(server)
+    }
+
+    /// Starts, and waits for nothing: it has no address yet.
+    pub(crate) fn spawn(&self, data_dir: &Path) -> Server {
         let mut command = self.command(data_dir);
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = mpsc::channel();
@@ -57,7 +88,7 @@ impl Start {
                 }
             }
         }));
-        let mut server = Server {
+        Server {
             child,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             key: String::new(),
@@ -65,21 +96,20 @@ impl Start {
             lines,
             log: VecDeque::new(),
             directory: None,
-        };
-        let listening = server.wait_for_line(|line| line.contains("\"listening\""));
-        let listening: Json = serde_json::from_str(&listening).unwrap();
-        server.address = listening["address"].as_str().unwrap().parse().unwrap();
-        let given = self.variables.iter().find(|(name, _)| name == "POSTRIDER_ADMIN_KEY");
-        server.key = match given {
-            Some((_, key)) => key.clone(),
-            None => std::fs::read_to_string(data_dir.join("admin.key")).unwrap().trim().to_owned(),
-        };
-        server
+        }
     }
 
     /// The command, for servers that are expected to refuse.
     pub(crate) fn command(&self, data_dir: &Path) -> Command {
-        let mut command = postrider(&["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
+        let serve = ["serve", "--listen", "127.0.0.1:0", "--data-dir"];
+        let mut command = match self.wrapper.split_first() {
+            None => postrider(&serve),
+            Some((program, words)) => {
+                let mut command = Command::new(program);
+                command.args(words).arg(PROGRAM).args(serve).env_clear().stdin(Stdio::null());
+                command
+            }
+        };
         command.arg(data_dir).args(&self.arguments);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
@@ -110,7 +140,12 @@ impl Server {
 
     /// Subscribes this URL to everything.
     pub(crate) fn subscribe(&self, url: &str) -> Json {
-        let body = json!({ "url": url, "types": ["*"] });
+        self.subscribe_to(url, "*")
+    }
+
+    /// Subscribes this URL to this type of events.
+    pub(crate) fn subscribe_to(&self, url: &str, kind: &str) -> Json {
+        let body = json!({ "url": url, "types": [kind] });
         self.ask("POST", "/v1/subscriptions", Some(&body), 201)
     }
 
@@ -172,8 +207,14 @@ impl Server {
 
     /// Waits for a line of the log.
     pub(crate) fn wait_for_line(&mut self, is_it: impl Fn(&str) -> bool) -> String {
+        self.line_or_end(is_it)
+            .unwrap_or_else(|| panic!("the server ended; log:\n{}", self.shown_log()))
+    }
+
+    /// Waits for a line of the log; `None` where the server ended before it came.
+    fn line_or_end(&mut self, is_it: impl Fn(&str) -> bool) -> Option<String> {
         if let Some(line) = self.log.iter().find(|line| is_it(line)) {
-            return line.clone();
+            return Some(line.clone());
         }
         let deadline = Deadline::new();
         loop {
@@ -182,10 +223,39 @@ impl Server {
                 Ok(line) => {
                     self.remember(line.clone());
                     if is_it(&line) {
-                        return line;
+                        return Some(line);
                     }
                 }
-                Err(error) => panic!("{error}; log:\n{}", self.shown_log()),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("the line did not come; log:\n{}", self.shown_log())
+                }
+            }
+        }
+    }
+
+    /// The identifier of the process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The most memory that the process ever had.
+    pub(crate) fn peak_memory_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    /// All of a list, page by page.
+    pub(crate) fn all(&self, path: &str) -> Vec<Json> {
+        let mut all = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let mut page = self.get(&format!("{path}?limit=1000{cursor}"));
+            all.append(page["data"].as_array_mut().unwrap());
+            match page["next_cursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return all,
             }
         }
     }
@@ -207,6 +277,12 @@ impl Server {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
+    /// Sends a signal to a process that may have ended already.
+    pub(crate) fn try_signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        drop(Command::new("kill").args(["-s", name, &pid]).stderr(Stdio::null()).status());
+    }
+
     /// Waits for the end of the process, and gives the rest of its log.
     pub(crate) fn ended(&mut self) -> (ExitStatus, String) {
         let deadline = Deadline::new();
@@ -222,11 +298,15 @@ impl Server {
         panic!("the server does not end; log:\n{}", self.shown_log())
     }
 
-    /// Ends it as a power cut would end it, and starts another one on the same data.
-    pub(crate) fn kill_and_restart(mut self, start: Start) -> Server {
+    /// Ends it at once, without a word to it.
+    pub(crate) fn kill(&mut self) {
         self.signal("KILL");
-        let directory = self.directory.take();
         self.child.wait().unwrap();
+    }
+
+    /// Starts another one on the data of this one, which has ended.
+    pub(crate) fn succeeded_by(mut self, start: Start) -> Server {
+        let directory = self.directory.take();
         let mut next = start.at(&self.data_dir);
         next.directory = directory;
         next
@@ -242,10 +322,7 @@ impl Server {
     pub(crate) fn restart_after_end(mut self, start: Start) -> Server {
         let (status, log) = self.ended();
         assert!(status.success(), "{status}: {log}");
-        let directory = self.directory.take();
-        let mut next = start.at(&self.data_dir);
-        next.directory = directory;
-        next
+        self.succeeded_by(start)
     }
 }
 

@@ -316,9 +316,10 @@ impl Dice {
     fn look_at_one(&mut self) -> Operation {
         let (whose, to) = (self.whose(), self.below(5));
         let limit = self.limit();
-        match self.below(3) {
+        match self.below(4) {
             0 => Operation::UnfinishedOf(subscription_id(to + first_subscription(&whose))),
             1 => Operation::WaitingOf(destination(&whose, to).id, WaitingOrder::Oldest, limit),
+            2 => Operation::WaitingOf(destination(&whose, to).id, WaitingOrder::Due, limit),
             _ => Operation::WaitingOf(destination(&whose, to).id, WaitingOrder::ProbeRank, limit),
         }
     }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use postrider_domain::attempt::{Attempt, Ending};
 use postrider_domain::delivery::Delivery;
 use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId};
+use postrider_domain::trace::TraceContext;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::super::codec::{self, Encoder};
@@ -86,7 +87,7 @@ fn write_events(
 ) -> rusqlite::Result<()> {
     let mut insert = transaction.prepare_cached(
         "INSERT INTO events (tenant, id, kind, object, time, accepted_at, fingerprint, deliveries,
-            data, old, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+            data, old, trace, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
          ON CONFLICT (tenant, id) DO NOTHING",
     )?;
     let (mut scratch, mut owed) = (Encoder::default(), Vec::new());
@@ -109,6 +110,7 @@ fn write_events(
             owed.as_slice(),
             event.data.as_bytes().as_ref(),
             event.old.as_ref().map(|old| old.as_bytes().as_ref()),
+            event.trace.map(TraceContext::to_bytes),
             crc,
         ])?;
     }

@@ -191,7 +191,7 @@ impl Fold {
         change(self.tallies.entry((tenant.clone(), minute)).or_default());
     }
 
-    fn put(&mut self, delivery: Delivery, in_queue: bool) {
+    pub(super) fn put(&mut self, delivery: Delivery, in_queue: bool) {
         if let Some(&(day, place)) = self.places.get(&delivery.id)
             && let Some(folded) =
                 self.deliveries.get_mut(&day).and_then(|folded| folded.get_mut(place))

@@ -60,7 +60,10 @@ impl MainFile {
         &self.connection
     }
 
-    fn meta<T: rusqlite::types::FromSql>(&self, key: &str) -> Result<Option<T>, StoreError> {
+    pub(in crate::embedded) fn meta<T: rusqlite::types::FromSql>(
+        &self,
+        key: &str,
+    ) -> Result<Option<T>, StoreError> {
         let find = "SELECT value FROM meta WHERE key = ?1";
         self.connection.query_row(find, [key], |row| row.get(0)).optional().at(&self.path)
     }
@@ -114,7 +117,7 @@ impl MainFile {
     }
 }
 
-fn write_queue<'f>(
+pub(super) fn write_queue<'f>(
     transaction: &Transaction<'_>,
     deliveries: impl Iterator<Item = &'f Folded>,
 ) -> rusqlite::Result<()> {
@@ -159,7 +162,10 @@ fn due_at(delivery: &Delivery) -> Option<i64> {
     delivery.next_attempt_at().map(|at| at.as_unix_ms())
 }
 
-fn write_destinations(transaction: &Transaction<'_>, fold: &Fold) -> rusqlite::Result<()> {
+pub(super) fn write_destinations(
+    transaction: &Transaction<'_>,
+    fold: &Fold,
+) -> rusqlite::Result<()> {
     let mut update = transaction.prepare_cached(
         "UPDATE destinations SET circuit = ?3, circuit_crc = ?4 WHERE id = ?1 AND tenant = ?2",
     )?;
@@ -199,7 +205,7 @@ fn advance_replays(
     Ok(())
 }
 
-fn write_counters(transaction: &Transaction<'_>, fold: &Fold) -> rusqlite::Result<()> {
+pub(super) fn write_counters(transaction: &Transaction<'_>, fold: &Fold) -> rusqlite::Result<()> {
     let mut add = transaction.prepare_cached(
         "INSERT INTO ledger VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
          ON CONFLICT (tenant) DO UPDATE SET accepted = accepted + ?2, queued = queued + ?3,

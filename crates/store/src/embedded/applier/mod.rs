@@ -7,6 +7,7 @@
 
 mod day;
 mod fold;
+mod import;
 mod line;
 mod main_file;
 
@@ -18,6 +19,7 @@ use std::time::Duration;
 pub(super) use self::day::DayFile;
 use self::fold::Fold;
 pub(super) use self::fold::minute;
+pub(super) use self::import::PROGRESS;
 pub(super) use self::line::{Item, Line, Taken};
 pub(super) use self::main_file::MainFile;
 use super::codec;

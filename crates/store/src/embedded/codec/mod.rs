@@ -17,7 +17,7 @@ use postrider_domain::time::Timestamp;
 pub(super) use self::attempt::{get_attempt, put_attempt};
 pub(super) use self::values::{
     delivery_sum, event_sum, get_acceptances, get_commit, get_replay, get_state, put_acceptances,
-    put_commit, put_replay, put_state, state_number,
+    put_commit, put_delivery, put_event, put_replay, put_state, state_number,
 };
 
 /// The version of the form.

@@ -15,6 +15,7 @@ use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, SubscriptionId};
 use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::time::Timestamp;
+use postrider_domain::trace::TraceContext;
 use proptest::prelude::*;
 
 use super::*;
@@ -33,6 +34,7 @@ fn event(old: bool) -> Event {
         data: RawJson::from_trusted(Bytes::from_static(b"{\"a\": 1}")),
         old: old.then(|| RawJson::from_trusted(Bytes::from_static(b"null"))),
         time: Timestamp::from_unix_ms(-5),
+        trace: TraceContext::new([5; 16], [6; 8], old).filter(|_| old),
     }
 }
 

@@ -9,6 +9,7 @@ use postrider_domain::ids::{
     DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
 };
 use postrider_domain::retry::{ScheduleClock, Slot};
+use postrider_domain::trace::TraceContext;
 
 use super::attempt::{get_attempt, put_attempt};
 use super::{Decoder, Encoder, Malformed, VERSION};
@@ -124,7 +125,7 @@ fn get_delivery_body(
     })
 }
 
-fn put_delivery(out: &mut Encoder, delivery: &Delivery) {
+pub(in crate::embedded) fn put_delivery(out: &mut Encoder, delivery: &Delivery) {
     out.text(delivery.tenant.as_str());
     out.text(delivery.event.as_str());
     out.text(delivery.kind.as_str());
@@ -143,7 +144,7 @@ pub(in crate::embedded) fn delivery_sum(scratch: &mut Encoder, delivery: &Delive
     crc32fast::hash(scratch.as_slice())
 }
 
-fn put_event(out: &mut Encoder, event: &Event) {
+pub(in crate::embedded) fn put_event(out: &mut Encoder, event: &Event) {
     out.text(event.tenant.as_str());
     out.text(event.id.as_str());
     out.text(event.kind.as_str());
@@ -162,6 +163,7 @@ fn get_event(from: &mut Decoder) -> Result<Event, Malformed> {
         time: from.time()?,
         data: RawJson::from_trusted(from.bytes()?),
         old: from.option(Decoder::bytes)?.map(RawJson::from_trusted),
+        trace: None,
     })
 }
 
@@ -185,6 +187,9 @@ pub(in crate::embedded) fn event_sum(
     scratch.bytes(deliveries);
     scratch.size(event.data.as_bytes().len());
     scratch.option(event.old.as_ref(), |out, old| out.size(old.as_bytes().len()));
+    if let Some(trace) = event.trace {
+        scratch.fixed(&trace.to_bytes());
+    }
     sum.update(scratch.as_slice());
     sum.update(event.data.as_bytes());
     if let Some(old) = &event.old {
@@ -192,6 +197,11 @@ pub(in crate::embedded) fn event_sum(
     }
     sum.finalize()
 }
+
+/// The application chose the event's identifier.
+const ID_GIVEN: u8 = 1;
+/// A trace follows.
+const TRACED: u8 = 2;
 
 /// A batch of acceptances as one journal record.
 pub(in crate::embedded) fn put_acceptances(batch: &[Acceptance]) -> Vec<u8> {
@@ -204,10 +214,16 @@ pub(in crate::embedded) fn put_acceptances(batch: &[Acceptance]) -> Vec<u8> {
     out.byte(VERSION);
     out.size(batch.len());
     for acceptance in batch {
-        put_event(&mut out, &acceptance.event);
+        let event = &acceptance.event;
+        put_event(&mut out, event);
         out.time(acceptance.accepted_at);
         out.fixed(&acceptance.fingerprint);
-        out.byte(u8::from(acceptance.id_given));
+        out.byte(
+            (u8::from(acceptance.id_given) * ID_GIVEN) | (u8::from(event.trace.is_some()) * TRACED),
+        );
+        if let Some(trace) = event.trace {
+            out.fixed(&trace.to_bytes());
+        }
         out.size(acceptance.deliveries.len());
         for delivery in &acceptance.deliveries {
             put_delivery_body(&mut out, delivery);
@@ -222,11 +238,17 @@ pub(in crate::embedded) fn get_acceptances(
     let mut from = Decoder::new(bytes);
     check_version(&mut from)?;
     let batch = from.list(|from| {
-        let event = Arc::new(get_event(from)?);
+        let mut event = get_event(from)?;
+        let (accepted_at, fingerprint, flags) = (from.time()?, from.fixed()?, from.byte()?);
+        if flags & TRACED != 0 {
+            let trace = TraceContext::from_bytes(from.fixed()?);
+            event.trace = Some(trace.ok_or(Malformed("an unknown trace"))?);
+        }
+        let event = Arc::new(event);
         Ok(Acceptance {
-            accepted_at: from.time()?,
-            fingerprint: from.fixed()?,
-            id_given: from.byte()? != 0,
+            accepted_at,
+            fingerprint,
+            id_given: flags & ID_GIVEN != 0,
             deliveries: from.list(|from| {
                 let (tenant, id) = (event.tenant.clone(), event.id.clone());
                 get_delivery_body(from, tenant, id, event.kind.clone())

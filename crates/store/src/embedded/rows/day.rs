@@ -6,6 +6,7 @@ use postrider_domain::attempt::Attempt;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId};
+use postrider_domain::trace::TraceContext;
 
 use super::super::codec::{self, Decoder, Encoder};
 use super::Reading;
@@ -47,7 +48,7 @@ pub(in crate::embedded) fn delivery(reading: &Reading<'_>) -> Result<Delivery, S
 /// What [`event`] reads, of `events AS e` with the joins.
 pub(in crate::embedded) const EVENT_COLUMNS: &str =
     "e.id, t.name, k.name, e.object, e.time, e.accepted_at, e.fingerprint, e.deliveries, e.data,
-     e.old, e.crc";
+     e.old, e.crc, e.trace";
 /// What is joined to `events AS e`.
 pub(in crate::embedded) const EVENT_JOINS: &str =
     "CROSS JOIN names AS t ON t.n = e.tenant CROSS JOIN names AS k ON k.n = e.kind";
@@ -56,6 +57,7 @@ pub(in crate::embedded) const EVENT_JOINS: &str =
 #[derive(Debug)]
 pub(in crate::embedded) struct StoredEvent {
     pub(in crate::embedded) record: EventRecord,
+    pub(in crate::embedded) fingerprint: [u8; 32],
     pub(in crate::embedded) deliveries: Vec<DeliveryId>,
 }
 
@@ -63,6 +65,7 @@ pub(in crate::embedded) fn event(reading: &Reading<'_>) -> Result<StoredEvent, S
     let object: Option<String> = reading.get(3)?;
     let object = object.map(|object| object.parse()).transpose();
     let old: Option<Vec<u8>> = reading.get(9)?;
+    let trace: Option<[u8; TraceContext::BYTES]> = reading.get(11)?;
     let event = Event {
         id: reading.parse(0)?,
         tenant: reading.parse(1)?,
@@ -71,6 +74,11 @@ pub(in crate::embedded) fn event(reading: &Reading<'_>) -> Result<StoredEvent, S
         data: RawJson::from_trusted(reading.bytes(8)?),
         old: old.map(|old| RawJson::from_trusted(old.into())),
         time: reading.time(4)?,
+        trace: trace
+            .map(|bytes| {
+                TraceContext::from_bytes(bytes).ok_or_else(|| reading.damaged("an unknown trace"))
+            })
+            .transpose()?,
     };
     let accepted_at = reading.time(5)?;
     let fingerprint: [u8; 32] = reading.get(6)?;
@@ -84,7 +92,7 @@ pub(in crate::embedded) fn event(reading: &Reading<'_>) -> Result<StoredEvent, S
         accepted_at,
         deliveries: u32::try_from(deliveries.len()).unwrap_or(u32::MAX),
     };
-    Ok(StoredEvent { record, deliveries })
+    Ok(StoredEvent { record, fingerprint, deliveries })
 }
 
 /// An attempt, of the columns `delivery, number, body, crc`.

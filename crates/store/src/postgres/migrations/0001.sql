@@ -95,7 +95,8 @@ CREATE TABLE postrider.events (
     data        bytea NOT NULL,
     old         bytea,
     time        bigint NOT NULL,
-    deliveries  integer NOT NULL
+    deliveries  integer NOT NULL,
+    trace       bytea
 ) PARTITION BY RANGE (accepted_at);
 CREATE UNIQUE INDEX events_listed ON postrider.events (tenant, accepted_at, id);
 

@@ -72,7 +72,8 @@ const UPDATE_OPEN: &str = "UPDATE postrider.deliveries_open AS o SET attempts = 
 
 const DELETE_OPEN: &str = "DELETE FROM postrider.deliveries_open WHERE id = ANY($1::uuid[])";
 
-const INSERT_DONE: &str = "INSERT INTO postrider.deliveries_done \
+/// Writes deliveries that have ended.
+pub(in crate::postgres) const INSERT_DONE: &str = "INSERT INTO postrider.deliveries_done \
      (id, tenant, event, subscription, destination, kind, created_at, attempts, last_attempt_at, \
       state, finished_at, reason) \
      SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::uuid[], $6::text[], \
@@ -90,7 +91,8 @@ const UPDATE_DONE: &str = "UPDATE postrider.deliveries_done AS d SET attempts = 
      last_attempt_at, state, finished_at, reason) \
      WHERE d.id = n.id AND d.id = ANY($1) AND d.created_at = ANY($7)";
 
-const INSERT_ATTEMPTS: &str = "INSERT INTO postrider.attempts \
+/// Writes attempts.
+pub(in crate::postgres) const INSERT_ATTEMPTS: &str = "INSERT INTO postrider.attempts \
      (tenant, delivery, created_at, number, started_at, status, record, body) \
      SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::integer[], $5::bigint[], \
      $6::integer[], $7::text[], $8::bytea[])";

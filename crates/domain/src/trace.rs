@@ -1,0 +1,210 @@
+//! Whose trace a delivery belongs to, as W3C Trace Context has it.
+//!
+//! An event keeps the context of the request that brought it, so that its attempts stand in the same
+//! trace, also after days and restarts. Where none came, each delivery is a trace of its own. **No
+//! random number is needed**: the span of an attempt follows from the delivery and the attempt's
+//! number, so that whoever exports it and whoever sends it agree.
+//!
+//! ```text
+//! traceparent = 00 - trace (32 hex digits) - span (16 hex digits) - flags (2 hex digits)
+//! ```
+
+use std::fmt;
+
+use crate::ids::DeliveryId;
+
+/// The header that carries a context.
+pub const HEADER: &str = "traceparent";
+
+/// Somebody records this trace.
+const SAMPLED: u8 = 1;
+/// Spreads the attempts of a delivery over all span identifiers. Odd, so that no two collide.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A trace, and the span in it that caused what carries this.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TraceContext {
+    trace: [u8; 16],
+    span: [u8; 8],
+    flags: u8,
+}
+
+impl TraceContext {
+    /// How many bytes a store keeps of it.
+    pub const BYTES: usize = 25;
+
+    /// The context of these identifiers; `None` where one of them is all zeros.
+    pub fn new(trace: [u8; 16], span: [u8; 8], is_sampled: bool) -> Option<Self> {
+        let flags = if is_sampled { SAMPLED } else { 0 };
+        let is_valid = trace != [0; 16] && span != [0; 8];
+        is_valid.then_some(TraceContext { trace, span, flags })
+    }
+
+    /// Reads the value of a `traceparent`. What is malformed is as good as absent, so says the
+    /// specification; a later version is read as far as this one is known.
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes = text.as_bytes();
+        let (version, flags) = (hex::<1>(bytes.get(..2)?)?[0], hex::<1>(bytes.get(53..55)?)?[0]);
+        let is_joined = [2, 35, 52].iter().all(|&at| bytes[at] == b'-');
+        let is_ended = match version {
+            0 => bytes.len() == 55,
+            1..=0xfe => bytes.get(55).is_none_or(|next| *next == b'-'),
+            0xff => false,
+        };
+        if !is_joined || !is_ended {
+            return None;
+        }
+        let context = Self::new(hex(&bytes[3..35])?, hex(&bytes[36..52])?, false)?;
+        Some(TraceContext { flags: flags & SAMPLED, ..context })
+    }
+
+    /// The bytes, for a store to keep.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..16].copy_from_slice(&self.trace);
+        bytes[16..24].copy_from_slice(&self.span);
+        bytes[24] = self.flags;
+        bytes
+    }
+
+    /// What a store has kept.
+    pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Option<Self> {
+        let (trace, rest) = bytes.split_first_chunk()?;
+        let (span, rest) = rest.split_first_chunk()?;
+        let context = Self::new(*trace, *span, false)?;
+        Some(TraceContext { flags: *rest.first()?, ..context })
+    }
+
+    /// The context that attempt `number` of a delivery sends, as the child of its event's.
+    pub fn of_attempt(event: Option<TraceContext>, delivery: DeliveryId, number: u32) -> Self {
+        let id = delivery.as_bytes();
+        let low = id.last_chunk::<8>().map_or(0, |low| u64::from_be_bytes(*low));
+        let span = (low ^ u64::from(number).wrapping_mul(SPREAD)).max(1).to_be_bytes();
+        match event {
+            Some(event) => TraceContext { span, ..event },
+            None => TraceContext { trace: *id, span, flags: 0 },
+        }
+    }
+
+    /// The trace.
+    pub fn trace(&self) -> [u8; 16] {
+        self.trace
+    }
+
+    /// The span.
+    pub fn span(&self) -> [u8; 8] {
+        self.span
+    }
+
+    /// Whether somebody records this trace.
+    pub fn is_sampled(&self) -> bool {
+        self.flags & SAMPLED != 0
+    }
+}
+
+/// As a `traceparent` has it.
+impl fmt::Display for TraceContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (trace, span) = (u128::from_be_bytes(self.trace), u64::from_be_bytes(self.span));
+        write!(f, "00-{trace:032x}-{span:016x}-{:02x}", self.flags)
+    }
+}
+
+impl fmt::Debug for TraceContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TraceContext({self})")
+    }
+}
+
+/// Lower-case hexadecimal digits, twice as many as bytes.
+fn hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let (pairs, rest) = digits.as_chunks::<2>();
+    if pairs.len() != N || !rest.is_empty() {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = digit(*high)? << 4 | digit(*low)?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GIVEN: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    fn delivery() -> DeliveryId {
+        "dlv_019a86d99e3877078707070707070707".parse().unwrap()
+    }
+
+    #[test]
+    fn a_context_is_read_as_the_specification_says() {
+        for (text, read) in [
+            (GIVEN, Some(GIVEN)),
+            // Of flags that are not known nothing is passed on.
+            (
+                "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-fe",
+                Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"),
+            ),
+            ("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some(GIVEN)),
+            ("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what", Some(GIVEN)),
+            ("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01what", None),
+            ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what", None),
+            ("ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None),
+            ("00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", None),
+            ("00-00000000000000000000000000000000-00f067aa0ba902b7-01", None),
+            ("00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01", None),
+            ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0", None),
+            ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b-701", None),
+            ("00_4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None),
+            ("", None),
+        ] {
+            let found = TraceContext::parse(text).map(|context| context.to_string());
+            assert_eq!(found.as_deref(), read, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_attempt_continues_the_trace_of_its_event_in_a_span_of_its_own() {
+        let event = TraceContext::parse(GIVEN).unwrap();
+        let sent = TraceContext::of_attempt(Some(event), delivery(), 1);
+        assert_eq!(sent.trace(), event.trace());
+        assert_ne!(sent.span(), event.span());
+        assert!(sent.is_sampled());
+        assert_eq!(sent, TraceContext::of_attempt(Some(event), delivery(), 1));
+        let spans: BTreeSet<_> =
+            (1..=12).map(|n| TraceContext::of_attempt(Some(event), delivery(), n).span()).collect();
+        assert_eq!(spans.len(), 12);
+    }
+
+    #[test]
+    fn without_one_the_delivery_is_the_trace() {
+        let sent = TraceContext::of_attempt(None, delivery(), 3);
+        assert_eq!(sent.trace(), *delivery().as_bytes());
+        assert!(!sent.is_sampled());
+        assert_eq!(TraceContext::parse(&sent.to_string()), Some(sent));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_not_and_what_is_read_survives_both_forms(
+            text in prop_oneof![any::<String>(), "[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}.{0,3}"],
+        ) {
+            if let Some(context) = TraceContext::parse(&text) {
+                prop_assert_eq!(TraceContext::parse(&context.to_string()), Some(context));
+                prop_assert_eq!(TraceContext::from_bytes(context.to_bytes()), Some(context));
+            }
+        }
+    }
+}

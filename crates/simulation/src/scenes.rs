@@ -1,0 +1,365 @@
+//! Scenes: what the contract says about one subject, played on purpose, with the model looking on.
+//! A life may meet all of these by chance; here none of them depends on it.
+
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, ensure};
+use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
+use postrider_domain::subscription::RateLimit;
+use postrider_engine::{IngestRate, Options};
+
+use crate::coverage::Cover;
+use crate::edges::{Edge, FAIL, HOUR, MINUTE, OK, Stage, crashed};
+use crate::oracle::Stand;
+use crate::oracle::circuit::State;
+use crate::oracle::rules::{RETRIES, Rules, due};
+use crate::world::Nature;
+use crate::world::life::Outcome;
+use crate::world::receivers::Mood;
+
+/// All of them.
+pub const SCENES: [Edge; 15] = [
+    ("a probe that a crash took is made again ten minutes after it was sent", probe_lost),
+    ("where none waits, the next one that arrives is the probe", probe_of_arrival),
+    ("what does not fit into the lanes is sent all the same", overflow),
+    ("more retries than fit into memory are on time", memory),
+    ("when most begin to fail at once transitions are held, for an hour at most", mass_failure),
+    ("one bad receiver among many is disabled", one_of_many),
+    ("a drain sends what waits ahead of its slots", drain),
+    ("a failure stops the ramp of a drain", drain_stops),
+    ("Retry-After moves a retry later, and not past the last slot", retry_after),
+    ("delays counted from the attempt before end at 48 hours", previous_attempt),
+    ("jitter moves slots within its share, and the same after a crash", jitter),
+    ("a rate limit is kept", rate_limit),
+    ("a tenant that floods delays itself", tenant_flood),
+    ("cancelled, replayed and unsubscribed in mid-flight", in_mid_flight),
+    ("nothing is left behind when all is done", nothing_left),
+];
+
+impl Stage {
+    /// So many more receivers, all of them well.
+    fn others(&mut self, count: usize) -> Result<Vec<DestinationId>> {
+        (0..count).map(|n| self.receiver(&format!("https://other{n}.example.com/in"))).collect()
+    }
+
+    fn send_now(&mut self, count: usize) -> Result<()> {
+        self.world.send(&self.tenant.clone(), "task.created", count).map_err(crashed)
+    }
+
+    fn count(&self, wanted: impl Fn(Stand) -> bool) -> usize {
+        self.world.oracle().owed.values().filter(|owed| wanted(owed.stand)).count()
+    }
+
+    fn delivered(&self) -> usize {
+        self.count(|stand| stand == Stand::Delivered)
+    }
+
+    fn attempts(&self) -> u64 {
+        self.world.oracle().attempts
+    }
+
+    fn in_flight(&self) -> Vec<DeliveryId> {
+        let oracle = self.world.oracle();
+        oracle.owed.iter().filter(|(_, owed)| owed.in_flight > 0).map(|(id, _)| *id).collect()
+    }
+
+    fn closed(&self) -> usize {
+        let oracle = self.world.oracle();
+        oracle.destinations.values().filter(|dest| dest.model.state == State::Closed).count()
+    }
+
+    fn is_held(&mut self) -> Result<bool> {
+        let gauges = self.world.gauges().map_err(crashed)?;
+        gauges.map(|gauges| gauges.held).ok_or_else(|| anyhow!("no gauges"))
+    }
+}
+
+fn met(stage: &Stage, cover: Cover) -> Result<()> {
+    let count = stage.world.oracle().coverage.count(cover);
+    ensure!(count > 0, "never met: {}", cover.text());
+    Ok(())
+}
+
+fn probe_lost() -> Result<Outcome> {
+    let mut stage = Stage::new(Rules::SMALL)?;
+    stage.send(FAIL, 11)?;
+    ensure!(stage.is_open()?, "not disabled");
+    stage.world.receivers.set(stage.id, Mood::Hangs);
+    stage.pass(10 * MINUTE)?;
+    ensure!(stage.in_flight().len() == 1, "one probe is in flight");
+    stage.world.crash(1_000)?;
+    met(&stage, Cover::CrashInProbe)?;
+    stage.world.receivers.set(stage.id, OK);
+    let sent = stage.attempts();
+    stage.pass(9 * MINUTE)?;
+    ensure!(stage.attempts() == sent, "probed again too soon");
+    stage.pass(2 * MINUTE)?;
+    ensure!(stage.state()? == State::Closed, "not probed again");
+    stage.end()
+}
+
+fn overflow() -> Result<Outcome> {
+    let mut nature = Nature::plain(0);
+    nature.options = Options {
+        handover_batches_max: 1,
+        handover_deliveries_max: 2,
+        lane_resident_max: 3,
+        page: 4,
+        ..nature.options
+    };
+    let mut stage = Stage::with(nature)?;
+    for _ in 0..3 {
+        let tenant = stage.tenant.clone();
+        stage.world.send_together(&tenant, "task.created", 20, 5).map_err(crashed)?;
+        stage.pass(5_000)?;
+    }
+    ensure!(stage.delivered() == 300, "{} of 300 delivered", stage.delivered());
+    stage.end()
+}
+
+fn memory() -> Result<Outcome> {
+    let mut nature = Nature::plain(0);
+    nature.options = Options { resident_max: 20, page: 6, ..nature.options };
+    let mut stage = Stage::with(nature)?;
+    stage.others(3)?;
+    stage.world.oracle().coverage.hit(Cover::SmallMemory);
+    stage.world.receivers.set_all(FAIL, i64::MAX);
+    for _ in 0..4 {
+        stage.send_now(10)?;
+        stage.pass(20_000)?;
+    }
+    stage.pass(2 * HOUR)?;
+    stage.world.crash(30 * MINUTE)?;
+    stage.pass(47 * HOUR)?;
+    ensure!(stage.count(|stand| stand == Stand::Dead) == 160, "not all of them are dead");
+    stage.end()
+}
+
+fn probe_of_arrival() -> Result<Outcome> {
+    let mut stage = Stage::new(Rules::SMALL)?;
+    stage.send(FAIL, 11)?;
+    let all: Vec<_> = stage.world.oracle().owed.keys().copied().collect();
+    for id in all {
+        stage.world.cancel(id).map_err(crashed)?;
+    }
+    stage.world.receivers.set(stage.id, OK);
+    stage.pass(HOUR)?;
+    ensure!(stage.is_open()?, "re-enabled by nothing");
+    stage.send_now(1)?;
+    stage.pass(1_000)?;
+    met(&stage, Cover::ProbeOfArrival)?;
+    ensure!(stage.state()? == State::Closed && stage.delivered() == 1, "it was not the probe");
+    stage.end()
+}
+
+fn mass_failure() -> Result<Outcome> {
+    let mut stage = Stage::new(Rules { freeze_at: 50_000, freeze_over: 2_000, ..Rules::SMALL })?;
+    stage.others(24)?;
+    stage.send_now(12)?;
+    stage.pass(5 * MINUTE)?;
+    let begun = stage.world.now;
+    stage.world.receivers.set_all(Mood::NoName, begun + 200 * 60_000);
+    for _ in 0..5 {
+        stage.send_now(3)?;
+        stage.pass(8_000)?;
+    }
+    ensure!(stage.is_held()?, "15 failures of 25 receivers at once, and nothing is held");
+    while stage.world.now < begun + 58 * 60_000 {
+        stage.send_now(1)?;
+        stage.pass(20_000)?;
+        ensure!(stage.closed() == 25, "disabled while it is held");
+    }
+    met(&stage, Cover::Held)?;
+    while stage.world.now < begun + 65 * 60_000 {
+        stage.send_now(1)?;
+        stage.pass(20_000)?;
+    }
+    ensure!(!stage.is_held()?, "held for more than an hour");
+    ensure!(stage.closed() == 0, "an outage that is not ours, and nothing is disabled");
+    stage.world.receivers.heal();
+    stage.pass(11 * MINUTE)?;
+    ensure!(stage.closed() == 25, "not re-enabled");
+    stage.end()
+}
+
+fn one_of_many() -> Result<Outcome> {
+    let mut stage = Stage::new(Rules::SMALL)?;
+    stage.others(24)?;
+    stage.send_now(1)?;
+    stage.world.receivers.set(stage.id, FAIL);
+    for _ in 0..15 {
+        stage.send_now(1)?;
+        stage.pass(2_000)?;
+        ensure!(!stage.is_held()?, "held because of one receiver");
+    }
+    ensure!(stage.is_open()? && stage.closed() == 24, "the bad one is disabled, and no other");
+    stage.end()
+}
+
+fn disabled_with(waiting: usize, rules: Rules) -> Result<Stage> {
+    let mut stage = Stage::new(rules)?;
+    stage.send(FAIL, 11)?;
+    ensure!(stage.is_open()?, "not disabled");
+    stage.send_now(waiting)?;
+    stage.pass(9 * MINUTE)?;
+    Ok(stage)
+}
+
+fn drain() -> Result<Outcome> {
+    let mut stage = disabled_with(200, Rules { drain: true, ..Rules::SMALL })?;
+    stage.world.receivers.set(stage.id, Mood::Healthy { within: 20 });
+    stage.pass(MINUTE)?;
+    ensure!(stage.state()? == State::Closed, "not re-enabled");
+    stage.pass(10_000)?;
+    ensure!(stage.delivered() == 211, "{} of 211 delivered", stage.delivered());
+    met(&stage, Cover::Drained)?;
+    stage.end()
+}
+
+fn drain_stops() -> Result<Outcome> {
+    let mut stage = disabled_with(200, Rules { drain: true, ..Rules::SMALL })?;
+    // The probe and one more arrive; what follows does not.
+    stage.world.receivers.script(stage.id, [OK, OK]);
+    let sent = stage.attempts();
+    let before = stage.world.now;
+    while stage.world.now < before + 70_000 {
+        stage.pass(1_000)?;
+    }
+    let sent = stage.attempts() - sent;
+    ensure!(stage.delivered() == 2, "{} delivered", stage.delivered());
+    ensure!(sent <= 4, "the ramp went on after a failure: {sent} sent");
+    stage.end()
+}
+
+fn retry_after() -> Result<Outcome> {
+    let mut stage = Stage::new(Rules::DEFAULT)?;
+    let busy = |status, seconds| Mood::Busy { status, seconds };
+    for (mood, count) in [(busy(429, 3_600), 4), (busy(503, 10), 4), (busy(503, 900_000), 4)] {
+        stage.send(mood, count)?;
+    }
+    stage.world.receivers.set(stage.id, FAIL);
+    stage.pass(due(0, RETRIES).unsigned_abs() + MINUTE)?;
+    met(&stage, Cover::RetryAfterMoves)?;
+    met(&stage, Cover::RetryAfterCut)?;
+    ensure!(stage.count(|stand| stand == Stand::Dead) == 12, "not all of them are dead");
+    stage.end()
+}
+
+fn previous_attempt() -> Result<Outcome> {
+    let mut stage = Stage::new(Rules { from_previous: true, ..Rules::DEFAULT })?;
+    stage.send(Mood::Hangs, 3)?;
+    stage.pass(5 * HOUR)?;
+    stage.world.crash(2 * HOUR)?;
+    stage.pass(30 * HOUR)?;
+    ensure!(stage.count(|stand| stand == Stand::Dead) == 0, "dead too soon");
+    stage.pass(12 * HOUR)?;
+    ensure!(stage.count(|stand| stand == Stand::Dead) == 3, "not dead after 48 h");
+    met(&stage, Cover::FromPrevious)?;
+    stage.end()
+}
+
+fn jitter() -> Result<Outcome> {
+    let rules = Rules { jitter: 60, grace: 10_000, consecutive: 10_000, ..Rules::DEFAULT };
+    let mut stage = Stage::new(rules)?;
+    stage.send(FAIL, 40)?;
+    stage.pass(HOUR)?;
+    stage.world.crash(3 * HOUR)?;
+    stage.pass(45 * HOUR)?;
+    met(&stage, Cover::Jitter)?;
+    ensure!(stage.count(|stand| stand == Stand::Dead) == 40, "not all of them are dead");
+    stage.end()
+}
+
+fn rate_limit() -> Result<Outcome> {
+    let mut stage = Stage::new(Rules::DEFAULT)?;
+    let mut record = stage.world.subscriptions[0].clone();
+    record.subscription.rate_limit = RateLimit::per_second(5.0).ok();
+    stage.world.subscribe(record).map_err(crashed)?;
+    if let Some(dest) = stage.world.oracle().destinations.get_mut(&stage.id) {
+        // Five, and the one that a rested bucket has.
+        dest.rate = Some(6);
+    }
+    stage.send_now(100)?;
+    stage.pass(10_000)?;
+    ensure!((45..=52).contains(&stage.delivered()), "{} in ten seconds", stage.delivered());
+    stage.pass(11_000)?;
+    ensure!(stage.delivered() == 100, "{} delivered", stage.delivered());
+    stage.world.oracle().coverage.hit(Cover::Paced);
+    stage.end()
+}
+
+fn tenant_flood() -> Result<Outcome> {
+    let mut nature = Nature::plain(0);
+    nature.options = Options {
+        tenant_in_flight_max: Some(4),
+        tenant_ingest: Some(IngestRate { per_second: 100, burst: 1_000 }),
+        ..nature.options
+    };
+    let mut stage = Stage::with(nature)?;
+    let acme: TenantId = "acme".parse()?;
+    let mut floods = Vec::new();
+    for n in 0..3 {
+        let url = format!("https://acme{n}.example.com/in");
+        let record = stage.world.wish(&acme, &url, "task.*");
+        let id = record.subscription.destination;
+        stage.world.subscribe(record).map_err(crashed)?;
+        stage.world.receivers.set(id, Mood::Healthy { within: 2_000 });
+        floods.push(id);
+    }
+    for id in floods {
+        if let Some(dest) = stage.world.oracle().destinations.get_mut(&id) {
+            dest.paced = true;
+        }
+    }
+    stage.world.send_together(&acme, "task.created", 40, 50).map_err(crashed)?;
+    met(&stage, Cover::TooFast)?;
+    // The model has every late attempt of the other tenant as a violation.
+    for _ in 0..100 {
+        stage.send_now(1)?;
+        stage.pass(100)?;
+        let own = usize::from(!stage.in_flight().is_empty());
+        ensure!(stage.in_flight().len() <= 4 + own, "over the tenant's limit");
+    }
+    stage.world.oracle().coverage.hit(Cover::TenantFlood);
+    stage.pass(HOUR)?;
+    ensure!(stage.count(|stand| stand == Stand::Delivered) >= 3_100, "not all are delivered");
+    stage.end()
+}
+
+fn in_mid_flight() -> Result<Outcome> {
+    let mut stage = Stage::new(Rules::DEFAULT)?;
+    stage.world.receivers.set(stage.id, Mood::Late);
+    stage.send_now(3)?;
+    stage.world.pass(500).map_err(crashed)?;
+    let flying = stage.in_flight();
+    ensure!(flying.len() == 3, "{} in flight", flying.len());
+    stage.world.cancel(flying[0]).map_err(crashed)?;
+    stage.world.replay(flying[1]).map_err(crashed)?;
+    met(&stage, Cover::ReplayRefused)?;
+    stage.pass(6_000)?;
+    met(&stage, Cover::CancelledInFlight)?;
+    stage.world.replay(flying[0]).map_err(crashed)?;
+    stage.world.pass(500).map_err(crashed)?;
+    stage.world.unsubscribe(0).map_err(crashed)?;
+    stage.pass(MINUTE)?;
+    met(&stage, Cover::CancelledWithSubscription)?;
+    ensure!(stage.delivered() + stage.count(|stand| stand == Stand::Cancelled) == 3, "not ended");
+    stage.end()
+}
+
+fn nothing_left() -> Result<Outcome> {
+    let mut nature = Nature::plain(0);
+    nature.options.due_window = Duration::from_secs(600);
+    let mut stage = Stage::with(nature)?;
+    stage.others(3)?;
+    for mood in [FAIL, Mood::Hangs, Mood::Busy { status: 429, seconds: 60 }, Mood::OwnFault] {
+        stage.world.receivers.set_all(mood, stage.world.now + 3 * 3_600_000);
+        stage.send_now(40)?;
+        stage.pass(4 * HOUR)?;
+    }
+    stage.world.receivers.heal();
+    stage.pass(due(0, RETRIES).unsigned_abs())?;
+    ensure!(stage.count(|stand| matches!(stand, Stand::Queued | Stand::Waiting { .. })) == 0, "?");
+    stage.world.check_leaks();
+    stage.end()
+}

@@ -1,0 +1,266 @@
+//! Counts and checksums of everything in a store, by kind of record and tenant.
+//!
+//! A record's hash is SHA-256 of its values in a form in which different records have different
+//! bytes; the hashes are added up, so the order in which a store gives its records does not matter.
+//! **A record that is missing, doubled or different in a single bit changes the sum.**
+
+use std::collections::BTreeMap;
+
+use postrider_domain::event::Event;
+use postrider_domain::ids::TenantId;
+use postrider_domain::ledger::Ledger;
+use sha2::{Digest as _, Sha256};
+
+use super::{Item, WholeEvent};
+use crate::embedded::canonical::Canonical;
+use crate::records::{Key, Tally};
+
+/// What a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RecordKind {
+    /// A tenant.
+    Tenant,
+    /// A key.
+    Key,
+    /// A subscription.
+    Subscription,
+    /// A destination.
+    Destination,
+    /// A transition.
+    Transition,
+    /// An answer.
+    Answer,
+    /// A replay job.
+    Replay,
+    /// An event.
+    Event,
+    /// A delivery.
+    Delivery,
+    /// An attempt.
+    Attempt,
+    /// A tenant's accounts.
+    Ledger,
+    /// A minute.
+    Tally,
+}
+
+impl RecordKind {
+    /// What people call many of them.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            RecordKind::Tenant => "tenants",
+            RecordKind::Key => "keys",
+            RecordKind::Subscription => "subscriptions",
+            RecordKind::Destination => "destinations",
+            RecordKind::Transition => "transitions",
+            RecordKind::Answer => "answers",
+            RecordKind::Replay => "replays",
+            RecordKind::Event => "events",
+            RecordKind::Delivery => "deliveries",
+            RecordKind::Attempt => "attempts",
+            RecordKind::Ledger => "ledgers",
+            RecordKind::Tally => "tallies",
+        }
+    }
+}
+
+/// Some records, added up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Summed {
+    /// How many.
+    pub count: u64,
+    /// The sum of their hashes.
+    pub sum: u128,
+}
+
+impl Summed {
+    fn add(&mut self, other: Summed) {
+        self.count += other.count;
+        self.sum = self.sum.wrapping_add(other.sum);
+    }
+}
+
+/// Where two stores differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// In which kind of record.
+    pub kind: RecordKind,
+    /// Of which tenant; `None` for what is no tenant's.
+    pub tenant: Option<TenantId>,
+    /// What the source has.
+    pub source: Summed,
+    /// What the target has.
+    pub target: Summed,
+}
+
+/// Counts and checksums, by kind and tenant.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Digest {
+    sums: BTreeMap<(RecordKind, Option<TenantId>), Summed>,
+}
+
+impl Digest {
+    /// Adds an item.
+    pub fn add(&mut self, item: &Item) {
+        let mut out = Canonical::default();
+        let (kind, tenant) = match item {
+            Item::Tenant(tenant) => {
+                out.text(tenant.id.as_str());
+                out.text_or_none(tenant.name.as_deref());
+                out.signed(tenant.created_at.as_unix_ms());
+                (RecordKind::Tenant, Some(&tenant.id))
+            }
+            Item::Key(key) => {
+                put_key(&mut out, key);
+                (RecordKind::Key, key.tenant.as_ref())
+            }
+            Item::Subscription(record) => {
+                out.json(&record.subscription);
+                out.bytes(&record.credentials);
+                out.signed_or_none(record.deleted_at.map(|at| at.as_unix_ms()));
+                (RecordKind::Subscription, Some(&record.subscription.tenant))
+            }
+            Item::Destination(destination) => {
+                out.text(destination.tenant.as_str());
+                out.bytes(destination.id.as_bytes());
+                out.text(&destination.url);
+                out.signed(destination.created_at.as_unix_ms());
+                out.json(&destination.circuit);
+                (RecordKind::Destination, Some(&destination.tenant))
+            }
+            Item::Transition { tenant, destination, number, transition } => {
+                out.text(tenant.as_str());
+                out.bytes(destination.as_bytes());
+                out.unsigned(*number);
+                out.json(transition);
+                (RecordKind::Transition, Some(tenant))
+            }
+            Item::Answer { tenant, key, answer } => {
+                out.text(tenant.as_str());
+                out.text(key);
+                out.bytes(&answer.request);
+                out.unsigned(u64::from(answer.status));
+                out.bytes(&answer.body);
+                out.signed(answer.created_at.as_unix_ms());
+                (RecordKind::Answer, Some(tenant))
+            }
+            Item::Replay(job) => {
+                out.replay(job);
+                (RecordKind::Replay, Some(&job.tenant))
+            }
+            Item::Event(event) => return self.add_event(event),
+            Item::Ledger { tenant, ledger } => {
+                out.text(tenant.as_str());
+                put_ledger(&mut out, ledger);
+                (RecordKind::Ledger, Some(tenant))
+            }
+            Item::Tally { tenant, minute, tally } => {
+                out.text(tenant.as_str());
+                out.signed(*minute);
+                let Tally { accepted, delivered, failed, dead } = *tally;
+                [accepted, delivered, failed, dead].into_iter().for_each(|n| out.unsigned(n));
+                (RecordKind::Tally, Some(tenant))
+            }
+        };
+        self.count(kind, tenant, &out);
+    }
+
+    fn add_event(&mut self, whole: &WholeEvent) {
+        let (record, mut out) = (&whole.record, Canonical::default());
+        let tenant = Some(&record.event.tenant);
+        out.event(&record.event);
+        // Named one by one, so that a new one is not forgotten here.
+        let Event { id: _, tenant: _, kind: _, object: _, data: _, old: _, time: _, trace } =
+            &*record.event;
+        let trace = trace.map(|trace| trace.to_bytes());
+        out.bytes(trace.as_ref().map_or(&[][..], |trace| &trace[..]));
+        out.signed(record.accepted_at.as_unix_ms());
+        out.bytes(&whole.fingerprint);
+        out.unsigned(u64::from(record.deliveries));
+        self.count(RecordKind::Event, tenant, &out);
+        for delivery in &whole.deliveries {
+            out.clear();
+            out.delivery(delivery);
+            self.count(RecordKind::Delivery, tenant, &out);
+        }
+        for (delivery, attempt) in &whole.attempts {
+            out.clear();
+            out.bytes(delivery.as_bytes());
+            out.attempt(attempt);
+            self.count(RecordKind::Attempt, tenant, &out);
+        }
+    }
+
+    fn count(&mut self, kind: RecordKind, tenant: Option<&TenantId>, record: &Canonical) {
+        let hash = Sha256::digest(record.as_slice());
+        let sum = hash.first_chunk::<16>().map_or(0, |first| u128::from_le_bytes(*first));
+        self.sums.entry((kind, tenant.cloned())).or_default().add(Summed { count: 1, sum });
+    }
+
+    /// All records of a kind.
+    pub fn of(&self, kind: RecordKind) -> Summed {
+        let mut all = Summed::default();
+        let of_kind = self.sums.iter().filter(|((other, _), _)| *other == kind);
+        of_kind.for_each(|(_, sum)| all.add(*sum));
+        all
+    }
+
+    /// Everything by kind, all tenants together.
+    pub fn by_kind(&self) -> BTreeMap<RecordKind, Summed> {
+        let mut all: BTreeMap<RecordKind, Summed> = BTreeMap::new();
+        for ((kind, _), sum) in &self.sums {
+            all.entry(*kind).or_default().add(*sum);
+        }
+        all
+    }
+
+    /// How many records there are.
+    pub fn records(&self) -> u64 {
+        self.sums.values().map(|sum| sum.count).sum()
+    }
+
+    /// How many tenants have anything.
+    pub fn tenants(&self) -> usize {
+        let mut tenants: Vec<&TenantId> =
+            self.sums.keys().filter_map(|(_, t)| t.as_ref()).collect();
+        tenants.sort_unstable();
+        tenants.dedup();
+        tenants.len()
+    }
+
+    /// Where this one, of the source, and the target's differ.
+    pub fn differences(&self, target: &Digest) -> Vec<Difference> {
+        let mut keys: Vec<_> = self.sums.keys().chain(target.sums.keys()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let at = |digest: &Digest, key: &(RecordKind, Option<TenantId>)| {
+            digest.sums.get(key).copied().unwrap_or_default()
+        };
+        let differing = keys.into_iter().filter(|key| at(self, key) != at(target, key));
+        let difference = |key: &(RecordKind, Option<TenantId>)| Difference {
+            kind: key.0,
+            tenant: key.1.clone(),
+            source: at(self, key),
+            target: at(target, key),
+        };
+        differing.map(difference).collect()
+    }
+}
+
+fn put_key(out: &mut Canonical, key: &Key) {
+    out.text(&key.id);
+    out.text_or_none(key.tenant.as_ref().map(TenantId::as_str));
+    out.text_or_none(key.name.as_deref());
+    out.unsigned(u64::try_from(key.scopes.len()).unwrap_or(u64::MAX));
+    key.scopes.iter().for_each(|scope| out.text(scope.as_str()));
+    out.bytes(&key.hash);
+    out.signed(key.created_at.as_unix_ms());
+    out.signed_or_none(key.expires_at.map(|at| at.as_unix_ms()));
+    out.signed_or_none(key.last_used_at.map(|at| at.as_unix_ms()));
+}
+
+fn put_ledger(out: &mut Canonical, ledger: &Ledger) {
+    let Ledger { accepted, queued, in_flight, waiting, delivered, dead, cancelled } = *ledger;
+    let all = [accepted, queued, in_flight, waiting, delivered, dead, cancelled];
+    all.into_iter().for_each(|n| out.unsigned(n));
+}

@@ -1,0 +1,256 @@
+//! Moving everything from one store to another.
+//!
+//! A source is read in an order of its own, batch by batch; a target writes each batch in one
+//! transaction together with the place that was reached. **So a move that was cut off anywhere goes
+//! on where it stopped, and nothing is written twice.** Values travel, not rows: what is read on one
+//! side is what is written on the other, and at the end both sides are read again in full and their
+//! counts and checksums compared, kind by kind and tenant by tenant. Secrets stay sealed: whoever
+//! moves them never has their key.
+//!
+//! A target is empty, or holds the beginning of the same move. Until the move is finished nobody
+//! else opens it.
+
+mod digest;
+mod run;
+
+use async_trait::async_trait;
+use postrider_domain::attempt::Attempt;
+use postrider_domain::circuit::Transition;
+use postrider_domain::delivery::Delivery;
+use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
+use postrider_domain::ledger::Ledger;
+use serde::{Deserialize, Serialize};
+
+pub use self::digest::{Difference, Digest, RecordKind, Summed};
+pub use self::run::{Moved, Phase, TransferError, Watch, transfer};
+use crate::error::StoreError;
+use crate::records::{
+    DestinationRecord, EventRecord, IdempotentAnswer, Key, ReplayJob, SubscriptionRecord, Tally,
+    Tenant,
+};
+
+/// A batch takes no more once it has so many records (**4,000**),
+pub const RECORDS_MAX: usize = 4_000;
+/// or so many bytes of payloads and answers.
+pub(crate) const BYTES_MAX: usize = 8 << 20;
+
+/// What is moved together, in the order in which it is moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// Tenants.
+    Tenants,
+    /// API keys.
+    Keys,
+    /// Subscriptions with their sealed credentials, deleted ones included until they are removed.
+    Subscriptions,
+    /// Destinations with their circuits and counters.
+    Destinations,
+    /// The timelines of destinations.
+    Transitions,
+    /// Answers that are kept for repeats.
+    Answers,
+    /// Bulk replay jobs.
+    Replays,
+    /// Events, each with its deliveries and their attempts.
+    Events,
+    /// What every tenant's accounts say.
+    Ledgers,
+    /// What happened in each minute.
+    Tallies,
+}
+
+impl Part {
+    /// All of them, in order.
+    pub const ALL: [Part; 10] = [
+        Part::Tenants,
+        Part::Keys,
+        Part::Subscriptions,
+        Part::Destinations,
+        Part::Transitions,
+        Part::Answers,
+        Part::Replays,
+        Part::Events,
+        Part::Ledgers,
+        Part::Tallies,
+    ];
+
+    /// The one after it; `None` after the last.
+    pub fn next(self) -> Option<Part> {
+        Part::ALL.into_iter().find(|part| *part > self)
+    }
+
+    /// What people call it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Part::Tenants => "tenants",
+            Part::Keys => "keys",
+            Part::Subscriptions => "subscriptions",
+            Part::Destinations => "destinations",
+            Part::Transitions => "transitions",
+            Part::Answers => "answers",
+            Part::Replays => "replays",
+            Part::Events => "events",
+            Part::Ledgers => "ledgers",
+            Part::Tallies => "tallies",
+        }
+    }
+}
+
+/// One thing that is moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Item {
+    /// A tenant.
+    Tenant(Tenant),
+    /// A key.
+    Key(Key),
+    /// A subscription.
+    Subscription(Box<SubscriptionRecord>),
+    /// A destination.
+    Destination(Box<DestinationRecord>),
+    /// A line of a timeline. They come in their order.
+    Transition {
+        /// Whose destination.
+        tenant: TenantId,
+        /// Which one.
+        destination: DestinationId,
+        /// Its place in the timeline, from 0.
+        number: u64,
+        /// What changed.
+        transition: Box<Transition>,
+    },
+    /// An answer.
+    Answer {
+        /// Whose request.
+        tenant: TenantId,
+        /// The request's key.
+        key: String,
+        /// What was answered.
+        answer: IdempotentAnswer,
+    },
+    /// A replay job.
+    Replay(Box<ReplayJob>),
+    /// An event with everything that is owed for it.
+    Event(Box<WholeEvent>),
+    /// A tenant's accounts. Nothing is in flight.
+    Ledger {
+        /// Whose.
+        tenant: TenantId,
+        /// What they say.
+        ledger: Ledger,
+    },
+    /// What happened in a minute.
+    Tally {
+        /// To whom.
+        tenant: TenantId,
+        /// The minute, since the epoch.
+        minute: i64,
+        /// What.
+        tally: Tally,
+    },
+}
+
+/// An event with its deliveries and their attempts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WholeEvent {
+    /// The event as it was accepted.
+    pub record: EventRecord,
+    /// The digest of what the application sent.
+    pub fingerprint: [u8; 32],
+    /// Its deliveries, by identifier.
+    pub deliveries: Vec<Delivery>,
+    /// Their attempts, by delivery and number.
+    pub attempts: Vec<(DeliveryId, Attempt)>,
+}
+
+impl WholeEvent {
+    /// How many records it is.
+    pub(crate) fn records(&self) -> usize {
+        1 + self.deliveries.len() + self.attempts.len()
+    }
+
+    /// About how many bytes it has.
+    pub(crate) fn bytes(&self) -> usize {
+        let event = &self.record.event;
+        let old = event.old.as_ref().map_or(0, |old| old.as_bytes().len());
+        let answer = |attempt: &Attempt| match &attempt.ending {
+            postrider_domain::attempt::Ending::Answered(answer) => answer.body.len(),
+            postrider_domain::attempt::Ending::Failed(_)
+            | postrider_domain::attempt::Ending::OwnFault(_) => 0,
+        };
+        let answers: usize = self.attempts.iter().map(|(_, attempt)| answer(attempt)).sum();
+        event.data.as_bytes().len() + old + answers
+    }
+}
+
+/// A place in a source: a part, and a mark that only the source understands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The part that is being moved.
+    pub part: Part,
+    /// How far it has come in it; `None` at its beginning.
+    pub mark: Option<String>,
+}
+
+impl Place {
+    /// The beginning of everything.
+    pub const START: Place = Place { part: Part::Tenants, mark: None };
+}
+
+/// Some of the source, in its order.
+#[derive(Debug)]
+pub struct Batch {
+    /// What is in it. All of one part.
+    pub items: Vec<Item>,
+    /// Where the next one begins; `None` where this is the last of its part.
+    pub next: Option<String>,
+}
+
+/// How much there is, for whoever waits, and to see that nothing is left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Records of every kind.
+    pub records: u64,
+    /// Of these, events.
+    pub events: u64,
+    /// Of these, deliveries.
+    pub deliveries: u64,
+    /// Of these, attempts.
+    pub attempts: u64,
+}
+
+/// How far a move into a target has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// The source's identity.
+    pub source: String,
+    /// What comes next; `None` when everything is written.
+    pub place: Option<Place>,
+    /// How many records have been written.
+    pub records: u64,
+    /// Whether both sides were compared and agreed.
+    pub finished: bool,
+}
+
+/// A store that can be read whole. Nobody else writes to it meanwhile.
+#[async_trait]
+pub trait Source: Send + Sync {
+    /// What tells this store from every other.
+    async fn identity(&self) -> Result<String, StoreError>;
+    /// Names of servers that run on it now; a store that only one process can open has none.
+    async fn running(&self) -> Result<Vec<String>, StoreError>;
+    /// How much there is.
+    async fn totals(&self) -> Result<Totals, StoreError>;
+    /// The next batch of a part, of about so many records; the mark is one that this store gave.
+    async fn read(&self, place: &Place, records_max: usize) -> Result<Batch, StoreError>;
+}
+
+/// A store that can be filled.
+#[async_trait]
+pub trait Target: Source {
+    /// How far a move into it has come; `None` where none was begun. From here on nothing of an
+    /// earlier process is written any more.
+    async fn take_over(&self) -> Result<Option<Progress>, StoreError>;
+    /// Writes a batch and the progress that is reached with it, both or none.
+    async fn write(&self, items: Vec<Item>, progress: &Progress) -> Result<(), StoreError>;
+}

@@ -1,0 +1,274 @@
+//! From the embedded store to PostgreSQL and back: nothing is lost, changed or doubled, wherever
+//! the move is cut off.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use postrider_store::conformance::samples;
+use postrider_store::conformance::sequences::{everything, fill};
+use postrider_store::embedded::{self, EmbeddedStore};
+use postrider_store::postgres::PostgresStore;
+use postrider_store::transfer::{Moved, Phase, RecordKind, Target, TransferError, Watch, transfer};
+use postrider_store::{Configuration, StoreError, Upkeep};
+
+use crate::nodes::{node, options};
+use crate::server::{self, Server};
+
+/// Small batches, so that there are many places at which to stop.
+const BATCH: usize = 7;
+
+fn small() -> embedded::Options {
+    let (segment_bytes, reserve_bytes) = (1 << 20, 1 << 20);
+    embedded::Options { segment_bytes, reserve_bytes, ..embedded::Options::default() }
+}
+
+struct Nobody;
+
+impl Watch for Nobody {
+    fn moved(&mut self, _: Phase, _: u64, _: u64) {}
+}
+
+/// Whoever is to be filled from another store, by what the command line would have.
+async fn open(place: &str) -> Arc<dyn Target> {
+    if place.starts_with("postgres://") {
+        return PostgresStore::connect_to_fill(place, options("move")).await.unwrap();
+    }
+    EmbeddedStore::open_to_fill(place, small()).unwrap()
+}
+
+async fn close(store: Arc<dyn Target>) {
+    // An embedded store closes its files when it is dropped.
+    drop(store);
+}
+
+async fn moved(from: &str, to: &str) -> Result<Moved, TransferError> {
+    let (source, target) = (open(from).await, open(to).await);
+    let moved = transfer(&*source, &*target, &mut Nobody, BATCH).await;
+    close(source).await;
+    close(target).await;
+    moved
+}
+
+async fn lines_of(directory: &Path) -> Vec<String> {
+    let store = EmbeddedStore::open(directory, small()).unwrap();
+    let lines = everything(&*store).await;
+    store.verify().await.unwrap();
+    store.close().await.unwrap();
+    lines
+}
+
+async fn filled(directory: &Path, seed: u64, steps: usize) -> Vec<String> {
+    let store = EmbeddedStore::open(directory, small()).unwrap();
+    fill(seed, steps, &*store).await;
+    store.close().await.unwrap();
+    lines_of(directory).await
+}
+
+#[tokio::test]
+async fn random_content_is_the_same_after_a_move_there_and_back() {
+    let server = Server::start();
+    let mut records = 0;
+    for seed in 0..3 {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, back) = (folder.path().join("here"), folder.path().join("back"));
+        let before = filled(&here, seed, 250).await;
+        let url = server.database(&format!("moved_{seed}"));
+        let there = moved(here.to_str().unwrap(), &url).await.unwrap();
+        let cluster = node(&url, "one").await;
+        assert_eq!(everything(&*cluster).await, before, "seed {seed}: in PostgreSQL");
+        cluster.release_shards().await.unwrap();
+        cluster.close().await.unwrap();
+        drop(cluster);
+        let and_back = moved(&url, back.to_str().unwrap()).await.unwrap();
+        assert_eq!(lines_of(&back).await, before, "seed {seed}: and back");
+        assert_eq!(there.digest, and_back.digest);
+        for kind in [RecordKind::Event, RecordKind::Delivery, RecordKind::Attempt] {
+            assert!(there.digest.of(kind).count > 10, "seed {seed}: enough {}", kind.as_str());
+        }
+        records += there.digest.records();
+    }
+    println!("moved there and back: 3 stores, {records} records, 0 differences");
+}
+
+struct Lines;
+
+impl Watch for Lines {
+    fn moved(&mut self, phase: Phase, done: u64, total: u64) {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{phase:?} {done} of {total}").and_then(|()| out.flush()).unwrap();
+    }
+}
+
+/// The other half of the test below, which runs it in a process of its own. Its input names both
+/// ends; without them it is done. A line for each batch.
+#[tokio::test]
+#[ignore = "the child of the kill test; it is started by that test"]
+async fn the_process_that_moves() {
+    let mut input = String::new();
+    std::io::stdin().read_line(&mut input).unwrap();
+    let Some((from, to)) = input.trim().split_once(' ') else { return };
+    let (source, target) = (open(from).await, open(to).await);
+    transfer(&*source, &*target, &mut Lines, BATCH).await.unwrap();
+    println!("done");
+}
+
+/// Moves in a process that is killed when it has said so much; whether it was done before.
+fn move_until_killed(from: &str, to: &str, lines: usize) -> bool {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "transfer::the_process_that_moves", "--ignored", "--nocapture"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    writeln!(child.stdin.take().unwrap(), "{from} {to}").unwrap();
+    let said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut progress = said.filter(|line| line.contains(" of ") || line == "done");
+    let last = progress.by_ref().take(lines.max(1)).last().expect("it says something");
+    let is_done = last == "done";
+    child.kill().unwrap();
+    child.wait().unwrap();
+    is_done
+}
+
+/// Kills the move again and again until it gets through.
+async fn insist(from: &str, to: &str, seed: u64) -> (u64, Moved) {
+    let mut kills = 0;
+    for round in 1..200u64 {
+        let lines = 1 + usize::try_from((seed * 31 + round * round * 7_919) % 90).unwrap();
+        let is_done = move_until_killed(from, to, lines);
+        if let Some(url) = [from, to].into_iter().find(|place| place.starts_with("postgres")) {
+            // The server notices when it next writes to the dead one, or at once.
+            let refused = PostgresStore::connect(url, options("early")).await;
+            let is_target = url == to;
+            match refused {
+                Err(StoreError::NotWritable { .. }) => assert!(is_target && !is_done),
+                Ok(_) | Err(_) => assert!(!is_target || is_done),
+            }
+        }
+        kills += 1;
+        if is_done {
+            break;
+        }
+    }
+    (kills, moved(from, to).await.unwrap())
+}
+
+#[tokio::test]
+async fn a_move_that_is_killed_at_any_moment_goes_on_where_it_stopped() {
+    let server = Server::start();
+    let (mut kills, mut resumed) = (0, 0);
+    for seed in [11, 12] {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, back) = (folder.path().join("here"), folder.path().join("back"));
+        let before = filled(&here, seed, 250).await;
+        let url = server.database(&format!("killed_{seed}"));
+        let (times, there) = insist(here.to_str().unwrap(), &url, seed).await;
+        kills += times;
+        resumed += there.resumed;
+        let store = PostgresStore::connect(&url, options("one")).await.unwrap();
+        assert_eq!(everything(&*store).await, before);
+        store.release_shards().await.unwrap();
+        store.close().await.unwrap();
+        let (times, _) = insist(&url, back.to_str().unwrap(), seed).await;
+        kills += times;
+        assert_eq!(lines_of(&back).await, before);
+    }
+    println!("moves killed by kill -9: {kills}, {resumed} records kept from before, 0 differences");
+}
+
+/// A store with something in it.
+async fn some(folder: &Path, name: &str, seed: u64) -> PathBuf {
+    let directory = folder.join(name);
+    filled(&directory, seed, 60).await;
+    directory
+}
+
+#[tokio::test]
+async fn a_move_refuses_what_would_mix_or_lose() {
+    let (server, folder) = (server::shared(), tempfile::tempdir().unwrap());
+    let one = some(folder.path(), "one", 1).await;
+    let other = some(folder.path(), "other", 2).await;
+    let (one, other) = (one.to_str().unwrap(), other.to_str().unwrap());
+    let url = server.database("refusals");
+    // Not empty, and not by this move.
+    assert!(matches!(moved(one, other).await, Err(TransferError::NotEmpty { .. })));
+    // A server runs on the target, or on the source.
+    let running = node(&url, "busy").await;
+    running.hold_shards().await.unwrap();
+    let refused = moved(one, &url).await;
+    assert!(
+        matches!(&refused, Err(TransferError::Running { side: "target", nodes })
+        if nodes == &["busy"]),
+        "{refused:?}"
+    );
+    let empty = folder.path().join("empty");
+    let refused = moved(&url, empty.to_str().unwrap()).await;
+    assert!(matches!(refused, Err(TransferError::Running { side: "source", .. })), "{refused:?}");
+    running.release_shards().await.unwrap();
+    // The beginning of another move.
+    let (source, target) = (open(one).await, open(&url).await);
+    let begun = postrider_store::transfer::Progress {
+        source: source.identity().await.unwrap(),
+        place: Some(postrider_store::transfer::Place::START),
+        records: 0,
+        finished: false,
+    };
+    target.write(Vec::new(), &begun).await.unwrap();
+    drop((source, target));
+    assert!(matches!(moved(other, &url).await, Err(TransferError::OtherSource)));
+    let early = PostgresStore::connect(&url, options("early")).await;
+    assert!(matches!(early, Err(StoreError::NotWritable { .. })), "nobody works with a half");
+    // It goes on, and once it is done the same command only compares.
+    assert!(!moved(one, &url).await.unwrap().was_finished);
+    assert!(moved(one, &url).await.unwrap().was_finished);
+    let refused = moved(other, &url).await;
+    assert!(matches!(refused, Err(TransferError::NotEmpty { .. })), "{refused:?}");
+    // The target has gone its own way.
+    let store = node(&url, "one").await;
+    store.create_tenant(&samples::tenant("new-one", samples::at(0))).await.unwrap();
+    let refused = moved(one, &url).await;
+    assert!(
+        matches!(&refused, Err(TransferError::Finished { differences })
+        if differences.len() == 1),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_source_that_changed_in_between_is_noticed() {
+    let (server, folder) = (server::shared(), tempfile::tempdir().unwrap());
+    let here = some(folder.path(), "here", 5).await;
+    let here = here.to_str().unwrap();
+    let url = server.database("changed");
+    assert!(!move_until_killed(here, &url, 8));
+    let store = EmbeddedStore::open(here, small()).unwrap();
+    store.create_tenant(&samples::tenant("aaa", samples::at(0))).await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    let refused = moved(here, &url).await;
+    assert!(
+        matches!(&refused, Err(TransferError::Differs { differences })
+        if differences[0].kind == RecordKind::Tenant),
+        "{refused:?}"
+    );
+    let half = PostgresStore::connect(&url, options("early")).await;
+    assert!(matches!(half, Err(StoreError::NotWritable { .. })), "it stays unfinished");
+}
+
+#[tokio::test]
+async fn half_a_data_directory_is_not_opened() {
+    let (server, folder) = (server::shared(), tempfile::tempdir().unwrap());
+    let here = some(folder.path(), "here", 6).await;
+    let url = server.database("halves");
+    moved(here.to_str().unwrap(), &url).await.unwrap();
+    let back = folder.path().join("back");
+    assert!(!move_until_killed(&url, back.to_str().unwrap(), 8));
+    let half = EmbeddedStore::open(&back, small());
+    assert!(matches!(half, Err(StoreError::NotWritable { .. })), "{half:?}");
+    let missing = EmbeddedStore::open_to_move(folder.path().join("nothing"), small());
+    assert!(matches!(missing, Err(StoreError::NotWritable { .. })), "{missing:?}");
+    moved(&url, back.to_str().unwrap()).await.unwrap();
+    drop(EmbeddedStore::open(&back, small()).unwrap());
+}
