@@ -11,9 +11,9 @@ use std::time::Duration;
 use postrider_domain::attempt::Attempt;
 use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::{Delivery, DeliveryState, Lane, StateName};
-use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, SubscriptionId, TenantId};
+use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, Shard, SubscriptionId, TenantId};
 use postrider_store::{
-    Commit, DeliveryChange, DestinationChange, Holding, ReplayJob, ShardSet, StoreError,
+    Commit, DeliveryChange, DestinationChange, Epoch, Holding, ReplayJob, ShardSet, StoreError,
 };
 
 use super::alarms::Alarm;
@@ -136,6 +136,11 @@ impl Commits {
         &mut self.batches[last]
     }
 
+    /// The epoch of a shard when the last commit began.
+    pub(super) fn epoch(&self, shard: Shard) -> Option<Epoch> {
+        self.holding.epoch(shard)
+    }
+
     /// The shards of the commit that comes first.
     fn touched(&self) -> ShardSet {
         let Some(Batch { commit, .. }) = self.batches.front() else { return ShardSet::default() };
@@ -222,7 +227,7 @@ impl Core {
     }
 
     pub(super) fn begin_commit(&mut self) {
-        if self.commits.under_way || self.alarms.is_set(Alarm::Commit) {
+        if self.commits.under_way || self.is_doubted || self.alarms.is_set(Alarm::Commit) {
             return;
         }
         if let Some(batch) = self.commits.batches.front_mut() {
@@ -243,12 +248,7 @@ impl Core {
         match result {
             Ok(()) => self.durable(),
             Err(StoreError::Stopped(why)) => self.actions.push(Action::Stop(why)),
-            Err(StoreError::Fenced { shard }) => {
-                // Where it was lost and found meanwhile, what was lost is forgotten already.
-                if self.commits.holding.epoch(shard) == self.holding.epoch(shard) {
-                    self.lose_and_hold_anew(&ShardSet::from_iter([shard]));
-                }
-            }
+            Err(StoreError::Fenced { shard }) => self.fenced(shard),
             Err(StoreError::Internal(_)) if self.held_until.is_some() => {
                 // What is known here is not what is stored, and repeating it would not help: what the
                 // commit touches is read anew.

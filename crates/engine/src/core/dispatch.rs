@@ -58,6 +58,7 @@ impl Core {
     pub(super) fn is_quiet(&self) -> bool {
         self.shutdown.is_begun()
             || !self.is_leased
+            || self.is_doubted
             || self.commits.unpersisted() >= self.options.unpersisted_max
     }
 

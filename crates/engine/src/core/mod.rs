@@ -142,6 +142,8 @@ pub(crate) struct Core {
     pub(crate) held_until: Option<Instant>,
     /// Whether the shards are surely ours: nothing is sent otherwise.
     pub(crate) is_leased: bool,
+    /// The store refused a settlement: until the shards are held anew, nobody knows whose they are.
+    is_doubted: bool,
     /// Destinations that are being read because another node made them.
     finding: HashSet<DestinationId>,
     /// Whether somebody looks on: attempts are told of only then.
@@ -187,6 +189,7 @@ impl Core {
             holding: Arc::new(holding),
             held_until: None,
             is_leased: true,
+            is_doubted: false,
             finding: HashSet::new(),
             listened: false,
             now,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use postrider_domain::delivery::Lane;
 use postrider_domain::destination::Destination;
-use postrider_domain::ids::{DestinationId, TenantId};
+use postrider_domain::ids::{DestinationId, Shard, TenantId};
 use postrider_domain::time::Timestamp;
 use postrider_store::{Holding, ReplayJob, ShardSet};
 use tokio::time::Instant;
@@ -60,7 +60,23 @@ impl Core {
         self.drop_changes(shards);
     }
 
-    /// What is known of these shards is not how they are stored, or they are not ours any more.
+    /// The store refused to settle in a shard: another node owns it, or our lease has ended.
+    pub(super) fn fenced(&mut self, shard: Shard) {
+        let fenced = ShardSet::from_iter([shard]);
+        match self.holding.epoch(shard) {
+            None => self.drop_changes(&fenced),
+            // Where it was lost and found meanwhile, what was lost is forgotten already.
+            Some(epoch) if self.commits.epoch(shard) != Some(epoch) => {}
+            Some(_) if self.held_until.is_none() => self.lose(&fenced),
+            Some(_) => {
+                // Holding the shards anew says which. Where nobody else had it, all goes on.
+                self.is_doubted = true;
+                self.actions.push(Action::HoldAnew(Holding::default()));
+            }
+        }
+    }
+
+    /// What is known of these shards is not how they are stored.
     pub(super) fn lose_and_hold_anew(&mut self, lost: &ShardSet) {
         let mut known = Holding::clone(&self.holding);
         known.shards.retain(|(shard, _)| lost.has(*shard));
@@ -88,6 +104,7 @@ impl Core {
         let has_new = holding.shards.iter().any(is_new);
         self.holding = Arc::new(holding);
         self.held_until = until;
+        self.is_doubted = false;
         for record in gained {
             let rate = self.directory.rate_limit(&record.tenant, record.id);
             self.add_destination(record, rate);

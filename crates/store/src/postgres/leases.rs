@@ -101,8 +101,7 @@ impl Core {
         let steps = [
             Step { sql: "SELECT pg_advisory_xact_lock($1)", params: vec![&MEMBERS_LOCK] },
             Step {
-                sql: "SELECT instance, expires_at <= clock_timestamp() AS is_over \
-                      FROM postrider.nodes WHERE name = $1 FOR UPDATE",
+                sql: "SELECT instance FROM postrider.nodes WHERE name = $1 FOR UPDATE",
                 params: vec![node],
             },
         ];
@@ -113,9 +112,7 @@ impl Core {
             let why = format!("another process runs as node {node}; give each a name of its own");
             return Err(StoreError::Stopped(why));
         }
-        // A lease that has ended was none: what was held under it is held anew, so that nothing which
-        // was settled too late can be taken for what is settled from now on.
-        if is_other || get(row, "is_over")? {
+        if is_other {
             let sql = "UPDATE postrider.shards SET epoch = epoch + 1 WHERE owner = $1";
             transaction.execute(sql, &[node]).await?;
         }
@@ -129,7 +126,7 @@ impl Core {
         let seconds = self.options.lease.as_secs_f64();
         let steps = [
             Step { sql: RENEW, params: vec![node, &self.leases.instance, &seconds] },
-            Step { sql: BURY, params: Vec::new() },
+            Step { sql: BURY, params: vec![&seconds] },
             Step { sql: FREE, params: Vec::new() },
             Step { sql: COUNT, params: vec![node] },
         ];
@@ -155,13 +152,16 @@ impl Core {
     }
 }
 
-const RENEW: &str = "INSERT INTO postrider.nodes (name, instance, expires_at) \
-     VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3)) \
-     ON CONFLICT (name) DO UPDATE \
-     SET instance = excluded.instance, expires_at = excluded.expires_at";
+const RENEW: &str = "INSERT INTO postrider.nodes (name, instance, expires_at, renewed_at) \
+     VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3), clock_timestamp()) \
+     ON CONFLICT (name) DO UPDATE SET instance = excluded.instance, \
+     expires_at = excluded.expires_at, renewed_at = excluded.renewed_at";
+/// A server that was down has kept everybody from renewing: they have the time of a lease from its start.
 /// Whoever settles still has its row locked, perhaps because it was stopped: its turn is the next time.
 const BURY: &str = "DELETE FROM postrider.nodes WHERE name IN (SELECT name FROM postrider.nodes \
-     WHERE expires_at <= clock_timestamp() FOR UPDATE SKIP LOCKED)";
+     WHERE expires_at <= clock_timestamp() AND (renewed_at >= pg_postmaster_start_time() \
+     OR pg_postmaster_start_time() + make_interval(secs => $1) <= clock_timestamp()) \
+     FOR UPDATE SKIP LOCKED)";
 const FREE: &str = "UPDATE postrider.shards SET owner = NULL WHERE owner IS NOT NULL \
      AND owner NOT IN (SELECT name FROM postrider.nodes)";
 const COUNT: &str = "SELECT (SELECT count(*) FROM postrider.nodes) AS nodes, \

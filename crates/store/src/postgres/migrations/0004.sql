@@ -26,6 +26,9 @@ CREATE UNLOGGED TABLE postrider.letters (
 );
 CREATE INDEX letters_taken ON postrider.letters (recipient, sent_at);
 
+-- When the lease was last renewed: before the server started, nobody could.
+ALTER TABLE postrider.nodes ADD COLUMN renewed_at timestamptz NOT NULL DEFAULT clock_timestamp();
+
 -- Which node works on the answer for an idempotency key.
 CREATE UNLOGGED TABLE postrider.answering (
     tenant     text COLLATE "C" NOT NULL,
