@@ -99,7 +99,11 @@ pub(crate) fn ensure_debian_package(package: &str, probe: &str, purpose: &str) -
         bail!("{package} is not installed ({purpose}); install it: apt-get install {package}");
     }
     println!("{package}: installing ({purpose})");
-    run(&mut command(here, "apt-get update -qq"))?;
+    // Once: a list that was just read is not read again for every package.
+    static LISTS: std::sync::Once = std::sync::Once::new();
+    let mut updated = Ok(());
+    LISTS.call_once(|| updated = run(&mut command(here, "apt-get update -qq")));
+    updated?;
     let mut install = command(here, "apt-get install -y -qq --no-install-recommends");
     run(install.arg(package).env("DEBIAN_FRONTEND", "noninteractive"))?;
     if !is_there(probe) {

@@ -22,6 +22,7 @@ const HELP: &str = "\
 cargo xtask <chore>
 
   serve [args…]  build postrider in release and run `postrider serve` with the arguments
+  install        what the chores and tests need beside cargo, where it is missing
   ci             everything that must pass before a commit, with a summary at the end
   tidy           the rules of the house that clippy cannot see
   references     let the Standard Webhooks libraries and Schemathesis judge the binary
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     let root = root();
     let result = match chore {
         "serve" => serve::run(&root, rest),
+        "install" => install::everything(&root),
         "ci" => ci::run(&root),
         "tidy" => tidy::run(&root),
         "references" => references::run_all(&root),

@@ -1,7 +1,10 @@
-//! The secrets and the token of a subscription, between their sealed bytes and their use.
+//! The secrets, the token and the client certificate of a subscription, between their sealed bytes
+//! and their use.
 //!
 //! They leave this type in clear in two ways only: to sign and send, and once to the person who
 //! created or rotated a secret.
+
+mod tls;
 
 use std::fmt;
 
@@ -13,10 +16,17 @@ use postrider_engine::{CredentialsError, OpenCredentials};
 use postrider_store::SubscriptionRecord;
 use zeroize::Zeroizing;
 
+pub use self::tls::{ClientCertificate, TlsCredentials};
+
 use crate::vault::{Place, Vault, VaultError};
 
 const SECRETS: &str = "secrets";
 const TOKEN: &str = "auth_token";
+const TLS: &str = "tls";
+
+/// The first byte of a record in the form of three parts. The older form, of two, begins with the
+/// length of its first part, whose first byte is 0.
+const THREE_PARTS: u8 = 3;
 
 /// What a subscription signs with, and what it shows its receiver.
 #[derive(Clone)]
@@ -25,6 +35,8 @@ pub struct Credentials {
     pub secrets: SigningSecrets,
     /// The bearer token.
     pub token: Option<Zeroizing<String>>,
+    /// The client certificate, and whom it believes.
+    pub tls: TlsCredentials,
 }
 
 impl Credentials {
@@ -32,7 +44,7 @@ impl Credentials {
     pub fn open(vault: &Vault, record: &SubscriptionRecord) -> Result<Self, VaultError> {
         let (tenant, id) = (&record.subscription.tenant, record.subscription.id.to_string());
         let place = |field| Place { tenant, owner: &id, field };
-        let (secrets, token) = split(&record.credentials).ok_or(VaultError::Damaged)?;
+        let [secrets, token, tls] = split(&record.credentials).ok_or(VaultError::Damaged)?;
         let secrets = vault.open(place(SECRETS), secrets)?;
         let token = match token {
             [] => None,
@@ -43,7 +55,14 @@ impl Credentials {
             }
         };
         let secrets = read_secrets(&secrets).ok_or(VaultError::Damaged)?;
-        Ok(Credentials { secrets, token })
+        let tls = match tls {
+            [] => TlsCredentials::default(),
+            sealed => {
+                let opened = vault.open(place(TLS), sealed)?;
+                TlsCredentials::read(&opened).ok_or(VaultError::Damaged)?
+            }
+        };
+        Ok(Credentials { secrets, token, tls })
     }
 
     /// Seals them, for the record of their subscription.
@@ -60,14 +79,24 @@ impl Credentials {
             None => Vec::new(),
             Some(token) => vault.seal(place(TOKEN), token.as_bytes())?,
         };
-        let length = u32::try_from(secrets.len()).map_err(|_| VaultError::Damaged)?;
-        Ok([&length.to_be_bytes(), secrets.as_slice(), &token].concat())
+        let tls = match self.tls.is_empty() {
+            true => Vec::new(),
+            false => vault.seal(place(TLS), &self.tls.write())?,
+        };
+        let mut record = vec![THREE_PARTS];
+        for part in [secrets, token, tls] {
+            let length = u32::try_from(part.len()).map_err(|_| VaultError::Damaged)?;
+            record.extend(length.to_be_bytes());
+            record.extend(part);
+        }
+        Ok(record)
     }
 
     /// Whether something of it was sealed with another key than the newest.
     pub fn is_stale(vault: &Vault, sealed: &[u8]) -> bool {
-        split(sealed).is_none_or(|(secrets, token)| {
-            vault.is_stale(secrets) || (!token.is_empty() && vault.is_stale(token))
+        split(sealed).is_none_or(|[secrets, token, tls]| {
+            let is_stale = |part: &[u8]| !part.is_empty() && vault.is_stale(part);
+            vault.is_stale(secrets) || is_stale(token) || is_stale(tls)
         })
     }
 
@@ -87,14 +116,27 @@ impl fmt::Debug for Credentials {
 impl postrider_engine::Credentials for Vault {
     fn open(&self, record: &SubscriptionRecord) -> Result<OpenCredentials, CredentialsError> {
         let opened = Credentials::open(self, record);
-        let Credentials { secrets, token } =
+        let Credentials { secrets, token, tls } =
             opened.map_err(|error| CredentialsError(error.to_string()))?;
-        Ok(OpenCredentials { secrets, token })
+        let identity = tls.identity().map_err(|error| CredentialsError(error.to_string()))?;
+        Ok(OpenCredentials { secrets, token, identity })
     }
 }
 
-/// The two sealed parts of a record's bytes.
-fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+/// The sealed parts of a record's bytes: secrets, token, certificates. Empty is none.
+fn split(bytes: &[u8]) -> Option<[&[u8]; 3]> {
+    let Some((&THREE_PARTS, rest)) = bytes.split_first() else {
+        let (secrets, token) = split_one(bytes)?;
+        return Some([secrets, token, &[]]);
+    };
+    let (secrets, rest) = split_one(rest)?;
+    let (token, rest) = split_one(rest)?;
+    let (tls, rest) = split_one(rest)?;
+    rest.is_empty().then_some([secrets, token, tls])
+}
+
+/// A part with its length before it, and what follows.
+fn split_one(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)
 }
@@ -161,15 +203,38 @@ mod tests {
         let now = Timestamp::from_unix_ms(1_000);
         secrets.rotate(SigningSecret::generate_asymmetric([2; 32]), Duration::from_secs(60), now);
         for token in [None, Some(Zeroizing::new("tok_12345678".to_owned()))] {
-            let credentials = Credentials { secrets: secrets.clone(), token };
+            let key = Zeroizing::new("a \"key\"".to_owned());
+            let client =
+                token.as_ref().map(|_| ClientCertificate { chain: "a chain\n".into(), key });
+            let tls = TlsCredentials { client, authorities: token.as_ref().map(|_| "ü".into()) };
+            let credentials = Credentials { secrets: secrets.clone(), token, tls: tls.clone() };
             let Subscription { tenant, id, .. } = subscription();
             let sealed = credentials.seal(&vault, &tenant, id).unwrap();
             assert!(!Credentials::is_stale(&vault, &sealed));
             let opened = Credentials::open(&vault, &record(sealed)).unwrap();
             assert_eq!(opened.secrets, secrets);
             assert_eq!(opened.masked_token(), credentials.masked_token());
+            assert_eq!(opened.tls, tls);
             assert_eq!(format!("{opened:?}"), "Credentials(****)");
         }
+    }
+
+    #[test]
+    fn records_of_the_form_without_certificates_are_still_read() {
+        let vault = Vault::new(KeyRing::generate().unwrap());
+        let secrets = SigningSecrets::new(SigningSecret::generate_symmetric([1; 32]));
+        let Subscription { tenant, id, .. } = subscription();
+        let owner = id.to_string();
+        let seal = |field, text: &[u8]| {
+            vault.seal(Place { tenant: &tenant, owner: &owner, field }, text).unwrap()
+        };
+        let sealed = seal(SECRETS, write_secrets(&secrets).as_bytes());
+        let length = u32::try_from(sealed.len()).unwrap().to_be_bytes();
+        let old = [&length[..], &sealed, &seal(TOKEN, b"tok_12345678")].concat();
+        let opened = Credentials::open(&vault, &record(old)).unwrap();
+        assert_eq!(opened.secrets, secrets);
+        assert_eq!(opened.masked_token().as_deref(), Some("****5678"));
+        assert!(opened.tls.is_empty());
     }
 
     #[test]

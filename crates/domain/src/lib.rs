@@ -15,6 +15,7 @@
 //! | what does one outcome change? | [`settlement`] |
 //! | where does a delivery stand, and why? | [`delivery`], [`explain`] |
 //! | is anything lost? | [`ledger`] |
+//! | what would all this do in an outage? | [`forecast`] |
 //! | whose trace is it? | [`trace`] |
 //! | which numbers? | [`policy`], [`limits`] |
 
@@ -28,6 +29,7 @@ pub mod egress;
 pub mod event;
 pub mod explain;
 pub mod filter;
+pub mod forecast;
 pub mod ids;
 pub mod ledger;
 pub mod limits;

@@ -32,6 +32,8 @@ pub const HEADER_NAME_BYTES_MAX: usize = 64;
 pub const HEADER_VALUE_BYTES_MAX: usize = 1024;
 /// A subscription's rate limit, in requests per second.
 pub const RATE_LIMIT_PER_SECOND_MAX: u32 = 1_000_000;
+/// A certificate chain, a key or a list of authorities of a subscription, as PEM.
+pub const PEM_BYTES_MAX: usize = 64 * 1024;
 /// A subscription's bearer token.
 pub const AUTH_TOKEN_BYTES_MAX: usize = 4096;
 /// Signing secrets of one subscription that are valid at the same time.

@@ -95,6 +95,9 @@ async fn run<T: Transport>(
     let Some(target) = &job.target else {
         return own_fault(started_at, "the URL cannot be put into a request".to_owned());
     };
+    // What identifies us was given for the URL that the subscription has now, and for no other.
+    let is_own = target.destination() == job.prepared.subscription.destination;
+    let target = keys.target.as_ref().filter(|_| is_own).unwrap_or(target);
     let context = TraceContext::of_attempt(job.event.trace, job.delivery, job.number);
     let request = request(&job, keys, Arc::clone(target), context, started_at);
     let mut finished = transport.send(request).await;

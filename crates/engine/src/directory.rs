@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use http::{HeaderName, HeaderValue};
 use postrider_domain::credentials::Scrubber;
+use postrider_domain::egress::DestinationUrl;
 use postrider_domain::event::Event;
 use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
 use postrider_domain::matching::SubscriptionIndex;
@@ -17,6 +18,7 @@ use postrider_domain::signature::SigningSecrets;
 use postrider_domain::subscription::{RateLimit, Subscription};
 use postrider_domain::trace;
 use postrider_store::SubscriptionRecord;
+use postrider_transport::{ClientIdentity, Target};
 use zeroize::Zeroizing;
 
 /// Opens the sealed credentials of a subscription. The layer above knows how they were sealed.
@@ -37,6 +39,8 @@ pub struct OpenCredentials {
     pub secrets: SigningSecrets,
     /// The bearer token.
     pub token: Option<Zeroizing<String>>,
+    /// The client certificate and whom it believes, where it has its own.
+    pub identity: Option<Arc<ClientIdentity>>,
 }
 
 impl fmt::Debug for OpenCredentials {
@@ -61,6 +65,8 @@ pub(crate) struct Keys {
     pub(crate) secrets: SigningSecrets,
     pub(crate) authorization: Option<HeaderValue>,
     pub(crate) scrubber: Scrubber,
+    /// Its own URL with its own identity, where it has one.
+    pub(crate) target: Option<Arc<Target>>,
 }
 
 /// Every subscription that is not deleted.
@@ -139,7 +145,7 @@ impl Directory {
     }
 
     fn prepare(&self, record: &SubscriptionRecord, subscription: Arc<Subscription>) -> Prepared {
-        let keys = self.credentials.open(record).map(Keys::new);
+        let keys = self.credentials.open(record).map(|open| Keys::new(open, &subscription));
         let headers = subscription.headers.iter().filter_map(|header| {
             let name = HeaderName::try_from(header.name()).ok()?;
             Some((name, HeaderValue::try_from(header.value()).ok()?))
@@ -159,7 +165,12 @@ impl Directory {
 }
 
 impl Keys {
-    fn new(open: OpenCredentials) -> Self {
+    fn new(open: OpenCredentials, subscription: &Subscription) -> Self {
+        let target = open.identity.and_then(|identity| {
+            let (tenant, id) = (subscription.tenant.clone(), subscription.destination);
+            let url = DestinationUrl::from_trusted(&subscription.url).ok()?;
+            Target::new(tenant, id, url, Some(identity)).ok().map(Arc::new)
+        });
         let authorization = open.token.as_ref().and_then(|token| {
             let line = Zeroizing::new(format!("Bearer {}", token.as_str()));
             let mut value = HeaderValue::try_from(line.as_str()).ok()?;
@@ -169,6 +180,6 @@ impl Keys {
         let secrets: Vec<Zeroizing<String>> =
             open.secrets.all().map(|(secret, _)| secret.expose()).chain(open.token).collect();
         let texts: Vec<&str> = secrets.iter().map(|secret| secret.as_str()).collect();
-        Keys { authorization, scrubber: Scrubber::new(&texts), secrets: open.secrets }
+        Keys { authorization, scrubber: Scrubber::new(&texts), secrets: open.secrets, target }
     }
 }

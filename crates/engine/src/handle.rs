@@ -432,6 +432,34 @@ impl EngineHandle {
         self.ask(|reply| Command::Tenant { tenant, reply }).await
     }
 
+    /// The deliveries of a tenant that are in flight now and that a filter wants, newest first: those
+    /// below an identifier, and no more than so many. Nothing remembers it: every node says what it sends.
+    pub async fn flying(
+        &self,
+        tenant: &TenantId,
+        filter: DeliveryFilter,
+        below: Option<DeliveryId>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, CommandError> {
+        let filter = DeliveryFilter { state: None, ..filter };
+        let mut flying = self.flying_elsewhere(tenant, &filter, below, limit).await?;
+        flying.extend(self.flying_here(tenant, filter, below, limit).await?);
+        flying.sort_by_key(|delivery| std::cmp::Reverse(delivery.id));
+        flying.truncate(limit);
+        Ok(flying)
+    }
+
+    pub(crate) async fn flying_here(
+        &self,
+        tenant: &TenantId,
+        filter: DeliveryFilter,
+        below: Option<DeliveryId>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, CommandError> {
+        let (tenant, filter) = (tenant.clone(), Box::new(filter));
+        self.ask(|reply| Command::Flying { tenant, filter, below, limit, reply }).await
+    }
+
     /// Which of these deliveries are in flight now.
     pub async fn in_flight(&self, deliveries: Vec<DeliveryId>) -> Result<Vec<bool>, CommandError> {
         let elsewhere = self.in_flight_elsewhere(&deliveries).await;

@@ -68,11 +68,15 @@ pub enum EngineEvent {
     HoldChange(HoldChange),
 }
 
-/// The event of Postrider's own that tells a tenant of this, where there is one.
+/// The event of Postrider's own that tells of this, where there is one, and the tenant whose it is;
+/// what is nobody's is the operator's alone.
 ///
 /// An operational event's own dead delivery makes no other: else one dead URL would tell of itself
 /// for ever.
-pub(crate) fn operational(event: &EngineEvent, now: Timestamp) -> Option<(TenantId, NewEvent)> {
+pub(crate) fn operational(
+    event: &EngineEvent,
+    now: Timestamp,
+) -> Option<(Option<TenantId>, NewEvent)> {
     let (tenant, kind, data) = match event {
         EngineEvent::Transition { tenant, destination, url, transition } => {
             let kind = match (transition.from, transition.to) {
@@ -82,20 +86,27 @@ pub(crate) fn operational(event: &EngineEvent, now: Timestamp) -> Option<(Tenant
                 (_, CircuitName::Open | CircuitName::HalfOpen) => return None,
             };
             let data = json!({
+                "tenant": tenant,
                 "destination": destination,
                 "url": &**url,
                 "at": transition.at,
                 "evidence": transition.evidence,
                 "counters": transition.counters,
             });
-            (tenant, kind, data)
+            (Some(tenant), kind, data)
         }
         EngineEvent::Warning { tenant, destination, url, warning } => {
-            let data = json!({"destination": destination, "url": &**url, "warning": warning});
-            (tenant, "postrider.destination.failing", data)
+            let data = json!({
+                "tenant": tenant,
+                "destination": destination,
+                "url": &**url,
+                "warning": warning,
+            });
+            (Some(tenant), "postrider.destination.failing", data)
         }
         EngineEvent::Dead { delivery, reason } if !delivery.kind.is_reserved() => {
             let data = json!({
+                "tenant": delivery.tenant,
                 "delivery": delivery.id,
                 "event": delivery.event,
                 "subscription": delivery.subscription,
@@ -104,7 +115,7 @@ pub(crate) fn operational(event: &EngineEvent, now: Timestamp) -> Option<(Tenant
                 "attempts": delivery.attempts,
                 "reason": reason,
             });
-            (&delivery.tenant, "postrider.delivery.dead", data)
+            (Some(&delivery.tenant), "postrider.delivery.dead", data)
         }
         EngineEvent::Dead { .. }
         | EngineEvent::Attempt { .. }
@@ -115,7 +126,7 @@ pub(crate) fn operational(event: &EngineEvent, now: Timestamp) -> Option<(Tenant
     let data = RawJson::parse(data.to_string().into()).ok()?;
     let new =
         NewEvent { id: None, kind, object: None, data, old: None, time: Some(now), trace: None };
-    Some((tenant.clone(), new))
+    Some((tenant.cloned(), new))
 }
 
 /// The event that says that a delivery died, where it did.

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use postrider_domain::ids::TenantId;
+
 /// The limits of one engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -22,6 +24,10 @@ pub struct Options {
     pub tenant_in_flight_max: Option<usize>,
     /// Events that one tenant may send; no limit where it is `None`.
     pub tenant_ingest: Option<IngestRate>,
+
+    /// The tenant of whoever runs the server: its subscriptions are told of every tenant's
+    /// destinations.
+    pub operator_tenant: Option<TenantId>,
 
     /// Accepted batches on their way to the lanes.
     pub handover_batches_max: usize,
@@ -81,6 +87,7 @@ impl Default for Options {
             quick_answer: Duration::from_secs(1),
             tenant_in_flight_max: None,
             tenant_ingest: None,
+            operator_tenant: None,
             handover_batches_max: 4096,
             handover_deliveries_max: 50_000,
             resident_max: 200_000,

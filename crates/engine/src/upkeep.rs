@@ -140,7 +140,8 @@ impl Holder {
     }
 }
 
-/// Tells tenants of what happened, as ordinary events, where a subscription wants them.
+/// Tells tenants, and the operator, of what happened, as ordinary events, where a subscription wants
+/// them.
 pub(crate) async fn tell_tenants(
     mut happened: mpsc::Receiver<EngineEvent>,
     ingest: Arc<Ingest>,
@@ -151,10 +152,13 @@ pub(crate) async fn tell_tenants(
         let now = ingest.clock.now();
         let mut by_tenant: BTreeMap<TenantId, Vec<NewEvent>> = BTreeMap::new();
         for event in events.drain(..) {
-            if let Some((tenant, event)) = operational(&event, now)
-                && is_wanted(&ingest, &tenant, &event, now)
-            {
-                by_tenant.entry(tenant).or_default().push(event);
+            let Some((owner, event)) = operational(&event, now) else { continue };
+            let operator =
+                options.operator_tenant.clone().filter(|one| owner.as_ref() != Some(one));
+            for tenant in owner.into_iter().chain(operator) {
+                if is_wanted(&ingest, &tenant, &event, now) {
+                    by_tenant.entry(tenant).or_default().push(event.clone());
+                }
             }
         }
         for (tenant, events) in by_tenant {

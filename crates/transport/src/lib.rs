@@ -11,6 +11,7 @@
 //! from `pool` or has `connect` open one (`proxy`, `tls`), sends over `http1` or `http2`, and
 //! `fault` names what went wrong.
 
+mod certificate;
 mod clock;
 mod connect;
 mod fault;
@@ -26,6 +27,7 @@ mod stream;
 mod tls;
 mod transport;
 
+pub use certificate::CertificateFacts;
 pub use clock::{Clock, SystemClock};
 pub use options::{
     DnsOptions, Nameservers, PoolOptions, ProxyCredentials, ProxyKind, ProxyOptions, TlsOptions,
@@ -34,5 +36,5 @@ pub use options::{
 pub use pool::PoolStats;
 pub use request::{InvalidTarget, Request, Target};
 pub use resolve::ResolverSetupError;
-pub use tls::{ClientIdentity, TlsSetupError};
+pub use tls::{ClientIdentity, Part, TlsSetupError};
 pub use transport::{HttpTransport, SetupError, Transport};

@@ -71,7 +71,7 @@ pub(crate) struct PoolKey {
     pub(crate) https: bool,
     pub(crate) host: Box<str>,
     pub(crate) port: u16,
-    pub(crate) identity: Option<u64>,
+    pub(crate) identity: Option<[u8; 32]>,
 }
 
 impl Target {

@@ -4,68 +4,98 @@
 //! off. What failed is described by kind, never by printing key material.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::{self, PemObject};
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{CertificateError, ClientConfig, RootCertStore};
+use sha2::{Digest as _, Sha256};
 
 use crate::options::TlsOptions;
 
-/// Why certificates or keys that were configured cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsSetupError {
-    /// Not PEM, or nothing in it.
-    #[error("not a certificate or key in PEM: {0}")]
-    Pem(#[from] pem::Error),
-    /// A list of certificates without any.
-    #[error("no certificate found")]
-    NoCertificate,
-    /// A key that does not fit, a root that cannot be read.
-    #[error(transparent)]
-    Tls(#[from] rustls::Error),
+/// Why certificates or keys that were configured cannot be used. Never holds key material.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct TlsSetupError {
+    /// Which of the parts is to blame.
+    pub part: Part,
+    what: String,
+}
+
+/// A part of what identifies us, or of whom we believe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The certificate that we show.
+    Certificate,
+    /// Its key.
+    Key,
+    /// The roots that we believe.
+    Roots,
+}
+
+impl TlsSetupError {
+    pub(crate) fn new(part: Part, what: impl fmt::Display) -> Self {
+        TlsSetupError { part, what: what.to_string() }
+    }
 }
 
 /// As whom a subscription's requests come, and whom they believe: a client certificate with its
-/// key, and roots beside the usual ones.
+/// key, and roots instead of the usual ones.
 pub struct ClientIdentity {
-    chain: Vec<CertificateDer<'static>>,
-    key: Option<PrivateKeyDer<'static>>,
-    extra_roots: Vec<CertificateDer<'static>>,
+    client: Option<Arc<CertifiedKey>>,
+    roots: Option<Arc<RootCertStore>>,
     /// Tells connections of different identities apart.
-    fingerprint: u64,
+    fingerprint: [u8; 32],
     /// Made at first use, with the transport's own roots.
     config: OnceLock<Arc<ClientConfig>>,
 }
 
 impl ClientIdentity {
-    /// Reads a certificate chain with its key (both or neither), and roots to believe beside the
-    /// usual ones; all PEM.
+    /// Reads a certificate chain with its key (both or neither), and the roots to believe instead
+    /// of the usual ones; all PEM.
     ///
     /// # Errors
     ///
-    /// Where something cannot be read.
+    /// Where something cannot be read, or the key is not the certificate's.
     pub fn from_pem(
         chain_and_key: Option<(&[u8], &[u8])>,
-        extra_roots: Option<&[u8]>,
+        roots: Option<&[u8]>,
     ) -> Result<Self, TlsSetupError> {
-        let (chain, key) = match chain_and_key {
+        let mut hash = Sha256::new();
+        let client = match chain_and_key {
             Some((chain, key)) => {
-                (read_certificates(chain)?, Some(PrivateKeyDer::from_pem_slice(key)?))
+                hash.update(b"client");
+                hash.update(Sha256::digest(chain));
+                hash.update(Sha256::digest(key));
+                let key = read_key(key)?;
+                Some(Arc::new(certify(read_certificates(chain, Part::Certificate)?, key)?))
             }
-            None => (Vec::new(), None),
+            None => None,
         };
-        let extra_roots = extra_roots.map(read_certificates).transpose()?.unwrap_or_default();
-        let mut hasher = DefaultHasher::new();
-        (&chain, &extra_roots).hash(&mut hasher);
-        key.as_ref().map(PrivateKeyDer::secret_der).hash(&mut hasher);
-        let fingerprint = hasher.finish();
-        Ok(ClientIdentity { chain, key, extra_roots, fingerprint, config: OnceLock::new() })
+        let roots = match roots {
+            Some(pem) => {
+                hash.update(b"roots");
+                hash.update(Sha256::digest(pem));
+                let mut roots = RootCertStore::empty();
+                for (n, root) in read_certificates(pem, Part::Roots)?.into_iter().enumerate() {
+                    let bad = |error| {
+                        let what = format!("certificate {} cannot be used: {error}", n + 1);
+                        TlsSetupError::new(Part::Roots, what)
+                    };
+                    roots.add(root).map_err(bad)?;
+                }
+                Some(Arc::new(roots))
+            }
+            None => None,
+        };
+        let fingerprint = hash.finalize().into();
+        Ok(ClientIdentity { client, roots, fingerprint, config: OnceLock::new() })
     }
 
-    pub(crate) fn fingerprint(&self) -> u64 {
+    pub(crate) fn fingerprint(&self) -> [u8; 32] {
         self.fingerprint
     }
 }
@@ -73,21 +103,67 @@ impl ClientIdentity {
 impl fmt::Debug for ClientIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientIdentity")
-            .field("certificates", &self.chain.len())
-            .field("extra_roots", &self.extra_roots.len())
+            .field("certificates", &self.client.as_ref().map_or(0, |client| client.cert.len()))
+            .field("roots", &self.roots.as_ref().map_or(0, |roots| roots.len()))
             .finish_non_exhaustive()
     }
 }
 
-fn read_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsSetupError> {
-    let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>()?;
-    if certificates.is_empty() { Err(TlsSetupError::NoCertificate) } else { Ok(certificates) }
+/// The certificates of a PEM; at least one.
+pub(crate) fn read_certificates(
+    pem: &[u8],
+    part: Part,
+) -> Result<Vec<CertificateDer<'static>>, TlsSetupError> {
+    let read = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    let certificates =
+        read.map_err(|error| TlsSetupError::new(part, format!("not PEM: {error}")))?;
+    if certificates.is_empty() {
+        let what = "no certificate in it: PEM begins with -----BEGIN CERTIFICATE-----";
+        return Err(TlsSetupError::new(part, what));
+    }
+    Ok(certificates)
+}
+
+fn read_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsSetupError> {
+    let encrypted = b"ENCRYPTED";
+    let bad = |what: &str| TlsSetupError::new(Part::Key, what);
+    if pem.windows(encrypted.len()).any(|window| window == encrypted) {
+        return Err(bad("the key is encrypted: give it without a passphrase"));
+    }
+    // What the parser says may repeat what it found: of a key nothing is repeated.
+    PrivateKeyDer::from_pem_slice(pem).map_err(|_| {
+        bad("no private key in it: PEM begins with -----BEGIN PRIVATE KEY-----, or RSA or EC before PRIVATE")
+    })
+}
+
+/// A certificate with its key, if it is its key.
+fn certify(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<CertifiedKey, TlsSetupError> {
+    CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()).map_err(|error| {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "the enum is not exhaustive")]
+        match error {
+            rustls::Error::InconsistentKeys(_) => {
+                TlsSetupError::new(Part::Key, "not the key of the certificate")
+            }
+            rustls::Error::InvalidCertificate(error) => {
+                let what = format!("the certificate cannot be used: {error:?}");
+                TlsSetupError::new(Part::Certificate, what)
+            }
+            _ => TlsSetupError::new(Part::Key, "a key of a kind that cannot be used here"),
+        }
+    })
 }
 
 /// Makes the configurations of TLS connections.
 #[derive(Debug)]
 pub(crate) struct Tls {
-    roots: RootCertStore,
+    /// Believes the platform's roots and the operator's.
+    verifier: Arc<WebPkiServerVerifier>,
+    provider: Arc<CryptoProvider>,
+    /// What we show where a request brings nothing of its own.
+    client: Option<Arc<CertifiedKey>>,
     http2: bool,
     default: Arc<ClientConfig>,
 }
@@ -101,10 +177,17 @@ impl Tls {
             roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
         }
         for root in &options.extra_roots {
-            roots.add(root.clone())?;
+            roots.add(root.clone()).map_err(|error| TlsSetupError::new(Part::Roots, error))?;
         }
-        let default = Arc::new(configure(&roots, http2, options.identity.as_deref())?);
-        Ok(Tls { roots, http2, default })
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let identity = options.identity.as_deref();
+        if let Some(own) = identity.and_then(|identity| identity.roots.as_ref()) {
+            roots.extend(own.roots.iter().cloned());
+        }
+        let verifier = verifier(Arc::new(roots), &provider)?;
+        let client = identity.and_then(|identity| identity.client.clone());
+        let default = configure(&provider, Arc::clone(&verifier), client.clone(), http2)?;
+        Ok(Tls { verifier, provider, client, http2, default: Arc::new(default) })
     }
 
     /// The configuration for requests of this identity.
@@ -116,27 +199,42 @@ impl Tls {
         if let Some(config) = identity.config.get() {
             return Ok(Arc::clone(config));
         }
-        let config = Arc::new(configure(&self.roots, self.http2, Some(identity))?);
-        Ok(Arc::clone(identity.config.get_or_init(|| config)))
+        let verifier = match &identity.roots {
+            Some(roots) => verifier(Arc::clone(roots), &self.provider)?,
+            None => Arc::clone(&self.verifier),
+        };
+        let client = identity.client.clone().or_else(|| self.client.clone());
+        let mut config = configure(&self.provider, verifier, client, self.http2)?;
+        // It is for one receiver: there may be many of these, and they must be small.
+        config.resumption = Resumption::in_memory_sessions(SESSIONS_PER_IDENTITY);
+        Ok(Arc::clone(identity.config.get_or_init(|| Arc::new(config))))
     }
 }
 
+/// Sessions that may be resumed, for each subscription with an identity of its own.
+const SESSIONS_PER_IDENTITY: usize = 8;
+
+fn verifier(
+    roots: Arc<RootCertStore>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<WebPkiServerVerifier>, TlsSetupError> {
+    WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider))
+        .build()
+        .map_err(|error| TlsSetupError::new(Part::Roots, error))
+}
+
 fn configure(
-    roots: &RootCertStore,
+    provider: &Arc<CryptoProvider>,
+    verifier: Arc<WebPkiServerVerifier>,
+    client: Option<Arc<CertifiedKey>>,
     http2: bool,
-    identity: Option<&ClientIdentity>,
 ) -> Result<ClientConfig, TlsSetupError> {
-    let mut roots = roots.clone();
-    for root in identity.map_or(&[][..], |identity| &identity.extra_roots) {
-        roots.add(root.clone())?;
-    }
-    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots);
-    let mut config = match identity.and_then(|identity| Some((identity, identity.key.as_ref()?))) {
-        Some((identity, key)) => {
-            builder.with_client_auth_cert(identity.chain.clone(), key.clone_key())?
-        }
+    let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsSetupError::new(Part::Roots, error))?
+        .with_webpki_verifier(verifier);
+    let mut config = match client {
+        Some(client) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(client))),
         None => builder.with_no_client_auth(),
     };
     let offered: &[&[u8]] = if http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };

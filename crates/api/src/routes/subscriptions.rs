@@ -20,7 +20,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::PathId;
 use crate::auth::{Caller, CanManage, CanRead};
 use crate::body::{Nothing, Patch, Strict, StrictOrNone};
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, TlsCredentials};
 use crate::paging::{List, Query, page};
 use crate::problem::{Code, Problem};
 use crate::random;
@@ -29,8 +29,9 @@ use crate::state::ApiState;
 use crate::vault::VaultError;
 use crate::wire::delivery::OutcomeView;
 use crate::wire::subscription::{
-    RotateBody, SubscriptionBody, SubscriptionView, SubscriptionWithSecret, check_filter,
-    check_format, check_headers, check_rate_limit, check_secret, check_token, check_types,
+    RotateBody, SubscriptionBody, SubscriptionView, SubscriptionWithSecret, apply_tls,
+    check_filter, check_format, check_headers, check_rate_limit, check_secret, check_token,
+    check_types,
 };
 
 /// The type of the event that tries a subscription.
@@ -80,7 +81,9 @@ pub(crate) async fn create(
         Patch::Absent | Patch::Null => None,
         Patch::Value(token) => Some(check_token(token)?),
     };
-    let credentials = Credentials { secrets: SigningSecrets::new(secret), token };
+    let mut tls = TlsCredentials::default();
+    apply_tls(&mut tls, &body, &subscription.url, now)?;
+    let credentials = Credentials { secrets: SigningSecrets::new(secret), token, tls };
     put(&state, &subscription, &credentials).await?;
     let view = SubscriptionView::of(&subscription, &credentials, now);
     let secret = credentials.secrets.current().expose().to_string();
@@ -220,7 +223,8 @@ pub(crate) async fn show(
 
 /// Change a subscription
 ///
-/// What is left out stays, null removes. Another URL drops the token unless it is given again.
+/// What is left out stays, null removes. Another URL drops the token and the
+/// certificates unless they are given again.
 #[utoipa::path(
     patch, path = "/v1/subscriptions/{id}", tag = "subscriptions",
     params(("id" = String, Path, description = "The subscription")),
@@ -246,8 +250,9 @@ pub(crate) async fn change(
         Patch::Value(url) => {
             let url = vet(&state, url)?;
             if url != subscription.url {
-                // Whoever may change a URL must not learn the token by it.
+                // Whoever may change a URL must not learn the token by it, nor come in our name.
                 credentials.token = None;
+                credentials.tls = TlsCredentials::default();
                 subscription.destination = DestinationId::of(&caller.tenant, &url);
                 subscription.url = url;
             }
@@ -263,6 +268,7 @@ pub(crate) async fn change(
         Patch::Null => credentials.token = None,
         Patch::Value(token) => credentials.token = Some(check_token(token)?),
     }
+    apply_tls(&mut credentials.tls, &body, &subscription.url, state.now())?;
     apply(&mut subscription, &body)?;
     subscription.updated_at = state.now();
     put(&state, &subscription, &credentials).await?;

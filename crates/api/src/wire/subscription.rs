@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use postrider_domain::filter::Filter;
-use postrider_domain::limits::AUTH_TOKEN_BYTES_MAX;
+use postrider_domain::limits::{AUTH_TOKEN_BYTES_MAX, PEM_BYTES_MAX};
 use postrider_domain::payload::Format;
 use postrider_domain::signature::SigningSecret;
 use postrider_domain::subscription::{CustomHeader, RateLimit, Subscription, TypePattern, TypeSet};
 use postrider_domain::time::Timestamp;
+use postrider_transport::{CertificateFacts, Part};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -16,7 +17,7 @@ use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 use crate::body::{Patch, SecretText};
-use crate::credentials::Credentials;
+use crate::credentials::{ClientCertificate, Credentials, TlsCredentials};
 use crate::problem::Problem;
 
 /// A subscription to be created, or the fields of one to be changed. On a change, what is left out
@@ -25,7 +26,8 @@ use crate::problem::Problem;
 #[serde(deny_unknown_fields)]
 #[schema(as = NewSubscription)]
 pub(crate) struct SubscriptionBody {
-    /// Where deliveries go. Changing it drops the token, which must be given again.
+    /// Where deliveries go. Changing it drops the token and the
+    /// certificates, which must be given again.
     #[serde(default)]
     #[schema(value_type = String, required = true, example = "https://hooks.example.com/in", max_length = 2048)]
     pub(crate) url: Patch<String>,
@@ -49,6 +51,20 @@ pub(crate) struct SubscriptionBody {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub(crate) auth_token: Patch<SecretText>,
+    /// PEM: the certificate that is shown to the receiver (mutual TLS), then those that lead to its
+    /// root. Together with `client_key`, for an https URL; dropped when the URL changes.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub(crate) client_certificate: Patch<String>,
+    /// PEM: the key of `client_certificate`, without a passphrase. Never shown.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub(crate) client_key: Patch<SecretText>,
+    /// PEM: the authorities of which one must have signed the receiver's certificate, instead of
+    /// those that everybody believes. For an https URL; dropped when the URL changes.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub(crate) ca_certificates: Patch<String>,
     /// Headers that are added to each request, by name.
     #[serde(default)]
     #[schema(value_type = Option<BTreeMap<String, String>>)]
@@ -152,6 +168,88 @@ pub(crate) fn check_secret(secret: &SecretText) -> Result<SigningSecret, Problem
     secret.0.parse().map_err(|error| Problem::field("secret", error))
 }
 
+/// Takes over what a body says of certificates, and sees whether it can be used.
+pub(crate) fn apply_tls(
+    tls: &mut TlsCredentials,
+    body: &SubscriptionBody,
+    url: &str,
+    now: Timestamp,
+) -> Result<(), Problem> {
+    const TOGETHER: &str = "client_certificate and client_key are given, or removed, together";
+    tls.client = match (&body.client_certificate, &body.client_key) {
+        (Patch::Absent, Patch::Absent) => tls.client.take(),
+        (Patch::Null, Patch::Absent | Patch::Null) => None,
+        (Patch::Value(chain), Patch::Value(key)) => {
+            check_length("client_certificate", chain.len())?;
+            check_length("client_key", key.0.len())?;
+            Some(ClientCertificate { chain: chain.clone(), key: key.0.clone() })
+        }
+        (Patch::Absent | Patch::Null, _) => {
+            return Err(Problem::field("client_certificate", TOGETHER));
+        }
+        (Patch::Value(_), Patch::Absent | Patch::Null) => {
+            return Err(Problem::field("client_key", TOGETHER));
+        }
+    };
+    match &body.ca_certificates {
+        Patch::Absent => {}
+        Patch::Null => tls.authorities = None,
+        Patch::Value(pem) => {
+            check_length("ca_certificates", pem.len())?;
+            tls.authorities = Some(pem.clone());
+        }
+    }
+    tls.identity().map_err(|error| Problem::field(field_of(error.part), error))?;
+    if !tls.is_empty() && !url.starts_with("https:") {
+        let part = if tls.client.is_some() { Part::Certificate } else { Part::Roots };
+        return Err(Problem::field(field_of(part), "is of use with an https url only"));
+    }
+    let was_given = matches!(body.client_certificate, Patch::Value(_));
+    match tls.facts().0 {
+        Some(facts) if was_given && facts.expires_at <= now => {
+            let detail = format!("expired at {}: give a certificate that holds", facts.expires_at);
+            Err(Problem::field("client_certificate", detail))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn field_of(part: Part) -> &'static str {
+    match part {
+        Part::Certificate => "client_certificate",
+        Part::Key => "client_key",
+        Part::Roots => "ca_certificates",
+    }
+}
+
+fn check_length(field: &'static str, bytes: usize) -> Result<(), Problem> {
+    if bytes > PEM_BYTES_MAX {
+        return Err(Problem::field(field, format!("at most {PEM_BYTES_MAX} bytes of PEM")));
+    }
+    Ok(())
+}
+
+/// A certificate, without anything that would be of use to others.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Certificate)]
+pub(crate) struct CertificateView {
+    /// Whose it is.
+    #[schema(example = "CN=client.example.com")]
+    subject: String,
+    /// Until when it holds.
+    #[schema(value_type = String, format = DateTime)]
+    expires_at: Timestamp,
+    /// SHA-256 of the certificate, in hexadecimal digits.
+    fingerprint: String,
+}
+
+impl CertificateView {
+    fn of(facts: CertificateFacts) -> Self {
+        let CertificateFacts { subject, expires_at, fingerprint, .. } = facts;
+        CertificateView { subject, expires_at, fingerprint }
+    }
+}
+
 /// A subscription.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Subscription)]
@@ -167,6 +265,10 @@ pub(crate) struct SubscriptionView {
     format: &'static str,
     /// The last four characters of the token, the rest masked; all masked where it is short.
     auth_token: Option<String>,
+    /// The certificate that is shown to the receiver. Its key is never shown.
+    client_certificate: Option<CertificateView>,
+    /// The authorities that are believed instead of the usual ones; none: the usual ones.
+    ca_certificates: Vec<CertificateView>,
     headers: BTreeMap<String, String>,
     #[schema(value_type = Option<f64>)]
     rate_limit: Option<RateLimit>,
@@ -198,6 +300,7 @@ impl SubscriptionView {
         now: Timestamp,
     ) -> Self {
         let headers = subscription.headers.iter();
+        let (client_certificate, ca_certificates) = credentials.tls.facts();
         SubscriptionView {
             id: subscription.id.to_string(),
             url: subscription.url.clone(),
@@ -207,6 +310,8 @@ impl SubscriptionView {
             filter: subscription.filter.as_ref().map(|filter| filter.source().clone()),
             format: subscription.format.as_str(),
             auth_token: credentials.masked_token(),
+            client_certificate: client_certificate.map(CertificateView::of),
+            ca_certificates: ca_certificates.into_iter().map(CertificateView::of).collect(),
             headers: headers.map(|h| (h.name().to_owned(), h.value().to_owned())).collect(),
             rate_limit: subscription.rate_limit,
             enabled: subscription.enabled,

@@ -7,6 +7,7 @@ use postrider_domain::signature::SigningSecret;
 use postrider_store::Configuration as _;
 use serde_json::{Value, json};
 
+use crate::certificates::certificate;
 use crate::support::{Api, Call, id};
 
 const TOKEN: &str = "tok_CANARYCANARYCANARY7";
@@ -39,9 +40,11 @@ fn check_clean(what: &str, text: &str, secrets: &[&str]) {
 async fn no_answer_but_the_first_holds_a_secret() {
     let api = Api::new().await;
     let secret = SigningSecret::generate_symmetric([0xca; 32]).expose().to_string();
+    let (chain, client_key) = certificate("client", 2090);
     let body = json!({
         "url": "https://hooks.example.com/echo/500", "types": ["*"],
         "auth_token": TOKEN, "secret": secret,
+        "client_certificate": chain, "client_key": client_key,
     });
     let created = api.post("/v1/subscriptions", body.clone()).expect(201).await;
     assert_eq!(created["secret"], json!(secret), "shown once");
@@ -78,13 +81,20 @@ async fn no_answer_but_the_first_holds_a_secret() {
         wrong("auth_token", json!(format!("{TOKEN} {TOKEN}"))),
         wrong("secret", json!({"secret": secret})),
         wrong("secret", json!(secret.replace("whsec_", "whsex_"))),
+        wrong("client_key", json!([client_key])),
+        wrong("client_key", json!(client_key.replace("-----END", "-----"))),
+        wrong("client_certificate", json!(client_key)),
+        wrong("ca_certificates", json!(client_key)),
         wrong("headers", json!({"x-key": [TOKEN]})),
         wrong("headers", json!({"x-key": format!("{TOKEN}\n")})),
         wrong("url", json!(format!("https://user:{TOKEN}@hooks.example.com/"))),
         api.get("/v1/ledger").key(&format!("{key}x")),
         api.get("/v1/ledger").key(&key_secret),
     ];
-    let secrets = [secret.as_str(), &rotated, TOKEN, &key_secret, &api.admin];
+    // The middle of the key's own lines.
+    let client_key: String = client_key.lines().filter(|line| !line.starts_with('-')).collect();
+    let client_key = &client_key[40..100];
+    let secrets = [secret.as_str(), &rotated, TOKEN, &key_secret, &api.admin, client_key];
     for (n, call) in calls.into_iter().enumerate() {
         let answer = call.send().await;
         check_clean(&format!("call {n}"), &answer.text, &secrets);
@@ -99,6 +109,11 @@ async fn no_answer_but_the_first_holds_a_secret() {
 async fn the_store_holds_no_secret_in_clear() {
     let api = Api::new().await;
     let body = json!({"url": "https://hooks.example.com/", "types": ["*"], "auth_token": TOKEN});
+    let (chain, key) = certificate("client", 2090);
+    let mut body = body;
+    body["client_certificate"] = json!(chain);
+    body["client_key"] = json!(key);
+    let client_key = &key.lines().nth(1).unwrap()[20..60];
     let call = api.post("/v1/subscriptions", body).header("idempotency-key", "k");
     let created = call.expect(201).await;
     let secret = created["secret"].as_str().unwrap();
@@ -109,12 +124,16 @@ async fn the_store_holds_no_secret_in_clear() {
     let answer = kept.unwrap();
     let key = api.store.key(api.admin.split('_').nth(1).unwrap()).await.unwrap().unwrap();
     for bytes in [&records[0].credentials[..], &answer.body, &key.hash] {
-        for secret in [secret, TOKEN, &api.admin] {
+        for secret in [secret, TOKEN, &api.admin, client_key] {
             for form in forms(secret) {
                 let form = form.as_bytes();
                 assert!(!bytes.windows(form.len()).any(|window| window == form));
             }
         }
     }
-    check_clean("the record", &format!("{records:?} {answer:?} {key:?}"), &[secret, TOKEN]);
+    check_clean(
+        "the record",
+        &format!("{records:?} {answer:?} {key:?}"),
+        &[secret, TOKEN, client_key],
+    );
 }

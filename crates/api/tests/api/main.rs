@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "these are tests, their helpers too")]
 
 mod canary;
+mod certificates;
 mod deliveries;
 mod destinations;
 mod events;

@@ -7,13 +7,16 @@ use postrider_store::memory::MemoryStore;
 use postrider_store::{Configuration as _, PageRequest};
 use serde_json::json;
 
+use crate::certificates::certificate;
 use crate::support::{Api, id};
 
 #[tokio::test]
 async fn everything_is_sealed_anew_with_a_new_key() {
     let api = Api::new().await;
+    let (chain, key) = certificate("client", 2090);
     let body = json!({
         "url": "https://hooks.example.com/", "types": ["*"], "auth_token": "tok_12345678",
+        "client_certificate": chain, "client_key": key,
     });
     let created = api.post("/v1/subscriptions", body).expect(201).await;
     let path = format!("/v1/subscriptions/{}", id(&created));

@@ -60,6 +60,12 @@ pub(crate) enum Question {
     Overlay {
         tenant: Option<TenantId>,
     },
+    /// What is in flight of a tenant's, newest first.
+    Flying {
+        tenant: TenantId,
+        below: Option<DeliveryId>,
+        limit: usize,
+    },
 }
 
 /// What it answers.
@@ -67,6 +73,7 @@ pub(crate) enum Question {
 pub(crate) enum Answer {
     Done,
     Flags(Vec<bool>),
+    Flying(Vec<DeliveryId>),
     Overlay { queued: u64, waiting: u64 },
     Replayed { count: u64, moved: Vec<DeliveryId> },
     Refused(Refusal),

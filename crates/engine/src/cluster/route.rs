@@ -10,7 +10,7 @@ use postrider_domain::delivery::{Delivery, StateName, WrongState};
 use postrider_domain::destination::Destination;
 use postrider_domain::ids::{DeliveryId, DestinationId, Shard, TenantId};
 use postrider_domain::time::Timestamp;
-use postrider_store::ReplayJob;
+use postrider_store::{DeliveryFilter, ReplayJob};
 use tokio::task::JoinSet;
 
 use super::instant;
@@ -132,6 +132,29 @@ impl EngineHandle {
         flags
     }
 
+    /// The deliveries of a tenant that are in flight on other nodes and that a filter wants.
+    pub(crate) async fn flying_elsewhere(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+        below: Option<DeliveryId>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, CommandError> {
+        let mut found = Vec::new();
+        if self.shared.post.is_some() {
+            let question = Question::Flying { tenant: tenant.clone(), below, limit };
+            for answer in self.everybody(question).await {
+                let Answer::Flying(ids) = answer else { continue };
+                for id in ids {
+                    let delivery = self.shared.store.delivery(tenant, id).await?;
+                    let is_open = |one: &Delivery| one.finished_at().is_none();
+                    found.extend(delivery.filter(|one| is_open(one) && filter.matches(one)));
+                }
+            }
+        }
+        Ok(found)
+    }
+
     /// What is in flight of a tenant's on other nodes.
     pub(crate) async fn overlay_elsewhere(&self, tenant: Option<&TenantId>) -> TenantOverlay {
         let mut all = TenantOverlay::default();
@@ -175,6 +198,11 @@ impl EngineHandle {
             }
             Question::InFlight { deliveries } => {
                 return Ok(Answer::Flags(self.in_flight_here(deliveries).await?));
+            }
+            Question::Flying { tenant, below, limit } => {
+                let any = DeliveryFilter::default();
+                let flying = self.flying_here(&tenant, any, below, limit).await?;
+                return Ok(Answer::Flying(flying.iter().map(|delivery| delivery.id).collect()));
             }
             Question::Overlay { tenant } => {
                 let TenantOverlay { queued, waiting } = self.overlay_here(tenant).await?;

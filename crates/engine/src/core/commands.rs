@@ -11,7 +11,7 @@ use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId, TenantId}
 use postrider_domain::mass_failure::MassFailureGuard;
 use postrider_domain::policy::Policy;
 use postrider_domain::subscription::RateLimit;
-use postrider_store::{Holding, ReplayJob, ReplayState};
+use postrider_store::{DeliveryFilter, Holding, ReplayJob, ReplayState};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -76,6 +76,13 @@ pub(crate) enum Command {
     Tenant {
         tenant: Option<TenantId>,
         reply: oneshot::Sender<TenantOverlay>,
+    },
+    Flying {
+        tenant: TenantId,
+        filter: Box<DeliveryFilter>,
+        below: Option<DeliveryId>,
+        limit: usize,
+        reply: oneshot::Sender<Vec<Delivery>>,
     },
     InFlight {
         deliveries: Vec<DeliveryId>,
@@ -200,6 +207,9 @@ impl Core {
             Command::Abandon => self.abandon(),
             Command::Stop { why } => self.stop(why),
             Command::Tenant { tenant, reply } => drop(reply.send(self.overlay(tenant.as_ref()))),
+            Command::Flying { tenant, filter, below, limit, reply } => {
+                drop(reply.send(self.flying(&tenant, &filter, below, limit)));
+            }
             Command::InFlight { deliveries, reply } => {
                 let flags = deliveries.iter().map(|id| self.is_in_flight(*id)).collect();
                 drop(reply.send(flags));
@@ -351,6 +361,29 @@ impl Core {
         self.entries.get(&id).is_some_and(
             |entry| matches!(entry.place, Place::InFlight(flight) if flight.account.is_some()),
         )
+    }
+
+    /// A tenant's deliveries in flight that are wanted, newest first.
+    fn flying(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+        below: Option<DeliveryId>,
+        limit: usize,
+    ) -> Vec<Delivery> {
+        let overlay = self.overlay(Some(tenant));
+        let all = usize::try_from(overlay.queued + overlay.waiting).unwrap_or(usize::MAX);
+        let entries = self.entries.iter();
+        let flying = entries
+            .filter(|(id, entry)| entry.delivery.tenant == *tenant && self.is_in_flight(**id))
+            .map(|(_, entry)| &entry.delivery)
+            .take(all);
+        let is_wanted = |delivery: &&Delivery| {
+            below.is_none_or(|below| delivery.id < below) && filter.matches(delivery)
+        };
+        let mut wanted: Vec<&Delivery> = flying.filter(is_wanted).collect();
+        wanted.sort_unstable_by_key(|delivery| std::cmp::Reverse(delivery.id));
+        wanted.into_iter().take(limit).cloned().collect()
     }
 
     fn overlay(&self, tenant: Option<&TenantId>) -> TenantOverlay {

@@ -8,6 +8,7 @@ mod circuit;
 mod crash;
 mod embedded;
 mod fairness;
+mod forecast;
 mod life;
 mod memory;
 mod nothing_lost;

@@ -249,7 +249,7 @@ impl Credentials for SameForAll {
             return Err(CredentialsError("unknown key".to_owned()));
         }
         let token = Some(Zeroizing::new(TOKEN.to_owned()));
-        Ok(OpenCredentials { secrets: SigningSecrets::new(secret()), token })
+        Ok(OpenCredentials { secrets: SigningSecrets::new(secret()), token, identity: None })
     }
 }
 

@@ -1,5 +1,7 @@
 //! `postrider subscriptions`: standing wishes.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value as Json, json};
@@ -32,7 +34,7 @@ enum Command {
         /// Its identifier.
         id: String,
     },
-    /// Change one: only what is given changes. A new URL drops the token.
+    /// Change one: only what is given changes. A new URL drops the token and the certificates.
     Update(Box<Update>),
     /// Delete one; what it still waits for is cancelled.
     Delete {
@@ -73,12 +75,46 @@ struct Create {
     /// A bearer token that is sent along.
     #[arg(long)]
     auth_token: Option<String>,
+    #[command(flatten)]
+    tls: Tls,
     /// The secret to sign with; one is made unless given.
     #[arg(long)]
     secret: Option<String>,
     /// At most so many requests per second.
     #[arg(long, value_name = "PER_SECOND")]
     rate_limit: Option<f64>,
+}
+
+/// Certificates, as files in PEM.
+#[derive(Debug, Args)]
+struct Tls {
+    /// The certificate that is shown to the receiver (mutual TLS).
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    client_certificate: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, value_name = "FILE", requires = "client_certificate")]
+    client_key: Option<PathBuf>,
+    /// The authorities that the receiver's certificate may be of, instead of the usual ones.
+    #[arg(long, value_name = "FILE")]
+    ca_certificates: Option<PathBuf>,
+}
+
+impl Tls {
+    /// The fields of a body, with what the files hold.
+    fn fields(self) -> Result<Vec<(&'static str, Option<Json>)>, Failure> {
+        let read = |path: Option<PathBuf>| -> Result<Option<Json>, Failure> {
+            let Some(path) = path else { return Ok(None) };
+            let text = std::fs::read_to_string(&path).map_err(|error| {
+                Failure::usage(format!("{} cannot be read: {error}", path.display()))
+            })?;
+            Ok(Some(Json::from(text)))
+        };
+        Ok(vec![
+            ("client_certificate", read(self.client_certificate)?),
+            ("client_key", read(self.client_key)?),
+            ("ca_certificates", read(self.ca_certificates)?),
+        ])
+    }
 }
 
 #[derive(Debug, Args)]
@@ -97,6 +133,8 @@ struct Update {
     /// A bearer token that is sent along.
     #[arg(long)]
     auth_token: Option<String>,
+    #[command(flatten)]
+    tls: Tls,
     /// At most so many requests per second.
     #[arg(long, value_name = "PER_SECOND")]
     rate_limit: Option<f64>,
@@ -164,7 +202,8 @@ fn path(id: &str, what: &str) -> Result<String, Failure> {
 
 fn body(create: Create) -> Result<Json, Failure> {
     let filter = create.filter.map(|filter| parse_json(&filter, "--filter")).transpose()?;
-    Ok(object(vec![
+    let mut fields = create.tls.fields()?;
+    fields.extend([
         ("url", Some(json!(create.url))),
         ("types", Some(json!(create.types))),
         ("object", create.object.map(Json::from)),
@@ -173,19 +212,22 @@ fn body(create: Create) -> Result<Json, Failure> {
         ("auth_token", create.auth_token.map(Json::from)),
         ("secret", create.secret.map(Json::from)),
         ("rate_limit", create.rate_limit.map(Json::from)),
-    ]))
+    ]);
+    Ok(object(fields))
 }
 
 fn changes(update: Update) -> Result<Json, Failure> {
     let filter = update.filter.map(|filter| parse_json(&filter, "--filter")).transpose()?;
-    Ok(object(vec![
+    let mut fields = update.tls.fields()?;
+    fields.extend([
         ("url", update.url.map(Json::from)),
         ("types", update.types.map(Json::from)),
         ("filter", filter),
         ("auth_token", update.auth_token.map(Json::from)),
         ("rate_limit", update.rate_limit.map(Json::from)),
         ("enabled", update.enabled.map(Json::from)),
-    ]))
+    ]);
+    Ok(object(fields))
 }
 
 /// All of it, a line for each field.

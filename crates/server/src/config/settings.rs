@@ -56,6 +56,7 @@ pub(super) const ALL: &[Setting] = settings! {
     "postgres.listen_url" (secret) = postgres.listen_url, "where to listen for what other nodes say, past a pooler; as `store` unless set";
     "admin_key" (secret) = admin_key, "admin key to use instead of a generated one";
     "keyring" = keyring, "file with the keys that secrets at rest are sealed with; `keyring` in data_dir unless set";
+    "operator_tenant" = engine.operator_tenant, "tenant whose subscriptions to postrider.* events are told of every tenant's destinations";
     "dev" = dev, "for development: receivers on loopback, and plain http";
     "time_scale" = time_scale, "divides the policy's durations, for demonstrations; with dev only";
 
@@ -125,6 +126,9 @@ pub(super) const ALL: &[Setting] = settings! {
     "telemetry.log" = telemetry.log, "what is logged: error, warn, info, debug, trace, or a filter such as info,postrider=debug";
     "telemetry.format" = telemetry.format, "how log lines look";
     "telemetry.attempts" = telemetry.attempts, "one log line for each attempt";
+    "telemetry.otlp_endpoint" = telemetry.otlp_endpoint, "collector of traces (OTLP over HTTP), such as http://127.0.0.1:4318";
+    "telemetry.otlp_token" (secret) = telemetry.otlp_token, "bearer token for the collector";
+    "telemetry.otlp_sample" = telemetry.otlp_sample, "share of the traces that begin here that is recorded";
 };
 
 /// The setting with this key. `recovery` alone means its mode.

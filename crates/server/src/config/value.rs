@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv6Net};
+use postrider_domain::ids::TenantId;
 use postrider_domain::policy::{MeasuredFrom, RecoveryMode, Share};
 use postrider_transport::Nameservers;
 use serde_json::{Value as Json, json};
@@ -286,6 +287,16 @@ impl Value for Option<PathBuf> {
 
     fn show(&self) -> Json {
         json!(self.as_ref().map(|path| path.display().to_string()))
+    }
+}
+
+impl Value for Option<TenantId> {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        optional(self, raw, |text| text.parse().ok(), "the identifier of a tenant")
+    }
+
+    fn show(&self) -> Json {
+        json!(self.as_ref().map(TenantId::as_str))
     }
 }
 

@@ -8,10 +8,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use postrider_api::credentials::Credentials;
 use postrider_api::vault::{KeyRing, Vault, check_all, is_ring_needed};
-use postrider_engine::{CredentialsError, OpenCredentials};
-use postrider_store::{Store, SubscriptionRecord};
+use postrider_store::Store;
 
 use crate::config::Config;
 
@@ -27,18 +25,6 @@ impl Config {
     /// Where the admin key is written.
     pub(super) fn admin_key_path(&self) -> PathBuf {
         self.data_dir.join(ADMIN_KEY)
-    }
-}
-
-/// The vault, as the engine opens credentials with it.
-pub(super) struct Opener(pub(super) Vault);
-
-impl postrider_engine::Credentials for Opener {
-    fn open(&self, record: &SubscriptionRecord) -> Result<OpenCredentials, CredentialsError> {
-        match Credentials::open(&self.0, record) {
-            Ok(open) => Ok(OpenCredentials { secrets: open.secrets, token: open.token }),
-            Err(error) => Err(CredentialsError(error.to_string())),
-        }
     }
 }
 

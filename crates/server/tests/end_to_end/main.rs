@@ -2,10 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod backup;
 mod command_line;
 mod crash;
+mod demo;
+mod error_paths;
 mod first_steps;
 mod lifecycle;
+mod mutual_tls;
+mod operational;
 mod refusals;
 mod secrecy;
 mod support;

@@ -1,12 +1,16 @@
 //! Every secret carries a marker; after a run with failures of all kinds nobody finds it.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use serde_json::json;
 
 use crate::support::{Receiver, Start, http};
 
 const MARKER: &str = "kanarienvogel";
+
+/// A key cannot carry the marker; this is the middle of the one that is used.
+static CLIENT_KEY: OnceLock<String> = OnceLock::new();
 
 /// The marker as it is, and as hex; base64 has three phases, of which the middle is looked for.
 fn shapes() -> Vec<String> {
@@ -20,7 +24,8 @@ fn shapes() -> Vec<String> {
 fn assert_clean(what: &str, bytes: &[u8]) {
     // Files that are made large in advance end in zeros, which hide nothing.
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    for shape in shapes() {
+    let client_key = CLIENT_KEY.get().cloned();
+    for shape in shapes().into_iter().chain(client_key) {
         let found = bytes[..end].windows(shape.len()).any(|window| window == shape.as_bytes());
         assert!(!found, "{shape} stands in {what}");
     }
@@ -57,8 +62,19 @@ fn no_secret_is_logged_listed_or_written_down() {
         let created = server.ask("POST", "/v1/subscriptions", Some(&body), 201);
         assert_eq!(created["secret"], secret, "it is shown once");
     }
+    let key_pair = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["client.example".to_owned()]).unwrap();
+    let body = json!({
+        "url": "https://127.0.0.1:1/nobody", "types": ["*"],
+        "client_certificate": params.self_signed(&key_pair).unwrap().pem(),
+        "client_key": key_pair.serialize_pem(),
+    });
+    server.ask("POST", "/v1/subscriptions", Some(&body), 201);
+    let lines = key_pair.serialize_pem();
+    let line = lines.lines().nth(1).unwrap();
+    CLIENT_KEY.set(line[line.len() / 2..line.len() - 4].to_owned()).unwrap();
     server.send(3);
-    server.wait("every attempt to fail", |server| (server.ledger()["waiting"] == 6).then_some(()));
+    server.wait("every attempt to fail", |server| (server.ledger()["waiting"] == 9).then_some(()));
     for path in ["/v1/subscriptions", "/v1/deliveries", "/v1/destinations", "/metrics", "/v1/keys"]
     {
         let (status, answer) = http::request(server.address, &key, "GET", path, None).unwrap();

@@ -118,5 +118,5 @@ async fn a_receiver_that_asks_who_we_are_is_told() {
 #[tokio::test]
 async fn an_identity_is_never_printed() {
     let shown = format!("{:?}", Authority::new().identity());
-    assert_eq!(shown, "ClientIdentity { certificates: 1, extra_roots: 1, .. }");
+    assert_eq!(shown, "ClientIdentity { certificates: 1, roots: 1, .. }");
 }

@@ -7,6 +7,16 @@ use serde_json::Value as Json;
 
 use super::PATIENCE;
 
+/// Sends bytes as they are, and reads until the other end closes.
+pub(crate) fn raw(server: SocketAddr, bytes: &[u8]) -> io::Result<String> {
+    let mut stream = TcpStream::connect(server)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(bytes)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    String::from_utf8(answer).map_err(io::Error::other)
+}
+
 /// Sends one request on a connection of its own. `Err` where the server went away.
 pub(crate) fn request(
     server: SocketAddr,

@@ -1,7 +1,7 @@
 //! A receiver whose behaviour a test turns while it runs.
 
 use std::collections::HashSet;
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -14,6 +14,8 @@ use super::{Deadline, PATIENCE};
 #[derive(Debug, Clone)]
 pub(crate) struct Arrived {
     pub(crate) webhook_id: String,
+    /// Where it names its trace.
+    pub(crate) traceparent: String,
     /// When the whole of it was there.
     pub(crate) at: Instant,
     pub(crate) body: Vec<u8>,
@@ -168,12 +170,22 @@ fn connection(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     Ok(())
 }
 
+/// Answers every request on a connection with this status.
+pub(crate) fn answer_all(stream: &mut (impl io::Read + io::Write), status: u16) {
+    let mut reader = BufReader::new(stream);
+    while let Ok(Some(_)) = read(&mut reader) {
+        let answer = format!("HTTP/1.1 {status} x\r\ncontent-length: 6\r\n\r\nanswer");
+        // A connection that breaks is the sender's business.
+        reader.get_mut().write_all(answer.as_bytes()).unwrap_or_default();
+    }
+}
+
 /// The next request on a connection; `None` where there is no more.
 #[expect(clippy::disallowed_methods, reason = "when it arrived is what some tests measure")]
-fn read(reader: &mut BufReader<TcpStream>) -> io::Result<Option<Arrived>> {
+fn read(reader: &mut impl io::BufRead) -> io::Result<Option<Arrived>> {
     let mut line = String::new();
     let mut length = 0;
-    let mut webhook_id = String::new();
+    let (mut webhook_id, mut traceparent) = (String::new(), String::new());
     loop {
         line.clear();
         if reader.read_line(&mut line)? == 0 {
@@ -187,11 +199,12 @@ fn read(reader: &mut BufReader<TcpStream>) -> io::Result<Option<Arrived>> {
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => length = value.trim().parse().map_err(io::Error::other)?,
                 "webhook-id" => value.trim().clone_into(&mut webhook_id),
+                "traceparent" => value.trim().clone_into(&mut traceparent),
                 _ => {}
             }
         }
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
-    Ok(Some(Arrived { webhook_id, at: Instant::now(), body }))
+    Ok(Some(Arrived { webhook_id, traceparent, at: Instant::now(), body }))
 }

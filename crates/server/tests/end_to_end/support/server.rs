@@ -35,6 +35,11 @@ impl Start {
         self
     }
 
+    /// As it is without any setting, on a free port.
+    pub(crate) fn plain() -> Start {
+        Start { arguments: Vec::new(), ..Start::dev() }
+    }
+
     pub(crate) fn with(mut self, arguments: &[&str]) -> Start {
         self.arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
         self

@@ -1,0 +1,186 @@
+//! `postrider simulate`: what would happen to our customers if this URL were down for so long?
+//!
+//! Nothing is sent and no server is asked: the figures come from [`postrider_domain::forecast`],
+//! which asks the same decisions as the server does.
+
+mod chart;
+mod given;
+mod svg;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use postrider_domain::forecast::{self, FixedSchedule, Forecast, Scenario, Traffic};
+use postrider_domain::policy::Policy;
+
+use crate::cli::ServerArgs;
+use crate::config::Environment;
+use crate::exit::Failure;
+use crate::output::{Output, line};
+use given::Outage;
+
+/// Forecast what a policy does in an outage.
+#[derive(Debug, Args)]
+pub(crate) struct Simulate {
+    /// How long the URL is down: 6h, 2d12h, or from when to when: "fri 18:00..mon 08:00".
+    #[arg(long, value_name = "DURATION|FROM..TO", value_parser = given::outage)]
+    outage: Outage,
+    /// How many deliveries there are: 50/s, 200/min, 10/h.
+    #[arg(long, value_name = "RATE", default_value = "10/s", value_parser = given::traffic)]
+    rate: Traffic,
+    /// Configuration file (TOML) with the policy to try: its retry, circuit and recovery settings.
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// A setting of the policy to try, as in --set retry.max=7; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// What to compare with; may be repeated. Without it and without a policy: all of them.
+    #[arg(long, value_enum)]
+    preset: Vec<Preset>,
+    /// How long the URL was well before; its successes are in the counters of the circuit.
+    #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = given::duration)]
+    healthy_before: Duration,
+    /// Somebody enables the URL so long after the outage, should it be frozen.
+    #[arg(long, value_name = "DURATION", value_parser = given::duration)]
+    enable_after: Option<Duration>,
+    /// How long an answer takes; matters only to recovery = "drain".
+    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = given::duration)]
+    answer_time: Duration,
+    /// Write the chart to this file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// Schedules to compare with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Preset {
+    /// Postrider's defaults.
+    Default,
+    /// Svix: seven retries within 27 h 35 min, switched off after 5 days.
+    Svix,
+    /// Stripe: retries for three days. The intervals are not published; here they double from 5 min.
+    Stripe,
+}
+
+/// What is forecast, with its name.
+struct Plan {
+    name: String,
+    forecast: Forecast,
+}
+
+/// What all plans have in common.
+struct Question {
+    outage: Outage,
+    scenario: Scenario,
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+impl Preset {
+    fn name(self) -> &'static str {
+        match self {
+            Preset::Default => "default",
+            Preset::Svix => "svix",
+            Preset::Stripe => "stripe",
+        }
+    }
+
+    fn forecast(self, scenario: &Scenario) -> Result<Forecast, forecast::ForecastError> {
+        let fixed = match self {
+            Preset::Default => return forecast::forecast(scenario, &Policy::default()),
+            Preset::Svix => FixedSchedule {
+                delays: vec![
+                    Duration::from_secs(5),
+                    MINUTE * 5,
+                    MINUTE * 30,
+                    HOUR * 2,
+                    HOUR * 5,
+                    HOUR * 10,
+                    HOUR * 10,
+                ],
+                off_after: Some(HOUR * 120),
+            },
+            Preset::Stripe => {
+                let mut delays: Vec<_> = (0..9).map(|n| MINUTE * 5 * (1 << n)).collect();
+                delays.push(HOUR * 72 - delays.iter().sum::<Duration>());
+                FixedSchedule { delays, off_after: None }
+            }
+        };
+        forecast::forecast_fixed(scenario, &fixed)
+    }
+}
+
+/// Forecasts, and shows what comes of it.
+pub(crate) fn run(
+    simulate: &Simulate,
+    environment: &Environment,
+    output: Output,
+) -> Result<(), Failure> {
+    let question = Question {
+        outage: simulate.outage,
+        scenario: Scenario {
+            traffic: simulate.rate,
+            outage: simulate.outage.length,
+            healthy_before: simulate.healthy_before,
+            enabled_after: simulate.enable_after,
+            answer_time: simulate.answer_time,
+            in_flight_max: postrider_engine::Options::default().destination_in_flight_max,
+            samples: 600,
+        },
+    };
+    let plans = plans(simulate, &question.scenario, environment)?;
+    if let Some(path) = &simulate.svg {
+        std::fs::write(path, svg::draw(&question, &plans))
+            .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+    }
+    if output.json {
+        return Ok(line(&words::json(&question, &plans).to_string())?);
+    }
+    line(&words::table(&question, &plans, output))?;
+    for plan in &plans {
+        line(&format!("\n{}", chart::draw(&question, plan, &plans, output)))?;
+    }
+    if let Some(path) = &simulate.svg {
+        line(&format!("\nchart: {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn plans(
+    simulate: &Simulate,
+    scenario: &Scenario,
+    environment: &Environment,
+) -> Result<Vec<Plan>, Failure> {
+    let failure = |error: forecast::ForecastError| Failure::usage(error.to_string());
+    let mut plans = Vec::new();
+    let is_own = simulate.policy.is_some() || !simulate.set.is_empty();
+    if is_own {
+        let arguments = ServerArgs {
+            config: simulate.policy.clone(),
+            set: simulate.set.clone(),
+            ..ServerArgs::default()
+        };
+        let policy = super::load(&arguments, environment)?.config.policy;
+        let name = match simulate.policy.as_ref().and_then(|path| path.file_stem()) {
+            Some(stem) => crate::output::escaped(&stem.to_string_lossy()),
+            None => "yours".to_owned(),
+        };
+        plans
+            .push(Plan { name, forecast: forecast::forecast(scenario, &policy).map_err(failure)? });
+    }
+    let presets = match (&simulate.preset[..], is_own) {
+        ([], false) => &[Preset::Default, Preset::Svix, Preset::Stripe][..],
+        ([], true) => &[Preset::Default],
+        (presets, _) => presets,
+    };
+    for preset in presets {
+        let forecast = preset.forecast(scenario).map_err(failure)?;
+        plans.push(Plan { name: preset.name().to_owned(), forecast });
+    }
+    Ok(plans)
+}

@@ -1,0 +1,128 @@
+//! What is given is understood, and what is shown does not change by accident.
+
+use super::*;
+
+#[test]
+fn rates_and_outages_are_written_as_people_write_them() {
+    let seconds = Duration::from_secs;
+    for (text, deliveries, per) in [
+        ("50/s", 50, 1),
+        ("50", 50, 1),
+        ("200/min", 200, 60),
+        ("10/h", 10, 3_600),
+        ("7 / d", 7, 86_400),
+    ] {
+        assert_eq!(given::traffic(text), Ok(Traffic { deliveries, per: seconds(per) }), "{text}");
+    }
+    for text in ["", "0/s", "-1/s", "5/week", "x/s", "1.5/s"] {
+        assert!(given::traffic(text).is_err(), "{text}");
+    }
+    let friday = 4 * 1_440 + 18 * 60;
+    for (text, begins, hours) in [
+        ("6h", None, 6),
+        ("2d12h", None, 60),
+        ("fri 18:00..mon 08:00", Some(friday), 62),
+        ("Friday 18:00 .. Monday 8:00", Some(friday), 62),
+        ("mon..tue", Some(0), 24),
+        ("mon..mon", Some(0), 168),
+    ] {
+        let length = HOUR * hours;
+        assert_eq!(given::outage(text), Ok(Outage { begins, length }), "{text}");
+    }
+    for text in
+        ["", "fri", "fri..", "fri 25:00..mon", "fri 18..mon", "someday..mon", "mon 1:00 x..tue"]
+    {
+        assert!(given::outage(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn times_and_numbers_are_shown_short() {
+    for (seconds, shown) in
+        [(0, "0s"), (59, "59s"), (60, "1m"), (61, "1m 1s"), (3_660, "1h 1m"), (90_000, "1d 1h")]
+    {
+        assert_eq!(given::short(Duration::from_secs(seconds)), shown);
+    }
+    assert_eq!(given::short(Duration::from_millis(20)), "20ms");
+    for (number, shown) in [(0, "0"), (999, "999"), (1_000, "1,000"), (11_160_000, "11,160,000")] {
+        assert_eq!(given::grouped(number), shown);
+    }
+    let outage = given::outage("fri 18:00..mon 08:00").unwrap();
+    assert_eq!(outage.shown(outage.length), "Mon 08:00");
+    assert_eq!(outage.shown(HOUR * 6), "Sat 00:00");
+}
+
+fn weekend() -> (Question, Vec<Plan>) {
+    let outage = given::outage("fri 18:00..mon 08:00").unwrap();
+    let scenario = Scenario {
+        traffic: given::traffic("6/min").unwrap(),
+        outage: outage.length,
+        healthy_before: HOUR * 24,
+        enabled_after: None,
+        answer_time: Duration::from_millis(100),
+        in_flight_max: 64,
+        samples: 600,
+    };
+    let presets = [Preset::Default, Preset::Svix, Preset::Stripe];
+    let plans = presets.map(|preset| Plan {
+        name: preset.name().to_owned(),
+        forecast: preset.forecast(&scenario).unwrap(),
+    });
+    (Question { outage, scenario }, plans.into())
+}
+
+#[test]
+fn the_weekend_is_shown_as_it_was_agreed() {
+    let (question, plans) = weekend();
+    let output = Output::new(false, true);
+    let mut shown = words::table(&question, &plans, output);
+    for plan in &plans {
+        shown += &format!("\n\n{}", chart::draw(&question, plan, &plans, output));
+    }
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn presets_die_when_their_schedules_end() {
+    let (_, plans) = weekend();
+    let [ours, svix, stripe] = &plans[..] else { panic!() };
+    // Six a minute: one every 10 s. Svix ends after 27 h 35 min 5 s, Stripe after 72 h.
+    let svix_length: u64 = 27 * 3_600 + 35 * 60 + 5;
+    assert_eq!(svix.forecast.dead, (62 * 3_600 - svix_length).div_ceil(10));
+    assert_eq!(stripe.forecast.dead, 0);
+    // Ours gives up after 173,585.6 s: who was accepted longer before the circuit closed is dead,
+    // all but the few that had been let through as probes meanwhile and failed.
+    let back = ours.forecast.back_at.unwrap().as_secs();
+    assert_eq!(ours.forecast.dead, (back - 173_585).div_ceil(10));
+    assert!(ours.forecast.failed_attempts < 3_000, "{}", ours.forecast.failed_attempts);
+    assert!(svix.forecast.failed_attempts > 100_000, "{}", svix.forecast.failed_attempts);
+}
+
+#[test]
+fn the_drawing_is_well_formed_and_carries_nothing_foreign() {
+    let (question, mut plans) = weekend();
+    plans[0].name = "<script>alert(1)</script> & \"co\"".to_owned();
+    let drawing = svg::draw(&question, &plans);
+    assert!(drawing.starts_with("<svg ") && drawing.ends_with("</svg>\n"));
+    assert!(!drawing.contains("<script") && !drawing.contains("& "), "{drawing}");
+    assert!(!drawing.contains("NaN") && !drawing.contains("inf"));
+    // The line of what waits and, for the two that have dead ones, the line of these.
+    assert_eq!(drawing.matches("<polyline").count(), 5);
+}
+
+#[test]
+fn programs_get_everything() {
+    let (question, plans) = weekend();
+    let json = words::json(&question, &plans);
+    assert_eq!(json["outage_seconds"], 223_200.0);
+    let ours = &json["plans"][0];
+    assert_eq!(ours["timeline"][0]["state"], "disabled");
+    assert_eq!(ours["timeline"][0]["why"], "consecutive_failures");
+    assert_eq!(
+        ours["accepted"].as_u64().unwrap(),
+        ours["delivered"].as_u64().unwrap()
+            + ours["dead"].as_u64().unwrap()
+            + ours["waiting"].as_u64().unwrap()
+    );
+    assert!(ours["samples"].as_array().unwrap().len() > 100);
+}
