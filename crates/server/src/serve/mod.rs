@@ -84,6 +84,7 @@ pub(crate) struct Server {
     /// Told when the store has stopped for good.
     stopped: mpsc::UnboundedReceiver<String>,
     traces: Option<Exporter>,
+    vault: Vault,
 }
 
 impl Server {
@@ -119,6 +120,7 @@ impl Server {
         let (store, clock) = open_store(config, fatal).await?;
         let store: Arc<dyn Store> = Arc::new(Observed::new(store, metrics.clone()));
         let vault = secrets::open_vault(config, &*store).await?;
+        secrets::reseal(config, &*store, &vault).await?;
         let given = config.admin_key.as_deref();
         let first = bootstrap_admin(&*store, &vault, given, clock.now()).await?;
         let traces = Exporter::start(&config.telemetry, &metrics)?;
@@ -129,6 +131,7 @@ impl Server {
             looking::look(engine.clone(), Arc::clone(&store), Arc::clone(&clock), metrics.clone());
         drop(tokio::spawn(looking));
 
+        let kept = vault.clone();
         let parts = Assembly { store: &store, engine: &engine, clock, vault, metrics };
         let state = parts.api(config, &first)?;
         drop(tokio::spawn(state.clone().follow_changes()));
@@ -145,6 +148,7 @@ impl Server {
             listening,
             stopped,
             traces,
+            vault: kept,
         };
         Ok((server, first))
     }
@@ -163,6 +167,7 @@ impl Server {
                     Asked::Stop => break,
                     Asked::Reload => {
                         reload::reload(&mut self.loaded, arguments, environment, &engine, log);
+                        secrets::reload_ring(&self.loaded.config, &self.vault);
                     }
                 },
                 ended = engine.ended() => match ended {
