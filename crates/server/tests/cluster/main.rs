@@ -3,6 +3,8 @@
 //! Each test prints one line with its figure. `POSTRIDER_CLUSTER_ROUNDS=20` makes each of them go
 //! through its faults twenty times instead of once.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod clocks;
 mod faults;
 mod neighbours;

@@ -102,7 +102,7 @@ impl Scene {
             let is_so = list.iter().filter(|one| one["state"] == "disabled").count() == 2;
             (is_so && node.ledger()["in_flight"] == 0).then_some(())
         });
-        self.ordinary = self.receiver.bad().iter().map(|(_, times)| times.len()).collect();
+        self.ordinary = self.receiver.bad().values().map(Vec::len).collect();
     }
 
     /// A node that runs.
