@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use postrider_domain::attempt::Finished;
-use postrider_domain::delivery::{Delivery, StateName, WrongState};
+use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::destination::Destination;
 use postrider_domain::egress::DestinationUrl;
 use postrider_domain::event::Event;
@@ -16,7 +16,7 @@ use postrider_domain::ledger::Ledger;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_store::{
-    Change, DeliveryFilter, DestinationRecord, Holding, ReplayJob, ReplayState, Store, StoreError,
+    Change, DeliveryFilter, DestinationRecord, Holding, ReplayJob, ReplayState, Store,
     SubscriptionPut, SubscriptionRecord,
 };
 use postrider_transport::{Clock, Target};
@@ -29,35 +29,7 @@ use crate::directory::Directory;
 use crate::entropy::{Entropy, ten};
 use crate::ingest::{Ingest, IngestError, Ingested, NewEvent};
 use crate::live::EngineEvent;
-
-/// Why something that was asked for did not happen.
-#[derive(Debug, thiserror::Error)]
-pub enum CommandError {
-    /// The tenant has no such thing.
-    #[error("there is no such thing")]
-    NotFound,
-    /// The delivery stands elsewhere.
-    #[error(transparent)]
-    WrongState(#[from] WrongState),
-    /// A delivery cannot be replayed when its subscription is gone.
-    #[error("the subscription of this delivery was deleted: there is nowhere to send it to")]
-    SubscriptionGone,
-    /// The replay job is over.
-    #[error("the replay job has ended already")]
-    JobEnded,
-    /// A replay is for deliveries that have ended.
-    #[error("only dead, delivered or cancelled deliveries can be replayed")]
-    NotAnEndState,
-    /// Another node owns it now.
-    #[error("another node of the cluster is taking this over: try again in a few seconds")]
-    Moved,
-    /// The engine has stopped.
-    #[error("the server is stopping")]
-    Stopping,
-    /// The store did not do it.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
+pub use crate::refusal::CommandError;
 
 /// Which deliveries a job is to replay.
 #[derive(Debug, Clone, PartialEq, Eq)]

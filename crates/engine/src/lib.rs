@@ -16,6 +16,7 @@ mod inbox;
 mod ingest;
 mod live;
 mod options;
+mod refusal;
 mod shell;
 mod spans;
 mod upkeep;
