@@ -34,6 +34,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
             once(run_command(&mut command(root, lint)))
         });
         report.step("tests", || counted(&mut runner.test(root)));
+        simulate(&mut report, root);
         if references::is_possible() {
             report.step("references", || once(references::run_all(root)));
         } else {
@@ -47,7 +48,9 @@ pub(crate) fn run(root: &Path) -> Result<()> {
             once(run_command(docs.env("RUSTDOCFLAGS", "-D warnings")))
         });
     } else {
-        for step in ["clippy", "tests", "references", "doc tests", "docs"] {
+        let steps =
+            ["clippy", "tests", "simulation", "planted bugs", "references", "doc tests", "docs"];
+        for step in steps {
             report.skip(step, "it does not build");
         }
     }
@@ -56,6 +59,29 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         bail!("CI failed");
     }
     Ok(())
+}
+
+/// A minute of simulation on all cores: from the first seed on, and as much again from a seed that
+/// nobody has tried, which the line that it prints names. Then every planted bug must be caught. It
+/// is one build for both: mistakes are made only where they are asked for.
+fn simulate(report: &mut Report, root: &Path) {
+    let words = "cargo run --quiet --profile simulation -p postrider-simulation \
+                 --features planted-bugs --";
+    let seed = a_new_seed();
+    report.step("simulation", || {
+        let fixed = once(run_command(&mut command(root, &format!("{words} run --seconds 40"))));
+        let words = format!("{words} run --seconds 25 --first {seed}");
+        fixed.and(once(run_command(&mut command(root, &words))))
+    });
+    report.step("planted bugs", || {
+        once(run_command(&mut command(root, &format!("{words} planted"))))
+    });
+}
+
+#[expect(clippy::disallowed_methods, reason = "each run tries seeds that the others did not")]
+fn a_new_seed() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(1_000, |since| since.as_secs() / 60 * 1_000)
 }
 
 /// How the tests are run: by nextest where it is installed.
@@ -152,6 +178,12 @@ fn without_colour(line: &str) -> String {
 struct Count {
     passed: usize,
     failed: usize,
+}
+
+impl Count {
+    fn and(self, other: Count) -> Count {
+        Count { passed: self.passed + other.passed, failed: self.failed + other.failed }
+    }
 }
 
 /// What became of the steps so far.

@@ -1,6 +1,7 @@
 //! Every path of the API, one file per resource. A route that is not collected here is not served,
 //! and one that is served is in the OpenAPI document.
 
+pub(crate) mod backup;
 pub(crate) mod deliveries;
 pub(crate) mod destinations;
 pub(crate) mod docs;
@@ -58,6 +59,7 @@ pub(crate) fn guarded() -> OpenApiRouter<ApiState> {
         .routes(routes!(tenants::show, tenants::delete))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::show, keys::delete))
+        .routes(routes!(backup::show, backup::begin))
 }
 
 /// Paths that need none.

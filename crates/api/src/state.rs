@@ -14,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::auth::{GivenAdmin, Memory};
 use crate::locks::Locks;
 use crate::rates::Buckets;
+use crate::routes::backup::Desk;
 use crate::settings::{ApiSettings, STREAMS_MAX};
 use crate::vault::Vault;
 
@@ -51,6 +52,7 @@ struct Inner {
     key_rates: Buckets,
     tenant_rates: Buckets,
     streams: Arc<Semaphore>,
+    backups: Desk,
 }
 
 impl ApiState {
@@ -65,6 +67,7 @@ impl ApiState {
             key_rates,
             tenant_rates,
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            backups: Desk::default(),
         }))
     }
 
@@ -115,6 +118,10 @@ impl ApiState {
 
     pub(crate) fn key_rates(&self) -> &Buckets {
         &self.0.key_rates
+    }
+
+    pub(crate) fn backups(&self) -> &Desk {
+        &self.0.backups
     }
 
     pub(crate) fn tenant_rates(&self) -> &Buckets {

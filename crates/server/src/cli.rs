@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    deliveries, destinations, doctor, keys, listen, migrate, replay, send, simulate, subscriptions,
-    tail,
+    backup, deliveries, destinations, doctor, keys, listen, migrate, replay, restore, send,
+    simulate, subscriptions, tail,
 };
 
 const AFTER_HELP: &str = "\
@@ -31,6 +31,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the server.
     Serve(ServerArgs),
+    /// Watch it work: a server, a receiver that misbehaves on purpose, and traffic.
+    Demo(crate::demo::Demo),
     /// Print the effective configuration with the origin of each value.
     Config(ServerArgs),
     /// Send an event.
@@ -49,6 +51,10 @@ pub(crate) enum Command {
     Replay(Remote<replay::Replay>),
     /// Create, list and delete API keys.
     Keys(Remote<keys::Keys>),
+    /// Copy everything that is kept, also while a server works.
+    Backup(Remote<backup::Backup>),
+    /// Make a data directory of a backup.
+    Restore(restore::Restore),
     /// Forecast what a policy does while a URL is down: table and chart.
     Simulate(simulate::Simulate),
     /// Look for what is wrong: configuration, files, server, key, ledger.

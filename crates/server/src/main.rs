@@ -7,6 +7,7 @@ mod cli;
 mod client;
 mod commands;
 mod config;
+mod demo;
 mod exit;
 mod output;
 mod serve;
@@ -62,6 +63,7 @@ fn report(failure: &Failure, output: Output) {
 fn run(command: Command, environment: &Environment, output: Output) -> Result<(), Failure> {
     match command {
         Command::Serve(arguments) => serve::run(&arguments, environment, output),
+        Command::Demo(demo) => demo::run(&demo, environment, output),
         Command::Config(arguments) => {
             commands::config::run(&commands::load(&arguments, environment)?, output)
         }
@@ -79,6 +81,8 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
         | Command::Deliveries(_)
         | Command::Replay(_)
         | Command::Keys(_)
+        | Command::Backup(_)
+        | Command::Restore(_)
         | Command::Doctor(_)
         | Command::Migrate(_)) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -113,8 +117,16 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
         Command::Keys(remote) => {
             commands::keys::run(&context(&remote.connection)?, remote.command).await
         }
+        Command::Backup(remote) => {
+            commands::backup::run(&remote.connection, &remote.command, environment, output).await
+        }
+        Command::Restore(restore) => commands::restore::run(&restore, output).await,
         Command::Doctor(doctor) => commands::doctor::run(doctor, environment, output).await,
         Command::Migrate(migrate) => commands::migrate::run(migrate, environment, output).await,
-        Command::Serve(_) | Command::Config(_) | Command::Simulate(_) | Command::Version => Ok(()),
+        Command::Serve(_)
+        | Command::Demo(_)
+        | Command::Config(_)
+        | Command::Simulate(_)
+        | Command::Version => Ok(()),
     }
 }

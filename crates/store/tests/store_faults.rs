@@ -238,41 +238,59 @@ async fn check_after_fault(data: &Path, log: &str) -> (u64, bool) {
     (accepted, failed)
 }
 
-#[test]
-fn whichever_sync_fails_nothing_acknowledged_is_lost() {
+/// System calls that are made to fail, and how.
+struct Sweep {
+    name: &'static str,
+    calls: &'static str,
+    error: &'static str,
+    /// Once, or from the k-th on.
+    from_then_on: bool,
+}
+
+/// How many k are left out after one that is tried, unless all are asked for.
+fn stride(short: u32) -> u32 {
+    #[expect(clippy::disallowed_methods, reason = "the long form is asked for by a variable")]
+    let all = std::env::var_os("STORE_FAULTS").is_some();
+    if all { 1 } else { short }
+}
+
+/// Lets the k-th of some calls fail, for one k after another, until there is no k-th. What was
+/// acknowledged must be there afterwards, and everything must verify.
+#[expect(clippy::print_stdout, reason = "a test of trust prints its figure")]
+fn sweep(sweep: &Sweep, step: u32) -> Option<u32> {
     let runtime = runtime();
-    let (mut faults, mut acknowledged, mut noticed) = (0, 0, 0);
-    for nth in 1..200u32 {
+    let Sweep { name, calls, error, from_then_on } = sweep;
+    let (mut faults, mut acknowledged, mut noticed, mut nth) = (0, 0, 0, 1);
+    loop {
         let directory = tempfile::tempdir().unwrap();
         let (data, log) = (directory.path().join("data"), directory.path().join("log"));
-        let inject = format!("inject=fsync,fdatasync:error=EIO:when={nth}");
+        let on = if *from_then_on { "+" } else { "" };
+        let inject = format!("inject={calls}:error={error}:when={nth}{on}");
         let trace = directory.path().join("trace");
-        let wrapper = [
-            "strace",
-            "-f",
-            "-qq",
-            "-o",
-            trace.to_str().unwrap(),
-            "-e",
-            "trace=fsync,fdatasync",
-            "-e",
-            &inject,
-        ];
+        let which = format!("trace={calls}");
+        let trace_name = trace.to_str().unwrap();
+        let wrapper = ["strace", "-f", "-qq", "-o", trace_name, "-e", &which, "-e", &inject];
         let tell = format!("{} {}", data.display(), log.display());
         let output = match run_child(&wrapper, "child_whose_sync_fails", &tell) {
             Ok(output) => output,
             Err(error) => {
-                println!("failing syncs: skipped, no strace here ({error})");
-                return;
+                println!("failing {name}: skipped, no strace here ({error})");
+                return None;
             }
         };
         let said = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
         if errors.contains("PTRACE") || errors.contains("ptrace") {
-            println!("failing syncs: skipped, this user may not trace");
-            return;
+            println!("failing {name}: skipped, this user may not trace");
+            return None;
         }
-        assert!(output.status.success(), "sync {nth}: {said}\n{errors}");
+        // What fails while the program is being loaded is not ours: it did nothing yet.
+        if !output.status.success() && !log.exists() {
+            assert!(!data.exists(), "{name} {nth}, {error}: {said}\n{errors}");
+            nth += step;
+            continue;
+        }
+        assert!(output.status.success(), "{name} {nth}, {error}: {said}\n{errors}");
         if !fs::read_to_string(&trace).unwrap().contains("INJECTED") {
             break;
         }
@@ -281,10 +299,51 @@ fn whichever_sync_fails_nothing_acknowledged_is_lost() {
         let (accepted, failed) = runtime.block_on(check_after_fault(&data, &log));
         acknowledged += accepted;
         noticed += u32::from(failed);
+        nth += step;
     }
+    let on = if *from_then_on { ", from then on" } else { "" };
     println!(
-        "failing syncs: {faults} places, {noticed} noticed, {acknowledged} events acknowledged, \
-         0 lost"
+        "failing {name} ({error}{on}): {faults} places of {}, {noticed} noticed, {acknowledged} \
+         events acknowledged, 0 lost",
+        nth - 1
     );
-    assert!(faults > 20, "{faults}");
+    Some(faults)
+}
+
+#[test]
+fn whichever_sync_fails_nothing_acknowledged_is_lost() {
+    let syncs =
+        Sweep { name: "syncs", calls: "fsync,fdatasync", error: "EIO", from_then_on: false };
+    let faults = sweep(&syncs, 1);
+    assert!(faults.is_none_or(|faults| faults > 20), "{faults:?}");
+}
+
+/// Under the journal and under SQLite alike.
+#[test]
+fn whichever_write_fails_nothing_acknowledged_is_lost() {
+    for (error, from_then_on) in
+        [("EIO", false), ("ENOSPC", false), ("EIO", true), ("ENOSPC", true)]
+    {
+        let writes = Sweep { name: "writes", calls: "pwrite64", error, from_then_on };
+        let faults = sweep(&writes, stride(17));
+        assert!(faults.is_none_or(|faults| faults > 5), "{faults:?}");
+    }
+}
+
+/// Lengths, names and reservations of files.
+#[test]
+fn whichever_change_of_a_file_fails_nothing_acknowledged_is_lost() {
+    let calls = "ftruncate,fallocate,rename,renameat,renameat2,unlink,unlinkat,mkdir,openat";
+    for error in ["EIO", "ENOSPC"] {
+        let changes = Sweep { name: "changes of files", calls, error, from_then_on: false };
+        let faults = sweep(&changes, stride(5));
+        assert!(faults.is_none_or(|faults| faults > 5), "{faults:?}");
+    }
+}
+
+#[test]
+fn whichever_read_fails_nothing_acknowledged_is_lost() {
+    let reads = Sweep { name: "reads", calls: "pread64", error: "EIO", from_then_on: false };
+    let faults = sweep(&reads, stride(5));
+    assert!(faults.is_none_or(|faults| faults > 3), "{faults:?}");
 }

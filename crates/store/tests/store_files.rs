@@ -7,12 +7,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use postrider_domain::delivery::{Delivery, DeliveryState, StateName};
 use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::TenantId;
+use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::time::Timestamp;
 use postrider_store::conformance::samples;
 use postrider_store::embedded::{EmbeddedStore, Options};
-use postrider_store::{Acceptance, Configuration, History, Intake, StoreError, Tenant, Upkeep};
+use postrider_store::{
+    Acceptance, Commit, Configuration, DeliveryChange, History, Intake, StoreError, Tenant, Upkeep,
+    Work,
+};
 
 const EVENTS: u64 = 300;
 const AT: Timestamp = Timestamp::from_unix_ms(1_794_735_000_000);
@@ -159,6 +164,46 @@ fn flipped_bits_and_cut_files_are_noticed_and_named() {
          {harmless} in places without meaning, 0 wrong payloads"
     );
     assert!(noticed > 40, "{noticed}");
+}
+
+#[test]
+fn a_counter_that_is_not_what_was_written_is_named_with_its_table() {
+    let directory = tempfile::tempdir().unwrap();
+    let whole = directory.path().join("whole");
+    closed_store(&whole);
+    let runtime = runtime();
+    runtime.block_on(async {
+        // One waits, so that every counter has a row.
+        let store = EmbeddedStore::open(&whole, options()).unwrap();
+        let delivery = acceptance(0).deliveries.remove(0);
+        let slot = Slot { number: 1, due_at: AT, clock: ScheduleClock::starting_at(AT) };
+        let waiting = Delivery { state: DeliveryState::Waiting(slot), ..delivery };
+        let change = DeliveryChange { before: StateName::Queued, delivery: waiting, attempt: None };
+        let commit = Commit { deliveries: vec![change], ..Commit::default() };
+        let holding = store.hold_shards().await.unwrap();
+        store.settle(&holding, commit).await.unwrap();
+        store.close().await.unwrap();
+    });
+    for (table, change) in [
+        ("ledger", "UPDATE ledger SET delivered = delivered + 1, accepted = accepted + 1"),
+        ("ledger", "UPDATE ledger SET tenant = 'somebody'"),
+        ("tallies", "UPDATE tallies SET accepted = accepted + 1"),
+        ("tallies", "UPDATE tallies SET minute = minute + 1"),
+        ("backlog", "UPDATE backlog SET waiting = waiting + 1"),
+        ("meta", "UPDATE meta SET value = value + 1 WHERE key = 'applied'"),
+        ("meta", "UPDATE meta SET value = zeroblob(16) WHERE key = 'store_id'"),
+        ("meta", "UPDATE meta SET value = 0 WHERE key = 'has_journal'"),
+    ] {
+        let damaged = directory.path().join("damaged");
+        copy_tree(&whole, &damaged);
+        let connection = rusqlite::Connection::open(damaged.join("main.db")).unwrap();
+        assert!(connection.execute(change, []).unwrap() > 0, "{change}");
+        drop(connection);
+        let error = runtime.block_on(open_and_read(&damaged)).unwrap_err();
+        assert_named(&error, &damaged.join("main.db"));
+        assert!(error.to_string().contains(&format!("table {table}, row ")), "{change}: {error}");
+        fs::remove_dir_all(&damaged).unwrap();
+    }
 }
 
 #[test]

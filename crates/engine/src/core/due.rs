@@ -180,6 +180,7 @@ impl Core {
         let destination = self.dests[ix.get()].record.id;
         // What is not durable yet is not in the store's answer, or not as it is now.
         let newer = self.commits.dirty_of(destination);
+        let is_behind = rows.iter().any(|row| self.commits.is_dirty(row.id));
         let rows = rows.into_iter().filter(|row| !self.commits.is_dirty(row.id));
         for row in rows.chain(newer).collect::<Vec<_>>() {
             if !is_due(&row) || self.entries.contains_key(&row.id) {
@@ -198,9 +199,10 @@ impl Core {
         }
         if grew || dropped {
             self.read_back_soon(ix, Lane::Retry);
-        } else {
-            // All of these are dealt with already; the store does not know it yet.
+        } else if is_behind {
+            // These are dealt with already; the store does not know it yet.
             self.commits.when_durable(Ack::ReadBack(ix, Lane::Retry));
         }
+        // Else there is no room now: the lane is read back when something of it has left.
     }
 }

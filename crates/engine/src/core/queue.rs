@@ -230,7 +230,8 @@ impl Core {
             _ if used >= max / 2 => 64,
             _ => self.options.lane_resident_max,
         };
-        cap.min(self.options.lane_resident_max).max(1)
+        // No lane has more than an eighth of all: what is read back must have room.
+        cap.min(self.options.lane_resident_max).min(max / 8).max(1)
     }
 
     /// Takes the delivery that [`Core::peek`] showed.
@@ -320,7 +321,7 @@ impl Core {
         (queue.loading, queue.spilled, queue.starved) = (true, false, false);
         let load = match lane {
             Lane::First => Load::Queued { destination, limit: cap * 2 + in_flight },
-            Lane::Retry => Load::Overdue { destination, limit: cap * 4 + in_flight },
+            Lane::Retry => Load::Overdue { destination, limit: cap * 2 + in_flight },
         };
         self.load(load);
     }

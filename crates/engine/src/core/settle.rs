@@ -53,6 +53,7 @@ impl Core {
         let tenant = dest.tenant;
         self.unpark(tenant);
         self.activate(ix);
+        self.read_back_when_low(ix, Lane::Retry);
     }
 
     /// The next destination that waited for its tenant, and still has something to send.

@@ -170,3 +170,23 @@ async fn a_replay_that_does_not_fit_into_its_lane_is_not_forgotten() {
     assert_eq!(world.script.sent().len(), 30);
     assert_eq!(world.count(StateName::Delivered).await, 30);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_finds_no_room_does_not_read_the_store_over_and_over() {
+    // Others fill memory up to its last place; a lane of a paced destination may have two there.
+    let options = Options { resident_max: 20, page: 5, ..Options::default() };
+    let world = with_destinations(12, options).await;
+    for n in 0..12 {
+        world.script.set(&url(n), FAIL);
+        send(&world, n, 30).await;
+    }
+    for n in 0..12 {
+        world.script.set(&url(n), Mood::Hangs);
+    }
+    world.pass_until(START.saturating_add(ms(OFFSETS_MS[0]))).await;
+    let before = world.store.operations().reads;
+    world.pass(MINUTE).await;
+    let reads = world.store.operations().reads - before;
+    let sent = world.script.sent().len();
+    assert!(reads < 2_000, "{reads} reads in a minute in which at most {sent} were sent");
+}

@@ -50,7 +50,10 @@ pub(crate) async fn run(
             let keyring = keyring.unwrap_or_else(|| config.data_dir.join("keyring"));
             find("key ring", private_file(&keyring));
             let connection = Connection {
-                server: doctor.url.or_else(|| Some(format!("http://{}", config.listen))),
+                server: doctor.url.or_else(|| {
+                    let is_set = environment.get("POSTRIDER_SERVER").is_some();
+                    (!is_set).then(|| format!("http://{}", config.listen))
+                }),
                 key: doctor.key.or_else(|| config.admin_key.clone()),
                 tenant: None,
                 data_dir: config.data_dir.clone(),

@@ -1,6 +1,7 @@
 //! The commands beside `serve`. Each asks the API and prints; none touches the store but `migrate`,
-//! which works while no server does.
+//! `backup` and `restore`, which work on a store that no server has open.
 
+pub(crate) mod backup;
 pub(crate) mod config;
 pub(crate) mod deliveries;
 pub(crate) mod destinations;
@@ -9,6 +10,7 @@ pub(crate) mod keys;
 pub(crate) mod listen;
 pub(crate) mod migrate;
 pub(crate) mod replay;
+pub(crate) mod restore;
 pub(crate) mod send;
 pub(crate) mod simulate;
 pub(crate) mod subscriptions;

@@ -81,6 +81,11 @@ const RULES: &[Rule] = &[
     ),
     ("http.connections_max", |c| c.http.connections_max >= 1, "must be at least 1"),
     (
+        "telemetry.otlp_endpoint",
+        |c| c.telemetry.otlp_endpoint.as_deref().is_none_or(is_collector),
+        "must be a URL such as http://127.0.0.1:4318, without a user name",
+    ),
+    (
         "telemetry.log",
         |c| crate::telemetry::filter(&c.telemetry.log).is_ok(),
         "must be error, warn, info, debug, trace, or a filter such as \"info,postrider=debug\"",
@@ -99,6 +104,13 @@ pub(super) fn whole(loaded: &mut Loaded, faults: &mut Vec<Fault>) {
         let problem = format!("`{}` {}", error.setting, error.problem);
         faults.push(Fault::new(loaded.origin(error.setting), problem));
     }
+}
+
+/// Whether a text is the URL of a collector.
+fn is_collector(text: &str) -> bool {
+    url::Url::parse(text).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https") && url.has_host() && url.username().is_empty()
+    })
 }
 
 /// Whether a text can be an admin key.

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use postrider_domain::egress::EgressPolicy;
-use postrider_domain::policy::Policy;
+use postrider_domain::policy::{Policy, Share};
 use postrider_engine::Options as EngineOptions;
 use postrider_transport::{DnsOptions, PoolOptions};
 
@@ -114,6 +114,9 @@ pub(crate) struct TelemetrySettings {
     pub(crate) log: String,
     pub(crate) format: LogFormat,
     pub(crate) attempts: bool,
+    pub(crate) otlp_endpoint: Option<String>,
+    pub(crate) otlp_token: Option<String>,
+    pub(crate) otlp_sample: Share,
 }
 
 /// How log lines look.
@@ -160,6 +163,9 @@ impl Default for Config {
                 log: "info".to_owned(),
                 format: LogFormat::Auto,
                 attempts: true,
+                otlp_endpoint: None,
+                otlp_token: None,
+                otlp_sample: Share::from_millionths(1_000_000),
             },
         }
     }

@@ -23,7 +23,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until told to stop, then until what is in flight is answered. Connections that idle are
 /// closed at once.
-pub(super) async fn serve(
+pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
     settings: HttpSettings,

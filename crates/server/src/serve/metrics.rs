@@ -33,6 +33,8 @@ struct State {
     accept_seconds: Histogram,
     settle_seconds: Histogram,
     store_errors: BTreeMap<&'static str, u64>,
+    spans_exported: u64,
+    spans_lost: u64,
     transitions: BTreeMap<(&'static str, &'static str), u64>,
     circuits: HashMap<DestinationId, CircuitName>,
     looked: Looked,
@@ -115,6 +117,13 @@ impl Metrics {
         }
     }
 
+    /// Spans went to the collector of traces, or were lost on the way.
+    pub(super) fn spans(&self, exported: u64, lost: u64) {
+        let mut state = self.state();
+        state.spans_exported += exported;
+        state.spans_lost += lost;
+    }
+
     /// The store answered an error.
     pub(super) fn store_failed(&self, what: &'static str) {
         *self.state().store_errors.entry(what).or_default() += 1;
@@ -170,6 +179,10 @@ impl State {
         for (what, count) in &self.store_errors {
             page.line(&format!("postrider_store_errors_total{{call=\"{what}\"}}"), count);
         }
+        let help = "Spans that the collector of traces took.";
+        page.counter("postrider_spans_exported_total", help, self.spans_exported);
+        let help = "Spans that the collector of traces did not take.";
+        page.counter("postrider_spans_lost_total", help, self.spans_lost);
         let help = "How long attempts took.";
         self.attempt_seconds.render(page, "postrider_attempt_seconds", help);
         let help = "From an acceptance to its durability (with the embedded store, the journal).";

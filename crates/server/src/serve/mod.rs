@@ -14,6 +14,7 @@ mod outward;
 mod reload;
 mod secrets;
 mod signals;
+mod traces;
 
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use postrider_api::{ApiParts, ApiSettings, ApiState, Bootstrap, Rate, Vault, bootstrap_admin};
-use postrider_engine::{Ended, EngineHandle, IngestRate, Parts, SeededEntropy};
+use postrider_engine::{Ended, EngineHandle, IngestRate, Parts, SeededEntropy, Spans};
 use postrider_store::Store;
 use postrider_store::embedded::{EmbeddedStore, Options as StoreOptions};
 use postrider_transport::{Clock as _, HttpTransport, SystemClock};
@@ -31,9 +32,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use self::banner::AdminKey;
+pub(crate) use self::http::serve as listen_http;
 use self::metrics::Metrics;
 use self::observed::Observed;
 use self::signals::{Asked, Signals};
+use self::traces::Exporter;
 use crate::cli::ServerArgs;
 use crate::commands::load;
 use crate::config::{Config, Environment, Loaded, StoreChoice, show_duration};
@@ -67,8 +70,9 @@ pub(crate) fn run(
 }
 
 /// A server that is up.
-struct Server {
+pub(crate) struct Server {
     loaded: Loaded,
+    address: SocketAddr,
     signals: Signals,
     store: Arc<dyn Store>,
     engine: EngineHandle,
@@ -76,10 +80,28 @@ struct Server {
     listening: JoinHandle<()>,
     /// Told when the store has stopped for good.
     stopped: mpsc::UnboundedReceiver<String>,
+    traces: Option<Exporter>,
 }
 
 impl Server {
+    /// Starts, and says where it is.
     async fn start(loaded: Loaded, output: Output) -> anyhow::Result<Server> {
+        let (server, first) = Server::open(loaded).await?;
+        announce(&server.loaded, &first, server.address, output)?;
+        Ok(server)
+    }
+
+    /// Starts; whoever asked for it says so.
+    pub(crate) async fn start_quietly(loaded: Loaded) -> anyhow::Result<Server> {
+        Ok(Server::open(loaded).await?.0)
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    async fn open(loaded: Loaded) -> anyhow::Result<(Server, Bootstrap)> {
         // From here on a signal waits until there is something to end.
         let signals = Signals::new().context("cannot listen to signals")?;
         let config = &loaded.config;
@@ -96,15 +118,27 @@ impl Server {
         let vault = secrets::open_vault(config, &*store).await?;
         let given = config.admin_key.as_deref();
         let first = bootstrap_admin(&*store, &vault, given, SystemClock.now()).await?;
-        let engine = start_engine(&loaded, Arc::clone(&store), vault.clone()).await?;
+        let traces = Exporter::start(&config.telemetry, &metrics)?;
+        let spans = traces.clone().map(|traces| Arc::new(traces) as Arc<dyn Spans>);
+        let engine = start_engine(&loaded, Arc::clone(&store), vault.clone(), spans).await?;
         drop(tokio::spawn(looking::look(engine.clone(), Arc::clone(&store), metrics.clone())));
 
         let parts = Assembly { store: &store, engine: &engine, vault, metrics };
         let router = postrider_api::router(parts.api(config, &first)?);
         let (stop_listening, stop) = watch::channel(false);
         let listening = tokio::spawn(http::serve(listener, router, config.http.clone(), stop));
-        announce(&loaded, &first, address, output)?;
-        Ok(Server { loaded, signals, store, engine, stop_listening, listening, stopped })
+        let server = Server {
+            loaded,
+            address,
+            signals,
+            store,
+            engine,
+            stop_listening,
+            listening,
+            stopped,
+            traces,
+        };
+        Ok((server, first))
     }
 
     /// Until somebody or something ends it.
@@ -133,16 +167,39 @@ impl Server {
         self.stop().await
     }
 
+    /// Until something is over, or somebody or something ends it.
+    pub(crate) async fn until(&mut self, over: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let engine = self.engine.clone();
+        tokio::pin!(over);
+        loop {
+            tokio::select! {
+                asked = self.signals.next() => match asked {
+                    Asked::Stop => return Ok(()),
+                    Asked::Reload => {}
+                },
+                () = &mut over => return Ok(()),
+                ended = engine.ended() => match ended {
+                    Ended::Shutdown => return Ok(()),
+                    Ended::StoreStopped(why) => return stopped(&why),
+                },
+                Some(why) = self.stopped.recv() => return stopped(&why),
+            }
+        }
+    }
+
     /// Ends orderly; asked once more, at once.
-    async fn stop(self) -> anyhow::Result<()> {
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
         let deadline = self.loaded.config.shutdown.deadline;
         tracing::info!(deadline = show_duration(deadline), "stopping");
         self.stop_listening.send_replace(true);
-        let Server { mut signals, store, engine, listening, .. } = self;
+        let Server { mut signals, store, engine, listening, traces, .. } = self;
         let orderly = async {
             let given_up = engine.shutdown(deadline).await;
             if tokio::time::timeout(LAST_ANSWERS, listening).await.is_err() {
                 tracing::debug!("somebody was still reading from the API");
+            }
+            if let Some(traces) = traces {
+                traces.flush().await;
             }
             store.close().await?;
             anyhow::Ok(given_up)
@@ -196,6 +253,7 @@ async fn start_engine(
     loaded: &Loaded,
     store: Arc<dyn Store>,
     vault: Vault,
+    spans: Option<Arc<dyn Spans>>,
 ) -> anyhow::Result<EngineHandle> {
     let config = &loaded.config;
     let mut seed = [0; 8];
@@ -210,7 +268,7 @@ async fn start_engine(
         credentials: Arc::new(vault),
         policy: loaded.policy(),
         options,
-        spans: None,
+        spans,
     };
     let transport = HttpTransport::new(config.transport_options()?, Arc::new(SystemClock))?;
     Ok(postrider_engine::start(parts, Arc::new(transport)).await?)

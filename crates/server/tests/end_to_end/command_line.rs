@@ -105,6 +105,9 @@ fn the_doctor_finds_a_healthy_server_healthy() {
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
     let checks: Json = serde_json::from_str(&stdout(&output)).unwrap();
     assert!(checks.as_array().unwrap().iter().all(|check| check["ok"] == true), "{checks}");
+    let mut by_variable = postrider(&["doctor", "--data-dir", data_dir]);
+    let by_variable = by_variable.env("POSTRIDER_SERVER", &url).output().unwrap();
+    assert!(by_variable.status.success(), "{}", stdout(&by_variable));
     let alone = run(&["doctor", "--data-dir", data_dir, "--server", "http://127.0.0.1:1"]);
     assert_eq!(alone.status.code(), Some(1));
     assert!(stdout(&alone).contains("FAIL server"), "{}", stdout(&alone));

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod backup;
 mod command_line;
 mod crash;
+mod demo;
 mod error_paths;
 mod first_steps;
 mod lifecycle;

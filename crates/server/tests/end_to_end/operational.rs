@@ -130,3 +130,77 @@ fn metrics_have_everything_that_was_promised() {
         })
     });
 }
+
+/// The spans that a collector was sent.
+fn spans(collector: &Receiver) -> Vec<Json> {
+    let requests = collector.arrived().into_iter();
+    let requests = requests.map(|arrived| serde_json::from_slice(&arrived.body).unwrap());
+    let spans = requests.flat_map(|request: Json| {
+        let spans = &request["resourceSpans"][0]["scopeSpans"][0]["spans"];
+        spans.as_array().unwrap().clone()
+    });
+    spans.collect()
+}
+
+/// An attribute of a span.
+fn attribute<'a>(span: &'a Json, name: &str) -> &'a Json {
+    let all = span["attributes"].as_array().unwrap();
+    let found = all.iter().find(|attribute| attribute["key"] == name);
+    let value = &found.unwrap_or_else(|| panic!("no {name} in {span}"))["value"];
+    value.as_object().unwrap().values().next().unwrap()
+}
+
+#[test]
+fn traces_go_to_the_collector_as_the_receiver_sees_them() {
+    let (collector, receiver) = (Receiver::start(200), Receiver::start(503));
+    let mut server = Start::dev()
+        .variable("POSTRIDER_TELEMETRY__OTLP_ENDPOINT", &collector.url())
+        .variable("POSTRIDER_TELEMETRY__OTLP_TOKEN", "a-token-of-the-collector")
+        .fresh();
+    server.subscribe(&receiver.url());
+    server.send(1);
+    receiver.wait_for(1);
+    // The end brings the last ones.
+    server.signal("TERM");
+    let (status, log) = server.ended();
+    assert!(status.success(), "{log}");
+    let spans = spans(&collector);
+    let find = |name: &str| {
+        let found: Vec<_> = spans.iter().filter(|span| span["name"] == name).collect();
+        assert_eq!(found.len(), 1, "{spans:?}");
+        found[0].clone()
+    };
+    let (accepted, attempt) = (find("accept event"), find("attempt delivery"));
+    assert_eq!(accepted["parentSpanId"], "");
+    assert_eq!(attempt["traceId"], accepted["traceId"]);
+    assert_eq!(attempt["parentSpanId"], accepted["spanId"]);
+    let seen = &receiver.arrived()[0].traceparent;
+    let sent = format!("00-{}-{}-01", text(&attempt, "traceId"), text(&attempt, "spanId"));
+    assert_eq!(*seen, sent, "the receiver continues this very span");
+    assert_eq!(attribute(&attempt, "http.response.status_code"), "503");
+    assert_eq!(attribute(&attempt, "postrider.delivery.id"), &receiver.arrived()[0].webhook_id);
+    assert_eq!(attempt["status"]["code"], 2);
+    assert_eq!(accepted["status"]["code"], 1);
+    let time = |name: &str| text(&attempt, name).parse::<u64>().unwrap();
+    assert!(time("startTimeUnixNano") <= time("endTimeUnixNano"));
+}
+
+#[test]
+fn a_collector_that_fails_disturbs_nobody() {
+    let (broken, receiver) = (Receiver::start(500), Receiver::start(200));
+    for endpoint in [broken.url(), "http://127.0.0.1:1".to_owned()] {
+        let start = Start::dev().variable("POSTRIDER_TELEMETRY__OTLP_ENDPOINT", &endpoint);
+        let mut server = start.fresh();
+        server.subscribe(&receiver.url());
+        server.send(5);
+        server.wait("all to be delivered", |server| {
+            (server.ledger()["delivered"] == 5).then_some(())
+        });
+        let line = server.wait_for_line(|line| line.contains("collector of traces did not take"));
+        assert!(line.contains("WARN"), "{line}");
+        let metrics = http::request(server.address, &server.key, "GET", "/metrics", None).unwrap();
+        let lost =
+            metrics.1.lines().find_map(|line| line.strip_prefix("postrider_spans_lost_total "));
+        assert!(lost.unwrap().parse::<u64>().unwrap() > 0);
+    }
+}

@@ -31,6 +31,10 @@ use world::{DAY, World, memory_mb, now, processor_time, written_bytes};
 
 const BATCH: u64 = 100;
 
+/// The allocator of the server.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let mode = arguments.next().unwrap_or_else(|| "throughput".to_owned());

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use rusqlite::backup::Backup;
+use rusqlite::types::Value;
 
 use super::EmbeddedStore;
 use super::files::{
@@ -18,6 +19,7 @@ use super::files::{
 };
 use super::journal::StoreId;
 use super::open::{is_empty, make_directory};
+use super::rows;
 use crate::error::StoreError;
 
 const PAGES_AT_ONCE: i32 = 4096;
@@ -134,10 +136,9 @@ fn make_own(path: &Path) -> Result<(), StoreError> {
     let mut store_id = StoreId::default();
     getrandom::fill(&mut store_id).map_err(|error| StoreError::Internal(error.to_string()))?;
     let connection = open_writer(path, false, SMALL_PAGE_BYTES)?;
-    let update = "UPDATE meta SET value = ?1 WHERE key = 'store_id'";
-    connection.execute(update, [store_id.as_slice()]).at(path)?;
-    let update = "UPDATE meta SET value = 0 WHERE key = 'has_journal'";
-    connection.execute(update, []).at(path)?;
+    let (store_id, no) = (Value::Blob(store_id.to_vec()), Value::Integer(0));
+    rows::put_meta(&connection, "store_id", &store_id).at(path)?;
+    rows::put_meta(&connection, "has_journal", &no).at(path)?;
     // Closing copies the log into the file and removes it.
     connection.close().map_err(|(_, error)| error).at(path)
 }

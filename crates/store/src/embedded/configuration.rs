@@ -238,7 +238,8 @@ impl Configuration for EmbeddedStore {
         self.change(move |transaction, path| {
             let delete = "DELETE FROM subscriptions
                 WHERE id = ?1 AND tenant = ?2 AND deleted_at IS NOT NULL
-                    AND NOT EXISTS (SELECT 1 FROM queue WHERE subscription = ?1)";
+                    AND NOT EXISTS (SELECT 1 FROM waiting WHERE subscription = ?1)
+                    AND NOT EXISTS (SELECT 1 FROM fresh WHERE subscription = ?1)";
             let values = params![id.as_bytes().as_slice(), tenant.as_str()];
             transaction.execute(delete, values).at(path).map(drop)
         })

@@ -38,6 +38,11 @@ impl Day {
         Day(time.as_unix_ms().div_euclid(DAY_MS).clamp(*DAYS.start(), *DAYS.end()))
     }
 
+    /// Its first millisecond by the calendar.
+    pub(super) fn first_ms(self) -> i64 {
+        self.0 * DAY_MS
+    }
+
     /// Its first moment; the first of all for the first day.
     pub(super) fn start(self) -> Timestamp {
         Timestamp::from_unix_ms(if self.0 == *DAYS.start() { i64::MIN } else { self.0 * DAY_MS })

@@ -10,6 +10,7 @@ use postrider_domain::delivery::Delivery;
 use postrider_domain::ids::{DeliveryId, DestinationId, EventId, TenantId};
 use postrider_domain::ledger::Ledger;
 use postrider_domain::time::Timestamp;
+use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::EmbeddedStore;
@@ -17,9 +18,11 @@ use super::applier::minute;
 use super::cursor;
 use super::deliveries;
 use super::files::{At, Day};
+use super::numbering;
 use super::pool::Looking;
 use super::rows::{
-    self, DELIVERY_COLUMNS, DELIVERY_JOINS, EVENT_COLUMNS, EVENT_JOINS, StoredEvent,
+    self, DELIVERY_COLUMNS, DELIVERY_JOINS, DELIVERY_NUMBER, EVENT_COLUMNS, EVENT_JOINS,
+    StoredEvent,
 };
 use crate::contract::History;
 use crate::error::StoreError;
@@ -58,8 +61,7 @@ impl History for EmbeddedStore {
     ) -> Result<Option<Delivery>, StoreError> {
         let tenant = tenant.clone();
         self.read(move |looking| {
-            let found = find_delivery(looking, id)?.map(|(_, delivery)| delivery);
-            Ok(found.filter(|delivery| delivery.tenant == tenant))
+            Ok(find_delivery(looking, &tenant, id)?.map(|(_, _, delivery)| delivery))
         })
         .await
     }
@@ -89,11 +91,11 @@ impl History for EmbeddedStore {
         delivery: DeliveryId,
     ) -> Result<Vec<Attempt>, StoreError> {
         let tenant = tenant.clone();
-        self.read(move |looking| match find_delivery(looking, delivery)? {
-            Some((day, found)) if found.tenant == tenant => {
-                looking.day(day, |connection, path| attempts_of(connection, path, delivery))
+        self.read(move |looking| match find_delivery(looking, &tenant, delivery)? {
+            Some((day, number, _)) => {
+                looking.day(day, |connection, path| attempts_of(connection, path, number, delivery))
             }
-            Some(_) | None => Ok(Vec::new()),
+            None => Ok(Vec::new()),
         })
         .await
     }
@@ -126,15 +128,14 @@ impl History for EmbeddedStore {
         let (tenant, destinations) = (tenant.clone(), destinations.to_vec());
         self.read(move |looking| {
             looking.main(|connection, path| {
-                let find = "SELECT b.waiting FROM backlog AS b
+                let find = "SELECT b.destination, b.waiting, b.crc FROM backlog AS b
                     JOIN destinations AS d ON d.id = b.destination
                     WHERE b.destination = ?1 AND d.tenant = ?2";
-                let mut statement = connection.prepare_cached(find).at(path)?;
                 let count = |id: &DestinationId| {
                     let values = params![id.as_bytes().as_slice(), tenant.as_str()];
-                    let found: rusqlite::Result<i64> =
-                        statement.query_row(values, |row| row.get(0));
-                    Ok(unsigned(found.optional().at(path)?.unwrap_or(0)))
+                    let found =
+                        rows::one(connection, path, "backlog", find, values, rows::backlog_of)?;
+                    Ok(unsigned(found.unwrap_or(0)))
                 };
                 destinations.iter().map(count).collect()
             })
@@ -188,10 +189,45 @@ fn days_for(looking: &Looking<'_>, likely: Day) -> Vec<Day> {
     days
 }
 
-/// The time at which an identifier of version 7 was made.
-fn made_at(bytes: &[u8; 16]) -> Timestamp {
-    let [a, b, c, d, e, f, ..] = *bytes;
-    Timestamp::from_unix_ms(i64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+/// The number of a name in a day's file.
+pub(super) fn name_number(
+    connection: &Connection,
+    path: &Path,
+    name: &str,
+) -> Result<Option<i64>, StoreError> {
+    let find = "SELECT n FROM names WHERE name = ?1";
+    let mut statement = connection.prepare_cached(find).at(path)?;
+    statement.query_row([name], |row| row.get(0)).optional().at(path)
+}
+
+/// The number of an event's row in a day's file.
+pub(super) fn event_number(
+    connection: &Connection,
+    path: &Path,
+    day: Day,
+    tenant: i64,
+    id: &EventId,
+) -> Result<Option<i64>, StoreError> {
+    let made = numbering::made(id.as_str());
+    let id = match &made {
+        Some(bytes) => ValueRef::Blob(bytes),
+        None => ValueRef::Text(id.as_str().as_bytes()),
+    };
+    let mut found = None;
+    if let Some(n) = made.and_then(|id| numbering::plain(tenant, day, &id)) {
+        let find = "SELECT n FROM events WHERE n = ?1 AND tenant = ?2 AND id = ?3 AND odd IS NULL";
+        let values = params![n, tenant, ToSqlOutput::Borrowed(id)];
+        let mut statement = connection.prepare_cached(find).at(path)?;
+        found = statement.query_row(values, |row| row.get(0)).optional().at(path)?;
+    }
+    if found.is_none() {
+        let find = "SELECT n FROM events INDEXED BY events_odd
+            WHERE odd = 1 AND tenant = ?1 AND id = ?2";
+        let values = params![tenant, ToSqlOutput::Borrowed(id)];
+        let mut statement = connection.prepare_cached(find).at(path)?;
+        found = statement.query_row(values, |row| row.get(0)).optional().at(path)?;
+    }
+    Ok(found)
 }
 
 /// The event with this identifier, and its day.
@@ -200,18 +236,17 @@ pub(super) fn find_event(
     tenant: &TenantId,
     id: &EventId,
 ) -> Result<Option<(Day, StoredEvent)>, StoreError> {
-    // An identifier that Postrider made says when.
-    let digits = id.as_str().strip_prefix("evt_").and_then(|digits| digits.get(..12));
-    let made_at = digits.and_then(|digits| i64::from_str_radix(digits, 16).ok());
-    let likely = Day::of(Timestamp::from_unix_ms(made_at.unwrap_or(i64::MIN)));
-    for day in days_for(looking, likely) {
+    for day in looking.days_of(tenant, id) {
         let found = looking.day(day, |connection, path| {
-            let find = format!(
-                "SELECT {EVENT_COLUMNS} FROM events AS e {EVENT_JOINS}
-                WHERE e.tenant = (SELECT n FROM names WHERE name = ?1) AND e.id = ?2"
-            );
-            let values = params![tenant.as_str(), id.as_str()];
-            rows::one(connection, path, "events", &find, values, rows::event)
+            let Some(tenant) = name_number(connection, path, tenant.as_str())? else {
+                return Ok(None);
+            };
+            let Some(n) = event_number(connection, path, day, tenant, id)? else {
+                return Ok(None);
+            };
+            let find =
+                format!("SELECT {EVENT_COLUMNS} FROM events AS e {EVENT_JOINS} WHERE e.n = ?1");
+            rows::one(connection, path, "events", &find, [n], rows::event)
         })?;
         if let Some(found) = found {
             return Ok(Some((day, found)));
@@ -220,42 +255,69 @@ pub(super) fn find_event(
     Ok(None)
 }
 
-/// The delivery with this identifier, and its day.
+/// The delivery with this identifier, its day, and the number of its row.
 pub(super) fn find_delivery(
     looking: &Looking<'_>,
+    tenant: &TenantId,
     id: DeliveryId,
-) -> Result<Option<(Day, Delivery)>, StoreError> {
-    for day in days_for(looking, Day::of(made_at(id.as_bytes()))) {
-        let found = looking.day(day, |connection, path| delivery_in(connection, path, id))?;
-        if let Some(found) = found {
-            return Ok(Some((day, found)));
+) -> Result<Option<(Day, i64, Delivery)>, StoreError> {
+    for day in days_for(looking, Day::of(numbering::made_at(id.as_bytes()))) {
+        let found =
+            looking.day(day, |connection, path| delivery_in(connection, path, day, tenant, id))?;
+        if let Some((number, found)) = found {
+            return Ok(Some((day, number, found)));
         }
     }
     Ok(None)
 }
 
-/// The delivery with this identifier in a day's file.
+/// The delivery with this identifier in a day's file, with the number of its row.
 pub(super) fn delivery_in(
     connection: &Connection,
     path: &Path,
+    day: Day,
+    tenant: &TenantId,
     id: DeliveryId,
-) -> Result<Option<Delivery>, StoreError> {
-    let find =
-        format!("SELECT {DELIVERY_COLUMNS} FROM deliveries AS d {DELIVERY_JOINS} WHERE d.id = ?1");
-    let values = [id.as_bytes().as_slice()];
-    rows::one(connection, path, "deliveries", &find, values, rows::delivery)
+) -> Result<Option<(i64, Delivery)>, StoreError> {
+    let Some(number) = name_number(connection, path, tenant.as_str())? else { return Ok(None) };
+    let of = |condition: &str, value: &dyn rusqlite::ToSql| {
+        let find = format!(
+            "SELECT {DELIVERY_COLUMNS} FROM deliveries AS d {DELIVERY_JOINS}
+            WHERE {condition} AND d.id = ?2 AND r.tenant = ?3"
+        );
+        let values = params![value, id.as_bytes().as_slice(), number];
+        rows::one(connection, path, "deliveries", &find, values, |reading| {
+            Ok((reading.get(DELIVERY_NUMBER)?, rows::delivery(reading)?))
+        })
+    };
+    if let Some(n) = numbering::plain(number, day, id.as_bytes())
+        && let Some(found) = of("d.n = ?1 AND d.odd IS NULL", &n)?
+    {
+        return Ok(Some(found));
+    }
+    of("?1 IS NULL AND d.odd = 1", &rusqlite::types::Null)
 }
 
 /// The attempts of a delivery in a day's file, oldest first.
 pub(super) fn attempts_of(
     connection: &Connection,
     path: &Path,
+    number: i64,
     delivery: DeliveryId,
 ) -> Result<Vec<Attempt>, StoreError> {
     let find = "SELECT delivery, number, body, crc FROM attempts WHERE delivery = ?1
         ORDER BY number";
     let values = [delivery.as_bytes().as_slice()];
-    rows::all(connection, path, "attempts", find, values, rows::attempt)
+    let mut attempts = rows::all(connection, path, "attempts", find, values, rows::attempt)?;
+    let find = "SELECT id, first FROM deliveries WHERE n = ?1";
+    let first = rows::one(connection, path, "deliveries", find, [number], rows::first_attempt)?;
+    if let Some(first) = first.flatten() {
+        let place = attempts.partition_point(|attempt| attempt.number < first.number);
+        attempts.insert(place, first);
+    }
+    // What was applied twice may stand in both places.
+    attempts.dedup_by_key(|attempt| attempt.number);
+    Ok(attempts)
 }
 
 fn list_events(
@@ -265,35 +327,130 @@ fn list_events(
     page: &PageRequest,
 ) -> Result<Page<EventRecord>, StoreError> {
     let from: Option<(Timestamp, EventId)> = cursor::place(page)?;
-    let since = filter.since.unwrap_or(Timestamp::from_unix_ms(i64::MIN));
-    let until = (filter.until.unwrap_or(Timestamp::MAX), String::new());
-    let from = from.map_or((Timestamp::MAX, "\u{7f}".to_owned()), |(at, id)| (at, id.to_string()));
-    // Times at the far end are events too, unless the filter excludes them.
-    let before = if filter.until.is_some() { from.min(until) } else { from };
-    let wanted = cursor::one_more(page);
-    let mut found = Vec::new();
+    let wanted = WantedEvents {
+        kind: filter.kind.as_ref().map(|kind| kind.as_str()),
+        since: filter.since.unwrap_or(Timestamp::from_unix_ms(i64::MIN)),
+        until: filter.until,
+        before: from.map(|(at, id)| (at, id.to_string())),
+        limit: cursor::one_more(page),
+    };
+    let mut found: Vec<(Timestamp, EventRecord)> = Vec::new();
     for day in looking.days().into_iter().rev() {
-        if found.len() >= wanted || day.end() <= since || day.start() > before.0 {
+        let last = wanted.last_at();
+        if found.len() >= wanted.limit || day.end() <= wanted.since || day.start() > last {
             continue;
         }
-        looking.day(day, |connection, path| {
-            let find = format!(
-                "SELECT {EVENT_COLUMNS} FROM events AS e INDEXED BY events_by_time {EVENT_JOINS}
-                WHERE e.tenant = (SELECT n FROM names WHERE name = ?1) AND e.accepted_at >= ?2
-                    AND (e.accepted_at, e.id) < (?3, ?4)
-                    AND (?5 IS NULL OR e.kind = (SELECT n FROM names WHERE name = ?5))
-                ORDER BY e.accepted_at DESC, e.id DESC LIMIT ?6"
-            );
-            let limit = i64::try_from(wanted - found.len()).unwrap_or(i64::MAX);
-            let kind = filter.kind.as_ref().map(|kind| kind.as_str());
-            let (at, id) = (before.0.as_unix_ms(), before.1.as_str());
-            let values = params![tenant.as_str(), since.as_unix_ms(), at, id, kind, limit];
-            let of_day = rows::all(connection, path, "events", &find, values, rows::event)?;
-            found.extend(of_day.into_iter().map(|stored| stored.record));
-            Ok(())
-        })?;
+        let left = wanted.limit - found.len();
+        found.extend(looking.day(day, |connection, path| {
+            match name_number(connection, path, tenant.as_str())? {
+                Some(tenant) => wanted.of_day(connection, path, day, tenant, left),
+                None => Ok(Vec::new()),
+            }
+        })?);
     }
-    Ok(cursor::page(found, page, |last| cursor::at(last.accepted_at, &last.event.id)))
+    let Page { items, next } =
+        cursor::page(found, page, |(listed_at, last)| cursor::at(*listed_at, &last.event.id));
+    Ok(Page { items: items.into_iter().map(|(_, record)| record).collect(), next })
+}
+
+/// Which events a page is to have.
+struct WantedEvents<'w> {
+    kind: Option<&'w str>,
+    since: Timestamp,
+    until: Option<Timestamp>,
+    before: Option<(Timestamp, String)>,
+    limit: usize,
+}
+
+impl WantedEvents<'_> {
+    fn last_at(&self) -> Timestamp {
+        let before = self.before.as_ref().map_or(Timestamp::MAX, |(at, _)| *at);
+        self.until.map_or(before, |until| until.min(before))
+    }
+
+    fn wants(&self, listed_at: Timestamp, record: &EventRecord) -> bool {
+        let at = record.accepted_at;
+        at >= self.since
+            && self.until.is_none_or(|until| at < until)
+            && self.before.as_ref().is_none_or(|(before, id)| {
+                (listed_at, record.event.id.as_str()) < (*before, id.as_str())
+            })
+    }
+
+    /// The first of a day, newest first.
+    fn of_day(
+        &self,
+        connection: &Connection,
+        path: &Path,
+        day: Day,
+        tenant: i64,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, EventRecord)>, StoreError> {
+        let range = (
+            numbering::first_at(tenant, day, self.since),
+            numbering::last_at(tenant, day, self.last_at()),
+        );
+        let mut found = Vec::new();
+        let Some(kind) = self.kind else {
+            self.of_range(connection, path, (day, tenant, None), range, limit, &mut found)?;
+            found.truncate(limit);
+            return Ok(found);
+        };
+        let Some(kind) = name_number(connection, path, kind)? else { return Ok(found) };
+        let seconds = "SELECT second FROM seconds WHERE tenant = ?1 AND kind = ?2
+            AND second BETWEEN ?3 AND ?4 ORDER BY second DESC";
+        let (first, last) = (numbering::second(range.0), numbering::second(range.1));
+        let mut statement = connection.prepare_cached(seconds).at(path)?;
+        let mut rows = statement.query([tenant, kind, first, last]).at(path)?;
+        while found.len() < limit
+            && let Some(row) = rows.next().at(path)?
+        {
+            let of_second = numbering::range_of_second(tenant, row.get(0).at(path)?);
+            let part = (range.0.max(of_second.0), range.1.min(of_second.1));
+            self.of_range(connection, path, (day, tenant, Some(kind)), part, limit, &mut found)?;
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// Adds those of a range of numbers, until there are enough.
+    fn of_range(
+        &self,
+        connection: &Connection,
+        path: &Path,
+        (day, tenant, kind): (Day, i64, Option<i64>),
+        (first, last): (i64, i64),
+        limit: usize,
+        found: &mut Vec<(Timestamp, EventRecord)>,
+    ) -> Result<(), StoreError> {
+        let find = format!(
+            "SELECT {EVENT_COLUMNS} FROM events AS e {EVENT_JOINS}
+            WHERE e.n BETWEEN ?1 AND ?2 AND e.tenant = ?3 AND (?4 IS NULL OR e.kind = ?4)
+            ORDER BY e.n DESC"
+        );
+        let mut statement = connection.prepare_cached(&find).at(path)?;
+        let mut rows = statement.query(params![first, last, tenant, kind]).at(path)?;
+        let begin = found.len();
+        let mut group = None;
+        while let Some(row) = rows.next().at(path)? {
+            let stored = rows::event(&rows::Reading { row, path, table: "events" })?;
+            // Within a millisecond the order is that of identifiers: all of it is needed.
+            let this = numbering::group(stored.number);
+            if found.len() >= limit && group.is_some_and(|group| group != this) {
+                break;
+            }
+            group = Some(this);
+            let at = numbering::listed_at(day, stored.number, stored.record.accepted_at);
+            if self.wants(at, &stored.record) {
+                found.push((at, stored.record));
+            }
+        }
+        let added = found.get_mut(begin..).unwrap_or_default();
+        added.sort_unstable_by(|(one_at, one), (other_at, other)| {
+            (other_at, other.event.id.as_str()).cmp(&(one_at, one.event.id.as_str()))
+        });
+        Ok(())
+    }
 }
 
 fn ledger(
@@ -301,24 +458,19 @@ fn ledger(
     path: &Path,
     tenant: Option<&TenantId>,
 ) -> Result<Ledger, StoreError> {
-    let sum = "SELECT coalesce(sum(accepted), 0), coalesce(sum(queued), 0),
-            coalesce(sum(waiting), 0), coalesce(sum(delivered), 0), coalesce(sum(dead), 0),
-            coalesce(sum(cancelled), 0)
-        FROM ledger WHERE ?1 IS NULL OR tenant = ?1";
-    let tenant = tenant.map(TenantId::as_str);
-    let ledger = connection.query_row(sum, [tenant], |row| {
-        let count = |column| row.get(column).map(unsigned);
-        Ok(Ledger {
-            accepted: count(0)?,
-            queued: count(1)?,
-            in_flight: 0,
-            waiting: count(2)?,
-            delivered: count(3)?,
-            dead: count(4)?,
-            cancelled: count(5)?,
-        })
-    });
-    ledger.at(path)
+    let find = format!("{} WHERE ?1 IS NULL OR tenant = ?1", rows::LEDGER);
+    let values = [tenant.map(TenantId::as_str)];
+    let all = rows::all(connection, path, "ledger", &find, values, rows::ledger_of)?;
+    let mut ledger = Ledger::default();
+    for [accepted, queued, waiting, delivered, dead, cancelled] in all {
+        ledger.accepted += unsigned(accepted);
+        ledger.queued += unsigned(queued);
+        ledger.waiting += unsigned(waiting);
+        ledger.delivered += unsigned(delivered);
+        ledger.dead += unsigned(dead);
+        ledger.cancelled += unsigned(cancelled);
+    }
+    Ok(ledger)
 }
 
 fn tallies(
@@ -328,21 +480,21 @@ fn tallies(
     (since, until): (i64, i64),
     step_minutes: u32,
 ) -> Result<Vec<TallyAt>, StoreError> {
-    let find = "SELECT minute, accepted, delivered, failed, dead FROM tallies
-        WHERE tenant = ?1 AND minute >= ?2 AND minute < ?3 ORDER BY minute";
-    let mut statement = connection.prepare_cached(find).at(path)?;
-    let tenant = tenant.map_or("", TenantId::as_str);
-    let mut rows = statement.query(params![tenant, since, until]).at(path)?;
+    let find = format!(
+        "{} WHERE tenant = ?1 AND minute >= ?2 AND minute < ?3 ORDER BY minute",
+        rows::TALLIES
+    );
+    let values = params![tenant.map_or("", TenantId::as_str), since, until];
     let step = i64::from(step_minutes.max(1));
     let mut spans: BTreeMap<i64, Tally> = BTreeMap::new();
-    while let Some(row) = rows.next().at(path)? {
-        let number = |column| row.get(column).map(unsigned).at(path);
-        let minute: i64 = row.get(0).at(path)?;
+    for (minute, [accepted, delivered, failed, dead]) in
+        rows::all(connection, path, "tallies", &find, values, rows::tally_of)?
+    {
         let span = spans.entry(minute.div_euclid(step) * step).or_default();
-        span.accepted += number(1)?;
-        span.delivered += number(2)?;
-        span.failed += number(3)?;
-        span.dead += number(4)?;
+        span.accepted += unsigned(accepted);
+        span.delivered += unsigned(delivered);
+        span.failed += unsigned(failed);
+        span.dead += unsigned(dead);
     }
     let at = |minute: i64| Timestamp::from_unix_ms(minute.saturating_mul(60_000));
     Ok(spans.into_iter().map(|(minute, tally)| TallyAt { at: at(minute), tally }).collect())

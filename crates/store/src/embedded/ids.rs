@@ -4,16 +4,34 @@
 //! one at the same time do so one after the other. It is forgotten when SQLite has the event:
 //! **whoever does not find an identifier here finds it there, or it is new.**
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use postrider_domain::event::Event;
-use postrider_domain::ids::{EventId, TenantId};
 use tokio::sync::Notify;
 
+use super::QuickMap;
 use crate::records::Acceptance;
 
-type Id = (TenantId, EventId);
+/// An event by its tenant and identifier.
+#[derive(Debug, Clone)]
+struct Id(Arc<Event>);
+
+impl PartialEq for Id {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+            || (self.0.id == other.0.id && self.0.tenant == other.0.tenant)
+    }
+}
+
+impl Eq for Id {}
+
+impl Hash for Id {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.tenant.hash(state);
+        self.0.id.hash(state);
+    }
+}
 
 /// What is known of an event that was brought before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +75,7 @@ pub(super) enum Reserving {
 /// The identifiers.
 #[derive(Debug, Default)]
 pub(super) struct PendingIds {
-    ids: Mutex<HashMap<Id, (Stage, Known)>>,
+    ids: Mutex<QuickMap<Id, (Stage, Known)>>,
     /// Told when a reservation ends.
     pub(super) changed: Notify,
 }
@@ -70,19 +88,19 @@ pub(super) fn known(acceptance: &Acceptance) -> Known {
     }
 }
 
-fn id(event: &Event) -> Id {
-    (event.tenant.clone(), event.id.clone())
+fn id(event: &Arc<Event>) -> Id {
+    Id(Arc::clone(event))
 }
 
 impl PendingIds {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Id, (Stage, Known)>> {
+    fn lock(&self) -> MutexGuard<'_, QuickMap<Id, (Stage, Known)>> {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reserves the identifiers of a batch: all that are new, or none.
     pub(super) fn reserve(&self, batch: &[Acceptance]) -> Reserving {
         let mut ids = self.lock();
-        let mut reserved: HashMap<Id, usize> = HashMap::new();
+        let mut reserved: QuickMap<Id, usize> = QuickMap::default();
         let mut answers = Vec::with_capacity(batch.len());
         let mut obstacle = None;
         for (place, acceptance) in batch.iter().enumerate() {
@@ -116,16 +134,16 @@ impl PendingIds {
     }
 
     /// The events are durable in the journal, if SQLite does not have them already.
-    pub(super) fn acknowledge<'e>(&self, events: impl Iterator<Item = &'e Event>) {
+    pub(super) fn acknowledge<'e>(&self, events: impl Iterator<Item = &'e Arc<Event>>) {
         self.set(events, Stage::Acknowledged);
     }
 
     /// Nobody knows whether the events got to the journal.
-    pub(super) fn leave_unclear<'e>(&self, events: impl Iterator<Item = &'e Event>) {
+    pub(super) fn leave_unclear<'e>(&self, events: impl Iterator<Item = &'e Arc<Event>>) {
         self.set(events, Stage::Unclear);
     }
 
-    fn set<'e>(&self, events: impl Iterator<Item = &'e Event>, to: Stage) {
+    fn set<'e>(&self, events: impl Iterator<Item = &'e Arc<Event>>, to: Stage) {
         let mut ids = self.lock();
         for event in events {
             if let Some((stage, _)) = ids.get_mut(&id(event)) {
@@ -137,7 +155,7 @@ impl PendingIds {
     }
 
     /// The events did not get to the journal, or SQLite has them.
-    pub(super) fn forget<'e>(&self, events: impl Iterator<Item = &'e Event>) {
+    pub(super) fn forget<'e>(&self, events: impl Iterator<Item = &'e Arc<Event>>) {
         let mut ids = self.lock();
         for event in events {
             ids.remove(&id(event));

@@ -1,20 +1,21 @@
 //! Taking events in.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use postrider_domain::event::Event;
 use postrider_domain::ids::{EventId, TenantId};
-use rusqlite::{OptionalExtension, params};
 
 use super::EmbeddedStore;
 use super::applier::kind;
 use super::codec;
 use super::files::{At, Day};
+use super::history::{event_number, name_number};
 use super::ids::{Found, Known, PendingIds, Reserving, known};
-use super::journal::Reserve;
+use super::journal::{Meaning, Reserve};
 use super::pool::Looking;
 use crate::contract::Intake;
 use crate::error::StoreError;
@@ -37,7 +38,7 @@ impl Intake for EmbeddedStore {
         let new = batch.into_iter().zip(&answers).filter(|(_, answer)| **answer == Accepted::New);
         let new: Vec<Acceptance> = new.map(|(acceptance, _)| acceptance).collect();
         if !new.is_empty() {
-            self.write(&new, reservation).await?;
+            self.write(new, reservation).await?;
         }
         Ok(answers)
     }
@@ -90,11 +91,16 @@ impl EmbeddedStore {
         let ids = wanted.map(|((place, acceptance), _)| {
             (place, acceptance.event.tenant.clone(), acceptance.event.id.clone())
         });
-        let ids: Vec<(usize, TenantId, EventId)> = ids.collect();
-        if ids.is_empty() {
+        let ids: Vec<Wanted> = ids.collect();
+        // Mostly no file has to be asked.
+        let days = self.days.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let is_new = |(_, tenant, id): &Wanted| {
+            self.sieves.days_of(days.iter().copied(), tenant, id).is_empty()
+        };
+        if ids.iter().all(is_new) {
             return Ok(());
         }
-        let look = move |looking: &Looking<'_>| find_all(looking, &ids);
+        let look = move |looking: &Looking<'_>| find_all(looking, ids);
         for (place, known) in self.look(look).await? {
             if let Some(entry) = found.get_mut(place) {
                 *entry = Found::Known(known);
@@ -105,12 +111,14 @@ impl EmbeddedStore {
 
     async fn write(
         &self,
-        new: &[Acceptance],
+        new: Vec<Acceptance>,
         mut reservation: Reservation,
     ) -> Result<(), StoreError> {
-        let record = Bytes::from(codec::put_acceptances(new));
+        let record = Bytes::from(codec::put_acceptances(&new));
+        let meaning = Meaning::new(Arc::new(new));
         let unclear = Unclear(&mut reservation);
-        let appended = self.journal.append(kind::ACCEPT, record, Reserve::Normal).await;
+        let appended =
+            self.journal.append_meaning(kind::ACCEPT, record, meaning, Reserve::Normal).await;
         unclear.decided();
         match appended {
             Ok(_) => {
@@ -121,6 +129,9 @@ impl EmbeddedStore {
         }
     }
 }
+
+/// An identifier that is looked for: its place in the batch, and whose it is.
+type Wanted = (usize, TenantId, EventId);
 
 /// What becomes of each, now that everything is known.
 fn judge_all(batch: &[Acceptance], found: &[Found]) -> Vec<Accepted> {
@@ -170,14 +181,14 @@ impl Reservation {
 
     fn acknowledge(mut self) {
         let events = std::mem::take(&mut self.events);
-        self.pending.acknowledge(events.iter().map(|event| &**event));
+        self.pending.acknowledge(events.iter());
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
         if !self.events.is_empty() {
-            self.pending.forget(self.events.iter().map(|event| &**event));
+            self.pending.forget(self.events.iter());
         }
     }
 }
@@ -194,21 +205,20 @@ impl Unclear<'_> {
 impl Drop for Unclear<'_> {
     fn drop(&mut self) {
         let events = std::mem::take(&mut self.0.events);
-        self.0.pending.leave_unclear(events.iter().map(|event| &**event));
+        self.0.pending.leave_unclear(events.iter());
     }
 }
 
-fn find_all(
-    looking: &Looking<'_>,
-    ids: &[(usize, TenantId, EventId)],
-) -> Result<Vec<(usize, Known)>, StoreError> {
-    let mut found = Vec::new();
-    let mut left: Vec<&(usize, TenantId, EventId)> = ids.iter().collect();
-    for day in looking.days().into_iter().rev() {
-        if left.is_empty() {
-            break;
+fn find_all(looking: &Looking<'_>, wanted: Vec<Wanted>) -> Result<Vec<(usize, Known)>, StoreError> {
+    let mut by_day: BTreeMap<Day, Vec<Wanted>> = BTreeMap::new();
+    for wanted in wanted {
+        for day in looking.days_of(&wanted.1, &wanted.2) {
+            by_day.entry(day).or_default().push(wanted.clone());
         }
-        find_in_day(looking, day, &mut left, &mut found)?;
+    }
+    let mut found = Vec::new();
+    for (day, wanted) in by_day {
+        find_in_day(looking, day, &wanted, &mut found)?;
     }
     Ok(found)
 }
@@ -216,24 +226,24 @@ fn find_all(
 fn find_in_day(
     looking: &Looking<'_>,
     day: Day,
-    left: &mut Vec<&(usize, TenantId, EventId)>,
+    wanted: &[Wanted],
     found: &mut Vec<(usize, Known)>,
 ) -> Result<(), StoreError> {
     looking.day(day, |connection, path| {
-        let find = "SELECT fingerprint, length(deliveries) / 16 FROM events
-            WHERE tenant = (SELECT n FROM names WHERE name = ?1) AND id = ?2";
+        let find = "SELECT fingerprint, length(deliveries) / 16 FROM events WHERE n = ?1";
         let mut statement = connection.prepare_cached(find).at(path)?;
-        let mut missing = Vec::new();
-        for wanted @ (place, tenant, id) in left.drain(..) {
-            let known = statement.query_row(params![tenant.as_str(), id.as_str()], |row| {
+        for (place, tenant, id) in wanted {
+            let tenant = name_number(connection, path, tenant.as_str())?;
+            let number = match tenant {
+                Some(tenant) => event_number(connection, path, day, tenant, id)?,
+                None => None,
+            };
+            let Some(number) = number else { continue };
+            let known = statement.query_row([number], |row| {
                 Ok(Known { fingerprint: row.get(0)?, deliveries: row.get(1)? })
             });
-            match known.optional().at(path)? {
-                Some(known) => found.push((*place, known)),
-                None => missing.push(wanted),
-            }
+            found.push((*place, known.at(path)?));
         }
-        *left = missing;
         Ok(())
     })
 }

@@ -52,12 +52,14 @@ mod ids;
 mod intake;
 pub mod journal;
 pub mod medium;
+mod numbering;
 mod open;
 mod pool;
 mod replays;
 mod reserve;
 mod rows;
 mod schema;
+mod sieve;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -65,6 +67,7 @@ mod upkeep;
 mod verify;
 mod work;
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs::File;
 use std::path::Path;
@@ -80,7 +83,14 @@ use self::ids::PendingIds;
 use self::journal::{AppendError, Journal};
 use self::pool::{Looking, Pool};
 use self::reserve::Ballast;
+use self::sieve::Sieves;
 use crate::error::StoreError;
+
+/// A map whose keys nobody chooses to make it slow: its hash is drawn anew in every process.
+type QuickMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// The same without values.
+type QuickSet<K> = HashSet<K, foldhash::fast::RandomState>;
 
 /// Told once, with the reason, when the store has stopped for good: the process must end.
 pub type FatalHook = Arc<dyn Fn(&str) + Send + Sync>;
@@ -120,6 +130,8 @@ pub struct EmbeddedStore {
     pending: Arc<PendingIds>,
     pool: Arc<Pool>,
     days: Days,
+    sieves: Arc<Sieves>,
+    filling: Mutex<Option<JoinHandle<()>>>,
     ballast: Arc<Ballast>,
     applier: Mutex<Option<JoinHandle<()>>>,
     lock: Mutex<Option<File>>,
@@ -226,11 +238,15 @@ impl EmbeddedStore {
     fn closing(&self) -> Option<impl FnOnce() -> Result<(), StoreError> + Send + 'static> {
         let applier = self.applier.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let journal = Arc::clone(&self.journal);
+        let filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (journal, sieves) = (Arc::clone(&self.journal), Arc::clone(&self.sieves));
         let (line, pool) = (Arc::clone(&self.line), Arc::clone(&self.pool));
         Some(move || {
+            sieves.stop_filling();
+            // It panics for nothing; and if it did, sieves are not needed to close.
+            drop(filling.map(JoinHandle::join));
             let closed = journal.close().map_err(|error| StoreError::Stopped(error.to_string()));
-            line.push(Item::Job(Box::new(Applier::checkpoint))).ok();
+            line.push(Item::Job(Box::new(Applier::finish))).ok();
             line.close();
             let ended = applier.join();
             pool.clear();

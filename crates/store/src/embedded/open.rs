@@ -5,7 +5,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use super::applier::{Applier, Line, MainFile, Parts};
 use super::files::{Layout, io_error, place, sync_directory};
@@ -15,6 +15,7 @@ use super::medium::Disk;
 use super::pool::Pool;
 use super::reserve::Ballast;
 use super::schema;
+use super::sieve::Sieves;
 use super::{EmbeddedStore, FatalHook, Options};
 use crate::error::StoreError;
 
@@ -66,6 +67,7 @@ impl EmbeddedStore {
         days.iter().try_for_each(|day| schema::check_day(&layout.day(*day)))?;
         let days = Arc::new(Mutex::new(days));
         let (line, pending) = (Arc::new(Line::default()), Arc::new(PendingIds::default()));
+        let sieves = Arc::new(Sieves::default());
         let ballast = Arc::new(Ballast::new(layout.reserve(), options.reserve_bytes));
 
         let disk = Disk::open(layout.journal());
@@ -90,6 +92,7 @@ impl EmbeddedStore {
             known_days: Arc::clone(&days),
             line: Arc::clone(&line),
             pending: Arc::clone(&pending),
+            sieves: Arc::clone(&sieves),
             ballast: Arc::clone(&ballast),
             applied: identity.applied,
             fatal: Box::new(move |why| tell(options.fatal.as_ref(), why)),
@@ -98,21 +101,40 @@ impl EmbeddedStore {
         let released = Arc::clone(&journal);
         applier.set_released(Box::new(move |through| released.release(through)));
         applier.release_applied();
+        let pool = Arc::new(Pool::new(layout.clone(), Arc::clone(&days), Arc::clone(&sieves)));
+        let filling = fill_sieves(&sieves, &pool)?;
         let thread = thread::Builder::new().name("applier".to_owned());
         let thread = thread.spawn(move || applier.run());
         let thread = thread.map_err(|error| StoreError::Internal(error.to_string()))?;
         Ok(Arc::new(EmbeddedStore {
-            pool: Arc::new(Pool::new(layout.clone(), Arc::clone(&days))),
+            pool,
             layout,
             journal,
             line,
             pending,
             days,
+            sieves,
+            filling: Mutex::new(filling),
             ballast,
             applier: Mutex::new(Some(thread)),
             lock: Mutex::new(Some(lock)),
         }))
     }
+}
+
+/// Fills the sieves of the days that are there, beside everything else; `None` where there are none.
+fn fill_sieves(
+    sieves: &Arc<Sieves>,
+    pool: &Arc<Pool>,
+) -> Result<Option<JoinHandle<()>>, StoreError> {
+    if pool.look().days().is_empty() {
+        return Ok(None);
+    }
+    let (sieves, pool) = (Arc::clone(sieves), Arc::clone(pool));
+    let thread = thread::Builder::new().name("sieves".to_owned());
+    // Without a sieve the file is asked: damage that is met here is named by whoever needs the file.
+    let thread = thread.spawn(move || drop(sieves.fill(&pool)));
+    thread.map(Some).map_err(|error| StoreError::Internal(error.to_string()))
 }
 
 fn tell(fatal: Option<&FatalHook>, why: &str) {
@@ -166,7 +188,7 @@ fn recover(
     let (mut together, mut bytes) = (Vec::new(), 0);
     for record in records {
         let record = record.map_err(|error| journal_error(layout, error))?;
-        bytes += record.payload.len();
+        bytes += record.bytes;
         together.push(record);
         if together.len() >= RECORDS_TOGETHER || bytes >= BYTES_TOGETHER {
             applier.apply(&together)?;

@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use postrider_domain::ids::{EventId, TenantId};
 use rusqlite::Connection;
 
 use super::applier::Days;
 use super::files::{Day, Layout, open_reader};
+use super::sieve::Sieves;
 use crate::error::StoreError;
 
 /// Connections to one file that are kept.
@@ -25,6 +27,7 @@ pub(super) struct Pool {
     days: Days,
     kept: Mutex<HashMap<PathBuf, Vec<Connection>>>,
     removal: RwLock<()>,
+    sieves: Arc<Sieves>,
 }
 
 /// The right to look: files stay while it is held.
@@ -35,8 +38,8 @@ pub(super) struct Looking<'p> {
 }
 
 impl Pool {
-    pub(super) fn new(layout: Layout, days: Days) -> Self {
-        Pool { layout, days, kept: Mutex::default(), removal: RwLock::default() }
+    pub(super) fn new(layout: Layout, days: Days, sieves: Arc<Sieves>) -> Self {
+        Pool { layout, days, kept: Mutex::default(), removal: RwLock::default(), sieves }
     }
 
     /// Begins to look.
@@ -81,6 +84,11 @@ impl Looking<'_> {
     /// Every day that has a file, oldest first.
     pub(super) fn days(&self) -> BTreeSet<Day> {
         self.pool.days.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The days that may have an event with this identifier, the likely ones first.
+    pub(super) fn days_of(&self, tenant: &TenantId, id: &EventId) -> Vec<Day> {
+        self.pool.sieves.days_of(self.days().into_iter(), tenant, id)
     }
 
     /// Looks into `main.db`.

@@ -8,7 +8,8 @@ use postrider_domain::circuit::Transition;
 use postrider_domain::ids::{DestinationId, TenantId};
 use postrider_domain::ledger::Ledger;
 use postrider_domain::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Params, params};
+use rusqlite::types::Value;
+use rusqlite::{Connection, Params, params};
 
 use super::applier::PROGRESS;
 use super::configuration::{DESTINATION, KEY, SUBSCRIPTION, TENANT};
@@ -44,10 +45,11 @@ impl EmbeddedStore {
         connection: &Connection,
         path: &Path,
     ) -> Result<Option<Progress>, StoreError> {
-        let find = "SELECT value FROM meta WHERE key = ?1";
-        let found: rusqlite::Result<String> =
-            connection.query_row(find, [PROGRESS], |row| row.get(0));
-        let Some(text) = found.optional().at(path)? else { return Ok(None) };
+        let text = match rows::meta(connection, path, PROGRESS)? {
+            Some(Value::Text(text)) => text,
+            Some(_) => return Err(damaged(path, "the place that a move has reached is none")),
+            None => return Ok(None),
+        };
         serde_json::from_str(&text).map(Some).map_err(|error| damaged(path, &error.to_string()))
     }
 }
@@ -257,19 +259,12 @@ impl Table<'_> {
     }
 
     fn ledgers(&self, after: &str) -> Result<Batch, StoreError> {
-        let sql = "SELECT tenant, accepted, queued, waiting, delivered, dead, cancelled FROM ledger
-            WHERE tenant > ?1 AND accepted <> 0 ORDER BY tenant";
-        self.rows("ledger", sql, [after], |reading| {
-            let n = |column| reading.get(column).map(unsigned);
-            let ledger = Ledger {
-                accepted: n(1)?,
-                queued: n(2)?,
-                in_flight: 0,
-                waiting: n(3)?,
-                delivered: n(4)?,
-                dead: n(5)?,
-                cancelled: n(6)?,
-            };
+        let sql = format!("{} WHERE tenant > ?1 AND accepted <> 0 ORDER BY tenant", rows::LEDGER);
+        self.rows("ledger", &sql, [after], |reading| {
+            let [accepted, queued, waiting, delivered, dead, cancelled] =
+                rows::ledger_of(reading)?.map(unsigned);
+            let ledger =
+                Ledger { accepted, queued, in_flight: 0, waiting, delivered, dead, cancelled };
             let tenant: TenantId = reading.parse(0)?;
             Ok((tenant.to_string(), Item::Ledger { tenant, ledger }))
         })
@@ -285,13 +280,14 @@ impl Table<'_> {
             }
         };
         let sql = format!(
-            "SELECT tenant, minute, accepted, delivered, failed, dead FROM tallies
-             WHERE (tenant, minute) > (?1, ?2) AND {TALLIED} ORDER BY tenant, minute"
+            "{} WHERE (tenant, minute) > (?1, ?2) AND {TALLIED} ORDER BY tenant, minute",
+            rows::TALLIES
         );
         self.rows("tallies", &sql, params![tenant, minute], |reading| {
-            let n = |column| reading.get(column).map(unsigned);
-            let tally = Tally { accepted: n(2)?, delivered: n(3)?, failed: n(4)?, dead: n(5)? };
-            let (tenant, minute): (TenantId, i64) = (reading.parse(0)?, reading.get(1)?);
+            let (minute, tally) = rows::tally_of(reading)?;
+            let [accepted, delivered, failed, dead] = tally.map(unsigned);
+            let tally = Tally { accepted, delivered, failed, dead };
+            let tenant: TenantId = reading.parse(0)?;
             Ok((format!("{tenant} {minute}"), Item::Tally { tenant, minute, tally }))
         })
     }
@@ -331,15 +327,16 @@ fn events(looking: &Looking<'_>, mark: Option<&str>, most: usize) -> Result<Batc
     for day in days.range(first..) {
         let is_full = looking.day(*day, |connection, path| {
             let sql = format!(
-                "SELECT {EVENT_COLUMNS}, e.n FROM events AS e {EVENT_JOINS}
+                "SELECT {EVENT_COLUMNS} FROM events AS e {EVENT_JOINS}
                  WHERE e.n > ?1 ORDER BY e.n"
             );
             let mut statement = connection.prepare_cached(&sql).at(path)?;
             let mut found = statement.query([after]).at(path)?;
             while let Some(row) = found.next().at(path)? {
                 let reading = Reading { row, path, table: "events" };
-                let whole = whole(connection, &reading, rows::event(&reading)?)?;
-                after = row.get("n").at(path)?;
+                let stored = rows::event(&reading)?;
+                after = stored.number;
+                let whole = whole(connection, &reading, *day, stored)?;
                 (records, bytes) = (records + whole.records(), bytes + whole.bytes());
                 items.push(Item::Event(Box::new(whole)));
                 if records >= most || bytes >= BYTES_MAX {
@@ -361,16 +358,19 @@ fn events(looking: &Looking<'_>, mark: Option<&str>, most: usize) -> Result<Batc
 fn whole(
     connection: &Connection,
     reading: &Reading<'_>,
+    day: Day,
     stored: StoredEvent,
 ) -> Result<WholeEvent, StoreError> {
-    let StoredEvent { record, fingerprint, deliveries: mut owed } = stored;
+    let StoredEvent { record, fingerprint, deliveries: mut owed, number: _ } = stored;
+    let tenant = &record.event.tenant;
     owed.sort_unstable();
     let (mut deliveries, mut attempts) = (Vec::with_capacity(owed.len()), Vec::new());
     for id in owed {
-        let Some(delivery) = delivery_in(connection, reading.path, id)? else {
+        let found = delivery_in(connection, reading.path, day, tenant, id)?;
+        let Some((number, delivery)) = found else {
             return Err(reading.damaged("one of its deliveries is not there"));
         };
-        let log = attempts_of(connection, reading.path, id)?;
+        let log = attempts_of(connection, reading.path, number, id)?;
         attempts.extend(log.into_iter().map(|attempt| (id, attempt)));
         deliveries.push(delivery);
     }

@@ -85,7 +85,8 @@ pub(super) fn contents(connection: &Connection, path: &Path) -> Result<Pruned, S
         connection.query_row(&count, [], |row| row.get(0)).map(unsigned).at(path)
     };
     let (events, deliveries) = (count("events")?, count("deliveries")?);
-    Ok(Pruned { events, deliveries, attempts: count("attempts")? })
+    let first = "deliveries WHERE first IS NOT NULL";
+    Ok(Pruned { events, deliveries, attempts: count("attempts")? + count(first)? })
 }
 
 /// Removes the file of a day, unless something of that day is unfinished.
@@ -94,8 +95,8 @@ fn remove(applier: &mut Applier, pool: &Pool, days: &Days, day: Day) -> Result<b
         return Ok(false);
     }
     let (connection, path) = applier.day(day)?.connection();
-    let unfinished = "SELECT 1 FROM names CROSS JOIN deliveries AS d INDEXED BY deliveries_by_state
-        ON d.tenant = names.n AND d.state IN (0, 1) LIMIT 1";
+    let unfinished = "SELECT 1 FROM deliveries INDEXED BY deliveries_by_state
+        WHERE state <> 2 AND state IN (0, 1) LIMIT 1";
     let unfinished = connection.query_row(unfinished, [], |_| Ok(())).optional().at(path)?;
     if unfinished.is_some() {
         return Ok(false);
@@ -103,6 +104,7 @@ fn remove(applier: &mut Applier, pool: &Pool, days: &Days, day: Day) -> Result<b
     let path = applier.layout().day(day);
     let _nobody_looks = pool.keep_out();
     applier.close_day(day);
+    applier.sieves().forget(day);
     pool.forget(&path);
     days.lock().unwrap_or_else(PoisonError::into_inner).remove(&day);
     for suffix in ["-wal", "-shm", ""] {

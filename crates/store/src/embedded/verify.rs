@@ -11,8 +11,9 @@ use super::EmbeddedStore;
 use super::files::{At, place};
 use super::pool::Looking;
 use super::rows::{
-    self, DELIVERY_COLUMNS, DELIVERY_JOINS, EVENT_COLUMNS, EVENT_JOINS, QUEUE_COLUMNS, Reading,
+    self, DELIVERY_COLUMNS, DELIVERY_JOINS, EVENT_COLUMNS, EVENT_JOINS, FRESH, Reading, WAITING,
 };
+use super::sieve::Sieve;
 use crate::error::StoreError;
 
 impl EmbeddedStore {
@@ -63,7 +64,13 @@ fn verify_main(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let sql = select("id, tenant, url, created_at, circuit, crc, circuit_crc", "destinations");
     each(connection, path, "destinations", &sql, rows::destination_of)?;
     each(connection, path, "replays", &select("id, body, crc", "replays"), rows::replay_of)?;
-    each(connection, path, "queue", &select(QUEUE_COLUMNS, "queue"), rows::queued)?;
+    each(connection, path, "meta", &select("key, value, crc", "meta"), rows::meta_of)?;
+    each(connection, path, "ledger", rows::LEDGER, rows::ledger_of)?;
+    each(connection, path, "tallies", rows::TALLIES, rows::tally_of)?;
+    let sql = select("destination, waiting, crc", "backlog");
+    each(connection, path, "backlog", &sql, rows::backlog_of)?;
+    each(connection, path, "fresh", FRESH, rows::queued)?;
+    each(connection, path, "waiting", WAITING, rows::queued)?;
     let sql = "SELECT key, request, status, body, created_at, crc, tenant FROM answers";
     each(connection, path, "answers", sql, |reading| {
         let key: String = reading.get(0)?;
@@ -85,12 +92,17 @@ fn verify_day(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     each(connection, path, "deliveries", &sql, rows::delivery)?;
     let sql = "SELECT delivery, number, body, crc FROM attempts";
     each(connection, path, "attempts", sql, rows::attempt)?;
+    let sql = "SELECT id, first FROM deliveries WHERE first IS NOT NULL";
+    each(connection, path, "deliveries", sql, rows::first_attempt)?;
+    each(connection, path, "meta", "SELECT key, value, crc FROM meta", rows::meta_of)?;
+    Sieve::load(connection, path)?;
     // A row whose name or route is gone is not met by the joins above.
     let orphans = "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM deliveries)
         - (SELECT count(*) FROM events AS e JOIN names AS t ON t.n = e.tenant
-            JOIN names AS k ON k.n = e.kind)
+            JOIN names AS k ON k.n = e.kind JOIN seconds AS s ON s.tenant = e.tenant
+            AND s.kind = e.kind AND s.second = ((e.n >> 18) & 134217727) / 1000)
         - (SELECT count(*) FROM deliveries AS d JOIN routes AS r ON r.n = d.route
-            JOIN names AS t ON t.n = d.tenant JOIN names AS k ON k.n = r.kind)";
+            JOIN names AS t ON t.n = r.tenant JOIN names AS k ON k.n = r.kind)";
     let orphans: i64 = connection.query_row(orphans, [], |row| row.get(0)).at(path)?;
     if orphans == 0 {
         return Ok(());
@@ -103,8 +115,8 @@ fn verify_ledger(looking: &Looking<'_>) -> Result<(), StoreError> {
     looking.main(|connection, path| {
         let wrong = "SELECT tenant FROM ledger AS l
             WHERE accepted <> queued + waiting + delivered + dead + cancelled
-            OR queued <> (SELECT count(*) FROM queue WHERE state = 0 AND tenant = l.tenant)
-            OR waiting <> (SELECT count(*) FROM queue WHERE state = 1 AND tenant = l.tenant)";
+            OR queued <> (SELECT count(*) FROM fresh WHERE tenant = l.tenant)
+            OR waiting <> (SELECT count(*) FROM waiting WHERE tenant = l.tenant)";
         let mut statement = connection.prepare(wrong).at(path)?;
         let mut rows = statement.query([]).at(path)?;
         match rows.next().at(path)? {

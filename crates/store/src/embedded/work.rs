@@ -16,9 +16,9 @@ use super::applier::kind;
 use super::codec;
 use super::files::At;
 use super::history::find_event;
-use super::journal::Reserve;
+use super::journal::{Meaning, Reserve};
 use super::pool::Looking;
-use super::rows::{self, QUEUE_COLUMNS, Reading};
+use super::rows::{self, FRESH, Reading, WAITING};
 use super::upkeep::EPOCH;
 use crate::contract::Work;
 use crate::error::StoreError;
@@ -32,9 +32,8 @@ impl Work for EmbeddedStore {
         after: Option<DueMark>,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
-        let sql = "INDEXED BY queue_queued WHERE state = 0 AND (created_at, id) > (?1, ?2)
-            ORDER BY created_at, id";
-        self.take(sql, mark(after), Some(holding.clone()), limit).await
+        let sql = "WHERE (created_at, id) > (?1, ?2) ORDER BY created_at, id";
+        self.take(FRESH, sql, mark(after), Some(holding.clone()), limit).await
     }
 
     async fn queued_of(
@@ -43,12 +42,11 @@ impl Work for EmbeddedStore {
         after: Option<DueMark>,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
-        let sql = "INDEXED BY queue_oldest
-            WHERE destination = ?3 AND state = 0 AND (created_at, id) > (?1, ?2)
-            ORDER BY created_at, id";
+        let sql = "INDEXED BY fresh_of_destination
+            WHERE destination = ?3 AND (created_at, id) > (?1, ?2) ORDER BY created_at, id";
         let mut values = mark(after);
         values.push(blob(destination.as_bytes()));
-        self.take(sql, values, None, limit).await
+        self.take(FRESH, sql, values, None, limit).await
     }
 
     async fn due(
@@ -58,11 +56,11 @@ impl Work for EmbeddedStore {
         until: Timestamp,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
-        let sql = "INDEXED BY queue_due
-            WHERE state = 1 AND (due_at, id) > (?1, ?2) AND due_at <= ?3 ORDER BY due_at, id";
+        let sql = "INDEXED BY waiting_due
+            WHERE (due_at, id) > (?1, ?2) AND due_at <= ?3 ORDER BY due_at, id";
         let mut values = mark(after);
         values.push(Value::Integer(until.as_unix_ms()));
-        self.take(sql, values, Some(holding.clone()), limit).await
+        self.take(WAITING, sql, values, Some(holding.clone()), limit).await
     }
 
     async fn waiting_of(
@@ -74,18 +72,18 @@ impl Work for EmbeddedStore {
         // What was never attempted has no time, and NULL comes first.
         let sql = match order {
             WaitingOrder::ProbeRank => {
-                "INDEXED BY queue_probe WHERE destination = ?1 AND state = 1
+                "INDEXED BY waiting_probe WHERE destination = ?1
                 ORDER BY last_attempt_at, id"
             }
             WaitingOrder::Oldest => {
-                "INDEXED BY queue_oldest WHERE destination = ?1 AND state = 1
+                "INDEXED BY waiting_oldest WHERE destination = ?1
                 ORDER BY created_at, id"
             }
             WaitingOrder::Due => {
-                "INDEXED BY queue_due_of WHERE destination = ?1 AND state = 1 ORDER BY due_at, id"
+                "INDEXED BY waiting_due_of WHERE destination = ?1 ORDER BY due_at, id"
             }
         };
-        self.take(sql, vec![blob(destination.as_bytes())], None, limit).await
+        self.take(WAITING, sql, vec![blob(destination.as_bytes())], None, limit).await
     }
 
     async fn unfinished_of(
@@ -93,8 +91,16 @@ impl Work for EmbeddedStore {
         subscription: SubscriptionId,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
-        let sql = "INDEXED BY queue_of_subscription WHERE subscription = ?1 ORDER BY id";
-        self.take(sql, vec![blob(subscription.as_bytes())], None, limit).await
+        let values = vec![blob(subscription.as_bytes())];
+        let sql = "INDEXED BY waiting_of_subscription WHERE subscription = ?1 ORDER BY id";
+        let mut found = self.take(WAITING, sql, values.clone(), None, limit).await?;
+        // Rarely asked, so what comes and goes with every event has no index for it.
+        let left = limit.saturating_sub(found.len());
+        if left > 0 {
+            let sql = "WHERE subscription = ?1";
+            found.extend(self.take(FRESH, sql, values, None, left).await?);
+        }
+        Ok(found)
     }
 
     async fn events(
@@ -122,8 +128,9 @@ impl Work for EmbeddedStore {
             }
         }
         let record = Bytes::from(codec::put_commit(&commit));
-        drop(commit);
-        let appended = self.journal.append(kind::SETTLE, record, Reserve::MayUseReserve).await;
+        let meaning = Meaning::new(Arc::new(commit));
+        let reserve = Reserve::MayUseReserve;
+        let appended = self.journal.append_meaning(kind::SETTLE, record, meaning, reserve).await;
         appended.map(drop).map_err(|error| self.refused(&error))
     }
 }
@@ -159,9 +166,10 @@ fn find_events(
 }
 
 impl EmbeddedStore {
-    /// The first of the queue by an index, of the shards that are held.
+    /// The first of a lane by an index, of the shards that are held.
     async fn take(
         &self,
+        lane: &'static str,
         sql: &'static str,
         values: Vec<Value>,
         holding: Option<Holding>,
@@ -172,7 +180,7 @@ impl EmbeddedStore {
         };
         self.read(move |looking| {
             looking.main(|connection, path| {
-                let sql = format!("SELECT {QUEUE_COLUMNS} FROM queue {sql}");
+                let sql = format!("{lane} {sql}");
                 let mut statement = connection.prepare_cached(&sql).at(path)?;
                 let mut rows = statement.query(params_from_iter(values)).at(path)?;
                 let mut found = Vec::new();

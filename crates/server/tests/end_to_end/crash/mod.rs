@@ -4,11 +4,13 @@
 //! long form come from variables, and `cargo xtask trust --long` sets them.
 
 mod disk;
+mod fairness;
 mod faults;
 mod hostile;
 mod kills;
 mod neighbours;
 mod outage;
+mod soak;
 mod stops;
 
 use std::sync::Arc;

@@ -63,7 +63,7 @@ impl fmt::Display for Latency {
 }
 
 /// Takes every connection and every request, and never answers.
-fn black_hole() -> SocketAddr {
+pub(super) fn black_hole() -> SocketAddr {
     let (sender, address) = std::sync::mpsc::channel();
     drop(thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

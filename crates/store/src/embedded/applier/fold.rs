@@ -1,11 +1,9 @@
 //! Many journal records become few writes.
 //!
-//! What happened to a delivery between two transactions is one row in its last state. **One that
-//! was accepted and ended in between never touches the queue.** Counters are added up. The order
-//! of records matters here and nowhere after.
-
-use std::collections::HashMap;
-use std::hash::Hash;
+//! What happened to a delivery between two transactions is one row in its last state, with its
+//! first attempt inside. **One that was accepted and ended in between never touches the queue.**
+//! Counters are added up. Nothing is copied: a fold points into the records. The order of records
+//! matters here and nowhere after.
 
 use postrider_domain::attempt::{Attempt, Verdict};
 use postrider_domain::circuit::{Circuit, Transition};
@@ -13,6 +11,7 @@ use postrider_domain::delivery::{Delivery, DeliveryState, StateName};
 use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
 use postrider_domain::time::Timestamp;
 
+use super::super::QuickMap;
 use super::super::files::Day;
 use crate::records::{Acceptance, Commit, DeliveryChange, DestinationChange, ReplayJob, Tally};
 
@@ -25,10 +24,23 @@ pub(in crate::embedded) fn minute(time: Timestamp) -> i64 {
 
 /// A delivery as it is after everything that was folded.
 #[derive(Debug)]
-pub(super) struct Folded {
-    pub(super) delivery: Delivery,
-    /// The queue may have a row of it.
-    pub(super) in_queue: bool,
+pub(super) struct Folded<'r> {
+    pub(super) delivery: &'r Delivery,
+    /// Where it stood before: a lane may have a row of it.
+    pub(super) before: Option<StateName>,
+    /// Where its event stands among those of the day; `None` where it was accepted earlier.
+    pub(super) event: Option<usize>,
+    /// Its first attempt, which stands inside its row.
+    pub(super) first: Option<&'r Attempt>,
+}
+
+/// What is written to the file of one day.
+#[derive(Debug, Default)]
+pub(super) struct OfDay<'r> {
+    pub(super) events: Vec<&'r Acceptance>,
+    pub(super) deliveries: Vec<Folded<'r>>,
+    /// Those that are not inside the row of their delivery.
+    pub(super) attempts: Vec<(DeliveryId, &'r Attempt)>,
 }
 
 /// By how much a tenant's accounts change.
@@ -57,100 +69,93 @@ impl LedgerChange {
 
 /// What some records come to.
 #[derive(Debug, Default)]
-pub(super) struct Fold {
-    pub(super) events: HashMap<Day, Vec<Acceptance>>,
-    pub(super) deliveries: HashMap<Day, Vec<Folded>>,
-    pub(super) attempts: HashMap<Day, Vec<(DeliveryId, Attempt)>>,
-    pub(super) destinations: HashMap<DestinationId, (TenantId, Circuit)>,
-    pub(super) transitions: Vec<(TenantId, DestinationId, Transition)>,
-    pub(super) replays: Vec<ReplayJob>,
-    pub(super) ledger: HashMap<TenantId, LedgerChange>,
-    pub(super) tallies: HashMap<(TenantId, i64), Tally>,
-    pub(super) backlog: HashMap<DestinationId, i64>,
-    places: HashMap<DeliveryId, (Day, usize)>,
+pub(super) struct Fold<'r> {
+    pub(super) days: Vec<(Day, OfDay<'r>)>,
+    pub(super) destinations: QuickMap<DestinationId, (&'r TenantId, &'r Circuit)>,
+    pub(super) transitions: Vec<(&'r TenantId, DestinationId, &'r Transition)>,
+    pub(super) replays: Vec<&'r ReplayJob>,
+    pub(super) ledger: QuickMap<&'r TenantId, LedgerChange>,
+    pub(super) tallies: QuickMap<(&'r TenantId, i64), Tally>,
+    pub(super) backlog: QuickMap<DestinationId, i64>,
+    /// The day, by its place in `days`, and the place among its deliveries.
+    places: QuickMap<DeliveryId, (usize, usize)>,
     rows: usize,
 }
 
-/// The entry of a key.
-fn entry<'m, K: Clone + Eq + Hash, V: Default>(map: &'m mut HashMap<K, V>, key: &K) -> &'m mut V {
-    map.entry(key.clone()).or_default()
-}
-
-impl Fold {
+impl<'r> Fold<'r> {
     /// How many rows it will write, about.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Puts rows in the order of their keys: what is inserted side by side is written together.
-    /// Nothing can be folded in afterwards.
-    pub(super) fn sort(&mut self) {
-        self.places.clear();
-        for events in self.events.values_mut() {
-            events.sort_unstable_by(|one, other| one.event.id.cmp(&other.event.id));
-        }
-        for deliveries in self.deliveries.values_mut() {
-            deliveries.sort_unstable_by_key(|folded| folded.delivery.id);
-        }
-        for attempts in self.attempts.values_mut() {
-            attempts.sort_unstable_by_key(|(delivery, attempt)| (*delivery, attempt.number));
+    /// Every event.
+    pub(super) fn events(&self) -> impl Iterator<Item = &'r Acceptance> {
+        self.days.iter().flat_map(|(_, of_day)| of_day.events.iter().copied())
+    }
+
+    /// Where a day stands. There are few, and mostly it is the last one.
+    fn day(&mut self, time: Timestamp) -> usize {
+        let day = Day::of(time);
+        match self.days.iter().rposition(|(known, _)| *known == day) {
+            Some(place) => place,
+            None => {
+                self.days.push((day, OfDay::default()));
+                self.days.len() - 1
+            }
         }
     }
 
-    /// Every day that is touched.
-    pub(super) fn days(&self) -> Vec<Day> {
-        let keys = self.events.keys().chain(self.deliveries.keys()).chain(self.attempts.keys());
-        let mut days: Vec<Day> = keys.copied().collect();
-        days.sort_unstable();
-        days.dedup();
-        days
+    fn of_day(&mut self, place: usize) -> Option<&mut OfDay<'r>> {
+        self.days.get_mut(place).map(|(_, of_day)| of_day)
     }
 
-    pub(super) fn accept(&mut self, acceptance: Acceptance) {
+    pub(super) fn accept(&mut self, acceptance: &'r Acceptance) {
         let owed = i64::try_from(acceptance.deliveries.len()).unwrap_or(i64::MAX);
-        let tenant = acceptance.event.tenant.clone();
-        let ledger = entry(&mut self.ledger, &tenant);
+        let tenant = &acceptance.event.tenant;
+        let ledger = self.ledger.entry(tenant).or_default();
         ledger.accepted += owed;
         ledger.queued += owed;
         let minute = minute(acceptance.accepted_at);
         if owed > 0 {
-            self.tally(&tenant, minute, |tally| tally.accepted += owed.unsigned_abs());
+            self.tally(tenant, minute, |tally| tally.accepted += owed.unsigned_abs());
         }
-        // The event's row names its deliveries; their state is here.
-        for delivery in acceptance.deliveries.clone() {
-            self.put(delivery, false);
-        }
+        let day = self.day(acceptance.accepted_at);
+        let Some(of_day) = self.of_day(day) else { return };
+        let event = of_day.events.len();
+        of_day.events.push(acceptance);
         self.rows += 1;
-        self.events.entry(Day::of(acceptance.accepted_at)).or_default().push(acceptance);
+        // The event's row names its deliveries; their state is here.
+        for delivery in &acceptance.deliveries {
+            let is_of_day = self.day(delivery.created_at) == day;
+            self.put(delivery, None, is_of_day.then_some(event), None);
+        }
     }
 
-    pub(super) fn settle(&mut self, commit: Commit) {
-        for DeliveryChange { before, delivery, attempt } in commit.deliveries {
-            let after = delivery.state.name();
+    pub(super) fn settle(&mut self, commit: &'r Commit) {
+        for DeliveryChange { before, delivery, attempt } in &commit.deliveries {
+            let (before, after) = (*before, delivery.state.name());
             if before != after {
-                self.move_in_ledger(&delivery, before, after);
+                self.move_in_ledger(delivery, before, after);
             }
             if let Some(attempt) = attempt {
-                self.log(&delivery, attempt);
+                self.log(delivery, attempt);
             }
-            self.put(delivery, matches!(before, StateName::Queued | StateName::Waiting));
+            self.put(delivery, Some(before), None, attempt.as_ref());
         }
-        for DestinationChange { tenant, id, circuit, transitions } in commit.destinations {
-            for transition in transitions {
-                self.transitions.push((tenant.clone(), id, transition));
-            }
+        for DestinationChange { tenant, id, circuit, transitions } in &commit.destinations {
+            self.transitions.extend(transitions.iter().map(|one| (tenant, *id, one)));
             self.rows += 1;
-            self.destinations.insert(id, (tenant, circuit));
+            self.destinations.insert(*id, (tenant, circuit));
         }
-        if let Some(job) = commit.replay {
+        if let Some(job) = &commit.replay {
             // How far it has come counts; the last one says it.
             self.replays.retain(|earlier| earlier.id != job.id);
             self.replays.push(job);
         }
     }
 
-    fn move_in_ledger(&mut self, delivery: &Delivery, before: StateName, after: StateName) {
-        let ledger = entry(&mut self.ledger, &delivery.tenant);
+    fn move_in_ledger(&mut self, delivery: &'r Delivery, before: StateName, after: StateName) {
+        let ledger = self.ledger.entry(&delivery.tenant).or_default();
         *ledger.account(before) -= 1;
         *ledger.account(after) += 1;
         let left = i64::from(before == StateName::Waiting);
@@ -161,7 +166,7 @@ impl Fold {
         self.tally_state(delivery);
     }
 
-    fn log(&mut self, delivery: &Delivery, attempt: Attempt) {
+    fn log(&mut self, delivery: &'r Delivery, attempt: &'r Attempt) {
         match attempt.ending.verdict() {
             Verdict::Success => {}
             Verdict::Failure | Verdict::Gone | Verdict::OwnFault => {
@@ -169,12 +174,9 @@ impl Fold {
                 self.tally(&delivery.tenant, minute, |tally| tally.failed += 1);
             }
         }
-        self.rows += 1;
-        let day = self.attempts.entry(Day::of(delivery.created_at)).or_default();
-        day.push((delivery.id, attempt));
     }
 
-    fn tally_state(&mut self, delivery: &Delivery) {
+    fn tally_state(&mut self, delivery: &'r Delivery) {
         match delivery.state {
             DeliveryState::Delivered { at } => {
                 self.tally(&delivery.tenant, minute(at), |tally| tally.delivered += 1);
@@ -187,22 +189,57 @@ impl Fold {
         }
     }
 
-    fn tally(&mut self, tenant: &TenantId, minute: i64, change: impl FnOnce(&mut Tally)) {
-        change(self.tallies.entry((tenant.clone(), minute)).or_default());
+    fn tally(&mut self, tenant: &'r TenantId, minute: i64, change: impl FnOnce(&mut Tally)) {
+        change(self.tallies.entry((tenant, minute)).or_default());
     }
 
-    pub(super) fn put(&mut self, delivery: Delivery, in_queue: bool) {
-        if let Some(&(day, place)) = self.places.get(&delivery.id)
-            && let Some(folded) =
-                self.deliveries.get_mut(&day).and_then(|folded| folded.get_mut(place))
+    /// Takes in an event that another store had, with its deliveries as they stand.
+    pub(super) fn import(
+        &mut self,
+        acceptance: &'r Acceptance,
+        attempts: &'r [(DeliveryId, Attempt)],
+    ) {
+        let day = self.day(acceptance.accepted_at);
+        let Some(of_day) = self.of_day(day) else { return };
+        let event = of_day.events.len();
+        of_day.events.push(acceptance);
+        for delivery in &acceptance.deliveries {
+            if matches!(delivery.state, DeliveryState::Waiting(_)) {
+                *self.backlog.entry(delivery.destination).or_default() += 1;
+            }
+            let is_of_day = self.day(delivery.created_at) == day;
+            self.put(delivery, None, is_of_day.then_some(event), None);
+            for (_, attempt) in attempts.iter().filter(|(id, _)| *id == delivery.id) {
+                self.put(delivery, None, None, Some(attempt));
+            }
+        }
+    }
+
+    /// Puts a delivery where it stands now. Its first attempt goes into its row.
+    fn put(
+        &mut self,
+        delivery: &'r Delivery,
+        before: Option<StateName>,
+        event: Option<usize>,
+        attempt: Option<&'r Attempt>,
+    ) {
+        let first = attempt.filter(|attempt| attempt.number == 1);
+        let known = self.places.get(&delivery.id).copied();
+        let day = known.map_or_else(|| self.day(delivery.created_at), |(day, _)| day);
+        let Some((_, of_day)) = self.days.get_mut(day) else { return };
+        if let Some(attempt) = attempt
+            && first.is_none()
         {
+            of_day.attempts.push((delivery.id, attempt));
+            self.rows += 1;
+        }
+        if let Some(folded) = known.and_then(|(_, place)| of_day.deliveries.get_mut(place)) {
             folded.delivery = delivery;
+            folded.first = first.or(folded.first);
             return;
         }
-        let day = Day::of(delivery.created_at);
-        let folded = self.deliveries.entry(day).or_default();
-        self.places.insert(delivery.id, (day, folded.len()));
-        folded.push(Folded { delivery, in_queue });
+        self.places.insert(delivery.id, (day, of_day.deliveries.len()));
+        of_day.deliveries.push(Folded { delivery, before, event, first });
         self.rows += 1;
     }
 }

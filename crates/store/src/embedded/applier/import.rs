@@ -6,15 +6,17 @@
 
 use std::path::Path;
 
-use postrider_domain::delivery::DeliveryState;
-use rusqlite::{Transaction, params};
+use postrider_domain::attempt::Attempt;
+use postrider_domain::ids::DeliveryId;
+use rusqlite::Transaction;
+use rusqlite::types::Value;
 
 use super::super::configuration as rows_of;
-use super::super::files::{At, Day};
+use super::super::files::At;
 use super::super::rows;
 use super::Applier;
 use super::fold::{Fold, LedgerChange};
-use super::main_file::{write_counters, write_destinations, write_queue};
+use super::main_file::{write_counters, write_destinations, write_lanes};
 use crate::error::StoreError;
 use crate::records::Acceptance;
 use crate::transfer::{Item, WholeEvent};
@@ -29,79 +31,80 @@ impl Applier {
         items: Vec<Item>,
         progress: &str,
     ) -> Result<(), StoreError> {
-        let (mut fold, mut rest) = (Fold::default(), Vec::new());
+        let (mut events, mut rest) = (Vec::new(), Vec::new());
         for item in items {
-            fold.import(item, &mut rest);
+            match item {
+                Item::Event(whole) => events.push(taken_apart(*whole)),
+                other @ (Item::Transition { .. }
+                | Item::Ledger { .. }
+                | Item::Tally { .. }
+                | Item::Tenant(_)
+                | Item::Key(_)
+                | Item::Subscription(_)
+                | Item::Destination(_)
+                | Item::Answer { .. }
+                | Item::Replay(_)) => rest.push(other),
+            }
         }
-        fold.sort();
-        for day in fold.days() {
-            let events = fold.events.get(&day).map_or(&[][..], Vec::as_slice);
-            let deliveries = fold.deliveries.get(&day).map_or(&[][..], Vec::as_slice);
-            let attempts = fold.attempts.get(&day).map_or(&[][..], Vec::as_slice);
-            self.day(day)?.write(events, deliveries, attempts)?;
-        }
+        let mut fold = Fold::default();
+        events.iter().for_each(|(acceptance, attempts)| fold.import(acceptance, attempts));
+        rest.iter().for_each(|item| count(&mut fold, item));
+        self.write_days(&fold)?;
         self.main.change(|transaction, path| {
             rest.iter().try_for_each(|item| write(transaction, path, item))?;
-            write_queue(transaction, fold.deliveries.values().flatten())
+            write_counters(transaction, path, &fold)?;
+            write_lanes(transaction, &fold)
                 .and_then(|()| write_destinations(transaction, &fold))
-                .and_then(|()| write_counters(transaction, &fold))
-                .at(path)?;
-            let upsert = "INSERT INTO meta VALUES (?1, ?2)
-                ON CONFLICT (key) DO UPDATE SET value = ?2";
-            transaction.execute(upsert, params![PROGRESS, progress]).at(path).map(drop)
+                .and_then(|()| {
+                    let progress = Value::Text(progress.to_owned());
+                    rows::put_meta(transaction, PROGRESS, &progress)
+                })
+                .at(path)
         })
     }
 }
 
-impl Fold {
-    /// Takes an item in; what is no part of a fold is left to the caller.
-    fn import(&mut self, item: Item, rest: &mut Vec<Item>) {
-        match item {
-            Item::Event(whole) => self.import_event(*whole),
-            Item::Transition { tenant, destination, transition, number: _ } => {
-                self.transitions.push((tenant, destination, *transition));
-            }
-            Item::Ledger { tenant, ledger } => {
-                let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-                let change = LedgerChange {
-                    accepted: signed(ledger.accepted),
-                    queued: signed(ledger.queued),
-                    waiting: signed(ledger.waiting),
-                    delivered: signed(ledger.delivered),
-                    dead: signed(ledger.dead),
-                    cancelled: signed(ledger.cancelled),
-                };
-                self.ledger.insert(tenant, change);
-            }
-            Item::Tally { tenant, minute, tally } => {
-                self.tallies.insert((tenant, minute), tally);
-            }
-            Item::Tenant(_)
-            | Item::Key(_)
-            | Item::Subscription(_)
-            | Item::Destination(_)
-            | Item::Answer { .. }
-            | Item::Replay(_) => rest.push(item),
-        }
-    }
+/// An event as an acceptance, and its attempts.
+fn taken_apart(whole: WholeEvent) -> (Acceptance, Vec<(DeliveryId, Attempt)>) {
+    let WholeEvent { record, fingerprint, deliveries, attempts } = whole;
+    let acceptance = Acceptance {
+        event: record.event,
+        accepted_at: record.accepted_at,
+        fingerprint,
+        id_given: true,
+        deliveries,
+    };
+    (acceptance, attempts)
+}
 
-    fn import_event(&mut self, whole: WholeEvent) {
-        let WholeEvent { record, fingerprint, deliveries, attempts } = whole;
-        let day = Day::of(record.accepted_at);
-        self.attempts.entry(day).or_default().extend(attempts);
-        for delivery in &deliveries {
-            if matches!(delivery.state, DeliveryState::Waiting(_)) {
-                *self.backlog.entry(delivery.destination).or_default() += 1;
-            }
-            self.put(delivery.clone(), false);
+/// Adds an item up; what is no part of a fold has a row of its own.
+fn count<'r>(fold: &mut Fold<'r>, item: &'r Item) {
+    match item {
+        Item::Transition { tenant, destination, transition, number: _ } => {
+            fold.transitions.push((tenant, *destination, transition));
         }
-        self.events.entry(day).or_default().push(Acceptance {
-            event: record.event,
-            accepted_at: record.accepted_at,
-            fingerprint,
-            id_given: true,
-            deliveries,
-        });
+        Item::Ledger { tenant, ledger } => {
+            let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+            let change = LedgerChange {
+                accepted: signed(ledger.accepted),
+                queued: signed(ledger.queued),
+                waiting: signed(ledger.waiting),
+                delivered: signed(ledger.delivered),
+                dead: signed(ledger.dead),
+                cancelled: signed(ledger.cancelled),
+            };
+            fold.ledger.insert(tenant, change);
+        }
+        Item::Tally { tenant, minute, tally } => {
+            fold.tallies.insert((tenant, *minute), *tally);
+        }
+        Item::Event(_)
+        | Item::Tenant(_)
+        | Item::Key(_)
+        | Item::Subscription(_)
+        | Item::Destination(_)
+        | Item::Answer { .. }
+        | Item::Replay(_) => {}
     }
 }
 

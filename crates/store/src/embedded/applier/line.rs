@@ -15,15 +15,15 @@ use super::Applier;
 use crate::error::StoreError;
 
 /// Rows of one transaction.
-pub(super) const ROWS_MAX: usize = 60_000;
+pub(super) const ROWS_MAX: usize = 200_000;
 /// Records that are taken at once.
-const RECORDS_MAX: usize = 20_000;
+const RECORDS_MAX: usize = 100_000;
 /// Bytes of records that are taken at once.
-const BYTES_MAX: usize = 16 << 20;
+const BYTES_MAX: usize = 32 << 20;
 /// Bytes of records that may wait.
-const WAITING_BYTES_MAX: usize = 128 << 20;
-/// How long records wait for company.
-const LINGER: Duration = Duration::from_millis(50);
+const WAITING_BYTES_MAX: usize = 48 << 20;
+/// How long records wait for company. What is accepted and ends within it never touches a lane.
+const LINGER: Duration = Duration::from_millis(200);
 
 /// A change that the applier carries out. An error is one that nothing can follow.
 pub(in crate::embedded) type Job = Box<dyn FnOnce(&mut Applier) -> Result<(), StoreError> + Send>;
@@ -236,5 +236,5 @@ impl Line {
 }
 
 fn bytes_of(records: &[Record]) -> usize {
-    records.iter().map(|record| record.payload.len()).sum()
+    records.iter().map(|record| record.bytes).sum()
 }

@@ -5,16 +5,17 @@
 
 use std::path::{Path, PathBuf};
 
-use postrider_domain::delivery::Delivery;
-use postrider_domain::ids::TenantId;
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use postrider_domain::delivery::{Lane, StateName};
+use rusqlite::types::Value;
+use rusqlite::{Connection, ToSql, Transaction, params};
 
+use super::super::QuickMap;
 use super::super::codec::{self, Encoder};
 use super::super::files::{At, Layout, SMALL_PAGE_BYTES, open_writer, sync_directory};
 use super::super::journal::{Position, StoreId};
 use super::super::rows;
 use super::super::schema;
-use super::fold::{Fold, Folded};
+use super::fold::{Fold, Folded, LedgerChange};
 use crate::error::StoreError;
 use crate::records::ReplayState;
 
@@ -41,13 +42,16 @@ impl MainFile {
         let mut connection = open_writer(&path, true, SMALL_PAGE_BYTES)?;
         schema::migrate(&mut connection, &path, schema::MAIN)?;
         sync_directory(layout.root())?;
-        let file = MainFile { connection, path };
-        if file.meta::<Vec<u8>>("store_id")?.is_none() {
+        let mut file = MainFile { connection, path };
+        if file.meta("store_id")?.is_none() {
             let mut store_id = StoreId::default();
             getrandom::fill(&mut store_id).map_err(|e| StoreError::Internal(e.to_string()))?;
-            let insert = "INSERT INTO meta VALUES
-                ('store_id', ?1), ('applied', 0), ('has_journal', 0)";
-            file.connection.execute(insert, [store_id.as_slice()]).at(&file.path)?;
+            let put = |transaction: &Transaction<'_>| {
+                rows::put_meta(transaction, "store_id", &Value::Blob(store_id.to_vec()))?;
+                rows::put_meta(transaction, "applied", &Value::Integer(0))?;
+                rows::put_meta(transaction, "has_journal", &Value::Integer(0))
+            };
+            file.change(|transaction, path| put(transaction).at(path))?;
         }
         Ok(file)
     }
@@ -60,12 +64,8 @@ impl MainFile {
         &self.connection
     }
 
-    pub(in crate::embedded) fn meta<T: rusqlite::types::FromSql>(
-        &self,
-        key: &str,
-    ) -> Result<Option<T>, StoreError> {
-        let find = "SELECT value FROM meta WHERE key = ?1";
-        self.connection.query_row(find, [key], |row| row.get(0)).optional().at(&self.path)
+    fn meta(&self, key: &str) -> Result<Option<Value>, StoreError> {
+        rows::meta(&self.connection, &self.path, key)
     }
 
     pub(in crate::embedded) fn identity(&self) -> Result<Identity, StoreError> {
@@ -73,13 +73,18 @@ impl MainFile {
             place: super::super::files::place(&self.path),
             what: format!("its {what} is missing"),
         };
-        let store_id: Vec<u8> = self.meta("store_id")?.ok_or_else(|| missing("identifier"))?;
-        let applied: i64 = self.meta("applied")?.ok_or_else(|| missing("position"))?;
-        let applied = u64::try_from(applied).map_err(|_| missing("position"))?;
+        let store_id = match self.meta("store_id")? {
+            Some(Value::Blob(bytes)) => bytes.try_into().map_err(|_| missing("identifier"))?,
+            Some(_) | None => return Err(missing("identifier")),
+        };
+        let number = |key, what| match self.meta(key)? {
+            Some(Value::Integer(number)) => u64::try_from(number).map_err(|_| missing(what)),
+            Some(_) | None => Err(missing(what)),
+        };
         Ok(Identity {
-            store_id: store_id.try_into().map_err(|_| missing("identifier"))?,
-            applied: Position::new(applied),
-            has_journal: self.meta("has_journal")?.ok_or_else(|| missing("has_journal"))?,
+            store_id,
+            applied: Position::new(number("applied", "position")?),
+            has_journal: number("has_journal", "has_journal")? != 0,
         })
     }
 
@@ -96,75 +101,90 @@ impl MainFile {
 
     /// Remembers that there must be a journal from now on.
     pub(in crate::embedded) fn has_journal(&mut self) -> Result<(), StoreError> {
-        let update = "UPDATE meta SET value = 1 WHERE key = 'has_journal'";
-        self.change(|transaction, path| transaction.execute(update, []).at(path).map(drop))
+        let yes = Value::Integer(1);
+        self.change(|transaction, path| rows::put_meta(transaction, "has_journal", &yes).at(path))
     }
 
     /// Writes all of it with the position, or nothing.
-    pub(super) fn write(&mut self, fold: &Fold, applied: Position) -> Result<(), StoreError> {
+    pub(super) fn write(&mut self, fold: &Fold<'_>, applied: Position) -> Result<(), StoreError> {
         let transaction = self.connection.transaction().at(&self.path)?;
         advance_replays(&transaction, &self.path, fold)?;
-        let written = write_queue(&transaction, fold.deliveries.values().flatten())
+        write_counters(&transaction, &self.path, fold)?;
+        let written = write_lanes(&transaction, fold)
             .and_then(|()| write_destinations(&transaction, fold))
-            .and_then(|()| write_counters(&transaction, fold))
             .and_then(|()| {
                 let sequence = i64::try_from(applied.sequence()).unwrap_or(i64::MAX);
-                let update = "UPDATE meta SET value = ?1 WHERE key = 'applied'";
-                transaction.prepare_cached(update)?.execute([sequence])
+                rows::put_meta(&transaction, "applied", &Value::Integer(sequence))
             })
-            .and_then(|_| transaction.commit());
+            .and_then(|()| transaction.commit());
         written.at(&self.path)
     }
 }
 
-pub(super) fn write_queue<'f>(
-    transaction: &Transaction<'_>,
-    deliveries: impl Iterator<Item = &'f Folded>,
-) -> rusqlite::Result<()> {
-    let mut upsert = transaction.prepare_cached(
-        "INSERT INTO queue (id, tenant, event, kind, subscription, destination, created_at, state,
-            due_at, attempts, last_attempt_at, detail, crc)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
-         ON CONFLICT (id) DO UPDATE SET state = ?8, due_at = ?9, attempts = ?10,
-            last_attempt_at = ?11, detail = ?12, crc = ?13",
-    )?;
-    let mut delete = transaction.prepare_cached("DELETE FROM queue WHERE id = ?1")?;
+const PUT_FRESH: &str = "INSERT OR REPLACE INTO fresh (id, tenant, event, kind, subscription,
+        destination, created_at, attempts, last_attempt_at, detail, crc)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+const PUT_WAITING: &str = "INSERT INTO waiting (id, tenant, event, kind, subscription, destination,
+        created_at, attempts, last_attempt_at, detail, crc, due_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+    ON CONFLICT (id) DO UPDATE SET due_at = ?12, attempts = ?8, last_attempt_at = ?9,
+        detail = ?10, crc = ?11";
+
+pub(super) fn write_lanes(transaction: &Transaction<'_>, fold: &Fold<'_>) -> rusqlite::Result<()> {
+    let mut leave_fresh =
+        transaction.prepare_cached("DELETE FROM fresh WHERE created_at = ?1 AND id = ?2")?;
+    let mut leave_waiting = transaction.prepare_cached("DELETE FROM waiting WHERE id = ?1")?;
+    let mut put_fresh = transaction.prepare_cached(PUT_FRESH)?;
+    let mut put_waiting = transaction.prepare_cached(PUT_WAITING)?;
+    let all = fold.days.iter().flat_map(|(_, of_day)| &of_day.deliveries);
+    let mut touched: Vec<&Folded<'_>> =
+        all.filter(|folded| folded.before.is_some() || folded.delivery.lane().is_some()).collect();
+    touched.sort_unstable_by_key(|folded| folded.delivery.id);
     let (mut scratch, mut detail) = (Encoder::default(), Encoder::default());
-    for Folded { delivery, in_queue } in deliveries {
-        if delivery.lane().is_none() {
-            if *in_queue {
-                delete.execute([delivery.id.as_bytes().as_slice()])?;
+    for Folded { delivery, before, .. } in touched {
+        let (id, now) = (delivery.id.as_bytes().as_slice(), delivery.state.name());
+        match before {
+            Some(StateName::Queued) if now != StateName::Queued => {
+                leave_fresh.execute(params![delivery.created_at.as_unix_ms(), id])?;
             }
+            Some(StateName::Waiting) if now != StateName::Waiting => {
+                leave_waiting.execute([id])?;
+            }
+            Some(_) | None => {}
+        }
+        if delivery.lane().is_none() {
             continue;
         }
         detail.clear();
         codec::put_state(&mut detail, &delivery.state);
-        upsert.execute(params![
-            delivery.id.as_bytes().as_slice(),
-            delivery.tenant.as_str(),
-            delivery.event.as_str(),
-            delivery.kind.as_str(),
-            delivery.subscription.as_bytes().as_slice(),
-            delivery.destination.as_bytes().as_slice(),
-            delivery.created_at.as_unix_ms(),
-            codec::state_number(delivery.state.name()),
-            due_at(delivery),
-            delivery.attempts,
-            delivery.last_attempt_at.map(|at| at.as_unix_ms()),
-            detail.as_slice(),
-            codec::delivery_sum(&mut scratch, delivery),
-        ])?;
+        let crc = codec::delivery_sum(&mut scratch, delivery);
+        let due_at = delivery.next_attempt_at().map(|at| at.as_unix_ms());
+        let values: [&dyn ToSql; 12] = [
+            &id,
+            &delivery.tenant.as_str(),
+            &delivery.event.as_str(),
+            &delivery.kind.as_str(),
+            &delivery.subscription.as_bytes().as_slice(),
+            &delivery.destination.as_bytes().as_slice(),
+            &delivery.created_at.as_unix_ms(),
+            &delivery.attempts,
+            &delivery.last_attempt_at.map(|at| at.as_unix_ms()),
+            &detail.as_slice(),
+            &crc,
+            &due_at,
+        ];
+        match (delivery.lane(), values.split_last()) {
+            (Some(Lane::First), Some((_, values))) => put_fresh.execute(values)?,
+            (Some(Lane::First | Lane::Retry), _) => put_waiting.execute(values)?,
+            (None, _) => continue,
+        };
     }
     Ok(())
 }
 
-fn due_at(delivery: &Delivery) -> Option<i64> {
-    delivery.next_attempt_at().map(|at| at.as_unix_ms())
-}
-
 pub(super) fn write_destinations(
     transaction: &Transaction<'_>,
-    fold: &Fold,
+    fold: &Fold<'_>,
 ) -> rusqlite::Result<()> {
     let mut update = transaction.prepare_cached(
         "UPDATE destinations SET circuit = ?3, circuit_crc = ?4 WHERE id = ?1 AND tenant = ?2",
@@ -189,7 +209,7 @@ pub(super) fn write_destinations(
 fn advance_replays(
     transaction: &Transaction<'_>,
     path: &Path,
-    fold: &Fold,
+    fold: &Fold<'_>,
 ) -> Result<(), StoreError> {
     for job in &fold.replays {
         let found = rows::replay(transaction, path, &job.tenant, job.id)?;
@@ -205,47 +225,29 @@ fn advance_replays(
     Ok(())
 }
 
-pub(super) fn write_counters(transaction: &Transaction<'_>, fold: &Fold) -> rusqlite::Result<()> {
-    let mut add = transaction.prepare_cached(
-        "INSERT INTO ledger VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-         ON CONFLICT (tenant) DO UPDATE SET accepted = accepted + ?2, queued = queued + ?3,
-            waiting = waiting + ?4, delivered = delivered + ?5, dead = dead + ?6,
-            cancelled = cancelled + ?7",
-    )?;
+pub(super) fn write_counters(
+    transaction: &Transaction<'_>,
+    path: &Path,
+    fold: &Fold<'_>,
+) -> Result<(), StoreError> {
     for (tenant, change) in &fold.ledger {
-        add.execute(params![
-            tenant.as_str(),
-            change.accepted,
-            change.queued,
-            change.waiting,
-            change.delivered,
-            change.dead,
-            change.cancelled
-        ])?;
+        let LedgerChange { accepted, queued, waiting, delivered, dead, cancelled } = *change;
+        let change = [accepted, queued, waiting, delivered, dead, cancelled];
+        rows::add_to_ledger(transaction, path, tenant, &change)?;
     }
-    let mut add = transaction.prepare_cached(
-        "INSERT INTO tallies VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-         ON CONFLICT (tenant, minute) DO UPDATE SET accepted = accepted + ?3,
-            delivered = delivered + ?4, failed = failed + ?5, dead = dead + ?6",
-    )?;
+    let mut of_all: QuickMap<i64, [i64; 4]> = QuickMap::default();
     for ((tenant, minute), tally) in &fold.tallies {
-        for tenant in [Some(tenant), None] {
-            add.execute(params![
-                tenant.map_or("", TenantId::as_str),
-                minute,
-                signed(tally.accepted),
-                signed(tally.delivered),
-                signed(tally.failed),
-                signed(tally.dead)
-            ])?;
+        let change = [tally.accepted, tally.delivered, tally.failed, tally.dead].map(signed);
+        rows::add_to_tally(transaction, path, (tenant.as_str(), *minute), &change)?;
+        for (all, one) in of_all.entry(*minute).or_default().iter_mut().zip(change) {
+            *all += one;
         }
     }
-    let mut add = transaction.prepare_cached(
-        "INSERT INTO backlog VALUES (?1, ?2)
-         ON CONFLICT (destination) DO UPDATE SET waiting = waiting + ?2",
-    )?;
+    for (minute, change) in &of_all {
+        rows::add_to_tally(transaction, path, ("", *minute), change)?;
+    }
     for (destination, change) in &fold.backlog {
-        add.execute(params![destination.as_bytes().as_slice(), change])?;
+        rows::add_to_backlog(transaction, path, *destination, *change)?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ mod import;
 mod line;
 mod main_file;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +28,9 @@ use super::files::{Day, Layout, place};
 use super::ids::PendingIds;
 use super::journal::{Position, Record};
 use super::reserve::Ballast;
+use super::sieve::Sieves;
 use crate::error::StoreError;
+use crate::records::{Acceptance, Commit};
 
 /// What a record of the journal holds.
 pub(super) mod kind {
@@ -44,6 +47,23 @@ const DAY_FILES_MAX: usize = 4;
 /// How long to wait before trying again on a full disk.
 const FULL_PAUSE: Duration = Duration::from_millis(200);
 
+/// What a record holds.
+enum Contents<'r> {
+    Nothing,
+    Accept(Cow<'r, [Acceptance]>),
+    Settle(&'r Commit),
+    Decoded(Box<Commit>),
+}
+
+fn fold_in<'r>(fold: &mut Fold<'r>, contents: &'r Contents<'_>) {
+    match contents {
+        Contents::Nothing => {}
+        Contents::Accept(batch) => batch.iter().for_each(|acceptance| fold.accept(acceptance)),
+        Contents::Settle(commit) => fold.settle(commit),
+        Contents::Decoded(commit) => fold.settle(commit),
+    }
+}
+
 /// What is told when nothing more can be done.
 pub(super) type Fatal = Box<dyn Fn(&str) + Send + Sync>;
 
@@ -58,6 +78,7 @@ pub(super) struct Applier {
     known_days: Days,
     line: Arc<Line>,
     pending: Arc<PendingIds>,
+    sieves: Arc<Sieves>,
     ballast: Arc<Ballast>,
     applied: Position,
     released: Box<dyn Fn(Position) + Send>,
@@ -77,6 +98,7 @@ pub(super) struct Parts {
     pub(super) known_days: Days,
     pub(super) line: Arc<Line>,
     pub(super) pending: Arc<PendingIds>,
+    pub(super) sieves: Arc<Sieves>,
     pub(super) ballast: Arc<Ballast>,
     pub(super) applied: Position,
     pub(super) fatal: Fatal,
@@ -95,7 +117,8 @@ impl Drop for Ender {
 
 impl Applier {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { layout, main, known_days, line, pending, ballast, applied, fatal } = parts;
+        let Parts { layout, main, known_days, line, pending, sieves, ballast, applied, fatal } =
+            parts;
         Applier {
             layout,
             main,
@@ -103,6 +126,7 @@ impl Applier {
             known_days,
             line,
             pending,
+            sieves,
             ballast,
             applied,
             released: Box::new(|_| {}),
@@ -122,6 +146,10 @@ impl Applier {
 
     pub(super) fn main(&mut self) -> &mut MainFile {
         &mut self.main
+    }
+
+    pub(super) fn sieves(&self) -> &Sieves {
+        &self.sieves
     }
 
     pub(super) fn layout(&self) -> &Layout {
@@ -185,62 +213,70 @@ impl Applier {
     /// Days first, then `main.db` with the position: so a day's file has everything that `main.db`
     /// says is there, whatever happens in between.
     pub(super) fn apply(&mut self, records: &[Record]) -> Result<(), StoreError> {
-        let mut rest = records;
+        let opened = records.iter().map(|record| self.open(record)).collect::<Result<Vec<_>, _>>();
+        let opened = opened?;
+        let mut rest = opened.as_slice();
         while !rest.is_empty() {
             let mut fold = Fold::default();
-            let mut taken = 0;
-            for record in rest {
-                self.fold(&mut fold, record)?;
+            let (mut taken, mut applied) = (0, self.applied);
+            for (position, contents) in rest {
+                // A first attempt that met a full disk may have got further than its records say.
+                if *position > self.applied {
+                    fold_in(&mut fold, contents);
+                }
+                applied = applied.max(*position);
                 taken += 1;
                 if fold.rows() >= line::ROWS_MAX {
                     break;
                 }
             }
-            let (now, later) = rest.split_at(taken);
-            let applied = now.last().map_or(self.applied, |record| record.position);
-            fold.sort();
             self.write(&fold, applied)?;
-            rest = later;
+            rest = rest.get(taken..).unwrap_or_default();
         }
         Ok(())
     }
 
-    fn fold(&self, fold: &mut Fold, record: &Record) -> Result<(), StoreError> {
-        // A first attempt that met a full disk may have got further than its records say.
-        if record.position <= self.applied {
-            return Ok(());
-        }
+    /// What a record means: as it was brought, or decoded.
+    fn open<'r>(&self, record: &'r Record) -> Result<(Position, Contents<'r>), StoreError> {
         let damaged = |error: codec::Malformed| StoreError::Corrupt {
             place: format!("{}, record {}", place(&self.layout.journal()), record.position),
             what: error.to_string(),
         };
-        match record.kind {
-            kind::FENCE => {}
-            kind::ACCEPT => {
-                let batch = codec::get_acceptances(record.payload.clone()).map_err(damaged)?;
-                batch.into_iter().for_each(|acceptance| fold.accept(acceptance));
-            }
-            kind::SETTLE => {
-                let commit = codec::get_commit(record.payload.clone()).map_err(damaged)?;
-                fold.settle(commit);
-            }
+        let brought = record.meaning.as_ref();
+        let contents = match record.kind {
+            kind::FENCE => Contents::Nothing,
+            kind::ACCEPT => match brought.and_then(|meaning| meaning.get::<Vec<Acceptance>>()) {
+                Some(batch) => Contents::Accept(Cow::Borrowed(batch)),
+                None => Contents::Accept(Cow::Owned(
+                    codec::get_acceptances(record.payload.clone()).map_err(damaged)?,
+                )),
+            },
+            kind::SETTLE => match brought.and_then(|meaning| meaning.get::<Commit>()) {
+                Some(commit) => Contents::Settle(commit),
+                None => Contents::Decoded(Box::new(
+                    codec::get_commit(record.payload.clone()).map_err(damaged)?,
+                )),
+            },
             3.. => return Err(damaged(codec::Malformed("an unknown kind of record"))),
-        }
-        Ok(())
+        };
+        Ok((record.position, contents))
     }
 
-    fn write(&mut self, fold: &Fold, applied: Position) -> Result<(), StoreError> {
-        for day in fold.days() {
-            let events = fold.events.get(&day).map_or(&[][..], Vec::as_slice);
-            let deliveries = fold.deliveries.get(&day).map_or(&[][..], Vec::as_slice);
-            let attempts = fold.attempts.get(&day).map_or(&[][..], Vec::as_slice);
-            self.day(day)?.write(events, deliveries, attempts)?;
-        }
+    fn write(&mut self, fold: &Fold<'_>, applied: Position) -> Result<(), StoreError> {
+        self.write_days(fold)?;
         self.main.write(fold, applied)?;
         self.applied = applied;
         // From here on they are found in SQLite.
-        self.pending.forget(fold.events.values().flatten().map(|acceptance| &*acceptance.event));
+        self.pending.forget(fold.events().map(|acceptance| &acceptance.event));
         (self.released)(applied);
+        Ok(())
+    }
+
+    fn write_days(&mut self, fold: &Fold<'_>) -> Result<(), StoreError> {
+        for (day, of_day) in &fold.days {
+            let odd = self.day(*day)?.write(of_day)?;
+            self.sieves.add(*day, &odd);
+        }
         Ok(())
     }
 
@@ -251,7 +287,11 @@ impl Applier {
                 // The oldest one: it is the least likely to be written to.
                 self.days.pop_first();
             }
-            let file = DayFile::open(&self.layout, day)?;
+            let (file, is_new) = DayFile::open(&self.layout, day)?;
+            if is_new {
+                self.sieves.begin(day);
+                self.keep_sieves(Some(day))?;
+            }
             self.known_days.lock().unwrap_or_else(PoisonError::into_inner).insert(day);
             self.days.insert(day, file);
         }
@@ -264,6 +304,33 @@ impl Applier {
     /// Closes the file of a day, for whoever removes it.
     pub(super) fn close_day(&mut self, day: Day) {
         self.days.remove(&day);
+    }
+
+    /// Keeps the sieves of all days but one in their files. It only spares work: a file without room
+    /// goes without.
+    fn keep_sieves(&mut self, but: Option<Day>) -> Result<(), StoreError> {
+        for (day, sieve) in self.sieves.not_kept() {
+            let is_there = self.layout.day(day).is_file();
+            if Some(day) == but || !is_there {
+                continue;
+            }
+            let kept = match self.days.get_mut(&day) {
+                Some(file) => file.keep(&sieve),
+                None => DayFile::open(&self.layout, day)?.0.keep(&sieve),
+            };
+            match kept {
+                Ok(()) => self.sieves.is_kept(day),
+                Err(StoreError::DiskFull { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// What is done before the files are closed.
+    pub(super) fn finish(&mut self) -> Result<(), StoreError> {
+        self.keep_sieves(None)?;
+        self.checkpoint()
     }
 
     /// Copies every log into its file.

@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use postrider_domain::attempt::{
     Answer, Attempt, BodyEnd, Connection, Ending, Failure, FailureClass, OwnFault, OwnFaultKind,
     Phase, RetryAfter, Timings, Turn,
 };
+use postrider_domain::ids::DeliveryId;
 
+use super::super::rows::attempt_sum;
 use super::{Decoder, Encoder, Malformed};
+
+const SUM_BYTES: usize = 4;
 
 pub(in crate::embedded) fn put_attempt(out: &mut Encoder, attempt: &Attempt) {
     out.unsigned(u64::from(attempt.number));
@@ -43,6 +48,34 @@ pub(in crate::embedded) fn put_attempt(out: &mut Encoder, attempt: &Attempt) {
             out.text(&fault.detail);
         }
     }
+}
+
+/// An attempt that stands inside the row of its delivery: after its checksum.
+pub(in crate::embedded) fn put_first_attempt(
+    out: &mut Encoder,
+    delivery: DeliveryId,
+    attempt: &Attempt,
+) {
+    out.fixed(&[0; SUM_BYTES]);
+    put_attempt(out, attempt);
+    if let Some((sum, body)) = out.0.split_first_chunk_mut::<SUM_BYTES>() {
+        *sum = attempt_sum(delivery.as_bytes(), body).to_le_bytes();
+    }
+}
+
+/// The attempt inside the row of this delivery.
+pub(in crate::embedded) fn get_first_attempt(
+    mut bytes: Bytes,
+    delivery: DeliveryId,
+) -> Result<Attempt, Malformed> {
+    if bytes.len() < SUM_BYTES {
+        return Err(Malformed("it ends too early"));
+    }
+    let body = bytes.split_off(SUM_BYTES);
+    if *bytes != attempt_sum(delivery.as_bytes(), &body).to_le_bytes() {
+        return Err(Malformed("its checksum is wrong"));
+    }
+    get_attempt(&mut Decoder::new(body))
 }
 
 pub(in crate::embedded) fn get_attempt(from: &mut Decoder) -> Result<Attempt, Malformed> {

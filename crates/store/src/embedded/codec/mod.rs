@@ -14,7 +14,7 @@ mod tests;
 use bytes::Bytes;
 use postrider_domain::time::Timestamp;
 
-pub(super) use self::attempt::{get_attempt, put_attempt};
+pub(super) use self::attempt::{get_attempt, get_first_attempt, put_attempt, put_first_attempt};
 pub(super) use self::values::{
     delivery_sum, event_sum, get_acceptances, get_commit, get_replay, get_state, put_acceptances,
     put_commit, put_delivery, put_event, put_replay, put_state, state_number,

@@ -262,7 +262,8 @@ pub(super) fn decode_records(frame: &Frame, salt: u64, mut body: Bytes) -> Optio
         if sum != crc(record_salt, &[&header[4..], &payload]) {
             return None;
         }
-        records.push(Record { position: Position::new(sequence), kind, payload });
+        let (position, bytes) = (Position::new(sequence), payload.len());
+        records.push(Record { position, kind, payload, meaning: None, bytes });
     }
     body.is_empty().then_some(records)
 }

@@ -69,6 +69,7 @@ mod writer;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(in crate::embedded) use format::fuzz as fuzz_frames;
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -122,9 +123,44 @@ pub struct Record {
     pub position: Position,
     /// What the payload is, in the caller's own numbering.
     pub kind: u8,
-    /// The caller's bytes.
+    /// The caller's bytes; none where `meaning` is given.
     pub payload: Bytes,
+    /// What the bytes mean, where the caller brought it along. Never after an opening.
+    pub meaning: Option<Meaning>,
+    /// How long the caller's bytes are.
+    pub bytes: usize,
 }
+
+/// What the bytes of a record mean, as the caller has it in memory: handed on with the record, it
+/// spares whoever is told of it the decoding, and the bytes need not be kept.
+#[derive(Clone)]
+pub struct Meaning(Arc<dyn Any + Send + Sync>);
+
+impl Meaning {
+    /// Wraps a value.
+    pub fn new<T: Send + Sync + 'static>(value: Arc<T>) -> Self {
+        Meaning(value)
+    }
+
+    /// The value, if it is one of these.
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Meaning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Meaning")
+    }
+}
+
+impl PartialEq for Meaning {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Meaning {}
 
 /// Whether an append may use the room that is kept for a full disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -287,7 +323,18 @@ impl Journal {
         payload: Bytes,
         reserve: Reserve,
     ) -> impl Future<Output = Result<Position, AppendError>> + Send + '_ {
-        self.driver.append(kind, payload, reserve, self.record_bytes_max)
+        self.driver.append(kind, payload, None, reserve, self.record_bytes_max)
+    }
+
+    /// The same; whoever is told of the record is handed what its bytes mean.
+    pub fn append_meaning(
+        &self,
+        kind: u8,
+        payload: Bytes,
+        meaning: Meaning,
+        reserve: Reserve,
+    ) -> impl Future<Output = Result<Position, AppendError>> + Send + '_ {
+        self.driver.append(kind, payload, Some(meaning), reserve, self.record_bytes_max)
     }
 
     /// Appends records as one batch, as the writer's thread would if they waited together.

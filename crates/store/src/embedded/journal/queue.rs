@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::format::RECORD_HEADER_BYTES;
 use super::writer::{Pending, Progress, Writer};
-use super::{AppendError, JournalError, Position, Reserve, Run};
+use super::{AppendError, JournalError, Meaning, Position, Reserve, Run};
 
 /// Runs the writer, one way or the other.
 #[derive(Debug)]
@@ -84,12 +84,13 @@ impl Driver {
         &self,
         kind: u8,
         payload: Bytes,
+        meaning: Option<Meaning>,
         reserve: Reserve,
         bytes_max: usize,
     ) -> impl Future<Output = Result<Position, AppendError>> + Send + '_ {
         let bytes = payload.len();
         let (reply, answer) = oneshot::channel();
-        let pending = Pending { kind, payload, reserve, reply };
+        let pending = Pending { kind, payload, meaning, reserve, reply };
         let waits = if bytes > bytes_max {
             pending.answer(Err(AppendError::TooLarge { bytes, bytes_max }));
             None
@@ -136,7 +137,7 @@ impl Driver {
         let mut waiting = VecDeque::new();
         for (kind, payload, reserve) in batch {
             let (reply, answer) = oneshot::channel();
-            waiting.push_back(Pending { kind, payload, reserve, reply });
+            waiting.push_back(Pending { kind, payload, meaning: None, reserve, reply });
             answers.push(answer);
         }
         if let Some(writer) = &mut *locked(writer) {

@@ -19,7 +19,7 @@ use super::format::{
 use super::scan::Scan;
 use super::segment::Segment;
 use super::spares::Spares;
-use super::{AppendError, Hooks, JournalError, Options, Position, Record, Reserve};
+use super::{AppendError, Hooks, JournalError, Meaning, Options, Position, Record, Reserve};
 use crate::embedded::medium::{Lock, Medium};
 
 /// The buffer is given back after a batch that was this much longer than an ordinary one.
@@ -33,6 +33,7 @@ pub(super) type Reply = oneshot::Sender<Result<Position, AppendError>>;
 pub(super) struct Pending {
     pub(super) kind: u8,
     pub(super) payload: Bytes,
+    pub(super) meaning: Option<Meaning>,
     pub(super) reserve: Reserve,
     pub(super) reply: Reply,
 }
@@ -329,8 +330,11 @@ impl Writer {
         for pending in batch {
             let position = Position::new(self.next);
             self.next += 1;
-            records.push(Record { position, kind: pending.kind, payload: pending.payload });
-            replies.push((pending.reply, position));
+            let Pending { kind, payload, meaning, reply, .. } = pending;
+            let bytes = payload.len();
+            let payload = if meaning.is_some() { Bytes::new() } else { payload };
+            records.push(Record { position, kind, payload, meaning, bytes });
+            replies.push((reply, position));
         }
         (self.hooks.synced)(records);
         self.progress.synced.store(self.next - 1, Ordering::Release);

@@ -15,18 +15,21 @@ use crate::records::EventRecord;
 
 /// What [`delivery`] reads, of `deliveries AS d` with the joins.
 pub(in crate::embedded) const DELIVERY_COLUMNS: &str =
-    "d.id, t.name, d.event, k.name, r.subscription, r.destination, d.created_at, d.detail,
-     d.attempts, d.last_attempt_at, d.crc, d.state, d.at";
+    "d.id, t.name, coalesce(d.event_id, e.id), k.name, r.subscription, r.destination, d.created_at,
+     d.detail, d.attempts, d.last_attempt_at, d.crc, d.state, d.at, d.n";
 /// What is joined to `deliveries AS d`, in this order.
 pub(in crate::embedded) const DELIVERY_JOINS: &str = "CROSS JOIN routes AS r ON r.n = d.route
-     CROSS JOIN names AS t ON t.n = d.tenant CROSS JOIN names AS k ON k.n = r.kind";
+     CROSS JOIN names AS t ON t.n = r.tenant CROSS JOIN names AS k ON k.n = r.kind
+     LEFT JOIN events AS e ON e.n = d.event";
+/// Where the number of the row stands among the columns.
+pub(in crate::embedded) const DELIVERY_NUMBER: usize = 13;
 
 pub(in crate::embedded) fn delivery(reading: &Reading<'_>) -> Result<Delivery, StoreError> {
     let detail = reading.bytes(7)?;
     let delivery = Delivery {
         id: reading.id(0, DeliveryId::from_bytes)?,
         tenant: reading.parse(1)?,
-        event: reading.parse(2)?,
+        event: reading.event_id(2)?,
         kind: reading.parse(3)?,
         subscription: reading.id(4, SubscriptionId::from_bytes)?,
         destination: reading.id(5, DestinationId::from_bytes)?,
@@ -48,7 +51,7 @@ pub(in crate::embedded) fn delivery(reading: &Reading<'_>) -> Result<Delivery, S
 /// What [`event`] reads, of `events AS e` with the joins.
 pub(in crate::embedded) const EVENT_COLUMNS: &str =
     "e.id, t.name, k.name, e.object, e.time, e.accepted_at, e.fingerprint, e.deliveries, e.data,
-     e.old, e.crc, e.trace";
+     e.old, e.crc, e.n, e.trace";
 /// What is joined to `events AS e`.
 pub(in crate::embedded) const EVENT_JOINS: &str =
     "CROSS JOIN names AS t ON t.n = e.tenant CROSS JOIN names AS k ON k.n = e.kind";
@@ -59,15 +62,17 @@ pub(in crate::embedded) struct StoredEvent {
     pub(in crate::embedded) record: EventRecord,
     pub(in crate::embedded) fingerprint: [u8; 32],
     pub(in crate::embedded) deliveries: Vec<DeliveryId>,
+    /// The number of its row.
+    pub(in crate::embedded) number: i64,
 }
 
 pub(in crate::embedded) fn event(reading: &Reading<'_>) -> Result<StoredEvent, StoreError> {
     let object: Option<String> = reading.get(3)?;
     let object = object.map(|object| object.parse()).transpose();
     let old: Option<Vec<u8>> = reading.get(9)?;
-    let trace: Option<[u8; TraceContext::BYTES]> = reading.get(11)?;
+    let trace: Option<[u8; TraceContext::BYTES]> = reading.get(12)?;
     let event = Event {
-        id: reading.parse(0)?,
+        id: reading.event_id(0)?,
         tenant: reading.parse(1)?,
         kind: reading.parse(2)?,
         object: object.map_err(|_| reading.damaged("a text is not what it should be"))?,
@@ -92,7 +97,7 @@ pub(in crate::embedded) fn event(reading: &Reading<'_>) -> Result<StoredEvent, S
         accepted_at,
         deliveries: u32::try_from(deliveries.len()).unwrap_or(u32::MAX),
     };
-    Ok(StoredEvent { record, fingerprint, deliveries })
+    Ok(StoredEvent { record, fingerprint, deliveries, number: reading.get(11)? })
 }
 
 /// An attempt, of the columns `delivery, number, body, crc`.
@@ -111,4 +116,14 @@ pub(in crate::embedded) fn attempt(reading: &Reading<'_>) -> Result<Attempt, Sto
 /// The checksum of an attempt's row.
 pub(in crate::embedded) fn attempt_sum(delivery: &[u8; 16], body: &[u8]) -> u32 {
     super::sum(&[delivery, body])
+}
+
+/// The attempt inside a delivery's row, of the columns `id, first`.
+pub(in crate::embedded) fn first_attempt(
+    reading: &Reading<'_>,
+) -> Result<Option<Attempt>, StoreError> {
+    let id = reading.id(0, DeliveryId::from_bytes)?;
+    let first: Option<Vec<u8>> = reading.get(1)?;
+    let first = first.map(|bytes| codec::get_first_attempt(bytes.into(), id)).transpose();
+    reading.decoded(first)
 }

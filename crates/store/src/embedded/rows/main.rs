@@ -30,10 +30,13 @@ fn optional_text(text: Option<&str>) -> Vec<u8> {
     text.map_or_else(Vec::new, |text| [b"=", text.as_bytes()].concat())
 }
 
-/// What [`queued`] reads.
-pub(in crate::embedded) const QUEUE_COLUMNS: &str =
-    "id, tenant, event, kind, subscription, destination, created_at, detail, attempts,
-     last_attempt_at, crc, state, due_at";
+/// What [`queued`] reads of the first lane.
+pub(in crate::embedded) const FRESH: &str = "SELECT id, tenant, event, kind, subscription,
+    destination, created_at, detail, attempts, last_attempt_at, crc, 0, created_at
+    FROM fresh";
+/// What [`queued`] reads of the retry lane.
+pub(in crate::embedded) const WAITING: &str = "SELECT id, tenant, event, kind, subscription,
+    destination, created_at, detail, attempts, last_attempt_at, crc, 1, due_at FROM waiting";
 
 /// An unfinished delivery.
 pub(in crate::embedded) fn queued(reading: &Reading<'_>) -> Result<Delivery, StoreError> {

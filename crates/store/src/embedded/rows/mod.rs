@@ -4,22 +4,28 @@
 //! row's bytes: a value that is given out is the value that was written, or the file and the row
 //! are named.
 
+mod counters;
 mod day;
 mod main;
 
 use std::path::Path;
 
-use rusqlite::types::FromSql;
+use postrider_domain::ids::EventId;
+use rusqlite::types::{FromSql, ValueRef};
 use rusqlite::{Connection, Params, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub(super) use self::counters::{
+    LEDGER, TALLIES, add_to_backlog, add_to_ledger, add_to_tally, backlog_of, ledger_of, meta,
+    meta_of, put_meta, tally_of,
+};
 pub(super) use self::day::{
-    DELIVERY_COLUMNS, DELIVERY_JOINS, EVENT_COLUMNS, EVENT_JOINS, StoredEvent, attempt,
-    attempt_sum, delivery, event,
+    DELIVERY_COLUMNS, DELIVERY_JOINS, DELIVERY_NUMBER, EVENT_COLUMNS, EVENT_JOINS, StoredEvent,
+    attempt, attempt_sum, delivery, event, first_attempt,
 };
 pub(super) use self::main::{
-    QUEUE_COLUMNS, answer_of, answer_sum, destination_of, destination_sum, key_of, key_sum,
+    FRESH, WAITING, answer_of, answer_sum, destination_of, destination_sum, key_of, key_sum,
     put_replay, queued, replay, replay_of, scopes_text, subscription_of, subscription_sum,
     tenant_of, tenant_sum, transition_sum, transitions,
 };
@@ -87,6 +93,27 @@ impl Reading<'_> {
         text.parse().map_err(|_| self.damaged("a text is not what it should be"))
     }
 
+    /// The identifier of an event, as text or as the bytes of one that Postrider made.
+    pub(super) fn event_id(&self, column: usize) -> Result<EventId, StoreError> {
+        let value = self.row.get_ref(column).map_err(|error| sqlite_error(self.path, &error))?;
+        match value {
+            ValueRef::Blob(bytes) => {
+                let mut text = String::with_capacity(4 + 2 * bytes.len());
+                text.push_str("evt_");
+                for byte in bytes {
+                    for digit in [byte >> 4, byte & 0x0f] {
+                        text.extend(char::from_digit(u32::from(digit), 16));
+                    }
+                }
+                text.parse().map_err(|_| self.damaged("an identifier is not what it should be"))
+            }
+            ValueRef::Text(_) => self.parse(column),
+            ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => {
+                Err(self.damaged("its event is not there"))
+            }
+        }
+    }
+
     pub(super) fn id<T>(&self, column: usize, make: fn([u8; 16]) -> T) -> Result<T, StoreError> {
         self.get(column).map(make)
     }
@@ -136,14 +163,10 @@ impl Reading<'_> {
     /// The row is not what was written. It is named by its first column, whatever that is.
     pub(super) fn damaged(&self, what: &str) -> StoreError {
         let key = match self.row.get_ref(0) {
-            Ok(rusqlite::types::ValueRef::Blob(bytes)) => {
-                bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-            }
-            Ok(rusqlite::types::ValueRef::Text(text)) => String::from_utf8_lossy(text).into_owned(),
-            Ok(rusqlite::types::ValueRef::Integer(number)) => number.to_string(),
-            Ok(rusqlite::types::ValueRef::Null | rusqlite::types::ValueRef::Real(_)) | Err(_) => {
-                "?".to_owned()
-            }
+            Ok(ValueRef::Blob(bytes)) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            Ok(ValueRef::Text(text)) => String::from_utf8_lossy(text).into_owned(),
+            Ok(ValueRef::Integer(number)) => number.to_string(),
+            Ok(ValueRef::Null | ValueRef::Real(_)) | Err(_) => "?".to_owned(),
         };
         let place = format!("{}, table {}, row {key}", place(self.path), self.table);
         StoreError::Corrupt { place, what: what.to_owned() }

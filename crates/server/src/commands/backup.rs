@@ -1,0 +1,164 @@
+//! `postrider backup`: a copy of everything that is kept.
+//!
+//! Where a server has the data directory open, the server makes the copy while it works; where none
+//! has, this command makes it. Either way the copy is consistent: it shows one moment.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use postrider_store::embedded::{EmbeddedStore, Options};
+use postrider_store::{StoreError, Upkeep as _};
+use serde_json::{Value as Json, json};
+
+use super::Context;
+use crate::cli::Connection;
+use crate::config::Environment;
+use crate::exit::Failure;
+use crate::output::{Output, part};
+
+/// How often a server is asked how far it is.
+const ASK_EVERY: Duration = Duration::from_millis(250);
+
+/// What a backup does not have, and why.
+pub(crate) const WITHOUT: &str = "not in it: the key ring (whoever has both could read every \
+     secret; keep a copy of it elsewhere) and admin.key";
+
+#[derive(Debug, Args)]
+pub(crate) struct Backup {
+    /// Where the copy goes: a new or empty directory, on the server's machine.
+    #[arg(long, value_name = "DIRECTORY")]
+    to: PathBuf,
+}
+
+pub(crate) async fn run(
+    connection: &Connection,
+    arguments: &Backup,
+    environment: &Environment,
+    output: Output,
+) -> Result<(), Failure> {
+    let to = std::path::absolute(&arguments.to)?;
+    let names_server = connection.server.is_some() || environment.get("POSTRIDER_SERVER").is_some();
+    let data_dir = &connection.data_dir;
+    if !names_server && !data_dir.join("main.db").is_file() {
+        let message = format!(
+            "there is no store in {}: name it by --data-dir, or a running server by --server",
+            data_dir.display()
+        );
+        return Err(Failure::usage(message));
+    }
+    if !names_server {
+        match open(data_dir).await {
+            Ok(store) => {
+                let backed_up = store.backup(&to).await;
+                let closed = store.close().await;
+                backed_up.map_err(failed)?;
+                closed.map_err(failed)?;
+                return say(&to, output);
+            }
+            // A server has it: the server makes the copy.
+            Err(StoreError::Locked { .. }) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    let context = Context::new(connection, environment, output)?;
+    context.post("/v1/backup", Some(&json!({ "to": to }))).await?;
+    follow(&context, &to).await?;
+    say(&to, output)
+}
+
+async fn open(data_dir: &Path) -> Result<Arc<EmbeddedStore>, StoreError> {
+    let data_dir = data_dir.to_owned();
+    let opened = tokio::task::spawn_blocking(|| EmbeddedStore::open(data_dir, Options::default()));
+    opened.await.map_err(|error| StoreError::Internal(error.to_string()))?
+}
+
+/// What the store says, as the end of a command.
+fn failed(error: StoreError) -> Failure {
+    Failure::failed(error.to_string())
+}
+
+/// Asks how far the server is, until it is done.
+async fn follow(context: &Context, to: &Path) -> Result<(), Failure> {
+    let mut ticks = tokio::time::interval(ASK_EVERY);
+    loop {
+        ticks.tick().await;
+        let backup = context.get("/v1/backup", &[]).await?;
+        let is_ours = backup.get("to").and_then(Json::as_str) == to.to_str();
+        match backup.get("state").and_then(Json::as_str) {
+            Some("running") if is_ours => {
+                let bytes = backup.get("bytes").and_then(Json::as_u64).unwrap_or(0);
+                progress(context.output, &format!("copied {}", in_words(bytes)))?;
+            }
+            Some("done") if is_ours => {
+                progress(context.output, "")?;
+                return Ok(());
+            }
+            Some(_) if is_ours => return Err(Failure::failed(part(&backup, "error"))),
+            Some(_) | None => {
+                let message = "the server was started anew meanwhile; the copy is not whole";
+                return Err(Failure::failed(message));
+            }
+        }
+    }
+}
+
+/// Says how far it is, on one line, to a person who looks.
+#[expect(clippy::print_stderr, reason = "progress is for people, and not part of the output")]
+fn progress(output: Output, text: &str) -> Result<(), Failure> {
+    if output.json || !std::io::stderr().is_terminal() {
+        return Ok(());
+    }
+    eprint!("\r\u{1b}[K{text}");
+    Ok(std::io::stderr().flush()?)
+}
+
+/// Bytes as people read them.
+pub(crate) fn in_words(bytes: u64) -> String {
+    match bytes {
+        0..=9_999 => format!("{bytes} bytes"),
+        10_000..=9_999_999 => format!("{} kB", bytes / 1_000),
+        10_000_000.. => format!("{} MB", bytes / 1_000_000),
+    }
+}
+
+/// How long the files of a directory are together.
+pub(crate) fn bytes_in(directory: &Path) -> std::io::Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let found = entry.metadata()?;
+        bytes += if found.is_dir() { bytes_in(&entry.path())? } else { found.len() };
+    }
+    Ok(bytes)
+}
+
+fn say(to: &Path, output: Output) -> Result<(), Failure> {
+    // On a server's other machine there is nothing to be seen from here.
+    let bytes = bytes_in(to).ok();
+    let done = json!({
+        "to": to, "bytes": bytes, "excluded": ["keyring", "admin.key"],
+    });
+    output.value(&done, |_| {
+        let size = bytes.map_or_else(String::new, |bytes| format!(", {}", in_words(bytes)));
+        let to = crate::output::escaped(&to.display().to_string());
+        format!(
+            "backed up to {to}{size}\n{WITHOUT}\nto use it: postrider restore --from {to} \
+             --data-dir DIRECTORY"
+        )
+    })?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_told_in_words() {
+        let told = [0, 9_999, 10_000, 12_345_678].map(in_words);
+        assert_eq!(told, ["0 bytes", "9999 bytes", "10 kB", "12 MB"]);
+    }
+}

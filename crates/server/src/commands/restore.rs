@@ -1,0 +1,102 @@
+//! `postrider restore`: makes a data directory of a backup, and reads all of it.
+//!
+//! The directory must be new or empty: **nothing that is there is ever overwritten.** What does not
+//! verify is taken away again.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use postrider_domain::ledger::Ledger;
+use postrider_store::embedded::{EmbeddedStore, Options};
+use postrider_store::{History as _, StoreError, Upkeep as _};
+use serde_json::json;
+
+use super::backup::{bytes_in, in_words};
+use crate::exit::Failure;
+use crate::output::{Output, escaped};
+
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// The backup.
+    #[arg(long, value_name = "DIRECTORY")]
+    from: PathBuf,
+    /// The data directory that is made of it; new or empty.
+    #[arg(long, value_name = "DIRECTORY")]
+    data_dir: PathBuf,
+}
+
+pub(crate) async fn run(arguments: &Restore, output: Output) -> Result<(), Failure> {
+    let Restore { from, data_dir } = arguments;
+    if !from.join("main.db").is_file() {
+        let message = format!("{} is no backup, or one that was not finished", from.display());
+        return Err(Failure::usage(message));
+    }
+    if !is_empty(data_dir)? {
+        let message = format!("{} is not empty: name a new directory", data_dir.display());
+        return Err(Failure::usage(message));
+    }
+    let (copy_from, copy_to) = (from.clone(), data_dir.clone());
+    let copied = tokio::task::spawn_blocking(move || EmbeddedStore::restore(copy_from, copy_to));
+    let restored = match copied.await {
+        Ok(Ok(())) => verify(data_dir).await,
+        Ok(Err(error)) => Err(error),
+        Err(error) => Err(StoreError::Internal(error.to_string())),
+    };
+    match restored {
+        Ok(ledger) => say(arguments, &ledger, output),
+        Err(error) => {
+            // It was empty before, so all of it is ours to take away.
+            let removed = std::fs::remove_dir_all(data_dir);
+            let rest = removed.map_or_else(
+                |error| format!("what was copied could not be removed: {error}"),
+                |()| "nothing was left behind".to_owned(),
+            );
+            Err(Failure::failed(format!("{error}\nnot restored; {rest}")))
+        }
+    }
+}
+
+fn is_empty(directory: &Path) -> std::io::Result<bool> {
+    match std::fs::read_dir(directory) {
+        Ok(mut entries) => Ok(entries.next().is_none()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens what was restored and reads every byte of it.
+async fn verify(data_dir: &Path) -> Result<Ledger, StoreError> {
+    let place = data_dir.to_owned();
+    let opened = tokio::task::spawn_blocking(|| EmbeddedStore::open(place, Options::default()));
+    let store = opened.await.map_err(|error| StoreError::Internal(error.to_string()))??;
+    let verified = store.verify().await;
+    let ledger = store.ledger(None).await;
+    store.close().await?;
+    verified?;
+    ledger
+}
+
+fn say(arguments: &Restore, ledger: &Ledger, output: Output) -> Result<(), Failure> {
+    let Restore { from, data_dir } = arguments;
+    let bytes = bytes_in(data_dir)?;
+    let done = json!({
+        "from": from, "data_dir": data_dir, "bytes": bytes, "verified": true,
+        "ledger": {
+            "accepted": ledger.accepted, "queued": ledger.queued, "waiting": ledger.waiting,
+            "delivered": ledger.delivered, "dead": ledger.dead, "cancelled": ledger.cancelled,
+        },
+        "missing": ["keyring"],
+    });
+    output.value(&done, |_| {
+        let place = escaped(&data_dir.display().to_string());
+        format!(
+            "restored to {place}, {}, every row read: {} deliveries accepted, {} unfinished\n\
+             before it is started: put the key ring of the server that was backed up there, as \
+             {place}/keyring (the backup has none), or name it by POSTRIDER_KEYRING",
+            in_words(bytes),
+            ledger.accepted,
+            ledger.queued + ledger.waiting,
+        )
+    })?;
+    Ok(())
+}

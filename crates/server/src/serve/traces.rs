@@ -1,0 +1,253 @@
+//! Traces by OTLP: accepted events and attempts as spans, in batches, to the collector that is
+//! configured (OTLP over HTTP, in its JSON form).
+//!
+//! **Nothing waits for the collector**: spans stand in a line of limited length, and where it is full,
+//! or the collector does not take them, they are lost and counted. A span is made of identifiers,
+//! classes and times; no payload, URL, token or address is in it.
+
+use std::time::{Duration, SystemTime};
+
+use hyper::Method;
+use postrider_domain::attempt::{Ending, FailureClass};
+use postrider_domain::policy::Share;
+use postrider_domain::trace::TraceContext;
+use postrider_engine::{AcceptedSpan, AttemptSpan, Spans};
+use serde_json::{Value as Json, json};
+use tokio::sync::{mpsc, oneshot};
+
+use super::metrics::{Metrics, class};
+use crate::client::Client;
+use crate::config::TelemetrySettings;
+
+/// Spans that wait to be sent.
+const LINE_MAX: usize = 8192;
+/// Spans in one request.
+const BATCH_MAX: usize = 512;
+/// The first span of a batch waits at most so long for others.
+const GATHER: Duration = Duration::from_secs(1);
+/// A collector that has not answered after this time is given up, for this batch.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// The end of a process waits so long for its last spans.
+const FLUSH_MAX: Duration = Duration::from_secs(2);
+/// A collector that fails is logged at most so often.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+
+/// Span kinds of the protocol.
+const SERVER: u8 = 2;
+const CLIENT: u8 = 3;
+
+enum Line {
+    Span(Json),
+    Flush(oneshot::Sender<()>),
+}
+
+/// Takes spans and has them sent. A clone sends over the same line.
+#[derive(Clone)]
+pub(super) struct Exporter {
+    line: mpsc::Sender<Line>,
+    sample: Share,
+    metrics: Metrics,
+}
+
+impl Exporter {
+    /// The exporter that is configured; `None` where there is no collector.
+    pub(super) fn start(
+        settings: &TelemetrySettings,
+        metrics: &Metrics,
+    ) -> anyhow::Result<Option<Exporter>> {
+        let Some(endpoint) = &settings.otlp_endpoint else { return Ok(None) };
+        let collector = Client::new(endpoint, settings.otlp_token.clone(), None)
+            .map_err(|_| anyhow::anyhow!("telemetry.otlp_endpoint is not a URL"))?;
+        let (line, spans) = mpsc::channel(LINE_MAX);
+        drop(tokio::spawn(send_all(spans, collector, metrics.clone())));
+        let sample = settings.otlp_sample;
+        Ok(Some(Exporter { line, sample, metrics: metrics.clone() }))
+    }
+
+    /// Waits until what was told is sent, or for a moment.
+    pub(super) async fn flush(&self) {
+        let (done, sent) = oneshot::channel();
+        if self.line.try_send(Line::Flush(done)).is_ok() {
+            // Whether it came in time or not: the process ends.
+            drop(tokio::time::timeout(FLUSH_MAX, sent).await);
+        }
+    }
+
+    fn put(&self, span: Json) {
+        if self.line.try_send(Line::Span(span)).is_err() {
+            self.metrics.spans(0, 1);
+        }
+    }
+}
+
+impl Spans for Exporter {
+    #[expect(clippy::disallowed_methods, reason = "the time of a span, on which nothing depends")]
+    fn now(&self) -> u64 {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn begins(&self, trace: [u8; 16]) -> bool {
+        // The identifier is random: a part of it decides, the same on every node.
+        let part = trace.last_chunk::<4>().map_or(0, |part| u32::from_be_bytes(*part));
+        part % 1_000_000 < self.sample.as_millionths()
+    }
+
+    fn accepted(&self, span: AcceptedSpan<'_>) {
+        let attributes = [
+            ("postrider.tenant", json!({"stringValue": span.tenant})),
+            ("postrider.event.id", json!({"stringValue": span.event})),
+            ("postrider.event.type", json!({"stringValue": span.kind.as_str()})),
+            ("postrider.deliveries", json!({"intValue": span.deliveries.to_string()})),
+            ("postrider.duplicate", json!({"boolValue": span.duplicate})),
+        ];
+        let about = About { name: "accept event", kind: SERVER, error: None };
+        self.put(written(span.context, span.parent, about, span.time, &attributes));
+    }
+
+    fn attempted(&self, span: AttemptSpan<'_>) {
+        let ending = &span.finished.ending;
+        let error = (!is_delivered(ending)).then(|| class(ending));
+        let mut attributes = vec![
+            ("http.request.method", json!({"stringValue": "POST"})),
+            ("postrider.tenant", json!({"stringValue": span.tenant})),
+            ("postrider.event.id", json!({"stringValue": span.event})),
+            ("postrider.event.type", json!({"stringValue": span.kind.as_str()})),
+            ("postrider.delivery.id", json!({"stringValue": span.delivery})),
+            ("postrider.destination.id", json!({"stringValue": span.destination})),
+            ("postrider.attempt", json!({"intValue": span.number.to_string()})),
+        ];
+        if let Some(status) = ending.status() {
+            let status = json!({"intValue": status.to_string()});
+            attributes.push(("http.response.status_code", status));
+        }
+        if let Some(error) = error {
+            attributes.push(("error.type", json!({"stringValue": error})));
+        }
+        let about = About { name: "attempt delivery", kind: CLIENT, error };
+        self.put(written(span.context, span.parent, about, span.time, &attributes));
+    }
+}
+
+fn is_delivered(ending: &Ending) -> bool {
+    match ending {
+        Ending::Answered(answer) => (200..300).contains(&answer.status),
+        Ending::Failed(failure) => match failure.class {
+            FailureClass::Refused
+            | FailureClass::Reset
+            | FailureClass::Dns
+            | FailureClass::Tls
+            | FailureClass::Timeout(_)
+            | FailureClass::Blocked
+            | FailureClass::Protocol => false,
+        },
+        Ending::OwnFault(_) => false,
+    }
+}
+
+/// What a span is.
+struct About {
+    name: &'static str,
+    kind: u8,
+    error: Option<&'static str>,
+}
+
+/// A span as the protocol has it.
+fn written(
+    context: TraceContext,
+    parent: Option<[u8; 8]>,
+    About { name, kind, error }: About,
+    (began, ended): (u64, u64),
+    attributes: &[(&str, Json)],
+) -> Json {
+    let attributes: Vec<Json> =
+        attributes.iter().map(|(key, value)| json!({"key": key, "value": value})).collect();
+    let status = match error {
+        None => json!({"code": 1}),
+        Some(what) => json!({"code": 2, "message": what}),
+    };
+    json!({
+        "traceId": hex(&context.trace()),
+        "spanId": hex(&context.span()),
+        "parentSpanId": parent.map(|parent| hex(&parent)).unwrap_or_default(),
+        "name": name,
+        "kind": kind,
+        "startTimeUnixNano": began.to_string(),
+        "endTimeUnixNano": ended.to_string(),
+        "attributes": attributes,
+        "status": status,
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A request of the protocol.
+fn request(spans: &[Json]) -> Json {
+    let about = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
+    let version = env!("CARGO_PKG_VERSION");
+    json!({"resourceSpans": [{
+        "resource": {"attributes": [
+            about("service.name", "postrider"),
+            about("service.version", version),
+        ]},
+        "scopeSpans": [{"scope": {"name": "postrider", "version": version}, "spans": spans}],
+    }]})
+}
+
+/// Sends what comes, in batches, until nobody can tell of anything any more.
+async fn send_all(mut line: mpsc::Receiver<Line>, collector: Client, metrics: Metrics) {
+    let mut complaints = Complaints::default();
+    while let Some(first) = line.recv().await {
+        let (mut spans, mut waiting) = (Vec::new(), Vec::new());
+        sort(first, &mut spans, &mut waiting);
+        let gather = async {
+            while spans.len() < BATCH_MAX && waiting.is_empty() {
+                let Some(next) = line.recv().await else { break };
+                sort(next, &mut spans, &mut waiting);
+            }
+        };
+        // Whether it is full or the time is over: it is sent.
+        drop(tokio::time::timeout(GATHER, gather).await);
+        if !spans.is_empty() {
+            let count = u64::try_from(spans.len()).unwrap_or(u64::MAX);
+            let body = request(&spans).to_string().into();
+            let sent = collector.ask(Method::POST, "/v1/traces", &[], Some(body));
+            match tokio::time::timeout(DEADLINE, sent).await {
+                Ok(Ok(_)) => metrics.spans(count, 0),
+                Ok(Err(failure)) => complaints.lost(&metrics, count, &failure.to_string()),
+                Err(_) => complaints.lost(&metrics, count, "no answer in time"),
+            }
+        }
+        for done in waiting {
+            // Whoever waited may have given up.
+            done.send(()).unwrap_or_default();
+        }
+    }
+}
+
+fn sort(line: Line, spans: &mut Vec<Json>, waiting: &mut Vec<oneshot::Sender<()>>) {
+    match line {
+        Line::Span(span) => spans.push(span),
+        Line::Flush(done) => waiting.push(done),
+    }
+}
+
+/// Complains of a collector that does not take spans, now and then.
+#[derive(Default)]
+struct Complaints {
+    last: Option<tokio::time::Instant>,
+}
+
+impl Complaints {
+    #[expect(clippy::disallowed_methods, reason = "how often something is logged, nothing else")]
+    fn lost(&mut self, metrics: &Metrics, spans: u64, why: &str) {
+        metrics.spans(0, spans);
+        let now = tokio::time::Instant::now();
+        if self.last.is_none_or(|last| now - last >= COMPLAIN_EVERY) {
+            self.last = Some(now);
+            tracing::warn!(spans, why, "the collector of traces did not take spans; they are lost");
+        }
+    }
+}
