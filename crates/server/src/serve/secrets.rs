@@ -8,17 +8,17 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use postrider_api::vault::{KeyRing, Vault, check_all, is_ring_needed};
+use postrider_api::vault::{KeyRing, Vault, check_all, is_ring_needed, reseal_all};
 use postrider_store::Store;
 
-use crate::config::Config;
+use crate::config::{Config, StoreChoice};
 
 /// The file that the admin key is written to.
 const ADMIN_KEY: &str = "admin.key";
 
 impl Config {
     /// Where the key ring is.
-    fn keyring_path(&self) -> PathBuf {
+    pub(crate) fn keyring_path(&self) -> PathBuf {
         self.keyring.clone().unwrap_or_else(|| self.data_dir.join("keyring"))
     }
 
@@ -47,12 +47,61 @@ pub(super) async fn open_vault(config: &Config, store: &dyn Store) -> anyhow::Re
             path.display()
         );
         let ring = KeyRing::generate()?;
+        // Of several nodes that start at once, one makes the ring.
+        claim(store, &Vault::new(ring.clone()), &path).await?;
         ring.create(&path)?;
         ring
     };
     let vault = Vault::new(ring);
+    claim(store, &vault, &path).await?;
     check_all(store, &vault).await.with_context(|| format!("with {}", path.display()))?;
     Ok(vault)
+}
+
+/// All nodes of a cluster have the same ring: the first one's.
+async fn claim(store: &dyn Store, vault: &Vault, path: &Path) -> anyhow::Result<()> {
+    let mine = vault.keyed_hash(&[b"key ring"]);
+    anyhow::ensure!(
+        store.claim("key ring", &mine).await? == mine,
+        "this cluster has another key ring than {}: copy the file `keyring` from the data directory \
+         of one of its nodes, or name it by POSTRIDER_KEYRING",
+        path.display()
+    );
+    Ok(())
+}
+
+/// Seals anew what was sealed with another key than the newest. Before anybody can change it, so only
+/// where nobody else uses the store.
+pub(super) async fn reseal(
+    config: &Config,
+    store: &dyn Store,
+    vault: &Vault,
+) -> anyhow::Result<()> {
+    if config.store == StoreChoice::Embedded {
+        let resealed = reseal_all(store, vault).await?;
+        if resealed > 0 {
+            tracing::info!(resealed, "credentials were sealed anew with the newest key");
+        }
+    }
+    Ok(())
+}
+
+/// Takes the key ring as it is in its file now, where it can do all that the one before could.
+pub(super) fn reload_ring(config: &Config, vault: &Vault) {
+    let path = config.keyring_path();
+    match KeyRing::read(&path) {
+        Ok(ring) if ring.names() == vault.ring().names() => {}
+        Ok(ring) if ring.replaces(&vault.ring()) => {
+            let newest = ring.names().last().copied().unwrap_or_default().to_owned();
+            vault.replace(ring);
+            tracing::info!(newest, "the key ring has a new key, which is used from now on");
+        }
+        Ok(_) => tracing::error!(
+            path = %path.display(),
+            "the key ring lacks keys that are in use: it stays as it was"
+        ),
+        Err(error) => tracing::error!(%error, "the key ring stays as it was"),
+    }
 }
 
 /// Writes the admin key, readable by its owner alone, whole or not at all.

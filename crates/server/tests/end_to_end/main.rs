@@ -9,6 +9,7 @@ mod demo;
 mod error_paths;
 mod first_steps;
 mod lifecycle;
+mod migrate;
 mod mutual_tls;
 mod operational;
 mod refusals;

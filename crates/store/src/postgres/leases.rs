@@ -8,16 +8,17 @@
 //! it has too much of, and takes what is free.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use postrider_domain::ids::{SHARDS, Shard};
+use postrider_domain::time::Timestamp;
 use uuid::Uuid;
 
 use super::Core;
-use super::notify::ShardSet;
 use super::pool::{Scope, Step, Transaction};
 use super::rows::get;
 use crate::error::StoreError;
+use crate::nodes::ShardSet;
 use crate::records::{Epoch, Holding};
 
 /// Held while nodes come, go and share.
@@ -29,13 +30,20 @@ pub(super) struct Leases {
     instance: Uuid,
     /// Whether the node's row was written by this process before.
     is_member: AtomicBool,
+    /// Whether somebody is at the housekeeping that goes with it.
+    is_ahead: AtomicBool,
     /// What it held when it last asked.
     held: Mutex<ShardSet>,
 }
 
 impl Leases {
     pub(super) fn new(instance: Uuid) -> Self {
-        Leases { instance, is_member: AtomicBool::new(false), held: Mutex::default() }
+        Leases {
+            instance,
+            is_member: AtomicBool::new(false),
+            is_ahead: AtomicBool::new(false),
+            held: Mutex::default(),
+        }
     }
 
     pub(super) fn instance(&self) -> Uuid {
@@ -53,7 +61,7 @@ impl Leases {
 
 impl Core {
     /// Says that this node lives, and shares.
-    pub(super) async fn hold_shards(&self) -> Result<Holding, StoreError> {
+    pub(super) async fn hold_shards(self: &Arc<Self>) -> Result<Holding, StoreError> {
         let mut transaction = self.vital.begin(Scope::All).await?;
         self.join(&mut transaction).await?;
         self.share(&mut transaction).await?;
@@ -72,10 +80,23 @@ impl Core {
         let holding = Holding { shards: shards.collect::<Result<_, StoreError>>()? };
         self.leases.set_held(holding.shards.iter().map(|(shard, _)| *shard).collect());
         if let Some(row) = answers.next().unwrap_or_default().first() {
-            self.days.ahead(&self.vital, super::rows::time(row, "now")?).await?;
+            self.look_ahead(super::rows::time(row, "now")?);
         }
-        self.folding.fold_if_due(&self.vital).await?;
         Ok(holding)
+    }
+
+    /// Makes the days to come and folds counts, apart: a lease must not wait for either, and neither
+    /// is lost when it fails, since the next renewal does it again.
+    fn look_ahead(self: &Arc<Self>, now: Timestamp) {
+        if self.leases.is_ahead.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let core = Arc::clone(self);
+        tokio::spawn(async move {
+            drop(core.days.ahead(&core.vital, now).await);
+            drop(core.folding.fold_if_due(&core.vital).await);
+            core.leases.is_ahead.store(false, Ordering::Release);
+        });
     }
 
     /// Gives everything back and leaves.
@@ -106,8 +127,8 @@ impl Core {
             },
         ];
         let found = transaction.query_all(&steps).await?.pop().unwrap_or_default();
-        let found = found.first().map(|row| get::<Uuid>(row, "instance")).transpose()?;
-        let is_other = found.is_some_and(|instance| instance != self.leases.instance);
+        let Some(row) = found.first() else { return Ok(()) };
+        let is_other = get::<Uuid>(row, "instance")? != self.leases.instance;
         if is_other && self.leases.is_member.load(Ordering::Relaxed) {
             let why = format!("another process runs as node {node}; give each a name of its own");
             return Err(StoreError::Stopped(why));
@@ -126,7 +147,7 @@ impl Core {
         let seconds = self.options.lease.as_secs_f64();
         let steps = [
             Step { sql: RENEW, params: vec![node, &self.leases.instance, &seconds] },
-            Step { sql: BURY, params: Vec::new() },
+            Step { sql: BURY, params: vec![&seconds] },
             Step { sql: FREE, params: Vec::new() },
             Step { sql: COUNT, params: vec![node] },
         ];
@@ -152,11 +173,16 @@ impl Core {
     }
 }
 
-const RENEW: &str = "INSERT INTO postrider.nodes (name, instance, expires_at) \
-     VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3)) \
-     ON CONFLICT (name) DO UPDATE \
-     SET instance = excluded.instance, expires_at = excluded.expires_at";
-const BURY: &str = "DELETE FROM postrider.nodes WHERE expires_at <= clock_timestamp()";
+const RENEW: &str = "INSERT INTO postrider.nodes (name, instance, expires_at, renewed_at) \
+     VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3), clock_timestamp()) \
+     ON CONFLICT (name) DO UPDATE SET instance = excluded.instance, \
+     expires_at = excluded.expires_at, renewed_at = excluded.renewed_at";
+/// A server that was down has kept everybody from renewing: they have the time of a lease from its start.
+/// Whoever settles still has its row locked, perhaps because it was stopped: its turn is the next time.
+const BURY: &str = "DELETE FROM postrider.nodes WHERE name IN (SELECT name FROM postrider.nodes \
+     WHERE expires_at <= clock_timestamp() AND (renewed_at >= pg_postmaster_start_time() \
+     OR pg_postmaster_start_time() + make_interval(secs => $1) <= clock_timestamp()) \
+     FOR UPDATE SKIP LOCKED)";
 const FREE: &str = "UPDATE postrider.shards SET owner = NULL WHERE owner IS NOT NULL \
      AND owner NOT IN (SELECT name FROM postrider.nodes)";
 const COUNT: &str = "SELECT (SELECT count(*) FROM postrider.nodes) AS nodes, \

@@ -10,10 +10,11 @@
 //! handed in come from the caller, whose clock must follow the database's:
 //! [`PostgresStore::clock_offset`] says how far it is off.
 //!
-//! **PgBouncer** in transaction mode may stand in between, from 1.21 on with
-//! `max_prepared_statements` above 0: all settings and locks are local to a transaction. What does
-//! not work through it is `LISTEN`: give [`Options::listen_url`] a direct address, or switch
-//! [`Options::listen`] off, and new work of other nodes is found by polling alone.
+//! **PgBouncer** in transaction mode may stand in between, with `pgbouncer=true` in the URL: all
+//! settings and locks are local to a transaction, and statements have no names. (From PgBouncer 1.21
+//! on with `max_prepared_statements` above 0 it works without that word, and costs less.) What does
+//! not work through it is `LISTEN`: give [`Options::listen_url`] a direct address, or new work of
+//! other nodes is found by polling alone.
 
 mod address;
 mod configuration;
@@ -23,12 +24,14 @@ mod error;
 mod history;
 mod intake;
 mod leases;
+mod nodes;
 mod notify;
 mod paging;
 mod pool;
 mod replays;
 mod rows;
 mod schema;
+mod session;
 mod settle;
 mod tls;
 mod transfer;
@@ -40,7 +43,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_domain::time::Timestamp;
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::mpsc;
 use uuid::Uuid;
 
 pub use self::address::shown;
@@ -48,7 +51,6 @@ use self::counts::Folding;
 use self::days::Days;
 use self::leases::Leases;
 use self::notify::Notifier;
-pub use self::notify::ShardSet;
 use self::pool::{Pool, Scope};
 use self::rows::get;
 use crate::error::StoreError;
@@ -72,6 +74,13 @@ pub struct Options {
     pub listen: bool,
     /// Where to listen, where that is another address than the rest: past a pooler.
     pub listen_url: Option<String>,
+}
+
+impl Options {
+    /// Whether an address can be one of a database.
+    pub fn check(url: &str) -> Result<(), StoreError> {
+        address::target(url).map(drop)
+    }
 }
 
 impl Default for Options {
@@ -146,8 +155,6 @@ impl PostgresStore {
         let pool = Pool::new(target.clone(), half, options.statement_timeout);
         let vital =
             Pool::new(target.clone(), options.connections - half, options.statement_timeout);
-        pool.insist_on_sync().await?;
-        vital.insist_on_sync().await?;
         schema::migrate(&vital).await?;
         let instance = vital.query_opt(Scope::All, "SELECT gen_random_uuid() AS id", &[]).await?;
         let instance: Uuid = instance.as_ref().map_or(Ok(Uuid::nil()), |row| get(row, "id"))?;
@@ -184,18 +191,6 @@ impl PostgresStore {
         let middle = before.saturating_add(after.saturating_sub(before) / 2);
         let within_ms = after.saturating_sub(before) / 2 + 1;
         Ok(ClockOffset { offset_ms: there.saturating_sub(middle), within_ms })
-    }
-
-    /// Hears of new work that other nodes accepted for shards, a few milliseconds after. Nothing is
-    /// promised: look at the queues now and then all the same. A receiver that lags has missed some,
-    /// and should look at all of them.
-    pub fn wakeups(&self) -> broadcast::Receiver<ShardSet> {
-        self.core.notifier.subscribe()
-    }
-
-    /// How long a lease holds.
-    pub fn lease(&self) -> Duration {
-        self.core.options.lease
     }
 
     /// Whether row-level security binds the database role: not where it is a superuser or has
