@@ -100,13 +100,8 @@ fn probe_lost() -> Result<Outcome> {
 
 fn overflow() -> Result<Outcome> {
     let mut nature = Nature::plain(0);
-    nature.options = Options {
-        handover_batches_max: 1,
-        handover_deliveries_max: 2,
-        lane_resident_max: 3,
-        page: 4,
-        ..nature.options
-    };
+    nature.options =
+        Options { handover_batches_max: 1, handover_deliveries_max: 2, ..nature.options };
     let mut stage = Stage::with(nature)?;
     for _ in 0..3 {
         let tenant = stage.tenant.clone();

@@ -4,7 +4,7 @@
 //! The first lane goes first, and retries can never take the share that is reserved for it.
 //! A destination whose limit is reached leaves the ring until something of it ends.
 
-use postrider_domain::attempt::Turn;
+use postrider_domain::attempt::{Turn, Verdict};
 use postrider_domain::circuit::Admission;
 use postrider_domain::delivery::{CancelReason, DeliveryState, Lane};
 use postrider_domain::ids::DeliveryId;
@@ -172,7 +172,15 @@ impl Core {
     pub(super) fn launch(&mut self, id: DeliveryId, turn: Turn, lane: Lane, drained: bool) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let Some(prepared) = self.directory.get(entry.delivery.subscription) else {
+            let (ix, place) = (entry.dest, entry.place);
+            // It has left its queue for this turn, and must not leave it once more.
+            if matches!(place, Place::First | Place::Ready { .. }) {
+                entry.place = Place::Due;
+            }
             self.cancel_resident(id, CancelReason::SubscriptionDeleted);
+            if place == (Place::Ready { drained: true }) {
+                self.drained(ix, Verdict::Success);
+            }
             return;
         };
         let account = entry.delivery.state.name();

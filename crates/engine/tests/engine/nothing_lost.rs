@@ -302,3 +302,30 @@ async fn an_engine_at_rest_holds_nothing() {
     assert_eq!(gauges, expected, "one planned read of what is due, and nothing else");
     world.store.check().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_stands_behind_deliveries_of_a_deleted_subscription_is_sent() {
+    // Reads take so long that the turns of the deleted one's deliveries come before they are found.
+    let slow: postrider_store::memory::Delay =
+        std::sync::Arc::new(|| Box::pin(tokio::time::sleep(ms(500))));
+    let options = postrider_store::memory::Options {
+        read: Some(slow),
+        ..postrider_store::memory::Options::default()
+    };
+    let store = postrider_store::memory::MemoryStore::new(options);
+    let mut world = World::on(store, Policy::default(), Options::default()).await;
+    let deleted = world.subscribe(URL).await;
+    world.script.set(URL, Mood::Gated(200));
+    world.send_many(20).await;
+    let mut other = world.wish(URL);
+    other.subscription.types = serde_json::from_str("[\"note.*\"]").unwrap();
+    world.put(other).await;
+    let mut note = event("1");
+    note.kind = "note.added".parse().unwrap();
+    world.engine.ingest(&tenant(), vec![note; 5]).await.unwrap();
+    world.engine.delete_subscription(&tenant(), deleted.id).await.unwrap();
+    world.script.open_gate();
+    world.pass(ms(5_000)).await;
+    assert_eq!(world.count(StateName::Queued).await, 0, "nothing is forgotten in its queue");
+    assert!(world.count(StateName::Delivered).await >= 5);
+}

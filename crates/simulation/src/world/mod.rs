@@ -329,7 +329,7 @@ impl World {
         self.pass(1)?;
         let tenants: Vec<TenantId> = self.tenants();
         let (store, shared) = (self.store.clone(), Arc::clone(&self.oracle));
-        let held = self.inside(|engine| async move {
+        let gauges = self.inside(|engine| async move {
             let oracle = || shared.lock().unwrap_or_else(PoisonError::into_inner);
             let mut gauges = engine.gauges().await.ok();
             // What ends or begins in this very moment is counted here and not yet there.
@@ -358,14 +358,18 @@ impl World {
                     oracle().violate(format!("ledger shows {shown:?}"), None, None);
                 }
             }
-            gauges.is_some_and(|gauges| gauges.held)
+            gauges
         })?;
         let now = self.now;
         let mut oracle = self.oracle();
-        if held && !oracle.may_hold() {
+        if gauges.is_some_and(|gauges| gauges.held) && !oracle.may_hold() {
             oracle.violate("held back, with so few destinations".into(), None, None);
         }
+        let known = oracle.violations.len();
         oracle.check_rest(now);
+        for found in oracle.violations.iter_mut().skip(known) {
+            found.what += &format!("; the engine has {gauges:?}");
+        }
         Ok(())
     }
 
