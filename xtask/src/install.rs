@@ -77,6 +77,11 @@ fn needs(manifest: &str, dashboard: Option<&str>) -> Vec<Need> {
             probe: "/usr/lib/postgresql/*/bin/initdb",
             purpose: "the tests of the PostgreSQL store start servers of their own",
         });
+        needs.push(Need {
+            package: "pgbouncer",
+            probe: "/usr/sbin/pgbouncer",
+            purpose: "the tests of the PostgreSQL store go through it",
+        });
     }
     if let Some(package_json) = dashboard {
         needs.extend(NODE);
@@ -157,11 +162,14 @@ mod tests {
         };
         let postgres = "[workspace.dependencies]\ntokio-postgres = \"0.7\"\n";
         assert_eq!(packages("[workspace.dependencies]\nserde = \"1\"\n", None), [""; 0]);
-        assert_eq!(packages(postgres, None), ["postgresql"]);
+        assert_eq!(packages(postgres, None), ["postgresql", "pgbouncer"]);
         let transport = "[workspace.dependencies]\npostrider-transport = { path = \"x\" }\n";
         assert_eq!(packages(transport, None), ["iproute2", "strace"]);
         assert_eq!(packages("", Some("{}")), ["nodejs", "npm"]);
         let browser = Some("{\"devDependencies\": {\"playwright-core\": \"1\"}}");
-        assert_eq!(packages(postgres, browser), ["postgresql", "nodejs", "npm", "chromium"]);
+        assert_eq!(
+            packages(postgres, browser),
+            ["postgresql", "pgbouncer", "nodejs", "npm", "chromium"]
+        );
     }
 }

@@ -20,7 +20,7 @@ const KEY: &str = "key";
     info(
         title = "Postrider",
         description = "Delivers events to subscribers' URLs over HTTP, and does not give up lightly. \
-            Times are RFC 3339 in UTC with milliseconds. Lists are paged by `limit` and `cursor`. \
+            Every call under `/v1` needs `Authorization: Bearer <key>`. Times are RFC 3339 in UTC with milliseconds. Lists are paged by `limit` and `cursor`. \
             Unknown fields are refused. Errors are problem documents (RFC 9457) with a stable `code`.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),

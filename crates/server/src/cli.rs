@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Restore(restore::Restore),
     /// Forecast what a policy does while a URL is down: table and chart.
     Simulate(simulate::Simulate),
+    /// Look at the key ring of secrets at rest, and give it a new key.
+    Keyring(crate::commands::keyring::Keyring),
     /// Look for what is wrong: configuration, files, server, key, ledger.
     Doctor(doctor::Doctor),
     /// Measure this machine: deliveries a second, latency, cost, and the ceiling of HTTP itself.

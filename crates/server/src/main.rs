@@ -64,6 +64,7 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
     match command {
         Command::Serve(arguments) => serve::run(&arguments, environment, output),
         Command::Demo(demo) => demo::run(&demo, environment, output),
+        Command::Keyring(keyring) => commands::keyring::run(&keyring, environment, output),
         Command::Config(arguments) => {
             commands::config::run(&commands::load(&arguments, environment)?, output)
         }
@@ -126,6 +127,7 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
         Command::Migrate(migrate) => commands::migrate::run(migrate, environment, output).await,
         Command::Serve(_)
         | Command::Demo(_)
+        | Command::Keyring(_)
         | Command::Config(_)
         | Command::Simulate(_)
         | Command::Bench(_)

@@ -40,6 +40,8 @@ struct Spent {
     at: Instant,
     client: Duration,
     server: Duration,
+    /// Bytes of the server's log, which a standby gets too.
+    wal: u64,
 }
 
 impl Spent {
@@ -53,7 +55,9 @@ impl Spent {
             (parent == postmaster).then_some(spent)
         });
         let own = std::fs::read_to_string(Path::new("/proc/self/stat")).unwrap();
-        Spent { at: now(), client: processor_time(&own).unwrap().1, server: spent.sum() }
+        let client = processor_time(&own).unwrap().1;
+        let written = server.sql("postgres", "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn");
+        Spent { at: now(), client, server: spent.sum(), wal: written.parse().unwrap() }
     }
 
     fn print(self, server: &server::Server, what: &str, events: u64) {
@@ -63,11 +67,12 @@ impl Spent {
         let each = |spent: Duration| spent.as_micros() / u128::from(deliveries);
         println!(
             "postgres {what}: {:.0} events/s = {:.0} deliveries/s; processor time per delivery: \
-             {} µs here, {} µs in the server",
+             {} µs here, {} µs in the server; {} bytes of log",
             events as f64 / seconds,
             deliveries as f64 / seconds,
             each(end.client - self.client),
             each(end.server - self.server),
+            (end.wal - self.wal) / deliveries,
         );
     }
 }
@@ -180,6 +185,9 @@ async fn main() {
     accept(&store, from, to).await;
     both.await.unwrap();
     before.print(&server, "accept and settle together", events);
+    let bytes: u64 = server.sql("postgres", "SELECT pg_database_size('bench')").parse().unwrap();
+    let deliveries = (200 + 2 * events) * FAN_OUT;
+    println!("postgres kept: {} bytes per delivery, with a fifth of its event", bytes / deliveries);
     let ledger = store.ledger(None).await.unwrap();
     assert!(ledger.balances() && ledger.delivered == (200 + 2 * events) * FAN_OUT, "{ledger:?}");
 }

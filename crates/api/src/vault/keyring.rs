@@ -132,6 +132,17 @@ impl KeyRing {
         replaced.and_then(|()| sync_folder(path)).map_err(|cause| file_error(path, cause))
     }
 
+    /// The names of the keys, the newest last.
+    pub fn names(&self) -> Vec<&str> {
+        self.keys.iter().map(|key| key.id.as_str()).collect()
+    }
+
+    /// Whether it opens and recognises everything that another one does.
+    pub fn replaces(&self, other: &KeyRing) -> bool {
+        let has = |key: &RingKey| self.get(&key.id) == Some(&*key.key);
+        self.hash_key == other.hash_key && other.keys.iter().all(has)
+    }
+
     /// Name and bytes of the key to seal with.
     pub(super) fn newest(&self) -> (&str, &[u8; 32]) {
         let key = self.keys.last().expect("a ring is made with a key and never loses one");
@@ -238,6 +249,17 @@ mod tests {
         assert_eq!(*read.to_text(), *ring.to_text());
         assert_eq!(read.keys.len(), 2);
         assert_eq!(format!("{read:?}"), "KeyRing(2 keys)");
+    }
+
+    #[test]
+    fn a_ring_replaces_another_where_it_has_all_of_its_keys() {
+        let old = KeyRing::generate().unwrap();
+        let mut new = old.clone();
+        let name = new.add_key().unwrap().to_owned();
+        assert_eq!(new.names(), [old.names()[0], name.as_str()]);
+        assert!(new.replaces(&old) && old.replaces(&old));
+        assert!(!old.replaces(&new), "it lacks a key");
+        assert!(!KeyRing::generate().unwrap().replaces(&old));
     }
 
     #[test]

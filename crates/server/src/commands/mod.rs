@@ -7,6 +7,7 @@ pub(crate) mod config;
 pub(crate) mod deliveries;
 pub(crate) mod destinations;
 pub(crate) mod doctor;
+pub(crate) mod keyring;
 pub(crate) mod keys;
 pub(crate) mod listen;
 pub(crate) mod migrate;

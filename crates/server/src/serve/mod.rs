@@ -82,6 +82,7 @@ pub(crate) struct Server {
     /// Told when the store has stopped for good.
     stopped: mpsc::UnboundedReceiver<String>,
     traces: Option<Exporter>,
+    vault: Vault,
 }
 
 impl Server {
@@ -117,6 +118,7 @@ impl Server {
         let store = open_store(config, fatal).await?;
         let store: Arc<dyn Store> = Arc::new(Observed::new(store, metrics.clone(), log.attempts()));
         let vault = secrets::open_vault(config, &*store).await?;
+        secrets::reseal(config, &*store, &vault).await?;
         let given = config.admin_key.as_deref();
         let first = bootstrap_admin(&*store, &vault, given, SystemClock.now()).await?;
         let traces = Exporter::start(&config.telemetry, &metrics)?;
@@ -124,6 +126,7 @@ impl Server {
         let engine = start_engine(&loaded, Arc::clone(&store), vault.clone(), spans).await?;
         drop(tokio::spawn(looking::look(engine.clone(), Arc::clone(&store), metrics.clone())));
 
+        let kept = vault.clone();
         let parts = Assembly { store: &store, engine: &engine, vault, metrics };
         let router = postrider_api::router(parts.api(config, &first)?);
         let (stop_listening, stop) = watch::channel(false);
@@ -138,6 +141,7 @@ impl Server {
             listening,
             stopped,
             traces,
+            vault: kept,
         };
         Ok((server, first))
     }
@@ -156,6 +160,7 @@ impl Server {
                     Asked::Stop => break,
                     Asked::Reload => {
                         reload::reload(&mut self.loaded, arguments, environment, &engine, log);
+                        secrets::reload_ring(&self.loaded.config, &self.vault);
                     }
                 },
                 ended = engine.ended() => match ended {

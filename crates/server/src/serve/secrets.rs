@@ -8,17 +8,17 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use postrider_api::vault::{KeyRing, Vault, check_all, is_ring_needed};
+use postrider_api::vault::{KeyRing, Vault, check_all, is_ring_needed, reseal_all};
 use postrider_store::Store;
 
-use crate::config::Config;
+use crate::config::{Config, StoreChoice};
 
 /// The file that the admin key is written to.
 const ADMIN_KEY: &str = "admin.key";
 
 impl Config {
     /// Where the key ring is.
-    fn keyring_path(&self) -> PathBuf {
+    pub(crate) fn keyring_path(&self) -> PathBuf {
         self.keyring.clone().unwrap_or_else(|| self.data_dir.join("keyring"))
     }
 
@@ -53,6 +53,40 @@ pub(super) async fn open_vault(config: &Config, store: &dyn Store) -> anyhow::Re
     let vault = Vault::new(ring);
     check_all(store, &vault).await.with_context(|| format!("with {}", path.display()))?;
     Ok(vault)
+}
+
+/// Seals anew what was sealed with another key than the newest. Before anybody can change it, so only
+/// where nobody else uses the store.
+pub(super) async fn reseal(
+    config: &Config,
+    store: &dyn Store,
+    vault: &Vault,
+) -> anyhow::Result<()> {
+    if config.store == StoreChoice::Embedded {
+        let resealed = reseal_all(store, vault).await?;
+        if resealed > 0 {
+            tracing::info!(resealed, "credentials were sealed anew with the newest key");
+        }
+    }
+    Ok(())
+}
+
+/// Takes the key ring as it is in its file now, where it can do all that the one before could.
+pub(super) fn reload_ring(config: &Config, vault: &Vault) {
+    let path = config.keyring_path();
+    match KeyRing::read(&path) {
+        Ok(ring) if ring.names() == vault.ring().names() => {}
+        Ok(ring) if ring.replaces(&vault.ring()) => {
+            let newest = ring.names().last().copied().unwrap_or_default().to_owned();
+            vault.replace(ring);
+            tracing::info!(newest, "the key ring has a new key, which is used from now on");
+        }
+        Ok(_) => tracing::error!(
+            path = %path.display(),
+            "the key ring lacks keys that are in use: it stays as it was"
+        ),
+        Err(error) => tracing::error!(%error, "the key ring stays as it was"),
+    }
 }
 
 /// Writes the admin key, readable by its owner alone, whole or not at all.

@@ -95,6 +95,10 @@ fn every_slot_is_used(scale: u64, retries: u64) {
     let mut server = Start::dev().with(&["--time-scale", &scale_text, "--set", &max]).fresh();
     server.subscribe(&receiver.url());
     server.send(1);
+    // Step by step: all of it may take longer than the patience for one thing.
+    for number in 1..=retries + 1 {
+        server.wait_for_line(|line| line.contains(&format!("\"attempt\":{number},")));
+    }
     let delivery = check_schedule(&mut server, scale, retries);
     let used: Vec<u64> = delivery["attempt_log"].as_array().unwrap()[1..]
         .iter()

@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use crate::support::receiver::Arrived;
-use crate::support::{Receiver, Start, http, text};
+use crate::support::{Receiver, Start, http, run, stderr, stdout, text};
 
 /// What was told: which tenant's, which type, how near.
 fn told(arrived: &[Arrived]) -> Vec<(String, String, String)> {
@@ -203,4 +203,37 @@ fn a_collector_that_fails_disturbs_nobody() {
             metrics.1.lines().find_map(|line| line.strip_prefix("postrider_spans_lost_total "));
         assert!(lost.unwrap().parse::<u64>().unwrap() > 0);
     }
+}
+
+#[test]
+fn the_key_ring_gets_a_new_key_and_everything_is_sealed_with_it() {
+    let receiver = Receiver::start(200);
+    let mut server = Start::dev().fresh();
+    let old = server.subscribe(&receiver.url());
+    let data_dir = server.data_dir.clone();
+    let keyring = |what: &str| -> Json {
+        let arguments = ["keyring", what, "--json", "--data-dir", data_dir.to_str().unwrap()];
+        let output = run(&arguments);
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_str(&stdout(&output)).unwrap()
+    };
+    let first = keyring("show");
+    assert_eq!(first["keys"].as_array().unwrap().len(), 1);
+    let second = keyring("rotate");
+    assert_eq!(second["keys"][0], first["newest"]);
+    assert_ne!(second["newest"], first["newest"]);
+    server.signal("HUP");
+    let line = server.wait_for_line(|line| line.contains("has a new key"));
+    assert!(line.contains(second["newest"].as_str().unwrap()), "{line}");
+    let path = format!("/v1/subscriptions/{}/test", text(&old, "id"));
+    assert_eq!(server.ask("POST", &path, None, 200)["outcome"], "delivered");
+
+    let mut server = server.restart(Start::dev());
+    server.wait_for_line(|line| line.contains("sealed anew") && line.contains("\"resealed\":1"));
+    assert_eq!(server.ask("POST", &path, None, 200)["outcome"], "delivered");
+    // A ring that lacks what is in use is not taken.
+    std::fs::write(data_dir.join("keyring"), "{}").unwrap();
+    server.signal("HUP");
+    server.wait_for_line(|line| line.contains("key ring stays as it was"));
+    assert_eq!(server.ask("POST", &path, None, 200)["outcome"], "delivered");
 }

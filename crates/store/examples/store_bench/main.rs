@@ -1,10 +1,12 @@
 //! How fast the embedded store is on this machine, and how much it needs.
 //!
 //! ```text
-//! cargo run --release -p postrider-store --example store_bench -- throughput 400000
+//! cargo run --release -p postrider-store --example store_bench -- all
+//! … throughput 400000   whole lives: processor time and bytes written
 //! … steady 5000 10      acknowledgements at 5,000 events a second for 10 seconds
 //! … waiting 5000000     a backlog: memory, opening, the next 1,000 due, rescheduling
 //! … lists 10000000      pages of 50 among so many attempts, then removing the day
+//! … ids 30 20000        chosen identifiers: so many days are kept, so many events are brought
 //! ```
 //!
 //! Everything is written below `target` in the working directory, so that it is on a disk.
@@ -39,18 +41,53 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let mode = arguments.next().unwrap_or_else(|| "throughput".to_owned());
     let mut number = |default| arguments.next().map_or(default, |n| n.parse().unwrap());
+    let modes: Vec<&str> = match mode.as_str() {
+        "all" => vec!["throughput", "steady", "ids", "waiting", "lists"],
+        one @ ("throughput" | "steady" | "waiting" | "lists" | "ids") => vec![one],
+        other => {
+            println!("unknown mode {other}: all, throughput, steady, waiting, lists or ids");
+            return;
+        }
+    };
     std::fs::create_dir_all("target").unwrap();
-    let directory = tempfile::tempdir_in("target").unwrap();
-    let data = directory.path().join("data");
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(2).enable_all().build().unwrap();
-    match mode.as_str() {
-        "throughput" => throughput(&runtime, &data, number(400_000)),
-        "steady" => steady(&runtime, &data, number(5_000), number(10)),
-        "waiting" => waiting(&runtime, &data, number(5_000_000)),
-        "lists" => lists(&runtime, &data, number(10_000_000)),
-        other => println!("unknown mode {other}: throughput, steady, waiting or lists"),
+    let mut table = Table::default();
+    for mode in modes {
+        // Each in a directory of its own, which is gone before the next begins.
+        let directory = tempfile::tempdir_in("target").unwrap();
+        let data = directory.path().join("data");
+        match mode {
+            "throughput" => throughput(&runtime, &data, number(400_000), &mut table),
+            "steady" => steady(&runtime, &data, number(5_000), number(10), &mut table),
+            "waiting" => waiting(&runtime, &data, number(5_000_000), &mut table),
+            "lists" => lists(&runtime, &data, number(10_000_000), &mut table),
+            _ => ids(&runtime, &data, number(30), number(20_000), &mut table),
+        }
+        table.print(mode);
     }
+}
+
+/// What was measured, with what was aimed at.
+#[derive(Default)]
+struct Table(Vec<(String, String, &'static str)>);
+
+impl Table {
+    fn add(&mut self, what: impl Into<String>, figure: String, target: &'static str) {
+        self.0.push((what.into(), figure, target));
+    }
+
+    /// Prints what was measured since the last time.
+    fn print(&mut self, mode: &str) {
+        println!("\n| {mode} | figure | target |\n|---|---|---|");
+        for (what, figure, target) in self.0.drain(..) {
+            println!("| {what} | {figure} | {target} |");
+        }
+    }
+}
+
+fn ms(duration: Duration) -> String {
+    format!("{:.2} ms", duration.as_secs_f64() * 1e3)
 }
 
 fn open(data: &Path) -> Arc<EmbeddedStore> {
@@ -62,7 +99,7 @@ fn per(duration: Duration, n: u64) -> f64 {
 }
 
 /// Whole lives: accepted in single requests or batches by many, and settled in batches.
-fn throughput(runtime: &Runtime, data: &Path, count: u64) {
+fn throughput(runtime: &Runtime, data: &Path, count: u64, table: &mut Table) {
     for (name, batch) in [("single events", 1u64), ("batches of 100", BATCH)] {
         let data = data.join(batch.to_string());
         let store = open(&data);
@@ -109,20 +146,18 @@ fn throughput(runtime: &Runtime, data: &Path, count: u64) {
         runtime.block_on(store.close()).unwrap();
         let total = each * tasks;
         assert_eq!((ledger.accepted, ledger.delivered), (total, total));
-        println!(
-            "throughput, {name}: {total} deliveries, {:.0}/s acknowledged, {:.0}/s applied, \
-             {:.2} µs processor time each (+ {:.2} to make them), {:.0} bytes written each",
-            total as f64 / acknowledged.as_secs_f64(),
-            total as f64 / applied.as_secs_f64(),
-            per(used.saturating_sub(making), total),
-            per(making, total),
-            (written_bytes() - written) as f64 / total as f64,
-        );
+        let rate = |took: Duration| format!("{:.0}/s", total as f64 / took.as_secs_f64());
+        let each = format!("{:.2} µs", per(used.saturating_sub(making), total));
+        table.add(format!("{name}: processor time per delivery"), each, "6 µs");
+        let bytes = (written_bytes() - written) as f64 / total as f64;
+        table.add(format!("{name}: written per delivery"), format!("{bytes:.0} bytes"), "3 KB");
+        table.add(format!("{name}: acknowledged"), rate(acknowledged), "");
+        table.add(format!("{name}: applied"), rate(applied), "");
     }
 }
 
 /// Acknowledgements at a steady rate, with settlements beside them.
-fn steady(runtime: &Runtime, data: &Path, rate: u64, seconds: u64) {
+fn steady(runtime: &Runtime, data: &Path, rate: u64, seconds: u64, table: &mut Table) {
     let store = open(data);
     let world = Arc::new(World::new(100));
     let mut times: Vec<Duration> = runtime.block_on(async {
@@ -155,16 +190,12 @@ fn steady(runtime: &Runtime, data: &Path, rate: u64, seconds: u64) {
         times
     });
     times.sort_unstable();
-    let at = |share: usize| times[(times.len() - 1) * share / 1000].as_secs_f64() * 1e3;
-    println!(
-        "steady: {rate} events/s for {seconds} s, acknowledged in {:.2} ms (p50), {:.2} ms (p99), \
-         {:.2} ms (p99.9), {:.2} ms at most; {} MB",
-        at(500),
-        at(990),
-        at(999),
-        at(1000),
-        memory_mb(),
-    );
+    let at = |share: usize| ms(times[(times.len() - 1) * share / 1000]);
+    let name = format!("{rate} events/s for {seconds} s, acknowledged after");
+    for (share, which) in [(500, "p50"), (990, "p99"), (999, "p99.9"), (1000, "at most")] {
+        table.add(format!("{name}, {which}"), at(share), "");
+    }
+    table.add("memory", format!("{} MB", memory_mb()), "");
     runtime.block_on(store.close()).unwrap();
 }
 
@@ -193,14 +224,15 @@ async fn fill_waiting(store: &EmbeddedStore, world: &World, count: u64) {
     }
 }
 
-fn waiting(runtime: &Runtime, data: &Path, count: u64) {
+fn waiting(runtime: &Runtime, data: &Path, count: u64, table: &mut Table) {
     let world = World::new(1_000);
     let store = open(data);
     let start = now();
     runtime.block_on(fill_waiting(&store, &world, count));
     runtime.block_on(store.close()).unwrap();
     drop(store);
-    println!("waiting: {count} made in {:.0} s", start.elapsed().as_secs_f64());
+    let made = format!("{:.0} s", start.elapsed().as_secs_f64());
+    table.add(format!("{count} deliveries made to wait"), made, "");
     let start = now();
     let store = open(data);
     let opened = start.elapsed();
@@ -232,22 +264,18 @@ fn waiting(runtime: &Runtime, data: &Path, count: u64) {
             assert_eq!(probe.len(), 1);
         }
         let probe = start.elapsed() / 100;
-        println!(
-            "waiting: {count}, opened in {:.0} ms, first 1,000 due in {:.1} ms, the next in \
-             {:.1} ms, 1,000 rescheduled and the next taken in {:.1} ms, a probe found in {:.2} ms; \
-             {} MB",
-            opened.as_secs_f64() * 1e3,
-            first.as_secs_f64() * 1e3,
-            next.as_secs_f64() * 1e3,
-            again.as_secs_f64() * 1e3,
-            probe.as_secs_f64() * 1e3,
-            memory_mb(),
-        );
+        table.add("opened", ms(opened), "");
+        table.add("the first 1,000 due", ms(first), "");
+        table.add("start to the first due", ms(opened + first), "5 s");
+        table.add("the next 1,000 due", ms(next), "");
+        table.add("1,000 rescheduled, and the next taken", ms(again), "");
+        table.add("a probe found", ms(probe), "");
+        table.add("memory", format!("{} MB", memory_mb()), "300 MB");
         store.close().await.unwrap();
     });
 }
 
-fn lists(runtime: &Runtime, data: &Path, count: u64) {
+fn lists(runtime: &Runtime, data: &Path, count: u64, table: &mut Table) {
     let store = open(data);
     let world = World::new(1_000);
     let start = now();
@@ -268,7 +296,8 @@ fn lists(runtime: &Runtime, data: &Path, count: u64) {
         }
         store.ledger(None).await.unwrap();
     });
-    println!("lists: {count} attempts made in {:.0} s", start.elapsed().as_secs_f64());
+    let made = format!("{:.0} s", start.elapsed().as_secs_f64());
+    table.add(format!("{count} attempts made"), made, "");
     let filters = [
         ("all", DeliveryFilter::default()),
         ("delivered", DeliveryFilter { state: Some(StateName::Delivered), ..Default::default() }),
@@ -291,17 +320,66 @@ fn lists(runtime: &Runtime, data: &Path, count: u64) {
                 }
             }
             let took = start.elapsed() / pages;
-            println!("lists: a page of 50, {name}: {:.2} ms", took.as_secs_f64() * 1e3);
+            table.add(format!("a page of 50 deliveries, {name}"), ms(took), "");
         }
         let page = PageRequest { limit: 50, cursor: None };
         let start = now();
         let found = store.list_events(world.tenant(), &EventFilter::default(), &page).await;
         assert_eq!(found.unwrap().items.len(), 50);
-        println!("lists: a page of 50 events: {:.2} ms", start.elapsed().as_secs_f64() * 1e3);
+        table.add("a page of 50 events", ms(start.elapsed()), "");
+        let kind = Some("task.updated".parse().unwrap());
+        let filter = EventFilter { kind, ..EventFilter::default() };
+        let start = now();
+        let found = store.list_events(world.tenant(), &filter, &page).await;
+        assert_eq!(found.unwrap().items.len(), 50);
+        table.add("a page of 50 events of a type", ms(start.elapsed()), "");
         let start = now();
         let pruned = store.prune(Timestamp::MAX).await.unwrap();
         assert_eq!(pruned.attempts, count);
-        println!("lists: the day removed in {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
+        table.add("the day removed", ms(start.elapsed()), "");
+        store.close().await.unwrap();
+    });
+}
+
+/// Events with identifiers that the application chose, brought while so many days are kept.
+fn ids(runtime: &Runtime, data: &Path, days: u64, count: u64, table: &mut Table) {
+    let store = open(data);
+    let world = World::new(100);
+    runtime.block_on(async {
+        let chosen = |n: u64, ms: u64, name: String| {
+            let mut made = world.acceptance(n, ms);
+            Arc::make_mut(&mut made.event).id = name.parse().unwrap();
+            made.deliveries.clear();
+            postrider_store::Acceptance { id_given: true, ..made }
+        };
+        for day in 0..days {
+            let ms = day * 86_400_000;
+            let made = (0..1_000).map(|n| chosen(n, ms, format!("old-{day}-{n}"))).collect();
+            store.accept(made).await.unwrap();
+        }
+        store.ledger(None).await.unwrap();
+        let last = (days - 1) * 86_400_000 + 1_000;
+        for (name, what) in [("new", "a new one"), ("new", "one of the last day again")] {
+            let used = processor_time();
+            for n in (0..count).step_by(100) {
+                let made =
+                    (n..n + 100).map(|n| chosen(n, last + n / 20, format!("{name}-{n}"))).collect();
+                store.accept(made).await.unwrap();
+            }
+            store.ledger(None).await.unwrap();
+            let each = format!("{:.2} µs", per(processor_time() - used, count));
+            table.add(format!("{days} days kept, chosen identifiers: {what}"), each, "");
+        }
+        let used = processor_time();
+        for n in (0..count).step_by(100) {
+            let made = (n..n + 100).map(|n| {
+                let day = n % days;
+                chosen(n % 1_000, day * 86_400_000, format!("old-{day}-{}", n % 1_000))
+            });
+            store.accept(made.collect()).await.unwrap();
+        }
+        let each = format!("{:.2} µs", per(processor_time() - used, count));
+        table.add(format!("{days} days kept, chosen identifiers: one of any day again"), each, "");
         store.close().await.unwrap();
     });
 }

@@ -8,9 +8,10 @@
 //! it has too much of, and takes what is free.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use postrider_domain::ids::{SHARDS, Shard};
+use postrider_domain::time::Timestamp;
 use uuid::Uuid;
 
 use super::Core;
@@ -29,13 +30,20 @@ pub(super) struct Leases {
     instance: Uuid,
     /// Whether the node's row was written by this process before.
     is_member: AtomicBool,
+    /// Whether somebody is at the housekeeping that goes with it.
+    is_ahead: AtomicBool,
     /// What it held when it last asked.
     held: Mutex<ShardSet>,
 }
 
 impl Leases {
     pub(super) fn new(instance: Uuid) -> Self {
-        Leases { instance, is_member: AtomicBool::new(false), held: Mutex::default() }
+        Leases {
+            instance,
+            is_member: AtomicBool::new(false),
+            is_ahead: AtomicBool::new(false),
+            held: Mutex::default(),
+        }
     }
 
     pub(super) fn instance(&self) -> Uuid {
@@ -53,7 +61,7 @@ impl Leases {
 
 impl Core {
     /// Says that this node lives, and shares.
-    pub(super) async fn hold_shards(&self) -> Result<Holding, StoreError> {
+    pub(super) async fn hold_shards(self: &Arc<Self>) -> Result<Holding, StoreError> {
         let mut transaction = self.vital.begin(Scope::All).await?;
         self.join(&mut transaction).await?;
         self.share(&mut transaction).await?;
@@ -72,10 +80,23 @@ impl Core {
         let holding = Holding { shards: shards.collect::<Result<_, StoreError>>()? };
         self.leases.set_held(holding.shards.iter().map(|(shard, _)| *shard).collect());
         if let Some(row) = answers.next().unwrap_or_default().first() {
-            self.days.ahead(&self.vital, super::rows::time(row, "now")?).await?;
+            self.look_ahead(super::rows::time(row, "now")?);
         }
-        self.folding.fold_if_due(&self.vital).await?;
         Ok(holding)
+    }
+
+    /// Makes the days to come and folds counts, apart: a lease must not wait for either, and neither
+    /// is lost when it fails, since the next renewal does it again.
+    fn look_ahead(self: &Arc<Self>, now: Timestamp) {
+        if self.leases.is_ahead.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let core = Arc::clone(self);
+        tokio::spawn(async move {
+            drop(core.days.ahead(&core.vital, now).await);
+            drop(core.folding.fold_if_due(&core.vital).await);
+            core.leases.is_ahead.store(false, Ordering::Release);
+        });
     }
 
     /// Gives everything back and leaves.

@@ -10,10 +10,11 @@
 //! handed in come from the caller, whose clock must follow the database's:
 //! [`PostgresStore::clock_offset`] says how far it is off.
 //!
-//! **PgBouncer** in transaction mode may stand in between, from 1.21 on with
-//! `max_prepared_statements` above 0: all settings and locks are local to a transaction. What does
-//! not work through it is `LISTEN`: give [`Options::listen_url`] a direct address, or switch
-//! [`Options::listen`] off, and new work of other nodes is found by polling alone.
+//! **PgBouncer** in transaction mode may stand in between, with `pgbouncer=true` in the URL: all
+//! settings and locks are local to a transaction, and statements have no names. (From PgBouncer 1.21
+//! on with `max_prepared_statements` above 0 it works without that word, and costs less.) What does
+//! not work through it is `LISTEN`: give [`Options::listen_url`] a direct address, or new work of
+//! other nodes is found by polling alone.
 
 mod address;
 mod configuration;
@@ -29,6 +30,7 @@ mod pool;
 mod replays;
 mod rows;
 mod schema;
+mod session;
 mod settle;
 mod tls;
 mod transfer;
@@ -146,8 +148,6 @@ impl PostgresStore {
         let pool = Pool::new(target.clone(), half, options.statement_timeout);
         let vital =
             Pool::new(target.clone(), options.connections - half, options.statement_timeout);
-        pool.insist_on_sync().await?;
-        vital.insist_on_sync().await?;
         schema::migrate(&vital).await?;
         let instance = vital.query_opt(Scope::All, "SELECT gen_random_uuid() AS id", &[]).await?;
         let instance: Uuid = instance.as_ref().map_or(Ok(Uuid::nil()), |row| get(row, "id"))?;

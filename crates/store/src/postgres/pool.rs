@@ -5,7 +5,6 @@
 //! back. **Nothing outlives a transaction**: every setting is local to it and every lock ends with
 //! it, so a pooler in transaction mode may stand in between.
 
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
@@ -15,10 +14,11 @@ use std::time::Duration;
 use postrider_domain::ids::TenantId;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Error, Row, Statement};
+use tokio_postgres::{Client, Error, Row};
 
 use super::address::Target;
 use super::error::failed;
+use super::session::{Connection, Ready, Types, is_spoilt};
 use crate::error::StoreError;
 
 /// What a statement is given.
@@ -46,14 +46,7 @@ pub(super) struct Pool {
     idle: Mutex<Vec<Connection>>,
     slots: Semaphore,
     statement_timeout: Duration,
-    /// Said at the begin of each transaction where the server would not sync by itself.
-    sync: Mutex<&'static str>,
-}
-
-/// One connection with the statements that it knows.
-struct Connection {
-    client: Client,
-    statements: HashMap<String, Statement>,
+    types: Types,
 }
 
 impl Pool {
@@ -63,24 +56,8 @@ impl Pool {
             idle: Mutex::default(),
             slots: Semaphore::new(size.max(1)),
             statement_timeout,
-            sync: Mutex::new(""),
+            types: Types::default(),
         }
-    }
-
-    /// An acknowledgement means stable storage: where the server is set to acknowledge before, each
-    /// of our transactions says otherwise.
-    pub(super) async fn insist_on_sync(&self) -> Result<(), StoreError> {
-        let rows = self.query(Scope::All, "SELECT current_setting('synchronous_commit')", &[]);
-        let setting: String = rows
-            .await?
-            .first()
-            .map_or(Ok(String::new()), |row| row.try_get(0))
-            .map_err(|e| failed(&e))?;
-        if setting == "off" {
-            *self.sync.lock().unwrap_or_else(PoisonError::into_inner) =
-                "; SET LOCAL synchronous_commit = on";
-        }
-        Ok(())
     }
 
     /// One statement as a transaction of its own, in one round trip.
@@ -93,20 +70,23 @@ impl Pool {
         let within = self.patience();
         let work = async {
             let mut session = self.session().await?;
-            let begin = self.begin_with(scope);
-            let statement = session.statement(sql).await?;
+            let begin = self.begin_with(scope, session.sync());
+            let statement = session.statement(sql, false).await?;
             let client = session.client()?;
             let (begun, found, ended) = in_order3(
                 client.batch_execute(&begin),
-                client.query(&statement, params),
+                statement.query(client, params),
                 client.batch_execute("COMMIT"),
             )
             .await;
             begun.map_err(|e| failed(&e))?;
+            let is_usable = found.as_ref().err().is_none_or(|error| !is_spoilt(error));
             let found = found.map_err(|e| failed(&e));
             if found.is_ok() || ended.is_ok() {
                 ended.map_err(|e| failed(&e))?;
-                session.ended();
+                if is_usable {
+                    session.ended();
+                }
             }
             found
         };
@@ -127,7 +107,8 @@ impl Pool {
     pub(super) async fn begin(&self, scope: Scope<'_>) -> Result<Transaction<'_>, StoreError> {
         let within = self.patience();
         let session = patiently(within, self.session()).await?;
-        Ok(Transaction { session, within, begin: Some(self.begin_with(scope)) })
+        let begin = Some(self.begin_with(scope, session.sync()));
+        Ok(Transaction { session, within, begin })
     }
 
     /// Closes what is idle. What is in use is closed when it is done.
@@ -142,9 +123,8 @@ impl Pool {
         self.statement_timeout.saturating_add(Duration::from_secs(5))
     }
 
-    fn begin_with(&self, scope: Scope<'_>) -> String {
+    fn begin_with(&self, scope: Scope<'_>, sync: &str) -> String {
         let timeout = self.statement_timeout.as_millis();
-        let sync = *self.sync.lock().unwrap_or_else(PoisonError::into_inner);
         let who = match scope {
             // A tenant's identifier has letters, digits, `-` and `_` only.
             Scope::Tenant(id) => format!("SET LOCAL postrider.tenant = '{id}'"),
@@ -171,16 +151,8 @@ impl Pool {
                 None => break,
             }
         }
-        let connection = self.connect().await?;
+        let connection = Connection::open(&self.target).await?;
         Ok(Session { pool: self, connection: Some(connection), _permit: permit })
-    }
-
-    async fn connect(&self) -> Result<Connection, StoreError> {
-        let Target { config, connector, .. } = &self.target;
-        let (client, driver) = config.connect(connector.clone()).await.map_err(|e| failed(&e))?;
-        // It ends when the client is dropped or the connection is lost; its error is the client's.
-        tokio::spawn(async move { drop(driver.await) });
-        Ok(Connection { client, statements: HashMap::new() })
     }
 }
 
@@ -199,16 +171,15 @@ impl Session<'_> {
             .ok_or_else(|| StoreError::Internal("a transaction was used after its end".into()))
     }
 
-    async fn statement(&mut self, sql: &str) -> Result<Statement, StoreError> {
+    fn sync(&self) -> &'static str {
+        self.connection.as_ref().map_or("", |connection| connection.sync)
+    }
+
+    async fn statement(&mut self, sql: &str, has_begun: bool) -> Result<Ready, StoreError> {
         let Some(connection) = &mut self.connection else {
             return Err(StoreError::Internal("a transaction was used after its end".into()));
         };
-        if let Some(known) = connection.statements.get(sql) {
-            return Ok(known.clone());
-        }
-        let statement = connection.client.prepare(sql).await.map_err(|e| failed(&e))?;
-        connection.statements.insert(sql.to_owned(), statement.clone());
-        Ok(statement)
+        connection.statement(sql, &self.pool.types, has_begun).await
     }
 
     /// The transaction has ended in order: the next one may have the connection.
@@ -251,11 +222,11 @@ impl Transaction<'_> {
         sql: &str,
         params: Params<'_>,
     ) -> Result<Vec<Row>, StoreError> {
-        let statement = self.session.statement(sql).await?;
+        let statement = self.statement(sql).await?;
         let begin = self.begin.take();
         let client = self.session.client()?;
         let mut all = begun(client, begin.as_deref());
-        all.push(Box::pin(client.query(&statement, params)));
+        all.push(Box::pin(statement.query(client, params)));
         let work = async { in_order(all).await.map_err(|e| failed(&e)) };
         Ok(patiently(self.within, work).await?.pop().unwrap_or_default())
     }
@@ -265,11 +236,11 @@ impl Transaction<'_> {
         sql: &str,
         params: Params<'_>,
     ) -> Result<u64, StoreError> {
-        let statement = self.session.statement(sql).await?;
+        let statement = self.statement(sql).await?;
         let begin = self.begin.take();
         let client = self.session.client()?;
         let mut all = begun(client, begin.as_deref());
-        all.push(Box::pin(client.execute(&statement, params)));
+        all.push(Box::pin(statement.execute(client, params)));
         let work = async { in_order(all).await.map_err(|e| failed(&e)) };
         Ok(patiently(self.within, work).await?.pop().unwrap_or_default())
     }
@@ -294,7 +265,7 @@ impl Transaction<'_> {
         let mut all = begun(client, begin.as_deref());
         let before = all.len();
         for (step, statement) in steps.iter().zip(&statements) {
-            all.push(Box::pin(client.query(statement, &step.params)));
+            all.push(Box::pin(statement.query(client, &step.params)));
         }
         let work = async { in_order(all).await.map_err(|e| failed(&e)) };
         Ok(patiently(self.within, work).await?.split_off(before))
@@ -307,13 +278,14 @@ impl Transaction<'_> {
         let client = self.session.client().map_err(Refused::Other)?;
         let mut all: Vec<Reply<'_, u64>> = begun(client, begin.as_deref());
         for (step, statement) in steps.iter().zip(&statements) {
-            all.push(Box::pin(client.execute(statement, &step.params)));
+            all.push(Box::pin(statement.execute(client, &step.params)));
         }
         all.push(Box::pin(async { client.batch_execute("COMMIT").await.map(|()| 0) }));
         let work = async { Ok(in_order(all).await) };
         let outcome = patiently(self.within, work).await.map_err(Refused::Other)?;
         // Every step was answered, the commit too: after an error it was a rollback.
-        if !self.session.client().map_err(Refused::Other)?.is_closed() {
+        let is_usable = outcome.as_ref().err().is_none_or(|error| !is_spoilt(error));
+        if is_usable && !self.session.client().map_err(Refused::Other)?.is_closed() {
             self.session.ended();
         }
         match outcome {
@@ -324,12 +296,18 @@ impl Transaction<'_> {
         }
     }
 
-    async fn statements(&mut self, steps: &[Step<'_>]) -> Result<Vec<Statement>, StoreError> {
+    async fn statements(&mut self, steps: &[Step<'_>]) -> Result<Vec<Ready>, StoreError> {
         let mut statements = Vec::with_capacity(steps.len());
         for step in steps {
-            statements.push(self.session.statement(step.sql).await?);
+            statements.push(self.statement(step.sql).await?);
         }
         Ok(statements)
+    }
+
+    /// A server that went silent is not waited for either when a statement is prepared.
+    async fn statement(&mut self, sql: &str) -> Result<Ready, StoreError> {
+        let has_begun = self.begin.is_none();
+        patiently(self.within, self.session.statement(sql, has_begun)).await
     }
 
     pub(super) async fn commit(mut self) -> Result<(), StoreError> {

@@ -3,12 +3,17 @@
 //! Any number of nodes may start at once: one of them migrates, under a lock that ends with its
 //! transaction, and the others find the work done. A migration is never edited once released.
 
+use std::time::Duration;
+
 use super::pool::{Pool, Scope};
 use super::rows::get;
 use crate::error::StoreError;
 
 /// Held while the schema changes.
 const SCHEMA_LOCK: i64 = 0x706f_7374_0001;
+
+/// How long a migration may take.
+const LONGEST: Duration = Duration::from_secs(3_600);
 
 /// All of them, in order; the first one is version 1.
 const MIGRATIONS: [&str; 3] = [
@@ -21,6 +26,8 @@ const MIGRATIONS: [&str; 3] = [
 pub(super) async fn migrate(pool: &Pool) -> Result<(), StoreError> {
     let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
     let mut transaction = pool.begin(Scope::All).await?;
+    // One that changes much takes long, and those that start meanwhile wait for it.
+    transaction.take_time(LONGEST).await?;
     transaction.query("SELECT pg_advisory_xact_lock($1)", &[&SCHEMA_LOCK]).await?;
     let create = "SET LOCAL client_min_messages = warning; \
                   CREATE SCHEMA IF NOT EXISTS postrider; \

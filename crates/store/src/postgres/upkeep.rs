@@ -20,6 +20,24 @@ const CHUNK: i64 = 20_000;
 /// How long pruning may count.
 const LONGEST: Duration = Duration::from_secs(600);
 
+/// Something of a day that has not ended. It is looked for tenant by tenant, each by one step into an
+/// index: however many wait, this is asked while everybody else has to.
+const UNFINISHED: &str = "WITH RECURSIVE whose (tenant) AS ( \
+         (SELECT tenant FROM postrider.deliveries_open ORDER BY tenant LIMIT 1) UNION ALL \
+         SELECT (SELECT o.tenant FROM postrider.deliveries_open AS o \
+                 WHERE o.tenant > whose.tenant ORDER BY o.tenant LIMIT 1) \
+         FROM whose WHERE whose.tenant IS NOT NULL) \
+     SELECT 1 FROM whose WHERE EXISTS (SELECT 1 FROM postrider.deliveries_open AS o \
+         WHERE o.tenant = whose.tenant AND o.created_at >= $1 AND o.created_at < $2) LIMIT 1";
+
+/// What a day has.
+const CONTENTS: &str = "SELECT (SELECT count(*) FROM postrider.events \
+         WHERE accepted_at >= $1 AND accepted_at < $2) AS events, \
+     (SELECT count(*) FROM postrider.deliveries_done \
+         WHERE created_at >= $1 AND created_at < $2) AS deliveries, \
+     (SELECT count(*) FROM postrider.attempts \
+         WHERE created_at >= $1 AND created_at < $2) AS attempts";
+
 #[async_trait]
 impl Upkeep for PostgresStore {
     async fn hold_shards(&self) -> Result<Holding, StoreError> {
@@ -101,38 +119,36 @@ impl Core {
     /// Drops the partitions of a day, where nothing of it is unfinished.
     async fn prune_day(&self, day: i32) -> Result<Pruned, StoreError> {
         let (from, to) = (i64::from(day) * DAY_MS, (i64::from(day) + 1) * DAY_MS);
-        let unfinished = "SELECT 1 FROM postrider.deliveries_open \
-                          WHERE created_at >= $1 AND created_at < $2 LIMIT 1";
-        if !self.vital.query(Scope::All, unfinished, &[&from, &to]).await?.is_empty() {
+        if !self.vital.query(Scope::All, UNFINISHED, &[&from, &to]).await?.is_empty() {
             return Ok(Pruned::default());
         }
+        // Counting takes long, so nobody waits for it: no lock is held yet.
         let mut transaction = self.vital.begin(Scope::All).await?;
         transaction.take_time(LONGEST).await?;
+        let counted = transaction.query(CONTENTS, &[&from, &to]).await?;
+        transaction.commit().await?;
+        let mut transaction = self.vital.begin(Scope::All).await?;
         transaction.query("SELECT pg_advisory_xact_lock($1)", &[&DAYS_LOCK]).await?;
         let mark = "UPDATE postrider.days SET removing = true WHERE day = $1 AND NOT removing";
         if transaction.execute(mark, &[&day]).await? == 0 {
             transaction.rollback().await?;
             return Ok(Pruned::default());
         }
-        let count = "SELECT (SELECT count(*) FROM postrider.events \
-                     WHERE accepted_at >= $1 AND accepted_at < $2) AS events, \
-                     (SELECT count(*) FROM postrider.deliveries_done \
-                     WHERE created_at >= $1 AND created_at < $2) AS deliveries, \
-                     (SELECT count(*) FROM postrider.attempts \
-                     WHERE created_at >= $1 AND created_at < $2) AS attempts";
-        let rows = transaction.query(count, &[&from, &to]).await?;
         // A replay may want something of that day back: from here on it waits, and then finds nothing.
+        // The tables come before their partitions, in the order in which everybody else locks them.
         // Whoever reads for long is not waited for, since others would have to wait behind us.
+        let tables = TABLES.map(|table| format!("ONLY postrider.{table}")).join(", ");
         let names = TABLES.map(|table| partition(table, day)).join(", ");
-        transaction.batch(&format!("SET LOCAL lock_timeout = 500; LOCK TABLE {names}")).await?;
-        if !transaction.query(unfinished, &[&from, &to]).await?.is_empty() {
+        let lock = format!("SET LOCAL lock_timeout = 500; LOCK TABLE {tables}; LOCK TABLE {names}");
+        transaction.batch(&lock).await?;
+        if !transaction.query(UNFINISHED, &[&from, &to]).await?.is_empty() {
             transaction.rollback().await?;
             return Ok(Pruned::default());
         }
         transaction.batch(&format!("DROP TABLE {names}")).await?;
         transaction.commit().await?;
         self.days.forget();
-        let Some(row) = rows.first() else { return Ok(Pruned::default()) };
+        let Some(row) = counted.first() else { return Ok(Pruned::default()) };
         Ok(Pruned {
             events: unsigned(get(row, "events")?),
             deliveries: unsigned(get(row, "deliveries")?),

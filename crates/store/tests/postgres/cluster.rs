@@ -49,9 +49,10 @@ async fn four_nodes_that_start_at_once_migrate_once() {
     for node in &nodes {
         node.check().await.unwrap();
     }
-    let applied = server.sql("started", "SELECT count(*) FROM postrider.migrations");
+    let each_once = "SELECT count(*) = max(version) FROM postrider.migrations";
+    let applied = server.sql("started", each_once);
     let days = server.sql("started", "SELECT count(*) FROM postrider.days");
-    assert_eq!((applied.as_str(), days.as_str()), ("2", "3"));
+    assert_eq!((applied.as_str(), days.as_str()), ("t", "3"));
     println!("start: 4 nodes at once, each migration applied once, {days} days made ahead");
 }
 
@@ -62,7 +63,7 @@ async fn a_database_of_a_newer_version_is_refused() {
     node(&url, "a").await;
     server.sql("newer", "INSERT INTO postrider.migrations VALUES (99)");
     let refused = PostgresStore::connect(&url, options("b")).await.err().unwrap();
-    assert!(matches!(refused, StoreError::NewerVersion { found: 99, known: 2, .. }), "{refused}");
+    assert!(matches!(refused, StoreError::NewerVersion { found: 99, .. }), "{refused}");
 }
 
 #[tokio::test]

@@ -1,11 +1,14 @@
 //! The PostgreSQL store on servers of its own: the suite, several nodes, lost connections, TLS.
 #![expect(clippy::unwrap_used, reason = "these are tests, though not every function says so")]
 
+mod bouncer;
 mod cluster;
 mod conformance;
 mod cuts;
 mod nodes;
 mod proxy;
 mod server;
+mod standby;
 mod tls;
 mod transfer;
+mod upkeep;

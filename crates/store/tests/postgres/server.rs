@@ -39,6 +39,8 @@ pub(crate) struct Server {
 enum Order {
     /// Stop by this signal and start again; then answer.
     Restart(&'static str, mpsc::Sender<()>),
+    /// Kill it; then answer.
+    Kill(mpsc::Sender<()>),
     Stop,
 }
 
@@ -62,21 +64,44 @@ impl Server {
 
     /// Starts one with further settings and files.
     fn start_with(settings: &[&str], fill: impl FnOnce(&Path)) -> Self {
-        let folder = tempfile::Builder::new().prefix("postrider-pg-").tempdir().unwrap();
-        run(Command::new("chmod").arg("755").arg(folder.path()));
+        let folder = folder();
         let data = folder.path().join("data");
         run(Command::new("cp").arg("-a").arg(template()).arg(&data));
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         fill(&data);
+        let server = Server::keep_in(folder, settings);
+        server.sql("postgres", "CREATE ROLE postrider LOGIN");
+        server
+    }
+
+    /// Starts one that follows another, of which it is a copy.
+    pub(crate) fn standby_of(primary: &Server) -> Self {
+        let folder = folder();
+        run(Command::new("chmod").arg("777").arg(folder.path()));
+        let mut copy = as_ordinary_user(&program("pg_basebackup"), &[]);
+        copy.args(["-h", "127.0.0.1", "-U", "postgres", "-R", "-c", "fast", "-X", "stream", "-p"]);
+        copy.arg(primary.port.to_string()).arg("-D").arg(folder.path().join("data"));
+        run(copy.current_dir("/"));
+        Server::keep_in(folder, &[])
+    }
+
+    /// Starts one on the data in a folder.
+    fn keep_in(folder: tempfile::TempDir, settings: &[&str]) -> Self {
+        let data = folder.path().join("data");
+        let port = free_port();
         let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
         let (orders, taken) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
         // One thread for the whole life: the server is told when the thread that began it ends.
         let keeper = thread::spawn(move || keep(&data, port, &settings, &ready, &taken));
         is_ready.recv().expect("PostgreSQL did not start: see the lines above");
-        let server = Server { port, folder, orders, keeper: Some(keeper) };
-        server.sql("postgres", "CREATE ROLE postrider LOGIN");
-        server
+        Server { port, folder, orders, keeper: Some(keeper) }
+    }
+
+    /// Kills it like a power cut: nobody is told, nothing is written any more.
+    pub(crate) fn kill(&self) {
+        let (done, is_done) = mpsc::channel();
+        self.orders.send(Order::Kill(done)).unwrap();
+        is_done.recv().unwrap();
     }
 
     /// The address of a new database that belongs to a role that is no superuser.
@@ -139,6 +164,18 @@ impl Drop for Server {
     }
 }
 
+/// A folder for a server that is no superuser's.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::Builder::new().prefix("postrider-pg-").tempdir().unwrap();
+    run(Command::new("chmod").arg("755").arg(folder.path()));
+    folder
+}
+
+/// A port that nobody listens on.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
 /// Starts the server, carries out orders, and stops it.
 fn keep(
     data: &Path,
@@ -149,10 +186,20 @@ fn keep(
 ) {
     let mut server = begin(data, port, settings);
     ready.send(()).unwrap();
-    while let Ok(Order::Restart(signal, done)) = orders.recv() {
-        end(&mut server, signal);
-        server = begin(data, port, settings);
-        done.send(()).unwrap();
+    loop {
+        match orders.recv() {
+            Ok(Order::Restart(signal, done)) => {
+                end(&mut server, signal);
+                server = begin(data, port, settings);
+                done.send(()).unwrap();
+            }
+            Ok(Order::Kill(done)) => {
+                end(&mut server, "KILL");
+                done.send(()).unwrap();
+                return;
+            }
+            Ok(Order::Stop) | Err(_) => break,
+        }
     }
     // Its files are removed: nobody needs the checkpoint of an orderly end, which takes long where
     // many have files to sync.
@@ -171,7 +218,7 @@ fn begin(data: &Path, port: u16, settings: &[String]) -> Child {
     let mut said = Vec::new();
     let is_ready = lines.by_ref().map_while(Result::ok).any(|line| {
         said.push(line.clone());
-        line.contains("database system is ready to accept connections")
+        line.contains("database system is ready to accept")
     });
     assert!(is_ready, "PostgreSQL did not start:\n{}", said.join("\n"));
     // What it says from here on nobody reads, but somebody must take it.
@@ -233,7 +280,7 @@ pub(crate) fn program(name: &str) -> PathBuf {
 }
 
 /// PostgreSQL refuses to be root.
-fn as_ordinary_user(program: &Path, options: &[&str]) -> Command {
+pub(crate) fn as_ordinary_user(program: &Path, options: &[&str]) -> Command {
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|this| {
         use std::os::unix::fs::MetadataExt;
         this.uid() == 0

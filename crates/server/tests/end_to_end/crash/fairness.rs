@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::neighbours::{Pulse, black_hole, in_order};
 use super::{count, figure};
+use crate::support::server::Server;
 use crate::support::{Receiver, Start, balances};
 
 #[test]
@@ -29,9 +30,12 @@ fn healthy_destinations_keep_their_pace_beside_a_thousand_black_holes() {
     for n in 0..holes {
         beside.subscribe_to(&format!("http://{hole}/{n}"), "hole");
     }
-    // Ten for each of them: they hang from now on, with others behind them.
+    // Ten for each of them: they hang from now on, with others behind them and more to come.
+    let feed = |server: &Server| {
+        server.ask("POST", "/v1/events", Some(&json!({"type": "hole", "data": 1})), 202);
+    };
     for _ in 0..10 {
-        beside.ask("POST", "/v1/events", Some(&json!({"type": "hole", "data": 1})), 202);
+        feed(&beside);
     }
     let all = u64::try_from(holes).unwrap();
     beside.wait("all black holes to hold something", |server| {
@@ -39,7 +43,10 @@ fn healthy_destinations_keep_their_pace_beside_a_thousand_black_holes() {
     });
     let kind = |n: usize| format!("healthy.n{}", n % healthy);
     let (mut alone, mut together) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
+    for round in 0..rounds {
+        if round % 2 == 0 {
+            feed(&beside);
+        }
         alone.extend(Pulse::send(&quiet, &of_quiet, pulses, kind));
         together.extend(Pulse::send(&beside, &of_beside, pulses, kind));
     }

@@ -1,0 +1,146 @@
+//! A connection, and the statements that it knows.
+//!
+//! A statement is prepared once for each connection, under a name. Through a pooler that gives each
+//! transaction another session a name would be looked for where it is not: there a statement has
+//! none and travels with its types, which are learnt once, inside a transaction.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Error, Row, SimpleQueryMessage, Statement};
+
+use super::address::Target;
+use super::error::failed;
+use super::pool::Params;
+use crate::error::StoreError;
+
+/// Said at the begin of each transaction where the server would acknowledge before it has synced.
+const SYNC: &str = "; SET LOCAL synchronous_commit = on";
+/// The same where nobody knows on which session the transaction will be.
+const SYNC_WHEREVER: &str = "; SELECT set_config('synchronous_commit', 'on', true) \
+     WHERE current_setting('synchronous_commit') = 'off'";
+
+/// The types of arguments, by statement: the same on every connection.
+pub(super) type Types = Mutex<HashMap<String, Arc<[Type]>>>;
+
+/// One connection.
+pub(super) struct Connection {
+    pub(super) client: Client,
+    /// What a transaction on it must say so that its commit means stable storage.
+    pub(super) sync: &'static str,
+    statements: HashMap<String, Statement>,
+    is_pooled: bool,
+}
+
+/// A statement that can be run.
+#[derive(Clone)]
+pub(super) enum Ready {
+    /// It has a name on this connection.
+    Named(Statement),
+    /// It is sent each time.
+    Unnamed(String, Arc<[Type]>),
+}
+
+impl Ready {
+    pub(super) async fn query(
+        &self,
+        client: &Client,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        match self {
+            Ready::Named(statement) => client.query(statement, params).await,
+            Ready::Unnamed(sql, types) => {
+                let typed: Vec<_> = params.iter().copied().zip(types.iter().cloned()).collect();
+                client.query_typed(sql, &typed).await
+            }
+        }
+    }
+
+    pub(super) async fn execute(&self, client: &Client, params: Params<'_>) -> Result<u64, Error> {
+        match self {
+            Ready::Named(statement) => client.execute(statement, params).await,
+            Ready::Unnamed(sql, types) => {
+                let typed: Vec<_> = params.iter().copied().zip(types.iter().cloned()).collect();
+                client.execute_typed(sql, &typed).await
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// Connects to the first host that will have us.
+    pub(super) async fn open(target: &Target) -> Result<Connection, StoreError> {
+        let Target { config, connector, is_pooled } = target;
+        let (client, driver) = config.connect(connector.clone()).await.map_err(|e| failed(&e))?;
+        // It ends when the client is dropped or the connection is lost; its error is the client's.
+        tokio::spawn(async move { drop(driver.await) });
+        let sync = if *is_pooled { SYNC_WHEREVER } else { needed_sync(&client).await? };
+        Ok(Connection { client, sync, statements: HashMap::new(), is_pooled: *is_pooled })
+    }
+
+    /// Makes a statement ready; `has_begun` says whether a transaction is under way.
+    pub(super) async fn statement(
+        &mut self,
+        sql: &str,
+        types: &Types,
+        has_begun: bool,
+    ) -> Result<Ready, StoreError> {
+        if self.is_pooled {
+            return self.unnamed(sql, types, has_begun).await;
+        }
+        if let Some(known) = self.statements.get(sql) {
+            return Ok(Ready::Named(known.clone()));
+        }
+        let statement = self.client.prepare(sql).await.map_err(|e| failed(&e))?;
+        self.statements.insert(sql.to_owned(), statement.clone());
+        Ok(Ready::Named(statement))
+    }
+
+    async fn unnamed(
+        &self,
+        sql: &str,
+        types: &Types,
+        has_begun: bool,
+    ) -> Result<Ready, StoreError> {
+        let known = types.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned();
+        if let Some(known) = known {
+            return Ok(Ready::Unnamed(sql.to_owned(), known));
+        }
+        // The name lives and dies on one session: the pooler keeps it for a transaction.
+        if !has_begun {
+            self.client.batch_execute("BEGIN").await.map_err(|e| failed(&e))?;
+        }
+        let statement = self.client.prepare(sql).await.map_err(|e| failed(&e))?;
+        let learnt: Arc<[Type]> = statement.params().into();
+        drop(statement);
+        if !has_begun {
+            self.client.batch_execute("COMMIT").await.map_err(|e| failed(&e))?;
+        }
+        let mut types = types.lock().unwrap_or_else(PoisonError::into_inner);
+        types.insert(sql.to_owned(), Arc::clone(&learnt));
+        Ok(Ready::Unnamed(sql.to_owned(), learnt))
+    }
+}
+
+/// What must be said on this connection. Asked for each one: after a failover the server is another.
+async fn needed_sync(client: &Client) -> Result<&'static str, StoreError> {
+    let said = client.simple_query("SHOW synchronous_commit").await.map_err(|e| failed(&e))?;
+    let is_off = said.iter().any(
+        |message| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("off")),
+    );
+    Ok(if is_off { SYNC } else { "" })
+}
+
+/// Whether an error is the connection's own and would come again on it: its server takes no writes
+/// any more, or what it has prepared does not fit the tables any more.
+pub(super) fn is_spoilt(error: &Error) -> bool {
+    let spoilt = [
+        SqlState::READ_ONLY_SQL_TRANSACTION,
+        SqlState::FEATURE_NOT_SUPPORTED,
+        SqlState::INVALID_SQL_STATEMENT_NAME,
+        SqlState::DUPLICATE_PSTATEMENT,
+    ];
+    error.code().is_some_and(|code| spoilt.contains(code))
+}

@@ -1,0 +1,112 @@
+//! What others do to the database while a node works: tables change, writes are refused, locks are held.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use postrider_store::conformance::samples::{at, tenant};
+use postrider_store::postgres::{Options, PostgresStore};
+use postrider_store::{Configuration, Intake, PageRequest, StoreError, Upkeep};
+use tokio_postgres::NoTls;
+
+use crate::nodes::{node, options, owed};
+use crate::server::{self, Server};
+
+const ALL: PageRequest = PageRequest { limit: 100, cursor: None };
+
+/// The connections that a node has.
+fn pids(server: &Server) -> BTreeSet<String> {
+    let sql = "SELECT pid FROM pg_stat_activity WHERE usename = 'postrider'";
+    server.sql("postgres", sql).lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_table_that_got_a_column_is_read_again_by_nodes_that_run() {
+    let server = server::shared();
+    let url = server.database("columns");
+    let store = node(&url, "one").await;
+    store.create_tenant(&tenant("acme", at(0))).await.unwrap();
+    assert_eq!(store.tenants(&ALL).await.unwrap().items.len(), 1);
+    server.sql("columns", "ALTER TABLE postrider.tenants ADD COLUMN more text");
+    // What was prepared does not fit any more: each connection notices once, and is left.
+    let mut refused = 0;
+    let found = loop {
+        match store.tenants(&ALL).await {
+            Ok(found) => break found,
+            Err(StoreError::Unavailable(_)) if refused < 4 => refused += 1,
+            Err(other) => panic!("after {refused}: {other}"),
+        }
+    };
+    assert_eq!(found.items.len(), 1);
+}
+
+#[tokio::test]
+async fn a_connection_whose_server_takes_no_writes_any_more_is_left() {
+    let server = Server::start();
+    // Nobody is told of the new work: that would be a connection of its own.
+    let quiet = Options { listen: false, ..options("one") };
+    let store = PostgresStore::connect(&server.database("readonly"), quiet).await.unwrap();
+    store.accept(vec![owed(0, 1)]).await.unwrap();
+    let before = pids(&server);
+    server.sql("postgres", "ALTER SYSTEM SET default_transaction_read_only = on");
+    server.sql("postgres", "SELECT pg_reload_conf()");
+    let mut n = 1;
+    while store.accept(vec![owed(n, 1)]).await.is_ok() {
+        n += 1;
+    }
+    // The one that was refused is closed: another one may find a server that takes writes.
+    while pids(&server).is_superset(&before) {
+        tokio::task::yield_now().await;
+    }
+    let refused = store.accept(vec![owed(n, 1)]).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    assert!(matches!(store.check().await, Err(StoreError::Unavailable(_))));
+    let writes = "BEGIN; SET TRANSACTION READ WRITE; \
+                  ALTER DATABASE readonly SET default_transaction_read_only = off; COMMIT";
+    server.sql("postgres", writes);
+    while store.accept(vec![owed(n, 1)]).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_lease_does_not_wait_for_whoever_removes_or_makes_days() {
+    let server = server::shared();
+    let url = server.database("days");
+    let quick = Options { statement_timeout: Duration::from_secs(3), ..options("one") };
+    let store = PostgresStore::connect(&url, quick).await.unwrap();
+    store.accept(vec![owed(0, 0)]).await.unwrap();
+    store.hold_shards().await.unwrap();
+    // After this the node does not know any more which days there are.
+    let pruned = store.prune(at(10 * 86_400_000)).await.unwrap();
+    assert_eq!(pruned.events, 1);
+    let (other, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+    tokio::spawn(async move { drop(connection.await) });
+    other.batch_execute("BEGIN; SELECT pg_advisory_xact_lock(123623980662786)").await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(store.hold_shards().await.unwrap().shards.len(), 256);
+    }
+    other.batch_execute("COMMIT").await.unwrap();
+    store.accept(vec![owed(1, 1)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_day_is_removed_beside_readers_and_never_while_something_of_it_waits() {
+    let server = server::shared();
+    let url = server.database("removed");
+    let store = node(&url, "one").await;
+    let day = 86_400_000;
+    store.accept(vec![owed(0, 0)]).await.unwrap();
+    store.accept(vec![owed(1, 1)]).await.unwrap();
+    assert_eq!(store.prune(at(10 * day)).await.unwrap().events, 0, "one of it is queued");
+    let empty = owed(3 * day, 0);
+    store.accept(vec![empty]).await.unwrap();
+    // Somebody reads another day for long: nobody waits for them longer than half a second.
+    let (reader, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+    tokio::spawn(async move { drop(connection.await) });
+    reader.batch_execute("BEGIN; SELECT count(*) FROM postrider.events").await.unwrap();
+    let refused = store.prune(at(10 * day)).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    store.accept(vec![owed(2, 1)]).await.unwrap();
+    reader.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(store.prune(at(10 * day)).await.unwrap().events, 1);
+}
