@@ -48,8 +48,8 @@ fn a_quick_run_tells_every_figure_and_loses_nothing() {
 #[test]
 fn growth_is_measured_on_stores_that_were_filled() {
     let directory = tempfile::tempdir().unwrap();
-    let output = postrider(&["bench", "growth", "--json", "--subscriptions", "30"])
-        .args(["--destinations", "20", "--waiting", "3000", "--seconds", "0.2", "--dir"])
+    let output = postrider(&["bench", "growth", "--json", "--subscriptions", "10"])
+        .args(["--destinations", "5", "--waiting", "500", "--seconds", "0.1", "--dir"])
         .arg(directory.path())
         .output()
         .unwrap();
@@ -57,7 +57,7 @@ fn growth_is_measured_on_stores_that_were_filled() {
     let report: Json = serde_json::from_str(&stdout(&output)).unwrap();
     let points = report["points"].as_array().unwrap();
     let names: Vec<_> = points.iter().map(|one| one["name"].clone()).collect();
-    assert_eq!(names, ["1 of each", "30 subscriptions", "20 destinations", "3000 waiting"]);
+    assert_eq!(names, ["1 of each", "10 subscriptions", "5 destinations", "500 waiting"]);
     for one in points {
         for figure in ["deliveries_per_second", "resident_bytes", "peak_bytes", "first_delivery_ms"]
         {
