@@ -90,6 +90,7 @@ impl PathId {
             | CommandError::SubscriptionGone
             | CommandError::JobEnded
             | CommandError::NotAnEndState
+            | CommandError::Moved
             | CommandError::Stopping
             | CommandError::Store(_) => error.into(),
         }
@@ -118,6 +119,7 @@ impl From<CommandError> for Problem {
             | CommandError::SubscriptionGone
             | CommandError::JobEnded => Problem::new(Code::WrongState, error.to_string()),
             CommandError::NotAnEndState => Problem::field("state", error),
+            CommandError::Moved => Problem::new(Code::Unavailable, error.to_string()),
             CommandError::Stopping => stopping(),
             CommandError::Store(error) => error.into(),
         }

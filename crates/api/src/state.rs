@@ -7,8 +7,9 @@ use postrider_domain::egress::EgressPolicy;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_engine::EngineHandle;
-use postrider_store::Store;
+use postrider_store::{Change, Store};
 use postrider_transport::Clock;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::auth::{GivenAdmin, Memory};
@@ -130,6 +131,20 @@ impl ApiState {
 }
 
 impl ApiState {
+    /// Forgets what other nodes delete, as long as the engine lives.
+    pub async fn follow_changes(self) {
+        let mut changes = self.engine().changes();
+        loop {
+            match changes.recv().await {
+                Ok(Some(Change::Key(id))) => self.memory().forget_key(&id),
+                Ok(Some(Change::Tenant(id))) => self.memory().forget_tenant(&id),
+                Ok(Some(Change::Subscription(..))) => {}
+                Ok(None) | Err(RecvError::Lagged(_)) => self.memory().forget_all(),
+                Err(RecvError::Closed) => return,
+            }
+        }
+    }
+
     /// A place among those who follow what happens; `None` where all are taken.
     pub(crate) fn place_for_stream(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0.streams).try_acquire_owned().ok()

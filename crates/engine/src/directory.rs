@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use http::{HeaderName, HeaderValue};
@@ -72,6 +73,8 @@ pub(crate) struct Keys {
 pub(crate) struct Directory {
     credentials: Arc<dyn Credentials>,
     inner: RwLock<Inner>,
+    /// Every change of the configuration up to this one is in it.
+    version: AtomicU64,
 }
 
 #[derive(Default)]
@@ -82,7 +85,7 @@ struct Inner {
 
 impl Directory {
     pub(crate) fn new(credentials: Arc<dyn Credentials>) -> Self {
-        Directory { credentials, inner: RwLock::default() }
+        Directory { credentials, inner: RwLock::default(), version: AtomicU64::new(0) }
     }
 
     /// Puts a subscription in, or replaces it.
@@ -98,6 +101,23 @@ impl Directory {
         let mut inner = self.write();
         inner.index.remove(tenant, id);
         inner.prepared.remove(&id);
+    }
+
+    /// Every change of the configuration up to this one is in it.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Every change of the configuration up to this one is in it now.
+    pub(crate) fn set_version(&self, version: u64) {
+        self.version.store(version, Ordering::Release);
+    }
+
+    /// All that are in it.
+    pub(crate) fn all(&self) -> Vec<(TenantId, SubscriptionId)> {
+        let inner = self.read();
+        let all = inner.prepared.values().map(|known| &known.subscription);
+        all.map(|known| (known.tenant.clone(), known.id)).collect()
     }
 
     /// The subscriptions that want this event.

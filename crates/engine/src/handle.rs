@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use postrider_domain::attempt::Finished;
-use postrider_domain::delivery::{Delivery, StateName, WrongState};
+use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::destination::Destination;
 use postrider_domain::egress::DestinationUrl;
 use postrider_domain::event::Event;
@@ -16,44 +16,20 @@ use postrider_domain::ledger::Ledger;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_store::{
-    DeliveryFilter, DestinationRecord, ReplayJob, ReplayState, Store, StoreError, SubscriptionPut,
-    SubscriptionRecord,
+    Change, DeliveryFilter, DestinationRecord, Holding, ReplayJob, ReplayState, Store,
+    SubscriptionPut, SubscriptionRecord,
 };
 use postrider_transport::{Clock, Target};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::attempt::{Job, Runner};
-use crate::core::{Command, Gauges, Input, ReplayChange};
+use crate::cluster::{Done, Post, Question, Refresher, is_cancelled};
+use crate::core::{Command, Gauges, Input, ReplayChange, TenantOverlay};
 use crate::directory::Directory;
 use crate::entropy::{Entropy, ten};
 use crate::ingest::{Ingest, IngestError, Ingested, NewEvent};
 use crate::live::EngineEvent;
-
-/// Why something that was asked for did not happen.
-#[derive(Debug, thiserror::Error)]
-pub enum CommandError {
-    /// The tenant has no such thing.
-    #[error("there is no such thing")]
-    NotFound,
-    /// The delivery stands elsewhere.
-    #[error(transparent)]
-    WrongState(#[from] WrongState),
-    /// A delivery cannot be replayed when its subscription is gone.
-    #[error("the subscription of this delivery was deleted: there is nowhere to send it to")]
-    SubscriptionGone,
-    /// The replay job is over.
-    #[error("the replay job has ended already")]
-    JobEnded,
-    /// A replay is for deliveries that have ended.
-    #[error("only dead, delivered or cancelled deliveries can be replayed")]
-    NotAnEndState,
-    /// The engine has stopped.
-    #[error("the server is stopping")]
-    Stopping,
-    /// The store did not do it.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
+pub use crate::refusal::CommandError;
 
 /// Which deliveries a job is to replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,8 +80,9 @@ pub(crate) struct Shared {
     pub(crate) ended: watch::Receiver<Option<Ended>>,
     pub(crate) end: watch::Sender<bool>,
     pub(crate) stopping: AtomicBool,
-    /// Changes of subscriptions go one after the other: the store and the index must agree.
-    pub(crate) changing: tokio::sync::Mutex<()>,
+    pub(crate) refresher: Arc<Refresher>,
+    /// How other nodes are asked; `None` where there are none.
+    pub(crate) post: Option<Arc<Post>>,
 }
 
 /// A running engine.
@@ -145,7 +122,7 @@ impl EngineHandle {
 
     async fn put(&self, record: SubscriptionRecord) -> Result<SubscriptionPut, CommandError> {
         let shared = &self.shared;
-        let _one_at_a_time = shared.changing.lock().await;
+        let _one_at_a_time = shared.refresher.changing.lock().await;
         let subscription = &record.subscription;
         let (tenant, now) = (subscription.tenant.clone(), shared.clock.now());
         let destination = DestinationRecord::new(tenant.clone(), subscription.url.clone(), now);
@@ -180,7 +157,7 @@ impl EngineHandle {
 
     async fn delete(&self, tenant: &TenantId, id: SubscriptionId) -> Result<bool, CommandError> {
         let shared = &self.shared;
-        let _one_at_a_time = shared.changing.lock().await;
+        let _one_at_a_time = shared.refresher.changing.lock().await;
         let Some(before) = shared.store.subscription(tenant, id).await? else { return Ok(false) };
         let now = shared.clock.now();
         if !shared.store.mark_subscription_deleted(tenant, id, now).await? {
@@ -199,12 +176,42 @@ impl EngineHandle {
         destination: DestinationId,
         reason: Option<String>,
     ) -> Result<Destination, CommandError> {
+        let (owner, why) = (tenant.clone(), reason.clone());
+        let question = Question::Enable { tenant: owner, destination, reason: why };
+        let here = || self.enable_here(tenant, destination, reason.clone());
+        match self.routed(destination.shard(), question, here).await? {
+            Done::Here(destination) => Ok(destination),
+            Done::Elsewhere => self.read_destination(tenant, destination).await,
+        }
+    }
+
+    pub(crate) async fn enable_here(
+        &self,
+        tenant: &TenantId,
+        destination: DestinationId,
+        reason: Option<String>,
+    ) -> Result<Destination, CommandError> {
         let tenant = tenant.clone();
         self.ask(|reply| Command::Enable { tenant, destination, reason, reply }).await?
     }
 
     /// Freezes a destination.
     pub async fn freeze(
+        &self,
+        tenant: &TenantId,
+        destination: DestinationId,
+        reason: Option<String>,
+    ) -> Result<Destination, CommandError> {
+        let (owner, why) = (tenant.clone(), reason.clone());
+        let question = Question::Freeze { tenant: owner, destination, reason: why };
+        let here = || self.freeze_here(tenant, destination, reason.clone());
+        match self.routed(destination.shard(), question, here).await? {
+            Done::Here(destination) => Ok(destination),
+            Done::Elsewhere => self.read_destination(tenant, destination).await,
+        }
+    }
+
+    pub(crate) async fn freeze_here(
         &self,
         tenant: &TenantId,
         destination: DestinationId,
@@ -220,12 +227,39 @@ impl EngineHandle {
         tenant: &TenantId,
         delivery: DeliveryId,
     ) -> Result<Delivery, CommandError> {
+        let shard = self.shard_of(tenant, delivery).await?;
+        let question = Question::Cancel { tenant: tenant.clone(), delivery };
+        match self.routed(shard, question, || self.cancel_here(tenant, delivery)).await? {
+            Done::Here(delivery) => Ok(delivery),
+            Done::Elsewhere => self.read_delivery(tenant, delivery, is_cancelled).await,
+        }
+    }
+
+    pub(crate) async fn cancel_here(
+        &self,
+        tenant: &TenantId,
+        delivery: DeliveryId,
+    ) -> Result<Delivery, CommandError> {
         let tenant = tenant.clone();
         self.ask(|reply| Command::Cancel { tenant, delivery, reply }).await?
     }
 
     /// Replays a delivery that has ended: a new schedule, due at once.
     pub async fn replay(
+        &self,
+        tenant: &TenantId,
+        delivery: DeliveryId,
+    ) -> Result<Delivery, CommandError> {
+        let shard = self.shard_of(tenant, delivery).await?;
+        let question = Question::Replay { tenant: tenant.clone(), delivery };
+        match self.routed(shard, question, || self.replay_here(tenant, delivery)).await? {
+            Done::Here(delivery) => Ok(delivery),
+            // It may have arrived, or failed, meanwhile.
+            Done::Elsewhere => self.read_delivery(tenant, delivery, |_| Ok(())).await,
+        }
+    }
+
+    pub(crate) async fn replay_here(
         &self,
         tenant: &TenantId,
         delivery: DeliveryId,
@@ -264,6 +298,16 @@ impl EngineHandle {
             finished_at: None,
         };
         self.shared.store.put_replay(&job).await?;
+        let question = Question::RunJob { tenant: tenant.clone(), id: job.id };
+        match self.routed(job.shard(), question, || self.run_job_here(job.clone())).await {
+            Ok(Done::Here(job)) => Ok(job),
+            // Whoever owns its shard next finds it there.
+            Ok(Done::Elsewhere) | Err(CommandError::Moved) => Ok(job),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) async fn run_job_here(&self, job: ReplayJob) -> Result<ReplayJob, CommandError> {
         self.ask(|reply| Command::RunJob { job: Box::new(job), reply }).await?
     }
 
@@ -303,7 +347,13 @@ impl EngineHandle {
         event: NewEvent,
     ) -> Result<Finished, CommandError> {
         let shared = &self.shared;
-        let prepared = shared.directory.get(subscription).ok_or(CommandError::NotFound)?;
+        let mut prepared = shared.directory.get(subscription);
+        if prepared.is_none() {
+            // Another node may have made it a moment ago.
+            shared.refresher.catch_up().await?;
+            prepared = shared.directory.get(subscription);
+        }
+        let prepared = prepared.ok_or(CommandError::NotFound)?;
         let wish = &prepared.subscription;
         if wish.tenant != *tenant {
             return Err(CommandError::NotFound);
@@ -334,8 +384,10 @@ impl EngineHandle {
 
     /// The ledger of a tenant, or of all: the store's, with what is in flight now.
     pub async fn ledger(&self, tenant: Option<&TenantId>) -> Result<Ledger, CommandError> {
-        let owner = tenant.cloned();
-        let flying = self.ask(|reply| Command::Tenant { tenant: owner, reply }).await?;
+        let mut flying = self.overlay_here(tenant.cloned()).await?;
+        let elsewhere = self.overlay_elsewhere(tenant).await;
+        flying.queued += elsewhere.queued;
+        flying.waiting += elsewhere.waiting;
         let mut ledger = self.shared.store.ledger(tenant).await?;
         let (queued, waiting) =
             (flying.queued.min(ledger.queued), flying.waiting.min(ledger.waiting));
@@ -345,8 +397,15 @@ impl EngineHandle {
         Ok(ledger)
     }
 
+    pub(crate) async fn overlay_here(
+        &self,
+        tenant: Option<TenantId>,
+    ) -> Result<TenantOverlay, CommandError> {
+        self.ask(|reply| Command::Tenant { tenant, reply }).await
+    }
+
     /// The deliveries of a tenant that are in flight now and that a filter wants, newest first: those
-    /// below an identifier, and no more than so many. Of what this node sends; nothing remembers it.
+    /// below an identifier, and no more than so many. Nothing remembers it: every node says what it sends.
     pub async fn flying(
         &self,
         tenant: &TenantId,
@@ -354,12 +413,36 @@ impl EngineHandle {
         below: Option<DeliveryId>,
         limit: usize,
     ) -> Result<Vec<Delivery>, CommandError> {
-        let (tenant, filter) = (tenant.clone(), Box::new(DeliveryFilter { state: None, ..filter }));
+        let filter = DeliveryFilter { state: None, ..filter };
+        let mut flying = self.flying_elsewhere(tenant, &filter, below, limit).await?;
+        flying.extend(self.flying_here(tenant, filter, below, limit).await?);
+        flying.sort_by_key(|delivery| std::cmp::Reverse(delivery.id));
+        flying.truncate(limit);
+        Ok(flying)
+    }
+
+    pub(crate) async fn flying_here(
+        &self,
+        tenant: &TenantId,
+        filter: DeliveryFilter,
+        below: Option<DeliveryId>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, CommandError> {
+        let (tenant, filter) = (tenant.clone(), Box::new(filter));
         self.ask(|reply| Command::Flying { tenant, filter, below, limit, reply }).await
     }
 
     /// Which of these deliveries are in flight now.
     pub async fn in_flight(&self, deliveries: Vec<DeliveryId>) -> Result<Vec<bool>, CommandError> {
+        let elsewhere = self.in_flight_elsewhere(&deliveries).await;
+        let here = self.in_flight_here(deliveries).await?;
+        Ok(here.into_iter().zip(elsewhere).map(|(here, elsewhere)| here || elsewhere).collect())
+    }
+
+    pub(crate) async fn in_flight_here(
+        &self,
+        deliveries: Vec<DeliveryId>,
+    ) -> Result<Vec<bool>, CommandError> {
         self.ask(|reply| Command::InFlight { deliveries, reply }).await
     }
 
@@ -379,6 +462,16 @@ impl EngineHandle {
             ready: seen.ready,
             oldest_queued_at: seen.oldest_queued_at,
         }))
+    }
+
+    /// The shards that this node holds.
+    pub async fn holding(&self) -> Result<Arc<Holding>, CommandError> {
+        self.ask(|reply| Command::Holding { reply }).await
+    }
+
+    /// Keys and tenants that other nodes deleted, from now on; `None` means that any may be.
+    pub fn changes(&self) -> broadcast::Receiver<Option<Change>> {
+        self.shared.refresher.changes.subscribe()
     }
 
     /// What the engine holds right now.
@@ -435,6 +528,24 @@ impl EngineHandle {
     }
 
     async fn change_job(
+        &self,
+        tenant: &TenantId,
+        id: ReplayId,
+        change: ReplayChange,
+    ) -> Result<ReplayJob, CommandError> {
+        let job = self.shared.store.replay(tenant, id).await?.ok_or(CommandError::NotFound)?;
+        let question = Question::ChangeJob { tenant: tenant.clone(), id, change };
+        let here = || self.change_job_here(tenant, id, change);
+        match self.routed(job.shard(), question, here).await? {
+            Done::Here(job) => Ok(job),
+            Done::Elsewhere => {
+                let job = self.shared.store.replay(tenant, id).await?;
+                job.ok_or(CommandError::NotFound)
+            }
+        }
+    }
+
+    pub(crate) async fn change_job_here(
         &self,
         tenant: &TenantId,
         id: ReplayId,

@@ -18,11 +18,11 @@ use postrider_store::{Acceptance, Accepted, Store, StoreError};
 use postrider_transport::Clock;
 use sha2::{Digest, Sha256};
 
+use crate::cluster::Refresher;
 use crate::core::limiter::TokenBucket;
-use crate::directory::Directory;
 use crate::entropy::{Entropy, ten};
-use crate::inbox::Inbox;
-use crate::options::IngestRate;
+use crate::inbox::{Inbox, Pending};
+use crate::options::{IngestRate, Options};
 use crate::spans::{Accepting, Spans};
 
 /// An event as the application hands it in.
@@ -89,17 +89,39 @@ pub enum IngestError {
 
 /// What taking events in needs.
 pub(crate) struct Ingest {
-    pub(crate) store: Arc<dyn Store>,
+    store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) entropy: Arc<dyn Entropy>,
-    pub(crate) directory: Arc<Directory>,
-    pub(crate) inbox: Arc<Inbox>,
-    pub(crate) spans: Option<Arc<dyn Spans>>,
-    pub(crate) rate: Option<IngestRate>,
-    pub(crate) buckets: Mutex<HashMap<TenantId, TokenBucket>>,
+    entropy: Arc<dyn Entropy>,
+    /// With the directory.
+    pub(crate) refresher: Arc<Refresher>,
+    inbox: Arc<Inbox>,
+    spans: Option<Arc<dyn Spans>>,
+    rate: Option<IngestRate>,
+    buckets: Mutex<HashMap<TenantId, TokenBucket>>,
 }
 
 impl Ingest {
+    pub(crate) fn new(
+        store: &Arc<dyn Store>,
+        clock: &Arc<dyn Clock>,
+        entropy: &Arc<dyn Entropy>,
+        refresher: &Arc<Refresher>,
+        inbox: &Arc<Inbox>,
+        options: &Options,
+        spans: Option<Arc<dyn Spans>>,
+    ) -> Ingest {
+        Ingest {
+            store: Arc::clone(store),
+            clock: Arc::clone(clock),
+            entropy: Arc::clone(entropy),
+            refresher: Arc::clone(refresher),
+            inbox: Arc::clone(inbox),
+            spans,
+            rate: options.tenant_ingest,
+            buckets: Mutex::default(),
+        }
+    }
+
     /// Accepts a batch of one tenant's events.
     pub(crate) async fn ingest(
         &self,
@@ -122,15 +144,28 @@ impl Ingest {
         tenant: &TenantId,
         mut events: Vec<NewEvent>,
     ) -> Result<Vec<Ingested>, IngestError> {
-        let now = self.clock.now();
+        let (now, version) = (self.clock.now(), self.refresher.directory.version());
         let spans = self.spans.as_ref();
         let spans = spans.map(|spans| Accepting::begin(spans, &*self.entropy, &mut events));
-        let batch: Vec<Acceptance> =
+        let mut batch: Vec<Acceptance> =
             events.into_iter().map(|event| self.acceptance(tenant, event, now)).collect();
-        let deliveries = batch.iter().flat_map(|acceptance| &acceptance.deliveries);
-        let destinations: BTreeSet<_> = deliveries.map(|delivery| delivery.destination).collect();
-        let pending = self.inbox.begin(destinations.into_iter().collect());
-        let answers = match self.make_durable(&batch).await {
+        let mut pending = self.begin(&batch);
+        let made = match self.make_durable(&batch, version).await {
+            // A subscription changed on another node: match once more, with all that was changed
+            // before these events came.
+            Ok(None) => {
+                pending.forget();
+                self.refresher.catch_up().await?;
+                for acceptance in &mut batch {
+                    acceptance.deliveries = self.owed(&acceptance.event, now);
+                }
+                pending = self.begin(&batch);
+                self.store.accept(batch.clone()).await
+            }
+            Ok(Some(answers)) => Ok(answers),
+            Err(error) => Err(error),
+        };
+        let answers = match made {
             Ok(answers) => answers,
             Err(error) => {
                 // Only where the outcome is unknown may there be something to be read back.
@@ -176,14 +211,24 @@ impl Ingest {
         Ok(ingested)
     }
 
-    async fn make_durable(&self, batch: &[Acceptance]) -> Result<Vec<Accepted>, StoreError> {
+    fn begin(&self, batch: &[Acceptance]) -> Pending {
+        let deliveries = batch.iter().flat_map(|acceptance| &acceptance.deliveries);
+        let destinations: BTreeSet<_> = deliveries.map(|delivery| delivery.destination).collect();
+        self.inbox.begin(destinations.into_iter().collect())
+    }
+
+    async fn make_durable(
+        &self,
+        batch: &[Acceptance],
+        version: u64,
+    ) -> Result<Option<Vec<Accepted>>, StoreError> {
         if planted::is(Bug::AcknowledgeBeforeSync) {
             let (store, batch) = (Arc::clone(&self.store), batch.to_vec());
             let answers = vec![Accepted::New; batch.len()];
             tokio::spawn(async move { store.accept(batch).await });
-            return Ok(answers);
+            return Ok(Some(answers));
         }
-        self.store.accept(batch.to_vec()).await
+        self.store.accept_as_of(batch.to_vec(), version).await
     }
 
     fn acceptance(&self, tenant: &TenantId, new: NewEvent, now: Timestamp) -> Acceptance {
@@ -198,13 +243,18 @@ impl Ingest {
             time: new.time.unwrap_or(now),
             trace: new.trace,
         });
-        let wanted = self.directory.matches(&event);
+        let deliveries = self.owed(&event, now);
+        Acceptance { event, accepted_at: now, fingerprint, id_given, deliveries }
+    }
+
+    /// What is owed for an event.
+    fn owed(&self, event: &Event, now: Timestamp) -> Vec<Delivery> {
+        let wanted = self.refresher.directory.matches(event);
         let deliveries = wanted.iter().map(|subscription| {
             let id = DeliveryId::new(now, ten(&*self.entropy));
-            Delivery::accepted(id, &event, subscription.id, subscription.destination, now)
+            Delivery::accepted(id, event, subscription.id, subscription.destination, now)
         });
-        let deliveries = deliveries.collect();
-        Acceptance { event, accepted_at: now, fingerprint, id_given, deliveries }
+        deliveries.collect()
     }
 
     fn admit(&self, tenant: &TenantId, events: usize) -> Result<(), IngestError> {

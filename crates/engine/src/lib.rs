@@ -7,6 +7,7 @@
 //! what was accepted is delivered, waiting, dead or cancelled, whenever the process ends.
 
 mod attempt;
+mod cluster;
 mod core;
 mod directory;
 mod entropy;
@@ -15,6 +16,7 @@ mod inbox;
 mod ingest;
 mod live;
 mod options;
+mod refusal;
 mod shell;
 mod spans;
 mod upkeep;

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use postrider_domain::delivery::Delivery;
+use postrider_domain::ids::{DestinationId, TenantId};
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_store::{Commit, Holding, Store, StoreError, WaitingOrder};
@@ -16,6 +17,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::attempt::{Job, Runner, TransportRunner};
+use crate::cluster::{self, NEWEST, Post, Refresher, ToReplay, instant};
 use crate::core::{Action, Attempted, Command, Core, Input, Load, LoadId, Outgoing};
 use crate::directory::{Credentials, Directory};
 use crate::entropy::Entropy;
@@ -25,7 +27,7 @@ use crate::ingest::Ingest;
 use crate::live::EngineEvent;
 use crate::options::Options;
 use crate::spans::Spans;
-use crate::upkeep::{self, pause};
+use crate::upkeep::{self, Holder, pause};
 
 /// Inputs that are taken in before the core acts on them.
 const INPUTS_AT_ONCE: usize = 1024;
@@ -60,22 +62,16 @@ pub async fn start<T: Transport>(
     let Parts { store, clock, entropy, credentials, policy, options, spans } = parts;
     let options = Options { page: options.page.max(1), ..options };
     let directory = Arc::new(Directory::new(credentials));
+    let post = Post::new(&store, &entropy);
     let (inbox, handovers) =
         Inbox::new(options.handover_batches_max, options.handover_deliveries_max);
     let (inputs, received) = mpsc::unbounded_channel();
     let policy = watch::Sender::new(Arc::new(policy));
     let (ended, ended_seen) = watch::channel(None);
     let (end, end_seen) = watch::channel(false);
-    let ingest = Arc::new(Ingest {
-        store: Arc::clone(&store),
-        clock: Arc::clone(&clock),
-        entropy: Arc::clone(&entropy),
-        directory: Arc::clone(&directory),
-        inbox: Arc::clone(&inbox),
-        spans: spans.clone(),
-        rate: options.tenant_ingest,
-        buckets: std::sync::Mutex::default(),
-    });
+    let refresher = Refresher::new(&store, &directory, &inputs);
+    let ingest = Ingest::new(&store, &clock, &entropy, &refresher, &inbox, &options, spans.clone());
+    let ingest = Arc::new(ingest);
     let runner: Arc<dyn Runner> =
         Arc::new(TransportRunner { transport, clock: Arc::clone(&clock), spans });
     let core =
@@ -83,20 +79,24 @@ pub async fn start<T: Transport>(
     let live = broadcast::Sender::new(options.live_events_max.max(1));
     let (tenants, happened) = mpsc::channel(options.live_events_max.max(1));
     let mut tasks = JoinSet::new();
-    let told =
-        upkeep::tell_tenants(happened, Arc::clone(&ingest), Arc::clone(&clock), options.clone());
-    tasks.spawn(told);
+    tasks.spawn(upkeep::tell_tenants(happened, Arc::clone(&ingest), options.clone()));
     let (keep, every) = (policy.subscribe(), options.prune_every);
     tasks.spawn(upkeep::prune(Arc::clone(&store), Arc::clone(&clock), keep, every));
+    let (forget, forgotten) = mpsc::unbounded_channel();
     let held = Holding::clone(&core.holding());
-    tasks.spawn(upkeep::hold(Arc::clone(&store), inputs.clone(), held, options.hold_every));
+    let holder = Holder::new(&store, &inputs, held, options.hold_every, forgotten);
+    tasks.spawn(holder.run());
+    let (elsewhere, replays) = mpsc::unbounded_channel();
     let shell = Shell {
         core,
         store: Arc::clone(&store),
         clock: Arc::clone(&clock),
         inbox,
         runner: Arc::clone(&runner),
+        refresher: Arc::clone(&refresher),
         inputs: inputs.clone(),
+        forget,
+        elsewhere,
         live: live.clone(),
         tenants,
         policy: policy.subscribe(),
@@ -118,9 +118,12 @@ pub async fn start<T: Transport>(
         ended: ended_seen,
         end,
         stopping: AtomicBool::new(false),
-        changing: tokio::sync::Mutex::new(()),
+        refresher,
+        post,
     };
-    Ok(EngineHandle { shared: Arc::new(shared) })
+    let engine = EngineHandle { shared: Arc::new(shared) };
+    cluster::begin(&engine, replays);
+    Ok(engine)
 }
 
 /// Builds a core from what the store remembers.
@@ -132,13 +135,17 @@ async fn load(
     directory: &Arc<Directory>,
     inbox: &Arc<Inbox>,
 ) -> Result<Core, StoreError> {
+    let asked = instant();
     let holding = store.hold_shards().await?;
+    let version = store.changes(NEWEST).await?.version;
     let subscriptions = store.all_subscriptions().await?;
     let destinations = store.held_destinations(&holding).await?;
-    let jobs = store.running_replays().await?;
+    let mut jobs = store.running_replays().await?;
+    jobs.retain(|job| holding.has(job.shard()));
     for record in subscriptions.iter().filter(|record| record.deleted_at.is_none()) {
         directory.put(record);
     }
+    directory.set_version(version);
     let now = clock.now();
     let mut core = Core::new(
         options.clone(),
@@ -148,6 +155,7 @@ async fn load(
         holding,
         now,
     );
+    core.held_until = Holder::until(&**store, asked);
     for record in destinations {
         let rate = directory.rate_limit(&record.tenant, record.id);
         core.add_destination(record, rate);
@@ -169,7 +177,12 @@ struct Shell {
     clock: Arc<dyn Clock>,
     inbox: Arc<Inbox>,
     runner: Arc<dyn Runner>,
+    refresher: Arc<Refresher>,
     inputs: mpsc::UnboundedSender<Input>,
+    /// Shards that are to be held anew.
+    forget: mpsc::UnboundedSender<Holding>,
+    /// Deliveries that their owners are to replay.
+    elsewhere: mpsc::UnboundedSender<ToReplay>,
     live: broadcast::Sender<EngineEvent>,
     tenants: mpsc::Sender<EngineEvent>,
     policy: watch::Receiver<Arc<Policy>>,
@@ -191,6 +204,7 @@ impl Shell {
         let inbox = Arc::clone(&self.inbox);
         while self.stopped.is_none() {
             let now = self.clock.now();
+            self.look_at_lease();
             self.core.listened = self.live.receiver_count() > 0;
             for input in inputs.drain(..) {
                 self.core.handle(input, now);
@@ -198,6 +212,7 @@ impl Shell {
             for handover in accepted.drain(..) {
                 self.core.handle(Input::Accepted(handover), now);
             }
+            self.look_at_lease();
             self.core.advance(now);
             self.perform();
             while self.tasks.try_join_next().is_some() {}
@@ -230,6 +245,11 @@ impl Shell {
             drop(self.store.release_shards().await);
         }
         ended.send_replace(Some(reason));
+    }
+
+    /// Whether the shards are surely ours at this moment.
+    fn look_at_lease(&mut self) {
+        self.core.is_leased = self.core.held_until.is_none_or(|until| instant() < until);
     }
 
     fn sleep(&self, now: Timestamp) -> Duration {
@@ -269,6 +289,12 @@ impl Shell {
                         }
                     });
                 }
+                Action::Find(tenant, id) => self.find(tenant, id),
+                // Nobody takes these only where the engine is ending.
+                Action::ReplayElsewhere(job, rows, is_all) => {
+                    drop(self.elsewhere.send((*job, rows, is_all)));
+                }
+                Action::HoldAnew(shards) => drop(self.forget.send(shards)),
                 Action::Stop(why) => self.stopped = Some(why),
             }
         }
@@ -306,11 +332,29 @@ impl Shell {
 
     fn load(&mut self, id: LoadId, load: Load) {
         let reader = self.reader();
-        let inbox = Arc::clone(&self.inbox);
+        let (inbox, refresher) = (Arc::clone(&self.inbox), Arc::clone(&self.refresher));
         self.tasks.spawn(async move {
             if let Some(rows) = reader.insist(|| reader.read(&load)).await {
                 let next_ticket = inbox.next_ticket();
+                let is_unknown = |row: &Delivery| !refresher.directory.has(row.subscription);
+                if reader.store.node().is_some() && rows.iter().any(is_unknown) {
+                    // Another node may have made it a moment ago: only then is it gone for sure.
+                    if reader.insist(|| refresher.catch_up()).await.is_none() {
+                        return;
+                    }
+                }
                 drop(reader.inputs.send(Input::Loaded(id, rows, next_ticket)));
+            }
+        });
+    }
+
+    /// Reads a destination that another node made.
+    fn find(&mut self, tenant: TenantId, id: DestinationId) {
+        let reader = self.reader();
+        self.tasks.spawn(async move {
+            if let Some(found) = reader.insist(|| reader.store.destination(&tenant, id)).await {
+                let command = Command::Found { id, record: found.map(Box::new) };
+                drop(reader.inputs.send(Input::Command(command)));
             }
         });
     }
@@ -323,6 +367,12 @@ impl Shell {
             let ids: Vec<_> =
                 batch.iter().map(|one| (one.tenant.clone(), one.event_id.clone())).collect();
             let Some(events) = reader.insist(|| reader.store.events(&ids)).await else { return };
+            if reader.store.lease().is_some() {
+                // Reading may have taken long: whether it is still ours to send must be asked again.
+                let read = batch.into_iter().zip(events).collect();
+                drop(reader.inputs.send(Input::Read(read)));
+                return;
+            }
             for (outgoing, event) in batch.into_iter().zip(events) {
                 match event {
                     Some(event) => {

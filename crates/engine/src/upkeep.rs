@@ -5,14 +5,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use postrider_domain::destination::Destination;
 use postrider_domain::event::Event;
 use postrider_domain::ids::{EventId, TenantId};
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
-use postrider_store::{Holding, Store, StoreError};
+use postrider_store::{Holding, ReplayJob, Store, StoreError};
 use postrider_transport::Clock;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
+use crate::cluster::instant;
 use crate::core::{Command, Input};
 use crate::ingest::{Ingest, NewEvent};
 use crate::live::{EngineEvent, operational};
@@ -45,41 +48,95 @@ pub(crate) async fn prune(
     }
 }
 
-/// Holds the shards, again and again, and tells the core when something about it changes.
-pub(crate) async fn hold(
+/// Holds the shards, again and again.
+pub(crate) struct Holder {
     store: Arc<dyn Store>,
     inputs: mpsc::UnboundedSender<Input>,
-    mut held: Holding,
+    /// What the core knows.
+    held: Holding,
     every: Duration,
-) {
-    loop {
-        pause(every).await;
-        let holding = match store.hold_shards().await {
-            Ok(holding) => holding,
-            Err(StoreError::Stopped(why)) => {
-                drop(inputs.send(Input::Command(Command::Stop { why })));
-                return;
+    /// Shards that the core has forgotten.
+    forgotten: mpsc::UnboundedReceiver<Holding>,
+}
+
+/// A lease is taken to end so much earlier than it does.
+const LEASE_MARGIN: u32 = 10;
+
+impl Holder {
+    /// Holds on to what is held.
+    pub(crate) fn new(
+        store: &Arc<dyn Store>,
+        inputs: &mpsc::UnboundedSender<Input>,
+        held: Holding,
+        every: Duration,
+        forgotten: mpsc::UnboundedReceiver<Holding>,
+    ) -> Holder {
+        let every = store.lease().map_or(every, |lease| lease / 4);
+        Holder { store: Arc::clone(store), inputs: inputs.clone(), held, every, forgotten }
+    }
+
+    /// Until when the shards are surely ours, where they were asked for then.
+    pub(crate) fn until(store: &dyn Store, asked: Instant) -> Option<Instant> {
+        store.lease().map(|lease| asked + (lease - lease / LEASE_MARGIN))
+    }
+
+    /// Holds the shards and tells the core, until the store has stopped.
+    pub(crate) async fn run(mut self) {
+        loop {
+            tokio::select! {
+                biased;
+                Some(forgotten) = self.forgotten.recv() => {
+                    self.held.shards.retain(|held| !forgotten.shards.contains(held));
+                }
+                () = pause(self.every) => {}
             }
-            Err(_) => continue,
-        };
-        if holding == held {
-            continue;
-        }
-        let is_new = |entry: &&(_, _)| !held.shards.contains(entry);
-        let new = Holding { shards: holding.shards.iter().filter(is_new).copied().collect() };
-        let gained = if new.shards.is_empty() {
-            Vec::new()
-        } else {
-            match store.held_destinations(&new).await {
-                Ok(gained) => gained,
-                Err(_) => continue,
+            match self.hold().await {
+                Ok(()) => {}
+                Err(StoreError::Stopped(why)) => {
+                    drop(self.inputs.send(Input::Command(Command::Stop { why })));
+                    return;
+                }
+                // Without an answer the lease ends, and nothing is sent until there is one.
+                Err(_) => {}
             }
-        };
-        held.clone_from(&holding);
-        let command = Command::Held { holding, gained };
-        if inputs.send(Input::Command(command)).is_err() {
-            return;
         }
+    }
+
+    async fn hold(&mut self) -> Result<(), StoreError> {
+        let asked = instant();
+        let holding = self.store.hold_shards().await?;
+        let until = Holder::until(&*self.store, asked);
+        let (kept, new): (Vec<_>, Vec<_>) =
+            holding.shards.iter().copied().partition(|entry| self.held.shards.contains(entry));
+        let is_same = new.is_empty() && kept.len() == self.held.shards.len();
+        if is_same && until.is_none() {
+            return Ok(());
+        }
+        // What is kept goes on at once, whatever reading the rest takes.
+        self.held = Holding { shards: kept };
+        self.tell(self.held.clone(), Vec::new(), Vec::new(), until);
+        if new.is_empty() {
+            return Ok(());
+        }
+        let new = Holding { shards: new };
+        let gained = self.store.held_destinations(&new).await?;
+        let mut jobs = self.store.running_replays().await?;
+        jobs.retain(|job| new.has(job.shard()));
+        self.held = holding;
+        self.tell(self.held.clone(), gained, jobs, until);
+        Ok(())
+    }
+
+    fn tell(
+        &self,
+        holding: Holding,
+        gained: Vec<Destination>,
+        jobs: Vec<ReplayJob>,
+        until: Option<Instant>,
+    ) {
+        let command = Command::Held { holding, gained, jobs, until };
+        // Nobody takes it only where the engine has ended.
+        drop(self.inputs.send(Input::Command(command)));
     }
 }
 
@@ -88,12 +145,11 @@ pub(crate) async fn hold(
 pub(crate) async fn tell_tenants(
     mut happened: mpsc::Receiver<EngineEvent>,
     ingest: Arc<Ingest>,
-    clock: Arc<dyn Clock>,
     options: Options,
 ) {
     let mut events = Vec::new();
     while happened.recv_many(&mut events, options.page.clamp(1, 1000)).await > 0 {
-        let now = clock.now();
+        let now = ingest.clock.now();
         let mut by_tenant: BTreeMap<TenantId, Vec<NewEvent>> = BTreeMap::new();
         for event in events.drain(..) {
             let Some((owner, event)) = operational(&event, now) else { continue };
@@ -124,5 +180,5 @@ fn is_wanted(ingest: &Ingest, tenant: &TenantId, event: &NewEvent, now: Timestam
         time: now,
         trace: None,
     };
-    !ingest.directory.matches(&event).is_empty()
+    !ingest.refresher.directory.matches(&event).is_empty()
 }

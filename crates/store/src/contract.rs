@@ -30,6 +30,7 @@ use postrider_domain::ledger::Ledger;
 use postrider_domain::time::Timestamp;
 
 use crate::error::StoreError;
+use crate::nodes::Nodes;
 use crate::records::{
     Acceptance, Accepted, Commit, DeliveryFilter, DestinationRecord, DueMark, EventFilter,
     EventRecord, Holding, IdempotentAnswer, Key, Page, PageRequest, Pruned, ReplayJob,
@@ -37,9 +38,9 @@ use crate::records::{
 };
 
 /// All of it.
-pub trait Store: Configuration + Intake + Work + History + Replays + Upkeep {}
+pub trait Store: Configuration + Intake + Work + History + Replays + Upkeep + Nodes {}
 
-impl<T: Configuration + Intake + Work + History + Replays + Upkeep> Store for T {}
+impl<T: Configuration + Intake + Work + History + Replays + Upkeep + Nodes> Store for T {}
 
 /// What people set up: tenants, keys, subscriptions and their destinations.
 #[async_trait]

@@ -12,10 +12,12 @@ mod contract;
 pub mod embedded;
 mod error;
 pub mod memory;
+mod nodes;
 pub mod postgres;
 mod records;
 pub mod transfer;
 
 pub use contract::{Configuration, History, Intake, Replays, Store, Upkeep, Work};
 pub use error::StoreError;
+pub use nodes::{Change, Changes, Hint, Letter, Member, Nodes, ShardSet};
 pub use records::*;

@@ -178,7 +178,13 @@ pub struct Holding {
 impl Holding {
     /// Whether this shard is among them.
     pub fn has(&self, shard: Shard) -> bool {
-        self.shards.binary_search_by_key(&shard, |(held, _)| *held).is_ok()
+        self.epoch(shard).is_some()
+    }
+
+    /// The epoch of this shard's lease, where it is among them.
+    pub fn epoch(&self, shard: Shard) -> Option<Epoch> {
+        let place = self.shards.binary_search_by_key(&shard, |(held, _)| *held).ok()?;
+        self.shards.get(place).map(|(_, epoch)| *epoch)
     }
 }
 
@@ -283,6 +289,14 @@ pub struct ReplayJob {
     pub position: Option<DeliveryId>,
     /// When it ended.
     pub finished_at: Option<Timestamp>,
+}
+
+impl ReplayJob {
+    /// The shard whose owner runs it.
+    pub fn shard(&self) -> Shard {
+        let [.., last] = *self.id.as_bytes();
+        Shard(last)
+    }
 }
 
 /// Where a replay job stands.

@@ -87,6 +87,12 @@ impl Memory {
         locked(&self.keys).retain(|_, (key, _)| key.tenant.as_ref() != Some(id));
     }
 
+    /// Anything may have been deleted.
+    pub(crate) fn forget_all(&self) {
+        locked(&self.tenants).clear();
+        locked(&self.keys).clear();
+    }
+
     /// A key was used. Written down in batches, beside the requests.
     pub(super) fn touch(&self, state: &ApiState, id: &str, now: Timestamp) {
         let mut used = locked(&self.used);

@@ -100,6 +100,9 @@ impl Core {
 
     /// May this destination be attempted now? It freezes here when its time has come.
     pub(super) fn ask(&mut self, ix: DestIx) -> Admission {
+        if self.dests[ix.get()].lost {
+            return Admission::Refuse;
+        }
         let hold = self.guard.hold();
         let circuit = &mut self.dests[ix.get()].record.circuit;
         let (admission, transition) = circuit.ask(self.now, hold, &self.policy.circuit);
@@ -113,6 +116,9 @@ impl Core {
 
     /// Sets the alarms that follow from a circuit as it is now.
     pub(super) fn arm_circuit(&mut self, ix: DestIx) {
+        if self.dests[ix.get()].lost {
+            return;
+        }
         let circuit = &self.dests[ix.get()].record.circuit;
         let policy = &self.policy.circuit;
         match &circuit.state {

@@ -13,6 +13,7 @@ use postrider_domain::policy::Policy;
 use postrider_domain::subscription::RateLimit;
 use postrider_store::{DeliveryFilter, Holding, ReplayJob, ReplayState};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::commits::Ack;
 use super::queue::DestIx;
@@ -91,15 +92,33 @@ pub(crate) enum Command {
         destination: DestinationId,
         reply: oneshot::Sender<Option<DestinationOverlay>>,
     },
+    Holding {
+        reply: oneshot::Sender<Arc<Holding>>,
+    },
     Gauges {
         reply: oneshot::Sender<Gauges>,
     },
     Policy {
         policy: Arc<Policy>,
     },
+    /// The shards are held until then; these destinations and jobs came with shards that are new.
     Held {
         holding: Holding,
         gained: Vec<Destination>,
+        jobs: Vec<ReplayJob>,
+        until: Option<Instant>,
+    },
+    /// A destination that was looked for.
+    Found {
+        id: DestinationId,
+        record: Option<Box<Destination>>,
+    },
+    /// The owners of a job's next deliveries have replayed so many of them.
+    ReplayedElsewhere {
+        job: Box<ReplayJob>,
+        last: Option<DeliveryId>,
+        replayed: u64,
+        is_all: bool,
     },
     Shutdown {
         done: oneshot::Sender<usize>,
@@ -111,7 +130,7 @@ pub(crate) enum Command {
 }
 
 /// What is to become of a replay job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum ReplayChange {
     Pause,
     Resume,
@@ -125,7 +144,7 @@ pub(crate) enum Wish {
 }
 
 impl Wish {
-    fn refuse(self, error: CommandError) {
+    pub(super) fn refuse(self, error: CommandError) {
         let (Wish::Cancel(reply) | Wish::Replay(reply)) = self;
         // Whoever asked may have gone away.
         drop(reply.send(Err(error)));
@@ -149,11 +168,11 @@ impl Core {
             Command::CancelAll { tenant, subscription } => self.cancel_all(tenant, subscription),
             Command::Enable { tenant, destination, reason, reply } => {
                 let ix = self.owned(&tenant, destination);
-                self.change_circuit(ix, reply, |core, ix| core.enable(ix, reason));
+                self.change_circuit(destination, ix, reply, |core, ix| core.enable(ix, reason));
             }
             Command::Freeze { tenant, destination, reason, reply } => {
                 let ix = self.owned(&tenant, destination);
-                self.change_circuit(ix, reply, |core, ix| core.freeze(ix, reason));
+                self.change_circuit(destination, ix, reply, |core, ix| core.freeze(ix, reason));
             }
             Command::Cancel { tenant, delivery, reply } => {
                 self.wish(tenant, delivery, Wish::Cancel(reply));
@@ -162,14 +181,28 @@ impl Core {
                 self.wish(tenant, delivery, Wish::Replay(reply));
             }
             Command::RunJob { job, reply } => {
+                // Whoever owns its shard runs it.
+                if !self.holding.has(job.shard()) {
+                    drop(reply.send(Err(CommandError::Moved)));
+                    return;
+                }
                 if job.state == ReplayState::Running {
                     self.run_job((*job).clone());
                 }
                 drop(reply.send(Ok(*job)));
             }
+            Command::ChangeJob { job, reply, .. } if !self.holding.has(job.shard()) => {
+                drop(reply.send(Err(CommandError::Moved)));
+            }
             Command::ChangeJob { job, change, reply } => self.change_replay(*job, change, reply),
             Command::Policy { policy } => self.set_policy(policy),
-            Command::Held { holding, gained } => self.hold(holding, gained),
+            Command::Held { holding, gained, jobs, until } => {
+                self.hold(holding, gained, jobs, until);
+            }
+            Command::Found { id, record } => self.found(id, record),
+            Command::ReplayedElsewhere { job, last, replayed, is_all } => {
+                self.replayed_elsewhere(&job, last, replayed, is_all);
+            }
             Command::Shutdown { done } => self.begin_shutdown(done),
             Command::Abandon => self.abandon(),
             Command::Stop { why } => self.stop(why),
@@ -182,6 +215,7 @@ impl Core {
                 drop(reply.send(flags));
             }
             Command::Look { destination, reply } => drop(reply.send(self.look(destination))),
+            Command::Holding { reply } => drop(reply.send(self.holding())),
             Command::Gauges { reply } => drop(reply.send(self.gauges())),
         }
     }
@@ -193,12 +227,16 @@ impl Core {
 
     fn change_circuit(
         &mut self,
+        destination: DestinationId,
         ix: Option<DestIx>,
         reply: Reply<Destination>,
         change: impl FnOnce(&mut Core, DestIx) -> Option<Transition>,
     ) {
         let Some(ix) = ix else {
-            drop(reply.send(Err(CommandError::NotFound)));
+            // One that another node made may be on its way here.
+            let is_ours = self.holding.has(destination.shard()) && self.held_until.is_none();
+            let error = if is_ours { CommandError::NotFound } else { CommandError::Moved };
+            drop(reply.send(Err(error)));
             return;
         };
         let transition = change(self, ix);
@@ -210,7 +248,7 @@ impl Core {
         }
         self.activate(ix);
         let record = self.dests[ix.get()].record.clone();
-        self.answer_when_durable(reply, Ok(record));
+        self.answer_when_durable(destination, reply, record);
     }
 
     fn enable(&mut self, ix: DestIx, reason: Option<String>) -> Option<Transition> {
@@ -237,7 +275,10 @@ impl Core {
 
     pub(super) fn grant(&mut self, wish: Wish, delivery: Option<Delivery>) {
         let Some(delivery) = delivery else { return wish.refuse(CommandError::NotFound) };
-        let id = delivery.id;
+        let (id, destination) = (delivery.id, delivery.destination);
+        if !self.holding.has(destination.shard()) {
+            return wish.refuse(CommandError::Moved);
+        }
         // It may have changed while it was read.
         let resident = self.entries.get(&id).map(|entry| entry.delivery.clone());
         let is_resident = resident.is_some();
@@ -251,7 +292,9 @@ impl Core {
                     self.cancel_absent(&newest, CancelReason::Asked)
                 };
                 match (cancelled, refused) {
-                    (Some(cancelled), None) => self.answer_when_durable(reply, Ok(cancelled)),
+                    (Some(cancelled), None) => {
+                        self.answer_when_durable(destination, reply, cancelled);
+                    }
                     (_, Some(wrong)) => drop(reply.send(Err(wrong.into()))),
                     (None, None) => drop(reply.send(Err(CommandError::NotFound))),
                 }
@@ -268,12 +311,15 @@ impl Core {
         } else {
             delivery.replayed(self.now).map_err(CommandError::from)
         };
-        let ix = self.dest_ix(delivery.destination).ok_or(CommandError::NotFound);
+        let ix = self.dest_ix(delivery.destination).ok_or_else(|| {
+            self.find(&delivery.tenant, delivery.destination);
+            if self.held_until.is_some() { CommandError::Moved } else { CommandError::NotFound }
+        });
         match replayed.and_then(|replayed| Ok((replayed, ix?))) {
             Ok((replayed, ix)) => {
                 self.commit_delivery(delivery.state.name(), replayed.clone(), None);
                 self.place(replayed.clone(), ix);
-                self.answer_when_durable(reply, Ok(replayed));
+                self.answer_when_durable(replayed.destination, reply, replayed);
             }
             Err(error) => drop(reply.send(Err(error))),
         }
@@ -382,6 +428,8 @@ impl Core {
             loads: self.loads.len(),
             payload_bytes: self.payload_bytes,
             replays: self.jobs.len(),
+            shards: self.holding.shards.len(),
+            leased: self.is_leased,
             held: self.guard.hold() == postrider_domain::circuit::Hold::Held,
         }
     }

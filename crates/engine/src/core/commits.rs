@@ -5,27 +5,32 @@
 //! stood before.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_domain::attempt::Attempt;
 use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::{Delivery, DeliveryState, Lane, StateName};
-use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, SubscriptionId, TenantId};
-use postrider_store::{Commit, DeliveryChange, DestinationChange, ReplayJob, StoreError};
+use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, Shard, SubscriptionId, TenantId};
+use postrider_store::{
+    Commit, DeliveryChange, DestinationChange, Epoch, Holding, ReplayJob, ShardSet, StoreError,
+};
 
 use super::alarms::Alarm;
 use super::commands::Reply;
 use super::ids::IdMap;
 use super::queue::DestIx;
 use super::{Action, Core};
+use crate::handle::CommandError;
 use crate::options::Options;
 
 /// What happens when a batch is durable.
 pub(super) enum Ack {
     /// A probe may be sent.
     Probe(DeliveryId),
-    /// Somebody gets an answer.
-    Answer(Box<dyn FnOnce() + Send>),
+    /// Somebody gets an answer about this destination: that it is done, or that another node owns it
+    /// now and nothing of it was.
+    Answer(DestinationId, Box<dyn FnOnce(bool) + Send>),
     /// A replay job goes on.
     Replay(ReplayId),
     /// What was cancelled is gone from the store's answer: the rest can be read.
@@ -40,6 +45,8 @@ pub(super) enum Ack {
 pub(super) struct Commits {
     batches: VecDeque<Batch>,
     under_way: bool,
+    /// What was held when the last commit began.
+    holding: Arc<Holding>,
     next_number: u64,
     dirty: IdMap<DeliveryId, Dirty>,
     /// Durable, but a read that began before that may still bring the old state.
@@ -71,6 +78,7 @@ impl Commits {
         Commits {
             batches: VecDeque::new(),
             under_way: false,
+            holding: Arc::default(),
             next_number: 0,
             dirty: IdMap::default(),
             released: VecDeque::new(),
@@ -126,6 +134,19 @@ impl Commits {
         }
         let last = self.batches.len() - 1;
         &mut self.batches[last]
+    }
+
+    /// The epoch of a shard when the last commit began.
+    pub(super) fn epoch(&self, shard: Shard) -> Option<Epoch> {
+        self.holding.epoch(shard)
+    }
+
+    /// The shards of the commit that comes first.
+    fn touched(&self) -> ShardSet {
+        let Some(Batch { commit, .. }) = self.batches.front() else { return ShardSet::default() };
+        let of_deliveries = commit.deliveries.iter().map(|change| change.delivery.destination);
+        let ids = of_deliveries.chain(commit.destinations.iter().map(|change| change.id));
+        ids.map(|id| id.shard()).chain(commit.replay.iter().map(ReplayJob::shard)).collect()
     }
 
     fn release(&mut self, batch: u64, ids: &[DeliveryId]) {
@@ -206,12 +227,13 @@ impl Core {
     }
 
     pub(super) fn begin_commit(&mut self) {
-        if self.commits.under_way || self.alarms.is_set(Alarm::Commit) {
+        if self.commits.under_way || self.is_doubted || self.alarms.is_set(Alarm::Commit) {
             return;
         }
         if let Some(batch) = self.commits.batches.front_mut() {
             batch.sealed = true;
             self.commits.under_way = true;
+            self.commits.holding = Arc::clone(&self.holding);
             self.actions.push(Action::Commit(batch.commit.clone()));
         }
     }
@@ -226,7 +248,13 @@ impl Core {
         match result {
             Ok(()) => self.durable(),
             Err(StoreError::Stopped(why)) => self.actions.push(Action::Stop(why)),
-            Err(StoreError::Fenced { shard }) => self.lose_shard(shard),
+            Err(StoreError::Fenced { shard }) => self.fenced(shard),
+            Err(StoreError::Internal(_)) if self.held_until.is_some() => {
+                // What is known here is not what is stored, and repeating it would not help: what the
+                // commit touches is read anew.
+                let touched = self.commits.touched();
+                self.lose_and_hold_anew(&touched);
+            }
             Err(
                 StoreError::DiskFull { .. }
                 | StoreError::NotWritable { .. }
@@ -257,7 +285,7 @@ impl Core {
         for ack in batch.acks {
             match ack {
                 Ack::Probe(id) => self.rings.probes.push_back(id),
-                Ack::Answer(answer) => answer(),
+                Ack::Answer(_, answer) => answer(true),
                 Ack::Replay(id) => self.replay_durable(id),
                 Ack::Unfinished(tenant, subscription) => self.cancel_all(tenant, subscription),
                 Ack::PutReplay(job, reply) => self.actions.push(Action::PutReplay(job, reply)),
@@ -267,9 +295,21 @@ impl Core {
     }
 
     /// Forgets all changes of destinations that another node owns now.
-    pub(super) fn drop_changes(&mut self, is_lost: impl Fn(DestinationId) -> bool) {
+    pub(super) fn drop_changes(&mut self, lost: &ShardSet) {
+        let is_lost = |id: DestinationId| lost.has(id.shard());
         let commits = &mut self.commits;
         for batch in &mut commits.batches {
+            let (gone, kept) = std::mem::take(&mut batch.acks).into_iter().partition(
+                |ack| matches!(ack, Ack::Answer(destination, _) if is_lost(*destination)),
+            );
+            batch.acks = kept;
+            let gone: Vec<Ack> = gone;
+            for ack in gone {
+                if let Ack::Answer(_, answer) = ack {
+                    answer(false);
+                }
+            }
+            batch.commit.replay.take_if(|job| lost.has(job.shard()));
             batch.circuits.clear();
             batch.sealed = true;
             batch.commit.destinations.retain(|change| !is_lost(change.id));
@@ -283,11 +323,14 @@ impl Core {
     /// Answers when everything that has changed so far is durable.
     pub(super) fn answer_when_durable<T: Send + 'static>(
         &mut self,
-        reply: tokio::sync::oneshot::Sender<T>,
+        destination: DestinationId,
+        reply: Reply<T>,
         answer: T,
     ) {
         // Whoever asked may have gone away.
-        let answer = Box::new(move || drop(reply.send(answer)));
-        self.commits.when_durable(Ack::Answer(answer));
+        let answer = Box::new(move |is_done| {
+            drop(reply.send(if is_done { Ok(answer) } else { Err(CommandError::Moved) }));
+        });
+        self.commits.when_durable(Ack::Answer(destination, answer));
     }
 }

@@ -53,9 +53,13 @@ impl Core {
         }
     }
 
-    /// Whether nothing is to be sent: the engine is stopping, or too much is not durable yet.
+    /// Whether nothing is to be sent: the engine is stopping, the shards may be another node's, or too
+    /// much is not durable yet.
     pub(super) fn is_quiet(&self) -> bool {
-        self.shutdown.is_begun() || self.commits.unpersisted() >= self.options.unpersisted_max
+        self.shutdown.is_begun()
+            || !self.is_leased
+            || self.is_doubted
+            || self.commits.unpersisted() >= self.options.unpersisted_max
     }
 
     fn has_room(&self, lane: Lane) -> bool {

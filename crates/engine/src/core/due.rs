@@ -19,7 +19,7 @@ use super::state::{Entry, Place};
 use super::{Core, Load};
 
 /// Later in the order of due times than every delivery of the same time.
-const LAST_ID: DeliveryId = DeliveryId::from_bytes([u8::MAX; 16]);
+pub(super) const LAST_ID: DeliveryId = DeliveryId::from_bytes([u8::MAX; 16]);
 
 /// What waits in memory.
 #[derive(Debug, Default)]
@@ -122,12 +122,11 @@ impl Core {
         self.load(Load::Due { after: self.due.mark, until, limit });
     }
 
-    pub(super) fn due_loaded(&mut self, rows: Vec<Delivery>, until: Timestamp, limit: usize) {
+    pub(super) fn due_loaded(&mut self, rows: Vec<Delivery>, complete: bool, until: Timestamp) {
         self.due.loading = false;
         let last = rows
             .last()
             .and_then(|row| Some(DueMark { at: row.next_attempt_at()?, delivery: row.id }));
-        let complete = rows.len() < limit;
         if !std::mem::take(&mut self.due.moved_back) {
             self.due.mark = if complete {
                 Some(DueMark { at: until, delivery: LAST_ID })
@@ -152,7 +151,9 @@ impl Core {
         if self.entries.contains_key(&delivery.id) || !self.due.covers(slot.due_at, delivery.id) {
             return;
         }
-        let Some(ix) = self.dest_ix(delivery.destination) else { return };
+        let Some(ix) = self.dest_ix(delivery.destination) else {
+            return self.find(&delivery.tenant, delivery.destination);
+        };
         if !self.directory.has(delivery.subscription) {
             self.cancel_absent(&delivery, CancelReason::SubscriptionDeleted);
             return;

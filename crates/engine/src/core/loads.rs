@@ -4,6 +4,7 @@
 //! memory, or has changed since and is not durable yet.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::time::Duration;
 
 use postrider_domain::delivery::{CancelReason, Delivery, Lane};
 use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId, TenantId};
@@ -12,8 +13,10 @@ use postrider_store::{DueMark, ReplayJob};
 
 use super::commands::Wish;
 use super::commits::Ack;
+use super::due::LAST_ID;
 use super::queue::DestIx;
 use super::{Action, Core};
+use crate::handle::CommandError;
 
 /// The number of a read.
 pub(crate) type LoadId = u64;
@@ -41,6 +44,23 @@ pub(crate) enum Load {
     One { tenant: TenantId, delivery: DeliveryId },
 }
 
+impl Load {
+    /// The destination that a read is about, where it is one.
+    fn destination(&self) -> Option<DestinationId> {
+        match self {
+            Load::Queued { destination, .. }
+            | Load::Overdue { destination, .. }
+            | Load::Probe { destination, .. }
+            | Load::Drain { destination, .. } => Some(*destination),
+            Load::Due { .. }
+            | Load::Backlog { .. }
+            | Load::Unfinished { .. }
+            | Load::Candidates { .. }
+            | Load::One { .. } => None,
+        }
+    }
+}
+
 /// Reads that are under way.
 #[derive(Default)]
 pub(super) struct Loads {
@@ -49,13 +69,14 @@ pub(super) struct Loads {
     backlog: Backlog,
 }
 
-/// How far the queued deliveries that a start found have been read.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Backlog {
-    #[default]
-    Done,
-    At(Option<DueMark>),
-    Loading,
+/// How far the queued deliveries of all destinations have been read.
+#[derive(Debug, Default, Clone, Copy)]
+struct Backlog {
+    /// Where the next page begins, while there is one.
+    next: Option<Option<DueMark>>,
+    is_loading: bool,
+    /// What was accepted from here on is to be looked through once more.
+    wanted: Option<Timestamp>,
 }
 
 impl Loads {
@@ -66,6 +87,11 @@ impl Loads {
 
     pub(super) fn len(&self) -> usize {
         self.open.len()
+    }
+
+    /// The number of the next read.
+    pub(super) fn next(&self) -> LoadId {
+        self.next
     }
 }
 
@@ -105,11 +131,37 @@ impl Core {
     /// A read has ended.
     pub(super) fn loaded(&mut self, id: LoadId, rows: Vec<Delivery>, next_ticket: u64) {
         let Some((load, wish)) = self.loads.open.remove(&id) else { return };
+        self.take_loaded(id, load, wish, rows, next_ticket);
+        let oldest = self.loads.open.keys().next().copied().unwrap_or(LoadId::MAX);
+        self.commits.reads_ended(oldest);
+    }
+
+    fn take_loaded(
+        &mut self,
+        id: LoadId,
+        load: Load,
+        wish: Option<Wish>,
+        mut rows: Vec<Delivery>,
+        next_ticket: u64,
+    ) {
+        // What another node owned when this read began may have moved on since.
+        let is_known = |destination| {
+            let ix = self.dest_ix(destination);
+            ix.is_none_or(|ix| self.dests[ix.get()].known_since <= id)
+        };
+        if load.destination().is_some_and(|destination| !is_known(destination)) {
+            return;
+        }
+        let asked = rows.len();
+        let last = rows.last().map(|row| DueMark { at: row.created_at, delivery: row.id });
+        if !matches!(load, Load::Candidates { .. }) {
+            rows.retain(|row| is_known(row.destination));
+        }
         match load {
-            Load::Due { until, limit, .. } => self.due_loaded(rows, until, limit),
+            Load::Due { until, limit, .. } => self.due_loaded(rows, asked < limit, until),
             Load::Backlog { limit, .. } => {
                 self.seen.remember(next_ticket, &rows, self.inbox.oldest_ticket());
-                self.backlog_loaded(rows, limit);
+                self.backlog_loaded(rows, last, asked < limit);
             }
             Load::Queued { destination, limit } => {
                 self.seen.remember(next_ticket, &rows, self.inbox.oldest_ticket());
@@ -133,17 +185,15 @@ impl Core {
                 }
             }
             Load::Unfinished { tenant, subscription, .. } => {
-                self.unfinished_loaded(tenant, subscription, rows);
+                self.unfinished_loaded(tenant, subscription, rows, asked == 0);
             }
-            Load::Candidates { job, limit } => self.candidates_loaded(&job, &rows, limit),
-            Load::One { .. } => {
-                if let Some(wish) = wish {
-                    self.grant(wish, rows.into_iter().next());
-                }
-            }
+            Load::Candidates { job, limit } => self.candidates_loaded(id, &job, rows, limit),
+            Load::One { .. } => match wish {
+                Some(wish) if rows.len() < asked => wish.refuse(CommandError::Moved),
+                Some(wish) => self.grant(wish, rows.into_iter().next()),
+                None => {}
+            },
         }
-        let oldest = self.loads.open.keys().next().copied().unwrap_or(LoadId::MAX);
-        self.commits.reads_ended(oldest);
     }
 
     pub(super) fn dest_ix(&self, id: DestinationId) -> Option<DestIx> {
@@ -152,23 +202,46 @@ impl Core {
 
     /// Begins to read what was queued before the start.
     pub(crate) fn begin_backlog(&mut self) {
-        self.loads.backlog = Backlog::At(None);
+        self.scan_from(Timestamp::EPOCH);
+    }
+
+    /// Wants everything looked through that was accepted then or later.
+    pub(super) fn scan_from(&mut self, since: Timestamp) {
+        let wanted = &mut self.loads.backlog.wanted;
+        *wanted = Some(wanted.map_or(since, |before| before.min(since)));
     }
 
     pub(super) fn scan_backlog(&mut self) {
+        let Backlog { next, is_loading, wanted } = self.loads.backlog;
+        if is_loading || self.shutdown.is_begun() {
+            return;
+        }
+        let after = match (next, wanted) {
+            (None, None) => return,
+            (Some(after), Some(since)) if after.is_some_and(|mark| mark.at < since) => {
+                // What is wanted is still to come.
+                self.loads.backlog.wanted = None;
+                after
+            }
+            (Some(after), _) => after,
+            (None, Some(since)) => {
+                self.loads.backlog.wanted = None;
+                (since > Timestamp::EPOCH).then(|| DueMark {
+                    at: since.saturating_sub(Duration::from_millis(1)),
+                    delivery: LAST_ID,
+                })
+            }
+        };
         // Whatever is in memory: a lane that has nothing there must not wait for others. What does
         // not fit into its lane is not kept.
-        if let Backlog::At(after) = self.loads.backlog
-            && !self.shutdown.is_begun()
-        {
-            self.loads.backlog = Backlog::Loading;
-            self.load(Load::Backlog { after, limit: self.options.page });
-        }
+        self.loads.backlog.next = Some(after);
+        self.loads.backlog.is_loading = true;
+        self.load(Load::Backlog { after, limit: self.options.page });
     }
 
-    fn backlog_loaded(&mut self, rows: Vec<Delivery>, limit: usize) {
-        let last = rows.last().map(|row| DueMark { at: row.created_at, delivery: row.id });
-        self.loads.backlog = if rows.len() < limit { Backlog::Done } else { Backlog::At(last) };
+    fn backlog_loaded(&mut self, rows: Vec<Delivery>, last: Option<DueMark>, is_complete: bool) {
+        self.loads.backlog.is_loading = false;
+        self.loads.backlog.next = if is_complete { None } else { Some(last) };
         for row in rows {
             self.arrive(row, None);
         }
@@ -205,8 +278,9 @@ impl Core {
         tenant: TenantId,
         subscription: SubscriptionId,
         rows: Vec<Delivery>,
+        is_none_left: bool,
     ) {
-        if rows.is_empty() {
+        if is_none_left {
             self.actions.push(Action::Forget(tenant, subscription));
             return;
         }

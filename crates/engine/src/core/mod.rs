@@ -28,7 +28,7 @@ mod shards;
 mod shutdown;
 mod state;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use postrider_domain::attempt::Finished;
@@ -42,8 +42,9 @@ use postrider_domain::mass_failure::MassFailureGuard;
 use postrider_domain::policy::Policy;
 use postrider_domain::subscription::RateLimit;
 use postrider_domain::time::Timestamp;
-use postrider_store::{Commit, Holding, ReplayJob, StoreError};
+use postrider_store::{Commit, Holding, ReplayJob, ShardSet, StoreError};
 use postrider_transport::Target;
+use tokio::time::Instant;
 
 use crate::directory::{Directory, Prepared};
 use crate::inbox::{Handover, Inbox};
@@ -76,6 +77,10 @@ pub(crate) enum Input {
     Command(Command),
     /// These destinations have more in the store than was handed over.
     Spilled(BTreeSet<DestinationId>),
+    /// The events of attempts that are to be made were read.
+    Read(Vec<(Outgoing, Option<Arc<Event>>)>),
+    /// Another node may have accepted something in these shards, then or later.
+    Work(ShardSet, Timestamp),
 }
 
 /// How an attempt ended.
@@ -101,6 +106,13 @@ pub(crate) enum Action {
     Forget(TenantId, SubscriptionId),
     /// Keep a replay job as somebody changed it, and report it.
     PutReplay(Box<ReplayJob>, Reply<ReplayJob>),
+    /// A destination of ours is not known here: read it.
+    Find(TenantId, DestinationId),
+    /// Have these deliveries replayed for a job by whoever owns them, and report it, with whether these
+    /// are the last.
+    ReplayElsewhere(Box<ReplayJob>, Vec<Delivery>, bool),
+    /// These shards may be ours, but not as they are known here: hold them anew.
+    HoldAnew(Holding),
     /// The store has stopped: the process must end.
     Stop(String),
 }
@@ -126,6 +138,14 @@ pub(crate) struct Core {
     directory: Arc<Directory>,
     inbox: Arc<Inbox>,
     holding: Arc<Holding>,
+    /// When the shards are not surely ours any more; `None` where nobody else could take them.
+    pub(crate) held_until: Option<Instant>,
+    /// Whether the shards are surely ours: nothing is sent otherwise.
+    pub(crate) is_leased: bool,
+    /// The store refused a settlement: until the shards are held anew, nobody knows whose they are.
+    is_doubted: bool,
+    /// Destinations that are being read because another node made them.
+    finding: HashSet<DestinationId>,
     /// Whether somebody looks on: attempts are told of only then.
     pub(crate) listened: bool,
     now: Timestamp,
@@ -167,6 +187,10 @@ impl Core {
             directory,
             inbox,
             holding: Arc::new(holding),
+            held_until: None,
+            is_leased: true,
+            is_doubted: false,
+            finding: HashSet::new(),
             listened: false,
             now,
             dests: Vec::new(),
@@ -199,6 +223,8 @@ impl Core {
             Input::Settled(result) => self.settled(result),
             Input::Command(command) => self.command(command),
             Input::Spilled(destinations) => self.spilled(&destinations),
+            Input::Read(read) => self.events_read(read),
+            Input::Work(shards, since) => self.look_for_work(&shards, since),
         }
     }
 
@@ -238,7 +264,7 @@ impl Core {
         let tenant = self.tenant_ix(&record.tenant);
         let ix = DestIx::new(self.dests.len());
         let id = record.id;
-        self.dests.push(Dest::new(record, tenant, &self.options));
+        self.dests.push(Dest::new(record, tenant, &self.options, self.loads.next()));
         self.dest_by_id.insert(id, ix);
         self.set_rate(ix, rate);
         let recovered = self.dests[ix.get()].record.circuit.recover(self.now, &self.policy.circuit);

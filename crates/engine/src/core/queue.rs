@@ -19,7 +19,7 @@ use super::limiter::{AdaptiveLimit, TokenBucket};
 use super::probe::ProbeStage;
 use super::recovery::Ramp;
 use super::state::{Entry, Place};
-use super::{Core, Load};
+use super::{Core, Load, LoadId};
 use crate::inbox::Handover;
 use crate::options::Options;
 
@@ -97,10 +97,17 @@ pub(super) struct Dest {
     pub(super) tenant_parked: bool,
     /// Whether another node owns it now.
     pub(super) lost: bool,
+    /// Reads that began before this one do not count: another node may have owned it then.
+    pub(super) known_since: LoadId,
 }
 
 impl Dest {
-    pub(super) fn new(record: Destination, tenant: usize, options: &Options) -> Self {
+    pub(super) fn new(
+        record: Destination,
+        tenant: usize,
+        options: &Options,
+        known_since: LoadId,
+    ) -> Self {
         let target = DestinationUrl::from_trusted(&record.url).ok().and_then(|url| {
             let target = Target::new(record.tenant.clone(), record.id, url, None);
             target.ok().map(Arc::new)
@@ -124,6 +131,7 @@ impl Dest {
             ramp: None,
             tenant_parked: false,
             lost: false,
+            known_since,
         }
     }
 
@@ -153,7 +161,9 @@ impl Core {
         if self.entries.contains_key(&delivery.id) || self.commits.is_dirty(delivery.id) {
             return;
         }
-        let Some(&ix) = self.dest_by_id.get(&delivery.destination) else { return };
+        let Some(&ix) = self.dest_by_id.get(&delivery.destination) else {
+            return self.find(&delivery.tenant, delivery.destination);
+        };
         if !self.directory.has(delivery.subscription) {
             self.cancel_absent(&delivery, CancelReason::SubscriptionDeleted);
             return;

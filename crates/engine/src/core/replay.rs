@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use postrider_domain::delivery::Delivery;
-use postrider_domain::ids::ReplayId;
-use postrider_store::{ReplayJob, ReplayState};
+use postrider_domain::ids::{DeliveryId, ReplayId};
+use postrider_store::{ReplayJob, ReplayState, ShardSet};
 
 use super::alarms::Alarm;
 use super::commits::Ack;
-use super::{Core, Load};
+use super::{Action, Core, Load, LoadId};
 
 /// How long an unpaced job waits when the retry lane is full.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
@@ -24,13 +24,16 @@ pub(super) struct Job {
     pub(super) job: ReplayJob,
     /// Whether a read or a commit of it is under way.
     busy: bool,
+    /// Reads that began before this one do not count: another node may have run it then.
+    known_since: LoadId,
 }
 
 impl Core {
     /// Begins or resumes a job.
     pub(crate) fn run_job(&mut self, job: ReplayJob) {
         let id = job.id;
-        self.jobs.insert(id, Job { job, busy: false });
+        let known_since = self.loads.next();
+        self.jobs.insert(id, Job { job, busy: false, known_since });
         self.alarms.set(Alarm::Replay(id), self.now);
     }
 
@@ -53,29 +56,67 @@ impl Core {
         self.load(load);
     }
 
-    pub(super) fn candidates_loaded(&mut self, asked: &ReplayJob, rows: &[Delivery], limit: usize) {
+    pub(super) fn candidates_loaded(
+        &mut self,
+        read: LoadId,
+        asked: &ReplayJob,
+        rows: Vec<Delivery>,
+        limit: usize,
+    ) {
         let id = asked.id;
         let Some(job) = self.jobs.get_mut(&id) else { return };
         // A job that was paused and resumed meanwhile may have asked twice.
-        if job.job.position != asked.position {
+        if job.job.position != asked.position || read < job.known_since {
             return;
         }
         job.busy = false;
         if job.job.state != ReplayState::Running {
             return;
         }
+        let is_ours = |row: &Delivery| self.dest_ix(row.destination).is_some();
+        if self.held_until.is_some() && !rows.iter().all(is_ours) {
+            // Each of them is brought back by its owner, and then this job moves on.
+            if let Some(job) = self.jobs.get_mut(&id) {
+                job.busy = true;
+                let job = Box::new(job.job.clone());
+                let is_all = rows.len() < limit;
+                self.actions.push(Action::ReplayElsewhere(job, rows, is_all));
+            }
+            return;
+        }
+        let is_all = rows.len() < limit;
         // The job's batch holds nothing else, so that its place and its deliveries go together.
         self.seal_commit();
         let mut replayed = 0;
-        for row in rows {
+        for row in &rows {
             replayed += u64::from(self.replay_row(row));
         }
+        self.advance_job(id, rows.last().map(|row| row.id), replayed, is_all);
+    }
+
+    /// The owners of a job's next deliveries have brought them back.
+    pub(super) fn replayed_elsewhere(
+        &mut self,
+        asked: &ReplayJob,
+        last: Option<DeliveryId>,
+        replayed: u64,
+        is_all: bool,
+    ) {
+        let Some(job) = self.jobs.get(&asked.id) else { return };
+        if job.job.position != asked.position || job.job.state != ReplayState::Running {
+            return;
+        }
+        self.seal_commit();
+        self.advance_job(asked.id, last, replayed, is_all);
+    }
+
+    fn advance_job(&mut self, id: ReplayId, last: Option<DeliveryId>, replayed: u64, is_all: bool) {
         let now = self.now;
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.busy = true;
         job.job.done += replayed;
-        job.job.position = rows.last().map(|row| row.id).or(job.job.position);
-        if rows.len() < limit {
+        job.job.position = last.or(job.job.position);
+        if is_all {
             job.job.state = ReplayState::Finished;
             job.job.finished_at = Some(now);
         }
@@ -120,6 +161,20 @@ impl Core {
             ReplayState::Paused | ReplayState::Finished | ReplayState::Cancelled => {
                 self.jobs.remove(&id);
             }
+        }
+    }
+
+    /// Jobs of shards that another node owns now go on there.
+    pub(super) fn lose_jobs(&mut self, lost: &ShardSet) {
+        let gone: Vec<ReplayId> = self
+            .jobs
+            .values()
+            .filter(|job| lost.has(job.job.shard()))
+            .map(|job| job.job.id)
+            .collect();
+        for id in gone {
+            self.jobs.remove(&id);
+            self.alarms.clear(Alarm::Replay(id));
         }
     }
 

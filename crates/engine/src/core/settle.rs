@@ -5,6 +5,7 @@ use std::sync::Arc;
 use postrider_domain::attempt::{Ending, FailureClass, Finished, OwnFaultKind, Verdict};
 use postrider_domain::circuit::StateName as CircuitName;
 use postrider_domain::delivery::{CancelReason, Delivery, Lane};
+use postrider_domain::event::Event;
 use postrider_domain::ids::DeliveryId;
 use postrider_domain::planted::{self, Bug};
 use postrider_domain::settlement;
@@ -13,7 +14,7 @@ use super::limiter::Pace;
 use super::probe::ProbeStage;
 use super::queue::DestIx;
 use super::state::{Entry, Flight, Place};
-use super::{Action, Attempted, Core};
+use super::{Action, Attempted, Core, Outgoing};
 use crate::attempt::own_fault;
 use crate::live::{EngineEvent, death};
 
@@ -31,9 +32,51 @@ impl Core {
         };
         self.land(&entry, flight, &finished);
         if self.dests[entry.dest.get()].lost {
+            // Another node owned it meanwhile: what this attempt says is not applied. Where it is ours
+            // again, a read may have passed over it because it was in flight.
+            if let Some(ix) = self.dest_ix(entry.delivery.destination) {
+                self.look_again(ix);
+            }
             return;
         }
         self.settle(entry, flight, finished);
+    }
+
+    /// The events of attempts that are to be made were read. Where the shards are another node's by now,
+    /// or may be, nothing is sent.
+    pub(super) fn events_read(&mut self, read: Vec<(Outgoing, Option<Arc<Event>>)>) {
+        for (outgoing, event) in read {
+            let id = outgoing.delivery;
+            let Some(entry) = self.entries.get(&id) else { continue };
+            if self.dests[entry.dest.get()].lost || !self.is_leased {
+                self.not_sent(id);
+            } else if event.is_some() {
+                self.actions.push(Action::Send(Outgoing { event, ..outgoing }));
+            } else {
+                self.finished(id, Attempted::NoEvent);
+            }
+        }
+    }
+
+    /// An attempt was not made after all.
+    fn not_sent(&mut self, id: DeliveryId) {
+        let Some(entry) = self.entries.remove(&id) else { return };
+        let (ix, Place::InFlight(flight)) = (entry.dest, entry.place) else {
+            self.entries.insert(id, entry);
+            return;
+        };
+        self.land(&entry, flight, &own_fault(self.now, String::new()));
+        if self.dests[ix.get()].lost {
+            if let Some(ix) = self.dest_ix(entry.delivery.destination) {
+                self.look_again(ix);
+            }
+            return;
+        }
+        self.lose_probe(ix, id);
+        if flight.drained {
+            self.drained(ix, Verdict::OwnFault);
+        }
+        self.place(entry.delivery, ix);
     }
 
     /// Gives the places back that the attempt held.

@@ -1,10 +1,14 @@
-//! Which shards are ours. What another node owns now is forgotten at once; nothing of it is sent.
+//! Which shards are ours. What another node owns now is forgotten at once; nothing of it is sent, and
+//! nothing of it is settled.
 
 use std::sync::Arc;
 
+use postrider_domain::delivery::Lane;
 use postrider_domain::destination::Destination;
-use postrider_domain::ids::Shard;
-use postrider_store::Holding;
+use postrider_domain::ids::{DestinationId, Shard, TenantId};
+use postrider_domain::time::Timestamp;
+use postrider_store::{Holding, ReplayJob, ShardSet};
+use tokio::time::Instant;
 
 use super::alarms::Alarm;
 use super::queue::DestIx;
@@ -12,29 +16,30 @@ use super::state::Place;
 use super::{Action, Core};
 
 impl Core {
-    /// The store says that a shard is not ours any more.
-    pub(super) fn lose_shard(&mut self, shard: Shard) {
+    /// These shards are not ours any more.
+    pub(super) fn lose(&mut self, shards: &ShardSet) {
         let mut holding = Holding::clone(&self.holding);
-        holding.shards.retain(|(held, _)| *held != shard);
+        holding.shards.retain(|(held, _)| !shards.has(*held));
         self.holding = Arc::new(holding);
-        let lost: Vec<DestIx> = (0..self.dests.len())
-            .map(DestIx::new)
-            .filter(|ix| self.dests[ix.get()].record.id.shard() == shard)
-            .collect();
+        let is_lost = |core: &Core, ix: DestIx| {
+            let dest = &core.dests[ix.get()];
+            !dest.lost && shards.has(dest.record.id.shard())
+        };
+        let all = (0..self.dests.len()).map(DestIx::new);
+        let lost: Vec<DestIx> = all.filter(|ix| is_lost(self, *ix)).collect();
         for &ix in &lost {
+            self.stop_ramp(ix);
             let dest = &mut self.dests[ix.get()];
             dest.lost = true;
             self.dest_by_id.remove(&dest.record.id);
-            self.stop_ramp(ix);
             for alarm in [Alarm::Probe(ix), Alarm::Freeze(ix), Alarm::Tokens(ix)] {
                 self.alarms.clear(alarm);
             }
         }
-        let ids: Vec<_> = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| lost.contains(&entry.dest))
-            .filter(|(_, entry)| !matches!(entry.place, Place::InFlight(_)))
+        let is_gone = |place| !matches!(place, Place::InFlight(_));
+        let entries = self.entries.iter();
+        let ids: Vec<_> = entries
+            .filter(|(_, entry)| self.dests[entry.dest.get()].lost && is_gone(entry.place))
             .map(|(id, _)| *id)
             .collect();
         for id in ids {
@@ -45,34 +50,114 @@ impl Core {
         }
         for &ix in &lost {
             let dest = &mut self.dests[ix.get()];
-            dest.first.len = 0;
-            dest.retry.len = 0;
-        }
-        self.drop_changes(|destination| destination.shard() == shard);
-    }
-
-    /// The shards were held anew; these destinations came with shards that are new.
-    pub(crate) fn hold(&mut self, holding: Holding, gained: Vec<Destination>) {
-        let before = Arc::clone(&self.holding);
-        for (shard, epoch) in &before.shards {
-            if !holding.shards.contains(&(*shard, *epoch)) {
-                self.lose_shard(*shard);
+            for queue in [&mut dest.first, &mut dest.retry] {
+                queue.ids = std::collections::VecDeque::new();
+                queue.len = 0;
+                queue.spilled = false;
             }
         }
-        self.holding = Arc::new(holding);
-        if gained.is_empty() {
-            return;
+        self.lose_jobs(shards);
+        self.drop_changes(shards);
+    }
+
+    /// The store refused to settle in a shard: another node owns it, or our lease has ended.
+    pub(super) fn fenced(&mut self, shard: Shard) {
+        let fenced = ShardSet::from_iter([shard]);
+        match self.holding.epoch(shard) {
+            None => self.drop_changes(&fenced),
+            // Where it was lost and found meanwhile, what was lost is forgotten already.
+            Some(epoch) if self.commits.epoch(shard) != Some(epoch) => {}
+            Some(_) if self.held_until.is_none() => self.lose(&fenced),
+            Some(_) => {
+                // Holding the shards anew says which. Where nobody else had it, all goes on.
+                self.is_doubted = true;
+                self.actions.push(Action::HoldAnew(Holding::default()));
+            }
         }
+    }
+
+    /// What is known of these shards is not how they are stored.
+    pub(super) fn lose_and_hold_anew(&mut self, lost: &ShardSet) {
+        let mut known = Holding::clone(&self.holding);
+        known.shards.retain(|(shard, _)| lost.has(*shard));
+        self.lose(lost);
+        self.actions.push(Action::HoldAnew(known));
+    }
+
+    /// The shards were held anew, until then; these destinations and jobs came with shards that are
+    /// new.
+    pub(crate) fn hold(
+        &mut self,
+        holding: Holding,
+        gained: Vec<Destination>,
+        jobs: Vec<ReplayJob>,
+        until: Option<Instant>,
+    ) {
+        let before = Arc::clone(&self.holding);
+        let is_lost = |(shard, epoch): &&(_, _)| holding.epoch(*shard) != Some(*epoch);
+        let lost: ShardSet =
+            before.shards.iter().filter(is_lost).map(|(shard, _)| *shard).collect();
+        if !lost.is_empty() {
+            self.lose(&lost);
+        }
+        let is_new = |(shard, _): &(_, _)| self.holding.epoch(*shard).is_none();
+        let has_new = holding.shards.iter().any(is_new);
+        self.holding = Arc::new(holding);
+        self.held_until = until;
+        self.is_doubted = false;
         for record in gained {
             let rate = self.directory.rate_limit(&record.tenant, record.id);
             self.add_destination(record, rate);
         }
-        // Everything of the new shards is to be found: read from the beginning.
-        self.rescan();
+        for job in jobs {
+            if !self.jobs.contains_key(&job.id) {
+                self.run_job(job);
+            }
+        }
+        if has_new {
+            // Everything of the new shards is to be found: read from the beginning.
+            self.begin_backlog();
+            self.due.forget_mark();
+        }
     }
 
-    fn rescan(&mut self) {
-        self.begin_backlog();
+    /// Another node may have accepted something for us.
+    pub(super) fn look_for_work(&mut self, shards: &ShardSet, since: Timestamp) {
+        if self.holding.shards.iter().any(|(shard, _)| shards.has(*shard)) {
+            self.scan_from(since);
+        }
+    }
+
+    /// Something is owed to a destination that is not known here. In a cluster another node may have
+    /// made it.
+    pub(super) fn find(&mut self, tenant: &TenantId, id: DestinationId) {
+        let is_ours = self.held_until.is_some() && self.holding.has(id.shard());
+        if is_ours && self.finding.insert(id) {
+            self.actions.push(Action::Find(tenant.clone(), id));
+        }
+    }
+
+    /// A destination that was looked for was read, where there is one.
+    pub(super) fn found(&mut self, id: DestinationId, record: Option<Box<Destination>>) {
+        self.finding.remove(&id);
+        if let Some(record) = record
+            && self.holding.has(id.shard())
+        {
+            let rate = self.directory.rate_limit(&record.tenant, id);
+            let ix = self.add_destination(*record, rate);
+            self.look_again(ix);
+        }
+    }
+
+    /// Reads what a destination has in the store, in both lanes.
+    pub(super) fn look_again(&mut self, ix: DestIx) {
+        let first = &mut self.dests[ix.get()].first;
+        if first.loading {
+            // What is being read may have begun too early.
+            first.spilled = true;
+        } else {
+            self.read_back(ix, Lane::First);
+        }
         self.due.forget_mark();
     }
 

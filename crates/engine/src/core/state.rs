@@ -144,6 +144,10 @@ pub struct Gauges {
     pub payload_bytes: usize,
     /// Replay jobs at work.
     pub replays: usize,
+    /// Shards that are owned.
+    pub shards: usize,
+    /// Whether they are surely ours: nothing is sent otherwise.
+    pub leased: bool,
     /// Whether transitions are held because most destinations fail at once.
     pub held: bool,
 }

@@ -297,7 +297,8 @@ async fn an_engine_at_rest_holds_nothing() {
     world.send_many(100).await;
     world.pass(MINUTE).await;
     let gauges = world.engine.gauges().await.unwrap();
-    let expected = Gauges { destinations: 1, alarms: 1, ..Gauges::default() };
+    let expected =
+        Gauges { destinations: 1, alarms: 1, shards: 256, leased: true, ..Gauges::default() };
     assert_eq!(gauges, expected, "one planned read of what is due, and nothing else");
     world.store.check().await.unwrap();
 }

@@ -59,7 +59,13 @@ async fn after_days_in_all_moods_nothing_is_left_over() {
     assert_eq!(ledger.delivered + ledger.dead, accepted, "{ledger:?}");
     let gauges = world.engine.gauges().await.unwrap();
     assert!(gauges.alarms <= 1 + 200, "the next read, and a probe for each that stays disabled");
-    let rest = Gauges { destinations: 200, alarms: gauges.alarms, ..Gauges::default() };
+    let rest = Gauges {
+        destinations: 200,
+        alarms: gauges.alarms,
+        shards: 256,
+        leased: true,
+        ..Gauges::default()
+    };
     assert_eq!(gauges, rest, "no slot, no memory, no read left over");
     assert_eq!(world.script.in_flight(), 0, "no attempt");
     // The test itself, the engine's task, and its three tasks of upkeep.

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use postrider_domain::egress::is_nat64_length;
+use postrider_store::postgres::Options;
 
 use super::fault::Fault;
 use super::{Config, Loaded, StoreChoice};
@@ -17,9 +18,15 @@ const RULES: &[Rule] = &[
         "is for demonstrations and needs --dev: it would end real retries early",
     ),
     (
+        "node",
+        |c| c.node.as_deref().is_none_or(crate::serve::is_node_name),
+        "must have 1 to 63 letters, digits, `-`, `_` or `.`",
+    ),
+    ("postgres.connections", |c| c.postgres.connections >= 2, "must be at least 2"),
+    (
         "store",
-        |c| c.store == StoreChoice::Embedded,
-        "must be \"embedded\": this version does not run on PostgreSQL yet",
+        |c| !matches!(&c.store, StoreChoice::Postgres(url) if Options::check(url).is_err()),
+        "must be an address such as \"postgres://user:password@host:5432/database\"",
     ),
     (
         "admin_key",

@@ -35,6 +35,8 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) data_dir: PathBuf,
     pub(crate) store: StoreChoice,
+    pub(crate) node: Option<String>,
+    pub(crate) postgres: PostgresSettings,
     pub(crate) admin_key: Option<String>,
     pub(crate) keyring: Option<PathBuf>,
     pub(crate) dev: bool,
@@ -50,6 +52,13 @@ pub(crate) struct Config {
     pub(crate) http: HttpSettings,
     pub(crate) shutdown: ShutdownSettings,
     pub(crate) telemetry: TelemetrySettings,
+}
+
+/// How the database is used.
+#[derive(Debug, Clone)]
+pub(crate) struct PostgresSettings {
+    pub(crate) connections: usize,
+    pub(crate) listen_url: Option<String>,
 }
 
 /// Where everything is remembered.
@@ -136,6 +145,8 @@ impl Default for Config {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080),
             data_dir: PathBuf::from("./postrider-data"),
             store: StoreChoice::Embedded,
+            node: None,
+            postgres: PostgresSettings { connections: 8, listen_url: None },
             admin_key: None,
             keyring: None,
             dev: false,

@@ -50,7 +50,10 @@ macro_rules! settings {
 pub(super) const ALL: &[Setting] = settings! {
     "listen" = listen, "address of the API and the dashboard";
     "data_dir" = data_dir, "directory of everything that is kept on this machine";
-    "store" = store, "where everything is remembered: \"embedded\"";
+    "store" = store, "where everything is remembered: \"embedded\", or postgres://user:password@host/database";
+    "node" = node, "what this node of a cluster is called; drawn at the first start and kept in data_dir unless set";
+    "postgres.connections" = postgres.connections, "connections to the database, beside the one that listens";
+    "postgres.listen_url" (secret) = postgres.listen_url, "where to listen for what other nodes say, past a pooler; as `store` unless set";
     "admin_key" (secret) = admin_key, "admin key to use instead of a generated one";
     "keyring" = keyring, "file with the keys that secrets at rest are sealed with; `keyring` in data_dir unless set";
     "operator_tenant" = engine.operator_tenant, "tenant whose subscriptions to postrider.* events are told of every tenant's destinations";

@@ -3,16 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use postrider_domain::time::Timestamp;
 use postrider_engine::EngineHandle;
 use postrider_store::Store;
-use postrider_transport::{Clock, SystemClock};
+use postrider_transport::Clock;
 
 use super::metrics::{Looked, Metrics};
 
 const EVERY: Duration = Duration::from_secs(2);
 
 /// Looks until the engine stops answering.
-pub(super) async fn look(engine: EngineHandle, store: Arc<dyn Store>, metrics: Metrics) {
+pub(super) async fn look(
+    engine: EngineHandle,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    metrics: Metrics,
+) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut was_held = false;
@@ -26,10 +32,13 @@ pub(super) async fn look(engine: EngineHandle, store: Arc<dyn Store>, metrics: M
             was_held = gauges.held;
             alert(was_held);
         }
-        let Ok(ages) = ages(&*store).await else { continue };
+        let now = clock.now();
+        let Ok(ages) = ages(&engine, &*store, now).await else { continue };
         metrics.looked(Looked {
             ledger,
             held: gauges.held,
+            shards: u64::try_from(gauges.shards).unwrap_or(u64::MAX),
+            leased: gauges.leased,
             in_flight_first: u64::try_from(gauges.in_flight_first).unwrap_or(u64::MAX),
             in_flight_retry: u64::try_from(gauges.in_flight_retry).unwrap_or(u64::MAX),
             first_lane_age: ages.0,
@@ -51,9 +60,12 @@ fn alert(held: bool) {
 }
 
 /// How long the oldest of each lane has waited past its time.
-async fn ages(store: &dyn Store) -> anyhow::Result<(Duration, Duration)> {
-    let now = SystemClock.now();
-    let holding = store.hold_shards().await?;
+async fn ages(
+    engine: &EngineHandle,
+    store: &dyn Store,
+    now: Timestamp,
+) -> anyhow::Result<(Duration, Duration)> {
+    let holding = engine.holding().await?;
     let queued = store.queued(&holding, None, 1).await?;
     let due = store.due(&holding, None, now, 1).await?;
     let first = queued.first().map_or(Duration::ZERO, |delivery| now.since(delivery.created_at));

@@ -47,6 +47,10 @@ pub(crate) struct Looked {
     pub(crate) ledger: Ledger,
     /// Whether circuits are held because most destinations fail at once.
     pub(crate) held: bool,
+    /// Shards that this node owns.
+    pub(crate) shards: u64,
+    /// Whether they are surely its own.
+    pub(crate) leased: bool,
     /// In flight from the first lane.
     pub(crate) in_flight_first: u64,
     /// In flight from the retry lane.
@@ -228,6 +232,11 @@ impl State {
         let help = "1 while so many destinations fail at once that the fault is probably ours.";
         page.head("postrider_mass_failure_hold", "gauge", help);
         page.line("postrider_mass_failure_hold", &u64::from(self.looked.held));
+        page.head("postrider_shards", "gauge", "Shards that this node owns, of 256.");
+        page.line("postrider_shards", &self.looked.shards);
+        let help = "1 while this node's lease holds; nothing is sent otherwise.";
+        page.head("postrider_leased", "gauge", help);
+        page.line("postrider_leased", &u64::from(self.looked.leased));
         page.head("postrider_circuits", "gauge", "Destinations by the state of their circuit.");
         for name in
             [CircuitName::Closed, CircuitName::Open, CircuitName::HalfOpen, CircuitName::Frozen]

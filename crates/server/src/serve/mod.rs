@@ -6,6 +6,7 @@
 
 mod attempts;
 mod banner;
+mod cluster;
 mod files;
 mod http;
 mod looking;
@@ -27,12 +28,14 @@ use postrider_api::{ApiParts, ApiSettings, ApiState, Bootstrap, Rate, Vault, boo
 use postrider_engine::{Ended, EngineHandle, IngestRate, Parts, SeededEntropy, Spans};
 use postrider_store::Store;
 use postrider_store::embedded::{EmbeddedStore, Options as StoreOptions};
-use postrider_transport::{Clock as _, HttpTransport, SystemClock};
+use postrider_transport::{Clock, HttpTransport, SystemClock};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use self::banner::AdminKey;
+use self::cluster::DatabaseClock;
+pub(crate) use self::cluster::is_name as is_node_name;
 pub(crate) use self::http::serve as listen_http;
 use self::metrics::Metrics;
 use self::observed::Observed;
@@ -115,20 +118,25 @@ impl Server {
         let address = listener.local_addr()?;
         let metrics = Metrics::default();
         let (fatal, stopped) = mpsc::unbounded_channel();
-        let store = open_store(config, fatal).await?;
+        let (store, clock) = open_store(config, fatal).await?;
         let store: Arc<dyn Store> = Arc::new(Observed::new(store, metrics.clone(), log.attempts()));
         let vault = secrets::open_vault(config, &*store).await?;
         secrets::reseal(config, &*store, &vault).await?;
         let given = config.admin_key.as_deref();
-        let first = bootstrap_admin(&*store, &vault, given, SystemClock.now()).await?;
+        let first = bootstrap_admin(&*store, &vault, given, clock.now()).await?;
         let traces = Exporter::start(&config.telemetry, &metrics)?;
         let spans = traces.clone().map(|traces| Arc::new(traces) as Arc<dyn Spans>);
-        let engine = start_engine(&loaded, Arc::clone(&store), vault.clone(), spans).await?;
-        drop(tokio::spawn(looking::look(engine.clone(), Arc::clone(&store), metrics.clone())));
+        let (for_engine, now) = (Arc::clone(&store), Arc::clone(&clock));
+        let engine = start_engine(&loaded, for_engine, now, vault.clone(), spans).await?;
+        let looking =
+            looking::look(engine.clone(), Arc::clone(&store), Arc::clone(&clock), metrics.clone());
+        drop(tokio::spawn(looking));
 
         let kept = vault.clone();
-        let parts = Assembly { store: &store, engine: &engine, vault, metrics };
-        let router = postrider_api::router(parts.api(config, &first)?);
+        let parts = Assembly { store: &store, engine: &engine, clock, vault, metrics };
+        let state = parts.api(config, &first)?;
+        drop(tokio::spawn(state.clone().follow_changes()));
+        let router = postrider_api::router(state);
         let (stop_listening, stop) = watch::channel(false);
         let listening = tokio::spawn(http::serve(listener, router, config.http.clone(), stop));
         let server = Server {
@@ -234,16 +242,16 @@ async fn stopped_again(signals: &mut Signals) {
     while signals.next().await != Asked::Stop {}
 }
 
-/// Opens the store, with what the journal still has.
+/// Opens the store, with what the journal still has, and the clock that goes with it.
 async fn open_store(
     config: &Config,
     fatal: mpsc::UnboundedSender<String>,
-) -> anyhow::Result<Arc<dyn Store>> {
-    match &config.store {
-        StoreChoice::Embedded => {}
-        StoreChoice::Postgres(_) => anyhow::bail!(
-            "this version has the embedded store only: leave out --store, or set it to `embedded`"
-        ),
+) -> anyhow::Result<(Arc<dyn Store>, Arc<dyn Clock>)> {
+    if let StoreChoice::Postgres(url) = &config.store {
+        let store = cluster::connect(config, url).await?;
+        let clock = DatabaseClock::new(&store).await?;
+        drop(tokio::spawn(Arc::clone(&clock).follow(Arc::clone(&store))));
+        return Ok((store, clock));
     }
     let options = StoreOptions {
         // Nobody listens only where the server is ending already.
@@ -252,12 +260,14 @@ async fn open_store(
     };
     let data_dir = config.data_dir.clone();
     let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(data_dir, options));
-    Ok(opened.await.context("opening the store panicked")??)
+    let store = opened.await.context("opening the store panicked")??;
+    Ok((store, Arc::new(SystemClock)))
 }
 
 async fn start_engine(
     loaded: &Loaded,
     store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
     vault: Vault,
     spans: Option<Arc<dyn Spans>>,
 ) -> anyhow::Result<EngineHandle> {
@@ -269,14 +279,14 @@ async fn start_engine(
         config.limits.tenant_events.map(|per_second| IngestRate { per_second, burst: per_second });
     let parts = Parts {
         store,
-        clock: Arc::new(SystemClock),
+        clock: Arc::clone(&clock),
         entropy: Arc::new(SeededEntropy::new(u64::from_le_bytes(seed))),
         credentials: Arc::new(vault),
         policy: loaded.policy(),
         options,
         spans,
     };
-    let transport = HttpTransport::new(config.transport_options()?, Arc::new(SystemClock))?;
+    let transport = HttpTransport::new(config.transport_options()?, clock)?;
     Ok(postrider_engine::start(parts, Arc::new(transport)).await?)
 }
 
@@ -284,6 +294,7 @@ async fn start_engine(
 struct Assembly<'a> {
     store: &'a Arc<dyn Store>,
     engine: &'a EngineHandle,
+    clock: Arc<dyn Clock>,
     vault: Vault,
     metrics: Metrics,
 }
@@ -298,7 +309,7 @@ impl Assembly<'_> {
             store: Arc::clone(self.store),
             engine: self.engine.clone(),
             vault: self.vault,
-            clock: Arc::new(SystemClock),
+            clock: self.clock,
             egress: config.transport_options()?.egress,
             settings: ApiSettings {
                 key_rate: rate(config.limits.key_requests),

@@ -18,14 +18,16 @@ use postrider_domain::ids::{
 use postrider_domain::ledger::Ledger;
 use postrider_domain::time::Timestamp;
 use postrider_store::{
-    Acceptance, Accepted, Commit, Configuration, DeliveryFilter, DestinationRecord, DueMark,
-    EventFilter, EventRecord, History, Holding, IdempotentAnswer, Intake, Key, Page, PageRequest,
-    Pruned, ReplayJob, Replays, Store, StoreError, SubscriptionPut, SubscriptionRecord, TallyAt,
-    Tenant, Upkeep, WaitingOrder, Work,
+    Acceptance, Accepted, Changes, Commit, Configuration, DeliveryFilter, DestinationRecord,
+    DueMark, EventFilter, EventRecord, Hint, History, Holding, IdempotentAnswer, Intake, Key,
+    Letter, Member, Nodes, Page, PageRequest, Pruned, ReplayJob, Replays, Store, StoreError,
+    SubscriptionPut, SubscriptionRecord, TallyAt, Tenant, Upkeep, WaitingOrder, Work,
 };
+use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use super::attempts::Seen;
+use super::cluster::Shards;
 use super::metrics::{Metrics, class};
 use crate::telemetry::AttemptLog;
 
@@ -34,11 +36,29 @@ pub(super) struct Observed {
     store: Arc<dyn Store>,
     metrics: Metrics,
     log: AttemptLog,
+    shards: Shards,
 }
 
 impl Observed {
     pub(super) fn new(store: Arc<dyn Store>, metrics: Metrics, log: AttemptLog) -> Observed {
-        Observed { store, metrics, log }
+        Observed { store, metrics, log, shards: Shards::default() }
+    }
+}
+
+/// How many deliveries are owed for each event.
+fn owed(batch: &[Acceptance]) -> Vec<u64> {
+    batch.iter().map(|one| u64::try_from(one.deliveries.len()).unwrap_or(0)).collect()
+}
+
+impl Observed {
+    fn accepted(&self, answers: &[Accepted], owed: &[u64], began: Instant) {
+        if answers.contains(&Accepted::Conflict) {
+            return;
+        }
+        let new = answers.iter().zip(owed).filter(|(one, _)| **one == Accepted::New);
+        let (events, deliveries) =
+            new.fold((0, 0), |(events, all), (_, owed)| (events + 1, all + owed));
+        self.metrics.accepted(events, deliveries, began.elapsed());
     }
 }
 
@@ -75,18 +95,11 @@ impl Turned {
 #[async_trait]
 impl Intake for Observed {
     async fn accept(&self, batch: Vec<Acceptance>) -> Result<Vec<Accepted>, StoreError> {
-        let owed: Vec<u64> =
-            batch.iter().map(|one| u64::try_from(one.deliveries.len()).unwrap_or(0)).collect();
+        let owed = owed(&batch);
         let began = instant();
         let result = self.store.accept(batch).await;
         match &result {
-            Ok(answers) if answers.contains(&Accepted::Conflict) => {}
-            Ok(answers) => {
-                let new = answers.iter().zip(&owed).filter(|(one, _)| **one == Accepted::New);
-                let (events, deliveries) =
-                    new.fold((0, 0), |(events, all), (_, owed)| (events + 1, all + owed));
-                self.metrics.accepted(events, deliveries, began.elapsed());
-            }
+            Ok(answers) => self.accepted(answers, &owed, began),
             Err(_) => self.metrics.store_failed("accept"),
         }
         result
@@ -431,9 +444,75 @@ impl Replays for Observed {
 }
 
 #[async_trait]
+impl Nodes for Observed {
+    fn node(&self) -> Option<&str> {
+        self.store.node()
+    }
+
+    fn lease(&self) -> Option<Duration> {
+        self.store.lease()
+    }
+
+    fn hints(&self) -> Option<broadcast::Receiver<Hint>> {
+        self.store.hints()
+    }
+
+    async fn accept_as_of(
+        &self,
+        batch: Vec<Acceptance>,
+        version: u64,
+    ) -> Result<Option<Vec<Accepted>>, StoreError> {
+        let owed = owed(&batch);
+        let began = instant();
+        let result = self.store.accept_as_of(batch, version).await;
+        match &result {
+            Ok(Some(answers)) => self.accepted(answers, &owed, began),
+            Ok(None) => {}
+            Err(_) => self.metrics.store_failed("accept"),
+        }
+        result
+    }
+
+    async fn changes(&self, version: u64) -> Result<Changes, StoreError> {
+        self.store.changes(version).await
+    }
+
+    async fn members(&self) -> Result<Vec<Member>, StoreError> {
+        self.store.members().await
+    }
+
+    async fn send_letters(&self, letters: &[Letter]) -> Result<(), StoreError> {
+        self.store.send_letters(letters).await
+    }
+
+    async fn take_letters(&self) -> Result<Vec<Letter>, StoreError> {
+        self.store.take_letters().await
+    }
+
+    async fn claim(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        self.store.claim(name, value).await
+    }
+
+    async fn begin_answer(
+        &self,
+        tenant: &TenantId,
+        key: &str,
+        within: Duration,
+    ) -> Result<bool, StoreError> {
+        self.store.begin_answer(tenant, key, within).await
+    }
+
+    async fn end_answer(&self, tenant: &TenantId, key: &str) -> Result<(), StoreError> {
+        self.store.end_answer(tenant, key).await
+    }
+}
+
+#[async_trait]
 impl Upkeep for Observed {
     async fn hold_shards(&self) -> Result<Holding, StoreError> {
-        self.store.hold_shards().await
+        let result = self.store.hold_shards().await;
+        self.shards.tell(self.store.node(), &result);
+        result
     }
 
     async fn release_shards(&self) -> Result<(), StoreError> {

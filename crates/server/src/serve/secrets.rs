@@ -47,12 +47,27 @@ pub(super) async fn open_vault(config: &Config, store: &dyn Store) -> anyhow::Re
             path.display()
         );
         let ring = KeyRing::generate()?;
+        // Of several nodes that start at once, one makes the ring.
+        claim(store, &Vault::new(ring.clone()), &path).await?;
         ring.create(&path)?;
         ring
     };
     let vault = Vault::new(ring);
+    claim(store, &vault, &path).await?;
     check_all(store, &vault).await.with_context(|| format!("with {}", path.display()))?;
     Ok(vault)
+}
+
+/// All nodes of a cluster have the same ring: the first one's.
+async fn claim(store: &dyn Store, vault: &Vault, path: &Path) -> anyhow::Result<()> {
+    let mine = vault.keyed_hash(&[b"key ring"]);
+    anyhow::ensure!(
+        store.claim("key ring", &mine).await? == mine,
+        "this cluster has another key ring than {}: copy the file `keyring` from the data directory \
+         of one of its nodes, or name it by POSTRIDER_KEYRING",
+        path.display()
+    );
+    Ok(())
 }
 
 /// Seals anew what was sealed with another key than the newest. Before anybody can change it, so only

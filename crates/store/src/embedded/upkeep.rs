@@ -16,10 +16,14 @@ use super::pool::Pool;
 use super::{Days, EmbeddedStore};
 use crate::contract::Upkeep;
 use crate::error::StoreError;
+use crate::nodes::Nodes;
 use crate::records::{Epoch, Holding, Pruned};
 
 /// One node has every shard, for good.
 pub(super) const EPOCH: Epoch = Epoch(1);
+
+/// It is the only node.
+impl Nodes for EmbeddedStore {}
 
 #[async_trait]
 impl Upkeep for EmbeddedStore {

@@ -10,7 +10,11 @@ use super::MemoryStore;
 use super::state::{State, StoredEvent};
 use crate::contract::Upkeep;
 use crate::error::StoreError;
+use crate::nodes::Nodes;
 use crate::records::{Holding, Pruned};
+
+/// It is the only node.
+impl Nodes for MemoryStore {}
 
 #[async_trait]
 impl Upkeep for MemoryStore {

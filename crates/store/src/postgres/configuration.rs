@@ -10,6 +10,8 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::error::corrupt;
+use super::nodes::Kind;
+use super::notify::CHANGES;
 use super::paging::{cursor, limit, page, place, single};
 use super::pool::{Scope, Transaction};
 use super::rows::{self, get, json, ms, parse, shard, time, time_opt, to_json, uuid};
@@ -61,6 +63,7 @@ impl Configuration for PostgresStore {
         if existed {
             let sql = "DELETE FROM postrider.keys WHERE tenant = $1";
             transaction.execute(sql, &[&name]).await?;
+            note(&mut transaction, Kind::Tenant, id, name).await?;
         }
         transaction.commit().await?;
         Ok(existed)
@@ -110,11 +113,16 @@ impl Configuration for PostgresStore {
     }
 
     async fn delete_key(&self, tenant: Option<&TenantId>, id: &str) -> Result<bool, StoreError> {
-        let sql = "DELETE FROM postrider.keys WHERE id = $1 AND tenant IS NOT DISTINCT FROM $2 \
-                   RETURNING 1";
+        let sql = "WITH gone AS (DELETE FROM postrider.keys WHERE id = $1 \
+                       AND tenant IS NOT DISTINCT FROM $2 RETURNING 1), \
+                   n AS (UPDATE postrider.changed SET version = version + 1 \
+                       WHERE EXISTS (SELECT 1 FROM gone) RETURNING version), \
+                   noted AS (INSERT INTO postrider.changes (version, kind, tenant, id) \
+                       SELECT version, 1, $2, $1 FROM n) \
+                   SELECT pg_notify($3, '') FROM gone";
         let whose = tenant.map(TenantId::as_str);
         let scope = tenant.map_or(Scope::All, Scope::Tenant);
-        Ok(!self.core.pool.query(scope, sql, &[&id, &whose]).await?.is_empty())
+        Ok(!self.core.pool.query(scope, sql, &[&id, &whose, &CHANGES]).await?.is_empty())
     }
 
     async fn touch_keys(&self, used: &[(String, Timestamp)]) -> Result<(), StoreError> {
@@ -162,6 +170,8 @@ impl Configuration for PostgresStore {
         let params: [&(dyn ToSql + Sync); 7] =
             [&tenant, &id, &to, &created, &deleted, &text, &record.credentials];
         transaction.execute(sql, &params).await?;
+        let name = wanted.id.to_string();
+        note(&mut transaction, Kind::Subscription, &wanted.tenant, &name).await?;
         transaction.commit().await?;
         Ok(SubscriptionPut::Stored)
     }
@@ -207,10 +217,16 @@ impl Configuration for PostgresStore {
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let sql = "UPDATE postrider.subscriptions SET deleted_at = $3 \
-                   WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL RETURNING 1";
+                   WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL";
         let params: [&(dyn ToSql + Sync); 3] =
             [&tenant.as_str(), &uuid(id.as_bytes()), &now.as_unix_ms()];
-        Ok(!self.core.pool.query(Scope::Tenant(tenant), sql, &params).await?.is_empty())
+        let mut transaction = self.core.pool.begin(Scope::Tenant(tenant)).await?;
+        let is_marked = transaction.execute(sql, &params).await? > 0;
+        if is_marked {
+            note(&mut transaction, Kind::Subscription, tenant, &id.to_string()).await?;
+        }
+        transaction.commit().await?;
+        Ok(is_marked)
     }
 
     async fn remove_subscription(
@@ -308,6 +324,22 @@ async fn lock_twins(
 ) -> Result<(), StoreError> {
     let sql = "SELECT pg_advisory_xact_lock($1, hashtext($2))";
     transaction.query(sql, &[&TWINS_LOCK, &tenant.as_str()]).await?;
+    Ok(())
+}
+
+/// Lets other nodes know that something changed, when the transaction is committed.
+async fn note(
+    transaction: &mut Transaction<'_>,
+    kind: Kind,
+    tenant: &TenantId,
+    id: &str,
+) -> Result<(), StoreError> {
+    let sql = "WITH n AS (UPDATE postrider.changed SET version = version + 1 RETURNING version), \
+               noted AS (INSERT INTO postrider.changes (version, kind, tenant, id) \
+                   SELECT version, $1, $2, $3 FROM n) \
+               SELECT pg_notify($4, '')";
+    let params: [&(dyn ToSql + Sync); 4] = [&kind.number(), &tenant.as_str(), &id, &CHANGES];
+    transaction.query(sql, &params).await?;
     Ok(())
 }
 

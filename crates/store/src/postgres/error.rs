@@ -69,6 +69,11 @@ pub(super) fn is_taken(error: &Error) -> bool {
     error.code() == Some(&SqlState::UNIQUE_VIOLATION)
 }
 
+/// A subscription changed since the events were matched.
+pub(super) fn is_stale(error: &Error) -> bool {
+    error.code() == Some(&SqlState::DIVISION_BY_ZERO)
+}
+
 /// There is no partition for the row's day.
 pub(super) fn has_no_day(error: &Error) -> bool {
     error.code() == Some(&SqlState::CHECK_VIOLATION)

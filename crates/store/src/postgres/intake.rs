@@ -11,18 +11,19 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use postrider_domain::delivery::{Delivery, DeliveryState};
 use postrider_domain::ids::{EventId, TenantId};
+use postrider_domain::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::types::ToSql;
 
 use super::counts::{Counts, LedgerColumns, TallyColumns};
 use super::days::day_of;
 use super::error::for_everybody;
-use super::notify::ShardSet;
 use super::pool::{Refused, Scope, Step, Transaction};
 use super::rows::{DeliveryColumns, count, get};
 use super::{Core, PostgresStore};
 use crate::contract::Intake;
 use crate::error::StoreError;
+use crate::nodes::ShardSet;
 use crate::records::{Acceptance, Accepted};
 
 /// So many callers can stand in line.
@@ -34,24 +35,34 @@ const BYTES_MAX: usize = 8 << 20;
 /// How often a batch is tried when others keep taking its identifiers.
 const TRIES_MAX: usize = 8;
 
-type Answer = Result<Vec<Accepted>, StoreError>;
+/// `None` where a subscription changed after the version that the batch was matched with.
+type Answer = Result<Option<Vec<Accepted>>, StoreError>;
 
 /// One caller's batch.
 pub(super) struct Request {
     batch: Vec<Acceptance>,
+    /// The version of the configuration that it was matched with, where that is to be looked at.
+    as_of: Option<u64>,
     answer: oneshot::Sender<Answer>,
 }
 
 #[async_trait]
 impl Intake for PostgresStore {
-    async fn accept(&self, batch: Vec<Acceptance>) -> Answer {
+    async fn accept(&self, batch: Vec<Acceptance>) -> Result<Vec<Accepted>, StoreError> {
+        self.hand_in(batch, None).await.map(Option::unwrap_or_default)
+    }
+}
+
+impl PostgresStore {
+    /// Hands a batch in and waits for the answer.
+    pub(super) async fn hand_in(&self, batch: Vec<Acceptance>, as_of: Option<u64>) -> Answer {
         if batch.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         }
         check(&batch)?;
         let (answer, answered) = oneshot::channel();
         let gone = || StoreError::Stopped("it was closed".into());
-        self.acceptances.send(Request { batch, answer }).await.map_err(|_| gone())?;
+        self.acceptances.send(Request { batch, as_of, answer }).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
     }
 }
@@ -86,12 +97,10 @@ pub(super) fn spawn(core: Arc<Core>) -> mpsc::Sender<Request> {
                 together.add(&next.batch);
                 requests.push(next);
             }
-            let (batches, waiting): (Vec<_>, Vec<_>) =
-                requests.into_iter().map(|request| (request.batch, request.answer)).unzip();
-            let answers = core.accept_together(&batches).await;
-            for (caller, answer) in waiting.into_iter().zip(answers) {
+            let answers = core.accept_together(&requests).await;
+            for (request, answer) in requests.into_iter().zip(answers) {
                 // A caller that went away does not want to know.
-                drop(caller.send(answer));
+                drop(request.answer.send(answer));
             }
         }
     });
@@ -127,32 +136,45 @@ impl Size {
 
 impl Core {
     /// One answer for each batch.
-    async fn accept_together(&self, batches: &[Vec<Acceptance>]) -> Vec<Answer> {
-        let batches: Vec<&[Acceptance]> = batches.iter().map(Vec::as_slice).collect();
-        match self.try_accept(&batches).await {
-            Ok(answers) => answers.into_iter().map(Ok).collect(),
-            Err(error) if batches.len() == 1 => vec![Err(error)],
-            Err(error) => {
-                let mut answers = Vec::with_capacity(batches.len());
-                for batch in batches {
-                    answers.push(match for_everybody(&error) {
-                        Some(error) => Err(error),
-                        // Something is wrong with one of them: be it that one's problem alone.
-                        None => self
-                            .try_accept(&[batch])
-                            .await
-                            .map(|mut one| one.pop().unwrap_or_default()),
-                    });
-                }
-                answers
+    async fn accept_together(&self, requests: &[Request]) -> Vec<Answer> {
+        let batches: Vec<&[Acceptance]> = requests.iter().map(|r| r.batch.as_slice()).collect();
+        let as_of = requests.iter().filter_map(|request| request.as_of).min();
+        match self.try_accept(&batches, as_of).await {
+            Ok(Some(answers)) => answers.into_iter().map(|answer| Ok(Some(answer))).collect(),
+            Ok(None) => {
+                // Whoever matched with a newer directory, or does not ask, may not be concerned.
+                let is_stale = |request: &Request| request.as_of == as_of;
+                self.accept_apart(requests, |request| is_stale(request).then_some(Ok(None))).await
             }
+            Err(error) if batches.len() == 1 => vec![Err(error)],
+            Err(error) => self.accept_apart(requests, |_| for_everybody(&error).map(Err)).await,
         }
+    }
+
+    /// Something is wrong with one of them: be it that one's problem alone.
+    async fn accept_apart(
+        &self,
+        requests: &[Request],
+        common: impl Fn(&Request) -> Option<Answer>,
+    ) -> Vec<Answer> {
+        let mut answers = Vec::with_capacity(requests.len());
+        for request in requests {
+            answers.push(match common(request) {
+                Some(answer) => answer,
+                None => {
+                    let alone = self.try_accept(&[&request.batch], request.as_of).await;
+                    alone.map(|answers| answers.map(|mut one| one.pop().unwrap_or_default()))
+                }
+            });
+        }
+        answers
     }
 
     async fn try_accept(
         &self,
         batches: &[&[Acceptance]],
-    ) -> Result<Vec<Vec<Accepted>>, StoreError> {
+        as_of: Option<u64>,
+    ) -> Result<Option<Vec<Vec<Accepted>>>, StoreError> {
         // An identifier of our own making is looked up only where it turns out to be taken.
         let mut look = batches.iter().any(|batch| batch.iter().any(|event| event.id_given));
         let mut last = StoreError::Internal("accepting came to no end".into());
@@ -163,14 +185,20 @@ impl Core {
             let (answers, new) = judge(batches, known);
             if new.is_empty() {
                 transaction.rollback().await?;
-                return Ok(answers);
+                return Ok(Some(answers));
             }
-            match write(transaction, &new).await {
+            match write(transaction, &new, as_of).await {
                 Ok(shards) => {
                     self.folding.appended();
-                    self.notifier.tell(shards, &self.leases.held());
-                    return Ok(answers);
+                    let since = new.iter().map(|new| new.accepted_at).min();
+                    self.notifier.tell(
+                        shards,
+                        since.unwrap_or(Timestamp::EPOCH),
+                        &self.leases.held(),
+                    );
+                    return Ok(Some(answers));
                 }
+                Err(Refused::Stale) => return Ok(None),
                 Err(Refused::Taken(error)) => last = error,
                 Err(Refused::NoDay) => self.days.forget(),
                 Err(Refused::Other(error)) => return Err(error),
@@ -265,6 +293,12 @@ pub(super) struct EventColumns<'a> {
     trace: Vec<Option<Vec<u8>>>,
 }
 
+/// Ends the transaction, by a division by zero, where a subscription of these tenants changed after
+/// that version.
+const IS_NEWEST: &str = "SELECT 1 / (CASE WHEN EXISTS (SELECT 1 FROM postrider.changes \
+     WHERE version > $2 AND kind = 0 AND tenant = ANY($1::text[])) \
+     OR (SELECT pruned FROM postrider.changed) > $2 THEN 0 ELSE 1 END)";
+
 /// Writes identifiers of events.
 pub(super) const INSERT_IDS: &str = "INSERT INTO postrider.event_ids \
      (tenant, id, accepted_at, fingerprint, deliveries) \
@@ -322,7 +356,11 @@ impl<'a> EventColumns<'a> {
 }
 
 /// Writes everything and commits; returns the shards that have new work.
-async fn write(transaction: Transaction<'_>, new: &[&Acceptance]) -> Result<ShardSet, Refused> {
+async fn write(
+    transaction: Transaction<'_>,
+    new: &[&Acceptance],
+    as_of: Option<u64>,
+) -> Result<ShardSet, Refused> {
     let (mut events, mut deliveries) = (EventColumns::default(), DeliveryColumns::default());
     let (mut counts, mut shards) = (Counts::default(), ShardSet::default());
     for acceptance in new {
@@ -335,10 +373,19 @@ async fn write(transaction: Transaction<'_>, new: &[&Acceptance]) -> Result<Shar
         }
     }
     let (ledger, tallies) = counts.columns();
-    let mut steps = vec![
-        Step { sql: INSERT_IDS, params: events.ids() },
-        Step { sql: INSERT_EVENTS, params: events.events() },
-    ];
+    let tenants: Vec<&str> = new
+        .iter()
+        .map(|new| new.event.tenant.as_str())
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
+    let version = as_of.map(|version| i64::try_from(version).unwrap_or(i64::MAX));
+    let mut steps = Vec::with_capacity(6);
+    if let Some(version) = &version {
+        steps.push(Step { sql: IS_NEWEST, params: vec![&tenants, version] });
+    }
+    steps.push(Step { sql: INSERT_IDS, params: events.ids() });
+    steps.push(Step { sql: INSERT_EVENTS, params: events.events() });
     if !deliveries.is_empty() {
         steps.push(Step { sql: INSERT_OPEN, params: deliveries.open() });
         steps.push(Step { sql: LedgerColumns::SQL, params: ledger.all() });

@@ -15,10 +15,10 @@ use postrider_domain::time::Timestamp;
 use uuid::Uuid;
 
 use super::Core;
-use super::notify::ShardSet;
 use super::pool::{Scope, Step, Transaction};
 use super::rows::get;
 use crate::error::StoreError;
+use crate::nodes::ShardSet;
 use crate::records::{Epoch, Holding};
 
 /// Held while nodes come, go and share.
@@ -127,8 +127,8 @@ impl Core {
             },
         ];
         let found = transaction.query_all(&steps).await?.pop().unwrap_or_default();
-        let found = found.first().map(|row| get::<Uuid>(row, "instance")).transpose()?;
-        let is_other = found.is_some_and(|instance| instance != self.leases.instance);
+        let Some(row) = found.first() else { return Ok(()) };
+        let is_other = get::<Uuid>(row, "instance")? != self.leases.instance;
         if is_other && self.leases.is_member.load(Ordering::Relaxed) {
             let why = format!("another process runs as node {node}; give each a name of its own");
             return Err(StoreError::Stopped(why));
@@ -147,7 +147,7 @@ impl Core {
         let seconds = self.options.lease.as_secs_f64();
         let steps = [
             Step { sql: RENEW, params: vec![node, &self.leases.instance, &seconds] },
-            Step { sql: BURY, params: Vec::new() },
+            Step { sql: BURY, params: vec![&seconds] },
             Step { sql: FREE, params: Vec::new() },
             Step { sql: COUNT, params: vec![node] },
         ];
@@ -173,11 +173,16 @@ impl Core {
     }
 }
 
-const RENEW: &str = "INSERT INTO postrider.nodes (name, instance, expires_at) \
-     VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3)) \
-     ON CONFLICT (name) DO UPDATE \
-     SET instance = excluded.instance, expires_at = excluded.expires_at";
-const BURY: &str = "DELETE FROM postrider.nodes WHERE expires_at <= clock_timestamp()";
+const RENEW: &str = "INSERT INTO postrider.nodes (name, instance, expires_at, renewed_at) \
+     VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3), clock_timestamp()) \
+     ON CONFLICT (name) DO UPDATE SET instance = excluded.instance, \
+     expires_at = excluded.expires_at, renewed_at = excluded.renewed_at";
+/// A server that was down has kept everybody from renewing: they have the time of a lease from its start.
+/// Whoever settles still has its row locked, perhaps because it was stopped: its turn is the next time.
+const BURY: &str = "DELETE FROM postrider.nodes WHERE name IN (SELECT name FROM postrider.nodes \
+     WHERE expires_at <= clock_timestamp() AND (renewed_at >= pg_postmaster_start_time() \
+     OR pg_postmaster_start_time() + make_interval(secs => $1) <= clock_timestamp()) \
+     FOR UPDATE SKIP LOCKED)";
 const FREE: &str = "UPDATE postrider.shards SET owner = NULL WHERE owner IS NOT NULL \
      AND owner NOT IN (SELECT name FROM postrider.nodes)";
 const COUNT: &str = "SELECT (SELECT count(*) FROM postrider.nodes) AS nodes, \

@@ -24,6 +24,7 @@ mod error;
 mod history;
 mod intake;
 mod leases;
+mod nodes;
 mod notify;
 mod paging;
 mod pool;
@@ -42,7 +43,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_domain::time::Timestamp;
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::mpsc;
 use uuid::Uuid;
 
 pub use self::address::shown;
@@ -50,7 +51,6 @@ use self::counts::Folding;
 use self::days::Days;
 use self::leases::Leases;
 use self::notify::Notifier;
-pub use self::notify::ShardSet;
 use self::pool::{Pool, Scope};
 use self::rows::get;
 use crate::error::StoreError;
@@ -74,6 +74,13 @@ pub struct Options {
     pub listen: bool,
     /// Where to listen, where that is another address than the rest: past a pooler.
     pub listen_url: Option<String>,
+}
+
+impl Options {
+    /// Whether an address can be one of a database.
+    pub fn check(url: &str) -> Result<(), StoreError> {
+        address::target(url).map(drop)
+    }
 }
 
 impl Default for Options {
@@ -184,18 +191,6 @@ impl PostgresStore {
         let middle = before.saturating_add(after.saturating_sub(before) / 2);
         let within_ms = after.saturating_sub(before) / 2 + 1;
         Ok(ClockOffset { offset_ms: there.saturating_sub(middle), within_ms })
-    }
-
-    /// Hears of new work that other nodes accepted for shards, a few milliseconds after. Nothing is
-    /// promised: look at the queues now and then all the same. A receiver that lags has missed some,
-    /// and should look at all of them.
-    pub fn wakeups(&self) -> broadcast::Receiver<ShardSet> {
-        self.core.notifier.subscribe()
-    }
-
-    /// How long a lease holds.
-    pub fn lease(&self) -> Duration {
-        self.core.options.lease
     }
 
     /// Whether row-level security binds the database role: not where it is a superuser or has

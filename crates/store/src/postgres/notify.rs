@@ -1,15 +1,15 @@
-//! Telling other nodes that there is work for them.
+//! Telling other nodes that there is something to look for.
 //!
-//! A hint, never the truth: the queues are the truth and are polled. It is sent apart from the
-//! transaction that accepted the work, because PostgreSQL lets those that notify commit one by one;
-//! what comes together within a few milliseconds is one message. Shards of this node's own are left
-//! out: it knows already.
+//! A hint, never the truth: what it speaks of is in tables that are polled. That there is work is sent
+//! apart from the transaction that accepted it, because PostgreSQL lets those that notify commit one
+//! by one; what comes together within a few milliseconds is one message. Shards of this node's own
+//! are left out: it knows already.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use postrider_domain::ids::Shard;
+use postrider_domain::time::Timestamp;
 use tokio::sync::{Notify, broadcast};
 use tokio::task::AbortHandle;
 use tokio_postgres::AsyncMessage;
@@ -19,8 +19,13 @@ use super::address::Target;
 use super::error::failed;
 use super::pool::Scope;
 use crate::error::StoreError;
+use crate::nodes::{Hint, ShardSet};
 
-const CHANNEL: &str = "postrider_work";
+const WORK: &str = "postrider_work";
+/// Whoever changes the configuration says so here, in the same transaction.
+pub(super) const CHANGES: &str = "postrider_changes";
+/// Whoever sends a letter says here to whom.
+pub(super) const LETTERS: &str = "postrider_letters";
 
 /// At most one message in so long.
 const PAUSE: Duration = Duration::from_millis(3);
@@ -28,65 +33,11 @@ const PAUSE: Duration = Duration::from_millis(3);
 /// How long to wait before listening again after the connection was lost.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Some of the shards.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ShardSet([u64; 4]);
-
-impl ShardSet {
-    /// All of them.
-    pub const ALL: ShardSet = ShardSet([u64::MAX; 4]);
-
-    /// Puts one in.
-    pub fn insert(&mut self, shard: Shard) {
-        self.0[usize::from(shard.0 / 64)] |= 1 << (shard.0 % 64);
-    }
-
-    /// Whether it is in.
-    pub fn has(&self, shard: Shard) -> bool {
-        self.0[usize::from(shard.0 / 64)] & (1 << (shard.0 % 64)) != 0
-    }
-
-    /// Whether none is.
-    pub fn is_empty(&self) -> bool {
-        self.0 == [0; 4]
-    }
-
-    /// Those that are in, in order.
-    pub fn iter(&self) -> impl Iterator<Item = Shard> {
-        (0..=u8::MAX).map(Shard).filter(|shard| self.has(*shard))
-    }
-
-    fn without(mut self, other: &ShardSet) -> ShardSet {
-        self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine &= !theirs);
-        self
-    }
-
-    fn write(&self) -> String {
-        self.0.iter().map(|part| format!("{part:016x}")).collect()
-    }
-
-    fn read(text: &str) -> Option<ShardSet> {
-        let mut set = ShardSet::default();
-        for (n, part) in set.0.iter_mut().enumerate() {
-            *part = u64::from_str_radix(text.get(n * 16..(n + 1) * 16)?, 16).ok()?;
-        }
-        Some(set)
-    }
-}
-
-impl FromIterator<Shard> for ShardSet {
-    fn from_iter<T: IntoIterator<Item = Shard>>(shards: T) -> Self {
-        let mut set = ShardSet::default();
-        shards.into_iter().for_each(|shard| set.insert(shard));
-        set
-    }
-}
-
 /// Tells and hears.
 pub(super) struct Notifier {
     listen_at: Mutex<Option<Target>>,
-    heard: broadcast::Sender<ShardSet>,
-    to_tell: Mutex<ShardSet>,
+    heard: broadcast::Sender<Hint>,
+    to_tell: Mutex<Option<(ShardSet, Timestamp)>>,
     told: Notify,
     is_on: bool,
     tasks: Mutex<Vec<AbortHandle>>,
@@ -94,7 +45,7 @@ pub(super) struct Notifier {
 
 impl Notifier {
     pub(super) fn new(listen_at: Option<Target>) -> Self {
-        let (heard, _) = broadcast::channel(64);
+        let (heard, _) = broadcast::channel(256);
         let is_on = listen_at.is_some();
         Notifier {
             listen_at: Mutex::new(listen_at),
@@ -106,18 +57,20 @@ impl Notifier {
         }
     }
 
-    pub(super) fn subscribe(&self) -> broadcast::Receiver<ShardSet> {
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<Hint> {
         self.heard.subscribe()
     }
 
-    /// There is new work in these shards, and this node holds those.
-    pub(super) fn tell(&self, shards: ShardSet, held: &ShardSet) {
+    /// There is new work in these shards, accepted then or later, and this node holds those.
+    pub(super) fn tell(&self, shards: ShardSet, since: Timestamp, held: &ShardSet) {
         let others = shards.without(held);
         if !self.is_on || others.is_empty() {
             return;
         }
         let mut to_tell = self.to_tell.lock().unwrap_or_else(PoisonError::into_inner);
-        to_tell.0.iter_mut().zip(others.0).for_each(|(all, new)| *all |= new);
+        let (all, oldest) = to_tell.get_or_insert((others, since));
+        all.extend(&others);
+        *oldest = since.min(*oldest);
         self.told.notify_one();
     }
 
@@ -132,7 +85,8 @@ pub(super) fn spawn(core: &Arc<Core>) {
     let notifier = &core.notifier;
     let listen_at = notifier.listen_at.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(target) = listen_at else { return };
-    let listener = tokio::spawn(listen(target, notifier.heard.clone()));
+    let node = core.options.node.clone();
+    let listener = tokio::spawn(listen(target, node, notifier.heard.clone()));
     let teller = tokio::spawn(tell(Arc::clone(core)));
     let mut tasks = notifier.tasks.lock().unwrap_or_else(PoisonError::into_inner);
     tasks.extend([listener.abort_handle(), teller.abort_handle()]);
@@ -143,27 +97,53 @@ async fn tell(core: Arc<Core>) {
     let sql = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)";
     loop {
         core.notifier.told.notified().await;
-        let shards = std::mem::take(
-            &mut *core.notifier.to_tell.lock().unwrap_or_else(PoisonError::into_inner),
-        );
+        let told = core.notifier.to_tell.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((shards, since)) = told else { continue };
         // A hint that is lost is found by polling.
-        drop(core.vital.query(Scope::All, sql, &[&CHANNEL, &shards.write()]).await);
+        drop(core.vital.query(Scope::All, sql, &[&WORK, &write(shards, since)]).await);
         pause(PAUSE).await;
     }
 }
 
-async fn listen(target: Target, heard: broadcast::Sender<ShardSet>) {
+async fn listen(target: Target, node: String, heard: broadcast::Sender<Hint>) {
     loop {
         // Whatever was said while nobody listened is lost, so every begin and end means all.
-        drop(listen_once(&target, &heard).await);
-        drop(heard.send(ShardSet::ALL));
+        drop(listen_once(&target, &node, &heard).await);
+        all(&heard);
         pause(RETRY).await;
+    }
+}
+
+/// There may be everything to look for.
+fn all(heard: &broadcast::Sender<Hint>) {
+    let work = Hint::Work { shards: ShardSet::ALL, since: Timestamp::EPOCH };
+    for hint in [work, Hint::Changed, Hint::Letters] {
+        // Nobody may be listening.
+        heard.send(hint).unwrap_or_default();
+    }
+}
+
+fn write(shards: ShardSet, since: Timestamp) -> String {
+    format!("{}{}", shards.write(), since.as_unix_ms())
+}
+
+/// What a message means for this node; `None` where it is for another one.
+fn read(channel: &str, payload: &str, node: &str) -> Option<Hint> {
+    match channel {
+        CHANGES => Some(Hint::Changed),
+        LETTERS => (payload == node).then_some(Hint::Letters),
+        _ => {
+            let since = payload.get(64..).and_then(|since| since.parse().ok());
+            let since = since.map_or(Timestamp::EPOCH, Timestamp::from_unix_ms);
+            Some(Hint::Work { shards: ShardSet::read(payload).unwrap_or(ShardSet::ALL), since })
+        }
     }
 }
 
 async fn listen_once(
     target: &Target,
-    heard: &broadcast::Sender<ShardSet>,
+    node: &str,
+    heard: &broadcast::Sender<Hint>,
 ) -> Result<(), StoreError> {
     let connect = target.config.connect(target.connector.clone());
     let (client, mut connection) = connect.await.map_err(|e| failed(&e))?;
@@ -171,7 +151,11 @@ async fn listen_once(
         while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
             match message {
                 Ok(AsyncMessage::Notification(note)) => {
-                    drop(heard.send(ShardSet::read(note.payload()).unwrap_or(ShardSet::ALL)));
+                    let hint = read(note.channel(), note.payload(), node);
+                    if let Some(hint) = hint {
+                        // Nobody may be listening.
+                        heard.send(hint).unwrap_or_default();
+                    }
                 }
                 Ok(_) => {}
                 Err(error) => return failed(&error),
@@ -180,8 +164,9 @@ async fn listen_once(
         StoreError::Unavailable("the server closed the connection".into())
     };
     let listening = async {
-        client.batch_execute(&format!("LISTEN {CHANNEL}")).await.map_err(|e| failed(&e))?;
-        drop(heard.send(ShardSet::ALL));
+        let sql = format!("LISTEN {WORK}; LISTEN {CHANGES}; LISTEN {LETTERS}");
+        client.batch_execute(&sql).await.map_err(|e| failed(&e))?;
+        all(heard);
         std::future::pending::<Result<(), StoreError>>().await
     };
     tokio::select! {
@@ -200,15 +185,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_is_read_as_it_was_written() {
-        let some: ShardSet = [0, 5, 63, 64, 200, 255].map(Shard).into_iter().collect();
-        for set in [ShardSet::default(), some, ShardSet::ALL] {
-            assert_eq!(ShardSet::read(&set.write()), Some(set));
-            assert_eq!(set.iter().collect::<ShardSet>(), set);
-        }
-        assert_eq!(some.iter().count(), 6);
-        for nonsense in ["", "zz", &"0".repeat(63), &"ä".repeat(40)] {
-            assert_eq!(ShardSet::read(nonsense), None, "{nonsense}");
-        }
+    fn a_message_is_heard_as_it_was_told() {
+        let shards: ShardSet = [7, 200].map(postrider_domain::ids::Shard).into_iter().collect();
+        let since = Timestamp::from_unix_ms(1_700_000_000_123);
+        let work = |shards, since| Some(Hint::Work { shards, since });
+        assert_eq!(read(WORK, &write(shards, since), "a"), work(shards, since));
+        assert_eq!(read(WORK, "nonsense", "a"), work(ShardSet::ALL, Timestamp::EPOCH));
+        assert_eq!(read(CHANGES, "", "a"), Some(Hint::Changed));
+        assert_eq!(read(LETTERS, "a", "a"), Some(Hint::Letters));
+        assert_eq!(read(LETTERS, "b", "a"), None);
     }
 }

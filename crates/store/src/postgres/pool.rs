@@ -31,6 +31,9 @@ pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 const BY_INDEX: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
      SET LOCAL enable_sort = off";
 
+/// How long a transaction may wait for its client between two steps.
+const IDLE_MAX: Duration = Duration::from_secs(4);
+
 /// For whom a transaction acts.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Scope<'a> {
@@ -130,8 +133,13 @@ impl Pool {
             Scope::Tenant(id) => format!("SET LOCAL postrider.tenant = '{id}'"),
             Scope::All => format!("SET LOCAL postrider.scope = 'all'; {BY_INDEX}"),
         };
+        // A process that was stopped in a transaction must not keep its locks: others wait for them.
+        let idle = IDLE_MAX.as_millis();
         // Compiling a statement takes longer than any of ours should.
-        format!("BEGIN; SET LOCAL statement_timeout = {timeout}{sync}; SET LOCAL jit = off; {who}")
+        format!(
+            "BEGIN; SET LOCAL statement_timeout = {timeout}{sync}; \
+             SET LOCAL idle_in_transaction_session_timeout = {idle}; SET LOCAL jit = off; {who}"
+        )
     }
 
     async fn session(&self) -> Result<Session<'_>, StoreError> {
@@ -292,6 +300,7 @@ impl Transaction<'_> {
             Ok(_) => Ok(()),
             Err(error) if super::error::is_taken(&error) => Err(Refused::Taken(failed(&error))),
             Err(error) if super::error::has_no_day(&error) => Err(Refused::NoDay),
+            Err(error) if super::error::is_stale(&error) => Err(Refused::Stale),
             Err(error) => Err(Refused::Other(failed(&error))),
         }
     }
@@ -339,6 +348,8 @@ pub(super) enum Refused {
     Taken(StoreError),
     /// The partitions of a day are not there.
     NoDay,
+    /// A subscription changed since the events were matched.
+    Stale,
     /// Anything else.
     Other(StoreError),
 }
@@ -348,6 +359,7 @@ impl From<Refused> for StoreError {
         match refused {
             Refused::Taken(error) | Refused::Other(error) => error,
             Refused::NoDay => StoreError::Unavailable("a day's partitions are not there".into()),
+            Refused::Stale => StoreError::Internal("something was divided by zero".into()),
         }
     }
 }

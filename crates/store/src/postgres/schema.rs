@@ -16,10 +16,11 @@ const SCHEMA_LOCK: i64 = 0x706f_7374_0001;
 const LONGEST: Duration = Duration::from_secs(3_600);
 
 /// All of them, in order; the first one is version 1.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("migrations/0001.sql"),
     include_str!("migrations/0002.sql"),
     include_str!("migrations/0003.sql"),
+    include_str!("migrations/0004.sql"),
 ];
 
 /// Brings the schema to the version that this program knows.

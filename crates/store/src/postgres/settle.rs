@@ -22,7 +22,7 @@ use super::error::for_everybody;
 use super::pool::{Refused, Scope, Step, Transaction};
 use super::rows::{self, get, json, state_number, uuid};
 use crate::error::StoreError;
-use crate::records::{Commit, DeliveryChange, DestinationChange, Epoch, Holding};
+use crate::records::{Commit, DeliveryChange, DestinationChange, Epoch, Holding, ReplayJob};
 
 mod write;
 
@@ -167,7 +167,9 @@ impl Core {
                 self.days.forget();
                 Err(Refused::NoDay.into())
             }
-            Err(refused @ (Refused::Taken(_) | Refused::Other(_))) => Err(refused.into()),
+            Err(refused @ (Refused::Taken(_) | Refused::Stale | Refused::Other(_))) => {
+                Err(refused.into())
+            }
         }
     }
 }
@@ -229,8 +231,11 @@ async fn look(
     node: &str,
     commits: &[&Commit],
 ) -> Result<Found, StoreError> {
-    let touched: BTreeSet<i16> =
-        commits.iter().flat_map(|commit| shards(commit)).map(|s| i16::from(s.0)).collect();
+    let touched: BTreeSet<i16> = commits
+        .iter()
+        .flat_map(|commit| shards(commit).chain(commit.replay.iter().map(ReplayJob::shard)))
+        .map(|shard| i16::from(shard.0))
+        .collect();
     let touched: Vec<i16> = touched.into_iter().collect();
     let changes = commits.iter().flat_map(|commit| &commit.deliveries);
     let ids: Vec<Uuid> = changes.map(|change| uuid(change.delivery.id.as_bytes())).collect();
@@ -361,6 +366,14 @@ impl Found {
             held.get(shard).is_some_and(|epoch| self.epochs.get(shard) == Some(epoch))
         };
         if let Some(shard) = shards(commit).find(|shard| !is_held(shard)) {
+            return Err(StoreError::Fenced { shard });
+        }
+        // A job moves on under the owner of its shard alone, by its newest epoch where that is named.
+        let is_run = |shard: &Shard| {
+            let owned = self.epochs.get(shard);
+            owned.is_some() && held.get(shard).is_none_or(|epoch| owned == Some(epoch))
+        };
+        if let Some(shard) = commit.replay.iter().map(ReplayJob::shard).find(|s| !is_run(s)) {
             return Err(StoreError::Fenced { shard });
         }
         let mut fresh = Fresh::default();

@@ -52,6 +52,7 @@ impl Upkeep for PostgresStore {
         let core = &self.core;
         counts::fold(&core.vital).await?;
         core.prune_answers(before).await?;
+        core.prune_notes().await?;
         let sql = "SELECT day FROM postrider.days WHERE day < $1 AND NOT removing ORDER BY day";
         let rows = core.vital.query(Scope::All, sql, &[&day_of(before)]).await?;
         let mut pruned = Pruned::default();

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use postrider_domain::ids::Shard;
 use postrider_domain::time::Timestamp;
-use postrider_store::conformance::samples::{acme, answered, at, digest, umbrella};
+use postrider_store::conformance::samples::{self, acme, answered, at, digest, umbrella};
 use postrider_store::postgres::{Options, PostgresStore};
 use postrider_store::{
-    Acceptance, Accepted, DeliveryFilter, Epoch, History, Holding, Intake, Pruned, StoreError,
-    Upkeep, Work,
+    Acceptance, Accepted, DeliveryFilter, Epoch, Hint, History, Holding, Intake, Nodes, Pruned,
+    ShardSet, StoreError, Upkeep, Work,
 };
 
 use crate::nodes::{attempted, delivery, node, options, owed, put_destinations};
@@ -230,9 +230,9 @@ async fn the_owner_of_a_shard_hears_of_work_that_another_node_accepted() {
     let server = Server::start();
     let url = server.database("heard");
     let (a, b) = (node(&url, "a").await, node(&url, "b").await);
-    let mut wakeups = b.wakeups();
-    let first = wakeups.recv().await.unwrap();
-    assert_eq!(first.iter().count(), 256, "who begins to listen should look everywhere");
+    let mut hints = b.hints().unwrap();
+    let everywhere = Hint::Work { shards: ShardSet::ALL, since: Timestamp::EPOCH };
+    assert_eq!(hints.recv().await.unwrap(), everywhere, "who begins to listen looks everywhere");
     b.hold_shards().await.unwrap();
     a.accept(vec![owed(0, 3)]).await.unwrap();
     let mut expected: Vec<Shard> = Vec::new();
@@ -240,8 +240,10 @@ async fn the_owner_of_a_shard_hears_of_work_that_another_node_accepted() {
         expected.push(delivery(&a, n).await.destination.shard());
     }
     while !expected.is_empty() {
-        let heard = wakeups.recv().await.unwrap();
-        expected.retain(|shard| !heard.has(*shard));
+        if let Hint::Work { shards, since } = hints.recv().await.unwrap() {
+            assert!(since <= samples::at(0));
+            expected.retain(|shard| !shards.has(*shard));
+        }
     }
     println!("wake-ups: 3 shards of another node heard");
 }

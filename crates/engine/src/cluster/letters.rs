@@ -1,0 +1,217 @@
+//! Asking another node, and being asked.
+//!
+//! A question names what is wanted; its answer says only what the store does not: whoever asked for a
+//! change reads the result there, after the owner has made it durable.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use postrider_domain::delivery::{StateName, WrongState};
+use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, TenantId};
+use postrider_domain::time::Timestamp;
+use postrider_store::{Letter, Store};
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use crate::core::ReplayChange;
+use crate::entropy::Entropy;
+use crate::handle::{CommandError, EngineHandle};
+
+/// What one node asks of another.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Question {
+    Enable {
+        tenant: TenantId,
+        destination: DestinationId,
+        reason: Option<String>,
+    },
+    Freeze {
+        tenant: TenantId,
+        destination: DestinationId,
+        reason: Option<String>,
+    },
+    Cancel {
+        tenant: TenantId,
+        delivery: DeliveryId,
+    },
+    Replay {
+        tenant: TenantId,
+        delivery: DeliveryId,
+    },
+    /// Replay what had ended by then, for a job.
+    ReplayEnded {
+        tenant: TenantId,
+        by: Timestamp,
+        deliveries: Vec<DeliveryId>,
+    },
+    RunJob {
+        tenant: TenantId,
+        id: ReplayId,
+    },
+    ChangeJob {
+        tenant: TenantId,
+        id: ReplayId,
+        change: ReplayChange,
+    },
+    InFlight {
+        deliveries: Vec<DeliveryId>,
+    },
+    Overlay {
+        tenant: Option<TenantId>,
+    },
+    /// What is in flight of a tenant's, newest first.
+    Flying {
+        tenant: TenantId,
+        below: Option<DeliveryId>,
+        limit: usize,
+    },
+}
+
+/// What it answers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Done,
+    Flags(Vec<bool>),
+    Flying(Vec<DeliveryId>),
+    Overlay { queued: u64, waiting: u64 },
+    Replayed { count: u64, moved: Vec<DeliveryId> },
+    Refused(Refusal),
+}
+
+/// Why it did not do it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Refusal {
+    NotFound,
+    Unfinished,
+    Finished(String),
+    SubscriptionGone,
+    JobEnded,
+    /// Not mine, not any more, or not now.
+    Moved,
+}
+
+impl Refusal {
+    fn of(error: &CommandError) -> Refusal {
+        match error {
+            CommandError::NotFound => Refusal::NotFound,
+            CommandError::WrongState(WrongState::Unfinished) => Refusal::Unfinished,
+            CommandError::WrongState(WrongState::Finished(state)) => {
+                Refusal::Finished(state.as_str().to_owned())
+            }
+            CommandError::SubscriptionGone => Refusal::SubscriptionGone,
+            CommandError::JobEnded => Refusal::JobEnded,
+            CommandError::NotAnEndState
+            | CommandError::Moved
+            | CommandError::Stopping
+            | CommandError::Store(_) => Refusal::Moved,
+        }
+    }
+
+    pub(crate) fn error(self) -> CommandError {
+        match self {
+            Refusal::NotFound => CommandError::NotFound,
+            Refusal::Unfinished => WrongState::Unfinished.into(),
+            Refusal::Finished(name) => {
+                let state = StateName::ALL.into_iter().find(|state| state.as_str() == name);
+                WrongState::Finished(state.unwrap_or(StateName::Delivered)).into()
+            }
+            Refusal::SubscriptionGone => CommandError::SubscriptionGone,
+            Refusal::JobEnded => CommandError::JobEnded,
+            Refusal::Moved => CommandError::Moved,
+        }
+    }
+}
+
+/// What stands in a letter.
+#[derive(Serialize, Deserialize)]
+enum Body {
+    Question(Question),
+    /// The answer to the question with this identifier.
+    Answer([u8; 16], Answer),
+}
+
+/// Sends letters and takes them.
+pub(crate) struct Post {
+    store: Arc<dyn Store>,
+    entropy: Arc<dyn Entropy>,
+    me: String,
+    waiting: Mutex<HashMap<[u8; 16], oneshot::Sender<Answer>>>,
+}
+
+impl Post {
+    /// The post of a node; `None` where there is only one.
+    pub(crate) fn new(store: &Arc<dyn Store>, entropy: &Arc<dyn Entropy>) -> Option<Arc<Post>> {
+        let me = store.node()?.to_owned();
+        let (store, entropy) = (Arc::clone(store), Arc::clone(entropy));
+        Some(Arc::new(Post { store, entropy, me, waiting: Mutex::default() }))
+    }
+
+    /// This node's own name.
+    pub(crate) fn me(&self) -> &str {
+        &self.me
+    }
+
+    /// Asks a node; `None` where it does not answer in time.
+    pub(crate) async fn ask(
+        &self,
+        to: &str,
+        question: Question,
+        within: Duration,
+    ) -> Option<Answer> {
+        let letter = self.letter(to, &Body::Question(question))?;
+        let (reply, answer) = oneshot::channel();
+        self.waiting().insert(letter.id, reply);
+        let id = letter.id;
+        let asked = async {
+            self.store.send_letters(&[letter]).await.ok()?;
+            answer.await.ok()
+        };
+        let answer = tokio::time::timeout(within, asked).await.ok().flatten();
+        self.waiting().remove(&id);
+        answer
+    }
+
+    /// Takes what has come: answers go to whoever waits, questions are answered.
+    pub(crate) async fn take(self: Arc<Self>, engine: &EngineHandle) {
+        // What fails now is done at the next look.
+        let Ok(letters) = self.store.take_letters().await else { return };
+        for letter in letters {
+            match serde_json::from_str(&letter.body) {
+                Ok(Body::Answer(id, answer)) => {
+                    let waiting = self.waiting().remove(&id);
+                    // Whoever asked may have gone away.
+                    drop(waiting.map(|waiting| waiting.send(answer)));
+                }
+                Ok(Body::Question(question)) => {
+                    let (post, engine) = (Arc::clone(&self), engine.clone());
+                    tokio::spawn(async move { post.answer(&engine, letter, question).await });
+                }
+                // A node of another version asks for something that is not known here.
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn answer(&self, engine: &EngineHandle, asked: Letter, question: Question) {
+        let answer = match engine.answer(question).await {
+            Ok(answer) => answer,
+            Err(error) => Answer::Refused(Refusal::of(&error)),
+        };
+        if let Some(letter) = self.letter(&asked.from, &Body::Answer(asked.id, answer)) {
+            // Whoever asked asks again.
+            drop(self.store.send_letters(&[letter]).await);
+        }
+    }
+
+    fn letter(&self, to: &str, body: &Body) -> Option<Letter> {
+        let mut id = [0; 16];
+        self.entropy.fill(&mut id);
+        let body = serde_json::to_string(body).ok()?;
+        Some(Letter { id, from: self.me.clone(), to: to.to_owned(), body })
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<[u8; 16], oneshot::Sender<Answer>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

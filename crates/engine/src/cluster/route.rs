@@ -1,0 +1,309 @@
+//! What is asked of this node and is another one's to do.
+//!
+//! Whatever changes something is done by the owner of its shard. Where that one does not answer, or the
+//! shard is on its way to another, it is asked again until the time is over. Whatever is only looked at
+//! is answered by everybody who is there.
+
+use std::time::Duration;
+
+use postrider_domain::delivery::{Delivery, StateName, WrongState};
+use postrider_domain::destination::Destination;
+use postrider_domain::ids::{DeliveryId, DestinationId, Shard, TenantId};
+use postrider_domain::time::Timestamp;
+use postrider_store::{DeliveryFilter, ReplayJob};
+use tokio::task::JoinSet;
+
+use super::instant;
+use super::letters::{Answer, Question};
+use crate::core::{Command, Input, TenantOverlay};
+use crate::handle::{CommandError, EngineHandle};
+use crate::upkeep::pause;
+
+/// Until a command is given up: longer than a takeover lasts, shorter than a request may take.
+const PATIENCE: Duration = Duration::from_secs(25);
+/// How long one node may take to answer a command.
+const ANSWER: Duration = Duration::from_secs(6);
+/// How long one node may take to say what it has in flight.
+const GLANCE: Duration = Duration::from_millis(1500);
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(200);
+
+impl EngineHandle {
+    /// Does something here where this node owns the shard, and else has its owner do it. Where that one
+    /// had to be asked twice, the first time may have done it.
+    pub(crate) async fn routed<T, F>(
+        &self,
+        shard: Shard,
+        question: Question,
+        here: impl Fn() -> F,
+    ) -> Result<Done<T>, CommandError>
+    where
+        F: Future<Output = Result<T, CommandError>>,
+    {
+        let Some(post) = &self.shared.post else { return here().await.map(Done::Here) };
+        let end = instant() + PATIENCE;
+        let mut was_asked = false;
+        loop {
+            match here().await {
+                Err(CommandError::Moved) => {}
+                done => return done.map(Done::Here),
+            }
+            let members = self.shared.store.members().await.unwrap_or_default();
+            let owner = members.into_iter().find(|member| member.shards.has(shard));
+            if let Some(owner) = owner.filter(|owner| owner.name != post.me()) {
+                match post.ask(&owner.name, question.clone(), ANSWER).await {
+                    Some(Answer::Refused(refusal)) => {
+                        let error = refusal.error();
+                        if was_asked && matches!(error, CommandError::WrongState(_)) {
+                            return Ok(Done::Elsewhere);
+                        }
+                        if !matches!(error, CommandError::Moved) {
+                            return Err(error);
+                        }
+                    }
+                    Some(_) => return Ok(Done::Elsewhere),
+                    None => was_asked = true,
+                }
+            }
+            if instant() >= end {
+                return Err(CommandError::Moved);
+            }
+            pause(PAUSE).await;
+        }
+    }
+
+    /// The shard of a delivery, where that has to be known.
+    pub(crate) async fn shard_of(
+        &self,
+        tenant: &TenantId,
+        delivery: DeliveryId,
+    ) -> Result<Shard, CommandError> {
+        if self.shared.post.is_none() {
+            return Ok(Shard(0));
+        }
+        let found = self.shared.store.delivery(tenant, delivery).await?;
+        found.map(|delivery| delivery.destination.shard()).ok_or(CommandError::NotFound)
+    }
+
+    /// A destination as the store has it, after another node has changed it.
+    pub(crate) async fn read_destination(
+        &self,
+        tenant: &TenantId,
+        id: DestinationId,
+    ) -> Result<Destination, CommandError> {
+        self.shared.store.destination(tenant, id).await?.ok_or(CommandError::NotFound)
+    }
+
+    /// A delivery as the store has it, after another node was asked to change it.
+    pub(crate) async fn read_delivery(
+        &self,
+        tenant: &TenantId,
+        id: DeliveryId,
+        is_so: impl Fn(&Delivery) -> Result<(), WrongState>,
+    ) -> Result<Delivery, CommandError> {
+        let found = self.shared.store.delivery(tenant, id).await?.ok_or(CommandError::NotFound)?;
+        is_so(&found)?;
+        Ok(found)
+    }
+
+    /// What everybody else says, as far as they do.
+    async fn everybody(&self, question: Question) -> Vec<Answer> {
+        let Some(post) = &self.shared.post else { return Vec::new() };
+        let Ok(members) = self.shared.store.members().await else { return Vec::new() };
+        let mut asked = JoinSet::new();
+        for member in members.into_iter().filter(|member| member.name != post.me()) {
+            let (post, question) = (std::sync::Arc::clone(post), question.clone());
+            asked.spawn(async move { post.ask(&member.name, question, GLANCE).await });
+        }
+        asked.join_all().await.into_iter().flatten().collect()
+    }
+
+    /// Which of these are in flight on other nodes.
+    pub(crate) async fn in_flight_elsewhere(&self, deliveries: &[DeliveryId]) -> Vec<bool> {
+        let mut flags = vec![false; deliveries.len()];
+        if self.shared.post.is_some() {
+            let question = Question::InFlight { deliveries: deliveries.to_vec() };
+            for answer in self.everybody(question).await {
+                if let Answer::Flags(theirs) = answer {
+                    flags.iter_mut().zip(theirs).for_each(|(flag, their)| *flag |= their);
+                }
+            }
+        }
+        flags
+    }
+
+    /// The deliveries of a tenant that are in flight on other nodes and that a filter wants.
+    pub(crate) async fn flying_elsewhere(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+        below: Option<DeliveryId>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, CommandError> {
+        let mut found = Vec::new();
+        if self.shared.post.is_some() {
+            let question = Question::Flying { tenant: tenant.clone(), below, limit };
+            for answer in self.everybody(question).await {
+                let Answer::Flying(ids) = answer else { continue };
+                for id in ids {
+                    let delivery = self.shared.store.delivery(tenant, id).await?;
+                    let is_open = |one: &Delivery| one.finished_at().is_none();
+                    found.extend(delivery.filter(|one| is_open(one) && filter.matches(one)));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// What is in flight of a tenant's on other nodes.
+    pub(crate) async fn overlay_elsewhere(&self, tenant: Option<&TenantId>) -> TenantOverlay {
+        let mut all = TenantOverlay::default();
+        if self.shared.post.is_some() {
+            let question = Question::Overlay { tenant: tenant.cloned() };
+            for answer in self.everybody(question).await {
+                if let Answer::Overlay { queued, waiting } = answer {
+                    all.queued += queued;
+                    all.waiting += waiting;
+                }
+            }
+        }
+        all
+    }
+
+    /// Answers another node.
+    pub(crate) async fn answer(&self, question: Question) -> Result<Answer, CommandError> {
+        match question {
+            Question::Enable { tenant, destination, reason } => {
+                self.enable_here(&tenant, destination, reason).await?;
+            }
+            Question::Freeze { tenant, destination, reason } => {
+                self.freeze_here(&tenant, destination, reason).await?;
+            }
+            Question::Cancel { tenant, delivery } => {
+                self.cancel_here(&tenant, delivery).await?;
+            }
+            Question::Replay { tenant, delivery } => {
+                self.replay_here(&tenant, delivery).await?;
+            }
+            Question::ReplayEnded { tenant, by, deliveries } => {
+                let (count, moved) = self.replay_ended(&tenant, by, deliveries).await;
+                return Ok(Answer::Replayed { count, moved });
+            }
+            Question::RunJob { tenant, id } => {
+                let job = self.shared.store.replay(&tenant, id).await?;
+                self.run_job_here(job.ok_or(CommandError::NotFound)?).await?;
+            }
+            Question::ChangeJob { tenant, id, change } => {
+                self.change_job_here(&tenant, id, change).await?;
+            }
+            Question::InFlight { deliveries } => {
+                return Ok(Answer::Flags(self.in_flight_here(deliveries).await?));
+            }
+            Question::Flying { tenant, below, limit } => {
+                let any = DeliveryFilter::default();
+                let flying = self.flying_here(&tenant, any, below, limit).await?;
+                return Ok(Answer::Flying(flying.iter().map(|delivery| delivery.id).collect()));
+            }
+            Question::Overlay { tenant } => {
+                let TenantOverlay { queued, waiting } = self.overlay_here(tenant).await?;
+                return Ok(Answer::Overlay { queued, waiting });
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    /// Replays those of these deliveries that had ended by then, for a job; answers how many, and which
+    /// are not ours to replay.
+    async fn replay_ended(
+        &self,
+        tenant: &TenantId,
+        by: Timestamp,
+        deliveries: Vec<DeliveryId>,
+    ) -> (u64, Vec<DeliveryId>) {
+        let mut replaying = JoinSet::new();
+        for id in deliveries {
+            let (engine, tenant) = (self.clone(), tenant.clone());
+            replaying.spawn(async move {
+                let found = match engine.shared.store.delivery(&tenant, id).await {
+                    Ok(found) => found,
+                    Err(_) => return Err(id),
+                };
+                // What was replayed meanwhile, by this job or by somebody, is not replayed again.
+                let has_ended = |found: &Delivery| found.finished_at().is_some_and(|at| at <= by);
+                if !found.as_ref().is_some_and(has_ended) {
+                    return Ok(false);
+                }
+                match engine.replay_here(&tenant, id).await {
+                    Ok(_) => Ok(true),
+                    Err(CommandError::Moved | CommandError::Store(_)) => Err(id),
+                    Err(_) => Ok(false),
+                }
+            });
+        }
+        let (mut count, mut moved) = (0, Vec::new());
+        for result in replaying.join_all().await {
+            match result {
+                Ok(is_replayed) => count += u64::from(is_replayed),
+                Err(id) => moved.push(id),
+            }
+        }
+        (count, moved)
+    }
+
+    /// Has a job's next deliveries replayed, each by its owner, until all are.
+    pub(crate) async fn replay_elsewhere(self, job: ReplayJob, rows: Vec<Delivery>, is_all: bool) {
+        let Some(post) = &self.shared.post else { return };
+        let last = rows.last().map(|row| row.id);
+        let (mut left, mut replayed) = (rows, 0);
+        while !left.is_empty() {
+            let members = self.shared.store.members().await.unwrap_or_default();
+            for member in members {
+                let is_theirs = |row: &Delivery| member.shards.has(row.destination.shard());
+                let ids: Vec<_> =
+                    left.iter().filter(|row| is_theirs(row)).map(|row| row.id).collect();
+                if ids.is_empty() {
+                    continue;
+                }
+                let (tenant, by) = (job.tenant.clone(), job.created_at);
+                let answer = if member.name == post.me() {
+                    Some(self.replay_ended(&tenant, by, ids).await)
+                } else {
+                    let question = Question::ReplayEnded { tenant, by, deliveries: ids };
+                    match post.ask(&member.name, question, ANSWER).await {
+                        Some(Answer::Replayed { count, moved }) => Some((count, moved)),
+                        _ => None,
+                    }
+                };
+                if let Some((count, moved)) = answer {
+                    replayed += count;
+                    left.retain(|row| !is_theirs(row) || moved.contains(&row.id));
+                }
+            }
+            if !left.is_empty() {
+                pause(PAUSE).await;
+            }
+        }
+        let job = Box::new(job);
+        let command = Command::ReplayedElsewhere { job, last, replayed, is_all };
+        // Nobody takes it only where the engine has ended.
+        drop(self.shared.inputs.send(Input::Command(command)));
+    }
+}
+
+/// Where something was done.
+pub(crate) enum Done<T> {
+    /// By this node, with this result.
+    Here(T),
+    /// By another one: the store has the result.
+    Elsewhere,
+}
+
+/// Whether a delivery is as a cancel leaves it.
+pub(crate) fn is_cancelled(delivery: &Delivery) -> Result<(), WrongState> {
+    match delivery.state.name() {
+        StateName::Cancelled | StateName::Queued | StateName::Waiting | StateName::InFlight => {
+            Ok(())
+        }
+        other @ (StateName::Delivered | StateName::Dead) => Err(WrongState::Finished(other)),
+    }
+}

@@ -1,0 +1,186 @@
+//! What a server needs to be one of several nodes: a name, the database's clock, and a word in the log
+//! when its shards change.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use postrider_domain::time::Timestamp;
+use postrider_store::postgres::{Options, PostgresStore};
+use postrider_store::{Holding, StoreError};
+use postrider_transport::{Clock, SystemClock};
+use tokio::time::Instant;
+
+use crate::config::Config;
+
+/// The file that a node's name is kept in, so that it is the same after a restart.
+const NODE: &str = "node";
+/// How often the database is asked for the time.
+const ASK_EVERY: Duration = Duration::from_secs(2);
+/// An answer that took longer says too little of the time, unless there has been none for long.
+const SLOW: Duration = Duration::from_millis(200);
+/// Then any answer is better than none.
+const OLD: Duration = Duration::from_secs(60);
+
+/// Connects to the database as a node.
+pub(super) async fn connect(config: &Config, url: &str) -> anyhow::Result<Arc<PostgresStore>> {
+    std::fs::create_dir_all(&config.data_dir)
+        .with_context(|| format!("cannot create {}", config.data_dir.display()))?;
+    let node = match &config.node {
+        Some(name) => name.clone(),
+        None => name(&config.data_dir.join(NODE))?,
+    };
+    let options = Options {
+        node: node.clone(),
+        connections: config.postgres.connections,
+        listen_url: config.postgres.listen_url.clone(),
+        ..Options::default()
+    };
+    let store = PostgresStore::connect(url, options).await.context("cannot use the database")?;
+    if !store.is_walled().await? {
+        tracing::warn!(
+            "row-level security does not bind this database role, because it is a superuser or has \
+             BYPASSRLS: use an ordinary one, as the second wall between tenants"
+        );
+    }
+    tracing::info!(node, "one of a cluster");
+    Ok(store)
+}
+
+/// The name that was drawn at the first start.
+fn name(path: &Path) -> anyhow::Result<String> {
+    let failed = || format!("cannot use {}, which holds this node's name", path.display());
+    match std::fs::read_to_string(path) {
+        Ok(text) if is_name(text.trim()) => return Ok(text.trim().to_owned()),
+        Ok(_) => anyhow::bail!("{}: it is no name; remove the file", failed()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error).with_context(failed),
+    }
+    let mut bytes = [0; 4];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
+    let name = format!("node-{:08x}", u32::from_le_bytes(bytes));
+    let write = || -> io::Result<()> {
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path)?;
+        writeln!(file, "{name}")?;
+        file.sync_all()
+    };
+    write().with_context(failed)?;
+    Ok(name)
+}
+
+/// Whether a text can be a node's name.
+pub(crate) fn is_name(text: &str) -> bool {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    (1..=63).contains(&text.len()) && text.bytes().all(is_good)
+}
+
+/// The database's clock, as far as it can be told here: its last answer, and the time since. This
+/// machine's own clock, right or wrong, does not matter.
+pub(super) struct DatabaseClock(Mutex<Anchor>);
+
+#[derive(Clone, Copy)]
+struct Anchor {
+    asked: Instant,
+    said: Timestamp,
+    /// The last time that was told: time does not go back.
+    told: Timestamp,
+}
+
+impl DatabaseClock {
+    /// Asks for the first time.
+    pub(super) async fn new(store: &PostgresStore) -> anyhow::Result<Arc<DatabaseClock>> {
+        let (asked, said, _) = ask(store).await?;
+        let anchor = Anchor { asked, said, told: said };
+        let off = SystemClock.now().as_unix_ms().saturating_sub(said.as_unix_ms());
+        if off.unsigned_abs() > 1000 {
+            tracing::warn!(
+                off_ms = off,
+                "this machine's clock differs from the database's, which counts"
+            );
+        }
+        Ok(Arc::new(DatabaseClock(Mutex::new(anchor))))
+    }
+
+    /// Asks again and again.
+    pub(super) async fn follow(self: Arc<Self>, store: Arc<PostgresStore>) {
+        let mut ticks = tokio::time::interval(ASK_EVERY);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            // Without an answer, time goes on all the same.
+            let Ok((asked, said, took)) = ask(&store).await else { continue };
+            let mut anchor = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if took <= SLOW || anchor.asked.elapsed() > OLD {
+                *anchor = Anchor { asked, said, told: anchor.told };
+            }
+        }
+    }
+}
+
+impl Clock for DatabaseClock {
+    fn now(&self) -> Timestamp {
+        let mut anchor = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = anchor.said.saturating_add(anchor.asked.elapsed());
+        anchor.told = anchor.told.max(now);
+        anchor.told
+    }
+}
+
+/// What the database says, when it said so, and how long that took.
+#[expect(clippy::disallowed_methods, reason = "measures how long an answer took, nothing else")]
+async fn ask(store: &PostgresStore) -> Result<(Instant, Timestamp, Duration), StoreError> {
+    let before = Instant::now();
+    let said = store.database_now().await?;
+    let took = before.elapsed();
+    Ok((before + took / 2, said, took))
+}
+
+/// How many shards were held last, for the log.
+#[derive(Default)]
+pub(super) struct Shards(Mutex<Option<Result<usize, ()>>>);
+
+impl Shards {
+    /// Says when something about them changes.
+    pub(super) fn tell(&self, node: Option<&str>, held: &Result<Holding, StoreError>) {
+        let Some(node) = node else { return };
+        let now = held.as_ref().map(|holding| holding.shards.len()).map_err(|_| ());
+        let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
+        match held {
+            _ if before == Some(now) => {}
+            Ok(holding) => tracing::info!(node, shards = holding.shards.len(), "shards held"),
+            Err(error) => tracing::warn!(
+                node,
+                %error,
+                "cannot hold the shards: nothing is sent when the lease has ended, until this works"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_kept_and_found_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(NODE);
+        let first = name(&path).unwrap();
+        assert!(is_name(&first));
+        assert_eq!(name(&path).unwrap(), first);
+        std::fs::write(&path, "not a name\n").unwrap();
+        assert!(name(&path).is_err());
+    }
+
+    #[test]
+    fn names_are_short_and_plain() {
+        for good in ["a", "node-1", "db_2.example"] {
+            assert!(is_name(good), "{good}");
+        }
+        for bad in ["", "a b", "ä", "a\n", &"x".repeat(64)] {
+            assert!(!is_name(bad), "{bad}");
+        }
+    }
+}

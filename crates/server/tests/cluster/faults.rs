@@ -1,0 +1,117 @@
+//! A node killed, a node stopped, the database restarted, connections cut at COMMIT, nodes that come
+//! and go: under load, with everything that must hold in the end.
+
+use std::time::Duration;
+
+use crate::proxy::{Cut, Proxy};
+use crate::scene::{PLACES, Scene, now, rounds};
+use crate::server::Server as Postgres;
+
+#[test]
+fn a_node_that_is_killed_loses_nothing() {
+    let mut scene = Scene::new(3);
+    let (mut acknowledged, mut in_flight, mut longest) = (Vec::new(), 0, Duration::ZERO);
+    for round in 0..rounds() {
+        let load = scene.load();
+        scene.receiver.wait_for_more(PLACES * 20);
+        let place = round % 3;
+        let began = now();
+        scene.kill(place);
+        in_flight += scene.in_flight();
+        longest = longest.max(scene.takeover(began, &format!("killed-{round}-")));
+        acknowledged.extend(load.end());
+        scene.start(place);
+    }
+    let ended = scene.settle(&acknowledged, in_flight);
+    println!("cluster, kill -9: {} of 3 nodes killed, takeover {longest:?}, {ended}", rounds());
+}
+
+#[test]
+fn a_node_that_is_stopped_for_longer_than_its_lease_settles_nothing() {
+    let mut scene = Scene::new(3);
+    let (mut acknowledged, mut in_flight, mut longest) = (Vec::new(), 0, Duration::ZERO);
+    for round in 0..rounds() {
+        let load = scene.load();
+        scene.receiver.wait_for_more(PLACES * 20);
+        let place = 2 - round % 2;
+        let began = now();
+        scene.node(place).signal("STOP");
+        in_flight += scene.in_flight();
+        // Others own its shards by then, so its lease is over.
+        longest = longest.max(scene.takeover(began, &format!("stopped-{round}-")));
+        scene.node(place).signal("CONT");
+        acknowledged.extend(load.end());
+        let node = scene.nodes[place].as_mut().unwrap();
+        node.wait_for_line(|line| line.contains("shards held"));
+    }
+    let ended = scene.settle(&acknowledged, in_flight);
+    println!("cluster, SIGSTOP: {} stops, takeover {longest:?}, {ended}", rounds());
+}
+
+#[test]
+fn a_database_that_restarts_loses_nothing() {
+    let mut scene = Scene::new(3);
+    let (mut acknowledged, mut in_flight) = (Vec::new(), 0);
+    for _ in 0..rounds() {
+        for signal in ["INT", "QUIT"] {
+            let load = scene.load();
+            scene.receiver.wait_for_more(PLACES * 10);
+            scene.postgres.restart(signal);
+            in_flight += scene.in_flight();
+            scene.receiver.wait_for_more(PLACES * 10);
+            acknowledged.extend(load.end());
+        }
+    }
+    let ended = scene.settle(&acknowledged, in_flight);
+    println!("cluster, database: {} restarts, {ended}", rounds() * 2);
+}
+
+#[test]
+fn connections_that_are_cut_at_commit_lose_nothing() {
+    let postgres = Postgres::start();
+    postgres.database("cluster");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let proxy = runtime.block_on(Proxy::to(postgres.port()));
+    let url = proxy.url("cluster");
+    let mut scene = Scene::at(postgres, url, 2, &[]);
+    let (load, mut cuts) = (scene.load(), 0);
+    for _ in 0..rounds() * 10 {
+        for cut in [Cut::Before, Cut::After, Cut::Between] {
+            proxy.cut_next(cut);
+            scene.receiver.wait_for_more(2);
+            cuts += usize::from(proxy.has_cut());
+        }
+    }
+    let acknowledged = load.end();
+    // Nothing is sent twice: what was sent is settled again until the outcome is known.
+    let ended = scene.settle(&acknowledged, 0);
+    println!("cluster, cut at COMMIT: {cuts} cuts, {ended}");
+}
+
+#[test]
+fn nodes_come_and_go() {
+    let mut scene = Scene::new(1);
+    let (mut acknowledged, mut in_flight) = (Vec::new(), 0);
+    for round in 0..rounds() {
+        let load = scene.load();
+        scene.receiver.wait_for_more(PLACES * 5);
+        for _ in 0..2 {
+            in_flight += scene.in_flight();
+            scene.join();
+        }
+        let nodes = scene.nodes.len();
+        scene.wait_for_shares();
+        in_flight += scene.in_flight();
+        acknowledged.extend(load.end());
+        let load = scene.load();
+        scene.receiver.wait_for_more(PLACES * 5);
+        for place in nodes - 2..nodes {
+            in_flight += scene.in_flight();
+            scene.leave(place);
+        }
+        scene.takeover(now(), &format!("left-{round}-"));
+        acknowledged.extend(load.end());
+    }
+    let ended = scene.settle(&acknowledged, in_flight);
+    println!("cluster, membership: {} joins, {} orderly ends, {ended}", rounds() * 2, rounds() * 2);
+}

@@ -1,0 +1,20 @@
+//! Clusters of real processes on a private PostgreSQL, and everything that can happen to them.
+//!
+//! Each test prints one line with its figure. `POSTRIDER_CLUSTER_ROUNDS=20` makes each of them go
+//! through its faults twenty times instead of once.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod clocks;
+mod faults;
+mod neighbours;
+#[path = "../../../store/tests/postgres/proxy.rs"]
+mod proxy;
+mod receiver;
+mod scene;
+#[expect(dead_code, reason = "the tests of the store use more of it")]
+#[path = "../../../store/tests/postgres/server.rs"]
+mod server;
+#[expect(dead_code, unused_imports, reason = "the tests with one server use more of it")]
+#[path = "../end_to_end/support/mod.rs"]
+mod support;

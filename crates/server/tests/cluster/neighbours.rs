@@ -1,0 +1,153 @@
+//! What is done on one node and relied upon at another.
+
+use serde_json::{Value as Json, json};
+
+use crate::receiver::Receiver;
+use crate::server::Server as Postgres;
+use crate::support::server::Server;
+use crate::support::{Start, stderr, text};
+
+const KEY: &str = "admin-key-of-the-cluster-tests";
+
+struct Pair {
+    _postgres: Postgres,
+    folder: tempfile::TempDir,
+    url: String,
+    nodes: [Server; 2],
+}
+
+fn start(url: &str) -> Start {
+    Start::dev().with(&["--store", url]).variable("POSTRIDER_ADMIN_KEY", KEY)
+}
+
+/// Two nodes that have their shares.
+fn pair() -> Pair {
+    let postgres = Postgres::start();
+    let url = postgres.database("cluster");
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    let mut first = start(&url).at(&a);
+    std::fs::create_dir(&b).unwrap();
+    std::fs::copy(a.join("keyring"), b.join("keyring")).unwrap();
+    let mut second = start(&url).at(&b);
+    for node in [&mut first, &mut second] {
+        node.wait_for_line(|line| line.contains("\"shards\":128"));
+    }
+    Pair { _postgres: postgres, folder, url, nodes: [first, second] }
+}
+
+fn subscribe(node: &Server, url: &str) -> Json {
+    node.ask("POST", "/v1/subscriptions", Some(&json!({"url": url, "types": ["task.*"]})), 201)
+}
+
+fn send(node: &Server, n: usize) -> Json {
+    node.ask("POST", "/v1/events", Some(&json!({"type": "task.updated", "data": n})), 202)
+}
+
+#[test]
+fn what_one_node_acknowledged_another_relies_on_at_once() {
+    let pair = pair();
+    let receiver = Receiver::start();
+    let mut expected = 0;
+    for n in 0..20 {
+        let [here, there] = [n % 2, 1 - n % 2].map(|place| &pair.nodes[place]);
+        let made = subscribe(here, &receiver.url(&format!("/good{n}")));
+        let event = send(there, n);
+        assert_eq!(event["deliveries"], n + 1, "a subscription that was acknowledged is matched");
+        expected += n + 1;
+        if n == 19 {
+            let path = format!("/v1/subscriptions/{}", text(&made, "id"));
+            there.ask("DELETE", &path, None, 204);
+            assert_eq!(send(here, n)["deliveries"], n, "one that was deleted is not");
+            expected += n;
+        }
+    }
+    receiver.wait_for_event("19", 19);
+    let mut nodes = pair.nodes;
+    for node in &mut nodes {
+        let ledger = node.wait("everything to end", |node| {
+            let ledger = node.ledger();
+            let ended = ledger["delivered"].as_u64()? + ledger["cancelled"].as_u64()?;
+            (Some(ended) == ledger["accepted"].as_u64()).then_some(ledger)
+        });
+        assert_eq!(ledger["accepted"], expected);
+    }
+    assert!(receiver.good().values().all(|times| *times == 1), "each is sent once");
+    println!(
+        "cluster, read your writes: 20 subscriptions made on one node and matched on the other"
+    );
+}
+
+#[test]
+fn what_is_asked_of_one_node_its_owner_does() {
+    let mut pair = pair();
+    let receiver = Receiver::start();
+    for n in 0..6 {
+        subscribe(&pair.nodes[0], &receiver.url(&format!("/good{n}")));
+    }
+    send(&pair.nodes[0], 1);
+    receiver.wait_for_event("1", 6);
+    let list = |node: &Server, path: &str| node.get(path)["data"].as_array().unwrap().clone();
+    let [a, b] = &mut pair.nodes;
+    b.wait("all to be delivered", |node| (node.ledger()["delivered"] == 6).then_some(()));
+    for destination in list(a, "/v1/destinations") {
+        let path = format!("/v1/destinations/{}", text(&destination, "id"));
+        let frozen = a.ask("POST", &format!("{path}/freeze"), Some(&json!({"reason": "x"})), 200);
+        assert_eq!(frozen["state"], "frozen");
+        assert_eq!(b.get(&path)["state"], "frozen");
+    }
+    send(b, 2);
+    b.wait("all to wait", |node| (node.ledger()["waiting"] == 6).then_some(()));
+    for delivery in list(a, "/v1/deliveries?state=waiting") {
+        let path = format!("/v1/deliveries/{}", text(&delivery, "id"));
+        let cancelled = a.ask("POST", &format!("{path}/cancel"), None, 200);
+        assert_eq!(cancelled["state"], "cancelled");
+        a.ask("POST", &format!("{path}/cancel"), None, 409);
+    }
+    for destination in list(b, "/v1/destinations") {
+        let path = format!("/v1/destinations/{}/enable", text(&destination, "id"));
+        assert_eq!(b.ask("POST", &path, None, 200)["state"], "enabled");
+    }
+    // A job brings back what belongs to both nodes, each once.
+    let job = a.ask("POST", "/v1/replays", Some(&json!({"state": "cancelled"})), 201);
+    let path = format!("/v1/replays/{}", text(&job, "id"));
+    let job = b.wait("the job to end", |node| {
+        let job = node.get(&path);
+        (job["state"] == "finished").then_some(job)
+    });
+    assert_eq!(job["done"], 6, "{job}");
+    receiver.wait_for_event("2", 6);
+    let ledger = a.wait("the ledger", |node| {
+        let ledger = node.ledger();
+        (ledger["delivered"] == 12).then_some(ledger)
+    });
+    assert_eq!((&ledger["accepted"], &ledger["cancelled"]), (&json!(12), &json!(0)));
+    assert!(receiver.good().values().all(|times| *times == 1), "each is sent once");
+    println!(
+        "cluster, commands: 6 destinations of 2 nodes frozen, enabled, cancelled and replayed"
+    );
+}
+
+#[test]
+fn a_node_without_the_key_ring_refuses_to_start() {
+    let pair = pair();
+    subscribe(&pair.nodes[0], "http://127.0.0.1:9/x");
+    let path = pair.folder.path().join("c");
+    let output = start(&pair.url).command(&path).output().unwrap();
+    let said = stderr(&output);
+    assert!(!output.status.success() && said.contains("key ring"), "{said}");
+    std::fs::create_dir_all(&path).unwrap();
+    std::fs::write(path.join("keyring"), other_ring(&pair)).unwrap();
+    let output = start(&pair.url).command(&path).output().unwrap();
+    let said = stderr(&output);
+    assert!(!output.status.success() && said.contains("another key ring"), "{said}");
+}
+
+/// A key ring that is good, and not theirs.
+fn other_ring(pair: &Pair) -> String {
+    let ring = std::fs::read_to_string(pair.folder.path().join("a/keyring")).unwrap();
+    let mut ring: Json = serde_json::from_str(&ring).unwrap();
+    let key = ring["keys"][0]["key"].clone();
+    ring["hash_key"] = key;
+    ring.to_string()
+}

@@ -1,0 +1,233 @@
+//! Several nodes on one store: what they tell each other, and what only one of them may do.
+//!
+//! A store for one node is the trivial case: it has nobody to tell, and every default here is its
+//! answer. **A hint is never the truth**: what it speaks of is in the store, and is looked for now and
+//! then all the same.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postrider_domain::ids::{Shard, SubscriptionId, TenantId};
+use postrider_domain::time::Timestamp;
+use tokio::sync::broadcast;
+
+use crate::contract::Intake;
+use crate::error::StoreError;
+use crate::records::{Acceptance, Accepted};
+
+/// What nodes of one store owe to each other.
+#[async_trait]
+pub trait Nodes: Intake {
+    /// What this node is called; `None` where it is the only one there can be.
+    fn node(&self) -> Option<&str> {
+        None
+    }
+
+    /// How long shards are held after [`crate::Upkeep::hold_shards`] was *called*; `None` where
+    /// nobody else could take them.
+    fn lease(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Hears that there is something to look for, a few milliseconds after. A receiver that lags has
+    /// missed some, and should look for everything.
+    fn hints(&self) -> Option<broadcast::Receiver<Hint>> {
+        None
+    }
+
+    /// Accepts as [`Intake::accept`] does, unless a subscription of the batch's tenant changed after
+    /// `version`: then nothing is written and the answer is `None`. So whoever matched with an old
+    /// directory notices.
+    async fn accept_as_of(
+        &self,
+        batch: Vec<Acceptance>,
+        version: u64,
+    ) -> Result<Option<Vec<Accepted>>, StoreError> {
+        let _ = version;
+        self.accept(batch).await.map(Some)
+    }
+
+    /// What of the configuration changed after `version`, on any node, oldest first.
+    async fn changes(&self, version: u64) -> Result<Changes, StoreError> {
+        Ok(Changes { version, ..Changes::default() })
+    }
+
+    /// Every living node with the shards that it owns.
+    async fn members(&self) -> Result<Vec<Member>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Sends letters to other nodes. One to a node that is gone is never taken.
+    async fn send_letters(&self, letters: &[Letter]) -> Result<(), StoreError> {
+        let _ = letters;
+        Ok(())
+    }
+
+    /// Takes the letters to this node, each once.
+    async fn take_letters(&self) -> Result<Vec<Letter>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Gives something a value for good; the first one stays. Returns the value that it has.
+    async fn claim(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let _ = name;
+        Ok(value.to_vec())
+    }
+
+    /// Whether this caller may work on the answer for an idempotency key: no other node does, or has
+    /// for longer than `within`.
+    async fn begin_answer(
+        &self,
+        tenant: &TenantId,
+        key: &str,
+        within: Duration,
+    ) -> Result<bool, StoreError> {
+        let _ = (tenant, key, within);
+        Ok(true)
+    }
+
+    /// The answer is kept, or there will be none.
+    async fn end_answer(&self, tenant: &TenantId, key: &str) -> Result<(), StoreError> {
+        let _ = (tenant, key);
+        Ok(())
+    }
+}
+
+/// Something to look for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hint {
+    /// Deliveries of these shards were accepted by another node.
+    Work {
+        /// Which shards.
+        shards: ShardSet,
+        /// When the oldest of them was accepted.
+        since: Timestamp,
+    },
+    /// The configuration changed.
+    Changed,
+    /// There are letters.
+    Letters,
+}
+
+/// What changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// How far this goes: the next question is for what came after it.
+    pub version: u64,
+    /// Whether there is more to ask for.
+    pub is_cut: bool,
+    /// The list does not go so far back: everything may have changed.
+    pub everything: bool,
+    /// What changed.
+    pub list: Vec<Change>,
+}
+
+/// One change of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// A subscription was put, or marked as deleted.
+    Subscription(TenantId, SubscriptionId),
+    /// A key was deleted.
+    Key(String),
+    /// A tenant was deleted.
+    Tenant(TenantId),
+}
+
+/// A node that lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// What it is called.
+    pub name: String,
+    /// What it owns.
+    pub shards: ShardSet,
+}
+
+/// From one node to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Letter {
+    /// Its own.
+    pub id: [u8; 16],
+    /// Who sent it.
+    pub from: String,
+    /// Who is to get it.
+    pub to: String,
+    /// What it says. Opaque here.
+    pub body: String,
+}
+
+/// Some of the shards.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ShardSet(pub(crate) [u64; 4]);
+
+impl ShardSet {
+    /// All of them.
+    pub const ALL: ShardSet = ShardSet([u64::MAX; 4]);
+
+    /// Puts one in.
+    pub fn insert(&mut self, shard: Shard) {
+        self.0[usize::from(shard.0 / 64)] |= 1 << (shard.0 % 64);
+    }
+
+    /// Whether it is in.
+    pub fn has(&self, shard: Shard) -> bool {
+        self.0[usize::from(shard.0 / 64)] & (1 << (shard.0 % 64)) != 0
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.0 == [0; 4]
+    }
+
+    /// Those that are in, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Shard> {
+        (0..=u8::MAX).map(Shard).filter(|shard| self.has(*shard))
+    }
+
+    /// Puts all of another set in.
+    pub fn extend(&mut self, other: &ShardSet) {
+        self.0.iter_mut().zip(other.0).for_each(|(all, new)| *all |= new);
+    }
+
+    pub(crate) fn without(mut self, other: &ShardSet) -> ShardSet {
+        self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine &= !theirs);
+        self
+    }
+
+    pub(crate) fn write(&self) -> String {
+        self.0.iter().map(|part| format!("{part:016x}")).collect()
+    }
+
+    pub(crate) fn read(text: &str) -> Option<ShardSet> {
+        let mut set = ShardSet::default();
+        for (n, part) in set.0.iter_mut().enumerate() {
+            *part = u64::from_str_radix(text.get(n * 16..(n + 1) * 16)?, 16).ok()?;
+        }
+        Some(set)
+    }
+}
+
+impl FromIterator<Shard> for ShardSet {
+    fn from_iter<T: IntoIterator<Item = Shard>>(shards: T) -> Self {
+        let mut set = ShardSet::default();
+        shards.into_iter().for_each(|shard| set.insert(shard));
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_is_read_as_it_was_written() {
+        let some: ShardSet = [0, 5, 63, 64, 200, 255].map(Shard).into_iter().collect();
+        for set in [ShardSet::default(), some, ShardSet::ALL] {
+            assert_eq!(ShardSet::read(&set.write()), Some(set));
+            assert_eq!(set.iter().collect::<ShardSet>(), set);
+        }
+        assert_eq!(some.iter().count(), 6);
+        for nonsense in ["", "zz", &"0".repeat(63), &"ä".repeat(40)] {
+            assert_eq!(ShardSet::read(nonsense), None, "{nonsense}");
+        }
+    }
+}
