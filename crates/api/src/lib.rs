@@ -15,6 +15,8 @@ pub mod auth;
 mod body;
 pub mod credentials;
 mod document;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod idempotency;
 mod layers;
 mod locks;

@@ -308,6 +308,12 @@ impl From<StoreError> for Problem {
 }
 
 impl Problem {
+    /// The status that it is answered with.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn status(&self) -> StatusCode {
+        self.code.status()
+    }
+
     /// Something that should not happen. No detail leaves the house.
     pub fn internal() -> Self {
         Problem::new(Code::Internal, "an internal error; the operator's log has the cause")

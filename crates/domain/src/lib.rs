@@ -30,6 +30,8 @@ pub mod event;
 pub mod explain;
 pub mod filter;
 pub mod forecast;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod ids;
 pub mod ledger;
 pub mod limits;

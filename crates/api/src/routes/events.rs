@@ -98,12 +98,12 @@ fn is_lines(request: &Request) -> Result<bool, Problem> {
     }
 }
 
-fn read_lines(body: &Bytes) -> Result<Vec<NewEvent>, Problem> {
+pub(crate) fn read_lines(body: &Bytes) -> Result<Vec<NewEvent>, Problem> {
     let lines = body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     read_each(lines.filter(|line| !line.is_empty()))
 }
 
-fn read_array(body: &Bytes) -> Result<Vec<NewEvent>, Problem> {
+pub(crate) fn read_array(body: &Bytes) -> Result<Vec<NewEvent>, Problem> {
     let items: Vec<&RawValue> = match serde_json::from_slice(body) {
         Ok(items) => items,
         // Not JSON at all, or not an array?

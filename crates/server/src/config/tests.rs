@@ -267,3 +267,30 @@ fn every_number_of_the_policy_can_be_set() {
         assert_ne!(*changed, default);
     }
 }
+
+/// Whatever stands in the file or in the environment, it is read or refused with a place.
+#[test]
+fn nothing_in_a_file_breaks_the_configuration() {
+    let seeds: [&[u8]; 4] = [
+        b"listen = \"127.0.0.1:80\"\n[retry]\nmax = 3\nunit = \"1h30m\"\njitter = 0.25\n",
+        b"egress.allow = [\"10.0.0.0/8\", \"fd00::/8\"]\n[proxy]\nurl = \"socks5://h:1\"\n",
+        b"circuit = { disable_share = \"70%\", probe_interval = \"10m\" }\nrecovery = \"drain\"\n",
+        b"[telemetry]\nlog = \"info,postrider=debug\"\nformat = \"json\"\nattempts = true\n",
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("postrider.toml");
+    let (mut runs, mut read) = (0, 0);
+    for number in 0..4_000 {
+        std::fs::write(&path, postrider_domain::fuzzing::stir(&seeds, number)).unwrap();
+        match Loaded::new(Some(&path), &Environment::default(), Vec::new()) {
+            Ok(loaded) => {
+                assert_eq!(loaded.config.policy.validate(), Ok(()));
+                read += 1;
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+        runs += 1;
+    }
+    assert!(read > 100, "{read}");
+    println!("fuzz: configuration, {runs} files, {read} read, 0 failures");
+}

@@ -45,6 +45,8 @@ mod configuration;
 mod cursor;
 mod deliveries;
 mod files;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod history;
 mod ids;
 mod intake;

@@ -229,10 +229,9 @@ fn begin(data: &Path, port: u16, settings: &[String]) -> Child {
 fn end(server: &mut Child, signal: &str) {
     // Twice: PostgreSQL 15 can oversleep the first one by a minute.
     for _ in 0..2 {
-        let pid = server.id().to_string();
-        drop(
-            Command::new("kill").arg(format!("-{signal}")).arg(pid).stderr(Stdio::null()).status(),
-        );
+        // The shell's own `kill`: the program of that name is missing on a bare machine.
+        let kill = format!("kill -s {signal} {}", server.id());
+        drop(Command::new("sh").arg("-c").arg(kill).stderr(Stdio::null()).status());
     }
     server.wait().unwrap();
 }

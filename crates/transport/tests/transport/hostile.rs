@@ -285,3 +285,38 @@ async fn a_request_that_is_dropped_leaves_nothing_behind() {
     until(|| transport.pool_stats().open == 0).await;
     assert_eq!(transport.pool_stats().in_flight, 0);
 }
+
+/// Whatever a receiver answers, the attempt ends in a class of its own, and a success is a 2xx.
+#[tokio::test]
+async fn stirred_answers_end_in_a_class_each() {
+    let seeds: [&[u8]; 5] = [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+        b"HTTP/1.1 503 Busy\r\nretry-after: 120\r\nconnection: close\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n",
+        b"HTTP/1.1 103 Early\r\nlink: </a>\r\n\r\nHTTP/1.1 204 No\r\n\r\n",
+        b"HTTP/1.0 301 x\r\nlocation: http://127.0.0.1/\r\n\r\n",
+    ];
+    let transport = transport();
+    let (mut runs, mut successes) = (0, 0);
+    for number in 0..400 {
+        let bytes = postrider_domain::fuzzing::stir(&seeds, number);
+        let head = String::from_utf8_lossy(&bytes).into_owned();
+        let receiver = Receiver::start(move |_, mut stream| {
+            let bytes = bytes.clone();
+            async move {
+                read_request(&mut stream).await.unwrap();
+                // The sender may have had enough before the end.
+                drop(stream.write_all(&bytes).await);
+            }
+        })
+        .await;
+        let finished = post(&transport, &receiver.url("/")).await;
+        if finished.ending.verdict() == Verdict::Success {
+            assert!(head.contains(" 2"), "{head:?}");
+            successes += 1;
+        }
+        runs += 1;
+    }
+    assert!(successes > 10, "{successes}");
+    println!("fuzz: answers, {runs} answers, {successes} successes, 0 failures");
+}

@@ -278,14 +278,12 @@ impl Server {
 
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        assert!(kill(name, self.child.id()).status().unwrap().success());
     }
 
     /// Sends a signal to a process that may have ended already.
     pub(crate) fn try_signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        drop(Command::new("kill").args(["-s", name, &pid]).stderr(Stdio::null()).status());
+        drop(kill(name, self.child.id()).stderr(Stdio::null()).status());
     }
 
     /// Waits for the end of the process, and gives the rest of its log.
@@ -329,6 +327,13 @@ impl Server {
         assert!(status.success(), "{status}: {log}");
         self.succeeded_by(start)
     }
+}
+
+/// By the shell's own `kill`: the program of that name is missing on a bare machine.
+fn kill(signal: &str, pid: u32) -> Command {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("kill -s {signal} {pid}"));
+    command
 }
 
 impl Drop for Server {

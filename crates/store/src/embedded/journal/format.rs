@@ -268,6 +268,31 @@ pub(super) fn decode_records(frame: &Frame, salt: u64, mut body: Bytes) -> Optio
     body.is_empty().then_some(records)
 }
 
+/// Whatever the bytes, nothing here panics; and a header that is read is written as it was.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(in crate::embedded) fn fuzz(bytes: &[u8]) {
+    let mut header = [0; SEGMENT_HEADER_USED];
+    let used = bytes.len().min(SEGMENT_HEADER_USED);
+    header[..used].copy_from_slice(&bytes[..used]);
+    if let Ok(read) = SegmentHeader::decode(&header) {
+        assert_eq!(SegmentHeader::decode(&read.encode()), Ok(read));
+    }
+    let mut head = [0; FRAME_HEADER_BYTES];
+    let used = bytes.len().min(FRAME_HEADER_BYTES);
+    head[..used].copy_from_slice(&bytes[..used]);
+    // The place that the bytes themselves name: so that they get past that check.
+    let mut rest = &head[8..];
+    let place =
+        Place { salt: rest.get_u64_le(), segment: rest.get_u64_le(), offset: rest.get_u64_le() };
+    // The CRC is made right, as somebody would who means harm.
+    let sum = crc(low(place.salt), &[&head[..60]]);
+    head[60..].copy_from_slice(&sum.to_le_bytes());
+    if let Some(frame) = Frame::decode(&head, place) {
+        let body = Bytes::copy_from_slice(bytes.get(FRAME_HEADER_BYTES..).unwrap_or_default());
+        drop(decode_records(&frame, place.salt, body));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -66,6 +66,9 @@ mod spares;
 mod tests;
 mod writer;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(in crate::embedded) use format::fuzz as fuzz_frames;
+
 use std::any::Any;
 use std::fmt;
 use std::io;

@@ -1,0 +1,8 @@
+//! The target `ids_and_times` of `postrider_domain::fuzzing`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    if let Some(target) = postrider_domain::fuzzing::TARGETS.iter().find(|target| target.name == "ids_and_times") {
+        (target.run)(bytes);
+    }
+});
