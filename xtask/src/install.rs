@@ -42,6 +42,11 @@ pub(crate) fn python() -> Result<()> {
     ensure_debian_package("python3-venv", "/usr/lib/*/ensurepip/__init__.py", purpose)
 }
 
+/// What instructions are counted with.
+pub(crate) fn valgrind() -> Result<()> {
+    ensure_debian_package("valgrind", "valgrind", "instructions per delivery are counted with it")
+}
+
 /// What the dashboard is built with.
 pub(crate) fn node() -> Result<()> {
     NODE.iter().try_for_each(|need| ensure_debian_package(need.package, need.probe, need.purpose))

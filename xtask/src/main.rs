@@ -3,6 +3,7 @@
 //! Nothing here is shipped. It needs no more than cargo and `anyhow`, so that it builds in seconds.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to a person")]
 
+mod budget;
 mod ci;
 mod coverage;
 mod dashboard;
@@ -26,6 +27,7 @@ cargo xtask <chore>
   ci             everything that must pass before a commit, with a summary at the end
   tidy           the rules of the house that clippy cannot see
   references     let the Standard Webhooks libraries and Schemathesis judge the binary
+  budget         instructions per delivery, by callgrind, against xtask/budget.toml
   trust [--long] [tests…]
                  kills, stops, full disks, faults, hostile receivers with the real binary;
                  --long is the long form, on a release build, with the simulation
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         "ci" => ci::run(&root),
         "tidy" => tidy::run(&root),
         "references" => references::run_all(&root),
+        "budget" => budget::run(&root, rest),
         "trust" => trust::run(&root, rest),
         "coverage" => coverage::run(&root),
         "help" | "--help" | "-h" => {

@@ -25,6 +25,7 @@ pub use bootstrap::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin};
 pub(crate) use key::{NewKey, new_key};
 pub(crate) use memory::Memory;
 
+use crate::idempotency;
 use crate::problem::{Code, Problem};
 use crate::rates;
 use crate::state::ApiState;
@@ -87,7 +88,8 @@ extractors! {
     IsAdmin needs Admin;
 }
 
-/// Finds out who is asking, before anything else of the request is looked at.
+/// Finds out who is asking, before anything else of the request is looked at; then whether it was
+/// asked before.
 pub(crate) async fn authenticate(
     State(state): State<ApiState>,
     mut request: Request,
@@ -96,7 +98,7 @@ pub(crate) async fn authenticate(
     match caller(&state, request.headers()).await {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
-            next.run(request).await
+            idempotency::remember(&state, request, next).await
         }
         Err(problem) => problem.into_response(),
     }

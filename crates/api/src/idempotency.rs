@@ -6,7 +6,7 @@
 //! refused. Server errors and refusals for want of capacity are not kept: a repeat may succeed.
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -33,16 +33,12 @@ pub const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed")
 type Whose = (TenantId, String);
 
 /// Answers a repeat from memory, and remembers the answer of everything else that has a key.
-pub(crate) async fn remember(
-    State(state): State<ApiState>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(crate) async fn remember(state: &ApiState, request: Request, next: Next) -> Response {
     let is_mutation = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     let given = request.headers().get(&IDEMPOTENCY_KEY).filter(|_| is_mutation).cloned();
-    let caller = request.extensions().get::<Caller>().cloned();
+    let caller = given.as_ref().and_then(|_| request.extensions().get::<Caller>().cloned());
     match (given, caller) {
-        (Some(given), Some(caller)) => repeatable(&state, &caller, &given, request, next)
+        (Some(given), Some(caller)) => repeatable(state, &caller, &given, request, next)
             .await
             .unwrap_or_else(Problem::into_response),
         (_, _) => next.run(request).await,

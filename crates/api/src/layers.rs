@@ -13,9 +13,20 @@ use crate::state::ApiState;
 const CSP: HeaderValue =
     HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; base-uri 'none'");
 
+/// Everything that happens around a route, in one layer: each of its own costs every request a copy
+/// of all that is below it.
+pub(crate) async fn around(
+    State(state): State<ApiState>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = note(&state, request, next).await;
+    secure(&mut response);
+    response
+}
+
 /// Sets the headers that keep browsers from being clever. What a route says itself stands.
-pub(crate) async fn secure(request: Request, next: Next) -> Response {
-    let mut response = next.run(request).await;
+fn secure(response: &mut Response) {
     let headers = response.headers_mut();
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
@@ -30,16 +41,15 @@ pub(crate) async fn secure(request: Request, next: Next) -> Response {
     ] {
         headers.entry(name).or_insert(value);
     }
-    response
 }
 
 /// One line for each request: for everybody who failed by our fault, and for whoever asks for more.
-pub(crate) async fn note(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+async fn note(state: &ApiState, request: Request, next: Next) -> Response {
     let begun = state.now();
     let method = request.method().clone();
     let path = request.extensions().get::<MatchedPath>().cloned();
     let path = path.as_ref().map_or("", MatchedPath::as_str);
-    let response = next.run(request).await;
+    let response = hurry(state, request, next).await;
     let status = response.status().as_u16();
     let duration_ms = state.now().since(begun).as_millis();
     if response.status().is_server_error() {
@@ -51,7 +61,7 @@ pub(crate) async fn note(State(state): State<ApiState>, request: Request, next: 
 }
 
 /// Ends requests that take too long, whatever they wait for.
-pub(crate) async fn hurry(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+async fn hurry(state: &ApiState, request: Request, next: Next) -> Response {
     let deadline = state.settings().request_deadline;
     match tokio::time::timeout(deadline, next.run(request)).await {
         Ok(response) => response,

@@ -31,7 +31,7 @@ pub mod vault;
 mod wire;
 
 use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use auth::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin};
@@ -42,16 +42,13 @@ pub use vault::{KeyRing, Vault};
 
 /// Everything that Postrider answers over HTTP.
 pub fn router(state: ApiState) -> Router {
-    let guarded = routes::guarded()
-        .route_layer(from_fn_with_state(state.clone(), idempotency::remember))
-        .route_layer(from_fn_with_state(state.clone(), auth::authenticate));
+    let guarded =
+        routes::guarded().route_layer(from_fn_with_state(state.clone(), auth::authenticate));
     let (router, _) = guarded.merge(routes::open()).split_for_parts();
     router
         .method_not_allowed_fallback(layers::wrong_method)
         .fallback(layers::unknown_path)
         .layer(CatchPanicLayer::custom(layers::panicked))
-        .layer(from_fn_with_state(state.clone(), layers::hurry))
-        .layer(from_fn_with_state(state.clone(), layers::note))
-        .layer(from_fn(layers::secure))
+        .layer(from_fn_with_state(state.clone(), layers::around))
         .with_state(state)
 }

@@ -109,10 +109,20 @@ impl RawJson {
     pub fn parse(bytes: Bytes) -> Result<Self, InvalidJson> {
         let raw: &RawValue =
             serde_json::from_slice(&bytes).map_err(|e| InvalidJson::Malformed(e.to_string()))?;
-        if depth(raw.get().as_bytes()) > limits::JSON_DEPTH_MAX {
+        if is_too_deep(raw.get().as_bytes()) {
             return Err(InvalidJson::TooDeep);
         }
         Ok(RawJson(bytes))
+    }
+
+    /// Takes a value that serde has read already, so that it is not read twice; `keep` says how its
+    /// bytes are kept.
+    pub fn of_value(
+        value: &RawValue,
+        keep: impl FnOnce(&[u8]) -> Bytes,
+    ) -> Result<Self, InvalidJson> {
+        let bytes = value.get().as_bytes();
+        if is_too_deep(bytes) { Err(InvalidJson::TooDeep) } else { Ok(RawJson(keep(bytes))) }
     }
 
     /// Takes bytes that were checked before, as a store gives them back.
@@ -131,6 +141,15 @@ impl fmt::Debug for RawJson {
         // Payloads are somebody's data: how long, not what.
         write!(f, "RawJson({} bytes)", self.0.len())
     }
+}
+
+/// Whether arrays and objects nest too deeply. The text is known to be well-formed.
+fn is_too_deep(json: &[u8]) -> bool {
+    // What has few brackets altogether needs no closer look, and counting them is quick.
+    // So few at a time that a byte holds their number: that is what makes it quick.
+    let opened = |part: &[u8]| part.iter().map(|b| u8::from(matches!(b, b'{' | b'['))).sum::<u8>();
+    let opened: usize = json.chunks(128).map(|part| usize::from(opened(part))).sum();
+    opened > limits::JSON_DEPTH_MAX && depth(json) > limits::JSON_DEPTH_MAX
 }
 
 /// How deeply arrays and objects nest. The text is known to be well-formed.
@@ -206,5 +225,18 @@ mod tests {
         assert_eq!(RawJson::parse(nested(65)), Err(InvalidJson::TooDeep));
         let text = format!("[\"{}\\\"[[\"]", "[".repeat(100));
         assert!(RawJson::parse(Bytes::from(text)).is_ok());
+        let wide = Bytes::from(format!("[{}[]]", "[],".repeat(100)));
+        assert!(RawJson::parse(wide).is_ok(), "many brackets are not deep ones");
+    }
+
+    #[test]
+    fn a_value_that_was_read_already_is_kept_as_it_is_told() {
+        let value: &RawValue = serde_json::from_str("{\"a\": [1]}").unwrap();
+        let kept = RawJson::of_value(value, Bytes::copy_from_slice).unwrap();
+        assert_eq!(kept.as_bytes(), "{\"a\": [1]}".as_bytes());
+        let deep = "[".repeat(65) + &"]".repeat(65);
+        let value: &RawValue = serde_json::from_str(&deep).unwrap();
+        let refused = RawJson::of_value(value, Bytes::copy_from_slice);
+        assert_eq!(refused, Err(InvalidJson::TooDeep));
     }
 }

@@ -69,7 +69,9 @@ macro_rules! uuid_id {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!($prefix, "{}"), self.0.simple())
+                let mut digits = [0; 32];
+                f.write_str($prefix)?;
+                f.write_str(self.0.simple().encode_lower(&mut digits))
             }
         }
 

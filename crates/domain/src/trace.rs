@@ -105,8 +105,15 @@ impl TraceContext {
 /// As a `traceparent` has it.
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (trace, span) = (u128::from_be_bytes(self.trace), u64::from_be_bytes(self.span));
-        write!(f, "00-{trace:032x}-{span:016x}-{:02x}", self.flags)
+        // Every attempt has one: written digit by digit, without the formatter's own numbers.
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        let places = (3..35).step_by(2).chain((36..52).step_by(2)).chain([53]);
+        for (place, byte) in places.zip(self.trace.iter().chain(&self.span).chain([&self.flags])) {
+            text[place] = DIGITS[usize::from(byte >> 4)];
+            text[place + 1] = DIGITS[usize::from(byte & 15)];
+        }
+        f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
 

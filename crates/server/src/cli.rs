@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    backup, deliveries, destinations, doctor, keys, listen, migrate, replay, restore, send,
+    backup, bench, deliveries, destinations, doctor, keys, listen, migrate, replay, restore, send,
     simulate, subscriptions, tail,
 };
 
@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Keyring(crate::commands::keyring::Keyring),
     /// Look for what is wrong: configuration, files, server, key, ledger.
     Doctor(doctor::Doctor),
+    /// Measure this machine: deliveries a second, latency, cost, and the ceiling of HTTP itself.
+    Bench(Box<bench::Bench>),
     /// Move everything to another store: from a data directory to PostgreSQL, or back.
     Migrate(migrate::Migrate),
     /// Print the version.

@@ -69,6 +69,7 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
             commands::config::run(&commands::load(&arguments, environment)?, output)
         }
         Command::Simulate(simulate) => commands::simulate::run(&simulate, environment, output),
+        Command::Bench(bench) => commands::bench::run(&bench, output),
         Command::Version => {
             let version =
                 serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "build": VERSION });
@@ -129,6 +130,7 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
         | Command::Keyring(_)
         | Command::Config(_)
         | Command::Simulate(_)
+        | Command::Bench(_)
         | Command::Version => Ok(()),
     }
 }

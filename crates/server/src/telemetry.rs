@@ -7,7 +7,7 @@
 
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
@@ -24,8 +24,10 @@ use crate::config::{LogFormat, TelemetrySettings};
 /// The target of the one line that each attempt has.
 pub(crate) const ATTEMPTS: &str = "postrider::attempt";
 
-/// Lines that wait to be written.
+/// Texts that wait to be written.
 const LINES_MAX: usize = 16 * 1024;
+/// Bytes that wait to be written; a text may hold several lines.
+const BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The end of a process waits so long for its last lines.
 const FLUSH_MAX: Duration = Duration::from_secs(2);
 
@@ -34,6 +36,31 @@ const FLUSH_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct LogHandle {
     level: reload::Handle<Targets, Registry>,
     lines: Lines,
+    is_json: bool,
+}
+
+/// The way of the lines of attempts into the log. There is one for each delivery: where lines are
+/// JSON they are written without the detour over tracing, many at a time.
+#[derive(Clone)]
+pub(crate) struct AttemptLog(Option<Lines>);
+
+impl AttemptLog {
+    /// Whether anybody wants these lines.
+    pub(crate) fn is_wanted() -> bool {
+        tracing::enabled!(target: ATTEMPTS, tracing::Level::INFO)
+    }
+
+    /// Whether lines are made by whoever has them, as JSON.
+    pub(crate) const fn is_json(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Writes lines of JSON.
+    pub(crate) fn write(&self, text: Vec<u8>, lines: u64) {
+        if let Some(log) = &self.0 {
+            log.send(text, lines);
+        }
+    }
 }
 
 /// What a text says about what is logged: `info`, or `info,postrider=debug`.
@@ -72,7 +99,7 @@ pub(crate) fn start(settings: &TelemetrySettings, json: bool) -> anyhow::Result<
         .with(layer.with_filter(targets))
         .try_init()
         .context("logging was started twice")?;
-    Ok(LogHandle { level, lines })
+    Ok(LogHandle { level, lines, is_json: !human })
 }
 
 impl LogHandle {
@@ -80,6 +107,11 @@ impl LogHandle {
     pub(crate) fn reload(&self, settings: &TelemetrySettings) -> anyhow::Result<()> {
         let targets = effective(settings)?;
         self.level.reload(targets).context("the log is closed")
+    }
+
+    /// Where the lines of attempts go.
+    pub(crate) fn attempts(&self) -> AttemptLog {
+        AttemptLog(self.is_json.then(|| self.lines.clone()))
     }
 
     /// Waits until everything that was logged is written, unless nobody reads it.
@@ -102,29 +134,53 @@ enum Line {
 #[derive(Clone)]
 struct Lines {
     sender: SyncSender<Line>,
-    lost: Arc<AtomicU64>,
+    waiting: Arc<Waiting>,
+}
+
+/// What is on its way to the thread that writes.
+#[derive(Default)]
+struct Waiting {
+    bytes: AtomicUsize,
+    lost: AtomicU64,
 }
 
 impl Lines {
     fn to(target: impl Write + Send + 'static) -> io::Result<Lines> {
         let (sender, lines) = sync_channel(LINES_MAX);
-        let lost = Arc::new(AtomicU64::new(0));
-        let seen = Arc::clone(&lost);
+        let waiting = Arc::new(Waiting::default());
+        let seen = Arc::clone(&waiting);
         let write = move || write_all(&lines, &seen, BufWriter::new(target));
         // It lasts as long as the process.
         drop(std::thread::Builder::new().name("postrider-log".to_owned()).spawn(write)?);
-        Ok(Lines { sender, lost })
+        Ok(Lines { sender, waiting })
+    }
+
+    fn send(&self, text: Vec<u8>, lines: u64) {
+        let bytes = text.len();
+        let before = self.waiting.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let is_sent = before < BYTES_MAX
+            && match self.sender.try_send(Line::Text(text)) {
+                Ok(()) => true,
+                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
+            };
+        if !is_sent {
+            self.waiting.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.waiting.lost.fetch_add(lines, Ordering::Relaxed);
+        }
     }
 }
 
 /// Writes what comes, and flushes whenever nothing more waits.
-fn write_all(lines: &Receiver<Line>, lost: &AtomicU64, mut target: impl Write) {
+fn write_all(lines: &Receiver<Line>, waiting: &Waiting, mut target: impl Write) {
     // A log that cannot be written is no reason to stop delivering.
     while let Ok(first) = lines.recv() {
         let mut next = Some(first);
         while let Some(line) = next {
             match line {
-                Line::Text(text) => drop(target.write_all(&text)),
+                Line::Text(text) => {
+                    drop(target.write_all(&text));
+                    waiting.bytes.fetch_sub(text.len(), Ordering::Relaxed);
+                }
                 Line::Flush(done) => {
                     drop(target.flush());
                     done.send(()).unwrap_or_default();
@@ -132,7 +188,7 @@ fn write_all(lines: &Receiver<Line>, lost: &AtomicU64, mut target: impl Write) {
             }
             next = lines.try_recv().ok();
         }
-        let lost = lost.swap(0, Ordering::Relaxed);
+        let lost = waiting.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
             let told =
                 format!("{{\"level\":\"WARN\",\"message\":\"{lost} log lines were lost\"}}\n");
@@ -169,13 +225,7 @@ impl Write for OneLine {
 
 impl Drop for OneLine {
     fn drop(&mut self) {
-        let text = std::mem::take(&mut self.text);
-        match self.lines.sender.try_send(Line::Text(text)) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                self.lines.lost.fetch_add(1, Ordering::Relaxed);
-            }
-        }
+        self.lines.send(std::mem::take(&mut self.text), 1);
     }
 }
 
@@ -224,7 +274,12 @@ mod tests {
         for _ in 0..LINES_MAX * 3 {
             lines.make_writer().write_all(line).unwrap();
         }
-        assert!(lines.lost.load(Ordering::Relaxed) > 0, "nobody waited");
+        assert!(lines.waiting.lost.load(Ordering::Relaxed) > 0, "nobody waited");
+        // A large text is lost as a whole, and counts as the lines that it has.
+        let before = lines.waiting.lost.load(Ordering::Relaxed);
+        AttemptLog(Some(lines.clone())).write(vec![b'x'; BYTES_MAX], 7);
+        AttemptLog(Some(lines.clone())).write(vec![b'x'; BYTES_MAX], 7);
+        assert!(lines.waiting.lost.load(Ordering::Relaxed) >= before + 7);
         drop(let_go);
         let mut all = Vec::new();
         while !all.ends_with(b"log lines were lost\"}\n") {

@@ -86,11 +86,11 @@ pub(crate) fn read(text: &[u8], keep: Keep<'_>) -> Result<NewEvent, Problem> {
 }
 
 fn raw(field: &str, value: &RawValue, keep: Keep<'_>) -> Result<RawJson, Problem> {
-    let bytes = match keep {
-        Keep::Shared(request) => request.slice_ref(value.get().as_bytes()),
-        Keep::Copied => Bytes::copy_from_slice(value.get().as_bytes()),
-    };
-    RawJson::parse(bytes).map_err(|fault| body::json_problem(fault).at(field))
+    let kept = RawJson::of_value(value, |bytes| match keep {
+        Keep::Shared(request) => request.slice_ref(bytes),
+        Keep::Copied => Bytes::copy_from_slice(bytes),
+    });
+    kept.map_err(|fault| body::json_problem(fault).at(field))
 }
 
 fn parse<T: std::str::FromStr<Err: ToString>>(

@@ -2,6 +2,7 @@
 //! `backup` and `restore`, which work on a store that no server has open.
 
 pub(crate) mod backup;
+pub(crate) mod bench;
 pub(crate) mod config;
 pub(crate) mod deliveries;
 pub(crate) mod destinations;

@@ -81,16 +81,23 @@ pub(crate) fn run(demo: &Demo, environment: &Environment, output: Output) -> Res
     let loaded = load(&arguments, environment)?;
     let log = telemetry::start(&loaded.config.telemetry, output.json)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let ended = runtime.block_on(Box::pin(show(demo, loaded, format!("demo_{name}"), output)));
+    let ended =
+        runtime.block_on(Box::pin(show(demo, loaded, &log, format!("demo_{name}"), output)));
     runtime.shutdown_background();
     log.flush();
     drop(scratch);
     ended
 }
 
-async fn show(demo: &Demo, loaded: Loaded, key: String, output: Output) -> Result<(), Failure> {
+async fn show(
+    demo: &Demo,
+    loaded: Loaded,
+    log: &telemetry::LogHandle,
+    key: String,
+    output: Output,
+) -> Result<(), Failure> {
     let http = loaded.config.http.clone();
-    let mut server = Server::start_quietly(loaded).await?;
+    let mut server = Server::start_quietly(loaded, log).await?;
     let address = server.address();
     let client = Client::new(&format!("http://{address}"), Some(key.clone()), None)?;
 

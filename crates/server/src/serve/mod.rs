@@ -4,6 +4,7 @@
 //! attempts that are in flight from being made again. **No server is without a key**: the first
 //! start makes one before the first request is answered, so any address may be listened on.
 
+mod attempts;
 mod banner;
 mod cluster;
 mod files;
@@ -63,7 +64,7 @@ pub(crate) fn run(
         .thread_name("postrider")
         .build()?;
     let ended = runtime.block_on(Box::pin(async {
-        let server = Server::start(loaded, output).await?;
+        let server = Server::start(loaded, output, &log).await?;
         server.run(arguments, environment, &log).await
     }));
     // What is left has been told to end, or must not keep the process alive.
@@ -89,15 +90,15 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts, and says where it is.
-    async fn start(loaded: Loaded, output: Output) -> anyhow::Result<Server> {
-        let (server, first) = Server::open(loaded).await?;
+    async fn start(loaded: Loaded, output: Output, log: &LogHandle) -> anyhow::Result<Server> {
+        let (server, first) = Server::open(loaded, log).await?;
         announce(&server.loaded, &first, server.address, output)?;
         Ok(server)
     }
 
     /// Starts; whoever asked for it says so.
-    pub(crate) async fn start_quietly(loaded: Loaded) -> anyhow::Result<Server> {
-        Ok(Server::open(loaded).await?.0)
+    pub(crate) async fn start_quietly(loaded: Loaded, log: &LogHandle) -> anyhow::Result<Server> {
+        Ok(Server::open(loaded, log).await?.0)
     }
 
     /// Where it listens.
@@ -105,7 +106,7 @@ impl Server {
         self.address
     }
 
-    async fn open(loaded: Loaded) -> anyhow::Result<(Server, Bootstrap)> {
+    async fn open(loaded: Loaded, log: &LogHandle) -> anyhow::Result<(Server, Bootstrap)> {
         // From here on a signal waits until there is something to end.
         let signals = Signals::new().context("cannot listen to signals")?;
         let config = &loaded.config;
@@ -118,7 +119,7 @@ impl Server {
         let metrics = Metrics::default();
         let (fatal, stopped) = mpsc::unbounded_channel();
         let (store, clock) = open_store(config, fatal).await?;
-        let store: Arc<dyn Store> = Arc::new(Observed::new(store, metrics.clone()));
+        let store: Arc<dyn Store> = Arc::new(Observed::new(store, metrics.clone(), log.attempts()));
         let vault = secrets::open_vault(config, &*store).await?;
         secrets::reseal(config, &*store, &vault).await?;
         let given = config.admin_key.as_deref();

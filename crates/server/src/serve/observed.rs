@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postrider_domain::attempt::{Attempt, Ending, Turn};
+use postrider_domain::attempt::{Attempt, Turn};
 use postrider_domain::circuit::{StateName as CircuitName, Transition};
 use postrider_domain::delivery::Delivery;
 use postrider_domain::event::Event;
@@ -26,20 +26,22 @@ use postrider_store::{
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
+use super::attempts::Seen;
 use super::cluster::Shards;
 use super::metrics::{Metrics, class};
-use crate::telemetry::ATTEMPTS;
+use crate::telemetry::AttemptLog;
 
 /// A store that is watched.
 pub(super) struct Observed {
     store: Arc<dyn Store>,
     metrics: Metrics,
+    log: AttemptLog,
     shards: Shards,
 }
 
 impl Observed {
-    pub(super) fn new(store: Arc<dyn Store>, metrics: Metrics) -> Observed {
-        Observed { store, metrics, shards: Shards::default() }
+    pub(super) fn new(store: Arc<dyn Store>, metrics: Metrics, log: AttemptLog) -> Observed {
+        Observed { store, metrics, log, shards: Shards::default() }
     }
 }
 
@@ -63,63 +65,6 @@ impl Observed {
 #[expect(clippy::disallowed_methods, reason = "measures how long something took, nothing else")]
 fn instant() -> Instant {
     Instant::now()
-}
-
-/// What is told of an attempt, without what it sent and got.
-struct Seen {
-    delivery: DeliveryId,
-    destination: DestinationId,
-    tenant: TenantId,
-    number: u32,
-    turn: Turn,
-    outcome: &'static str,
-    status: Option<u16>,
-    error: Option<String>,
-    took: Duration,
-    state: &'static str,
-    next: Option<Timestamp>,
-}
-
-impl Seen {
-    fn of(delivery: &Delivery, attempt: &Attempt) -> Seen {
-        let error = match &attempt.ending {
-            Ending::Answered(_) => None,
-            Ending::Failed(failure) => Some(failure.detail.clone()),
-            Ending::OwnFault(fault) => Some(fault.detail.clone()),
-        };
-        Seen {
-            delivery: delivery.id,
-            destination: delivery.destination,
-            tenant: delivery.tenant.clone(),
-            number: attempt.number,
-            turn: attempt.turn,
-            outcome: class(&attempt.ending),
-            status: attempt.ending.status(),
-            error,
-            took: attempt.timings.total,
-            state: delivery.state.name().as_str(),
-            next: delivery.next_attempt_at(),
-        }
-    }
-
-    /// The canonical line.
-    fn log(&self) {
-        tracing::info!(
-            target: ATTEMPTS,
-            delivery = %self.delivery,
-            destination = %self.destination,
-            tenant = %self.tenant,
-            attempt = self.number,
-            turn = ?self.turn,
-            outcome = self.outcome,
-            status = self.status,
-            error = self.error,
-            ms = u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
-            state = self.state,
-            next = self.next.map(|at| at.to_string()),
-            "attempt"
-        );
-    }
 }
 
 /// What is told of a destination that changed.
@@ -164,10 +109,12 @@ impl Intake for Observed {
 #[async_trait]
 impl Work for Observed {
     async fn settle(&self, holding: &Holding, commit: Commit) -> Result<(), StoreError> {
-        let with_attempt = commit.deliveries.iter();
-        let seen: Vec<Seen> = with_attempt
-            .filter_map(|change| Some(Seen::of(&change.delivery, change.attempt.as_ref()?)))
+        let with_attempt = (commit.deliveries.iter())
+            .filter_map(|change| Some((&change.delivery, change.attempt.as_ref()?)));
+        let attempts: Vec<(Turn, &'static str, Duration)> = (with_attempt.clone())
+            .map(|(_, attempt)| (attempt.turn, class(&attempt.ending), attempt.timings.total))
             .collect();
+        let seen = Seen::of(with_attempt, &self.log);
         let turned: Vec<Turned> = (commit.destinations.iter())
             .map(|change| Turned {
                 destination: change.id,
@@ -182,9 +129,8 @@ impl Work for Observed {
             self.metrics.store_failed("settle");
             return result;
         }
-        let attempts = seen.iter().map(|one| (one.turn, one.outcome, one.took));
-        self.metrics.settled(began.elapsed(), attempts);
-        seen.iter().for_each(Seen::log);
+        self.metrics.settled(began.elapsed(), attempts.into_iter());
+        seen.log(&self.log);
         turned.iter().for_each(|one| one.tell(&self.metrics));
         result
     }

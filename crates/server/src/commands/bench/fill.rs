@@ -1,0 +1,212 @@
+//! Fills a store with what a large installation has: subscriptions, destinations, waiting
+//! deliveries. By the store itself, since a million requests would take longer than what is measured.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use postrider_api::credentials::{Credentials, TlsCredentials};
+use postrider_api::vault::{KeyRing, Vault};
+use postrider_domain::attempt::{Attempt, Ending, Failure, FailureClass, Timings, Turn};
+use postrider_domain::delivery::{Delivery, DeliveryState, StateName};
+use postrider_domain::destination::Destination;
+use postrider_domain::event::{Event, RawJson};
+use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
+use postrider_domain::payload::Format;
+use postrider_domain::retry::{ScheduleClock, Slot};
+use postrider_domain::signature::{SigningSecret, SigningSecrets};
+use postrider_domain::subscription::{Subscription, TypePattern, TypeSet};
+use postrider_domain::time::Timestamp;
+use postrider_store::embedded::{EmbeddedStore, Options};
+use postrider_store::{
+    Acceptance, Commit, Configuration as _, DeliveryChange, Intake as _, SubscriptionPut,
+    SubscriptionRecord, Upkeep as _, Work as _,
+};
+use postrider_transport::{Clock as _, SystemClock};
+use tokio::task::JoinSet;
+
+/// Writes that are under way at the same time.
+const AT_ONCE: usize = 256;
+/// Deliveries in one write.
+const PAGE: u64 = 2_000;
+
+/// What is put into a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Filling {
+    /// Subscriptions that want none of the events that are sent.
+    pub(super) subscriptions: u64,
+    /// Destinations, each with a subscription to its own type of event.
+    pub(super) destinations: u64,
+    /// Deliveries that wait for a slot in a day's time.
+    pub(super) waiting: u64,
+}
+
+/// Fills a new store. Destinations are below this URL.
+pub(super) async fn fill(data_dir: &Path, receiver: &str, filling: Filling) -> anyhow::Result<()> {
+    std::fs::create_dir_all(data_dir)?;
+    let ring = KeyRing::generate()?;
+    ring.create(&data_dir.join("keyring"))?;
+    let vault = Vault::new(ring);
+    let path = data_dir.to_owned();
+    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(path, Options::default()));
+    let store = opened.await.context("opening the store panicked")??;
+    let filler =
+        Filler { store, vault, tenant: TenantId::default_tenant(), now: SystemClock.now() };
+    for first in (0..filling.destinations).step_by(AT_ONCE) {
+        let numbers = first..(first + AT_ONCE as u64).min(filling.destinations);
+        let url = |n: u64| format!("http://{receiver}/d{n}/0");
+        let wanted = numbers.map(|n| (n, url(n), format!("bench.k{n}"))).collect();
+        filler.subscribe(wanted).await?;
+    }
+    for first in (0..filling.subscriptions).step_by(AT_ONCE) {
+        let numbers = first..(first + AT_ONCE as u64).min(filling.subscriptions);
+        // A thousand types, as an application has them; a hundred of them want each.
+        let kind = |n: u64| format!("other.kind{}.{}", n % 1000, n / 100_000);
+        let url = |n: u64| format!("http://{receiver}/other{n}/0");
+        let wanted = numbers.map(|n| (filling.destinations + n, url(n), kind(n))).collect();
+        filler.subscribe(wanted).await?;
+    }
+    filler.wait(filling.waiting, receiver).await?;
+    filler.store.close().await?;
+    Ok(())
+}
+
+struct Filler {
+    store: Arc<EmbeddedStore>,
+    vault: Vault,
+    tenant: TenantId,
+    now: Timestamp,
+}
+
+impl Filler {
+    async fn subscribe(&self, wanted: Vec<(u64, String, String)>) -> anyhow::Result<()> {
+        let mut writes = JoinSet::new();
+        for (number, url, kind) in wanted {
+            let destination = Destination::new(self.tenant.clone(), url.clone(), self.now);
+            let record = self.record(number, url, destination.id, &kind)?;
+            let store = Arc::clone(&self.store);
+            writes.spawn(async move { store.put_subscription(&record, &destination).await });
+        }
+        for put in writes.join_all().await {
+            anyhow::ensure!(put? == SubscriptionPut::Stored, "a subscription is there twice");
+        }
+        Ok(())
+    }
+
+    fn record(
+        &self,
+        number: u64,
+        url: String,
+        destination: DestinationId,
+        kind: &str,
+    ) -> anyhow::Result<SubscriptionRecord> {
+        let id = SubscriptionId::new(self.now, numbered(number));
+        let secrets = SigningSecrets::new(SigningSecret::generate_symmetric([7; 32]));
+        let credentials = Credentials { secrets, token: None, tls: TlsCredentials::default() };
+        Ok(SubscriptionRecord {
+            subscription: Subscription {
+                id,
+                destination,
+                tenant: self.tenant.clone(),
+                url,
+                types: TypeSet::new([kind.parse::<TypePattern>()?])?,
+                object: None,
+                filter: None,
+                format: Format::Standard,
+                headers: Vec::new(),
+                rate_limit: None,
+                enabled: true,
+                created_at: self.now,
+                updated_at: self.now,
+            },
+            credentials: credentials.seal(&self.vault, &self.tenant, id)?,
+            deleted_at: None,
+        })
+    }
+
+    /// Deliveries that have failed once and wait, at a thousand destinations.
+    async fn wait(&self, count: u64, receiver: &str) -> anyhow::Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let names = (0..1000u64).map(|n| (1 << 40 | n, format!("http://{receiver}/waits{n}/0")));
+        let names: Vec<_> = names.collect();
+        for part in names.chunks(AT_ONCE) {
+            let wanted = part.iter().map(|(n, url)| (*n, url.clone(), "waits".to_owned()));
+            self.subscribe(wanted.collect()).await?;
+        }
+        let holding = self.store.hold_shards().await?;
+        for first in (0..count).step_by(usize::try_from(PAGE).unwrap_or(1)) {
+            let made: Vec<Acceptance> = (first..(first + PAGE).min(count))
+                .filter_map(|n| {
+                    let place = usize::try_from(n % 1000).ok()?;
+                    let (number, url) = names.get(place)?;
+                    self.acceptance(n, *number, url)
+                })
+                .collect();
+            let owed = made.iter().flat_map(|one| one.deliveries.clone());
+            let deliveries = owed.zip(first..).map(|(owed, n)| failed(owed, n)).collect();
+            self.store.accept(made).await?;
+            self.store.settle(&holding, Commit { deliveries, ..Commit::default() }).await?;
+        }
+        Ok(())
+    }
+
+    fn acceptance(&self, n: u64, subscription: u64, url: &str) -> Option<Acceptance> {
+        let event = Arc::new(Event {
+            id: EventId::new(self.now, numbered(n)),
+            tenant: self.tenant.clone(),
+            kind: "waits".parse().ok()?,
+            object: None,
+            // A backlog's payloads lie in the history; small ones make the same queue.
+            data: RawJson::from_trusted(Bytes::from_static(b"{}")),
+            old: None,
+            time: self.now,
+            trace: None,
+        });
+        let id = DeliveryId::new(self.now, numbered(n));
+        let subscription = SubscriptionId::new(self.now, numbered(subscription));
+        let destination = DestinationId::of(&self.tenant, url);
+        let delivery = Delivery::accepted(id, &event, subscription, destination, self.now);
+        Some(Acceptance {
+            event,
+            accepted_at: self.now,
+            fingerprint: [7; 32],
+            id_given: false,
+            deliveries: vec![delivery],
+        })
+    }
+}
+
+/// The delivery after its first attempt has failed: due in a day, each at its own time.
+fn failed(delivery: Delivery, n: u64) -> DeliveryChange {
+    let at = delivery.created_at;
+    let due_at = at.saturating_add(Duration::from_millis(86_750_400 + n % 3_600_000));
+    let slot = Slot { number: 10, due_at, clock: ScheduleClock::starting_at(at) };
+    let detail = "connection refused".to_owned();
+    let attempt = Attempt {
+        number: 1,
+        turn: Turn::First,
+        started_at: at,
+        timings: Timings { total: Duration::from_millis(1), ..Timings::default() },
+        ending: Ending::Failed(Failure { class: FailureClass::Refused, detail }),
+    };
+    DeliveryChange {
+        before: StateName::Queued,
+        delivery: Delivery {
+            state: DeliveryState::Waiting(slot),
+            attempts: 1,
+            last_attempt_at: Some(at),
+            ..delivery
+        },
+        attempt: Some(attempt),
+    }
+}
+
+fn numbered(n: u64) -> [u8; 10] {
+    let mut random = [0; 10];
+    random[2..].copy_from_slice(&n.to_be_bytes());
+    random
+}

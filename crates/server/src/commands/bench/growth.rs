@@ -1,0 +1,197 @@
+//! `postrider bench growth`: what a delivery costs, what a start takes and what memory is needed, as
+//! subscriptions, destinations and waiting deliveries grow.
+//!
+//! Each point is a store filled beforehand and a server started on it. What is measured is what
+//! happens after that.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+
+use super::Scratch;
+use super::fill::{self, Filling};
+use super::load::{Load, Sent};
+use super::process::{Helper, Server, Usage, resident_bytes};
+use super::receiver::{Ask, Report as Arrived};
+use crate::exit::Failure;
+use crate::output::{Output, line, table};
+
+#[derive(Debug, Args)]
+pub(super) struct Growth {
+    /// Subscriptions of the point with many.
+    #[arg(long, default_value_t = 100_000, value_name = "N")]
+    subscriptions: u64,
+    /// Destinations of the point with many, all of which are sent to.
+    #[arg(long, default_value_t = 50_000, value_name = "N")]
+    destinations: u64,
+    /// Waiting deliveries of the point with many.
+    #[arg(long, default_value_t = 5_000_000, value_name = "N")]
+    waiting: u64,
+    /// How long each point sends events, in batches of 100 as fast as they are accepted.
+    #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
+    seconds: f64,
+    /// Where the data goes meanwhile.
+    #[arg(long, default_value = ".", value_name = "DIRECTORY")]
+    dir: std::path::PathBuf,
+}
+
+/// What a point gave.
+#[derive(Debug, Clone, Serialize)]
+struct Point {
+    name: String,
+    /// From the start of the process until it listens.
+    start_ms: u128,
+    /// From the start of the process until the first event that was sent then has arrived.
+    first_delivery_ms: u128,
+    /// Memory when it has just started.
+    resident_bytes: u64,
+    /// The most memory, at the end.
+    peak_bytes: u64,
+    deliveries_per_second: f64,
+    /// Processor time of the server.
+    server_us: f64,
+    lost: u64,
+    repeated: u64,
+}
+
+pub(super) fn run(growth: &Growth, output: Output) -> Result<(), Failure> {
+    let scratch = Scratch::new(&growth.dir)?;
+    let base = Filling { subscriptions: 0, destinations: 1, waiting: 0 };
+    let points = [
+        ("1 of each", base),
+        (
+            &*format!("{} subscriptions", growth.subscriptions),
+            Filling { subscriptions: growth.subscriptions, ..base },
+        ),
+        (
+            &*format!("{} destinations", growth.destinations),
+            Filling { destinations: growth.destinations, ..base },
+        ),
+        (&*format!("{} waiting", growth.waiting), Filling { waiting: growth.waiting, ..base }),
+    ]
+    .map(|(name, filling)| (name.to_owned(), filling));
+    let mut measured = Vec::new();
+    for (number, (name, filling)) in points.into_iter().enumerate() {
+        let data_dir = scratch.path().join(number.to_string());
+        let point = measure(name, filling, &data_dir, growth.seconds)?;
+        if !output.json {
+            line(&format!("{}: {:.1} µs per delivery", point.name, point.server_us))?;
+        }
+        measured.push(point);
+        std::fs::remove_dir_all(data_dir)?;
+    }
+    output.value(&json!({ "points": measured }), |_| show(&measured))?;
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a measurement reads the machine's clock")]
+fn measure(
+    name: String,
+    filling: Filling,
+    data_dir: &Path,
+    seconds: f64,
+) -> Result<Point, Failure> {
+    let mut receiver = Helper::start("receiver")?;
+    let hello: Json = receiver.hear()?;
+    let address = hello["address"].as_str().unwrap_or_default().to_owned();
+    // A runtime of its own, so that no thread of the store outlives the filling.
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(fill::fill(data_dir, &address, filling))?;
+    drop(runtime);
+    let begin = Instant::now();
+    let server = Server::start(data_dir, None)?;
+    let start_ms = begin.elapsed().as_millis();
+    let resident = resident_bytes(server.id());
+    let load = Load {
+        server: server.address.clone(),
+        key: server.key.clone(),
+        tenant: "default".to_owned(),
+        batch: 1,
+        kinds: filling.destinations,
+        payload_bytes: 500,
+        connections: 1,
+        rate: Some(100.0),
+        seconds: 0.001,
+        receiver: address,
+        fan_out: 1,
+        window: super::DEFAULT_WINDOW,
+    };
+    send(&mut receiver, &load)?;
+    let first_delivery_ms = begin.elapsed().as_millis();
+    let unlimited = Load { batch: 100, connections: 64, rate: None, seconds, ..load };
+    send(&mut receiver, &Load { seconds: seconds / 4.0, ..unlimited.clone() })?;
+    let before = Usage::of(server.id());
+    let (sent, arrived) = send(&mut receiver, &unlimited)?;
+    let used = Usage::of(server.id());
+    server.stop()?;
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    let (deliveries, took, cpu) = (
+        arrived.arrived.max(1) as f64,
+        arrived.last_us.saturating_sub(sent.first_us).max(1) as f64 / 1e6,
+        (used.cpu_us - before.cpu_us) as f64,
+    );
+    Ok(Point {
+        name,
+        start_ms,
+        first_delivery_ms,
+        resident_bytes: resident,
+        peak_bytes: used.peak_bytes,
+        deliveries_per_second: deliveries / took,
+        server_us: cpu / deliveries,
+        lost: arrived.lost,
+        repeated: arrived.repeated,
+    })
+}
+
+/// Sends, and waits until everything has arrived or nothing more does.
+#[expect(clippy::disallowed_methods, reason = "a measurement reads the machine's clock")]
+fn send(receiver: &mut Helper, load: &Load) -> Result<(Sent, Arrived), Failure> {
+    let _: Json = receiver.ask(&Ask::Begin { fan_out: 1 })?;
+    let sent: Sent = Helper::task("load", load)?;
+    if let Some(refusal) = &sent.refusal {
+        return Err(Failure::failed(format!("events were refused: {refusal}")));
+    }
+    let (mut seen, mut since) = (0, Instant::now());
+    while seen < sent.events && since.elapsed() < Duration::from_secs(20) {
+        let count: Json = receiver.ask(&Ask::Count)?;
+        let arrived = count["arrived"].as_u64().unwrap_or(0);
+        if arrived > seen {
+            (seen, since) = (arrived, Instant::now());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let report = Ask::Report { events: sent.events, refused: Vec::new() };
+    let arrived: Arrived = receiver.ask(&report)?;
+    if arrived.lost + arrived.repeated + arrived.unexpected > 0 {
+        return Err(Failure::failed(format!(
+            "{} deliveries were lost, {} arrived more than once, {} were not owed",
+            arrived.lost, arrived.repeated, arrived.unexpected
+        )));
+    }
+    Ok((sent, arrived))
+}
+
+fn show(points: &[Point]) -> String {
+    let head =
+        ["POINT", "START", "FIRST DELIVERY", "MB AT START", "MB AT MOST", "PER S", "CPU", "LOST"];
+    let mb = |bytes: u64| (bytes / 1_000_000).to_string();
+    let rows = points.iter().map(|point| {
+        vec![
+            point.name.clone(),
+            format!("{} ms", point.start_ms),
+            format!("{} ms", point.first_delivery_ms),
+            mb(point.resident_bytes),
+            mb(point.peak_bytes),
+            format!("{:.0}", point.deliveries_per_second),
+            format!("{:.1} µs", point.server_us),
+            point.lost.to_string(),
+        ]
+    });
+    format!(
+        "\n{}\n\nPER S: deliveries, batches of 100. CPU: processor time of the server per delivery.",
+        table(&head, rows.collect())
+    )
+}

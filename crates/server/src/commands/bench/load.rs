@@ -1,0 +1,311 @@
+//! The load generator: sends events over connections that are kept, at a rate or as fast as they
+//! are accepted.
+//!
+//! At a rate, an event is meant to be sent when the schedule says so. Where no connection is free
+//! then, it is sent later and still counts from that time: coordinated omission is not possible.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::{Mutex, mpsc, watch};
+
+use super::receiver::{self, Latency};
+use super::{http, message, process};
+use crate::exit::Failure;
+use crate::output::line;
+
+/// Events that were refused and are remembered one by one; a run with more is no measurement.
+const REFUSED_MAX: usize = 10_000;
+/// The schedule is kept to so much: less would cost more processor time than it is worth.
+const TICK: Duration = Duration::from_micros(200);
+
+/// What is to be sent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Load {
+    /// The server's address.
+    pub(super) server: String,
+    pub(super) key: String,
+    pub(super) tenant: String,
+    /// Events in a request.
+    pub(super) batch: u64,
+    /// How many types of events there are: each has its own destination.
+    pub(super) kinds: u64,
+    pub(super) payload_bytes: u64,
+    /// Requests at the same time.
+    pub(super) connections: u64,
+    /// Events a second; as fast as possible where there is none.
+    pub(super) rate: Option<f64>,
+    pub(super) seconds: f64,
+    /// Where arrivals are asked for.
+    pub(super) receiver: String,
+    pub(super) fan_out: u64,
+    /// As fast as possible means: with so many deliveries under way. What is accepted beyond what
+    /// arrives only grows a queue, and a rate at which a queue grows cannot be kept up. Zero: no
+    /// such limit.
+    pub(super) window: u64,
+}
+
+/// What was sent.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Sent {
+    /// Events that were sent: those with the numbers below it.
+    pub(super) events: u64,
+    /// Numbers of those that were not accepted.
+    pub(super) refused: Vec<u64>,
+    /// What the first refusal said.
+    pub(super) refusal: Option<String>,
+    /// When the first one was meant to be sent.
+    pub(super) first_us: u64,
+    /// When the last answer came.
+    pub(super) last_us: u64,
+    /// From when a request was meant to be sent until it was answered.
+    pub(super) accepted: Latency,
+    /// Processor time of this process, in microseconds.
+    pub(super) cpu_us: u64,
+}
+
+/// The next request: its number, and when it is meant to be sent.
+type Job = (u64, u64);
+
+/// Where requests come from.
+enum Source {
+    /// As soon as there is somebody to send it, and few enough are under way.
+    Unlimited { next: AtomicU64, until: Instant, window: Window },
+    /// By a schedule.
+    Scheduled(Mutex<mpsc::UnboundedReceiver<Job>>),
+}
+
+impl Source {
+    async fn next(&self) -> Option<Job> {
+        match self {
+            Source::Unlimited { next, until, window } => {
+                if now() >= *until {
+                    return None;
+                }
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                window.wait_for(number).await;
+                Some((number, message::now_us()))
+            }
+            Source::Scheduled(jobs) => jobs.lock().await.recv().await,
+        }
+    }
+}
+
+/// How many deliveries may be under way.
+struct Window {
+    /// Zero: any number.
+    size: u64,
+    /// Deliveries of one request.
+    of_each: u64,
+    arrived: watch::Receiver<u64>,
+}
+
+impl Window {
+    /// Ready when a request with this number may be sent.
+    async fn wait_for(&self, number: u64) {
+        if self.size == 0 {
+            return;
+        }
+        let sent = (number + 1) * self.of_each;
+        // One that is larger than the window waits for all before it.
+        let enough = sent.saturating_sub(self.size.max(self.of_each));
+        // Nobody watches any more only when everything is over.
+        drop(self.arrived.clone().wait_for(|arrived| *arrived >= enough).await);
+    }
+}
+
+/// Asks the receiver again and again how much has arrived.
+#[expect(clippy::disallowed_methods, reason = "arrivals are looked at a thousand times a second")]
+async fn watch_arrivals(mut receiver: Connection, seen: watch::Sender<u64>) {
+    while let Ok((200, count)) = receiver.exchange(receiver::COUNT_REQUEST).await {
+        seen.send_replace(count.parse().unwrap_or(0));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a measurement reads the machine's clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Reads what is to be sent from the standard input, sends it, and tells what was sent.
+pub(super) fn run() -> Result<(), Failure> {
+    let load: Load = process::read_task()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut sent = runtime.block_on(send(load))?;
+    sent.cpu_us = process::cpu_us(std::process::id()).unwrap_or(0);
+    line(&serde_json::json!(sent).to_string())?;
+    Ok(())
+}
+
+async fn send(load: Load) -> Result<Sent, Failure> {
+    let mut connections = Vec::new();
+    for _ in 0..load.connections.max(1) {
+        connections.push(Connection::open(&load.server).await?);
+    }
+    let source = Arc::new(source(&load).await?);
+    let load = Arc::new(load);
+    let tasks: Vec<_> = connections
+        .into_iter()
+        .map(|connection| tokio::spawn(work(connection, Arc::clone(&load), Arc::clone(&source))))
+        .collect();
+    let (mut sent, mut latencies) = (Sent { first_us: u64::MAX, ..Sent::default() }, Vec::new());
+    for task in tasks {
+        let one = task.await.map_err(|error| Failure::failed(error.to_string()))??;
+        sent.events += one.events;
+        sent.refused.extend(one.refused);
+        sent.refusal = sent.refusal.or(one.refusal);
+        sent.first_us = sent.first_us.min(one.first_us);
+        sent.last_us = sent.last_us.max(one.last_us);
+        latencies.extend(one.latencies);
+    }
+    sent.accepted = Latency::of(latencies);
+    Ok(sent)
+}
+
+async fn source(load: &Load) -> Result<Source, Failure> {
+    let length = Duration::from_secs_f64(load.seconds);
+    let Some(rate) = load.rate else {
+        let (seen, arrived) = watch::channel(0);
+        if load.window > 0 {
+            let receiver = Connection::open(&load.receiver).await?;
+            drop(tokio::spawn(watch_arrivals(receiver, seen)));
+        }
+        let of_each = load.batch * load.fan_out.max(1);
+        let window = Window { size: load.window, of_each, arrived };
+        return Ok(Source::Unlimited { next: AtomicU64::new(0), until: now() + length, window });
+    };
+    #[expect(clippy::cast_precision_loss, reason = "a batch is small")]
+    let gap = Duration::from_secs_f64(load.batch as f64 / rate.max(0.001));
+    let (sender, jobs) = mpsc::unbounded_channel();
+    // A thread of its own: the runtime's timers are too coarse for a latency below a millisecond.
+    std::thread::Builder::new()
+        .name("schedule".to_owned())
+        .spawn(move || keep_schedule(gap, length, &sender))?;
+    Ok(Source::Scheduled(Mutex::new(jobs)))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a schedule is kept by the machine's clock")]
+fn keep_schedule(gap: Duration, length: Duration, jobs: &mpsc::UnboundedSender<Job>) {
+    let (begin, begin_us) = (Instant::now(), message::now_us());
+    let mut due = Duration::ZERO;
+    let mut number = 0;
+    while due < length {
+        let passed = begin.elapsed();
+        if due > passed {
+            std::thread::sleep((due - passed).max(TICK));
+            continue;
+        }
+        let meant_us = begin_us + u64::try_from(due.as_micros()).unwrap_or(u64::MAX);
+        if jobs.send((number, meant_us)).is_err() {
+            return;
+        }
+        number += 1;
+        due = gap.mul_f64(f64::from(u32::try_from(number).unwrap_or(u32::MAX)));
+    }
+}
+
+/// What one connection has sent.
+#[derive(Default)]
+struct Part {
+    events: u64,
+    refused: Vec<u64>,
+    refusal: Option<String>,
+    first_us: u64,
+    last_us: u64,
+    latencies: Vec<u64>,
+}
+
+async fn work(
+    mut connection: Connection,
+    load: Arc<Load>,
+    source: Arc<Source>,
+) -> Result<Part, Failure> {
+    let mut part = Part { first_us: u64::MAX, ..Part::default() };
+    let (mut body, mut request) = (Vec::new(), Vec::new());
+    while let Some((number, meant_us)) = source.next().await {
+        let first = number * load.batch;
+        body.clear();
+        put_body(&mut body, &load, first, meant_us);
+        request.clear();
+        put_request(&mut request, &load, &body);
+        let answer = connection.exchange(&request).await;
+        part.first_us = part.first_us.min(meant_us);
+        part.last_us = message::now_us();
+        part.latencies.push(part.last_us.saturating_sub(meant_us));
+        part.events += load.batch;
+        let refusal = match answer {
+            Ok((202, _)) => continue,
+            Ok((status, text)) => format!("{status}: {text}"),
+            Err(error) => {
+                connection = Connection::open(&load.server).await?;
+                error.to_string()
+            }
+        };
+        part.refused.extend(first..first + load.batch);
+        if part.refused.len() > REFUSED_MAX {
+            return Err(Failure::failed(format!("too much was refused: {refusal}")));
+        }
+        part.refusal.get_or_insert(refusal);
+    }
+    Ok(part)
+}
+
+fn put_body(out: &mut Vec<u8>, load: &Load, first: u64, meant_us: u64) {
+    for n in first..first + load.batch {
+        message::put_event(out, n % load.kinds.max(1), n, meant_us, load.payload_bytes);
+        out.extend_from_slice(if load.batch > 1 { b"\n" } else { b"" });
+    }
+}
+
+fn put_request(out: &mut Vec<u8>, load: &Load, body: &[u8]) {
+    let (path, kind) = match load.batch {
+        1 => ("/v1/events", "application/json"),
+        _ => ("/v1/events/batch", "application/x-ndjson"),
+    };
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\npostrider-tenant: {}\r\n\
+         content-type: {kind}\r\ncontent-length: {}\r\n\r\n",
+        load.server,
+        load.key,
+        load.tenant,
+        body.len()
+    );
+    out.extend_from_slice(head.as_bytes());
+    out.extend_from_slice(body);
+}
+
+/// A connection to the server, with one request at a time.
+struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    async fn open(server: &str) -> Result<Connection, Failure> {
+        let stream = TcpStream::connect(server).await?;
+        stream.set_nodelay(true)?;
+        Ok(Connection { stream, buffer: Vec::with_capacity(32 * 1024) })
+    }
+
+    /// The status of the answer and, where it is no success, its text.
+    async fn exchange(&mut self, request: &[u8]) -> std::io::Result<(u16, String)> {
+        self.stream.write_all(request).await?;
+        self.buffer.clear();
+        loop {
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            if let Some(answer) = http::message(&self.buffer) {
+                let status = http::status(&self.buffer).unwrap_or(0);
+                let text = self.buffer.get(answer.body..answer.end).filter(|_| status != 202);
+                let text = String::from_utf8_lossy(text.unwrap_or_default()).into_owned();
+                return Ok((status, text));
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! `postrider bench`: how many deliveries a second, how quickly, at what cost, and how near that is
+//! to what HTTP itself allows on the same machine.
+//!
+//! Load generator, server, receiver and the bare client are processes of their own on loopback: this
+//! program once more. **A scenario in which something accepted did not arrive, or arrived twice, is
+//! a failure**, whatever its figures.
+
+mod ceiling;
+mod fill;
+mod growth;
+mod http;
+mod load;
+mod message;
+mod plan;
+mod process;
+mod receiver;
+mod report;
+mod run;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+
+use self::plan::Extent;
+use self::report::Report;
+use crate::exit::Failure;
+use crate::output::Output;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    part: Option<Part>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Other measurements, and the processes of one.
+#[derive(Debug, Subcommand)]
+enum Part {
+    /// What a delivery costs as subscriptions, destinations and what waits grow.
+    Growth(growth::Growth),
+    /// The load generator.
+    #[command(hide = true)]
+    Load,
+    /// The receiver.
+    #[command(hide = true)]
+    Receiver,
+    /// The bare client.
+    #[command(hide = true)]
+    Ceiling,
+}
+
+/// As many as a destination's lane has in memory.
+const DEFAULT_WINDOW: u64 = 4_000;
+
+#[derive(Debug, Args)]
+struct Settings {
+    /// Half a second of everything: whether it works, not how fast it is.
+    #[arg(long)]
+    quick: bool,
+    /// How long each scenario sends events.
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<f64>,
+    /// Only the scenarios whose name contains this; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Where the server keeps everything; an empty PostgreSQL database, or the embedded store.
+    #[arg(long, value_name = "STORE")]
+    store: Option<String>,
+    /// Requests at the same time.
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    connections: u64,
+    /// Deliveries that may be under way where events come as fast as possible; 0 for any number,
+    /// which measures how a queue is worked off rather than a rate that can be kept up.
+    #[arg(long, default_value_t = DEFAULT_WINDOW, value_name = "N")]
+    window: u64,
+    /// Where the data goes meanwhile; a disk, not memory, if the figures are to mean anything.
+    #[arg(long, default_value = ".", value_name = "DIRECTORY")]
+    dir: PathBuf,
+}
+
+impl Settings {
+    fn extent(&self) -> Result<Extent, Failure> {
+        let extent = if self.quick { Extent::QUICK } else { Extent::FULL };
+        match self.seconds {
+            None => Ok(extent),
+            Some(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(Extent { seconds, ..extent }),
+            Some(_) => Err(Failure::usage("--seconds must be between 0.1 and 3600")),
+        }
+    }
+}
+
+pub(crate) fn run(bench: &Bench, output: Output) -> Result<(), Failure> {
+    match &bench.part {
+        None => measure(&bench.settings, output),
+        Some(Part::Growth(growth)) => growth::run(growth, output),
+        Some(Part::Load) => load::run(),
+        Some(Part::Receiver) => receiver::run(),
+        Some(Part::Ceiling) => ceiling::run(),
+    }
+}
+
+fn measure(settings: &Settings, output: Output) -> Result<(), Failure> {
+    let extent = settings.extent()?;
+    let wanted = |name: &str| {
+        settings.only.is_empty() || settings.only.iter().any(|only| name.contains(only.as_str()))
+    };
+    let scenarios = plan::scenarios(extent);
+    let scenarios: Vec<_> = scenarios.into_iter().filter(|one| wanted(&one.name)).collect();
+    if scenarios.is_empty() {
+        return Err(Failure::usage("--only names no scenario"));
+    }
+    let scratch = Scratch::new(&settings.dir)?;
+    let mut bench = run::Run::new(settings, extent, scratch.path())?;
+    let mut report = Report::new(settings.store.is_some());
+    for scenario in scenarios {
+        let measured = bench.measure(&scenario)?;
+        report.add(measured, output)?;
+    }
+    bench.end()?;
+    report.finish(output)
+}
+
+/// A directory that is gone when the measurement is.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(parent: &Path) -> Result<Scratch, Failure> {
+        let path = parent.join(format!("postrider-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&path)
+            .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+        Ok(Scratch(path))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed is left for whoever can.
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}

@@ -1,0 +1,105 @@
+//! What is measured: the scenarios, and what each of them sends.
+//!
+//! A scenario is data. Whoever runs it adds nothing of its own, so that two runs of the same one are
+//! the same.
+
+use serde::Serialize;
+
+/// One thing that is measured.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Scenario {
+    /// What it is called in tables.
+    pub(super) name: String,
+    /// Events in a request.
+    pub(super) batch: u64,
+    /// Subscriptions that want each event.
+    pub(super) fan_out: u64,
+    /// Destinations that the events are spread over, for each of these subscriptions.
+    pub(super) destinations: u64,
+    /// What an event's `data` weighs.
+    pub(super) payload_bytes: u64,
+    /// How fast events come.
+    pub(super) pace: Pace,
+}
+
+/// How fast events come.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Pace {
+    /// As fast as they are accepted.
+    Unlimited,
+    /// So many events a second.
+    PerSecond(f64),
+    /// Half of what the first unlimited scenario of this run reached.
+    HalfOfMaximum,
+}
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Extent {
+    /// How long events are sent, in each scenario.
+    pub(super) seconds: f64,
+    /// How long they are sent before, without being counted.
+    pub(super) warm_up_seconds: f64,
+    /// How long the bare client posts, before and after each scenario.
+    pub(super) ceiling_seconds: f64,
+    /// What many destinations are.
+    pub(super) many: u64,
+}
+
+impl Extent {
+    pub(super) const FULL: Extent =
+        Extent { seconds: 8.0, warm_up_seconds: 2.0, ceiling_seconds: 2.0, many: 1_000 };
+    pub(super) const QUICK: Extent =
+        Extent { seconds: 0.5, warm_up_seconds: 0.2, ceiling_seconds: 0.3, many: 50 };
+}
+
+const SMALL: u64 = 500;
+const LARGE: u64 = 20_000;
+const BATCH: u64 = 100;
+
+/// Everything that is measured, in this order.
+pub(super) fn scenarios(extent: Extent) -> Vec<Scenario> {
+    let plain = |name: &str, batch, pace| Scenario {
+        name: name.to_owned(),
+        batch,
+        fan_out: 1,
+        destinations: 1,
+        payload_bytes: SMALL,
+        pace,
+    };
+    let unlimited = |name: &str, batch| plain(name, batch, Pace::Unlimited);
+    let many = extent.many;
+    vec![
+        unlimited("single", 1),
+        unlimited("batch", BATCH),
+        Scenario { fan_out: 5, ..unlimited("single, fan-out 5", 1) },
+        Scenario { fan_out: 5, ..unlimited("batch, fan-out 5", BATCH) },
+        Scenario { destinations: many, ..unlimited(&format!("single, {many} destinations"), 1) },
+        Scenario { destinations: many, ..unlimited(&format!("batch, {many} destinations"), BATCH) },
+        Scenario { payload_bytes: LARGE, ..unlimited("single, 20 KB", 1) },
+        Scenario { payload_bytes: LARGE, ..unlimited("batch, 20 KB", BATCH) },
+        plain("100/s", 1, Pace::PerSecond(100.0)),
+        plain("half of maximum", 1, Pace::HalfOfMaximum),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_the_maximum_comes_before_its_half() {
+        let all = scenarios(Extent::FULL);
+        for (place, one) in all.iter().enumerate() {
+            assert!(all[..place].iter().all(|other| other.name != one.name), "{}", one.name);
+        }
+        let half = all.iter().position(|one| one.pace == Pace::HalfOfMaximum).unwrap();
+        let maximum = all.iter().position(|one| one.pace == Pace::Unlimited).unwrap();
+        assert!(maximum < half);
+        assert_eq!(
+            (all[half].batch, all[half].fan_out),
+            (all[maximum].batch, all[maximum].fan_out)
+        );
+    }
+}

@@ -1,0 +1,224 @@
+//! The receiver: answers as quickly as it can and keeps account of what arrived, and when.
+//!
+//! A process of its own, told what to do line by line on its standard input. What counts as arrived
+//! is a whole request of which the end was read.
+
+use std::io::{BufRead as _, stdin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{http, message};
+use crate::exit::Failure;
+use crate::output::line;
+
+/// Asks how much has arrived.
+pub(super) const COUNT_REQUEST: &[u8] = b"GET /count HTTP/1.1\r\nhost: receiver\r\n\r\n";
+
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+/// What the receiver is asked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Ask {
+    /// Forget everything; from now on each event is owed to this many subscriptions.
+    Begin { fan_out: u64 },
+    /// How much has arrived?
+    Count,
+    /// What arrived, where all events below `events` were accepted but these.
+    Report { events: u64, refused: Vec<u64> },
+}
+
+/// What has arrived.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Report {
+    /// Requests that arrived.
+    pub(super) arrived: u64,
+    /// Deliveries that were owed and never arrived.
+    pub(super) lost: u64,
+    /// Deliveries that arrived more than once.
+    pub(super) repeated: u64,
+    /// Deliveries of events that were refused, or of none.
+    pub(super) unexpected: u64,
+    /// When the last one arrived.
+    pub(super) last_us: u64,
+    /// From when an event was meant to be sent until it arrived.
+    pub(super) latency: Latency,
+}
+
+/// How long something took, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Latency {
+    pub(super) p50: u64,
+    pub(super) p90: u64,
+    pub(super) p99: u64,
+    pub(super) max: u64,
+}
+
+impl Latency {
+    pub(super) fn of(mut samples: Vec<u64>) -> Latency {
+        samples.sort_unstable();
+        let at = |percent: usize| {
+            // The smallest sample that so many percent do not exceed.
+            let place = (samples.len() * percent).div_ceil(100).saturating_sub(1);
+            samples.get(place).copied().unwrap_or(0)
+        };
+        Latency { p50: at(50), p90: at(90), p99: at(99), max: at(100) }
+    }
+}
+
+/// What arrived since the last beginning.
+#[derive(Debug, Default)]
+struct Tally {
+    fan_out: u64,
+    /// Of each event, which of its deliveries have arrived: a bit for each.
+    seen: Vec<u64>,
+    arrived: u64,
+    repeated: u64,
+    unexpected: u64,
+    last_us: u64,
+    latencies: Vec<u64>,
+}
+
+impl Tally {
+    fn arrive(&mut self, n: u64, slot: u64, meant_us: u64, now_us: u64) {
+        self.arrived += 1;
+        self.last_us = now_us;
+        if self.fan_out == 0 {
+            return;
+        }
+        self.latencies.push(now_us.saturating_sub(meant_us));
+        let (Ok(place), true) = (usize::try_from(n), slot < self.fan_out.min(64)) else {
+            self.unexpected += 1;
+            return;
+        };
+        if place >= self.seen.len() {
+            self.seen.resize(place + 1, 0);
+        }
+        let bit = 1 << slot;
+        self.repeated += u64::from(self.seen[place] & bit != 0);
+        self.seen[place] |= bit;
+    }
+
+    fn report(&mut self, events: u64, refused: &[u64]) -> Report {
+        let all = if self.fan_out >= 64 { u64::MAX } else { (1 << self.fan_out) - 1 };
+        let (mut lost, mut unexpected) = (0, self.unexpected);
+        for n in 0..events.max(self.seen.len() as u64) {
+            let seen = usize::try_from(n).ok().and_then(|n| self.seen.get(n)).copied();
+            let (seen, is_owed) = (seen.unwrap_or(0), n < events && !refused.contains(&n));
+            if is_owed {
+                lost += u64::from((all & !seen).count_ones());
+            } else {
+                unexpected += u64::from(seen.count_ones());
+            }
+        }
+        let latency = Latency::of(std::mem::take(&mut self.latencies));
+        let (arrived, repeated, last_us) = (self.arrived, self.repeated, self.last_us);
+        Report { arrived, lost, repeated, unexpected, last_us, latency }
+    }
+}
+
+type Shared = Arc<Mutex<Tally>>;
+
+fn locked(tally: &Shared) -> MutexGuard<'_, Tally> {
+    tally.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs until its standard input ends.
+pub(super) fn run() -> Result<(), Failure> {
+    let tally = Shared::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+    line(&json!({ "address": listener.local_addr()? }).to_string())?;
+    let shared = Arc::clone(&tally);
+    drop(std::thread::spawn(move || runtime.block_on(listen(listener, shared))));
+    for asked in stdin().lock().lines() {
+        let asked = serde_json::from_str(&asked?)
+            .map_err(|error| Failure::usage(format!("the receiver was asked nonsense: {error}")))?;
+        line(&answer(asked, &tally).to_string())?;
+    }
+    Ok(())
+}
+
+fn answer(asked: Ask, tally: &Shared) -> serde_json::Value {
+    let mut tally = locked(tally);
+    match asked {
+        Ask::Begin { fan_out } => {
+            *tally = Tally { fan_out, ..Tally::default() };
+            json!({})
+        }
+        Ask::Count => json!({ "arrived": tally.arrived }),
+        Ask::Report { events, refused } => json!(tally.report(events, &refused)),
+    }
+}
+
+async fn listen(listener: TcpListener, tally: Shared) {
+    while let Ok((stream, _)) = listener.accept().await {
+        drop(tokio::spawn(serve(stream, Arc::clone(&tally))));
+    }
+}
+
+async fn serve(mut stream: TcpStream, tally: Shared) {
+    drop(stream.set_nodelay(true));
+    let mut buffer = Vec::with_capacity(32 * 1024);
+    while let Ok(1..) = stream.read_buf(&mut buffer).await {
+        while let Some(request) = http::message(&buffer) {
+            let answered = if buffer.starts_with(b"GET") {
+                let count = locked(&tally).arrived.to_string();
+                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", count.len());
+                stream.write_all((head + &count).as_bytes()).await
+            } else {
+                note(&buffer[..request.end], request.body, &tally);
+                stream.write_all(ANSWER).await
+            };
+            buffer.drain(..request.end);
+            if answered.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// The path ends with the subscription's place among those that want the event.
+fn note(request: &[u8], body: usize, tally: &Shared) {
+    let now_us = message::now_us();
+    let slot = http::path(request).and_then(|path| {
+        let last = path.rsplit(|byte| *byte == b'/').next()?;
+        std::str::from_utf8(last).ok()?.parse().ok()
+    });
+    let found = message::find(request.get(body..).unwrap_or_default());
+    let mut tally = locked(tally);
+    match (found, slot) {
+        (Some((n, meant_us)), Some(slot)) => tally.arrive(n, slot, meant_us, now_us),
+        (_, _) => tally.unexpected += 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_repeated_and_unexpected_are_told_apart() {
+        let mut tally = Tally { fan_out: 2, ..Tally::default() };
+        for (n, slot) in [(0, 0), (0, 1), (1, 0), (1, 0), (3, 0), (3, 1), (9, 5)] {
+            tally.arrive(n, slot, 100, 100 + n);
+        }
+        // Of four events the last one was refused: it should not have arrived, and neither has the
+        // third; the second has arrived twice at one subscription and never at the other.
+        let report = tally.report(4, &[3]);
+        assert_eq!((report.arrived, report.lost), (7, 3));
+        assert_eq!((report.repeated, report.unexpected), (1, 3));
+    }
+
+    #[test]
+    fn percentiles_are_samples() {
+        let latency = Latency::of((1..=1000).rev().collect());
+        assert_eq!((latency.p50, latency.p90, latency.p99, latency.max), (500, 900, 990, 1000));
+        assert_eq!(Latency::of(vec![7]), Latency { p50: 7, p90: 7, p99: 7, max: 7 });
+        assert_eq!(Latency::of(Vec::new()), Latency::default());
+    }
+}

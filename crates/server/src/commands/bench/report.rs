@@ -1,0 +1,174 @@
+//! The figures, as a table and as JSON.
+
+use std::io;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::ceiling::Posted;
+use super::load::Sent;
+use super::plan::Scenario;
+use super::process::Usage;
+use super::receiver::{Latency, Report as Arrived};
+use crate::exit::Failure;
+use crate::output::{Output, line, table};
+
+/// What a delivery costs.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct PerDelivery {
+    /// Processor time, in microseconds.
+    pub(super) server_us: f64,
+    pub(super) load_us: f64,
+    pub(super) receiver_us: f64,
+    /// All PostgreSQL processes of the machine.
+    pub(super) postgres_us: f64,
+    /// What the server had written to storage.
+    pub(super) written_bytes: f64,
+}
+
+/// What a scenario gave.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Measured {
+    pub(super) scenario: Scenario,
+    /// Events a second that were to be sent, where there was a rate.
+    pub(super) rate: Option<f64>,
+    /// Events a second, from the first one sent to the last delivery that arrived.
+    pub(super) events_per_second: f64,
+    /// Deliveries a second, in the same time.
+    pub(super) deliveries_per_second: f64,
+    /// POSTs a second of the bare client, before and after.
+    pub(super) ceiling_per_second: f64,
+    /// Ours of the ceiling.
+    pub(super) ratio: f64,
+    /// From when a request was meant to be sent until it was answered, in microseconds.
+    pub(super) accepted: Latency,
+    /// From when an event was meant to be sent until it arrived, in microseconds.
+    pub(super) arrived: Latency,
+    pub(super) deliveries: u64,
+    pub(super) lost: u64,
+    pub(super) repeated: u64,
+    pub(super) per_delivery: PerDelivery,
+    /// Processor time of the bare client per POST, in microseconds.
+    pub(super) ceiling_us: f64,
+    /// The server's most memory.
+    pub(super) peak_bytes: u64,
+}
+
+impl Measured {
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    pub(super) fn new(
+        scenario: &Scenario,
+        rate: Option<f64>,
+        sent: &Sent,
+        arrived: &Arrived,
+        ceiling: Posted,
+        per_delivery: PerDelivery,
+        usage: Usage,
+    ) -> Measured {
+        let seconds = arrived.last_us.saturating_sub(sent.first_us).max(1) as f64 / 1e6;
+        let deliveries_per_second = arrived.arrived as f64 / seconds;
+        let ceiling_per_second = ceiling.posts as f64 / ceiling.seconds.max(1e-9);
+        Measured {
+            scenario: scenario.clone(),
+            rate,
+            events_per_second: sent.events as f64 / seconds,
+            deliveries_per_second,
+            ceiling_per_second,
+            ratio: deliveries_per_second / ceiling_per_second.max(1e-9),
+            accepted: sent.accepted,
+            arrived: arrived.latency,
+            deliveries: arrived.arrived,
+            lost: arrived.lost,
+            repeated: arrived.repeated,
+            per_delivery,
+            ceiling_us: ceiling.cpu_us as f64 / ceiling.posts.max(1) as f64,
+            peak_bytes: usage.peak_bytes,
+        }
+    }
+
+    fn cells(&self, with_postgres: bool) -> Vec<String> {
+        let per = &self.per_delivery;
+        let mut cpu = format!("{:.1}+{:.1}+{:.1}", per.server_us, per.load_us, per.receiver_us);
+        if with_postgres {
+            cpu.push_str(&format!("+{:.1}", per.postgres_us));
+        }
+        #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+        let (peak, [p50, p90, p99, max]) = (
+            self.peak_bytes as f64 / 1e6,
+            [self.arrived.p50, self.arrived.p90, self.arrived.p99, self.arrived.max]
+                .map(|us| format!("{:.2}", us as f64 / 1e3)),
+        );
+        vec![
+            self.scenario.name.clone(),
+            format!("{:.0}", self.deliveries_per_second),
+            format!("{:.0}", self.ceiling_per_second),
+            format!("{:.0} %", self.ratio * 100.0),
+            p50,
+            p90,
+            p99,
+            max,
+            cpu,
+            format!("{:.1}", self.ceiling_us),
+            format!("{:.1}", per.written_bytes / 1e3),
+            format!("{peak:.0}"),
+            format!("{} / {}", self.lost, self.repeated),
+        ]
+    }
+}
+
+/// Everything that was measured so far.
+pub(super) struct Report {
+    with_postgres: bool,
+    all: Vec<Measured>,
+}
+
+impl Report {
+    pub(super) fn new(with_postgres: bool) -> Report {
+        Report { with_postgres, all: Vec::new() }
+    }
+
+    /// Adds a scenario, and says so to whoever waits.
+    pub(super) fn add(&mut self, measured: Measured, output: Output) -> io::Result<()> {
+        if !output.json {
+            let name = &measured.scenario.name;
+            line(&format!(
+                "{name}: {:.0} deliveries/s, {} delivered, {} lost",
+                measured.deliveries_per_second, measured.deliveries, measured.lost
+            ))?;
+        }
+        self.all.push(measured);
+        Ok(())
+    }
+
+    pub(super) fn finish(&self, output: Output) -> Result<(), Failure> {
+        output.value(&json!({ "scenarios": self.all }), |_| self.table())?;
+        Ok(())
+    }
+
+    fn table(&self) -> String {
+        let head = [
+            "SCENARIO",
+            "PER S",
+            "CEILING",
+            "RATIO",
+            "P50",
+            "P90",
+            "P99",
+            "MAX",
+            "CPU",
+            "BARE",
+            "KB",
+            "MB",
+            "LOST/TWICE",
+        ];
+        let rows = self.all.iter().map(|one| one.cells(self.with_postgres)).collect();
+        let postgres = if self.with_postgres { " + PostgreSQL" } else { "" };
+        format!(
+            "\n{}\n\nPER S: deliveries. CEILING: POSTs of a bare pooled hyper client. P50 to MAX: ms \
+             from when an event was meant\nto be sent until it arrived; under unlimited load that is \
+             the queue. CPU: µs per delivery, server + load\ngenerator + receiver{postgres}; BARE: of \
+             the bare client. KB: written per delivery. MB: the server's most memory.",
+            table(&head, rows)
+        )
+    }
+}

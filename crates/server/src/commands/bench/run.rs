@@ -1,0 +1,256 @@
+//! Runs one scenario after the other: set up, warm up, measure, wait for the end, verify.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hyper::Method;
+use serde_json::{Value as Json, json};
+
+use super::Settings;
+use super::ceiling::{Post, Posted};
+use super::load::{Load, Sent};
+use super::plan::{Extent, Pace, Scenario};
+use super::process::{Helper, Server, Usage, postgres_cpu_us};
+use super::receiver::{Ask, Report as Arrived};
+use super::report::{Measured, PerDelivery};
+use crate::client::Client;
+use crate::exit::Failure;
+
+/// How long deliveries may go without one arriving before the rest counts as lost.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often the receiver is asked whether everything is there.
+const GLANCE: Duration = Duration::from_millis(10);
+
+/// What all scenarios of a run share.
+pub(super) struct Run {
+    extent: Extent,
+    store: Option<String>,
+    connections: u64,
+    window: u64,
+    scratch: PathBuf,
+    receiver: Helper,
+    receiver_address: String,
+    /// The server, while several scenarios share it.
+    server: Option<Server>,
+    runtime: tokio::runtime::Runtime,
+    count: u64,
+    /// Events a second that the first unlimited scenario reached.
+    maximum: Option<f64>,
+}
+
+impl Run {
+    pub(super) fn new(settings: &Settings, extent: Extent, scratch: &Path) -> Result<Run, Failure> {
+        let mut receiver = Helper::start("receiver")?;
+        let hello: Json = receiver.hear()?;
+        let address = hello["address"].as_str().unwrap_or_default().to_owned();
+        Ok(Run {
+            extent,
+            store: settings.store.clone(),
+            connections: settings.connections,
+            window: settings.window,
+            scratch: scratch.to_owned(),
+            receiver,
+            receiver_address: address,
+            server: None,
+            runtime: tokio::runtime::Builder::new_current_thread().enable_all().build()?,
+            count: 0,
+            maximum: None,
+        })
+    }
+
+    /// Ends what is still running.
+    pub(super) fn end(self) -> Result<(), Failure> {
+        self.server.map_or(Ok(()), Server::stop)
+    }
+
+    pub(super) fn measure(&mut self, scenario: &Scenario) -> Result<Measured, Failure> {
+        let rate = match scenario.pace {
+            Pace::Unlimited => None,
+            Pace::PerSecond(rate) => Some(rate),
+            Pace::HalfOfMaximum => Some(self.half_of_maximum(scenario)?),
+        };
+        self.count += 1;
+        let tenant = format!("bench-{}-{}", std::process::id(), self.count);
+        let server = self.server()?;
+        self.subscribe(&server, &tenant, scenario)?;
+        let load = Load {
+            server: server.address.clone(),
+            key: server.key.clone(),
+            tenant: tenant.clone(),
+            batch: scenario.batch,
+            kinds: scenario.destinations,
+            payload_bytes: scenario.payload_bytes,
+            connections: self.connections,
+            rate,
+            seconds: self.extent.seconds,
+            receiver: self.receiver_address.clone(),
+            fan_out: scenario.fan_out,
+            window: self.window,
+        };
+        let before = self.ceiling(scenario)?;
+        let warm_up = Load { seconds: self.extent.warm_up_seconds, ..load.clone() };
+        self.send(&warm_up, scenario.fan_out)?;
+        let (usage, postgres) = (self.usage(&server), postgres_cpu_us());
+        let (sent, arrived) = self.send(&load, scenario.fan_out)?;
+        let (used, postgres_used) = (self.usage(&server), postgres_cpu_us());
+        let after = self.ceiling(scenario)?;
+        self.verify_ledger(&server, &tenant, scenario)?;
+        let ceiling = Posted {
+            posts: before.posts + after.posts,
+            seconds: before.seconds + after.seconds,
+            cpu_us: before.cpu_us + after.cpu_us,
+        };
+        let deliveries = arrived.arrived.max(1);
+        let per_delivery = PerDelivery {
+            server_us: per(used.0.cpu_us - usage.0.cpu_us, deliveries),
+            load_us: per(sent.cpu_us, deliveries),
+            receiver_us: per(used.1.cpu_us - usage.1.cpu_us, deliveries),
+            postgres_us: per(postgres_used.saturating_sub(postgres), deliveries),
+            written_bytes: per(used.0.written_bytes - usage.0.written_bytes, deliveries),
+        };
+        let measured =
+            Measured::new(scenario, rate, &sent, &arrived, ceiling, per_delivery, used.0);
+        if scenario.pace == Pace::Unlimited && self.maximum.is_none() {
+            self.maximum = Some(measured.events_per_second);
+        }
+        self.release(server)?;
+        Ok(measured)
+    }
+
+    /// Half of what this run has reached, or of what a short look says where it has not looked yet.
+    fn half_of_maximum(&mut self, scenario: &Scenario) -> Result<f64, Failure> {
+        if self.maximum.is_none() {
+            let scenario = Scenario { pace: Pace::Unlimited, ..scenario.clone() };
+            drop(self.measure(&scenario)?);
+        }
+        Ok(self.maximum.unwrap_or(0.0) / 2.0)
+    }
+
+    /// The embedded store gets a server of its own for each scenario, so that memory and bytes are
+    /// its own too; a database is shared, with a tenant for each.
+    fn server(&mut self) -> Result<Server, Failure> {
+        match self.server.take() {
+            Some(server) => Ok(server),
+            None => {
+                let data_dir = self.scratch.join(format!("data-{}", self.count));
+                Server::start(&data_dir, self.store.as_deref())
+            }
+        }
+    }
+
+    fn release(&mut self, server: Server) -> Result<(), Failure> {
+        if self.store.is_some() {
+            self.server = Some(server);
+            return Ok(());
+        }
+        server.stop()?;
+        let data_dir = self.scratch.join(format!("data-{}", self.count));
+        Ok(std::fs::remove_dir_all(data_dir)?)
+    }
+
+    fn subscribe(&self, server: &Server, tenant: &str, scenario: &Scenario) -> Result<(), Failure> {
+        let address = format!("http://{}", server.address);
+        let admin = Client::new(&address, Some(server.key.clone()), None)?;
+        self.ask(&admin, "/v1/tenants", &json!({ "id": tenant }))?;
+        let client = Client::new(&address, Some(server.key.clone()), Some(tenant.to_owned()))?;
+        for kind in 0..scenario.destinations {
+            for slot in 0..scenario.fan_out {
+                let subscription = json!({
+                    "url": format!("http://{}/d{kind}/{slot}", self.receiver_address),
+                    "types": [format!("bench.k{kind}")],
+                });
+                self.ask(&client, "/v1/subscriptions", &subscription)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&self, client: &Client, path: &str, body: &Json) -> Result<Json, Failure> {
+        let body = Some(Bytes::from(body.to_string()));
+        self.runtime.block_on(client.ask(Method::POST, path, &[], body))
+    }
+
+    /// Sends, and waits until everything has arrived or nothing more does.
+    fn send(&mut self, load: &Load, fan_out: u64) -> Result<(Sent, Arrived), Failure> {
+        let _: Json = self.receiver.ask(&Ask::Begin { fan_out })?;
+        let sent: Sent = Helper::task("load", load)?;
+        let refused = sent.refused.len() as u64;
+        let owed = (sent.events - refused.min(sent.events)) * fan_out;
+        self.wait_for(owed)?;
+        let report = Ask::Report { events: sent.events, refused: sent.refused.clone() };
+        let arrived: Arrived = self.receiver.ask(&report)?;
+        if let Some(refusal) = &sent.refusal {
+            return Err(Failure::failed(format!("{refused} events were refused: {refusal}")));
+        }
+        if arrived.lost + arrived.repeated + arrived.unexpected > 0 {
+            return Err(Failure::failed(format!(
+                "of {owed} deliveries {} were lost, {} arrived more than once, {} were not owed",
+                arrived.lost, arrived.repeated, arrived.unexpected
+            )));
+        }
+        Ok((sent, arrived))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a measurement reads the machine's clock")]
+    fn wait_for(&mut self, owed: u64) -> Result<(), Failure> {
+        let (mut seen, mut since) = (0, Instant::now());
+        loop {
+            let count: Json = self.receiver.ask(&Ask::Count)?;
+            let arrived = count["arrived"].as_u64().unwrap_or(0);
+            if arrived >= owed || since.elapsed() > PATIENCE {
+                return Ok(());
+            }
+            if arrived > seen {
+                (seen, since) = (arrived, Instant::now());
+            }
+            std::thread::sleep(GLANCE);
+        }
+    }
+
+    /// The server agrees: everything that was accepted is delivered, and nothing else is left.
+    #[expect(clippy::disallowed_methods, reason = "what has arrived is settled a moment later")]
+    fn verify_ledger(
+        &self,
+        server: &Server,
+        tenant: &str,
+        scenario: &Scenario,
+    ) -> Result<(), Failure> {
+        let address = format!("http://{}", server.address);
+        let client = Client::new(&address, Some(server.key.clone()), Some(tenant.to_owned()))?;
+        let begin = Instant::now();
+        loop {
+            let ask = client.ask(Method::GET, "/v1/ledger", &[], None);
+            let ledger = self.runtime.block_on(ask)?;
+            if ledger["accepted"] == ledger["delivered"] && ledger["accepted"] != 0 {
+                return Ok(());
+            }
+            if begin.elapsed() > PATIENCE {
+                let name = &scenario.name;
+                return Err(Failure::failed(format!("{name}: the ledger says {ledger}")));
+            }
+            std::thread::sleep(GLANCE);
+        }
+    }
+
+    fn ceiling(&mut self, scenario: &Scenario) -> Result<Posted, Failure> {
+        let _: Json = self.receiver.ask(&Ask::Begin { fan_out: 0 })?;
+        let post = Post {
+            receiver: self.receiver_address.clone(),
+            payload_bytes: scenario.payload_bytes,
+            connections: self.connections,
+            seconds: self.extent.ceiling_seconds,
+        };
+        Helper::task("ceiling", &post)
+    }
+
+    /// What the server and the receiver have used so far.
+    fn usage(&self, server: &Server) -> (Usage, Usage) {
+        (Usage::of(server.id()), Usage::of(self.receiver.id()))
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+fn per(sum: u64, deliveries: u64) -> f64 {
+    sum as f64 / deliveries as f64
+}

@@ -1,0 +1,201 @@
+//! The one canonical line that each attempt has in the log.
+//!
+//! It is made before the settlement, of which nothing is left afterwards, and written after it: what
+//! the log says has happened. Where nobody wants it, it is not made.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use postrider_domain::attempt::{Attempt, Ending, Turn};
+use postrider_domain::delivery::Delivery;
+use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
+use postrider_domain::time::Timestamp;
+use postrider_transport::{Clock as _, SystemClock};
+
+use super::metrics::class;
+use crate::telemetry::{ATTEMPTS, AttemptLog};
+
+/// About what a line takes.
+const LINE_BYTES: usize = 384;
+
+/// What is told of the attempts of a commit, without what they sent and got.
+pub(super) enum Seen {
+    /// Nobody wants to know.
+    Nothing,
+    /// Lines of JSON, as they are written.
+    Lines { text: String, count: u64 },
+    /// For people, by way of tracing.
+    Attempts(Vec<One>),
+}
+
+impl Seen {
+    pub(super) fn of<'a>(
+        attempts: impl Iterator<Item = (&'a Delivery, &'a Attempt)> + Clone,
+        log: &AttemptLog,
+    ) -> Seen {
+        if !AttemptLog::is_wanted() {
+            return Seen::Nothing;
+        }
+        if !log.is_json() {
+            return Seen::Attempts(
+                attempts.map(|(delivery, one)| One::of(delivery, one)).collect(),
+            );
+        }
+        let now = SystemClock.now().to_string();
+        let (mut text, mut count) =
+            (String::with_capacity(attempts.clone().count() * LINE_BYTES), 0);
+        for (delivery, attempt) in attempts {
+            // A text refuses nothing.
+            put_line(&mut text, &now, delivery, attempt).unwrap_or_default();
+            count += 1;
+        }
+        Seen::Lines { text, count }
+    }
+
+    /// Writes them.
+    pub(super) fn log(self, log: &AttemptLog) {
+        match self {
+            Seen::Nothing => {}
+            Seen::Lines { count: 0, .. } => {}
+            Seen::Lines { text, count } => log.write(text.into_bytes(), count),
+            Seen::Attempts(all) => all.iter().for_each(One::log),
+        }
+    }
+}
+
+/// One line, as tracing would write it.
+fn put_line(
+    out: &mut String,
+    now: &str,
+    delivery: &Delivery,
+    attempt: &Attempt,
+) -> std::fmt::Result {
+    write!(
+        out,
+        "{{\"timestamp\":\"{now}\",\"level\":\"INFO\",\"message\":\"attempt\",\"delivery\":\"{}\",\
+         \"destination\":\"{}\",\"tenant\":\"{}\",\"attempt\":{},\"turn\":\"{:?}\",\"outcome\":\"{}\"",
+        delivery.id,
+        delivery.destination,
+        delivery.tenant,
+        attempt.number,
+        attempt.turn,
+        class(&attempt.ending),
+    )?;
+    if let Some(status) = attempt.ending.status() {
+        write!(out, ",\"status\":{status}")?;
+    }
+    if let Some(error) = error(&attempt.ending) {
+        // What a receiver or the system said may need escapes.
+        write!(out, ",\"error\":{}", serde_json::Value::from(error))?;
+    }
+    let (ms, state) = (attempt.timings.total.as_millis(), delivery.state.name().as_str());
+    write!(out, ",\"ms\":{ms},\"state\":\"{state}\"")?;
+    if let Some(next) = delivery.next_attempt_at() {
+        write!(out, ",\"next\":\"{next}\"")?;
+    }
+    writeln!(out, ",\"target\":\"{ATTEMPTS}\"}}")
+}
+
+fn error(ending: &Ending) -> Option<&str> {
+    match ending {
+        Ending::Answered(_) => None,
+        Ending::Failed(failure) => Some(&failure.detail),
+        Ending::OwnFault(fault) => Some(&fault.detail),
+    }
+}
+
+/// What is told of an attempt.
+pub(super) struct One {
+    delivery: DeliveryId,
+    destination: DestinationId,
+    tenant: TenantId,
+    number: u32,
+    turn: Turn,
+    outcome: &'static str,
+    status: Option<u16>,
+    error: Option<String>,
+    took: Duration,
+    state: &'static str,
+    next: Option<Timestamp>,
+}
+
+impl One {
+    fn of(delivery: &Delivery, attempt: &Attempt) -> One {
+        One {
+            delivery: delivery.id,
+            destination: delivery.destination,
+            tenant: delivery.tenant.clone(),
+            number: attempt.number,
+            turn: attempt.turn,
+            outcome: class(&attempt.ending),
+            status: attempt.ending.status(),
+            error: error(&attempt.ending).map(str::to_owned),
+            took: attempt.timings.total,
+            state: delivery.state.name().as_str(),
+            next: delivery.next_attempt_at(),
+        }
+    }
+
+    fn log(&self) {
+        tracing::info!(
+            target: ATTEMPTS,
+            delivery = %self.delivery,
+            destination = %self.destination,
+            tenant = %self.tenant,
+            attempt = self.number,
+            turn = ?self.turn,
+            outcome = self.outcome,
+            status = self.status,
+            error = self.error,
+            ms = u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
+            state = self.state,
+            next = self.next.map(|at| at.to_string()),
+            "attempt"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_domain::attempt::{Failure, FailureClass, Timings};
+    use postrider_domain::event::{Event, RawJson};
+    use postrider_domain::ids::{EventId, SubscriptionId};
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_json_whatever_a_receiver_said() {
+        let at = Timestamp::from_unix_ms(1_763_199_000_120);
+        let event = Event {
+            id: EventId::new(at, [1; 10]),
+            tenant: TenantId::default_tenant(),
+            kind: "task.updated".parse().unwrap(),
+            object: None,
+            data: RawJson::from_trusted("1".into()),
+            old: None,
+            time: at,
+            trace: None,
+        };
+        let destination = DestinationId::of(&event.tenant, "https://hooks.example.com/");
+        let (id, subscription) = (DeliveryId::new(at, [2; 10]), SubscriptionId::new(at, [3; 10]));
+        let delivery = Delivery::accepted(id, &event, subscription, destination, at);
+        let detail = "reset by \"peer\"\n\u{1b}[2J".to_owned();
+        let attempt = Attempt {
+            number: 2,
+            turn: Turn::Retry(1),
+            started_at: at,
+            timings: Timings { total: Duration::from_millis(7), ..Timings::default() },
+            ending: Ending::Failed(Failure { class: FailureClass::Reset, detail: detail.clone() }),
+        };
+        let mut text = String::new();
+        put_line(&mut text, &at.to_string(), &delivery, &attempt).unwrap();
+        assert!(text.ends_with("}\n") && text.lines().count() == 1);
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&line["message"], &line["attempt"]), (&"attempt".into(), &2.into()));
+        assert_eq!((&line["error"], &line["turn"]), (&detail.into(), &"Retry(1)".into()));
+        assert_eq!((&line["ms"], &line["state"]), (&7.into(), &"queued".into()));
+        assert_eq!(line["delivery"], id.to_string());
+        assert_eq!(line["target"], ATTEMPTS);
+        assert_eq!(line.get("status"), None);
+    }
+}

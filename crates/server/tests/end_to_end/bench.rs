@@ -1,0 +1,79 @@
+//! `postrider bench`: that it measures and verifies, never how fast this machine is.
+
+use serde_json::Value as Json;
+
+use crate::support::{postrider, run, stderr, stdout};
+
+#[test]
+fn a_quick_run_tells_every_figure_and_loses_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = postrider(&["bench", "--quick", "--json", "--only", "fan-out 5"])
+        .args(["--only", "100/s", "--connections", "4", "--dir"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report: Json = serde_json::from_str(&stdout(&output)).unwrap();
+    let scenarios = report["scenarios"].as_array().unwrap();
+    let names: Vec<_> = scenarios.iter().map(|one| one["scenario"]["name"].clone()).collect();
+    assert_eq!(names, ["single, fan-out 5", "batch, fan-out 5", "100/s"]);
+    for one in scenarios {
+        for figure in [
+            "events_per_second",
+            "deliveries_per_second",
+            "ceiling_per_second",
+            "ratio",
+            "ceiling_us",
+            "peak_bytes",
+            "deliveries",
+        ] {
+            assert!(one[figure].as_f64().unwrap() > 0.0, "{figure}: {one}");
+        }
+        for cost in ["server_us", "load_us", "receiver_us", "written_bytes"] {
+            assert!(one["per_delivery"][cost].as_f64().unwrap() >= 0.0, "{cost}: {one}");
+        }
+        for latency in [&one["arrived"], &one["accepted"]] {
+            let at = |name: &str| latency[name].as_u64().unwrap();
+            assert!(0 < at("p50") && at("p50") <= at("p90") && at("p90") <= at("p99"), "{one}");
+            assert!(at("p99") <= at("max"), "{one}");
+        }
+        assert_eq!((&one["lost"], &one["repeated"]), (&0.into(), &0.into()), "{one}");
+        let fan_out = one["scenario"]["fan_out"].as_u64().unwrap();
+        assert_eq!(one["deliveries"].as_u64().unwrap() % fan_out, 0, "{one}");
+    }
+    let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+    assert!(left.is_empty(), "the data is gone: {left:?}");
+}
+
+#[test]
+fn growth_is_measured_on_stores_that_were_filled() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = postrider(&["bench", "growth", "--json", "--subscriptions", "10"])
+        .args(["--destinations", "5", "--waiting", "500", "--seconds", "0.1", "--dir"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report: Json = serde_json::from_str(&stdout(&output)).unwrap();
+    let points = report["points"].as_array().unwrap();
+    let names: Vec<_> = points.iter().map(|one| one["name"].clone()).collect();
+    assert_eq!(names, ["1 of each", "10 subscriptions", "5 destinations", "500 waiting"]);
+    for one in points {
+        for figure in ["deliveries_per_second", "resident_bytes", "peak_bytes", "first_delivery_ms"]
+        {
+            assert!(one[figure].as_f64().unwrap() > 0.0, "{figure}: {one}");
+        }
+        assert_eq!(one["lost"], 0, "{one}");
+    }
+}
+
+#[test]
+fn a_scenario_that_there_is_not_and_a_part_without_a_task_are_wrong_command_lines() {
+    assert_eq!(run(&["bench", "--only", "nonsense"]).status.code(), Some(2));
+    assert_eq!(run(&["bench", "--seconds", "0"]).status.code(), Some(2));
+    for part in ["load", "ceiling"] {
+        let output = run(&["bench", part]);
+        assert_eq!(output.status.code(), Some(2), "{part}");
+        assert!(stderr(&output).contains("a part of `postrider bench`"), "{}", stderr(&output));
+    }
+}
