@@ -1,9 +1,12 @@
 //! `Idempotency-Key`: the same mutation again gets the same answer and does nothing.
 //!
 //! An idempotency key belongs to the API key that it came with: no other caller can ask for its
-//! answer. Answers are kept for a day, sealed, since some of them hold a secret. Two requests with the same
-//! key at the same time are made one after the other; a key that comes with another request is
-//! refused. Server errors and refusals for want of capacity are not kept: a repeat may succeed.
+//! answer. Answers are kept for a day, sealed, since some of them hold a secret. Two requests with
+//! the same key at the same time are made one after the other, also where they came to two nodes of
+//! a cluster; a key that comes with another request is refused. Server errors and refusals for want
+//! of capacity are not kept: a repeat may succeed.
+
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -28,6 +31,12 @@ use crate::vault::Place;
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Set on an answer that was given before.
 pub const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// How long another node's work on an answer is waited for. It is longer than any request may take,
+/// so what is older belongs to a node that is gone.
+const ANSWERING_MAX: Duration = Duration::from_secs(60);
+/// Between two looks at whether another node is done.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The tenant, and the caller's key with the idempotency key.
 type Whose = (TenantId, String);
@@ -64,13 +73,32 @@ async fn repeatable(
     let whose = (caller.tenant.clone(), format!("{}:{key}", caller.key_id));
     let lock = state.locks().of_idempotency_key(&whose.0, &whose.1);
     let _turn = lock.lock().await;
-    if let Some(known) = state.store().idempotent_answer(&whose.0, &whose.1).await?
-        && state.now().since(known.created_at) < state.settings().idempotency_memory
-    {
-        return answer_again(state, &whose, digest, &known);
+    // Other nodes take turns too. Whether there is an answer is asked once it is our turn: the node
+    // that was first may just have kept one.
+    while !state.store().begin_answer(&whose.0, &whose.1, ANSWERING_MAX).await? {
+        pause(LOOK_AGAIN).await;
     }
-    let response = next.run(Request::from_parts(parts, Body::from(body))).await;
-    keep(state, &whose, digest, response).await
+    let answer = match state.store().idempotent_answer(&whose.0, &whose.1).await {
+        Ok(Some(known))
+            if state.now().since(known.created_at) < state.settings().idempotency_memory =>
+        {
+            answer_again(state, &whose, digest, &known)
+        }
+        Ok(_) => {
+            let response = next.run(Request::from_parts(parts, Body::from(body))).await;
+            keep(state, &whose, digest, response).await
+        }
+        Err(error) => Err(error.into()),
+    };
+    if let Err(error) = state.store().end_answer(&whose.0, &whose.1).await {
+        tracing::warn!(%error, "other nodes wait for this idempotency key until its turn expires");
+    }
+    answer
+}
+
+#[expect(clippy::disallowed_methods, reason = "no node tells another that it is done")]
+async fn pause(duration: Duration) {
+    tokio::time::sleep(duration).await;
 }
 
 fn check_key(given: &HeaderValue) -> Result<String, Problem> {

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use postrider_domain::destination::Destination;
 use postrider_domain::event::Event;
-use postrider_domain::ids::{EventId, TenantId};
+use postrider_domain::ids::{EventId, Shard, TenantId};
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
-use postrider_store::{Holding, ReplayJob, Store, StoreError};
+use postrider_store::{Epoch, Holding, ReplayJob, Store, StoreError};
 use postrider_transport::Clock;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -106,12 +106,11 @@ impl Holder {
         let asked = instant();
         let holding = self.store.hold_shards().await?;
         let until = Holder::until(&*self.store, asked);
-        let (kept, new): (Vec<_>, Vec<_>) =
-            holding.shards.iter().copied().partition(|entry| self.held.shards.contains(entry));
-        let is_same = new.is_empty() && kept.len() == self.held.shards.len();
-        if is_same && until.is_none() {
+        if until.is_none() && holding == self.held {
             return Ok(());
         }
+        let is_kept = |&(shard, epoch): &(Shard, Epoch)| self.held.epoch(shard) == Some(epoch);
+        let (kept, new): (Vec<_>, Vec<_>) = holding.shards.iter().copied().partition(is_kept);
         // What is kept goes on at once, whatever reading the rest takes.
         self.held = Holding { shards: kept };
         self.tell(self.held.clone(), Vec::new(), Vec::new(), until);

@@ -52,14 +52,14 @@ pub(super) const ALL: &[Setting] = settings! {
     "data_dir" = data_dir, "directory of everything that is kept on this machine";
     "store" = store, "where everything is remembered: \"embedded\", or postgres://user:password@host/database";
     "node" = node, "what this node of a cluster is called; drawn at the first start and kept in data_dir unless set";
-    "postgres.connections" = postgres.connections, "connections to the database, beside the one that listens";
-    "postgres.listen_url" (secret) = postgres.listen_url, "where to listen for what other nodes say, past a pooler; as `store` unless set";
     "admin_key" (secret) = admin_key, "admin key to use instead of a generated one";
     "keyring" = keyring, "file with the keys that secrets at rest are sealed with; `keyring` in data_dir unless set";
     "operator_tenant" = engine.operator_tenant, "tenant whose subscriptions to postrider.* events are told of every tenant's destinations";
     "dev" = dev, "for development: receivers on loopback, and plain http";
     "time_scale" = time_scale, "divides the policy's durations, for demonstrations; with dev only";
 
+    "postgres.connections" = postgres.connections, "connections to the database, beside the one that listens";
+    "postgres.listen_url" (secret) = postgres.listen_url, "where to listen for what other nodes say, past a pooler; as `store` unless set";
     "attempt.deadline" = policy.attempt.deadline, "for one attempt: DNS, connect, TLS, request, response";
     "attempt.response_body_bytes_max" = policy.attempt.response_body_bytes_max, "what is kept of a response's body";
     "retry.unit" = policy.retry.unit, "retry n falls due (2^n - 1) units after the first attempt";

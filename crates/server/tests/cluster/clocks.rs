@@ -39,15 +39,15 @@ fn clocks_an_hour_apart_change_nothing() {
     }
     let load = scene.load();
     scene.receiver.wait_for_more(PLACES * 20);
-    let in_flight = scene.in_flight();
     let began = now();
     scene.kill(1);
+    let in_flight = scene.in_flight();
     let took = scene.takeover(began, "skewed-");
     let acknowledged = load.end();
     let stamps = "SELECT max(abs(created_at - extract(epoch FROM clock_timestamp()) * 1000))::bigint \
                   FROM postrider.deliveries_done";
     let furthest: u64 = scene.postgres.sql("cluster", stamps).parse().unwrap();
     assert!(furthest < 600_000, "a time that is {furthest} ms off was written");
-    let ended = scene.settle(&acknowledged, in_flight);
+    let ended = scene.settle(&acknowledged, &in_flight);
     println!("cluster, clocks an hour apart: takeover {took:?}, {ended}");
 }

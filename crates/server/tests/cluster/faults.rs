@@ -1,6 +1,7 @@
 //! A node killed, a node stopped, the database restarted, connections cut at COMMIT, nodes that come
 //! and go: under load, with everything that must hold in the end.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::proxy::{Cut, Proxy};
@@ -10,33 +11,36 @@ use crate::server::Server as Postgres;
 #[test]
 fn a_node_that_is_killed_loses_nothing() {
     let mut scene = Scene::new(3);
-    let (mut acknowledged, mut in_flight, mut longest) = (Vec::new(), 0, Duration::ZERO);
+    let (mut acknowledged, mut in_flight, mut longest) =
+        (Vec::new(), BTreeSet::new(), Duration::ZERO);
     for round in 0..rounds() {
         let load = scene.load();
         scene.receiver.wait_for_more(PLACES * 20);
         let place = round % 3;
         let began = now();
         scene.kill(place);
-        in_flight += scene.in_flight();
+        in_flight.append(&mut scene.in_flight());
         longest = longest.max(scene.takeover(began, &format!("killed-{round}-")));
         acknowledged.extend(load.end());
         scene.start(place);
     }
-    let ended = scene.settle(&acknowledged, in_flight);
+    let ended = scene.settle(&acknowledged, &in_flight);
     println!("cluster, kill -9: {} of 3 nodes killed, takeover {longest:?}, {ended}", rounds());
 }
 
 #[test]
 fn a_node_that_is_stopped_for_longer_than_its_lease_settles_nothing() {
     let mut scene = Scene::new(3);
-    let (mut acknowledged, mut in_flight, mut longest) = (Vec::new(), 0, Duration::ZERO);
+    let (mut acknowledged, mut in_flight, mut longest) =
+        (Vec::new(), BTreeSet::new(), Duration::ZERO);
     for round in 0..rounds() {
         let load = scene.load();
         scene.receiver.wait_for_more(PLACES * 20);
         let place = 2 - round % 2;
         let began = now();
         scene.node(place).signal("STOP");
-        in_flight += scene.in_flight();
+        // One that was about to be sent leaves when the node goes on.
+        in_flight.append(&mut scene.unfinished());
         // Others own its shards by then, so its lease is over.
         longest = longest.max(scene.takeover(began, &format!("stopped-{round}-")));
         scene.node(place).signal("CONT");
@@ -44,25 +48,25 @@ fn a_node_that_is_stopped_for_longer_than_its_lease_settles_nothing() {
         let node = scene.nodes[place].as_mut().unwrap();
         node.wait_for_line(|line| line.contains("shards held"));
     }
-    let ended = scene.settle(&acknowledged, in_flight);
+    let ended = scene.settle(&acknowledged, &in_flight);
     println!("cluster, SIGSTOP: {} stops, takeover {longest:?}, {ended}", rounds());
 }
 
 #[test]
 fn a_database_that_restarts_loses_nothing() {
     let mut scene = Scene::new(3);
-    let (mut acknowledged, mut in_flight) = (Vec::new(), 0);
+    let (mut acknowledged, mut in_flight) = (Vec::new(), BTreeSet::new());
     for _ in 0..rounds() {
         for signal in ["INT", "QUIT"] {
             let load = scene.load();
             scene.receiver.wait_for_more(PLACES * 10);
             scene.postgres.restart(signal);
-            in_flight += scene.in_flight();
+            in_flight.append(&mut scene.in_flight());
             scene.receiver.wait_for_more(PLACES * 10);
             acknowledged.extend(load.end());
         }
     }
-    let ended = scene.settle(&acknowledged, in_flight);
+    let ended = scene.settle(&acknowledged, &in_flight);
     println!("cluster, database: {} restarts, {ended}", rounds() * 2);
 }
 
@@ -84,34 +88,36 @@ fn connections_that_are_cut_at_commit_lose_nothing() {
     }
     let acknowledged = load.end();
     // Nothing is sent twice: what was sent is settled again until the outcome is known.
-    let ended = scene.settle(&acknowledged, 0);
+    let ended = scene.settle(&acknowledged, &BTreeSet::new());
     println!("cluster, cut at COMMIT: {cuts} cuts, {ended}");
 }
 
 #[test]
 fn nodes_come_and_go() {
     let mut scene = Scene::new(1);
-    let (mut acknowledged, mut in_flight) = (Vec::new(), 0);
+    let (mut acknowledged, mut in_flight) = (Vec::new(), BTreeSet::new());
     for round in 0..rounds() {
         let load = scene.load();
         scene.receiver.wait_for_more(PLACES * 5);
+        let before = scene.settled();
         for _ in 0..2 {
-            in_flight += scene.in_flight();
             scene.join();
         }
         let nodes = scene.nodes.len();
         scene.wait_for_shares();
-        in_flight += scene.in_flight();
+        // Shards move while their owners send: what was under way meanwhile may come again.
+        in_flight.extend(scene.unfinished());
+        in_flight.extend(scene.settled().difference(&before).cloned());
         acknowledged.extend(load.end());
         let load = scene.load();
         scene.receiver.wait_for_more(PLACES * 5);
+        // A node that ends orderly settles what it has in flight: nothing comes again.
         for place in nodes - 2..nodes {
-            in_flight += scene.in_flight();
             scene.leave(place);
         }
         scene.takeover(now(), &format!("left-{round}-"));
         acknowledged.extend(load.end());
     }
-    let ended = scene.settle(&acknowledged, in_flight);
+    let ended = scene.settle(&acknowledged, &in_flight);
     println!("cluster, membership: {} joins, {} orderly ends, {ended}", rounds() * 2, rounds() * 2);
 }

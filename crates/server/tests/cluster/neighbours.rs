@@ -4,6 +4,7 @@ use serde_json::{Value as Json, json};
 
 use crate::receiver::Receiver;
 use crate::server::Server as Postgres;
+use crate::support::http::request_with;
 use crate::support::server::Server;
 use crate::support::{Start, stderr, text};
 
@@ -76,6 +77,33 @@ fn what_one_node_acknowledged_another_relies_on_at_once() {
     println!(
         "cluster, read your writes: 20 subscriptions made on one node and matched on the other"
     );
+}
+
+/// Twice the same request with one idempotency key, at both nodes at once: it is done once, and both
+/// are told the same.
+#[test]
+fn a_request_that_comes_to_two_nodes_at_once_is_done_once() {
+    const ROUNDS: usize = 20;
+    let pair = pair();
+    for n in 0..ROUNDS {
+        let headers = format!("idempotency-key: round-{n}\r\n");
+        let body = json!({"type": "task.updated", "data": n});
+        let answers = std::thread::scope(|scope| {
+            let asked = [0, 1].map(|place| {
+                let (address, body, headers) = (pair.nodes[place].address, &body, &headers);
+                scope.spawn(move || {
+                    let path = "/v1/events";
+                    request_with(address, KEY, "POST", path, headers, Some(body)).unwrap()
+                })
+            });
+            asked.map(|one| one.join().unwrap())
+        });
+        assert_eq!(answers[0].0, 202, "{answers:?}");
+        assert_eq!(answers[0], answers[1], "both are told the same");
+    }
+    let events = pair.nodes[0].all("/v1/events");
+    assert_eq!(events.len(), ROUNDS, "each was done once");
+    println!("cluster, idempotency: {ROUNDS} requests at two nodes at once, each done once");
 }
 
 #[test]

@@ -24,10 +24,6 @@ fn a_bad_setting_is_refused_with_its_place() {
             Start::dev().with(&["--store", "mysql://x"]),
             "flag --store: `store` must be \"embedded\"",
         ),
-        (
-            Start::dev().with(&["--store", "postgres://u:canary@h/d"]),
-            "flag --store: `store` must be \"embedded\": this version does not run on PostgreSQL yet",
-        ),
         (Start::dev().with(&["--time-scale", "0"]), "flag --time-scale: `time_scale` must be"),
         (
             Start::dev().variable("POSTRIDER_ADMIN_KEY", "canary"),
@@ -41,6 +37,17 @@ fn a_bad_setting_is_refused_with_its_place() {
         assert!(!words.contains("canary"), "{words}");
     }
     assert!(!directory.path().join("data").exists(), "nothing was created");
+}
+
+#[test]
+fn a_database_that_cannot_be_reached_is_said_without_its_password() {
+    let directory = tempfile::tempdir().unwrap();
+    // Nobody listens on port 1.
+    let start = Start::dev().with(&["--store", "postgres://u:canary@127.0.0.1:1/d"]);
+    let (code, words) = refused(&start, &directory.path().join("data"));
+    assert_eq!(code, Some(1), "{words}");
+    assert!(words.contains("cannot use the database: the store cannot be reached"), "{words}");
+    assert!(!words.contains("canary"), "{words}");
 }
 
 #[test]

@@ -37,6 +37,8 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) struct Notifier {
     listen_at: Mutex<Option<Target>>,
     heard: broadcast::Sender<Hint>,
+    /// For whoever asks first: it hears everything from the beginning, whenever it asks.
+    first: Mutex<Option<broadcast::Receiver<Hint>>>,
     to_tell: Mutex<Option<(ShardSet, Timestamp)>>,
     told: Notify,
     is_on: bool,
@@ -45,11 +47,12 @@ pub(super) struct Notifier {
 
 impl Notifier {
     pub(super) fn new(listen_at: Option<Target>) -> Self {
-        let (heard, _) = broadcast::channel(256);
+        let (heard, first) = broadcast::channel(256);
         let is_on = listen_at.is_some();
         Notifier {
             listen_at: Mutex::new(listen_at),
             heard,
+            first: Mutex::new(Some(first)),
             to_tell: Mutex::default(),
             told: Notify::new(),
             is_on,
@@ -58,7 +61,8 @@ impl Notifier {
     }
 
     pub(super) fn subscribe(&self) -> broadcast::Receiver<Hint> {
-        self.heard.subscribe()
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        first.unwrap_or_else(|| self.heard.subscribe())
     }
 
     /// There is new work in these shards, accepted then or later, and this node holds those.

@@ -25,12 +25,24 @@ pub(crate) fn request(
     path: &str,
     body: Option<&Json>,
 ) -> io::Result<(u16, String)> {
+    request_with(server, key, method, path, "", body)
+}
+
+/// The same with more header lines, each with its end.
+pub(crate) fn request_with(
+    server: SocketAddr,
+    key: &str,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: Option<&Json>,
+) -> io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(server)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let body = body.map(ToString::to_string).unwrap_or_default();
     let length = body.len();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {server}\r\nauthorization: Bearer {key}\r\n\
+        "{method} {path} HTTP/1.1\r\nhost: {server}\r\nauthorization: Bearer {key}\r\n{headers}\
          content-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
     );
     stream.write_all((head + &body).as_bytes())?;
