@@ -2,7 +2,7 @@
 //!
 //! One destination, evenly spaced deliveries, one outage. Every decision is the real one: the
 //! circuit is asked and taught by [`crate::circuit`], slots are computed by [`crate::delivery`].
-//! Deliveries that are treated alike are moved together ([`cohort`]), so that millions take seconds;
+//! Deliveries that are treated alike are moved together (`cohort`), so that millions take seconds;
 //! **none is estimated.** What is modelled: an attempt takes no time (but for the steps of a ramp),
 //! every attempt within the outage fails and every other one succeeds, and the sender itself never
 //! stops.
