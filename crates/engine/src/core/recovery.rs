@@ -150,15 +150,14 @@ impl Core {
     }
 
     pub(super) fn drain_loaded(&mut self, ix: DestIx, rows: Vec<Delivery>, limit: usize) {
+        // Kept as it is now: once the change is durable nobody remembers that the row was older.
+        let newest = |row: &Delivery| self.commits.dirty(row.id).unwrap_or(row).clone();
+        let is_free = |entry: &Entry| entry.place == Place::Due;
         let fresh: VecDeque<Delivery> = rows
             .iter()
-            .filter(|row| {
-                let is_free = |entry: &Entry| entry.place == Place::Due;
-                let newest = self.commits.dirty(row.id).unwrap_or(row);
-                self.entries.get(&row.id).is_none_or(is_free)
-                    && matches!(newest.state, DeliveryState::Waiting(_))
-            })
-            .cloned()
+            .filter(|row| self.entries.get(&row.id).is_none_or(is_free))
+            .map(newest)
+            .filter(|newest| matches!(newest.state, DeliveryState::Waiting(_)))
             .collect();
         let is_last = rows.len() < limit;
         let Some(ramp) = &mut self.dests[ix.get()].ramp else { return };
