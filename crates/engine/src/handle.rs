@@ -169,6 +169,23 @@ impl EngineHandle {
         Ok(true)
     }
 
+    /// Has a destination's owner do something with it, and says how it is then.
+    async fn at_owner<F>(
+        &self,
+        tenant: &TenantId,
+        destination: DestinationId,
+        question: Question,
+        here: impl Fn() -> F,
+    ) -> Result<Destination, CommandError>
+    where
+        F: Future<Output = Result<Destination, CommandError>>,
+    {
+        match self.routed(destination.shard(), question, here).await? {
+            Done::Here(destination) => Ok(destination),
+            Done::Elsewhere => self.read_destination(tenant, destination).await,
+        }
+    }
+
     /// Enables a destination: its circuit closed, its counters reset. The only way out of frozen.
     pub async fn enable(
         &self,
@@ -179,10 +196,7 @@ impl EngineHandle {
         let (owner, why) = (tenant.clone(), reason.clone());
         let question = Question::Enable { tenant: owner, destination, reason: why };
         let here = || self.enable_here(tenant, destination, reason.clone());
-        match self.routed(destination.shard(), question, here).await? {
-            Done::Here(destination) => Ok(destination),
-            Done::Elsewhere => self.read_destination(tenant, destination).await,
-        }
+        self.at_owner(tenant, destination, question, here).await
     }
 
     pub(crate) async fn enable_here(
@@ -205,10 +219,7 @@ impl EngineHandle {
         let (owner, why) = (tenant.clone(), reason.clone());
         let question = Question::Freeze { tenant: owner, destination, reason: why };
         let here = || self.freeze_here(tenant, destination, reason.clone());
-        match self.routed(destination.shard(), question, here).await? {
-            Done::Here(destination) => Ok(destination),
-            Done::Elsewhere => self.read_destination(tenant, destination).await,
-        }
+        self.at_owner(tenant, destination, question, here).await
     }
 
     pub(crate) async fn freeze_here(

@@ -4,23 +4,14 @@ use std::time::Duration;
 
 use postrider_domain::delivery::StateName;
 use postrider_domain::ids::TenantId;
-use postrider_domain::policy::{CircuitPolicy, Policy};
+use postrider_domain::policy::Policy;
 use postrider_domain::subscription::RateLimit;
 use postrider_engine::{IngestError, IngestRate, Options};
 
-use crate::world::{FAIL, MINUTE, Mood, OK, World, event, ms, tenant};
+use crate::world::{FAIL, MINUTE, Mood, OK, World, event, ms, never_disabled, tenant};
 
 const URL: &str = "https://hooks.example.com/in";
 const OTHER: &str = "https://other.example.com/in";
-
-fn never_disabled() -> Policy {
-    let circuit = CircuitPolicy {
-        disable_grace: u64::MAX,
-        disable_consecutive: u64::MAX,
-        ..CircuitPolicy::default()
-    };
-    Policy { circuit, ..Policy::default() }
-}
 
 /// A subscription of one type of events alone.
 async fn subscribe_to(world: &mut World, url: &str, kind: &str) {

@@ -4,22 +4,14 @@
 use std::time::Duration;
 
 use postrider_domain::delivery::StateName;
-use postrider_domain::policy::{CircuitPolicy, Policy};
 use postrider_domain::time::Timestamp;
 use postrider_engine::Options;
 
-use crate::world::{FAIL, HOUR, MINUTE, Mood, OFFSETS_MS, OK, START, World, event, ms, tenant};
+use crate::world::{
+    FAIL, HOUR, MINUTE, Mood, OFFSETS_MS, OK, START, World, event, ms, never_disabled, tenant,
+};
 
 const URL: &str = "https://hooks.example.com/in";
-
-fn never_disabled() -> Policy {
-    let circuit = CircuitPolicy {
-        disable_grace: u64::MAX,
-        disable_consecutive: u64::MAX,
-        ..CircuitPolicy::default()
-    };
-    Policy { circuit, ..Policy::default() }
-}
 
 fn small() -> Options {
     Options {

@@ -15,7 +15,7 @@ use postrider_domain::destination::Destination;
 use postrider_domain::event::RawJson;
 use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId, TenantId};
 use postrider_domain::payload::Format;
-use postrider_domain::policy::Policy;
+use postrider_domain::policy::{CircuitPolicy, Policy};
 use postrider_domain::signature::{SigningSecret, SigningSecrets};
 use postrider_domain::subscription::Subscription;
 use postrider_domain::time::Timestamp;
@@ -37,6 +37,16 @@ pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 pub(crate) const TEN_MINUTES: Duration = Duration::from_secs(600);
 pub(crate) const TOKEN: &str = "tok_secret_of_the_receiver";
+
+/// A policy by which nothing is ever disabled.
+pub(crate) fn never_disabled() -> Policy {
+    let circuit = CircuitPolicy {
+        disable_grace: u64::MAX,
+        disable_consecutive: u64::MAX,
+        ..CircuitPolicy::default()
+    };
+    Policy { circuit, ..Policy::default() }
+}
 
 pub(crate) fn ms(n: u64) -> Duration {
     Duration::from_millis(n)

@@ -268,17 +268,7 @@ impl History for PostgresStore {
             whose.as_ref().map(|id| id as &(dyn ToSql + Sync)).into_iter().collect();
         let scope = tenant.map_or(Scope::All, Scope::Tenant);
         let row = self.core.pool.query_opt(scope, &sql, &params).await?;
-        let Some(row) = row else { return Ok(Ledger::default()) };
-        let n = |column| get(&row, column).map(unsigned);
-        Ok(Ledger {
-            accepted: n("accepted")?,
-            queued: n("queued")?,
-            in_flight: 0,
-            waiting: n("waiting")?,
-            delivered: n("delivered")?,
-            dead: n("dead")?,
-            cancelled: n("cancelled")?,
-        })
+        row.as_ref().map_or(Ok(Ledger::default()), rows::ledger)
     }
 
     async fn tallies(

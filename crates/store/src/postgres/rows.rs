@@ -15,6 +15,7 @@ use postrider_domain::attempt::{
 use postrider_domain::delivery::{CancelReason, DeadReason, Delivery, DeliveryState, StateName};
 use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId};
+use postrider_domain::ledger::Ledger;
 use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::time::Timestamp;
 use postrider_domain::trace::TraceContext;
@@ -49,6 +50,20 @@ pub(super) fn shard(destination: &DestinationId) -> i16 {
 
 pub(super) fn count(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// The columns of a ledger. What is in flight is not known to the store.
+pub(super) fn ledger(row: &Row) -> Result<Ledger, StoreError> {
+    let n = |column| get(row, column).map(unsigned);
+    Ok(Ledger {
+        accepted: n("accepted")?,
+        queued: n("queued")?,
+        in_flight: 0,
+        waiting: n("waiting")?,
+        delivered: n("delivered")?,
+        dead: n("dead")?,
+        cancelled: n("cancelled")?,
+    })
 }
 
 pub(super) fn unsigned(n: i64) -> u64 {

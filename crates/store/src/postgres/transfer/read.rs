@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use postrider_domain::attempt::Attempt;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::ids::{DeliveryId, DestinationId, EventId, TenantId};
-use postrider_domain::ledger::Ledger;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -190,17 +189,7 @@ impl PostgresStore {
         );
         let found = self.rows(&sql, &[&after, &most]).await?;
         page(&found, most, |row| {
-            let n = |column| get(row, column).map(unsigned);
-            let ledger = Ledger {
-                accepted: n("accepted")?,
-                queued: n("queued")?,
-                in_flight: 0,
-                waiting: n("waiting")?,
-                delivered: n("delivered")?,
-                dead: n("dead")?,
-                cancelled: n("cancelled")?,
-            };
-            let tenant: TenantId = parse(row, "tenant")?;
+            let (tenant, ledger): (TenantId, _) = (parse(row, "tenant")?, rows::ledger(row)?);
             Ok((tenant.to_string(), Item::Ledger { tenant, ledger }))
         })
     }
