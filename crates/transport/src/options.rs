@@ -110,7 +110,13 @@ pub struct PoolOptions {
     pub idle_timeout: Duration,
     /// The same for HTTP/2, whose servers announce that they close.
     pub http2_idle_timeout: Duration,
-    /// Idle HTTP/1.1 connections to one host of one tenant.
+    /// Connections that are being opened to one host of one tenant at the same time. More than a
+    /// receiver's queue of new connections holds (128, often) it drops without a word, and what was
+    /// dropped is tried again a second later.
+    pub opening_per_host_max: usize,
+    /// Idle HTTP/1.1 connections to one host of one tenant. As many as may have been in use at the same
+    /// time: else they would be closed and opened all the time. What is too much is closed when it
+    /// has been idle.
     pub idle_per_host_max: usize,
     /// Idle HTTP/1.1 connections in total.
     pub idle_max: usize,
@@ -121,7 +127,8 @@ impl Default for PoolOptions {
         PoolOptions {
             idle_timeout: Duration::from_secs(4),
             http2_idle_timeout: Duration::from_secs(30),
-            idle_per_host_max: 64,
+            opening_per_host_max: 64,
+            idle_per_host_max: 2048,
             idle_max: 4096,
         }
     }

@@ -24,7 +24,7 @@ use crate::fault::Fault;
 use crate::http1::{Http1, Unanswered};
 use crate::http2::{Http2, Lease};
 use crate::options::TransportOptions;
-use crate::pool::{Gauges, Kept, Pool, PoolStats};
+use crate::pool::{Gauges, Kept, Place, Pool, PoolStats};
 use crate::request::{PoolKey, Request, Target, TargetHost};
 use crate::resolve::{Resolver, ResolverSetupError};
 use crate::stream::Flow;
@@ -207,6 +207,12 @@ impl HttpTransport {
         if may_share && let Some(lease) = self.pool.share(key, addresses) {
             return Ok((Kept::Http2(lease), true));
         }
+        // One that was open and has just died is not followed by another such one.
+        let may_be_kept = progress.timings.connection != Connection::Resent;
+        let _place = match self.pool.place(key, addresses, may_be_kept).await {
+            Place::Kept(kept) => return Ok((kept, true)),
+            Place::Open(place) => place,
+        };
         let (stream, peer) = self.connector.open(target, addresses, progress).await?;
         if stream.is_http2() {
             let connection = Http2::new(stream, peer).await?;

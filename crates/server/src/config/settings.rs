@@ -101,6 +101,7 @@ pub(super) const ALL: &[Setting] = settings! {
     "transport.connect_stagger" = transport.connect_stagger, "how long one address may take before the next is tried beside it";
     "transport.idle_timeout" = transport.pool.idle_timeout, "HTTP/1.1 connections are closed after so long without a request";
     "transport.http2_idle_timeout" = transport.pool.http2_idle_timeout, "the same for HTTP/2";
+    "transport.opening_per_host_max" = transport.pool.opening_per_host_max, "connections that are being opened at the same time to one host of one tenant";
     "transport.idle_per_host_max" = transport.pool.idle_per_host_max, "idle connections to one host of one tenant";
     "transport.idle_max" = transport.pool.idle_max, "idle connections in total";
 
