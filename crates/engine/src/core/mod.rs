@@ -16,6 +16,7 @@ mod commands;
 mod commits;
 mod dispatch;
 mod due;
+mod find;
 mod ids;
 pub(crate) mod limiter;
 mod loads;
@@ -23,12 +24,13 @@ mod probe;
 mod queue;
 mod recovery;
 mod replay;
+mod rest;
 mod settle;
 mod shards;
 mod shutdown;
 mod state;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use postrider_domain::attempt::Finished;
@@ -36,7 +38,7 @@ use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::{Delivery, DeliveryState};
 use postrider_domain::event::Event;
 use postrider_domain::ids::{
-    DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
+    DeliveryId, DestinationId, EventId, ReplayId, Shard, SubscriptionId, TenantId,
 };
 use postrider_domain::mass_failure::MassFailureGuard;
 use postrider_domain::policy::Policy;
@@ -53,15 +55,17 @@ use crate::options::Options;
 use alarms::Alarms;
 pub(crate) use commands::{Command, ReplayChange, Reply};
 use commits::Commits;
+use dispatch::Hung;
 use due::Due;
-use ids::IdMap;
+use find::Findings;
 pub(crate) use loads::{Load, LoadId};
 use loads::{Loads, Seen};
 use queue::{Dest, DestIx, Rings};
 use replay::Job;
+use rest::Dests;
 pub use state::Gauges;
 pub(crate) use state::{DestinationOverlay, TenantOverlay};
-use state::{Entry, InFlight, Place, TenantState};
+use state::{Entries, Entry, InFlight, Place, TenantState};
 
 /// Something happened.
 pub(crate) enum Input {
@@ -76,7 +80,7 @@ pub(crate) enum Input {
     /// Somebody wants something.
     Command(Command),
     /// These destinations have more in the store than was handed over.
-    Spilled(BTreeSet<DestinationId>),
+    Spilled(BTreeMap<DestinationId, TenantId>),
     /// The events of attempts that are to be made were read.
     Read(Vec<(Outgoing, Option<Arc<Event>>)>),
     /// Another node may have accepted something in these shards, then or later.
@@ -106,8 +110,8 @@ pub(crate) enum Action {
     Forget(TenantId, SubscriptionId),
     /// Keep a replay job as somebody changed it, and report it.
     PutReplay(Box<ReplayJob>, Reply<ReplayJob>),
-    /// A destination of ours is not known here: read it.
-    Find(TenantId, DestinationId),
+    /// A destination of ours is not in memory: read it and report it.
+    Find(LoadId, TenantId, DestinationId),
     /// Have these deliveries replayed for a job by whoever owns them, and report it, with whether these
     /// are the last.
     ReplayElsewhere(Box<ReplayJob>, Vec<Delivery>, bool),
@@ -144,21 +148,26 @@ pub(crate) struct Core {
     pub(crate) is_leased: bool,
     /// The store refused a settlement: until the shards are held anew, nobody knows whose they are.
     is_doubted: bool,
-    /// Destinations that are being read because another node made them.
-    finding: HashSet<DestinationId>,
+    /// Destinations that are not in memory and are being read.
+    finding: Findings,
+    /// Reads that began before these do not count in shards that were another node's then.
+    held_since: HashMap<Shard, LoadId>,
     /// Whether somebody looks on: attempts are told of only then.
     pub(crate) listened: bool,
     now: Timestamp,
-    dests: Vec<Dest>,
+    dests: Dests,
     dest_by_id: HashMap<DestinationId, DestIx>,
     tenants: Vec<TenantState>,
     tenant_by_id: HashMap<TenantId, usize>,
-    entries: IdMap<DeliveryId, Entry>,
+    entries: Entries,
     rings: Rings,
+    hung: Hung,
     due: Due,
     alarms: Alarms,
     in_flight: InFlight,
     payload_bytes: usize,
+    /// Deliveries that ramps have read and not sent yet.
+    read_ahead: usize,
     commits: Commits,
     loads: Loads,
     seen: Seen,
@@ -190,19 +199,22 @@ impl Core {
             held_until: None,
             is_leased: true,
             is_doubted: false,
-            finding: HashSet::new(),
+            finding: Findings::default(),
+            held_since: HashMap::new(),
             listened: false,
             now,
-            dests: Vec::new(),
+            dests: Dests::default(),
             dest_by_id: HashMap::new(),
             tenants: Vec::new(),
             tenant_by_id: HashMap::new(),
-            entries: IdMap::default(),
+            entries: Entries::default(),
             rings: Rings::default(),
+            hung: Hung::new(now),
             due: Due::default(),
             alarms: Alarms::default(),
             in_flight: InFlight::default(),
             payload_bytes: 0,
+            read_ahead: 0,
             loads: Loads::default(),
             seen: Seen::default(),
             guard,
@@ -238,6 +250,7 @@ impl Core {
         self.feed_starved();
         self.pump();
         self.begin_commit();
+        self.let_rest();
         self.finish_shutdown();
     }
 
@@ -262,9 +275,10 @@ impl Core {
             return ix;
         }
         let tenant = self.tenant_ix(&record.tenant);
-        let ix = DestIx::new(self.dests.len());
         let id = record.id;
-        self.dests.push(Dest::new(record, tenant, &self.options, self.loads.next()));
+        let known_since = self.held_since.get(&id.shard()).copied().unwrap_or(0);
+        let dest = Dest::new(record, tenant, &self.options, known_since, self.now);
+        let ix = self.dests.add(dest);
         self.dest_by_id.insert(id, ix);
         self.set_rate(ix, rate);
         let recovered = self.dests[ix.get()].record.circuit.recover(self.now, &self.policy.circuit);
@@ -272,6 +286,7 @@ impl Core {
             self.circuit_changed(ix, Some(transition));
         }
         self.arm_circuit(ix);
+        self.drain_again(ix);
         ix
     }
 
@@ -310,7 +325,7 @@ impl Core {
             DeliveryState::Waiting(slot) if self.due.covers(slot.due_at, delivery.id) => {
                 self.due.insert(slot.due_at, delivery.id);
                 let entry = Entry { delivery, event: None, dest: ix, place: Place::Due };
-                self.entries.insert(entry.delivery.id, entry);
+                self.entries.insert(entry);
             }
             DeliveryState::Queued => self.enqueue_first(delivery, None, ix),
             DeliveryState::Waiting(_)

@@ -115,6 +115,7 @@ pub(super) const ALL: &[Setting] = settings! {
     "engine.resident_max" = engine.resident_max, "deliveries that are held in memory";
     "engine.lane_resident_max" = engine.lane_resident_max, "deliveries that are held in memory for each lane of a destination";
     "engine.payload_bytes_max" = engine.payload_bytes_max, "bytes of payloads that are held in memory";
+    "engine.destination_idle" = engine.destination_idle, "a destination leaves memory when nothing has happened with it for so long";
     "engine.due_window" = engine.due_window, "how far ahead waiting deliveries are read into memory";
     "limits.tenant_events_per_second" = limits.tenant_events, "events that one tenant may send, and as many at once";
     "limits.tenant_requests_per_second" = limits.tenant_requests, "requests that one tenant may make, and as many at once";
