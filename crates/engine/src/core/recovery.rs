@@ -217,7 +217,8 @@ impl Core {
             return;
         }
         // What does not fit is read again.
-        ramp.next.extend(fresh.into_iter().take(room));
+        self.read_ahead -= ramp.next.len();
+        ramp.next = fresh.into_iter().take(room).collect();
         self.read_ahead += ramp.next.len();
         self.run_ramp(ix);
     }
