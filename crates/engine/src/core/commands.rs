@@ -218,13 +218,7 @@ impl Core {
                 let flags = deliveries.iter().map(|id| self.is_in_flight(*id)).collect();
                 drop(reply.send(flags));
             }
-            Command::Look { tenant, destination, reply } => {
-                let look = move |core: &mut Core, _| drop(reply.send(core.look(destination)));
-                match self.dest_ix(destination) {
-                    Some(_) => look(self, Ok(())),
-                    None => self.when_found(&tenant, destination, Box::new(look)),
-                }
-            }
+            Command::Look { tenant, destination, reply } => self.show(&tenant, destination, reply),
             Command::Holding { reply } => drop(reply.send(self.holding())),
             Command::Gauges { reply } => drop(reply.send(self.gauges())),
         }
@@ -414,6 +408,21 @@ impl Core {
                     waiting: all.waiting + tenant.overlay.waiting,
                 })
             }
+        }
+    }
+
+    /// Shows a destination; one at rest is read first.
+    fn show(
+        &mut self,
+        tenant: &TenantId,
+        destination: DestinationId,
+        reply: oneshot::Sender<Option<DestinationOverlay>>,
+    ) {
+        // Whoever asked may have gone away.
+        let show = move |core: &mut Core, _| drop(reply.send(core.look(destination)));
+        match self.dest_ix(destination) {
+            Some(_) => show(self, Ok(())),
+            None => self.when_found(tenant, destination, Box::new(show)),
         }
     }
 
