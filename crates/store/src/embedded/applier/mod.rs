@@ -6,6 +6,7 @@
 //! waits for a barrier sees everything that was acknowledged before.
 
 mod day;
+mod day_rows;
 mod fold;
 mod import;
 mod line;
