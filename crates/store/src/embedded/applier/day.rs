@@ -115,7 +115,7 @@ type Planned = (Option<i64>, usize, i64);
 
 /// Puts those without a number first, and the others in the order of their numbers.
 fn in_order(plan: &mut [Planned]) -> (&[Planned], &[Planned]) {
-    plan.sort_unstable();
+    plan.sort_by_key(|(plain, ..)| plain.unwrap_or(i64::MIN));
     plan.split_at(plan.partition_point(|(plain, ..)| plain.is_none()))
 }
 

@@ -1,8 +1,9 @@
 //! Rows of events and deliveries.
 //!
 //! Rows are written many at a time where that is possible: a statement that writes sixteen opens its
-//! tables once. **Every statement can be run again and ends in the same rows**, so where one row of
-//! many finds its number taken, all of them are written again one by one.
+//! tables once. It leaves out rows whose numbers are taken; then all of them are written again one by
+//! one, which is the same for those that are there. **Every statement can be run again and ends in
+//! the same rows.**
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -24,18 +25,21 @@ pub(super) const TOGETHER: usize = 16;
 /// Values of a row, of either kind.
 const COLUMNS: usize = 13;
 
-// A row that is refused fails alone, without a savepoint that would cost a copy of every page: after
-// an error the whole transaction is undone.
-const INSERT_EVENTS: &str = "INSERT OR FAIL INTO events (n, tenant, id, kind, object, time,
-    accepted_at, fingerprint, deliveries, crc, data, old, trace) VALUES ";
+// Of a statement that writes several rows and may fail, SQLite keeps a copy of every page that it
+// touches. One that leaves out what does not fit cannot fail.
+const MANY: &str = "INSERT OR IGNORE INTO ";
+const ONE: &str = "INSERT INTO ";
+
+const EVENTS: &str = "events (n, tenant, id, kind, object, time, accepted_at, fingerprint,
+    deliveries, crc, data, old, trace) VALUES ";
 const OR_KEEP_EVENT: &str = " ON CONFLICT (n) DO UPDATE SET odd = odd
     WHERE tenant = excluded.tenant AND id = excluded.id AND odd IS NULL";
 const INSERT_ODD_EVENT: &str = "INSERT INTO events (n, odd, tenant, id, kind, object, time,
         accepted_at, fingerprint, deliveries, crc, data, old, trace)
     VALUES (?1, 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT DO NOTHING";
 
-const INSERT_DELIVERIES: &str = "INSERT OR FAIL INTO deliveries (n, id, state, at, attempts,
-    last_attempt_at, detail, crc, first, route, event, event_id, created_at) VALUES ";
+const DELIVERIES: &str = "deliveries (n, id, state, at, attempts, last_attempt_at, detail, crc,
+    first, route, event, event_id, created_at) VALUES ";
 const OR_RENEW_DELIVERY: &str = " ON CONFLICT (n) DO UPDATE SET state = excluded.state,
         at = excluded.at, attempts = excluded.attempts, last_attempt_at = excluded.last_attempt_at,
         detail = excluded.detail, crc = excluded.crc, first = excluded.first
@@ -54,10 +58,9 @@ const RENEW_ODD_DELIVERY: &str = "UPDATE deliveries SET state = ?3, at = ?4, att
         last_attempt_at = ?6, detail = ?7, crc = ?8, first = ?9
     WHERE ?1 IS ?1 AND id = ?2 AND odd = 1";
 
-
 /// A statement that writes so many rows.
-fn of_rows(rows: usize, insert: &str, on_conflict: &str) -> String {
-    let mut sql = insert.to_owned();
+fn of_rows(insert: &str, table: &str, rows: usize, on_conflict: &str) -> String {
+    let mut sql = format!("{insert}{table}");
     for row in 0..rows {
         for column in 1..=COLUMNS {
             let before = match (row, column) {
@@ -74,13 +77,12 @@ fn of_rows(rows: usize, insert: &str, on_conflict: &str) -> String {
     sql
 }
 
-static ONE_EVENT: LazyLock<String> = LazyLock::new(|| of_rows(1, INSERT_EVENTS, OR_KEEP_EVENT));
-static SOME_EVENTS: LazyLock<String> =
-    LazyLock::new(|| of_rows(TOGETHER, INSERT_EVENTS, OR_KEEP_EVENT));
+static ONE_EVENT: LazyLock<String> = LazyLock::new(|| of_rows(ONE, EVENTS, 1, OR_KEEP_EVENT));
+static SOME_EVENTS: LazyLock<String> = LazyLock::new(|| of_rows(MANY, EVENTS, TOGETHER, ""));
 static ONE_DELIVERY: LazyLock<String> =
-    LazyLock::new(|| of_rows(1, INSERT_DELIVERIES, OR_RENEW_DELIVERY));
+    LazyLock::new(|| of_rows(ONE, DELIVERIES, 1, OR_RENEW_DELIVERY));
 static SOME_DELIVERIES: LazyLock<String> =
-    LazyLock::new(|| of_rows(TOGETHER, INSERT_DELIVERIES, OR_RENEW_DELIVERY));
+    LazyLock::new(|| of_rows(MANY, DELIVERIES, TOGETHER, ""));
 
 /// Binds the values of the n-th row of a statement.
 fn bind(
