@@ -177,23 +177,16 @@ impl Writing<'_> {
         }
         let (odd, plain) = in_order(&mut plan);
         let mut rows = DeliveryRows::new(self.transaction, self.day)?;
-        let mut chunk: Vec<DeliveryRow<'_>> = Vec::with_capacity(TOGETHER);
         for &(plain, place, tenant) in plain.iter().chain(odd) {
             let Some(folded) = deliveries.get(place) else { continue };
             // One that was accepted earlier is there already, but for very rare cases.
             if folded.event.is_some() || !rows.change(plain, folded)? {
                 let route = self.numbers.route(self.transaction, tenant, folded.delivery)?;
                 let event = folded.event.and_then(|place| events.get(place)).copied();
-                chunk.push(DeliveryRow { plain, tenant, route, event, folded });
-            }
-            if chunk.len() == TOGETHER {
-                if !rows.insert_together(&chunk)? {
-                    chunk.iter().try_for_each(|row| rows.insert(row))?;
-                }
-                chunk.clear();
+                rows.insert(&DeliveryRow { plain, tenant, route, event, folded })?;
             }
         }
-        chunk.iter().try_for_each(|row| rows.insert(row))
+        Ok(())
     }
 }
 

@@ -1,9 +1,13 @@
 //! Rows of events and deliveries.
 //!
-//! Rows are written many at a time where that is possible: a statement that writes sixteen opens its
-//! tables once. It leaves out rows whose numbers are taken; then all of them are written again one by
+//! Events are written many at a time where that is possible: a statement that writes 64 opens its
+//! table once. It leaves out rows whose numbers are taken; then all of them are written again one by
 //! one, which is the same for those that are there. **Every statement can be run again and ends in
 //! the same rows.**
+//!
+//! Deliveries are written one by one: of a statement that writes several rows under numbers that it
+//! is given, SQLite keeps a copy of every page that it touches, to undo it alone, and deliveries of
+//! many routes touch many pages of an index.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -20,15 +24,10 @@ use super::super::sieve::Sieves;
 use super::fold::Folded;
 use crate::records::Acceptance;
 
-/// Rows of one statement.
-pub(super) const TOGETHER: usize = 16;
+/// Events of one statement.
+pub(super) const TOGETHER: usize = 64;
 /// Values of a row, of either kind.
 const COLUMNS: usize = 13;
-
-// Of a statement that writes several rows and may fail, SQLite keeps a copy of every page that it
-// touches. One that leaves out what does not fit cannot fail.
-const MANY: &str = "INSERT OR IGNORE INTO ";
-const ONE: &str = "INSERT INTO ";
 
 const EVENTS: &str = "events (n, tenant, id, kind, object, time, accepted_at, fingerprint,
     deliveries, crc, data, old, trace) VALUES ";
@@ -58,9 +57,9 @@ const RENEW_ODD_DELIVERY: &str = "UPDATE deliveries SET state = ?3, at = ?4, att
         last_attempt_at = ?6, detail = ?7, crc = ?8, first = ?9
     WHERE ?1 IS ?1 AND id = ?2 AND odd = 1";
 
-/// A statement that writes so many rows.
-fn of_rows(insert: &str, table: &str, rows: usize, on_conflict: &str) -> String {
-    let mut sql = format!("{insert}{table}");
+/// The places of the values of so many rows.
+fn places(rows: usize) -> String {
+    let mut sql = String::new();
     for row in 0..rows {
         for column in 1..=COLUMNS {
             let before = match (row, column) {
@@ -73,16 +72,15 @@ fn of_rows(insert: &str, table: &str, rows: usize, on_conflict: &str) -> String 
         }
         sql.push(')');
     }
-    sql.push_str(on_conflict);
     sql
 }
 
-static ONE_EVENT: LazyLock<String> = LazyLock::new(|| of_rows(ONE, EVENTS, 1, OR_KEEP_EVENT));
-static SOME_EVENTS: LazyLock<String> = LazyLock::new(|| of_rows(MANY, EVENTS, TOGETHER, ""));
+static ONE_EVENT: LazyLock<String> =
+    LazyLock::new(|| format!("INSERT INTO {EVENTS} {} {OR_KEEP_EVENT}", places(1)));
+static SOME_EVENTS: LazyLock<String> =
+    LazyLock::new(|| format!("INSERT OR IGNORE INTO {EVENTS} {}", places(TOGETHER)));
 static ONE_DELIVERY: LazyLock<String> =
-    LazyLock::new(|| of_rows(ONE, DELIVERIES, 1, OR_RENEW_DELIVERY));
-static SOME_DELIVERIES: LazyLock<String> =
-    LazyLock::new(|| of_rows(MANY, DELIVERIES, TOGETHER, ""));
+    LazyLock::new(|| format!("INSERT INTO {DELIVERIES} {} {OR_RENEW_DELIVERY}", places(1)));
 
 /// Binds the values of the n-th row of a statement.
 fn bind(
@@ -232,7 +230,6 @@ pub(super) struct DeliveryRow<'r> {
 pub(super) struct DeliveryRows<'w> {
     transaction: &'w Transaction<'w>,
     day: Day,
-    some: CachedStatement<'w>,
     one: CachedStatement<'w>,
     change: CachedStatement<'w>,
     values: DeliveryValues,
@@ -321,7 +318,6 @@ impl<'w> DeliveryRows<'w> {
         Ok(DeliveryRows {
             transaction,
             day,
-            some: transaction.prepare_cached(&SOME_DELIVERIES)?,
             one: transaction.prepare_cached(&ONE_DELIVERY)?,
             change: transaction.prepare_cached(CHANGE_DELIVERY)?,
             values: DeliveryValues::default(),
@@ -340,17 +336,6 @@ impl<'w> DeliveryRows<'w> {
         }
         let mut odd = self.transaction.prepare_cached(CHANGE_ODD_DELIVERY)?;
         self.values.change(&mut odd, None, folded.delivery)
-    }
-
-    /// Writes all of them at once; `false` where that cannot be, and each must be written alone.
-    pub(super) fn insert_together(&mut self, rows: &[DeliveryRow<'_>]) -> rusqlite::Result<bool> {
-        if rows.len() != TOGETHER || rows.iter().any(|row| row.plain.is_none()) {
-            return Ok(false);
-        }
-        for (nth, row) in rows.iter().enumerate() {
-            self.values.bind(&mut self.some, nth, row.plain.unwrap_or_default(), row)?;
-        }
-        Ok(self.some.raw_execute()? == TOGETHER)
     }
 
     /// Writes one.
