@@ -26,7 +26,7 @@ use crate::live::EngineEvent;
 const FIRST_PER_RETRY: u32 = 8;
 
 /// Attempts in a second, and at once after a pause, at destinations whose last attempt hung. Those that
-/// began together would end together, again and again: a burst of work that others would notice.
+/// began together would end together, again and again, and all the work with them.
 /// More than hang within a deadline, with all places taken, so nobody waits longer on average.
 const HUNG_PER_SECOND: u64 = 1_000;
 const HUNG_AT_ONCE: u64 = 64;

@@ -227,6 +227,42 @@ async fn connections_to_a_host_are_opened_a_few_at_a_time() {
 }
 
 #[tokio::test]
+async fn a_connection_is_being_opened_until_the_receiver_has_answered_over_it() {
+    let (go, gone) = watch::channel(false);
+    let receiver = Receiver::start(move |_, mut stream| {
+        let mut gone = gone.clone();
+        async move {
+            while read_request(&mut stream).await.is_some() {
+                gone.wait_for(|go| *go).await.unwrap();
+                stream.write_all(OK).await.unwrap();
+            }
+        }
+    })
+    .await;
+    let mut options = dev_options();
+    options.pool.opening_per_host_max = 2;
+    let transport = Arc::new(transport_with(options));
+    let send = |deadline| {
+        let (transport, url) = (Arc::clone(&transport), receiver.url("/"));
+        let request = Request { deadline, ..request(&url) };
+        tokio::spawn(async move { transport.send(request).await })
+    };
+    let mut patient = vec![send(PATIENT), send(PATIENT)];
+    until(|| receiver.connections() == 2).await;
+    // Both stand, and nothing was answered over them: whoever has no time waits in vain.
+    let hasty = send(Duration::from_millis(20)).await.unwrap();
+    assert_eq!(class(&hasty), FailureClass::Timeout(Phase::Connect));
+    assert_eq!(receiver.connections(), 2);
+    // A receiver that hangs keeps others waiting, but not for ever.
+    patient.extend([send(PATIENT), send(PATIENT)]);
+    until(|| receiver.connections() == 4).await;
+    go.send_replace(true);
+    for finished in patient {
+        assert_eq!(answer(&finished.await.unwrap()).status, 200);
+    }
+}
+
+#[tokio::test]
 async fn who_waits_to_open_a_connection_takes_one_that_is_given_back() {
     let authority = Authority::new();
     let acceptor = authority.server(&["127.0.0.1"]);
