@@ -17,6 +17,7 @@ mod commits;
 mod dispatch;
 mod due;
 mod ids;
+mod leaving;
 pub(crate) mod limiter;
 mod loads;
 mod probe;
@@ -113,6 +114,8 @@ pub(crate) enum Action {
     ReplayElsewhere(Box<ReplayJob>, Vec<Delivery>, bool),
     /// These shards may be ours, but not as they are known here: hold them anew.
     HoldAnew(Holding),
+    /// Nothing is under way any more in the shards that are to leave by this decision: give them back.
+    GiveBack(u64),
     /// The store has stopped: the process must end.
     Stop(String),
 }
@@ -144,6 +147,8 @@ pub(crate) struct Core {
     pub(crate) is_leased: bool,
     /// The store refused a settlement: until the shards are held anew, nobody knows whose they are.
     is_doubted: bool,
+    /// Shards that another node should have.
+    leaving: leaving::Leaving,
     /// Destinations that are being read because another node made them.
     finding: HashSet<DestinationId>,
     /// Whether somebody looks on: attempts are told of only then.
@@ -190,6 +195,7 @@ impl Core {
             held_until: None,
             is_leased: true,
             is_doubted: false,
+            leaving: leaving::Leaving::default(),
             finding: HashSet::new(),
             listened: false,
             now,
@@ -237,6 +243,7 @@ impl Core {
         self.scan_backlog();
         self.feed_starved();
         self.pump();
+        self.look_at_leaving();
         self.begin_commit();
         self.finish_shutdown();
     }

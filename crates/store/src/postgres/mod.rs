@@ -36,6 +36,7 @@ mod settle;
 mod tls;
 mod transfer;
 mod upkeep;
+mod visit;
 mod work;
 
 use std::fmt;
@@ -50,9 +51,11 @@ pub use self::address::shown;
 use self::counts::Folding;
 use self::days::Days;
 use self::leases::Leases;
+pub use self::nodes::KEY_RING;
 use self::notify::Notifier;
 use self::pool::{Pool, Scope};
 use self::rows::get;
+pub use self::visit::{ClusterSight, NodeSight, ServerSight, Visitor};
 use crate::error::StoreError;
 
 /// How a node uses the database.
