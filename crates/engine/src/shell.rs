@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::attempt::{Job, Runner, TransportRunner};
 use crate::cluster::{self, NEWEST, Post, Refresher, ToReplay, instant};
-use crate::core::{Action, Attempted, Command, Core, Input, Load, LoadId, Outgoing};
+use crate::core::{Action, Attempted, Command, Core, Fetch, Input, Load, LoadId, Outgoing};
 use crate::directory::{Credentials, Directory};
 use crate::entropy::Entropy;
 use crate::handle::{Ended, EngineHandle, Shared};
@@ -272,6 +272,7 @@ impl Shell {
                 },
                 Action::Commit(commit) => self.commit(commit),
                 Action::Load(id, load) => self.load(id, load),
+                Action::Fetch(fetch) => self.fetch(fetch),
                 Action::Publish(event) => self.publish(event),
                 Action::Forget(tenant, subscription) => {
                     let store = Arc::clone(&self.store);
@@ -348,6 +349,21 @@ impl Shell {
                 }
                 drop(reader.inputs.send(Input::Loaded(id, rows, next_ticket)));
             }
+        });
+    }
+
+    /// Reads the events of deliveries that were read.
+    fn fetch(&mut self, mut fetch: Fetch) {
+        let reader = self.reader();
+        fetch.wanted.sort_unstable();
+        fetch.wanted.dedup();
+        self.tasks.spawn(async move {
+            let Some(events) = reader.insist(|| reader.store.events(&fetch.wanted)).await else {
+                return;
+            };
+            let wanted = std::mem::take(&mut fetch.wanted).into_iter();
+            let events = wanted.zip(events).filter_map(|(id, event)| Some((id, event?)));
+            drop(reader.inputs.send(Input::Fetched(fetch, events.collect())));
         });
     }
 

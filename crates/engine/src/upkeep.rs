@@ -145,7 +145,7 @@ impl Holder {
         let asked = instant();
         let (holding, leaving) = self.store.hold_and_keep().await?;
         let until = Holder::until(&*self.store, asked);
-        if until.is_none() && holding == self.held {
+        if until.is_none() && holding == self.held && leaving == self.leaving.shards {
             return Ok(());
         }
         self.decide(leaving, asked);

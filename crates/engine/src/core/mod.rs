@@ -56,7 +56,7 @@ pub(crate) use commands::{Command, ReplayChange, Reply};
 use commits::Commits;
 use due::Due;
 use ids::IdMap;
-pub(crate) use loads::{Load, LoadId};
+pub(crate) use loads::{Events, Fetch, Load, LoadId};
 use loads::{Loads, Seen};
 use queue::{Dest, DestIx, Rings};
 use replay::Job;
@@ -72,6 +72,8 @@ pub(crate) enum Input {
     Finished(DeliveryId, Attempted),
     /// A read of the store has ended; the number is that of the next acceptance, taken after it.
     Loaded(LoadId, Vec<Delivery>, u64),
+    /// The same, with events that were read as well.
+    Fetched(Fetch, Events),
     /// The commit that was under way has ended.
     Settled(Result<(), StoreError>),
     /// Somebody wants something.
@@ -101,6 +103,8 @@ pub(crate) enum Action {
     Commit(Commit),
     /// Read from the store and report it.
     Load(LoadId, Load),
+    /// Read the events of what was read, and report it.
+    Fetch(Fetch),
     /// Tell whoever looks on.
     Publish(EngineEvent),
     /// A deleted subscription has nothing unfinished any more: its record can go.
@@ -226,6 +230,9 @@ impl Core {
             Input::Accepted(handover) => self.accepted(handover),
             Input::Finished(delivery, attempted) => self.finished(delivery, attempted),
             Input::Loaded(id, rows, next_ticket) => self.loaded(id, rows, next_ticket),
+            Input::Fetched(fetch, events) => {
+                self.fetched(fetch.load, fetch.rows, fetch.next_ticket, events);
+            }
             Input::Settled(result) => self.settled(result),
             Input::Command(command) => self.command(command),
             Input::Spilled(destinations) => self.spilled(&destinations),
