@@ -35,7 +35,7 @@ fn a_measurement_of_two_nodes_tells_what_node_and_database_cost() {
 }
 
 /// What `postrider doctor` finds, by check: its level and what it says.
-fn doctor(arguments: &[&str]) -> impl Fn(&str) -> (String, String) {
+fn doctor(arguments: &[&str]) -> impl Fn(&str) -> (String, String) + use<> {
     let output = postrider(&["--json", "doctor"])
         .args(arguments)
         .env("POSTRIDER_ADMIN_KEY", KEY)
