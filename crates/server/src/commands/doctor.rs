@@ -3,6 +3,7 @@
 mod database;
 
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value as Json, json};
@@ -76,7 +77,12 @@ async fn examine(
     }
     findings.push(found("key ring", private_file(&config.keyring_path())));
     if let StoreChoice::Postgres(url) = &config.store {
-        findings.extend(database::look(config, url).await);
+        let looked = patiently(database::look(config, url)).await;
+        let silent = || {
+            let why = format!("it says nothing within {PATIENCE:?}: is it overwhelmed, or locked?");
+            vec![found("database", Err(why))]
+        };
+        findings.extend(looked.unwrap_or_else(silent));
     }
     let connection = Connection {
         server: doctor.url.or_else(|| {
@@ -150,15 +156,31 @@ fn private_file(path: &Path) -> Result<String, String> {
 }
 
 async fn reachable(context: &Context, path: &str) -> Result<String, String> {
-    match context.client.text(path).await {
-        Ok((status, _)) if status.is_success() => Ok(context.client.server().to_string()),
-        Ok((status, text)) => Err(format!("{path} answers {status}: {}", text.trim())),
-        Err(failure) => Err(failure.to_string()),
+    match patiently(context.client.text(path)).await {
+        None => Err(silent(context)),
+        Some(Ok((status, _))) if status.is_success() => Ok(context.client.server().to_string()),
+        Some(Ok((status, text))) => Err(format!("{path} answers {status}: {}", text.trim())),
+        Some(Err(failure)) => Err(failure.to_string()),
     }
 }
 
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What comes of it, unless that takes too long.
+async fn patiently<T>(work: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(PATIENCE, work).await.ok()
+}
+
+fn silent(context: &Context) -> String {
+    let server = context.client.server();
+    format!("{server} says nothing within {PATIENCE:?}: it is stopped, or overwhelmed")
+}
+
 async fn ledger(context: &Context) -> Result<String, String> {
-    let ledger = context.get("/v1/ledger", &[]).await.map_err(|failure| failure.to_string())?;
+    let asked = patiently(context.get("/v1/ledger", &[])).await;
+    let asked = asked.ok_or_else(|| silent(context))?;
+    let ledger = asked.map_err(|failure| failure.to_string())?;
     let count = |name: &str| ledger.get(name).and_then(Json::as_u64).unwrap_or(0);
     let accepted = count("accepted");
     let names = ["queued", "in_flight", "waiting", "delivered", "dead", "cancelled"];

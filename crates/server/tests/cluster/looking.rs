@@ -86,7 +86,7 @@ fn the_doctor_sees_the_cluster() {
     a.signal("STOP");
     let sql = "UPDATE postrider.nodes SET expires_at = clock_timestamp() - interval '1 s'";
     pair.postgres.sql("cluster", sql);
-    let found = ask(&here);
+    let found = doctor(&["--store", &url, "--data-dir", &here, "--server", "http://127.0.0.1:1"]);
     let (level, nodes) = found("nodes");
     assert!(level == "note" && nodes.contains("its lease has ended"), "{nodes}");
     assert_eq!(found("shards").0, "note");
