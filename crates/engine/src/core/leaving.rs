@@ -2,12 +2,11 @@
 //! settled, and only when all of that is durable are they given back. So the node that gets them sends
 //! nothing that was sent here.
 
-use postrider_domain::ids::Shard;
+use postrider_domain::ids::{DestinationId, Shard};
 use postrider_store::ShardSet;
 
 use super::commits::Ack;
 use super::probe::ProbeStage;
-use super::queue::DestIx;
 use super::{Action, Core};
 
 /// Shards that another node should have.
@@ -17,7 +16,7 @@ pub(super) struct Leaving {
     /// Which decision of the store this is: one that was overtaken must not be acted on.
     decision: u64,
     /// Destinations in them that have something under way.
-    busy: Vec<DestIx>,
+    busy: Vec<DestinationId>,
     /// Whether nothing is under way any more, but for what becomes durable.
     is_through: bool,
 }
@@ -29,20 +28,25 @@ impl Core {
             return;
         }
         let before = std::mem::take(&mut self.leaving).shards;
-        let in_shards = |core: &Core, set: &ShardSet, ix: DestIx| {
-            let dest = &core.dests[ix.get()];
-            !dest.lost && set.has(dest.record.id.shard())
-        };
-        let all = || (0..self.dests.len()).map(DestIx::new);
-        let busy = all().filter(|ix| in_shards(self, &shards, *ix)).collect();
-        let stays = |ix: &DestIx| in_shards(self, &before, *ix) && !in_shards(self, &shards, *ix);
-        let staying: Vec<DestIx> = all().filter(stays).collect();
+        let busy = self.known_in(&shards);
+        let mut staying = self.known_in(&before);
+        staying.retain(|id| !shards.has(id.shard()));
         self.leaving = Leaving { shards, decision, busy, is_through: false };
         // Whoever was to get them is gone: they go on here.
-        for ix in staying {
-            self.activate(ix);
-            self.probe_when_overdue(ix);
+        for id in staying {
+            if let Some(ix) = self.dest_ix(id) {
+                self.activate(ix);
+                self.probe_when_overdue(ix);
+            }
         }
+    }
+
+    /// Destinations of these shards, in an order that does not depend on chance.
+    fn known_in(&self, shards: &ShardSet) -> Vec<DestinationId> {
+        let all = self.dest_by_id.keys().copied();
+        let mut known: Vec<_> = all.filter(|id| shards.has(id.shard())).collect();
+        known.sort_unstable();
+        known
     }
 
     /// Whether nothing new may be begun in a shard, because another node is to have it.
@@ -55,10 +59,12 @@ impl Core {
         if self.leaving.is_through || self.leaving.shards.is_empty() {
             return;
         }
-        let dests = &self.dests;
-        self.leaving.busy.retain(|ix| {
-            let dest = &dests[ix.get()];
-            !dest.lost && (dest.in_flight > 0 || matches!(dest.probe, ProbeStage::Chosen(_)))
+        let (dests, known) = (&self.dests, &self.dest_by_id);
+        self.leaving.busy.retain(|id| {
+            known.get(id).is_some_and(|ix| {
+                let dest = &dests[ix.get()];
+                dest.in_flight > 0 || matches!(dest.probe, ProbeStage::Chosen(_))
+            })
         });
         if self.leaving.busy.is_empty() {
             self.leaving.is_through = true;
