@@ -114,9 +114,9 @@ pub struct PoolOptions {
     /// receiver's queue of new connections holds (128, often) it drops without a word, and what was
     /// dropped is tried again a second later.
     pub opening_per_host_max: usize,
-    /// Idle HTTP/1.1 connections to one host of one tenant. As many as may have been in use at the same
-    /// time: else they would be closed and opened all the time. What is too much is closed when it
-    /// has been idle.
+    /// Idle HTTP/1.1 connections to one host of one tenant. One that is idle was in use a moment ago,
+    /// and many destinations may be at one host: with fewer than are in flight there, connections are
+    /// opened and closed all the time.
     pub idle_per_host_max: usize,
     /// Idle HTTP/1.1 connections in total.
     pub idle_max: usize,
@@ -128,7 +128,7 @@ impl Default for PoolOptions {
             idle_timeout: Duration::from_secs(4),
             http2_idle_timeout: Duration::from_secs(30),
             opening_per_host_max: 64,
-            idle_per_host_max: 2048,
+            idle_per_host_max: 1024,
             idle_max: 4096,
         }
     }

@@ -18,6 +18,7 @@ mod dispatch;
 mod due;
 mod find;
 mod ids;
+mod leaving;
 pub(crate) mod limiter;
 mod loads;
 mod probe;
@@ -58,7 +59,7 @@ use commits::Commits;
 use dispatch::Hung;
 use due::Due;
 use find::Findings;
-pub(crate) use loads::{Load, LoadId};
+pub(crate) use loads::{Events, Fetch, Load, LoadId};
 use loads::{Loads, Seen};
 use queue::{Dest, DestIx, Rings};
 use replay::Job;
@@ -75,6 +76,8 @@ pub(crate) enum Input {
     Finished(DeliveryId, Attempted),
     /// A read of the store has ended; the number is that of the next acceptance, taken after it.
     Loaded(LoadId, Vec<Delivery>, u64),
+    /// The same, with events that were read as well.
+    Fetched(Fetch, Events),
     /// The commit that was under way has ended.
     Settled(Result<(), StoreError>),
     /// Somebody wants something.
@@ -104,6 +107,8 @@ pub(crate) enum Action {
     Commit(Commit),
     /// Read from the store and report it.
     Load(LoadId, Load),
+    /// Read the events of what was read, and report it.
+    Fetch(Fetch),
     /// Tell whoever looks on.
     Publish(EngineEvent),
     /// A deleted subscription has nothing unfinished any more: its record can go.
@@ -117,6 +122,8 @@ pub(crate) enum Action {
     ReplayElsewhere(Box<ReplayJob>, Vec<Delivery>, bool),
     /// These shards may be ours, but not as they are known here: hold them anew.
     HoldAnew(Holding),
+    /// Nothing is under way any more in the shards that are to leave by this decision: give them back.
+    GiveBack(u64),
     /// The store has stopped: the process must end.
     Stop(String),
 }
@@ -148,6 +155,8 @@ pub(crate) struct Core {
     pub(crate) is_leased: bool,
     /// The store refused a settlement: until the shards are held anew, nobody knows whose they are.
     is_doubted: bool,
+    /// Shards that another node should have.
+    leaving: leaving::Leaving,
     /// Destinations that are not in memory and are being read.
     finding: Findings,
     /// Reads that began before these do not count in shards that were another node's then.
@@ -199,6 +208,7 @@ impl Core {
             held_until: None,
             is_leased: true,
             is_doubted: false,
+            leaving: leaving::Leaving::default(),
             finding: Findings::default(),
             held_since: HashMap::new(),
             listened: false,
@@ -232,6 +242,9 @@ impl Core {
             Input::Accepted(handover) => self.accepted(handover),
             Input::Finished(delivery, attempted) => self.finished(delivery, attempted),
             Input::Loaded(id, rows, next_ticket) => self.loaded(id, rows, next_ticket),
+            Input::Fetched(fetch, events) => {
+                self.fetched(fetch.load, fetch.rows, fetch.next_ticket, events);
+            }
             Input::Settled(result) => self.settled(result),
             Input::Command(command) => self.command(command),
             Input::Spilled(destinations) => self.spilled(&destinations),
@@ -249,6 +262,7 @@ impl Core {
         self.scan_backlog();
         self.feed_starved();
         self.pump();
+        self.look_at_leaving();
         self.begin_commit();
         self.let_rest();
         self.finish_shutdown();
