@@ -312,10 +312,11 @@ fn sweep(sweep: &Sweep, step: u32) -> Option<u32> {
 
 #[test]
 fn whichever_sync_fails_nothing_acknowledged_is_lost() {
-    let syncs =
-        Sweep { name: "syncs", calls: "fsync,fdatasync", error: "EIO", from_then_on: false };
-    let faults = sweep(&syncs, 1);
-    assert!(faults.is_none_or(|faults| faults > 20), "{faults:?}");
+    for (error, from_then_on) in [("EIO", false), ("EIO", true), ("ENOSPC", false)] {
+        let syncs = Sweep { name: "syncs", calls: "fsync,fdatasync", error, from_then_on };
+        let faults = sweep(&syncs, 1);
+        assert!(faults.is_none_or(|faults| faults > 20), "{faults:?}");
+    }
 }
 
 /// Under the journal and under SQLite alike.

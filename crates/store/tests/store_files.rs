@@ -190,6 +190,8 @@ fn a_counter_that_is_not_what_was_written_is_named_with_its_table() {
         ("tallies", "UPDATE tallies SET accepted = accepted + 1"),
         ("tallies", "UPDATE tallies SET minute = minute + 1"),
         ("backlog", "UPDATE backlog SET waiting = waiting + 1"),
+        ("days", "UPDATE days SET attempts = attempts + 1"),
+        ("days", "UPDATE days SET whole = 1 - whole"),
         ("meta", "UPDATE meta SET value = value + 1 WHERE key = 'applied'"),
         ("meta", "UPDATE meta SET value = zeroblob(16) WHERE key = 'store_id'"),
         ("meta", "UPDATE meta SET value = 0 WHERE key = 'has_journal'"),

@@ -3,6 +3,7 @@
 //! ```text
 //! cargo run --release -p postrider-store --example store_bench -- all
 //! … throughput 400000   whole lives: processor time and bytes written
+//! … throughput 40000 20000   the same with payloads of 20 KB
 //! … steady 5000 10      acknowledgements at 5,000 events a second for 10 seconds
 //! … waiting 5000000     a backlog: memory, opening, the next 1,000 due, rescheduling
 //! … lists 10000000      pages of 50 among so many attempts, then removing the day
@@ -29,7 +30,7 @@ use postrider_store::{
     WaitingOrder, Work,
 };
 use tokio::runtime::Runtime;
-use world::{DAY, World, memory_mb, now, processor_time, written_bytes};
+use world::{DAY, PAYLOAD_BYTES, World, memory_mb, now, processor_time, written_bytes};
 
 const BATCH: u64 = 100;
 
@@ -58,7 +59,10 @@ fn main() {
         let directory = tempfile::tempdir_in("target").unwrap();
         let data = directory.path().join("data");
         match mode {
-            "throughput" => throughput(&runtime, &data, number(400_000), &mut table),
+            "throughput" => {
+                let (count, bytes) = (number(400_000), number(PAYLOAD_BYTES));
+                throughput(&runtime, &data, count, bytes, &mut table);
+            }
             "steady" => steady(&runtime, &data, number(5_000), number(10), &mut table),
             "waiting" => waiting(&runtime, &data, number(5_000_000), &mut table),
             "lists" => lists(&runtime, &data, number(10_000_000), &mut table),
@@ -99,11 +103,11 @@ fn per(duration: Duration, n: u64) -> f64 {
 }
 
 /// Whole lives: accepted in single requests or batches by many, and settled in batches.
-fn throughput(runtime: &Runtime, data: &Path, count: u64, table: &mut Table) {
+fn throughput(runtime: &Runtime, data: &Path, count: u64, payload: u64, table: &mut Table) {
     for (name, batch) in [("single events", 1u64), ("batches of 100", BATCH)] {
         let data = data.join(batch.to_string());
         let store = open(&data);
-        let world = Arc::new(World::new(100));
+        let world = Arc::new(World::with_payloads(100, payload));
         let holding = runtime.block_on(store.hold_shards()).unwrap();
         // Making the values is not the store's work: it is measured and taken off.
         let (start, used) = (now(), processor_time());

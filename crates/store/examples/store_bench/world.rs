@@ -17,7 +17,8 @@ use postrider_domain::time::Timestamp;
 use postrider_store::{Acceptance, Commit, DeliveryChange, DestinationChange};
 
 pub(crate) const DAY: Timestamp = Timestamp::from_unix_ms(1_794_700_800_000);
-const PAYLOAD_BYTES: usize = 600;
+/// How long a payload is where nothing else is said.
+pub(crate) const PAYLOAD_BYTES: u64 = 600;
 
 #[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 pub(crate) fn now() -> Instant {
@@ -56,8 +57,13 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(destinations: usize) -> Self {
+        World::with_payloads(destinations, PAYLOAD_BYTES)
+    }
+
+    pub(crate) fn with_payloads(destinations: usize, bytes: u64) -> Self {
         let tenant = TenantId::default_tenant();
-        let data = format!("{{\"text\": \"{}\"}}", "x".repeat(PAYLOAD_BYTES - 12));
+        let text = "x".repeat(usize::try_from(bytes).unwrap().saturating_sub(12));
+        let data = format!("{{\"text\": \"{text}\"}}");
         let made = (0..destinations).map(|n| {
             Destination::new(tenant.clone(), format!("https://hooks.example.com/{n}"), DAY)
         });

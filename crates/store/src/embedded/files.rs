@@ -20,7 +20,10 @@ use crate::error::StoreError;
 /// The length of a page where rows are small and change.
 pub(super) const SMALL_PAGE_BYTES: u32 = 4096;
 /// The length of a page where rows are long and stay.
-pub(super) const LARGE_PAGE_BYTES: u32 = 8192;
+pub(super) const LARGE_PAGE_BYTES: u32 = 16384;
+/// A file's log is copied into it when it is this long. A page that changes in several transactions
+/// is copied once.
+const LOG_BYTES: u32 = 64 << 20;
 
 const DAY_MS: i64 = 86_400_000;
 /// The days that a calendar of the years 0 to 9999 has: a time outside falls on the nearest of them.
@@ -36,6 +39,11 @@ impl Day {
     /// The day that a time falls on.
     pub(super) fn of(time: Timestamp) -> Self {
         Day(time.as_unix_ms().div_euclid(DAY_MS).clamp(*DAYS.start(), *DAYS.end()))
+    }
+
+    /// Its number, counted from 1970-01-01.
+    pub(super) fn number(self) -> i64 {
+        self.0
     }
 
     /// Its first millisecond by the calendar.
@@ -206,11 +214,14 @@ pub(super) fn open_writer(
     connection.set_prepared_statement_cache_capacity(64);
     // It takes effect where the file is new.
     connection.pragma_update(None, "page_size", page_bytes).at(path)?;
-    let set_up = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
-        PRAGMA wal_autocheckpoint = 4096; PRAGMA journal_size_limit = 67108864;
+    let checkpoint_pages = LOG_BYTES / page_bytes;
+    let set_up = format!(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+        PRAGMA wal_autocheckpoint = {checkpoint_pages}; PRAGMA journal_size_limit = {LOG_BYTES};
         PRAGMA cache_size = -49152; PRAGMA temp_store = MEMORY; PRAGMA busy_timeout = 10000;
-        PRAGMA cell_size_check = ON;";
-    connection.execute_batch(set_up).at(path)?;
+        PRAGMA cell_size_check = ON;"
+    );
+    connection.execute_batch(&set_up).at(path)?;
     Ok(connection)
 }
 

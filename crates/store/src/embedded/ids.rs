@@ -111,7 +111,11 @@ impl PendingIds {
                 (Some((Stage::Reserved, _)), None) => obstacle = Some(Reserving::Busy),
                 (Some((Stage::Unclear, _)), None) => obstacle = Some(Reserving::Unclear),
                 (None, None) => {
-                    ids.insert(key.clone(), (Stage::Reserved, known(acceptance)));
+                    // Nobody else knows an identifier that was just made, and whoever made it tells
+                    // it only when it is in the journal.
+                    let made = !acceptance.id_given;
+                    let stage = if made { Stage::Acknowledged } else { Stage::Reserved };
+                    ids.insert(key.clone(), (stage, known(acceptance)));
                     answers.push(Found::Nothing);
                     if batch.len() > 1 {
                         reserved.insert(key, place);

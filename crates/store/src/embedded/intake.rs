@@ -92,6 +92,9 @@ impl EmbeddedStore {
             (place, acceptance.event.tenant.clone(), acceptance.event.id.clone())
         });
         let ids: Vec<Wanted> = ids.collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
         // Mostly no file has to be asked.
         let days = self.days.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let is_new = |(_, tenant, id): &Wanted| {
@@ -158,13 +161,16 @@ fn judge_all(batch: &[Acceptance], found: &[Found]) -> Vec<Accepted> {
 struct Reservation {
     pending: Arc<PendingIds>,
     events: Vec<Arc<Event>>,
+    /// Somebody chose one of them, and may bring it again at the same time.
+    has_chosen: bool,
 }
 
 impl Reservation {
     fn of(pending: &Arc<PendingIds>, batch: &[Acceptance], found: &[Found]) -> Self {
         let reserved = batch.iter().zip(found).filter(|(_, found)| **found == Found::Nothing);
         let events = reserved.map(|(acceptance, _)| Arc::clone(&acceptance.event)).collect();
-        Reservation { pending: Arc::clone(pending), events }
+        let has_chosen = batch.iter().any(|acceptance| acceptance.id_given);
+        Reservation { pending: Arc::clone(pending), events, has_chosen }
     }
 
     /// The same of fewer; the others are given back.
@@ -181,7 +187,9 @@ impl Reservation {
 
     fn acknowledge(mut self) {
         let events = std::mem::take(&mut self.events);
-        self.pending.acknowledge(events.iter());
+        if self.has_chosen {
+            self.pending.acknowledge(events.iter());
+        }
     }
 }
 

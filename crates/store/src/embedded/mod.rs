@@ -75,7 +75,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use rusqlite::Transaction;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use self::applier::{Applier, Days, Item, Line};
 use self::files::{Layout, place};
@@ -129,6 +129,8 @@ pub struct EmbeddedStore {
     line: Arc<Line>,
     pending: Arc<PendingIds>,
     pool: Arc<Pool>,
+    /// A permit for everybody who may look at the same time.
+    looks: Arc<Semaphore>,
     days: Days,
     sieves: Arc<Sieves>,
     filling: Mutex<Option<JoinHandle<()>>>,
@@ -178,7 +180,14 @@ impl EmbeddedStore {
         look: impl FnOnce(&Looking<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let pool = Arc::clone(&self.pool);
-        let looked = tokio::task::spawn_blocking(move || look(&pool.look())).await;
+        // It is never closed; were it, whoever looks would only not be counted.
+        let turn = Arc::clone(&self.looks).acquire_owned().await.ok();
+        let looked = tokio::task::spawn_blocking(move || {
+            let answer = look(&pool.look());
+            drop(turn);
+            answer
+        })
+        .await;
         match looked {
             // A file that cannot be read does not stop the store.
             Ok(Err(StoreError::Stopped(why))) => Err(StoreError::Unavailable(why)),

@@ -12,7 +12,7 @@ use super::files::{Layout, io_error, place, sync_directory};
 use super::ids::PendingIds;
 use super::journal::{self, Hooks, Journal, JournalError, RecoveredRecords};
 use super::medium::Disk;
-use super::pool::Pool;
+use super::pool::{self, Pool};
 use super::reserve::Ballast;
 use super::schema;
 use super::sieve::Sieves;
@@ -108,6 +108,7 @@ impl EmbeddedStore {
         let thread = thread.map_err(|error| StoreError::Internal(error.to_string()))?;
         Ok(Arc::new(EmbeddedStore {
             pool,
+            looks: Arc::new(tokio::sync::Semaphore::new(pool::LOOKS_MAX)),
             layout,
             journal,
             line,

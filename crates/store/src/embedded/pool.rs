@@ -15,8 +15,11 @@ use super::files::{Day, Layout, open_reader};
 use super::sieve::Sieves;
 use crate::error::StoreError;
 
+/// How many may look at the same time: more gain nothing, and each has a connection of its own to
+/// every file that it reads, which costs memory and descriptors.
+pub(super) const LOOKS_MAX: usize = 16;
 /// Connections to one file that are kept.
-const KEPT_PER_FILE: usize = 4;
+const KEPT_PER_FILE: usize = 8;
 /// Connections that are kept in all.
 const KEPT_MAX: usize = 64;
 

@@ -13,7 +13,8 @@ use super::files::{At, place};
 use crate::error::StoreError;
 
 /// The steps of `main.db`; the n-th leads to version n.
-pub(super) const MAIN: &[&str] = &["
+pub(super) const MAIN: &[&str] = &[
+    "
     CREATE TABLE meta (key TEXT PRIMARY KEY, value, crc INTEGER NOT NULL) WITHOUT ROWID;
 
     CREATE TABLE tenants (
@@ -99,7 +100,16 @@ pub(super) const MAIN: &[&str] = &["
         crc INTEGER NOT NULL, PRIMARY KEY (tenant, minute)
     ) WITHOUT ROWID;
     CREATE INDEX tallies_by_time ON tallies (minute);
-"];
+",
+    "
+    -- How much the file of a day has, so that nobody needs to count. `whole` where that is all of
+    -- it: what a file had before this table, or before a crash that parted the two, is not in it.
+    CREATE TABLE days (
+        day INTEGER PRIMARY KEY, whole INTEGER NOT NULL, events INTEGER NOT NULL,
+        deliveries INTEGER NOT NULL, attempts INTEGER NOT NULL, crc INTEGER NOT NULL
+    );
+",
+];
 
 /// The steps of a day's file.
 pub(super) const DAY: &[&str] = &["

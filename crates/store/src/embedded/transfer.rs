@@ -79,7 +79,7 @@ impl Source for EmbeddedStore {
         self.read(|looking| {
             let mut totals = Totals { records: looking.main(count_main)?, ..Totals::default() };
             for day in looking.days() {
-                let counted = looking.day(day, super::upkeep::contents)?;
+                let counted = looking.day(day, super::upkeep::counted)?;
                 totals.events += counted.events;
                 totals.deliveries += counted.deliveries;
                 totals.attempts += counted.attempts;

@@ -8,12 +8,13 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::EmbeddedStore;
-use super::files::{At, place};
+use super::files::{At, Day, place};
 use super::pool::Looking;
 use super::rows::{
     self, DELIVERY_COLUMNS, DELIVERY_JOINS, EVENT_COLUMNS, EVENT_JOINS, FRESH, Reading, WAITING,
 };
 use super::sieve::Sieve;
+use super::upkeep::{contents, counted};
 use crate::error::StoreError;
 
 impl EmbeddedStore {
@@ -23,6 +24,7 @@ impl EmbeddedStore {
             looking.main(verify_main)?;
             for day in looking.days() {
                 looking.day(day, verify_day)?;
+                verify_count(looking, day)?;
             }
             verify_ledger(looking)
         })
@@ -67,6 +69,7 @@ fn verify_main(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     each(connection, path, "meta", &select("key, value, crc", "meta"), rows::meta_of)?;
     each(connection, path, "ledger", rows::LEDGER, rows::ledger_of)?;
     each(connection, path, "tallies", rows::TALLIES, rows::tally_of)?;
+    each(connection, path, "days", rows::DAYS, rows::day_of)?;
     let sql = select("destination, waiting, crc", "backlog");
     each(connection, path, "backlog", &sql, rows::backlog_of)?;
     each(connection, path, "fresh", FRESH, rows::queued)?;
@@ -109,6 +112,16 @@ fn verify_day(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     }
     let what = format!("{orphans} rows refer to names or routes that are not there");
     Err(StoreError::Corrupt { place: place(path), what })
+}
+
+/// That the file of a day has as much as `main.db` says.
+fn verify_count(looking: &Looking<'_>, day: Day) -> Result<(), StoreError> {
+    let (said, has) = (contents(looking, day)?, looking.day(day, counted)?);
+    if said == has {
+        return Ok(());
+    }
+    let what = format!("it has {has:?} but should have {said:?}");
+    looking.day(day, |_, path| Err(StoreError::Corrupt { place: place(path), what }))
 }
 
 fn verify_ledger(looking: &Looking<'_>) -> Result<(), StoreError> {

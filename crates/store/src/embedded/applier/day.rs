@@ -8,17 +8,16 @@ use std::path::PathBuf;
 use postrider_domain::attempt::{Attempt, Ending};
 use postrider_domain::delivery::Delivery;
 use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId};
-use postrider_domain::trace::TraceContext;
-use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::super::codec::{self, Encoder};
 use super::super::files::{At, Day, LARGE_PAGE_BYTES, Layout, open_writer, sync_directory};
 use super::super::numbering;
 use super::super::rows;
 use super::super::schema;
-use super::super::sieve::{Sieve, Sieves};
+use super::super::sieve::Sieve;
 use super::super::{QuickMap, QuickSet};
+use super::day_rows::{DeliveryRow, DeliveryRows, EventRow, EventRows, TOGETHER};
 use super::fold::{Folded, OfDay};
 use crate::error::StoreError;
 use crate::records::Acceptance;
@@ -110,76 +109,49 @@ struct Writing<'w> {
     odd: Vec<u64>,
 }
 
-/// A row that is to be written: its number if it is plain, and where it stands among the others.
-type Planned = (Option<i64>, usize);
+/// A row that is to be written: its number if it is plain, where it stands among the others, and
+/// whose it is.
+type Planned = (Option<i64>, usize, i64);
+
+/// Puts those without a number first, and the others in the order of their numbers.
+fn in_order(plan: &mut [Planned]) -> (&[Planned], &[Planned]) {
+    plan.sort_by_key(|(plain, ..)| plain.unwrap_or(i64::MIN));
+    plan.split_at(plan.partition_point(|(plain, ..)| plain.is_none()))
+}
 
 impl Writing<'_> {
     /// Writes the events in the order of their numbers; answers with each one's number.
     fn events(&mut self, events: &[&Acceptance]) -> rusqlite::Result<Vec<i64>> {
-        let mut plan: Vec<(Planned, i64, Option<[u8; 16]>)> = Vec::with_capacity(events.len());
+        let mut plan = Vec::with_capacity(events.len());
         for (place, acceptance) in events.iter().enumerate() {
-            let event = &acceptance.event;
+            let (event, at) = (&acceptance.event, acceptance.accepted_at);
             let tenant = self.numbers.name(self.transaction, event.tenant.as_str())?;
-            let made = numbering::made(event.id.as_str());
-            let at = acceptance.accepted_at;
-            let plain = made.and_then(|id| numbering::plain_at(tenant, self.day, at, &id));
-            plan.push(((plain, place), tenant, made));
+            let plain = numbering::made(event.id.as_str())
+                .and_then(|id| numbering::plain_at(tenant, self.day, at, &id));
+            plan.push((plain, place, tenant));
         }
-        plan.sort_unstable_by_key(|(planned, ..)| *planned);
-        let mut insert = self.transaction.prepare_cached(INSERT_EVENT)?;
-        let mut insert_odd = self.transaction.prepare_cached(INSERT_ODD_EVENT)?;
-        let (mut scratch, mut owed) = (Encoder::default(), Vec::new());
+        let (odd, plain) = in_order(&mut plan);
+        let mut rows = EventRows::new(self.transaction, self.day)?;
         let mut written = vec![0; events.len()];
         let mut seconds: QuickSet<(i64, i64, i64)> = QuickSet::default();
-        for ((plain, place), tenant, made) in plan {
-            let Some(acceptance) = events.get(place) else { continue };
-            let event = &acceptance.event;
-            owed.clear();
-            for delivery in &acceptance.deliveries {
-                owed.extend_from_slice(delivery.id.as_bytes());
+        let mut chunk = Vec::with_capacity(TOGETHER);
+        for planned in plain.chunks(TOGETHER).chain(odd.chunks(1)) {
+            chunk.clear();
+            for &(plain, place, tenant) in planned {
+                let Some(&acceptance) = events.get(place) else { continue };
+                let kind = self.numbers.name(self.transaction, acceptance.event.kind.as_str())?;
+                chunk.push(EventRow { plain, place, tenant, kind, acceptance });
             }
-            let (at, fingerprint) = (acceptance.accepted_at, &acceptance.fingerprint);
-            let crc = codec::event_sum(&mut scratch, event, at, fingerprint, &owed);
-            let kind = self.numbers.name(self.transaction, event.kind.as_str())?;
-            let id = match &made {
-                Some(bytes) => ValueRef::Blob(bytes),
-                None => ValueRef::Text(event.id.as_str().as_bytes()),
-            };
-            let run = |statement: &mut CachedStatement<'_>, n: i64| {
-                statement.execute(params![
-                    n,
-                    tenant,
-                    ToSqlOutput::Borrowed(id),
-                    kind,
-                    event.object.as_ref().map(|object| object.as_str()),
-                    event.time.as_unix_ms(),
-                    at.as_unix_ms(),
-                    fingerprint.as_slice(),
-                    owed.as_slice(),
-                    crc,
-                    event.data.as_bytes().as_ref(),
-                    event.old.as_ref().map(|old| old.as_bytes().as_ref()),
-                    event.trace.map(TraceContext::to_bytes),
-                ])
-            };
-            let number = match plain {
-                Some(n) if run(&mut insert, n)? > 0 => n,
-                Some(_) | None => {
-                    self.odd.push(Sieves::hash(&event.tenant, &event.id));
-                    let hash = crc32fast::hash(event.id.as_str().as_bytes());
-                    let known = "SELECT n FROM events WHERE odd = 1 AND tenant = ?1 AND id = ?2";
-                    let values = params![tenant, ToSqlOutput::Borrowed(id)];
-                    place_odd(
-                        (self.transaction, "events"),
-                        |n| numbering::odd(tenant, self.day, at, hash, n),
-                        |n| Ok(run(&mut insert_odd, n)? > 0),
-                        || number_of(self.transaction, known, values),
-                    )?
+            let are_together = rows.insert_together(&chunk)?;
+            for row in &chunk {
+                let number = match row.plain {
+                    Some(n) if are_together => n,
+                    Some(_) | None => rows.insert(row, &mut self.odd)?,
+                };
+                seconds.insert((row.tenant, row.kind, numbering::second(number)));
+                if let Some(entry) = written.get_mut(row.place) {
+                    *entry = number;
                 }
-            };
-            seconds.insert((tenant, kind, numbering::second(number)));
-            if let Some(entry) = written.get_mut(place) {
-                *entry = number;
             }
         }
         self.note(seconds)?;
@@ -197,211 +169,25 @@ impl Writing<'_> {
     }
 
     fn deliveries(&mut self, deliveries: &[Folded<'_>], events: &[i64]) -> rusqlite::Result<()> {
-        let mut plan: Vec<(Planned, i64)> = Vec::with_capacity(deliveries.len());
+        let mut plan = Vec::with_capacity(deliveries.len());
         for (place, Folded { delivery, .. }) in deliveries.iter().enumerate() {
             let tenant = self.numbers.name(self.transaction, delivery.tenant.as_str())?;
             let (at, id) = (delivery.created_at, delivery.id.as_bytes());
-            plan.push(((numbering::plain_at(tenant, self.day, at, id), place), tenant));
+            plan.push((numbering::plain_at(tenant, self.day, at, id), place, tenant));
         }
-        plan.sort_unstable();
+        let (odd, plain) = in_order(&mut plan);
         let mut rows = DeliveryRows::new(self.transaction, self.day)?;
-        for ((plain, place), tenant) in plan {
+        for &(plain, place, tenant) in plain.iter().chain(odd) {
             let Some(folded) = deliveries.get(place) else { continue };
-            rows.encode(folded);
-            if folded.event.is_none() && rows.change(plain, folded.delivery)? {
-                continue;
+            // One that was accepted earlier is there already, but for very rare cases.
+            if folded.event.is_some() || !rows.change(plain, folded)? {
+                let route = self.numbers.route(self.transaction, tenant, folded.delivery)?;
+                let event = folded.event.and_then(|place| events.get(place)).copied();
+                rows.insert(&DeliveryRow { plain, tenant, route, event, folded })?;
             }
-            let route = self.numbers.route(self.transaction, tenant, folded.delivery)?;
-            let event = folded.event.and_then(|place| events.get(place)).copied();
-            rows.insert(plain, tenant, route, event, folded.delivery)?;
         }
         Ok(())
     }
-}
-
-const INSERT_EVENT: &str = "INSERT INTO events (n, tenant, id, kind, object, time, accepted_at,
-        fingerprint, deliveries, crc, data, old, trace)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
-    ON CONFLICT (n) DO UPDATE SET odd = odd WHERE tenant = ?2 AND id = ?3 AND odd IS NULL";
-const INSERT_ODD_EVENT: &str = "INSERT INTO events (n, odd, tenant, id, kind, object, time,
-        accepted_at, fingerprint, deliveries, crc, data, old, trace)
-    VALUES (?1, 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT DO NOTHING";
-
-const INSERT_DELIVERY: &str = "INSERT INTO deliveries (n, id, state, at, attempts, last_attempt_at,
-        detail, crc, first, route, event, event_id, created_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
-    ON CONFLICT (n) DO UPDATE SET state = ?3, at = ?4, attempts = ?5, last_attempt_at = ?6,
-        detail = ?7, crc = ?8, first = ?9 WHERE id = ?2 AND odd IS NULL";
-const INSERT_ODD_DELIVERY: &str = "INSERT INTO deliveries (n, odd, id, state, at, attempts,
-        last_attempt_at, detail, crc, first, route, event, event_id, created_at)
-    VALUES (?1, 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
-    ON CONFLICT DO NOTHING";
-const CHANGE_DELIVERY: &str = "UPDATE deliveries SET state = ?3, at = ?4, attempts = ?5,
-        last_attempt_at = ?6, detail = ?7, crc = ?8, first = coalesce(first, ?9)
-    WHERE n = ?1 AND id = ?2 AND odd IS NULL";
-const CHANGE_ODD_DELIVERY: &str = "UPDATE deliveries SET state = ?3, at = ?4, attempts = ?5,
-        last_attempt_at = ?6, detail = ?7, crc = ?8, first = coalesce(first, ?9)
-    WHERE ?1 IS ?1 AND id = ?2 AND odd = 1";
-const RENEW_ODD_DELIVERY: &str = "UPDATE deliveries SET state = ?3, at = ?4, attempts = ?5,
-        last_attempt_at = ?6, detail = ?7, crc = ?8, first = ?9
-    WHERE ?1 IS ?1 AND id = ?2 AND odd = 1";
-
-/// The statements that write deliveries, and the parts of a row that are encoded.
-struct DeliveryRows<'w> {
-    transaction: &'w Transaction<'w>,
-    day: Day,
-    insert: CachedStatement<'w>,
-    change: CachedStatement<'w>,
-    scratch: Encoder,
-    detail: Encoder,
-    first: Option<Encoder>,
-    crc: u32,
-}
-
-impl<'w> DeliveryRows<'w> {
-    fn new(transaction: &'w Transaction<'w>, day: Day) -> rusqlite::Result<Self> {
-        Ok(DeliveryRows {
-            transaction,
-            day,
-            insert: transaction.prepare_cached(INSERT_DELIVERY)?,
-            change: transaction.prepare_cached(CHANGE_DELIVERY)?,
-            scratch: Encoder::default(),
-            detail: Encoder::default(),
-            first: None,
-            crc: 0,
-        })
-    }
-
-    fn encode(&mut self, folded: &Folded<'_>) {
-        self.crc = codec::delivery_sum(&mut self.scratch, folded.delivery);
-        self.detail.clear();
-        codec::put_state(&mut self.detail, &folded.delivery.state);
-        self.first = folded.first.map(|attempt| {
-            let mut first = self.first.take().unwrap_or_default();
-            first.clear();
-            codec::put_first_attempt(&mut first, folded.delivery.id, attempt);
-            first
-        });
-    }
-
-    /// Changes a row that is there; `false` where there is none.
-    fn change(&mut self, plain: Option<i64>, delivery: &Delivery) -> rusqlite::Result<bool> {
-        let DeliveryRows { change, detail, first, crc, .. } = self;
-        let first = first.as_ref();
-        if plain.is_some() && run_change(change, plain, (detail, first), *crc, delivery)? {
-            return Ok(true);
-        }
-        let mut odd = self.transaction.prepare_cached(CHANGE_ODD_DELIVERY)?;
-        run_change(&mut odd, None, (detail, first), *crc, delivery)
-    }
-
-    fn insert(
-        &mut self,
-        plain: Option<i64>,
-        tenant: i64,
-        route: i64,
-        event: Option<i64>,
-        delivery: &Delivery,
-    ) -> rusqlite::Result<()> {
-        let DeliveryRows { transaction, insert, detail, first, crc, .. } = self;
-        let at = delivery.finished_at().or(delivery.next_attempt_at());
-        let event_id = if event.is_none() { Some(delivery.event.as_str()) } else { None };
-        let run = |statement: &mut CachedStatement<'_>, n: i64| {
-            let values = params![
-                n,
-                delivery.id.as_bytes().as_slice(),
-                codec::state_number(delivery.state.name()),
-                at.map(|at| at.as_unix_ms()),
-                delivery.attempts,
-                delivery.last_attempt_at.map(|at| at.as_unix_ms()),
-                detail.as_slice(),
-                *crc,
-                first.as_ref().map(Encoder::as_slice),
-                route,
-                event,
-                event_id,
-                delivery.created_at.as_unix_ms(),
-            ];
-            Ok(statement.execute(values)? > 0)
-        };
-        if let Some(n) = plain
-            && run(insert, n)?
-        {
-            return Ok(());
-        }
-        let mut insert = transaction.prepare_cached(INSERT_ODD_DELIVERY)?;
-        let hash = crc32fast::hash(delivery.id.as_bytes());
-        let known = || {
-            // It is the same row once more: it becomes what it is now.
-            let mut renew = transaction.prepare_cached(RENEW_ODD_DELIVERY)?;
-            let renewed = run_change(&mut renew, None, (detail, first.as_ref()), *crc, delivery)?;
-            Ok(renewed.then_some(0))
-        };
-        let place = |n| numbering::odd(tenant, self.day, delivery.created_at, hash, n);
-        place_odd((transaction, "deliveries"), place, |n| run(&mut insert, n), known).map(drop)
-    }
-}
-
-fn run_change(
-    statement: &mut CachedStatement<'_>,
-    n: Option<i64>,
-    (detail, first): (&Encoder, Option<&Encoder>),
-    crc: u32,
-    delivery: &Delivery,
-) -> rusqlite::Result<bool> {
-    let at = delivery.finished_at().or(delivery.next_attempt_at());
-    let changed = statement.execute(params![
-        n,
-        delivery.id.as_bytes().as_slice(),
-        codec::state_number(delivery.state.name()),
-        at.map(|at| at.as_unix_ms()),
-        delivery.attempts,
-        delivery.last_attempt_at.map(|at| at.as_unix_ms()),
-        detail.as_slice(),
-        crc,
-        first.map(Encoder::as_slice),
-    ])?;
-    Ok(changed > 0)
-}
-
-fn number_of(
-    transaction: &Transaction<'_>,
-    sql: &str,
-    values: impl rusqlite::Params,
-) -> rusqlite::Result<Option<i64>> {
-    transaction.prepare_cached(sql)?.query_row(values, |row| row.get(0)).optional()
-}
-
-/// Finds a place for an odd row, unless it has one: somewhere in its millisecond, or else after it.
-fn place_odd(
-    (transaction, table): (&Transaction<'_>, &str),
-    place: impl Fn(i64) -> i64,
-    mut insert: impl FnMut(i64) -> rusqlite::Result<bool>,
-    known: impl Fn() -> rusqlite::Result<Option<i64>>,
-) -> rusqlite::Result<i64> {
-    let first = place(0);
-    if insert(first)? {
-        return Ok(first);
-    }
-    if let Some(known) = known()? {
-        return Ok(known);
-    }
-    for number in (1..numbering::TRIES).map(place) {
-        if insert(number)? {
-            return Ok(number);
-        }
-    }
-    // The last one of a stretch of numbers that are all taken.
-    let last = format!(
-        "SELECT n FROM {table} AS r WHERE n >= ?1
-            AND NOT EXISTS (SELECT 1 FROM {table} WHERE n = r.n + 1) ORDER BY n LIMIT 1"
-    );
-    let last = number_of(transaction, &last, [first])?;
-    let number = last.map_or(first, |last| last.saturating_add(1));
-    if insert(number)? {
-        return Ok(number);
-    }
-    Err(rusqlite::Error::QueryReturnedNoRows)
 }
 
 fn write_attempts(

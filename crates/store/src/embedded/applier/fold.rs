@@ -41,6 +41,23 @@ pub(super) struct OfDay<'r> {
     pub(super) deliveries: Vec<Folded<'r>>,
     /// Those that are not inside the row of their delivery.
     pub(super) attempts: Vec<(DeliveryId, &'r Attempt)>,
+    /// How many events, deliveries and attempts the file has more.
+    pub(super) more: [i64; 3],
+}
+
+impl OfDay<'_> {
+    /// Whether every delivery begins here, with its event: nothing of it can be older.
+    pub(super) fn begins(&self) -> bool {
+        self.deliveries.iter().all(|folded| folded.event.is_some())
+    }
+}
+
+/// What a file has more.
+#[derive(Debug, Clone, Copy)]
+enum More {
+    Event = 0,
+    Delivery = 1,
+    Attempt = 2,
 }
 
 /// By how much a tenant's accounts change.
@@ -109,6 +126,12 @@ impl<'r> Fold<'r> {
         self.days.get_mut(place).map(|(_, of_day)| of_day)
     }
 
+    fn count(&mut self, place: usize, more: More) {
+        if let Some(of_day) = self.of_day(place) {
+            of_day.more[more as usize] += 1;
+        }
+    }
+
     pub(super) fn accept(&mut self, acceptance: &'r Acceptance) {
         let owed = i64::try_from(acceptance.deliveries.len()).unwrap_or(i64::MAX);
         let tenant = &acceptance.event.tenant;
@@ -123,10 +146,13 @@ impl<'r> Fold<'r> {
         let Some(of_day) = self.of_day(day) else { return };
         let event = of_day.events.len();
         of_day.events.push(acceptance);
+        self.count(day, More::Event);
         self.rows += 1;
         // The event's row names its deliveries; their state is here.
         for delivery in &acceptance.deliveries {
-            let is_of_day = self.day(delivery.created_at) == day;
+            let day_of_delivery = self.day(delivery.created_at);
+            self.count(day_of_delivery, More::Delivery);
+            let is_of_day = day_of_delivery == day;
             self.put(delivery, None, is_of_day.then_some(event), None);
         }
     }
@@ -203,11 +229,14 @@ impl<'r> Fold<'r> {
         let Some(of_day) = self.of_day(day) else { return };
         let event = of_day.events.len();
         of_day.events.push(acceptance);
+        self.count(day, More::Event);
         for delivery in &acceptance.deliveries {
             if matches!(delivery.state, DeliveryState::Waiting(_)) {
                 *self.backlog.entry(delivery.destination).or_default() += 1;
             }
-            let is_of_day = self.day(delivery.created_at) == day;
+            let day_of_delivery = self.day(delivery.created_at);
+            self.count(day_of_delivery, More::Delivery);
+            let is_of_day = day_of_delivery == day;
             self.put(delivery, None, is_of_day.then_some(event), None);
             for (_, attempt) in attempts.iter().filter(|(id, _)| *id == delivery.id) {
                 self.put(delivery, None, None, Some(attempt));
@@ -227,6 +256,9 @@ impl<'r> Fold<'r> {
         let known = self.places.get(&delivery.id).copied();
         let day = known.map_or_else(|| self.day(delivery.created_at), |(day, _)| day);
         let Some((_, of_day)) = self.days.get_mut(day) else { return };
+        if attempt.is_some() {
+            of_day.more[More::Attempt as usize] += 1;
+        }
         if let Some(attempt) = attempt
             && first.is_none()
         {

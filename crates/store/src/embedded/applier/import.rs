@@ -50,9 +50,10 @@ impl Applier {
         events.iter().for_each(|(acceptance, attempts)| fold.import(acceptance, attempts));
         rest.iter().for_each(|item| count(&mut fold, item));
         self.write_days(&fold)?;
+        let new_days = &self.new_days;
         self.main.change(|transaction, path| {
             rest.iter().try_for_each(|item| write(transaction, path, item))?;
-            write_counters(transaction, path, &fold)?;
+            write_counters(transaction, path, &fold, new_days)?;
             write_lanes(transaction, &fold)
                 .and_then(|()| write_destinations(transaction, &fold))
                 .and_then(|()| {
@@ -60,7 +61,9 @@ impl Applier {
                     rows::put_meta(transaction, PROGRESS, &progress)
                 })
                 .at(path)
-        })
+        })?;
+        self.new_days.clear();
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 //! Counters change by what is added to them, so **a record counts once**: the position up to which
 //! everything is in the file moves in the same transaction.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use postrider_domain::delivery::{Lane, StateName};
@@ -11,7 +12,7 @@ use rusqlite::{Connection, ToSql, Transaction, params};
 
 use super::super::QuickMap;
 use super::super::codec::{self, Encoder};
-use super::super::files::{At, Layout, SMALL_PAGE_BYTES, open_writer, sync_directory};
+use super::super::files::{At, Day, Layout, SMALL_PAGE_BYTES, open_writer, sync_directory};
 use super::super::journal::{Position, StoreId};
 use super::super::rows;
 use super::super::schema;
@@ -106,10 +107,15 @@ impl MainFile {
     }
 
     /// Writes all of it with the position, or nothing.
-    pub(super) fn write(&mut self, fold: &Fold<'_>, applied: Position) -> Result<(), StoreError> {
+    pub(super) fn write(
+        &mut self,
+        fold: &Fold<'_>,
+        new_days: &BTreeSet<Day>,
+        applied: Position,
+    ) -> Result<(), StoreError> {
         let transaction = self.connection.transaction().at(&self.path)?;
         advance_replays(&transaction, &self.path, fold)?;
-        write_counters(&transaction, &self.path, fold)?;
+        write_counters(&transaction, &self.path, fold, new_days)?;
         let written = write_lanes(&transaction, fold)
             .and_then(|()| write_destinations(&transaction, fold))
             .and_then(|()| {
@@ -229,7 +235,12 @@ pub(super) fn write_counters(
     transaction: &Transaction<'_>,
     path: &Path,
     fold: &Fold<'_>,
+    new_days: &BTreeSet<Day>,
 ) -> Result<(), StoreError> {
+    for (day, of_day) in fold.days.iter().filter(|(_, of_day)| of_day.more != [0; 3]) {
+        let is_whole = new_days.contains(day) && of_day.begins();
+        rows::add_to_day(transaction, path, (day.number(), is_whole), of_day.more)?;
+    }
     for (tenant, change) in &fold.ledger {
         let LedgerChange { accepted, queued, waiting, delivered, dead, cancelled } = *change;
         let change = [accepted, queued, waiting, delivered, dead, cancelled];

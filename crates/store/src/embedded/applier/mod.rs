@@ -6,13 +6,14 @@
 //! waits for a barrier sees everything that was acknowledged before.
 
 mod day;
+mod day_rows;
 mod fold;
 mod import;
 mod line;
 mod main_file;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -75,6 +76,8 @@ pub(super) struct Applier {
     layout: Layout,
     main: MainFile,
     days: BTreeMap<Day, DayFile>,
+    /// Days whose file was made since `main.db` was written last.
+    new_days: BTreeSet<Day>,
     known_days: Days,
     line: Arc<Line>,
     pending: Arc<PendingIds>,
@@ -123,6 +126,7 @@ impl Applier {
             layout,
             main,
             days: BTreeMap::new(),
+            new_days: BTreeSet::new(),
             known_days,
             line,
             pending,
@@ -264,7 +268,8 @@ impl Applier {
 
     fn write(&mut self, fold: &Fold<'_>, applied: Position) -> Result<(), StoreError> {
         self.write_days(fold)?;
-        self.main.write(fold, applied)?;
+        self.main.write(fold, &self.new_days, applied)?;
+        self.new_days.clear();
         self.applied = applied;
         // From here on they are found in SQLite.
         self.pending.forget(fold.events().map(|acceptance| &acceptance.event));
@@ -289,6 +294,7 @@ impl Applier {
             }
             let (file, is_new) = DayFile::open(&self.layout, day)?;
             if is_new {
+                self.new_days.insert(day);
                 self.sieves.begin(day);
                 self.keep_sieves(Some(day))?;
             }

@@ -37,13 +37,13 @@
 //! - Neither: nothing after the bad place was ever synced, so nobody was told of it. It is the torn
 //!   tail, and is cut; a batch is kept whole or not at all.
 //!
-//! The last batch has no successor to vouch for it. So as soon as nothing waits, the writer puts a
-//! *seal* after it (a frame without records, replaced by the next batch), and at the end of a
+//! The last batch has no successor to vouch for it. So when nothing has come for two milliseconds, the
+//! writer puts a *seal* after it (a frame without records, replaced by the next batch), and at the end of a
 //! segment a *rotation mark*, which also tells a last segment from one whose successor was lost.
 //! Opening and closing put a second seal, the *voucher*, on the page of the segment's header, so
 //! that no single lost sector of a closed journal takes the last batch and its seal together. Only
-//! between a sync and the write that follows it is damage to the last batch taken for a torn
-//! tail.
+//! between a sync and the write that follows it, at most two milliseconds later, is damage to the last
+//! batch taken for a torn tail.
 //!
 //! # What fails
 //!

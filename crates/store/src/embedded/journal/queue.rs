@@ -8,6 +8,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
@@ -15,6 +16,10 @@ use tokio::sync::{Semaphore, oneshot};
 use super::format::RECORD_HEADER_BYTES;
 use super::writer::{Pending, Progress, Writer};
 use super::{AppendError, JournalError, Meaning, Position, Reserve, Run};
+
+/// How long nothing has to wait before the writer vouches for the last batch. Under load the next
+/// batch does it, and a write for each of them would be wasted.
+const SEAL_AFTER: Duration = Duration::from_millis(2);
 
 /// Runs the writer, one way or the other.
 #[derive(Debug)]
@@ -246,21 +251,20 @@ fn write_until_closed(shared: &Shared, mut writer: Writer) -> Result<(), Journal
     let mut released = Position::START;
     loop {
         {
-            let mut queue = locked(&shared.queue);
-            if queue.pending.is_empty() && queue.released <= released {
-                if queue.ended.is_some() {
-                    drop(queue);
-                    return writer.close();
-                }
+            let idle = |queue: &mut Queue| {
+                queue.pending.is_empty() && queue.released <= released && queue.ended.is_none()
+            };
+            let waited = shared.work.wait_timeout_while(locked(&shared.queue), SEAL_AFTER, idle);
+            let (mut queue, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            if waited.timed_out() {
                 drop(queue);
                 writer.seal();
-                queue = locked(&shared.queue);
-                while queue.pending.is_empty()
-                    && queue.released <= released
-                    && queue.ended.is_none()
-                {
-                    queue = shared.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
-                }
+                let waited = shared.work.wait_while(locked(&shared.queue), idle);
+                queue = waited.unwrap_or_else(PoisonError::into_inner);
+            }
+            if queue.pending.is_empty() && queue.released <= released && queue.ended.is_some() {
+                drop(queue);
+                return writer.close();
             }
             std::mem::swap(&mut queue.pending, &mut batch);
             released = released.max(queue.released);

@@ -119,6 +119,36 @@ pub(in crate::embedded) fn add_to_backlog(
     connection.prepare_cached(put).and_then(|mut put| put.execute(values)).at(path).map(drop)
 }
 
+/// How much the file of a day has, of the columns `day, whole, events, deliveries, attempts, crc`;
+/// with the day.
+pub(in crate::embedded) fn day_of(reading: &Reading<'_>) -> Result<(i64, [i64; 4]), StoreError> {
+    let day: i64 = reading.get(0)?;
+    Ok((day, numbers_of(reading, &[&day.to_le_bytes()], 1)?))
+}
+
+/// What the counters of a day are read by.
+pub(in crate::embedded) const DAYS: &str =
+    "SELECT day, whole, events, deliveries, attempts, crc FROM days";
+
+/// Adds to how much the file of a day has; `is_whole` where it had nothing before.
+pub(in crate::embedded) fn add_to_day(
+    connection: &Connection,
+    path: &Path,
+    (day, is_whole): (i64, bool),
+    change: [i64; 3],
+) -> Result<(), StoreError> {
+    let find = format!("{DAYS} WHERE day = ?1");
+    let before = one(connection, path, "days", &find, [day], day_of)?;
+    let before = before.map_or([i64::from(is_whole), 0, 0, 0], |(_, before)| before);
+    let [events, deliveries, attempts] = change;
+    let after = plus(Some(before), &[0, events, deliveries, attempts]);
+    let [whole, events, deliveries, attempts] = after;
+    let put = "INSERT OR REPLACE INTO days VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let crc = sum_of(&[&day.to_le_bytes()], &after);
+    let values = params![day, whole, events, deliveries, attempts, crc];
+    connection.prepare_cached(put).and_then(|mut put| put.execute(values)).at(path).map(drop)
+}
+
 /// What a file says about itself, of the columns `key, value, crc`.
 pub(in crate::embedded) fn meta_of(reading: &Reading<'_>) -> Result<Value, StoreError> {
     let (key, value): (String, Value) = (reading.get(0)?, reading.get(1)?);

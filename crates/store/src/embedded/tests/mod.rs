@@ -168,24 +168,38 @@ async fn a_chosen_identifier_is_known_on_every_day_and_a_new_one_asks_no_file() 
     }
 }
 
+/// Events of one millisecond whose identifiers begin alike, three of four: all but the first of them
+/// are odd.
+fn alike(n: u64) -> Acceptance {
+    let mut random = [0; 10];
+    random[2..].copy_from_slice(&n.to_be_bytes());
+    if n.is_multiple_of(4) {
+        random[..2].copy_from_slice(&n.to_be_bytes()[6..]);
+    }
+    let mut made = acceptance(n);
+    Arc::make_mut(&mut made.event).id = postrider_domain::ids::EventId::new(AT, random);
+    let id = postrider_domain::ids::DeliveryId::new(AT, random);
+    for delivery in &mut made.deliveries {
+        delivery.id = id;
+        delivery.event = made.event.id.clone();
+    }
+    Acceptance { id_given: false, ..made }
+}
+
 #[tokio::test]
 async fn more_events_than_a_millisecond_has_room_for_are_listed_once_each() {
+    // One after the other, and so many together that some are written by one statement.
+    for together in [1, 300] {
+        listed_once_each(together).await;
+    }
+}
+
+async fn listed_once_each(together: usize) {
     let directory = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(directory.path(), options()).unwrap();
-    // Identifiers that begin alike: all but the first of them are odd.
-    let many: u64 = 300;
-    for n in 0..many {
-        let at = AT;
-        let mut random = [0; 10];
-        random[2..].copy_from_slice(&n.to_be_bytes());
-        let mut made = acceptance(n);
-        Arc::make_mut(&mut made.event).id = postrider_domain::ids::EventId::new(at, random);
-        let id = postrider_domain::ids::DeliveryId::new(at, random);
-        for delivery in &mut made.deliveries {
-            delivery.id = id;
-            delivery.event = made.event.id.clone();
-        }
-        store.accept(vec![Acceptance { id_given: false, ..made }]).await.unwrap();
+    let made: Vec<Acceptance> = (0..300).map(alike).collect();
+    for batch in made.chunks(together) {
+        store.accept(batch.to_vec()).await.unwrap();
     }
     let mut page = crate::records::PageRequest { limit: 7, cursor: None };
     let (mut events, mut deliveries) = (Vec::new(), Vec::new());
@@ -216,6 +230,76 @@ async fn more_events_than_a_millisecond_has_room_for_are_listed_once_each() {
         assert!(store.delivery(&samples::acme(), id).await.unwrap().is_some(), "{id}");
     }
     store.verify().await.unwrap();
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_day_says_how_much_it_has_and_is_counted_where_it_does_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(directory.path(), options()).unwrap();
+    let all: Vec<Acceptance> = (0..40).map(on_day).collect();
+    store.accept(all).await.unwrap();
+    store.close().await.unwrap();
+    // A day of before there were such counts.
+    let main = rusqlite::Connection::open(directory.path().join("main.db")).unwrap();
+    let forget = "DELETE FROM days WHERE day = (SELECT min(day) FROM days)";
+    assert_eq!(main.execute(forget, []).unwrap(), 1);
+    drop(main);
+    let store = EmbeddedStore::open(directory.path(), options()).unwrap();
+    let more: Vec<Acceptance> =
+        (0..40).map(|n| with_name(on_day(n), &format!("more-{n}"))).collect();
+    store.accept(more).await.unwrap();
+    store.verify().await.unwrap();
+    let of = |day: i64| {
+        let looking = store.pool.look();
+        let first = super::files::Day::of(AT).number();
+        let day = looking.days().into_iter().find(|known| known.number() == first + day).unwrap();
+        let said = looking.main(|connection, path| {
+            let find = format!("{} WHERE day = ?1", super::rows::DAYS);
+            let make = super::rows::day_of;
+            super::rows::one(connection, path, "days", &find, [day.number()], make)
+        });
+        let said = said.unwrap().map(|(_, counts)| counts);
+        (said, super::upkeep::contents(&looking, day).unwrap())
+    };
+    let pruned = |events, deliveries| crate::records::Pruned { events, deliveries, attempts: 0 };
+    assert_eq!(of(0), (Some([0, 1, 0, 0]), pruned(2, 1)), "what is said is not all");
+    assert_eq!(of(1), (Some([1, 2, 1, 0]), pruned(2, 1)));
+    store.close().await.unwrap();
+}
+
+/// The same under another name, with no deliveries.
+fn with_name(mut acceptance: Acceptance, id: &str) -> Acceptance {
+    Arc::make_mut(&mut acceptance.event).id = id.parse().unwrap();
+    acceptance.deliveries.clear();
+    acceptance
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn however_many_look_at_once_a_file_is_open_a_bounded_number_of_times() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(directory.path(), options()).unwrap();
+    store.accept((0..20).map(acceptance).collect()).await.unwrap();
+    let look = |n: u64| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            store.delivery(&samples::acme(), samples::delivery_id(n % 20)).await.unwrap().unwrap()
+        })
+    };
+    let looks: Vec<_> = (0..500).map(look).collect();
+    for look in looks {
+        look.await.unwrap();
+    }
+    let history = directory.path().join("history").canonicalize().unwrap();
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().filter(|entry| {
+        let target = entry.as_ref().ok().and_then(|entry| std::fs::read_link(entry.path()).ok());
+        target.is_some_and(|path| {
+            path.starts_with(&history) && path.extension().is_some_and(|e| e == "db")
+        })
+    });
+    let open = open.count();
+    assert!((1..=super::pool::LOOKS_MAX + 1).contains(&open), "it is open {open} times");
     store.close().await.unwrap();
 }
 
