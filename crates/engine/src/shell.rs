@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::attempt::{Job, Runner, TransportRunner};
 use crate::cluster::{self, NEWEST, Post, Refresher, ToReplay, instant};
-use crate::core::{Action, Attempted, Command, Core, Fetch, Input, Load, LoadId, Outgoing};
+use crate::core::{Action, Command, Core, Fetch, Input, Load, LoadId, Outgoing};
 use crate::directory::{Credentials, Directory};
 use crate::entropy::Entropy;
 use crate::handle::{Ended, EngineHandle, Shared};
@@ -381,29 +381,14 @@ impl Shell {
 
     /// Sends deliveries whose events are read first, together.
     fn send_from_store(&mut self, batch: Vec<Outgoing>) {
-        let (reader, runner) = (self.reader(), Arc::clone(&self.runner));
-        let limits = self.policy.borrow().attempt.clone();
+        let reader = self.reader();
         self.tasks.spawn(async move {
             let ids: Vec<_> =
                 batch.iter().map(|one| (one.tenant.clone(), one.event_id.clone())).collect();
             let Some(events) = reader.insist(|| reader.store.events(&ids)).await else { return };
-            if reader.store.lease().is_some() {
-                // Reading may have taken long: whether it is still ours to send must be asked again.
-                let read = batch.into_iter().zip(events).collect();
-                drop(reader.inputs.send(Input::Read(read)));
-                return;
-            }
-            for (outgoing, event) in batch.into_iter().zip(events) {
-                match event {
-                    Some(event) => {
-                        runner.begin(job(outgoing, event, limits.clone()), reader.inputs.clone());
-                    }
-                    None => {
-                        let input = Input::Finished(outgoing.delivery, Attempted::NoEvent);
-                        drop(reader.inputs.send(input));
-                    }
-                }
-            }
+            // Reading may have taken long: whether they may still be sent is asked again.
+            let read = batch.into_iter().zip(events).collect();
+            drop(reader.inputs.send(Input::Read(read)));
         });
     }
 

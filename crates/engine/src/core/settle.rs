@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use postrider_domain::attempt::{Ending, FailureClass, Finished, OwnFaultKind, Verdict};
-use postrider_domain::circuit::StateName as CircuitName;
+use postrider_domain::attempt::{Ending, FailureClass, Finished, OwnFaultKind, Turn, Verdict};
+use postrider_domain::circuit::{CircuitState, StateName as CircuitName};
 use postrider_domain::delivery::{CancelReason, Delivery, Lane};
 use postrider_domain::event::Event;
 use postrider_domain::ids::DeliveryId;
@@ -43,12 +43,16 @@ impl Core {
     }
 
     /// The events of attempts that are to be made were read. Where the shards are another node's by now,
-    /// or may be, nothing is sent.
+    /// or may be, nothing is sent, and neither where the circuit opened meanwhile.
     pub(super) fn events_read(&mut self, read: Vec<(Outgoing, Option<Arc<Event>>)>) {
         for (outgoing, event) in read {
             let id = outgoing.delivery;
             let Some(entry) = self.entries.get(&id) else { continue };
-            if self.dests[entry.dest.get()].lost || !self.is_leased {
+            let dest = &self.dests[entry.dest.get()];
+            let is_probe =
+                matches!(entry.place, Place::InFlight(flight) if flight.turn == Turn::Probe);
+            let is_open = !is_probe && dest.record.circuit.state != CircuitState::Closed;
+            if dest.lost || !self.is_leased || is_open {
                 self.not_sent(id);
             } else if event.is_some() {
                 self.actions.push(Action::Send(Outgoing { event, ..outgoing }));
