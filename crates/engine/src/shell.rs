@@ -29,8 +29,9 @@ use crate::options::Options;
 use crate::spans::Spans;
 use crate::upkeep::{self, Holder, ToHolder, pause};
 
-/// Inputs that are taken in before the core acts on them.
-const INPUTS_AT_ONCE: usize = 1024;
+/// Inputs that are taken in before the core acts on them: few enough that what is new does not wait
+/// for long behind many attempts that ended together.
+const INPUTS_AT_ONCE: usize = 256;
 
 /// What an engine is made of.
 pub struct Parts {
@@ -290,7 +291,7 @@ impl Shell {
                         }
                     });
                 }
-                Action::Find(tenant, id) => self.find(tenant, id),
+                Action::Find(read, tenant, id) => self.find(read, tenant, id),
                 // Nobody takes these only where the engine is ending.
                 Action::ReplayElsewhere(job, rows, is_all) => {
                     drop(self.elsewhere.send((*job, rows, is_all)));
@@ -367,12 +368,12 @@ impl Shell {
         });
     }
 
-    /// Reads a destination that another node made.
-    fn find(&mut self, tenant: TenantId, id: DestinationId) {
+    /// Reads a destination that is not in memory.
+    fn find(&mut self, read: LoadId, tenant: TenantId, id: DestinationId) {
         let reader = self.reader();
         self.tasks.spawn(async move {
             if let Some(found) = reader.insist(|| reader.store.destination(&tenant, id)).await {
-                let command = Command::Found { id, record: found.map(Box::new) };
+                let command = Command::Found { read, id, record: found.map(Box::new) };
                 drop(reader.inputs.send(Input::Command(command)));
             }
         });

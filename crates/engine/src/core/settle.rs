@@ -23,7 +23,7 @@ impl Core {
     pub(super) fn finished(&mut self, id: DeliveryId, attempted: Attempted) {
         let Some(entry) = self.entries.remove(&id) else { return };
         let Place::InFlight(flight) = entry.place else {
-            self.entries.insert(id, entry);
+            self.entries.insert(entry);
             return;
         };
         let finished = match attempted {
@@ -62,7 +62,7 @@ impl Core {
     fn not_sent(&mut self, id: DeliveryId) {
         let Some(entry) = self.entries.remove(&id) else { return };
         let (ix, Place::InFlight(flight)) = (entry.dest, entry.place) else {
-            self.entries.insert(id, entry);
+            self.entries.insert(entry);
             return;
         };
         self.land(&entry, flight, &own_fault(self.now, String::new()));
@@ -85,6 +85,7 @@ impl Core {
         let pace = self.pace(&finished.ending, finished.timings.total);
         let dest = &mut self.dests[ix.get()];
         dest.limit.learn(pace);
+        dest.used_at = self.now;
         dest.in_flight -= u32::from(!planted::is(Bug::LeakedPlace));
         dest.retry_in_flight -= u32::from(flight.lane == Lane::Retry);
         *self.in_flight.of(flight.lane) -= 1;
@@ -117,7 +118,8 @@ impl Core {
             Ending::Answered(_) if total <= self.options.quick_answer => Pace::Quick,
             Ending::Answered(_) => Pace::Slow,
             Ending::Failed(failure) => match failure.class {
-                FailureClass::Timeout(_) | FailureClass::Refused => Pace::Strained,
+                FailureClass::Timeout(_) => Pace::Hung,
+                FailureClass::Refused => Pace::Strained,
                 FailureClass::Reset
                 | FailureClass::Dns
                 | FailureClass::Tls
@@ -168,7 +170,10 @@ impl Core {
         }
         match to {
             Some(CircuitName::Closed) => self.recovered(ix),
-            Some(CircuitName::Open | CircuitName::Frozen) => self.activate(ix),
+            Some(CircuitName::Open | CircuitName::Frozen) => {
+                self.stop_ramp(ix);
+                self.activate(ix);
+            }
             Some(CircuitName::HalfOpen) | None => {}
         }
         self.place(settled.delivery, ix);
