@@ -3,6 +3,7 @@
 //! Nothing here is shipped. It needs no more than cargo and `anyhow`, so that it builds in seconds.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to a person")]
 
+mod bench_cluster;
 mod budget;
 mod ci;
 mod coverage;
@@ -28,6 +29,9 @@ cargo xtask <chore>
   tidy           the rules of the house that clippy cannot see
   references     let the Standard Webhooks libraries and Schemathesis judge the binary
   budget         instructions per delivery, by callgrind, against xtask/budget.toml
+  bench-cluster [args…]
+                 deliveries per second of 1, 2 and 3 nodes on a PostgreSQL of its own, and what
+                 they cost there; the arguments are for `postrider bench`
   trust [--long] [tests…]
                  kills, stops, full disks, faults, hostile receivers with the real binary;
                  --long is the long form, on a release build, with the simulation
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(&root),
         "references" => references::run_all(&root),
         "budget" => budget::run(&root, rest),
+        "bench-cluster" => bench_cluster::run(&root, rest),
         "trust" => trust::run(&root, rest),
         "coverage" => coverage::run(&root),
         "help" | "--help" | "-h" => {

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::attempt::{Job, Runner, TransportRunner};
 use crate::cluster::{self, NEWEST, Post, Refresher, ToReplay, instant};
-use crate::core::{Action, Attempted, Command, Core, Input, Load, LoadId, Outgoing};
+use crate::core::{Action, Attempted, Command, Core, Fetch, Input, Load, LoadId, Outgoing};
 use crate::directory::{Credentials, Directory};
 use crate::entropy::Entropy;
 use crate::handle::{Ended, EngineHandle, Shared};
@@ -27,7 +27,7 @@ use crate::ingest::Ingest;
 use crate::live::EngineEvent;
 use crate::options::Options;
 use crate::spans::Spans;
-use crate::upkeep::{self, Holder, pause};
+use crate::upkeep::{self, Holder, ToHolder, pause};
 
 /// Inputs that are taken in before the core acts on them.
 const INPUTS_AT_ONCE: usize = 1024;
@@ -82,9 +82,9 @@ pub async fn start<T: Transport>(
     tasks.spawn(upkeep::tell_tenants(happened, Arc::clone(&ingest), options.clone()));
     let (keep, every) = (policy.subscribe(), options.prune_every);
     tasks.spawn(upkeep::prune(Arc::clone(&store), Arc::clone(&clock), keep, every));
-    let (forget, forgotten) = mpsc::unbounded_channel();
+    let (to_holder, told) = mpsc::unbounded_channel();
     let held = Holding::clone(&core.holding());
-    let holder = Holder::new(&store, &inputs, held, options.hold_every, forgotten);
+    let holder = Holder::new(&store, &inputs, held, options.hold_every, told);
     tasks.spawn(holder.run());
     let (elsewhere, replays) = mpsc::unbounded_channel();
     let shell = Shell {
@@ -95,7 +95,7 @@ pub async fn start<T: Transport>(
         runner: Arc::clone(&runner),
         refresher: Arc::clone(&refresher),
         inputs: inputs.clone(),
-        forget,
+        holder: to_holder,
         elsewhere,
         live: live.clone(),
         tenants,
@@ -179,8 +179,8 @@ struct Shell {
     runner: Arc<dyn Runner>,
     refresher: Arc<Refresher>,
     inputs: mpsc::UnboundedSender<Input>,
-    /// Shards that are to be held anew.
-    forget: mpsc::UnboundedSender<Holding>,
+    /// Whoever holds the shards.
+    holder: mpsc::UnboundedSender<ToHolder>,
     /// Deliveries that their owners are to replay.
     elsewhere: mpsc::UnboundedSender<ToReplay>,
     live: broadcast::Sender<EngineEvent>,
@@ -272,6 +272,7 @@ impl Shell {
                 },
                 Action::Commit(commit) => self.commit(commit),
                 Action::Load(id, load) => self.load(id, load),
+                Action::Fetch(fetch) => self.fetch(fetch),
                 Action::Publish(event) => self.publish(event),
                 Action::Forget(tenant, subscription) => {
                     let store = Arc::clone(&self.store);
@@ -294,7 +295,10 @@ impl Shell {
                 Action::ReplayElsewhere(job, rows, is_all) => {
                     drop(self.elsewhere.send((*job, rows, is_all)));
                 }
-                Action::HoldAnew(shards) => drop(self.forget.send(shards)),
+                Action::HoldAnew(shards) => drop(self.holder.send(ToHolder::Anew(shards))),
+                Action::GiveBack(decision) => {
+                    drop(self.holder.send(ToHolder::GiveBack(decision)));
+                }
                 Action::Stop(why) => self.stopped = Some(why),
             }
         }
@@ -345,6 +349,21 @@ impl Shell {
                 }
                 drop(reader.inputs.send(Input::Loaded(id, rows, next_ticket)));
             }
+        });
+    }
+
+    /// Reads the events of deliveries that were read.
+    fn fetch(&mut self, mut fetch: Fetch) {
+        let reader = self.reader();
+        fetch.wanted.sort_unstable();
+        fetch.wanted.dedup();
+        self.tasks.spawn(async move {
+            let Some(events) = reader.insist(|| reader.store.events(&fetch.wanted)).await else {
+                return;
+            };
+            let wanted = std::mem::take(&mut fetch.wanted).into_iter();
+            let events = wanted.zip(events).filter_map(|(id, event)| Some((id, event?)));
+            drop(reader.inputs.send(Input::Fetched(fetch, events.collect())));
         });
     }
 

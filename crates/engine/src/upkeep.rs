@@ -10,7 +10,7 @@ use postrider_domain::event::Event;
 use postrider_domain::ids::{EventId, Shard, TenantId};
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
-use postrider_store::{Epoch, Holding, ReplayJob, Store, StoreError};
+use postrider_store::{Epoch, Holding, ReplayJob, ShardSet, Store, StoreError};
 use postrider_transport::Clock;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -48,6 +48,15 @@ pub(crate) async fn prune(
     }
 }
 
+/// What the core has to say to whoever holds the shards.
+#[derive(Debug)]
+pub(crate) enum ToHolder {
+    /// These are forgotten; hold what is to be held anew.
+    Anew(Holding),
+    /// Nothing is under way any more in the shards that are to leave by this decision.
+    GiveBack(u64),
+}
+
 /// Holds the shards, again and again.
 pub(crate) struct Holder {
     store: Arc<dyn Store>,
@@ -55,8 +64,21 @@ pub(crate) struct Holder {
     /// What the core knows.
     held: Holding,
     every: Duration,
-    /// Shards that the core has forgotten.
-    forgotten: mpsc::UnboundedReceiver<Holding>,
+    leaving: Leaving,
+    told: mpsc::UnboundedReceiver<ToHolder>,
+}
+
+/// Shards that another node should have. The core lets what is under way in them end, then they are
+/// given back.
+#[derive(Default)]
+struct Leaving {
+    shards: ShardSet,
+    /// Grows whenever the shards are others.
+    decision: u64,
+    /// When they are given back in any case.
+    until: Option<Instant>,
+    /// Whether the core is through with them.
+    is_through: bool,
 }
 
 /// A lease is taken to end so much earlier than it does.
@@ -69,10 +91,11 @@ impl Holder {
         inputs: &mpsc::UnboundedSender<Input>,
         held: Holding,
         every: Duration,
-        forgotten: mpsc::UnboundedReceiver<Holding>,
+        told: mpsc::UnboundedReceiver<ToHolder>,
     ) -> Holder {
         let every = store.lease().map_or(every, |lease| lease / 4);
-        Holder { store: Arc::clone(store), inputs: inputs.clone(), held, every, forgotten }
+        let leaving = Leaving::default();
+        Holder { store: Arc::clone(store), inputs: inputs.clone(), held, every, leaving, told }
     }
 
     /// Until when the shards are surely ours, where they were asked for then.
@@ -85,8 +108,11 @@ impl Holder {
         loop {
             tokio::select! {
                 biased;
-                Some(forgotten) = self.forgotten.recv() => {
-                    self.held.shards.retain(|held| !forgotten.shards.contains(held));
+                Some(told) = self.told.recv() => {
+                    self.hear(told);
+                    while let Ok(told) = self.told.try_recv() {
+                        self.hear(told);
+                    }
                 }
                 () = pause(self.every) => {}
             }
@@ -102,13 +128,27 @@ impl Holder {
         }
     }
 
+    fn hear(&mut self, told: ToHolder) {
+        match told {
+            ToHolder::Anew(forgotten) => {
+                self.held.shards.retain(|held| !forgotten.shards.contains(held));
+            }
+            // One that was overtaken speaks of other shards.
+            ToHolder::GiveBack(decision) => {
+                self.leaving.is_through |= decision == self.leaving.decision;
+            }
+        }
+    }
+
     async fn hold(&mut self) -> Result<(), StoreError> {
+        self.give_back().await?;
         let asked = instant();
-        let holding = self.store.hold_shards().await?;
+        let (holding, leaving) = self.store.hold_and_keep().await?;
         let until = Holder::until(&*self.store, asked);
-        if until.is_none() && holding == self.held {
+        if until.is_none() && holding == self.held && leaving == self.leaving.shards {
             return Ok(());
         }
+        self.decide(leaving, asked);
         let is_kept = |&(shard, epoch): &(Shard, Epoch)| self.held.epoch(shard) == Some(epoch);
         let (kept, new): (Vec<_>, Vec<_>) = holding.shards.iter().copied().partition(is_kept);
         // What is kept goes on at once, whatever reading the rest takes.
@@ -126,6 +166,24 @@ impl Holder {
         Ok(())
     }
 
+    /// Gives back what is to leave, where nothing is under way there or it has been waited for long
+    /// enough: whoever is to get it must not wait for a receiver that takes its time.
+    async fn give_back(&mut self) -> Result<(), StoreError> {
+        let is_late = self.leaving.until.is_some_and(|until| instant() >= until);
+        if !self.leaving.shards.is_empty() && (self.leaving.is_through || is_late) {
+            self.store.give_back(&self.leaving.shards).await?;
+        }
+        Ok(())
+    }
+
+    fn decide(&mut self, shards: ShardSet, asked: Instant) {
+        if shards != self.leaving.shards {
+            let until = self.store.lease().map(|lease| asked + lease / 4 * 3);
+            let decision = self.leaving.decision + 1;
+            self.leaving = Leaving { shards, decision, until, is_through: false };
+        }
+    }
+
     fn tell(
         &self,
         holding: Holding,
@@ -133,7 +191,8 @@ impl Holder {
         jobs: Vec<ReplayJob>,
         until: Option<Instant>,
     ) {
-        let command = Command::Held { holding, gained, jobs, until };
+        let leaving = (self.leaving.shards, self.leaving.decision);
+        let command = Command::Held { holding, gained, jobs, until, leaving };
         // Nobody takes it only where the engine has ended.
         drop(self.inputs.send(Input::Command(command)));
     }

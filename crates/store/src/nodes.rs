@@ -11,13 +11,13 @@ use postrider_domain::ids::{Shard, SubscriptionId, TenantId};
 use postrider_domain::time::Timestamp;
 use tokio::sync::broadcast;
 
-use crate::contract::Intake;
+use crate::contract::{Intake, Upkeep};
 use crate::error::StoreError;
-use crate::records::{Acceptance, Accepted};
+use crate::records::{Acceptance, Accepted, Holding};
 
 /// What nodes of one store owe to each other.
 #[async_trait]
-pub trait Nodes: Intake {
+pub trait Nodes: Intake + Upkeep {
     /// What this node is called; `None` where it is the only one there can be.
     fn node(&self) -> Option<&str> {
         None
@@ -27,6 +27,19 @@ pub trait Nodes: Intake {
     /// nobody else could take them.
     fn lease(&self) -> Option<Duration> {
         None
+    }
+
+    /// Takes or renews leases as [`crate::Upkeep::hold_shards`] does, but gives nothing back that is
+    /// other nodes' to have now: it says which shards these are. Whoever holds them begins nothing new
+    /// there, waits until what is under way has ended, and gives them back.
+    async fn hold_and_keep(&self) -> Result<(Holding, ShardSet), StoreError> {
+        Ok((self.hold_shards().await?, ShardSet::default()))
+    }
+
+    /// Gives the leases of these shards back, where this node has them.
+    async fn give_back(&self, shards: &ShardSet) -> Result<(), StoreError> {
+        let _ = shards;
+        Ok(())
     }
 
     /// Hears that there is something to look for, a few milliseconds after. A receiver that lags has
@@ -107,6 +120,8 @@ pub enum Hint {
     Changed,
     /// There are letters.
     Letters,
+    /// A node came, went, or gave shards back: some may be ours now, or not any more.
+    Shards,
 }
 
 /// What changed.

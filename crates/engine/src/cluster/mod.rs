@@ -22,7 +22,7 @@ pub(crate) use letters::{Post, Question};
 pub(crate) use refresh::{NEWEST, Refresher};
 pub(crate) use route::{Done, is_cancelled};
 
-use crate::core::Input;
+use crate::core::{Command, Input};
 use crate::handle::EngineHandle;
 
 /// How often a node looks for what it may not have heard of.
@@ -75,6 +75,8 @@ fn heard(engine: &EngineHandle, hint: Hint) {
         Hint::Work { shards, since } => work(engine, shards, since),
         Hint::Changed => refresh(engine),
         Hint::Letters => take_letters(engine),
+        // Nobody takes it only where the engine has ended.
+        Hint::Shards => drop(engine.shared.inputs.send(Input::Command(Command::HoldAnew))),
     }
 }
 

@@ -11,14 +11,14 @@ use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId, TenantId}
 use postrider_domain::mass_failure::MassFailureGuard;
 use postrider_domain::policy::Policy;
 use postrider_domain::subscription::RateLimit;
-use postrider_store::{DeliveryFilter, Holding, ReplayJob, ReplayState};
+use postrider_store::{DeliveryFilter, Holding, ReplayJob, ReplayState, ShardSet};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::commits::Ack;
 use super::queue::DestIx;
 use super::state::Place;
-use super::{Core, DestinationOverlay, Gauges, Load, TenantOverlay};
+use super::{Action, Core, DestinationOverlay, Gauges, Load, TenantOverlay};
 use crate::handle::CommandError;
 
 /// Where an answer goes.
@@ -107,7 +107,11 @@ pub(crate) enum Command {
         gained: Vec<Destination>,
         jobs: Vec<ReplayJob>,
         until: Option<Instant>,
+        /// Those of them that another node should have, and which decision that is.
+        leaving: (ShardSet, u64),
     },
+    /// Shards may have become ours, or others should have some of ours.
+    HoldAnew,
     /// A destination that was looked for.
     Found {
         id: DestinationId,
@@ -196,9 +200,11 @@ impl Core {
             }
             Command::ChangeJob { job, change, reply } => self.change_replay(*job, change, reply),
             Command::Policy { policy } => self.set_policy(policy),
-            Command::Held { holding, gained, jobs, until } => {
+            Command::Held { holding, gained, jobs, until, leaving } => {
                 self.hold(holding, gained, jobs, until);
+                self.leave(leaving.0, leaving.1);
             }
+            Command::HoldAnew => self.actions.push(Action::HoldAnew(Holding::default())),
             Command::Found { id, record } => self.found(id, record),
             Command::ReplayedElsewhere { job, last, replayed, is_all } => {
                 self.replayed_elsewhere(&job, last, replayed, is_all);

@@ -39,6 +39,8 @@ pub(super) enum Ack {
     PutReplay(Box<ReplayJob>, Reply<ReplayJob>),
     /// A lane can be read back without meeting what is already dealt with.
     ReadBack(DestIx, Lane),
+    /// Shards can be given back, by this decision.
+    Left(u64),
 }
 
 /// Everything that is not durable yet.
@@ -290,6 +292,7 @@ impl Core {
                 Ack::Unfinished(tenant, subscription) => self.cancel_all(tenant, subscription),
                 Ack::PutReplay(job, reply) => self.actions.push(Action::PutReplay(job, reply)),
                 Ack::ReadBack(ix, lane) => self.read_back_when_low(ix, lane),
+                Ack::Left(decision) => self.left(decision),
             }
         }
     }

@@ -75,6 +75,10 @@ impl Core {
 
     /// One turn of a destination: one delivery.
     fn turn(&mut self, ix: DestIx, ring: Lane) {
+        if self.is_leaving(self.dests[ix.get()].record.id.shard()) {
+            // Its next owner sends it.
+            return;
+        }
         let lane = if ring == Lane::First && self.owes_retry(ix) { Lane::Retry } else { ring };
         let Some(id) = self.peek(ix, lane) else { return };
         match self.ask(ix) {

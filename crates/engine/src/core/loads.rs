@@ -3,11 +3,13 @@
 //! An answer may be older than what is known here. Nothing of it counts where the delivery is in
 //! memory, or has changed since and is not durable yet.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_domain::delivery::{CancelReason, Delivery, Lane};
-use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId, TenantId};
+use postrider_domain::event::Event;
+use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
 use postrider_domain::time::Timestamp;
 use postrider_store::{DueMark, ReplayJob};
 
@@ -20,6 +22,21 @@ use crate::handle::CommandError;
 
 /// The number of a read.
 pub(crate) type LoadId = u64;
+
+/// Events by what they are called.
+pub(crate) type Events = HashMap<(TenantId, EventId), Arc<Event>>;
+
+/// Deliveries that were read, and whose events are to be read as well.
+#[derive(Debug)]
+pub(crate) struct Fetch {
+    pub(crate) load: LoadId,
+    pub(crate) rows: Vec<Delivery>,
+    pub(crate) next_ticket: u64,
+    pub(crate) wanted: Vec<(TenantId, EventId)>,
+}
+
+/// Deliveries whose events are read together with them.
+const FETCHED_MAX: usize = 1_000;
 
 /// What is to be read.
 #[derive(Debug, Clone)]
@@ -128,10 +145,37 @@ impl Core {
         self.loads.open.insert(id, (load, wish));
     }
 
-    /// A read has ended.
+    /// A read has ended. Where another node accepted what it brought, the events are read before it
+    /// counts as ended: all of them at once, and not one by one when they are sent.
     pub(super) fn loaded(&mut self, id: LoadId, rows: Vec<Delivery>, next_ticket: u64) {
+        let is_first_lane = matches!(
+            self.loads.open.get(&id),
+            Some((Load::Backlog { .. } | Load::Queued { .. }, _))
+        );
+        if is_first_lane && self.held_until.is_some() {
+            let is_new = |row: &&Delivery| {
+                !self.entries.contains_key(&row.id) && !self.commits.is_dirty(row.id)
+            };
+            let new = rows.iter().filter(is_new).take(FETCHED_MAX);
+            let wanted: Vec<_> = new.map(|row| (row.tenant.clone(), row.event.clone())).collect();
+            if !wanted.is_empty() {
+                self.actions.push(Action::Fetch(Fetch { load: id, rows, next_ticket, wanted }));
+                return;
+            }
+        }
+        self.fetched(id, rows, next_ticket, HashMap::new());
+    }
+
+    /// A read has ended, with some of the events.
+    pub(super) fn fetched(
+        &mut self,
+        id: LoadId,
+        rows: Vec<Delivery>,
+        next_ticket: u64,
+        events: Events,
+    ) {
         let Some((load, wish)) = self.loads.open.remove(&id) else { return };
-        self.take_loaded(id, load, wish, rows, next_ticket);
+        self.take_loaded(id, load, wish, rows, next_ticket, &events);
         let oldest = self.loads.open.keys().next().copied().unwrap_or(LoadId::MAX);
         self.commits.reads_ended(oldest);
     }
@@ -143,6 +187,7 @@ impl Core {
         wish: Option<Wish>,
         mut rows: Vec<Delivery>,
         next_ticket: u64,
+        events: &Events,
     ) {
         // What another node owned when this read began may have moved on since.
         let is_known = |destination| {
@@ -161,12 +206,12 @@ impl Core {
             Load::Due { until, limit, .. } => self.due_loaded(rows, asked < limit, until),
             Load::Backlog { limit, .. } => {
                 self.seen.remember(next_ticket, &rows, self.inbox.oldest_ticket());
-                self.backlog_loaded(rows, last, asked < limit);
+                self.backlog_loaded(rows, last, asked < limit, events);
             }
             Load::Queued { destination, limit } => {
                 self.seen.remember(next_ticket, &rows, self.inbox.oldest_ticket());
                 if let Some(ix) = self.dest_ix(destination) {
-                    self.queued_loaded(ix, rows, limit);
+                    self.queued_loaded(ix, rows, limit, events);
                 }
             }
             Load::Overdue { destination, limit } => {
@@ -239,19 +284,28 @@ impl Core {
         self.load(Load::Backlog { after, limit: self.options.page });
     }
 
-    fn backlog_loaded(&mut self, rows: Vec<Delivery>, last: Option<DueMark>, is_complete: bool) {
+    fn backlog_loaded(
+        &mut self,
+        rows: Vec<Delivery>,
+        last: Option<DueMark>,
+        is_complete: bool,
+        events: &Events,
+    ) {
         self.loads.backlog.is_loading = false;
         self.loads.backlog.next = if is_complete { None } else { Some(last) };
+        self.arrive_all(rows, events);
+    }
+
+    fn arrive_all(&mut self, rows: Vec<Delivery>, events: &Events) {
         for row in rows {
-            self.arrive(row, None);
+            let event = events.get(&(row.tenant.clone(), row.event.clone())).cloned();
+            self.arrive(row, event);
         }
     }
 
-    fn queued_loaded(&mut self, ix: DestIx, rows: Vec<Delivery>, limit: usize) {
+    fn queued_loaded(&mut self, ix: DestIx, rows: Vec<Delivery>, limit: usize, events: &Events) {
         let (before, complete) = (self.entries.len(), rows.len() < limit);
-        for row in rows {
-            self.arrive(row, None);
-        }
+        self.arrive_all(rows, events);
         let grew = self.entries.len() > before;
         let low = self.lane_cap() / 2;
         let queue = &mut self.dests[ix.get()].first;

@@ -17,6 +17,7 @@ mod commits;
 mod dispatch;
 mod due;
 mod ids;
+mod leaving;
 pub(crate) mod limiter;
 mod loads;
 mod probe;
@@ -55,7 +56,7 @@ pub(crate) use commands::{Command, ReplayChange, Reply};
 use commits::Commits;
 use due::Due;
 use ids::IdMap;
-pub(crate) use loads::{Load, LoadId};
+pub(crate) use loads::{Events, Fetch, Load, LoadId};
 use loads::{Loads, Seen};
 use queue::{Dest, DestIx, Rings};
 use replay::Job;
@@ -71,6 +72,8 @@ pub(crate) enum Input {
     Finished(DeliveryId, Attempted),
     /// A read of the store has ended; the number is that of the next acceptance, taken after it.
     Loaded(LoadId, Vec<Delivery>, u64),
+    /// The same, with events that were read as well.
+    Fetched(Fetch, Events),
     /// The commit that was under way has ended.
     Settled(Result<(), StoreError>),
     /// Somebody wants something.
@@ -100,6 +103,8 @@ pub(crate) enum Action {
     Commit(Commit),
     /// Read from the store and report it.
     Load(LoadId, Load),
+    /// Read the events of what was read, and report it.
+    Fetch(Fetch),
     /// Tell whoever looks on.
     Publish(EngineEvent),
     /// A deleted subscription has nothing unfinished any more: its record can go.
@@ -113,6 +118,8 @@ pub(crate) enum Action {
     ReplayElsewhere(Box<ReplayJob>, Vec<Delivery>, bool),
     /// These shards may be ours, but not as they are known here: hold them anew.
     HoldAnew(Holding),
+    /// Nothing is under way any more in the shards that are to leave by this decision: give them back.
+    GiveBack(u64),
     /// The store has stopped: the process must end.
     Stop(String),
 }
@@ -144,6 +151,8 @@ pub(crate) struct Core {
     pub(crate) is_leased: bool,
     /// The store refused a settlement: until the shards are held anew, nobody knows whose they are.
     is_doubted: bool,
+    /// Shards that another node should have.
+    leaving: leaving::Leaving,
     /// Destinations that are being read because another node made them.
     finding: HashSet<DestinationId>,
     /// Whether somebody looks on: attempts are told of only then.
@@ -190,6 +199,7 @@ impl Core {
             held_until: None,
             is_leased: true,
             is_doubted: false,
+            leaving: leaving::Leaving::default(),
             finding: HashSet::new(),
             listened: false,
             now,
@@ -220,6 +230,9 @@ impl Core {
             Input::Accepted(handover) => self.accepted(handover),
             Input::Finished(delivery, attempted) => self.finished(delivery, attempted),
             Input::Loaded(id, rows, next_ticket) => self.loaded(id, rows, next_ticket),
+            Input::Fetched(fetch, events) => {
+                self.fetched(fetch.load, fetch.rows, fetch.next_ticket, events);
+            }
             Input::Settled(result) => self.settled(result),
             Input::Command(command) => self.command(command),
             Input::Spilled(destinations) => self.spilled(&destinations),
@@ -237,6 +250,7 @@ impl Core {
         self.scan_backlog();
         self.feed_starved();
         self.pump();
+        self.look_at_leaving();
         self.begin_commit();
         self.finish_shutdown();
     }

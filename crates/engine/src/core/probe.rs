@@ -27,7 +27,8 @@ pub(super) enum ProbeStage {
 impl Core {
     /// The ten minutes are over: whatever waits is tried at once.
     pub(super) fn probe_due(&mut self, ix: DestIx) {
-        let is_due = self.ask(ix) == Admission::Probe;
+        let is_due = self.ask(ix) == Admission::Probe
+            && !self.is_leaving(self.dests[ix.get()].record.id.shard());
         if is_due && self.dests[ix.get()].probe == ProbeStage::None && !self.shutdown.is_begun() {
             let in_flight = usize::try_from(self.dests[ix.get()].in_flight).unwrap_or(0);
             self.choose_probe(ix, in_flight + 8);
@@ -57,6 +58,9 @@ impl Core {
         self.dests[ix.get()].probe = ProbeStage::None;
         let complete = rows.len() < limit;
         let destination = self.dests[ix.get()].record.id;
+        if self.is_leaving(destination.shard()) {
+            return;
+        }
         // What is not durable yet is not in the store's answer, or not as it is now.
         let newer = self.commits.dirty_of(destination);
         let candidate = rows

@@ -9,6 +9,7 @@ mod crash;
 mod embedded;
 mod fairness;
 mod forecast;
+mod leaving;
 mod life;
 mod memory;
 mod nothing_lost;

@@ -1,13 +1,16 @@
 //! `postrider doctor`: looks for what is wrong, and says what to do.
 
+mod database;
+
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value as Json, json};
 
 use super::{Context, load};
 use crate::cli::{Connection, ServerArgs};
-use crate::config::Environment;
+use crate::config::{Config, Environment, StoreChoice};
 use crate::exit::Failure;
 use crate::output::{Colour, Output, escaped};
 
@@ -26,8 +29,18 @@ pub(crate) struct Doctor {
 /// What one check found.
 struct Finding {
     what: &'static str,
-    /// `Err` holds what is wrong and what to do.
-    result: Result<String, String>,
+    said: Said,
+}
+
+/// How it stands.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    /// As it should be.
+    Ok(String),
+    /// It works, and could be better: what to do.
+    Note(String),
+    /// What is wrong, and what to do.
+    Fault(String),
 }
 
 pub(crate) async fn run(
@@ -35,62 +48,78 @@ pub(crate) async fn run(
     environment: &Environment,
     output: Output,
 ) -> Result<(), Failure> {
-    let mut findings = Vec::new();
-    let mut find = |what, result| findings.push(Finding { what, result });
-    match load(&doctor.server, environment) {
-        Err(error) => find("configuration", Err(error.to_string())),
-        Ok(loaded) => {
-            find("configuration", Ok("no faults".to_owned()));
-            let config = &loaded.config;
-            find("data directory", data_directory(&config.data_dir));
-            if config.admin_key.is_none() {
-                find("admin key", private_file(&config.data_dir.join("admin.key")));
-            }
-            let keyring = config.keyring.clone();
-            let keyring = keyring.unwrap_or_else(|| config.data_dir.join("keyring"));
-            find("key ring", private_file(&keyring));
-            let connection = Connection {
-                server: doctor.url.or_else(|| {
-                    let is_set = environment.get("POSTRIDER_SERVER").is_some();
-                    (!is_set).then(|| format!("http://{}", config.listen))
-                }),
-                key: doctor.key.or_else(|| config.admin_key.clone()),
-                tenant: None,
-                data_dir: config.data_dir.clone(),
-            };
-            let context = Context::new(&connection, environment, output)?;
-            find("server", reachable(&context, "/healthz").await);
-            find("readiness", reachable(&context, "/readyz").await);
-            find("ledger", ledger(&context).await);
-        }
-    }
+    let findings = match load(&doctor.server, environment) {
+        Err(error) => vec![found("configuration", Err(error.to_string()))],
+        Ok(loaded) => examine(doctor, &loaded.config, environment, output).await?,
+    };
     print(&findings, output)?;
-    let faults = findings.iter().filter(|finding| finding.result.is_err()).count();
+    let is_fault = |finding: &&Finding| matches!(finding.said, Said::Fault(_));
+    let faults = findings.iter().filter(is_fault).count();
     if faults == 0 { Ok(()) } else { Err(Failure::failed(format!("{faults} checks failed"))) }
+}
+
+fn found(what: &'static str, result: Result<String, String>) -> Finding {
+    Finding { what, said: result.map_or_else(Said::Fault, Said::Ok) }
+}
+
+async fn examine(
+    doctor: Doctor,
+    config: &Config,
+    environment: &Environment,
+    output: Output,
+) -> Result<Vec<Finding>, Failure> {
+    let mut findings = vec![
+        found("configuration", Ok("no faults".to_owned())),
+        found("data directory", data_directory(&config.data_dir)),
+    ];
+    if config.admin_key.is_none() {
+        findings.push(found("admin key", private_file(&config.data_dir.join("admin.key"))));
+    }
+    findings.push(found("key ring", private_file(&config.keyring_path())));
+    if let StoreChoice::Postgres(url) = &config.store {
+        let looked = patiently(database::look(config, url)).await;
+        let silent = || {
+            let why = format!("it says nothing within {PATIENCE:?}: is it overwhelmed, or locked?");
+            vec![found("database", Err(why))]
+        };
+        findings.extend(looked.unwrap_or_else(silent));
+    }
+    let connection = Connection {
+        server: doctor.url.or_else(|| {
+            let is_set = environment.get("POSTRIDER_SERVER").is_some();
+            (!is_set).then(|| format!("http://{}", config.listen))
+        }),
+        key: doctor.key.or_else(|| config.admin_key.clone()),
+        tenant: None,
+        data_dir: config.data_dir.clone(),
+    };
+    let context = Context::new(&connection, environment, output)?;
+    findings.push(found("server", reachable(&context, "/healthz").await));
+    findings.push(found("readiness", reachable(&context, "/readyz").await));
+    findings.push(found("ledger", ledger(&context).await));
+    Ok(findings)
 }
 
 fn print(findings: &[Finding], output: Output) -> std::io::Result<()> {
     let as_json = |finding: &Finding| {
-        let (ok, detail) = match &finding.result {
-            Ok(detail) => (true, detail),
-            Err(detail) => (false, detail),
+        let (level, detail) = match &finding.said {
+            Said::Ok(detail) => ("ok", detail),
+            Said::Note(detail) => ("note", detail),
+            Said::Fault(detail) => ("fault", detail),
         };
-        json!({ "check": finding.what, "ok": ok, "detail": detail })
+        let ok = level != "fault";
+        json!({ "check": finding.what, "ok": ok, "level": level, "detail": detail })
     };
     let all: Json = findings.iter().map(as_json).collect();
     output.value(&all, |_| {
-        let line = |finding: &Finding| match &finding.result {
-            Ok(detail) => format!(
-                "{} {:<16}{}",
-                output.paint(Colour::Green, "ok  "),
-                finding.what,
-                escaped(detail)
-            ),
-            Err(detail) => {
-                let detail: Vec<_> = detail.lines().map(escaped).collect();
-                let mark = output.paint(Colour::Red, "FAIL");
-                format!("{mark} {:<16}{}", finding.what, detail.join("\n                     "))
-            }
+        let line = |finding: &Finding| {
+            let (mark, detail) = match &finding.said {
+                Said::Ok(detail) => (output.paint(Colour::Green, "ok  "), detail),
+                Said::Note(detail) => (output.paint(Colour::Yellow, "note"), detail),
+                Said::Fault(detail) => (output.paint(Colour::Red, "FAIL"), detail),
+            };
+            let detail: Vec<_> = detail.lines().map(escaped).collect();
+            format!("{mark} {:<16}{}", finding.what, detail.join("\n                     "))
         };
         findings.iter().map(line).collect::<Vec<_>>().join("\n")
     })
@@ -127,15 +156,31 @@ fn private_file(path: &Path) -> Result<String, String> {
 }
 
 async fn reachable(context: &Context, path: &str) -> Result<String, String> {
-    match context.client.text(path).await {
-        Ok((status, _)) if status.is_success() => Ok(context.client.server().to_string()),
-        Ok((status, text)) => Err(format!("{path} answers {status}: {}", text.trim())),
-        Err(failure) => Err(failure.to_string()),
+    match patiently(context.client.text(path)).await {
+        None => Err(silent(context)),
+        Some(Ok((status, _))) if status.is_success() => Ok(context.client.server().to_string()),
+        Some(Ok((status, text))) => Err(format!("{path} answers {status}: {}", text.trim())),
+        Some(Err(failure)) => Err(failure.to_string()),
     }
 }
 
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What comes of it, unless that takes too long.
+async fn patiently<T>(work: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(PATIENCE, work).await.ok()
+}
+
+fn silent(context: &Context) -> String {
+    let server = context.client.server();
+    format!("{server} says nothing within {PATIENCE:?}: it is stopped, or overwhelmed")
+}
+
 async fn ledger(context: &Context) -> Result<String, String> {
-    let ledger = context.get("/v1/ledger", &[]).await.map_err(|failure| failure.to_string())?;
+    let asked = patiently(context.get("/v1/ledger", &[])).await;
+    let asked = asked.ok_or_else(|| silent(context))?;
+    let ledger = asked.map_err(|failure| failure.to_string())?;
     let count = |name: &str| ledger.get(name).and_then(Json::as_u64).unwrap_or(0);
     let accepted = count("accepted");
     let names = ["queued", "in_flight", "waiting", "delivered", "dead", "cancelled"];

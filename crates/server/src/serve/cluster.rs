@@ -143,9 +143,9 @@ pub(super) struct Shards(Mutex<Option<Result<usize, ()>>>);
 
 impl Shards {
     /// Says when something about them changes.
-    pub(super) fn tell(&self, node: Option<&str>, held: &Result<Holding, StoreError>) {
+    pub(super) fn tell(&self, node: Option<&str>, held: Result<&Holding, &StoreError>) {
         let Some(node) = node else { return };
-        let now = held.as_ref().map(|holding| holding.shards.len()).map_err(|_| ());
+        let now = held.map(|holding| holding.shards.len()).map_err(|_| ());
         let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
         match held {
             _ if before == Some(now) => {}

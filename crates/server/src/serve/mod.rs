@@ -39,6 +39,7 @@ pub(crate) use self::cluster::is_name as is_node_name;
 pub(crate) use self::http::serve as listen_http;
 use self::metrics::Metrics;
 use self::observed::Observed;
+pub(crate) use self::secrets::mark as ring_mark;
 use self::signals::{Asked, Signals};
 use self::traces::Exporter;
 use crate::cli::ServerArgs;

@@ -20,8 +20,8 @@ use postrider_domain::time::Timestamp;
 use postrider_store::{
     Acceptance, Accepted, Changes, Commit, Configuration, DeliveryFilter, DestinationRecord,
     DueMark, EventFilter, EventRecord, Hint, History, Holding, IdempotentAnswer, Intake, Key,
-    Letter, Member, Nodes, Page, PageRequest, Pruned, ReplayJob, Replays, Store, StoreError,
-    SubscriptionPut, SubscriptionRecord, TallyAt, Tenant, Upkeep, WaitingOrder, Work,
+    Letter, Member, Nodes, Page, PageRequest, Pruned, ReplayJob, Replays, ShardSet, Store,
+    StoreError, SubscriptionPut, SubscriptionRecord, TallyAt, Tenant, Upkeep, WaitingOrder, Work,
 };
 use tokio::sync::broadcast;
 use tokio::time::Instant;
@@ -453,6 +453,16 @@ impl Nodes for Observed {
         self.store.lease()
     }
 
+    async fn hold_and_keep(&self) -> Result<(Holding, ShardSet), StoreError> {
+        let result = self.store.hold_and_keep().await;
+        self.shards.tell(self.store.node(), result.as_ref().map(|(holding, _)| holding));
+        result
+    }
+
+    async fn give_back(&self, shards: &ShardSet) -> Result<(), StoreError> {
+        self.store.give_back(shards).await
+    }
+
     fn hints(&self) -> Option<broadcast::Receiver<Hint>> {
         self.store.hints()
     }
@@ -511,7 +521,7 @@ impl Nodes for Observed {
 impl Upkeep for Observed {
     async fn hold_shards(&self) -> Result<Holding, StoreError> {
         let result = self.store.hold_shards().await;
-        self.shards.tell(self.store.node(), &result);
+        self.shards.tell(self.store.node(), result.as_ref());
         result
     }
 

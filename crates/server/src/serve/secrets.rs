@@ -13,6 +13,8 @@ use postrider_store::Store;
 
 use crate::config::{Config, StoreChoice};
 
+/// What the mark of the cluster's key ring is claimed as.
+const RING_CLAIM: &str = postrider_store::postgres::KEY_RING;
 /// The file that the admin key is written to.
 const ADMIN_KEY: &str = "admin.key";
 
@@ -46,28 +48,44 @@ pub(super) async fn open_vault(config: &Config, store: &dyn Store) -> anyhow::Re
              copy it",
             path.display()
         );
-        let ring = KeyRing::generate()?;
-        // Of several nodes that start at once, one makes the ring.
-        claim(store, &Vault::new(ring.clone()), &path).await?;
-        ring.create(&path)?;
-        ring
+        new_ring(store, &path).await?
     };
     let vault = Vault::new(ring);
-    claim(store, &vault, &path).await?;
+    anyhow::ensure!(
+        claim(store, &vault).await?,
+        "{} is not the key ring of this cluster: copy the file `keyring` from the data directory of \
+         one of its nodes, or name it by POSTRIDER_KEYRING",
+        path.display()
+    );
     check_all(store, &vault).await.with_context(|| format!("with {}", path.display()))?;
     Ok(vault)
 }
 
-/// All nodes of a cluster have the same ring: the first one's.
-async fn claim(store: &dyn Store, vault: &Vault, path: &Path) -> anyhow::Result<()> {
-    let mine = vault.keyed_hash(&[b"key ring"]);
-    anyhow::ensure!(
-        store.claim("key ring", &mine).await? == mine,
-        "this cluster has another key ring than {}: copy the file `keyring` from the data directory \
-         of one of its nodes, or name it by POSTRIDER_KEYRING",
-        path.display()
-    );
-    Ok(())
+/// Makes a ring. Of several nodes that start at once on an empty store, one does.
+async fn new_ring(store: &dyn Store, path: &Path) -> anyhow::Result<KeyRing> {
+    let ring = KeyRing::generate()?;
+    // The file comes first: whatever happens next, a ring that was claimed is not lost.
+    ring.create(path)?;
+    if !claim(store, &Vault::new(ring.clone())).await? {
+        std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
+        anyhow::bail!(
+            "the key ring {} is missing, and this cluster has one: copy the file `keyring` from the \
+             data directory of the node that was started first, or name it by POSTRIDER_KEYRING",
+            path.display()
+        );
+    }
+    Ok(ring)
+}
+
+/// All nodes of a cluster have the same ring, the first one's. Whether it is this one.
+async fn claim(store: &dyn Store, vault: &Vault) -> anyhow::Result<bool> {
+    let mine = mark(vault);
+    Ok(store.claim(RING_CLAIM, &mine).await? == mine)
+}
+
+/// What is told of a key ring, so that others can be compared with it: a hash that only it can make.
+pub(crate) fn mark(vault: &Vault) -> Vec<u8> {
+    vault.keyed_hash(&[b"key ring"]).to_vec()
 }
 
 /// Seals anew what was sealed with another key than the newest. Before anybody can change it, so only

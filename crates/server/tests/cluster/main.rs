@@ -7,6 +7,7 @@
 
 mod clocks;
 mod faults;
+mod looking;
 mod neighbours;
 #[path = "../../../store/tests/postgres/proxy.rs"]
 mod proxy;

@@ -8,13 +8,13 @@ use crate::support::http::request_with;
 use crate::support::server::Server;
 use crate::support::{Start, stderr, text};
 
-const KEY: &str = "admin-key-of-the-cluster-tests";
+pub(crate) const KEY: &str = "admin-key-of-the-cluster-tests";
 
-struct Pair {
-    _postgres: Postgres,
-    folder: tempfile::TempDir,
-    url: String,
-    nodes: [Server; 2],
+pub(crate) struct Pair {
+    pub(crate) postgres: Postgres,
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) url: String,
+    pub(crate) nodes: [Server; 2],
 }
 
 fn start(url: &str) -> Start {
@@ -22,7 +22,7 @@ fn start(url: &str) -> Start {
 }
 
 /// Two nodes that have their shares.
-fn pair() -> Pair {
+pub(crate) fn pair() -> Pair {
     let postgres = Postgres::start();
     let url = postgres.database("cluster");
     let folder = tempfile::tempdir().unwrap();
@@ -34,7 +34,7 @@ fn pair() -> Pair {
     for node in [&mut first, &mut second] {
         node.wait_for_line(|line| line.contains("\"shards\":128"));
     }
-    Pair { _postgres: postgres, folder, url, nodes: [first, second] }
+    Pair { postgres, folder, url, nodes: [first, second] }
 }
 
 fn subscribe(node: &Server, url: &str) -> Json {
@@ -161,14 +161,30 @@ fn a_node_without_the_key_ring_refuses_to_start() {
     let pair = pair();
     subscribe(&pair.nodes[0], "http://127.0.0.1:9/x");
     let path = pair.folder.path().join("c");
-    let output = start(&pair.url).command(&path).output().unwrap();
-    let said = stderr(&output);
-    assert!(!output.status.success() && said.contains("key ring"), "{said}");
+    let refusal = |url: &str| {
+        let output = start(url).command(&path).output().unwrap();
+        assert!(!output.status.success());
+        stderr(&output)
+    };
+    let said = refusal(&pair.url);
+    assert!(said.contains("is missing, and this data was sealed with it"), "{said}");
     std::fs::create_dir_all(&path).unwrap();
     std::fs::write(path.join("keyring"), other_ring(&pair)).unwrap();
-    let output = start(&pair.url).command(&path).output().unwrap();
-    let said = stderr(&output);
-    assert!(!output.status.success() && said.contains("another key ring"), "{said}");
+    let said = refusal(&pair.url);
+    assert!(said.contains("is not the key ring of this cluster"), "{said}");
+}
+
+#[test]
+fn a_node_without_the_key_ring_is_told_so_where_nothing_is_sealed_yet() {
+    let pair = pair();
+    let path = pair.folder.path().join("c");
+    for _ in 0..2 {
+        let output = start(&pair.url).command(&path).output().unwrap();
+        let said = stderr(&output);
+        assert!(!output.status.success(), "{said}");
+        assert!(said.contains("is missing, and this cluster has one"), "{said}");
+        assert!(!path.join("keyring").exists(), "one of no use is not left behind");
+    }
 }
 
 /// A key ring that is good, and not theirs.

@@ -1,8 +1,10 @@
 //! `postrider bench`: that it measures and verifies, never how fast this machine is.
 
+use std::process::{Command, Stdio};
+
 use serde_json::Value as Json;
 
-use crate::support::{postrider, run, stderr, stdout};
+use crate::support::{Deadline, postrider, run, stderr, stdout};
 
 #[test]
 fn a_quick_run_tells_every_figure_and_loses_nothing() {
@@ -71,9 +73,61 @@ fn growth_is_measured_on_stores_that_were_filled() {
 fn a_scenario_that_there_is_not_and_a_part_without_a_task_are_wrong_command_lines() {
     assert_eq!(run(&["bench", "--only", "nonsense"]).status.code(), Some(2));
     assert_eq!(run(&["bench", "--seconds", "0"]).status.code(), Some(2));
+    let output = run(&["bench", "--nodes", "2"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("give --store"), "{}", stderr(&output));
     for part in ["load", "ceiling"] {
         let output = run(&["bench", part]);
         assert_eq!(output.status.code(), Some(2), "{part}");
         assert!(stderr(&output).contains("a part of `postrider bench`"), "{}", stderr(&output));
     }
+}
+
+/// Whoever breaks a measurement off finds no process and no file of it.
+#[test]
+fn a_measurement_that_is_broken_off_leaves_nothing_behind() {
+    for (signal, code) in [("TERM", 143), ("INT", 130)] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut bench = postrider(&["bench", "--only", "single", "--seconds", "600", "--dir"])
+            .arg(directory.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let deadline = Deadline::new();
+        // The receiver, a server, and whoever sends, or the bare client.
+        let mut children = Vec::new();
+        while children.len() < 3 {
+            assert!(!deadline.has_passed(), "it did not begin");
+            children = children_of(bench.id());
+            std::thread::yield_now();
+        }
+        let kill = format!("kill -s {signal} {}", bench.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        assert_eq!(bench.wait().unwrap().code(), Some(code), "{signal}");
+        while let Some(left) = children.iter().find(|id| is_alive(**id)) {
+            assert!(!deadline.has_passed(), "process {left} is left behind by {signal}");
+            std::thread::yield_now();
+        }
+        let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+        assert!(left.is_empty(), "the data is gone: {left:?}");
+    }
+}
+
+fn children_of(parent: u32) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    ids.filter(|id| stat(*id).is_some_and(|(_, of)| of == parent)).collect()
+}
+
+/// One that has ended and waits for somebody to take note is not alive.
+fn is_alive(id: u32) -> bool {
+    stat(id).is_some_and(|(state, _)| state != "Z")
+}
+
+/// State and parent of a process.
+fn stat(id: u32) -> Option<(String, u32)> {
+    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace();
+    Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
 }

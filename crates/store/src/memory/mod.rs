@@ -34,6 +34,7 @@ pub(crate) use self::faults::splitmix;
 pub use self::faults::{Fault, Operations};
 use self::state::State;
 use crate::error::StoreError;
+use crate::nodes::ShardSet;
 use crate::records::{Acceptance, Commit};
 
 /// Something to wait for, such as a while of paused time.
@@ -168,6 +169,17 @@ impl MemoryStore {
     /// Gives a shard to another node: what is settled with an older holding is refused.
     pub fn give_away(&self, shard: Shard) {
         self.lock().durable.give_away(shard);
+    }
+
+    /// Lets another node want these shards, and no others: whoever holds them is told so, and it has
+    /// them when they were given back. What it had beyond them comes back.
+    pub fn want(&self, shards: ShardSet) {
+        self.lock().durable.want(shards);
+    }
+
+    /// The shards that another node has.
+    pub fn elsewhere(&self) -> ShardSet {
+        self.lock().durable.elsewhere
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {

@@ -15,6 +15,7 @@ use postrider_domain::ledger::Ledger;
 use postrider_domain::time::Timestamp;
 
 use super::index::Index;
+use crate::nodes::ShardSet;
 use crate::records::{
     DestinationRecord, Epoch, EventRecord, Holding, IdempotentAnswer, Key, ReplayJob,
     SubscriptionRecord, Tally, Tenant,
@@ -50,6 +51,9 @@ pub(super) struct State {
     pub(super) tallies: BTreeMap<(TenantId, i64), Tally>,
     /// How often each shard was given to another node; none where it is missing.
     given_away: BTreeMap<Shard, u64>,
+    /// Shards that another node should have, and those that it has.
+    pub(super) wanted: ShardSet,
+    pub(super) elsewhere: ShardSet,
 
     pub(super) events_of: Index<TenantId, (Timestamp, EventId)>,
     pub(super) deliveries_of: Index<TenantId, (Timestamp, DeliveryId)>,
@@ -162,10 +166,25 @@ impl State {
         }
     }
 
-    /// All shards, each with the epoch of whoever asks now.
+    /// All shards that no other node has, each with the epoch of whoever asks now.
     pub(super) fn holding(&self) -> Holding {
-        let shards = (0..=u8::MAX).map(Shard).map(|shard| (shard, self.epoch(shard))).collect();
-        Holding { shards }
+        let here = (0..=u8::MAX).map(Shard).filter(|shard| !self.elsewhere.has(*shard));
+        Holding { shards: here.map(|shard| (shard, self.epoch(shard))).collect() }
+    }
+
+    /// Gives shards to the node that should have them.
+    pub(super) fn give_back(&mut self, shards: &ShardSet) {
+        for shard in shards.without(&self.elsewhere).iter() {
+            self.give_away(shard);
+            self.elsewhere.insert(shard);
+        }
+    }
+
+    /// Another node should have these shards, and no others: what it had beyond them comes back.
+    pub(super) fn want(&mut self, shards: ShardSet) {
+        let returned = self.elsewhere.without(&shards);
+        self.wanted = shards;
+        self.elsewhere = self.elsewhere.without(&returned);
     }
 
     pub(super) fn give_away(&mut self, shard: Shard) {

@@ -10,11 +10,26 @@ use super::MemoryStore;
 use super::state::{State, StoredEvent};
 use crate::contract::Upkeep;
 use crate::error::StoreError;
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, ShardSet};
 use crate::records::{Holding, Pruned};
 
-/// It is the only node.
-impl Nodes for MemoryStore {}
+/// It is the only node, but can be made to believe in another one.
+#[async_trait]
+impl Nodes for MemoryStore {
+    async fn hold_and_keep(&self) -> Result<(Holding, ShardSet), StoreError> {
+        let sight = |state: &mut State| (state.holding(), state.wanted.without(&state.elsewhere));
+        self.write(move |state| Ok(sight(state))).await
+    }
+
+    async fn give_back(&self, shards: &ShardSet) -> Result<(), StoreError> {
+        let shards = *shards;
+        self.write(move |state| {
+            state.give_back(&shards);
+            Ok(())
+        })
+        .await
+    }
+}
 
 #[async_trait]
 impl Upkeep for MemoryStore {

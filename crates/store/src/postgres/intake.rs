@@ -180,7 +180,7 @@ impl Core {
         let mut last = StoreError::Internal("accepting came to no end".into());
         for _ in 0..TRIES_MAX {
             self.days.ensure(&self.vital, days(batches)).await?;
-            let mut transaction = self.vital.begin(Scope::All).await?;
+            let mut transaction = self.accepting.begin(Scope::All).await?;
             let known = if look { known(&mut transaction, batches).await? } else { HashMap::new() };
             let (answers, new) = judge(batches, known);
             if new.is_empty() {

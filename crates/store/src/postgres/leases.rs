@@ -5,7 +5,8 @@
 //! that has locked the old owner's row**, and a settlement locks its own node's row: so a
 //! settlement either ends before the shard changes hands, or sees that it did. Membership changes
 //! one node at a time, under a lock; each node takes its share of the living ones, gives back what
-//! it has too much of, and takes what is free.
+//! it has too much of when it has nothing under way there any more, and takes what is free. Whoever
+//! comes, goes or gives something back says so, and the others look at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +16,7 @@ use postrider_domain::time::Timestamp;
 use uuid::Uuid;
 
 use super::Core;
+use super::notify::SHARDS as SHARDS_CHANNEL;
 use super::pool::{Scope, Step, Transaction};
 use super::rows::get;
 use crate::error::StoreError;
@@ -60,11 +62,60 @@ impl Leases {
 }
 
 impl Core {
-    /// Says that this node lives, and shares.
+    /// Says that this node lives, and shares: gives back what it has too much of, or takes what is
+    /// free.
     pub(super) async fn hold_shards(self: &Arc<Self>) -> Result<Holding, StoreError> {
         let mut transaction = self.vital.begin(Scope::All).await?;
-        self.join(&mut transaction).await?;
-        self.share(&mut transaction).await?;
+        let leaving = self.share(&mut transaction).await?;
+        self.free(&mut transaction, &leaving).await?;
+        self.held(transaction).await
+    }
+
+    /// The same, but keeps what it has too much of, and says what that is.
+    pub(super) async fn hold_and_keep(self: &Arc<Self>) -> Result<(Holding, ShardSet), StoreError> {
+        let mut transaction = self.vital.begin(Scope::All).await?;
+        let leaving = self.share(&mut transaction).await?;
+        Ok((self.held(transaction).await?, leaving))
+    }
+
+    /// Gives some shards back.
+    pub(super) async fn give_back(&self, shards: &ShardSet) -> Result<(), StoreError> {
+        let mut transaction = self.vital.begin(Scope::All).await?;
+        // A process that another one of the same name has replaced has nothing to give.
+        let steps = [
+            Step { sql: LOCK_MEMBERS, params: vec![&MEMBERS_LOCK] },
+            Step { sql: INSTANCE, params: vec![&self.options.node] },
+        ];
+        let found = transaction.query_all(&steps).await?.pop().unwrap_or_default();
+        let instance = found.first().map(|row| get::<Uuid>(row, "instance")).transpose()?;
+        if instance == Some(self.leases.instance) {
+            self.free(&mut transaction, shards).await?;
+        }
+        // What is accepted for them from here on, others have to be told.
+        self.leases.set_held(self.leases.held().without(shards));
+        transaction.commit().await
+    }
+
+    async fn free(
+        &self,
+        transaction: &mut Transaction<'_>,
+        shards: &ShardSet,
+    ) -> Result<(), StoreError> {
+        let shards: Vec<i16> = shards.iter().map(|shard| i16::from(shard.0)).collect();
+        if shards.is_empty() {
+            return Ok(());
+        }
+        let sql = "UPDATE postrider.shards SET owner = NULL \
+                   WHERE owner = $1 AND shard = ANY($2::smallint[])";
+        transaction.execute(sql, &[&self.options.node, &shards]).await?;
+        transaction.query(TELL, &[&SHARDS_CHANNEL]).await.map(drop)
+    }
+
+    /// Ends the transaction; what this node holds after it.
+    async fn held(
+        self: &Arc<Self>,
+        mut transaction: Transaction<'_>,
+    ) -> Result<Holding, StoreError> {
         let node = &self.options.node;
         let owned = "SELECT shard, epoch FROM postrider.shards WHERE owner = $1 ORDER BY shard";
         let steps =
@@ -103,11 +154,12 @@ impl Core {
     pub(super) async fn release_shards(&self) -> Result<(), StoreError> {
         let (node, instance) = (&self.options.node, &self.leases.instance);
         let mut transaction = self.vital.begin(Scope::All).await?;
-        transaction.query("SELECT pg_advisory_xact_lock($1)", &[&MEMBERS_LOCK]).await?;
+        transaction.query(LOCK_MEMBERS, &[&MEMBERS_LOCK]).await?;
         let leave = "DELETE FROM postrider.nodes WHERE name = $1 AND instance = $2";
         if transaction.execute(leave, &[node, instance]).await? > 0 {
             let free = "UPDATE postrider.shards SET owner = NULL WHERE owner = $1";
             transaction.execute(free, &[node]).await?;
+            transaction.query(TELL, &[&SHARDS_CHANNEL]).await?;
         }
         transaction.commit().await?;
         self.leases.set_held(ShardSet::default());
@@ -115,19 +167,17 @@ impl Core {
         Ok(())
     }
 
-    /// Renews the node's lease, or writes it anew. One of the same name that another process wrote is
-    /// taken over by raising the epochs, where this process is the newer one.
-    async fn join(&self, transaction: &mut Transaction<'_>) -> Result<(), StoreError> {
+    /// Renews the node's lease, or writes it anew; says whether that changes who is there. One of the
+    /// same name that another process wrote is taken over by raising the epochs, where this process is
+    /// the newer one.
+    async fn join(&self, transaction: &mut Transaction<'_>) -> Result<bool, StoreError> {
         let node = &self.options.node;
         let steps = [
-            Step { sql: "SELECT pg_advisory_xact_lock($1)", params: vec![&MEMBERS_LOCK] },
-            Step {
-                sql: "SELECT instance FROM postrider.nodes WHERE name = $1 FOR UPDATE",
-                params: vec![node],
-            },
+            Step { sql: LOCK_MEMBERS, params: vec![&MEMBERS_LOCK] },
+            Step { sql: INSTANCE, params: vec![node] },
         ];
         let found = transaction.query_all(&steps).await?.pop().unwrap_or_default();
-        let Some(row) = found.first() else { return Ok(()) };
+        let Some(row) = found.first() else { return Ok(true) };
         let is_other = get::<Uuid>(row, "instance")? != self.leases.instance;
         if is_other && self.leases.is_member.load(Ordering::Relaxed) {
             let why = format!("another process runs as node {node}; give each a name of its own");
@@ -137,12 +187,14 @@ impl Core {
             let sql = "UPDATE postrider.shards SET epoch = epoch + 1 WHERE owner = $1";
             transaction.execute(sql, &[node]).await?;
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Renews, buries nodes whose lease has ended (waiting for what they are settling), and then
-    /// gives back what is too much, or takes what is free, up to this node's share.
-    async fn share(&self, transaction: &mut Transaction<'_>) -> Result<(), StoreError> {
+    /// takes what is free, up to this node's share. Returns what it has beyond that: always the same
+    /// ones, as long as nobody comes or goes.
+    async fn share(&self, transaction: &mut Transaction<'_>) -> Result<ShardSet, StoreError> {
+        let is_new = self.join(transaction).await?;
         let node = &self.options.node;
         let seconds = self.options.lease.as_secs_f64();
         let steps = [
@@ -151,28 +203,37 @@ impl Core {
             Step { sql: FREE, params: Vec::new() },
             Step { sql: COUNT, params: vec![node] },
         ];
-        let rows = transaction.query_all(&steps).await?.pop().unwrap_or_default();
-        let Some(row) = rows.first() else { return Ok(()) };
+        let mut answers = transaction.query_all(&steps).await?;
+        let (rows, freed) = (answers.pop().unwrap_or_default(), answers.pop().unwrap_or_default());
+        let Some(row) = rows.first() else { return Ok(ShardSet::default()) };
         let share = share_of(get(row, "nodes")?, get(row, "before")?);
         let mine: i64 = get(row, "mine")?;
-        let (sql, n) = if mine > share {
-            let sql = "UPDATE postrider.shards SET owner = NULL WHERE shard IN \
-                       (SELECT shard FROM postrider.shards WHERE owner = $1 \
-                        ORDER BY shard DESC LIMIT $2)";
-            (sql, mine - share)
-        } else if mine < share {
+        if is_new || !freed.is_empty() {
+            transaction.query(TELL, &[&SHARDS_CHANNEL]).await?;
+        }
+        if mine < share {
             let sql = "UPDATE postrider.shards SET owner = $1, epoch = epoch + 1 WHERE shard IN \
                        (SELECT shard FROM postrider.shards WHERE owner IS NULL \
                         ORDER BY shard LIMIT $2)";
-            (sql, share - mine)
-        } else {
-            return Ok(());
-        };
-        transaction.execute(sql, &[node, &n]).await?;
-        Ok(())
+            transaction.execute(sql, &[node, &(share - mine)]).await?;
+        }
+        if mine <= share {
+            return Ok(ShardSet::default());
+        }
+        let sql =
+            "SELECT shard FROM postrider.shards WHERE owner = $1 ORDER BY shard DESC LIMIT $2";
+        let rows = transaction.query(sql, &[node, &(mine - share)]).await?;
+        let shards = rows
+            .iter()
+            .map(|row| Ok(Shard(u8::try_from(get::<i16>(row, "shard")?).unwrap_or_default())));
+        shards.collect()
     }
 }
 
+const LOCK_MEMBERS: &str = "SELECT pg_advisory_xact_lock($1)";
+const INSTANCE: &str = "SELECT instance FROM postrider.nodes WHERE name = $1 FOR UPDATE";
+/// Others are to look whether shards are theirs now.
+const TELL: &str = "SELECT pg_notify($1, '')";
 const RENEW: &str = "INSERT INTO postrider.nodes (name, instance, expires_at, renewed_at) \
      VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3), clock_timestamp()) \
      ON CONFLICT (name) DO UPDATE SET instance = excluded.instance, \
@@ -184,7 +245,7 @@ const BURY: &str = "DELETE FROM postrider.nodes WHERE name IN (SELECT name FROM 
      OR pg_postmaster_start_time() + make_interval(secs => $1) <= clock_timestamp()) \
      FOR UPDATE SKIP LOCKED)";
 const FREE: &str = "UPDATE postrider.shards SET owner = NULL WHERE owner IS NOT NULL \
-     AND owner NOT IN (SELECT name FROM postrider.nodes)";
+     AND owner NOT IN (SELECT name FROM postrider.nodes) RETURNING shard";
 const COUNT: &str = "SELECT (SELECT count(*) FROM postrider.nodes) AS nodes, \
      (SELECT count(*) FROM postrider.nodes WHERE name < $1) AS before, \
      (SELECT count(*) FROM postrider.shards WHERE owner = $1) AS mine";

@@ -36,6 +36,7 @@ mod settle;
 mod tls;
 mod transfer;
 mod upkeep;
+mod visit;
 mod work;
 
 use std::fmt;
@@ -50,9 +51,11 @@ pub use self::address::shown;
 use self::counts::Folding;
 use self::days::Days;
 use self::leases::Leases;
+pub use self::nodes::KEY_RING;
 use self::notify::Notifier;
 use self::pool::{Pool, Scope};
 use self::rows::get;
+pub use self::visit::{ClusterSight, NodeSight, ServerSight, Visitor};
 use crate::error::StoreError;
 
 /// How a node uses the database.
@@ -116,8 +119,11 @@ pub struct PostgresStore {
 struct Core {
     /// For those who look and set things up.
     pool: Pool,
-    /// For the engine: however many look, events are taken in and settled.
-    vital: Pool,
+    /// For the engine: however many look, its work goes on.
+    vital: Arc<Pool>,
+    /// For the line that accepts and the one that settles: neither waits for a read.
+    accepting: Arc<Pool>,
+    settling: Arc<Pool>,
     options: Options,
     days: Days,
     leases: Leases,
@@ -153,8 +159,7 @@ impl PostgresStore {
         let target = address::target(url)?;
         let half = options.connections / 2;
         let pool = Pool::new(target.clone(), half, options.statement_timeout);
-        let vital =
-            Pool::new(target.clone(), options.connections - half, options.statement_timeout);
+        let [vital, accepting, settling] = engines(&target, options.connections - half, &options);
         schema::migrate(&vital).await?;
         let instance = vital.query_opt(Scope::All, "SELECT gen_random_uuid() AS id", &[]).await?;
         let instance: Uuid = instance.as_ref().map_or(Ok(Uuid::nil()), |row| get(row, "id"))?;
@@ -165,7 +170,17 @@ impl PostgresStore {
         let notifier = Notifier::new(listener.filter(|_| options.listen));
         let leases = Leases::new(instance);
         let (days, folding) = (Days::default(), Folding::default());
-        let core = Arc::new(Core { pool, vital, options, days, leases, notifier, folding });
+        let core = Arc::new(Core {
+            pool,
+            vital,
+            accepting,
+            settling,
+            options,
+            days,
+            leases,
+            notifier,
+            folding,
+        });
         let now = core.database_now().await?;
         core.days.ahead(&core.vital, now).await?;
         notify::spawn(&core);
@@ -201,6 +216,17 @@ impl PostgresStore {
         let row = self.core.pool.query_opt(Scope::All, sql, &[]).await?;
         row.as_ref().map_or(Ok(false), |row| get::<bool>(row, "above").map(|above| !above))
     }
+}
+
+/// What the engine has: a connection for each of its lines and the rest for its reads, or all for
+/// everything where they are too few for that.
+fn engines(target: &address::Target, size: usize, options: &Options) -> [Arc<Pool>; 3] {
+    let pool = |size| Arc::new(Pool::for_all(target.clone(), size, options.statement_timeout));
+    if size < 3 {
+        let all = pool(size);
+        return [Arc::clone(&all), Arc::clone(&all), all];
+    }
+    [pool(size - 2), pool(1), pool(1)]
 }
 
 impl Core {

@@ -16,7 +16,10 @@ use super::rows::{get, parse, unsigned};
 use super::{Core, PostgresStore};
 use crate::error::StoreError;
 use crate::nodes::{Change, Changes, Hint, Letter, Member, Nodes, ShardSet};
-use crate::records::{Acceptance, Accepted};
+use crate::records::{Acceptance, Accepted, Holding};
+
+/// What the mark of the cluster's key ring is claimed as.
+pub const KEY_RING: &str = "key ring";
 
 /// Changes in one answer.
 const CHANGES_MAX: i64 = 1_000;
@@ -46,6 +49,14 @@ impl Nodes for PostgresStore {
 
     fn lease(&self) -> Option<Duration> {
         Some(self.core.options.lease)
+    }
+
+    async fn hold_and_keep(&self) -> Result<(Holding, ShardSet), StoreError> {
+        self.core.hold_and_keep().await
+    }
+
+    async fn give_back(&self, shards: &ShardSet) -> Result<(), StoreError> {
+        self.core.give_back(shards).await
     }
 
     fn hints(&self) -> Option<broadcast::Receiver<Hint>> {

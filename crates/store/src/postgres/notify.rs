@@ -26,6 +26,8 @@ const WORK: &str = "postrider_work";
 pub(super) const CHANGES: &str = "postrider_changes";
 /// Whoever sends a letter says here to whom.
 pub(super) const LETTERS: &str = "postrider_letters";
+/// Whoever comes, goes or gives shards back says so here, in the same transaction.
+pub(super) const SHARDS: &str = "postrider_shards";
 
 /// At most one message in so long.
 const PAUSE: Duration = Duration::from_millis(3);
@@ -121,7 +123,7 @@ async fn listen(target: Target, node: String, heard: broadcast::Sender<Hint>) {
 /// There may be everything to look for.
 fn all(heard: &broadcast::Sender<Hint>) {
     let work = Hint::Work { shards: ShardSet::ALL, since: Timestamp::EPOCH };
-    for hint in [work, Hint::Changed, Hint::Letters] {
+    for hint in [work, Hint::Changed, Hint::Letters, Hint::Shards] {
         // Nobody may be listening.
         heard.send(hint).unwrap_or_default();
     }
@@ -135,6 +137,7 @@ fn write(shards: ShardSet, since: Timestamp) -> String {
 fn read(channel: &str, payload: &str, node: &str) -> Option<Hint> {
     match channel {
         CHANGES => Some(Hint::Changed),
+        SHARDS => Some(Hint::Shards),
         LETTERS => (payload == node).then_some(Hint::Letters),
         _ => {
             let since = payload.get(64..).and_then(|since| since.parse().ok());
@@ -168,7 +171,7 @@ async fn listen_once(
         StoreError::Unavailable("the server closed the connection".into())
     };
     let listening = async {
-        let sql = format!("LISTEN {WORK}; LISTEN {CHANGES}; LISTEN {LETTERS}");
+        let sql = format!("LISTEN {WORK}; LISTEN {CHANGES}; LISTEN {LETTERS}; LISTEN {SHARDS}");
         client.batch_execute(&sql).await.map_err(|e| failed(&e))?;
         all(heard);
         std::future::pending::<Result<(), StoreError>>().await
@@ -196,6 +199,7 @@ mod tests {
         assert_eq!(read(WORK, &write(shards, since), "a"), work(shards, since));
         assert_eq!(read(WORK, "nonsense", "a"), work(ShardSet::ALL, Timestamp::EPOCH));
         assert_eq!(read(CHANGES, "", "a"), Some(Hint::Changed));
+        assert_eq!(read(SHARDS, "", "a"), Some(Hint::Shards));
         assert_eq!(read(LETTERS, "a", "a"), Some(Hint::Letters));
         assert_eq!(read(LETTERS, "b", "a"), None);
     }

@@ -24,12 +24,15 @@ use crate::error::StoreError;
 /// What a statement is given.
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// A queue that was empty when the server last counted may hold millions now: what the engine asks
+/// What holds for everything that the engine asks. A queue that was empty when the server last counted may hold millions now: what the engine asks
 /// for has an index, and is to be read in its order whatever the server believes. For the same reason a
 /// batch names its keys by `= ANY` or in a `LATERAL` of its own, and not only in a join, which could
 /// begin at the wrong end.
 const BY_INDEX: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
      SET LOCAL enable_sort = off";
+
+/// How a transaction begins that needs to say nothing more.
+const BEGIN: &str = "BEGIN";
 
 /// How long a transaction may wait for its client between two steps.
 const IDLE_MAX: Duration = Duration::from_secs(4);
@@ -50,6 +53,9 @@ pub(super) struct Pool {
     slots: Semaphore,
     statement_timeout: Duration,
     types: Types,
+    /// What each session is told once, where it is ours alone and acts for all: then no transaction
+    /// has to say it again.
+    settings: Option<String>,
 }
 
 impl Pool {
@@ -60,7 +66,22 @@ impl Pool {
             slots: Semaphore::new(size.max(1)),
             statement_timeout,
             types: Types::default(),
+            settings: None,
         }
+    }
+
+    /// One for the engine, which always acts for all.
+    pub(super) fn for_all(target: Target, size: usize, statement_timeout: Duration) -> Self {
+        let settings = (!target.is_pooled).then(|| {
+            let (timeout, idle) = (statement_timeout.as_millis(), IDLE_MAX.as_millis());
+            format!(
+                "SET statement_timeout = {timeout}; \
+                 SET idle_in_transaction_session_timeout = {idle}; SET jit = off; \
+                 SET postrider.scope = 'all'; {}",
+                BY_INDEX.replace("SET LOCAL", "SET")
+            )
+        });
+        Pool { settings, ..Pool::new(target, size, statement_timeout) }
     }
 
     /// One statement as a transaction of its own, in one round trip.
@@ -76,6 +97,14 @@ impl Pool {
             let begin = self.begin_with(scope, session.sync());
             let statement = session.statement(sql, false).await?;
             let client = session.client()?;
+            if begin == BEGIN {
+                // A statement alone is a transaction.
+                let found = statement.query(client, params).await;
+                if !client.is_closed() && found.as_ref().err().is_none_or(|e| !is_spoilt(e)) {
+                    session.ended();
+                }
+                return found.map_err(|e| failed(&e));
+            }
             let (begun, found, ended) = in_order3(
                 client.batch_execute(&begin),
                 statement.query(client, params),
@@ -127,6 +156,14 @@ impl Pool {
     }
 
     fn begin_with(&self, scope: Scope<'_>, sync: &str) -> String {
+        if self.settings.is_some() {
+            return match scope {
+                Scope::All => BEGIN.to_owned(),
+                Scope::Tenant(id) => format!(
+                    "{BEGIN}; SET LOCAL postrider.scope = ''; SET LOCAL postrider.tenant = '{id}'"
+                ),
+            };
+        }
         let timeout = self.statement_timeout.as_millis();
         let who = match scope {
             // A tenant's identifier has letters, digits, `-` and `_` only.
@@ -159,7 +196,7 @@ impl Pool {
                 None => break,
             }
         }
-        let connection = Connection::open(&self.target).await?;
+        let connection = Connection::open(&self.target, self.settings.as_deref()).await?;
         Ok(Session { pool: self, connection: Some(connection), _permit: permit })
     }
 }

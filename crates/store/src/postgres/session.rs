@@ -70,13 +70,20 @@ impl Ready {
 }
 
 impl Connection {
-    /// Connects to the first host that will have us.
-    pub(super) async fn open(target: &Target) -> Result<Connection, StoreError> {
+    /// Connects to the first host that will have us, and says what is to hold for the whole session.
+    pub(super) async fn open(
+        target: &Target,
+        settings: Option<&str>,
+    ) -> Result<Connection, StoreError> {
         let Target { config, connector, is_pooled } = target;
         let (client, driver) = config.connect(connector.clone()).await.map_err(|e| failed(&e))?;
         // It ends when the client is dropped or the connection is lost; its error is the client's.
         tokio::spawn(async move { drop(driver.await) });
         let sync = if *is_pooled { SYNC_WHEREVER } else { needed_sync(&client).await? };
+        if let Some(settings) = settings {
+            let all = format!("{settings}{}", sync.replace("SET LOCAL", "SET"));
+            client.batch_execute(&all).await.map_err(|e| failed(&e))?;
+        }
         Ok(Connection { client, sync, statements: HashMap::new(), is_pooled: *is_pooled })
     }
 

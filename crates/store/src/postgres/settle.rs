@@ -145,7 +145,7 @@ impl Core {
         let changes = commits.iter().flat_map(|commit| &commit.deliveries);
         let days = changes.map(|change| day_of(change.delivery.created_at)).collect();
         self.days.ensure(&self.vital, days).await?;
-        let mut transaction = self.vital.begin(Scope::All).await?;
+        let mut transaction = self.settling.begin(Scope::All).await?;
         let mut found = look(&mut transaction, &self.options.node, &commits).await?;
         found.look_closer(&mut transaction, &commits).await?;
         let mut plan = write::Plan::default();

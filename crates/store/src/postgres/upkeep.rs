@@ -90,7 +90,9 @@ impl Upkeep for PostgresStore {
     /// Leases are not given back: whoever wants that calls [`Upkeep::release_shards`] before.
     async fn close(&self) -> Result<(), StoreError> {
         self.core.notifier.stop();
-        self.core.vital.close();
+        for pool in [&self.core.vital, &self.core.accepting, &self.core.settling] {
+            pool.close();
+        }
         self.core.pool.close();
         Ok(())
     }

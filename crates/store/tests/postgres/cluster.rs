@@ -92,6 +92,53 @@ async fn shards_are_shared_among_those_that_live() {
 }
 
 #[tokio::test]
+async fn what_is_to_leave_stays_until_it_is_given_back() {
+    let server = Server::start();
+    let url = server.database("leaving");
+    let (a, b) = (node(&url, "a").await, node(&url, "b").await);
+    put_destinations(&a, 8).await;
+    a.accept(vec![owed(0, 8)]).await.unwrap();
+    let (alone, leaving) = a.hold_and_keep().await.unwrap();
+    assert_eq!((alone.shards.len(), leaving), (256, ShardSet::default()));
+    b.hold_and_keep().await.unwrap();
+    let (kept, leaving) = a.hold_and_keep().await.unwrap();
+    assert_eq!((&kept, leaving.iter().count()), (&alone, 128), "nothing has left yet");
+    assert_eq!(b.hold_and_keep().await.unwrap().0.shards.len(), 0);
+    assert_eq!(a.hold_and_keep().await.unwrap().1, leaving, "as it was decided, it stays");
+    // What is under way in them can still be settled, until they are given back.
+    let mut in_leaving = Vec::new();
+    for n in 0..8 {
+        let delivery = delivery(&a, n).await;
+        if leaving.has(delivery.destination.shard()) {
+            in_leaving.push(attempted(&a, &delivery, answered(200), at(5)).await);
+        }
+    }
+    let late = in_leaving.pop().unwrap();
+    a.settle(&kept, in_leaving.pop().unwrap()).await.unwrap();
+    let mut hints = b.hints().unwrap();
+    a.give_back(&leaving).await.unwrap();
+    while hints.recv().await.unwrap() != Hint::Shards {}
+    let refused = a.settle(&kept, late.clone()).await;
+    assert!(matches!(refused, Err(StoreError::Fenced { .. })), "{refused:?}");
+    let (of_b, _) = b.hold_and_keep().await.unwrap();
+    let (of_a, none) = a.hold_and_keep().await.unwrap();
+    assert_eq!((held(&[&of_a, &of_b]), none), (256, ShardSet::default()));
+    assert_eq!(of_b.shards.iter().map(|(shard, _)| *shard).collect::<ShardSet>(), leaving);
+    b.settle(&of_b, late).await.unwrap();
+    // Whoever was to get some is gone again: they stay.
+    let c = node(&url, "c").await;
+    c.hold_and_keep().await.unwrap();
+    assert_eq!(a.hold_and_keep().await.unwrap().1.iter().count(), 42);
+    c.release_shards().await.unwrap();
+    assert_eq!(a.hold_and_keep().await.unwrap(), (of_a, ShardSet::default()));
+    // A process that was replaced has nothing to give.
+    let newer = node(&url, "a").await;
+    let (of_newer, _) = newer.hold_and_keep().await.unwrap();
+    a.give_back(&ShardSet::ALL).await.unwrap();
+    assert_eq!(newer.hold_and_keep().await.unwrap().0, of_newer);
+}
+
+#[tokio::test]
 async fn a_dead_nodes_shards_are_taken_and_its_late_settlement_is_refused() {
     let server = Server::start();
     let url = server.database("dead");

@@ -17,7 +17,7 @@ use hyper_util::rt::TokioExecutor;
 use postrider_domain::signature::{self, SigningSecret};
 use serde::{Deserialize, Serialize};
 
-use super::{message, process};
+use super::{message, process, system};
 use crate::exit::Failure;
 use crate::output::line;
 
@@ -47,7 +47,7 @@ pub(super) fn run() -> Result<(), Failure> {
     let post: Post = process::read_task()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut posted = runtime.block_on(measure(&post))?;
-    posted.cpu_us = process::cpu_us(std::process::id()).unwrap_or(0);
+    posted.cpu_us = system::cpu_us(std::process::id()).unwrap_or(0);
     line(&serde_json::json!(posted).to_string())?;
     Ok(())
 }

@@ -14,8 +14,9 @@ use serde_json::{Value as Json, json};
 use super::Scratch;
 use super::fill::{self, Filling};
 use super::load::{Load, Sent};
-use super::process::{Helper, Server, Usage, resident_bytes};
+use super::process::{Helper, Server, new_key};
 use super::receiver::{Ask, Report as Arrived};
+use super::system::{Usage, resident_bytes};
 use crate::exit::Failure;
 use crate::output::{Output, line, table};
 
@@ -101,13 +102,15 @@ fn measure(
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(fill::fill(data_dir, &address, filling))?;
     drop(runtime);
+    let key = new_key()?;
     let begin = Instant::now();
-    let server = Server::start(data_dir, None)?;
+    let mut server = Server::start(data_dir, None, &key)?;
     let start_ms = begin.elapsed().as_millis();
     let resident = resident_bytes(server.id());
+    server.hear_no_more();
     let load = Load {
-        server: server.address.clone(),
-        key: server.key.clone(),
+        servers: vec![server.address.clone()],
+        key,
         tenant: "default".to_owned(),
         batch: 1,
         kinds: filling.destinations,

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Mutex, mpsc, watch};
 
 use super::receiver::{self, Latency};
-use super::{http, message, process};
+use super::{http, message, process, system};
 use crate::exit::Failure;
 use crate::output::line;
 
@@ -26,8 +26,8 @@ const TICK: Duration = Duration::from_micros(200);
 /// What is to be sent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Load {
-    /// The server's address.
-    pub(super) server: String,
+    /// The addresses of the servers, which take turns.
+    pub(super) servers: Vec<String>,
     pub(super) key: String,
     pub(super) tenant: String,
     /// Events in a request.
@@ -137,15 +137,17 @@ pub(super) fn run() -> Result<(), Failure> {
     let load: Load = process::read_task()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut sent = runtime.block_on(send(load))?;
-    sent.cpu_us = process::cpu_us(std::process::id()).unwrap_or(0);
+    sent.cpu_us = system::cpu_us(std::process::id()).unwrap_or(0);
     line(&serde_json::json!(sent).to_string())?;
     Ok(())
 }
 
 async fn send(load: Load) -> Result<Sent, Failure> {
     let mut connections = Vec::new();
-    for _ in 0..load.connections.max(1) {
-        connections.push(Connection::open(&load.server).await?);
+    // Each server has a connection at least, and none has more than one beyond another.
+    let count = usize::try_from(load.connections).unwrap_or(usize::MAX).max(load.servers.len());
+    for server in load.servers.iter().cycle().take(count) {
+        connections.push(Connection::open(server).await?);
     }
     let source = Arc::new(source(&load).await?);
     let load = Arc::new(load);
@@ -232,7 +234,7 @@ async fn work(
         body.clear();
         put_body(&mut body, &load, first, meant_us);
         request.clear();
-        put_request(&mut request, &load, &body);
+        put_request(&mut request, &connection.server, &load, &body);
         let answer = connection.exchange(&request).await;
         part.first_us = part.first_us.min(meant_us);
         part.last_us = message::now_us();
@@ -242,7 +244,7 @@ async fn work(
             Ok((202, _)) => continue,
             Ok((status, text)) => format!("{status}: {text}"),
             Err(error) => {
-                connection = Connection::open(&load.server).await?;
+                connection = Connection::open(&connection.server).await?;
                 error.to_string()
             }
         };
@@ -262,7 +264,7 @@ fn put_body(out: &mut Vec<u8>, load: &Load, first: u64, meant_us: u64) {
     }
 }
 
-fn put_request(out: &mut Vec<u8>, load: &Load, body: &[u8]) {
+fn put_request(out: &mut Vec<u8>, server: &str, load: &Load, body: &[u8]) {
     let (path, kind) = match load.batch {
         1 => ("/v1/events", "application/json"),
         _ => ("/v1/events/batch", "application/x-ndjson"),
@@ -270,7 +272,7 @@ fn put_request(out: &mut Vec<u8>, load: &Load, body: &[u8]) {
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\npostrider-tenant: {}\r\n\
          content-type: {kind}\r\ncontent-length: {}\r\n\r\n",
-        load.server,
+        server,
         load.key,
         load.tenant,
         body.len()
@@ -279,8 +281,9 @@ fn put_request(out: &mut Vec<u8>, load: &Load, body: &[u8]) {
     out.extend_from_slice(body);
 }
 
-/// A connection to the server, with one request at a time.
+/// A connection to a server, with one request at a time.
 struct Connection {
+    server: String,
     stream: TcpStream,
     buffer: Vec<u8>,
 }
@@ -289,7 +292,7 @@ impl Connection {
     async fn open(server: &str) -> Result<Connection, Failure> {
         let stream = TcpStream::connect(server).await?;
         stream.set_nodelay(true)?;
-        Ok(Connection { stream, buffer: Vec::with_capacity(32 * 1024) })
+        Ok(Connection { server: server.to_owned(), stream, buffer: Vec::with_capacity(32 * 1024) })
     }
 
     /// The status of the answer and, where it is no success, its text.

@@ -6,16 +6,19 @@
 //! a failure**, whatever its figures.
 
 mod ceiling;
+mod ending;
 mod fill;
 mod growth;
 mod http;
 mod load;
 mod message;
+mod nodes;
 mod plan;
 mod process;
 mod receiver;
 mod report;
 mod run;
+mod system;
 
 use std::path::{Path, PathBuf};
 
@@ -49,6 +52,13 @@ enum Part {
     /// The bare client.
     #[command(hide = true)]
     Ceiling,
+    /// Another command of this program that ends with the process that started it.
+    #[command(hide = true)]
+    Attached {
+        parent: u32,
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
 }
 
 /// As many as a destination's lane has in memory.
@@ -68,6 +78,9 @@ struct Settings {
     /// Where the server keeps everything; an empty PostgreSQL database, or the embedded store.
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
+    /// Servers that share the database and the load.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
+    nodes: u64,
     /// Requests at the same time.
     #[arg(long, default_value_t = 64, value_name = "N")]
     connections: u64,
@@ -93,11 +106,18 @@ impl Settings {
 
 pub(crate) fn run(bench: &Bench, output: Output) -> Result<(), Failure> {
     match &bench.part {
-        None => measure(&bench.settings, output),
-        Some(Part::Growth(growth)) => growth::run(growth, output),
+        None => {
+            ending::watch()?;
+            measure(&bench.settings, output)
+        }
+        Some(Part::Growth(growth)) => {
+            ending::watch()?;
+            growth::run(growth, output)
+        }
         Some(Part::Load) => load::run(),
         Some(Part::Receiver) => receiver::run(),
         Some(Part::Ceiling) => ceiling::run(),
+        Some(Part::Attached { parent, arguments }) => ending::become_attached(*parent, arguments),
     }
 }
 
@@ -111,9 +131,12 @@ fn measure(settings: &Settings, output: Output) -> Result<(), Failure> {
     if scenarios.is_empty() {
         return Err(Failure::usage("--only names no scenario"));
     }
+    if settings.nodes > 1 && settings.store.is_none() {
+        return Err(Failure::usage("several nodes share a database: give --store postgres://…"));
+    }
     let scratch = Scratch::new(&settings.dir)?;
     let mut bench = run::Run::new(settings, extent, scratch.path())?;
-    let mut report = Report::new(settings.store.is_some());
+    let mut report = Report::new(settings.nodes, bench.sees_postgres());
     for scenario in scenarios {
         let measured = bench.measure(&scenario)?;
         report.add(measured, output)?;
@@ -130,6 +153,7 @@ impl Scratch {
         let path = parent.join(format!("postrider-bench-{}", std::process::id()));
         std::fs::create_dir_all(&path)
             .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+        ending::keep_in_mind(&path);
         Ok(Scratch(path))
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::{http, message};
 use crate::exit::Failure;
@@ -17,6 +17,9 @@ use crate::output::line;
 
 /// Asks how much has arrived.
 pub(super) const COUNT_REQUEST: &[u8] = b"GET /count HTTP/1.1\r\nhost: receiver\r\n\r\n";
+
+/// As many as the server has in flight at most.
+const CONNECTIONS_AT_ONCE: u32 = 4096;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
@@ -131,7 +134,7 @@ fn locked(tally: &Shared) -> MutexGuard<'_, Tally> {
 pub(super) fn run() -> Result<(), Failure> {
     let tally = Shared::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+    let listener = runtime.block_on(async { bind() })?;
     line(&json!({ "address": listener.local_addr()? }).to_string())?;
     let shared = Arc::clone(&tally);
     drop(std::thread::spawn(move || runtime.block_on(listen(listener, shared))));
@@ -141,6 +144,14 @@ pub(super) fn run() -> Result<(), Failure> {
         line(&answer(asked, &tally).to_string())?;
     }
     Ok(())
+}
+
+/// Listens with room for as many connections as come at once when a measurement begins: one that finds
+/// none is tried again after a second, which is nobody's latency.
+fn bind() -> std::io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(([127, 0, 0, 1], 0).into())?;
+    socket.listen(CONNECTIONS_AT_ONCE)
 }
 
 fn answer(asked: Ask, tally: &Shared) -> serde_json::Value {

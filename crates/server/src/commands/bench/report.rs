@@ -8,21 +8,21 @@ use serde_json::json;
 use super::ceiling::Posted;
 use super::load::Sent;
 use super::plan::Scenario;
-use super::process::Usage;
 use super::receiver::{Latency, Report as Arrived};
+use super::system::Usage;
 use crate::exit::Failure;
 use crate::output::{Output, line, table};
 
 /// What a delivery costs.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct PerDelivery {
-    /// Processor time, in microseconds.
+    /// Processor time, in microseconds; of all nodes together.
     pub(super) server_us: f64,
     pub(super) load_us: f64,
     pub(super) receiver_us: f64,
-    /// All PostgreSQL processes of the machine.
-    pub(super) postgres_us: f64,
-    /// What the server had written to storage.
+    /// The database's server, where it is on this machine.
+    pub(super) postgres_us: Option<f64>,
+    /// What the servers had written to storage.
     pub(super) written_bytes: f64,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Measured {
     pub(super) per_delivery: PerDelivery,
     /// Processor time of the bare client per POST, in microseconds.
     pub(super) ceiling_us: f64,
-    /// The server's most memory.
+    /// The most memory of a server.
     pub(super) peak_bytes: u64,
 }
 
@@ -86,11 +86,11 @@ impl Measured {
         }
     }
 
-    fn cells(&self, with_postgres: bool) -> Vec<String> {
+    fn cells(&self) -> Vec<String> {
         let per = &self.per_delivery;
         let mut cpu = format!("{:.1}+{:.1}+{:.1}", per.server_us, per.load_us, per.receiver_us);
-        if with_postgres {
-            cpu.push_str(&format!("+{:.1}", per.postgres_us));
+        if let Some(postgres) = per.postgres_us {
+            cpu.push_str(&format!("+{postgres:.1}"));
         }
         #[expect(clippy::cast_precision_loss, reason = "figures for people")]
         let (peak, [p50, p90, p99, max]) = (
@@ -118,13 +118,14 @@ impl Measured {
 
 /// Everything that was measured so far.
 pub(super) struct Report {
+    nodes: u64,
     with_postgres: bool,
     all: Vec<Measured>,
 }
 
 impl Report {
-    pub(super) fn new(with_postgres: bool) -> Report {
-        Report { with_postgres, all: Vec::new() }
+    pub(super) fn new(nodes: u64, with_postgres: bool) -> Report {
+        Report { nodes, with_postgres, all: Vec::new() }
     }
 
     /// Adds a scenario, and says so to whoever waits.
@@ -141,7 +142,7 @@ impl Report {
     }
 
     pub(super) fn finish(&self, output: Output) -> Result<(), Failure> {
-        output.value(&json!({ "scenarios": self.all }), |_| self.table())?;
+        output.value(&json!({ "nodes": self.nodes, "scenarios": self.all }), |_| self.table())?;
         Ok(())
     }
 
@@ -161,13 +162,17 @@ impl Report {
             "MB",
             "LOST/TWICE",
         ];
-        let rows = self.all.iter().map(|one| one.cells(self.with_postgres)).collect();
+        let rows = self.all.iter().map(|one| one.cells()).collect();
         let postgres = if self.with_postgres { " + PostgreSQL" } else { "" };
+        let servers = match self.nodes {
+            1 => "server".to_owned(),
+            nodes => format!("{nodes} nodes"),
+        };
         format!(
             "\n{}\n\nPER S: deliveries. CEILING: POSTs of a bare pooled hyper client. P50 to MAX: ms \
              from when an event was meant\nto be sent until it arrived; under unlimited load that is \
-             the queue. CPU: µs per delivery, server + load\ngenerator + receiver{postgres}; BARE: of \
-             the bare client. KB: written per delivery. MB: the server's most memory.",
+             the queue. CPU: µs per delivery, {servers} + load\ngenerator + receiver{postgres}; BARE: of \
+             the bare client. KB: written per delivery. MB: the most memory of a server.",
             table(&head, rows)
         )
     }

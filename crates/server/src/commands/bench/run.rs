@@ -5,15 +5,18 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hyper::Method;
+use postrider_store::postgres::{self, Visitor};
 use serde_json::{Value as Json, json};
 
 use super::Settings;
 use super::ceiling::{Post, Posted};
 use super::load::{Load, Sent};
+use super::nodes::Nodes;
 use super::plan::{Extent, Pace, Scenario};
-use super::process::{Helper, Server, Usage, postgres_cpu_us};
+use super::process::Helper;
 use super::receiver::{Ask, Report as Arrived};
 use super::report::{Measured, PerDelivery};
+use super::system::{Postmaster, Usage};
 use crate::client::Client;
 use crate::exit::Failure;
 
@@ -26,13 +29,16 @@ const GLANCE: Duration = Duration::from_millis(10);
 pub(super) struct Run {
     extent: Extent,
     store: Option<String>,
+    /// The database's server, where it is on this machine.
+    postmaster: Option<Postmaster>,
+    nodes: u64,
     connections: u64,
     window: u64,
     scratch: PathBuf,
     receiver: Helper,
     receiver_address: String,
-    /// The server, while several scenarios share it.
-    server: Option<Server>,
+    /// The servers, while several scenarios share them.
+    servers: Option<Nodes>,
     runtime: tokio::runtime::Runtime,
     count: u64,
     /// Events a second that the first unlimited scenario reached.
@@ -44,16 +50,23 @@ impl Run {
         let mut receiver = Helper::start("receiver")?;
         let hello: Json = receiver.hear()?;
         let address = hello["address"].as_str().unwrap_or_default().to_owned();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let postmaster = match &settings.store {
+            Some(url) => runtime.block_on(postmaster(url))?,
+            None => None,
+        };
         Ok(Run {
             extent,
             store: settings.store.clone(),
+            postmaster,
+            nodes: settings.nodes,
             connections: settings.connections,
             window: settings.window,
             scratch: scratch.to_owned(),
             receiver,
             receiver_address: address,
-            server: None,
-            runtime: tokio::runtime::Builder::new_current_thread().enable_all().build()?,
+            servers: None,
+            runtime,
             count: 0,
             maximum: None,
         })
@@ -61,7 +74,12 @@ impl Run {
 
     /// Ends what is still running.
     pub(super) fn end(self) -> Result<(), Failure> {
-        self.server.map_or(Ok(()), Server::stop)
+        self.servers.map_or(Ok(()), Nodes::stop)
+    }
+
+    /// Whether what the database costs can be told.
+    pub(super) fn sees_postgres(&self) -> bool {
+        self.postmaster.is_some()
     }
 
     pub(super) fn measure(&mut self, scenario: &Scenario) -> Result<Measured, Failure> {
@@ -72,11 +90,11 @@ impl Run {
         };
         self.count += 1;
         let tenant = format!("bench-{}-{}", std::process::id(), self.count);
-        let server = self.server()?;
-        self.subscribe(&server, &tenant, scenario)?;
+        let servers = self.servers()?;
+        self.subscribe(&servers, &tenant, scenario)?;
         let load = Load {
-            server: server.address.clone(),
-            key: server.key.clone(),
+            servers: servers.addresses(),
+            key: servers.key.clone(),
             tenant: tenant.clone(),
             batch: scenario.batch,
             kinds: scenario.destinations,
@@ -91,11 +109,11 @@ impl Run {
         let before = self.ceiling(scenario)?;
         let warm_up = Load { seconds: self.extent.warm_up_seconds, ..load.clone() };
         self.send(&warm_up, scenario.fan_out)?;
-        let (usage, postgres) = (self.usage(&server), postgres_cpu_us());
+        let before_it = self.usage(&servers);
         let (sent, arrived) = self.send(&load, scenario.fan_out)?;
-        let (used, postgres_used) = (self.usage(&server), postgres_cpu_us());
+        self.verify_ledger(&servers, &tenant, scenario)?;
+        let used = self.usage(&servers);
         let after = self.ceiling(scenario)?;
-        self.verify_ledger(&server, &tenant, scenario)?;
         let ceiling = Posted {
             posts: before.posts + after.posts,
             seconds: before.seconds + after.seconds,
@@ -103,18 +121,24 @@ impl Run {
         };
         let deliveries = arrived.arrived.max(1);
         let per_delivery = PerDelivery {
-            server_us: per(used.0.cpu_us - usage.0.cpu_us, deliveries),
+            server_us: per(used.servers.cpu_us - before_it.servers.cpu_us, deliveries),
             load_us: per(sent.cpu_us, deliveries),
-            receiver_us: per(used.1.cpu_us - usage.1.cpu_us, deliveries),
-            postgres_us: per(postgres_used.saturating_sub(postgres), deliveries),
-            written_bytes: per(used.0.written_bytes - usage.0.written_bytes, deliveries),
+            receiver_us: per(used.receiver.cpu_us - before_it.receiver.cpu_us, deliveries),
+            postgres_us: used
+                .postgres_us
+                .zip(before_it.postgres_us)
+                .map(|(used, before)| per(used.saturating_sub(before), deliveries)),
+            written_bytes: per(
+                used.servers.written_bytes - before_it.servers.written_bytes,
+                deliveries,
+            ),
         };
         let measured =
-            Measured::new(scenario, rate, &sent, &arrived, ceiling, per_delivery, used.0);
+            Measured::new(scenario, rate, &sent, &arrived, ceiling, per_delivery, used.servers);
         if scenario.pace == Pace::Unlimited && self.maximum.is_none() {
             self.maximum = Some(measured.events_per_second);
         }
-        self.release(server)?;
+        self.release(servers)?;
         Ok(measured)
     }
 
@@ -128,32 +152,32 @@ impl Run {
     }
 
     /// The embedded store gets a server of its own for each scenario, so that memory and bytes are
-    /// its own too; a database is shared, with a tenant for each.
-    fn server(&mut self) -> Result<Server, Failure> {
-        match self.server.take() {
-            Some(server) => Ok(server),
+    /// its own too; a database and its nodes are shared, with a tenant for each.
+    fn servers(&mut self) -> Result<Nodes, Failure> {
+        match self.servers.take() {
+            Some(servers) => Ok(servers),
             None => {
-                let data_dir = self.scratch.join(format!("data-{}", self.count));
-                Server::start(&data_dir, self.store.as_deref())
+                let dir = self.scratch.join(format!("data-{}", self.count));
+                Nodes::start(&dir, self.store.as_deref(), self.nodes)
             }
         }
     }
 
-    fn release(&mut self, server: Server) -> Result<(), Failure> {
+    fn release(&mut self, servers: Nodes) -> Result<(), Failure> {
         if self.store.is_some() {
-            self.server = Some(server);
+            self.servers = Some(servers);
             return Ok(());
         }
-        server.stop()?;
-        let data_dir = self.scratch.join(format!("data-{}", self.count));
-        Ok(std::fs::remove_dir_all(data_dir)?)
+        servers.stop()?;
+        let dir = self.scratch.join(format!("data-{}", self.count));
+        Ok(std::fs::remove_dir_all(dir)?)
     }
 
-    fn subscribe(&self, server: &Server, tenant: &str, scenario: &Scenario) -> Result<(), Failure> {
-        let address = format!("http://{}", server.address);
-        let admin = Client::new(&address, Some(server.key.clone()), None)?;
+    fn subscribe(&self, servers: &Nodes, tenant: &str, scenario: &Scenario) -> Result<(), Failure> {
+        let address = format!("http://{}", servers.address()?);
+        let admin = Client::new(&address, Some(servers.key.clone()), None)?;
         self.ask(&admin, "/v1/tenants", &json!({ "id": tenant }))?;
-        let client = Client::new(&address, Some(server.key.clone()), Some(tenant.to_owned()))?;
+        let client = Client::new(&address, Some(servers.key.clone()), Some(tenant.to_owned()))?;
         for kind in 0..scenario.destinations {
             for slot in 0..scenario.fan_out {
                 let subscription = json!({
@@ -212,12 +236,12 @@ impl Run {
     #[expect(clippy::disallowed_methods, reason = "what has arrived is settled a moment later")]
     fn verify_ledger(
         &self,
-        server: &Server,
+        servers: &Nodes,
         tenant: &str,
         scenario: &Scenario,
     ) -> Result<(), Failure> {
-        let address = format!("http://{}", server.address);
-        let client = Client::new(&address, Some(server.key.clone()), Some(tenant.to_owned()))?;
+        let address = format!("http://{}", servers.address()?);
+        let client = Client::new(&address, Some(servers.key.clone()), Some(tenant.to_owned()))?;
         let begin = Instant::now();
         loop {
             let ask = client.ask(Method::GET, "/v1/ledger", &[], None);
@@ -244,10 +268,29 @@ impl Run {
         Helper::task("ceiling", &post)
     }
 
-    /// What the server and the receiver have used so far.
-    fn usage(&self, server: &Server) -> (Usage, Usage) {
-        (Usage::of(server.id()), Usage::of(self.receiver.id()))
+    /// What everybody has used so far.
+    fn usage(&self, servers: &Nodes) -> Used {
+        Used {
+            servers: servers.usage(),
+            receiver: Usage::of(self.receiver.id()),
+            postgres_us: self.postmaster.map(Postmaster::cpu_us),
+        }
     }
+}
+
+/// What everybody has used at a moment.
+struct Used {
+    servers: Usage,
+    receiver: Usage,
+    postgres_us: Option<u64>,
+}
+
+/// The server behind a database's address, where it is on this machine.
+async fn postmaster(url: &str) -> Result<Option<Postmaster>, Failure> {
+    let failed = |error| Failure::failed(format!("{}: {error}", postgres::shown(url)));
+    let visitor = Visitor::connect(url).await.map_err(failed)?;
+    let process = visitor.process().await.map_err(failed)?;
+    Ok(process.and_then(Postmaster::of_backend))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]

@@ -51,7 +51,8 @@ impl PostgresStore {
     }
 }
 
-fn progress(row: Option<&Row>) -> Result<Option<Progress>, StoreError> {
+/// How far a move into the database has come, where one has begun.
+pub(super) fn progress(row: Option<&Row>) -> Result<Option<Progress>, StoreError> {
     row.map(|row| super::rows::json(row, "progress")).transpose()
 }
 

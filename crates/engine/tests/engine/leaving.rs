@@ -1,0 +1,131 @@
+//! Giving shards away: nothing new is sent there, what is in flight ends and is settled, and only then
+//! does another node have them.
+
+use std::time::Duration;
+
+use postrider_domain::delivery::StateName;
+use postrider_domain::ids::DestinationId;
+use postrider_engine::Options;
+use postrider_store::ShardSet;
+use postrider_store::memory::{MemoryStore, Options as StoreOptions};
+
+use crate::world::{FAIL, HOUR, Mood, OK, TEN_MINUTES, World, ms, never_disabled, tenant};
+
+const STAYS: &str = "http://stays.test/a";
+const LEAVES: &str = "http://leaves.test/b";
+
+fn shard_of(url: &str) -> ShardSet {
+    [DestinationId::of(&tenant(), url).shard()].into_iter().collect()
+}
+
+/// Two destinations in different shards.
+async fn two(world: &mut World) {
+    assert_ne!(shard_of(STAYS), shard_of(LEAVES));
+    world.subscribe(STAYS).await;
+    world.subscribe(LEAVES).await;
+}
+
+/// Until the shards were held anew.
+async fn held_anew(world: &World) {
+    world.pass(Options::default().hold_every + ms(10)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_leaves_when_what_is_in_flight_is_settled() {
+    let mut world = World::with(never_disabled(), Options::default()).await;
+    two(&mut world).await;
+    world.script.set(LEAVES, Mood::Gated(200));
+    world.send_many(20).await;
+    let in_flight = world.script.in_flight_at(LEAVES);
+    assert!(in_flight > 0 && in_flight < 20, "{in_flight} of 20 are in flight, the rest waits");
+    world.store.want(shard_of(LEAVES));
+    held_anew(&world).await;
+    world.send_many(5).await;
+    assert_eq!(world.script.sent_to(LEAVES).len(), in_flight, "nothing new is begun");
+    assert_eq!(world.script.sent_to(STAYS).len(), 25, "elsewhere all goes on");
+    assert_eq!(world.store.elsewhere(), ShardSet::default(), "something is still in flight");
+    world.script.open_gate();
+    world.rest().await;
+    held_anew(&world).await;
+    assert_eq!(world.store.elsewhere(), shard_of(LEAVES));
+    let delivered = world.count(StateName::Delivered).await;
+    assert_eq!(delivered, 25 + in_flight, "what was in flight counts, each once");
+    assert_eq!(world.script.sent_to(LEAVES).len(), in_flight);
+    world.check_ledger().await;
+    // It comes back: the rest is sent, and nothing twice.
+    world.store.want(ShardSet::default());
+    held_anew(&world).await;
+    assert_eq!(world.count(StateName::Delivered).await, 50);
+    let mut sent: Vec<_> = world.script.sent().into_iter().map(|sent| sent.delivery).collect();
+    sent.sort_unstable();
+    sent.dedup();
+    assert_eq!(sent.len(), world.script.sent().len(), "nothing was sent twice");
+    world.check_ledger().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_that_is_to_stay_after_all_goes_on() {
+    let mut world = World::with(never_disabled(), Options::default()).await;
+    two(&mut world).await;
+    world.script.set(LEAVES, Mood::Gated(200));
+    world.send_many(20).await;
+    let in_flight = world.script.in_flight_at(LEAVES);
+    world.store.want(shard_of(LEAVES));
+    held_anew(&world).await;
+    // Whoever wanted it is gone before the first answer comes.
+    world.store.want(ShardSet::default());
+    held_anew(&world).await;
+    world.script.set(LEAVES, OK);
+    world.script.open_gate();
+    world.rest().await;
+    assert_eq!(world.store.elsewhere(), ShardSet::default(), "it was never given back");
+    assert_eq!(world.count(StateName::Delivered).await, 40);
+    assert!(world.script.sent_to(LEAVES).len() == 20 && in_flight < 20);
+    world.check_ledger().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_settled_is_durable_before_a_shard_leaves() {
+    let second = Duration::from_secs(1);
+    let sync: postrider_store::memory::Delay =
+        std::sync::Arc::new(move || Box::pin(tokio::time::sleep(second)));
+    let store = MemoryStore::new(StoreOptions { sync: Some(sync), ..StoreOptions::default() });
+    let mut world = World::on(store, never_disabled(), Options::default()).await;
+    two(&mut world).await;
+    world.script.set(LEAVES, Mood::Answers(200, ms(100)));
+    let ingest = world.engine.clone();
+    let sending = tokio::spawn(async move {
+        ingest.ingest(&tenant(), vec![crate::world::event("1")]).await.unwrap();
+    });
+    sending.await.unwrap();
+    world.store.want(shard_of(LEAVES));
+    let mut last = 0;
+    while world.store.elsewhere().is_empty() {
+        last = world.count(StateName::Delivered).await;
+        world.pass(ms(50)).await;
+    }
+    assert_eq!(world.count(StateName::Delivered).await, 2, "both were durable by then, not {last}");
+    world.check_ledger().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_probe_is_begun_in_a_shard_that_leaves() {
+    let mut world = World::new().await;
+    two(&mut world).await;
+    world.fail(LEAVES, 101).await;
+    assert_eq!(world.state(LEAVES).await, "disabled");
+    let before = world.script.sent_to(LEAVES).len();
+    world.script.set(LEAVES, FAIL);
+    world.store.want(shard_of(LEAVES));
+    world.pass(TEN_MINUTES * 2).await;
+    assert_eq!(world.script.sent_to(LEAVES).len(), before, "its next owner tries it");
+    assert_eq!(world.store.elsewhere(), shard_of(LEAVES));
+    // Back again, it is tried once, and then every ten minutes.
+    world.store.want(ShardSet::default());
+    world.pass(TEN_MINUTES).await;
+    let probes = world.script.sent_to(LEAVES).len() - before;
+    assert!((1..=2).contains(&probes), "{probes}");
+    world.script.set(LEAVES, OK);
+    world.pass(HOUR * 49).await;
+    world.check_ledger().await;
+}

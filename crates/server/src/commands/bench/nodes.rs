@@ -1,0 +1,63 @@
+//! The server that is measured: one process, or several that share a database.
+
+use std::path::Path;
+
+use super::process::{Server, new_key};
+use super::system::Usage;
+use crate::exit::Failure;
+
+/// One server or the nodes of a cluster. They know the same key.
+pub(super) struct Nodes {
+    all: Vec<Server>,
+    pub(super) key: String,
+}
+
+impl Nodes {
+    /// Starts so many, each with a directory of its own below this one, and waits until each has its
+    /// share.
+    pub(super) fn start(dir: &Path, store: Option<&str>, count: u64) -> Result<Nodes, Failure> {
+        let mut nodes = Nodes { all: Vec::new(), key: new_key()? };
+        let first = dir.join("node1");
+        for n in 1..=count {
+            let data_dir = dir.join(format!("node{n}"));
+            if n > 1 {
+                std::fs::create_dir_all(&data_dir)?;
+                std::fs::copy(first.join("keyring"), data_dir.join("keyring"))?;
+            }
+            nodes.all.push(Server::start(&data_dir, store, &nodes.key)?);
+        }
+        for server in &mut nodes.all {
+            if store.is_some() {
+                server.wait_for_share(count)?;
+            }
+            server.hear_no_more();
+        }
+        Ok(nodes)
+    }
+
+    pub(super) fn addresses(&self) -> Vec<String> {
+        self.all.iter().map(|server| server.address.clone()).collect()
+    }
+
+    /// The address of one of them.
+    pub(super) fn address(&self) -> Result<&str, Failure> {
+        let first = self.all.first().ok_or_else(|| Failure::failed("there is no server"))?;
+        Ok(&first.address)
+    }
+
+    /// What all of them have used so far, and the most memory that one of them had.
+    pub(super) fn usage(&self) -> Usage {
+        self.all.iter().map(|server| Usage::of(server.id())).fold(Usage::default(), |all, one| {
+            Usage {
+                cpu_us: all.cpu_us + one.cpu_us,
+                written_bytes: all.written_bytes + one.written_bytes,
+                peak_bytes: all.peak_bytes.max(one.peak_bytes),
+            }
+        })
+    }
+
+    /// Ends all of them as their user would.
+    pub(super) fn stop(self) -> Result<(), Failure> {
+        self.all.into_iter().try_for_each(Server::stop)
+    }
+}

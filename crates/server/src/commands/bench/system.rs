@@ -1,0 +1,125 @@
+//! What the system says of processes: processor time, memory, bytes written.
+//!
+//! A PostgreSQL server is counted as a whole and apart from others on the same machine: its postmaster,
+//! the processes that it has now, and those of which it has seen the end.
+
+/// What the system says of a process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Usage {
+    pub(super) cpu_us: u64,
+    pub(super) written_bytes: u64,
+    pub(super) peak_bytes: u64,
+}
+
+impl Usage {
+    pub(super) fn of(id: u32) -> Usage {
+        let status = read(&format!("/proc/{id}/status"));
+        let io = read(&format!("/proc/{id}/io"));
+        Usage {
+            cpu_us: cpu_us(id).unwrap_or(0),
+            written_bytes: field(&io, "write_bytes:").unwrap_or(0),
+            peak_bytes: field(&status, "VmHWM:").unwrap_or(0) * 1024,
+        }
+    }
+}
+
+/// Memory that a process has now.
+pub(super) fn resident_bytes(id: u32) -> u64 {
+    field(&read(&format!("/proc/{id}/status")), "VmRSS:").unwrap_or(0) * 1024
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Processor time of a process with all its threads.
+pub(super) fn cpu_us(id: u32) -> Option<u64> {
+    Stat::of(id).map(|stat| stat.cpu_us)
+}
+
+/// What is of interest in `/proc/…/stat`.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    name: String,
+    parent: u32,
+    /// User and system time.
+    cpu_us: u64,
+    /// The same of children that have ended and were waited for.
+    ended_us: u64,
+}
+
+impl Stat {
+    fn of(id: u32) -> Option<Stat> {
+        Stat::read(&std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
+    }
+
+    /// Reads the line, which counts in hundredths of a second.
+    fn read(text: &str) -> Option<Stat> {
+        let (before, after) = text.rsplit_once(')')?;
+        let name = before.split_once('(')?.1.to_owned();
+        let fields: Vec<&str> = after.split_whitespace().collect();
+        let number = |place: usize| fields.get(place)?.parse::<u64>().ok();
+        let us = |place: usize| Some((number(place)? + number(place + 1)?) * 10_000);
+        let parent = u32::try_from(number(1)?).ok()?;
+        Some(Stat { name, parent, cpu_us: us(11)?, ended_us: us(13)? })
+    }
+}
+
+/// A PostgreSQL server on this machine, by its first process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Postmaster(u32);
+
+impl Postmaster {
+    /// The server that this process serves connections for; `None` where it runs on another machine, or
+    /// where this one cannot see it.
+    pub(super) fn of_backend(backend: u32) -> Option<Postmaster> {
+        let of_backend = Stat::of(backend).filter(|stat| stat.name == "postgres")?;
+        let postmaster = Stat::of(of_backend.parent).filter(|stat| stat.name == "postgres")?;
+        // The one that began it is not PostgreSQL any more, so this one is the first.
+        let above = Stat::of(postmaster.parent).is_none_or(|stat| stat.name != "postgres");
+        above.then_some(Postmaster(of_backend.parent))
+    }
+
+    /// Processor time of all its processes, those that have ended included.
+    pub(super) fn cpu_us(self) -> u64 {
+        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let children = ids.filter_map(Stat::of).filter(|stat| stat.parent == self.0);
+        let own = Stat::of(self.0).map_or(0, |stat| stat.cpu_us + stat.ended_us);
+        own + children.map(|stat| stat.cpu_us).sum::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_knows_this_process() {
+        // In this order: memory may grow in between.
+        let resident = resident_bytes(std::process::id());
+        let usage = Usage::of(std::process::id());
+        assert!(usage.peak_bytes > 1_000_000, "{usage:?}");
+        assert!(resident > 0 && resident <= usage.peak_bytes, "{resident} {usage:?}");
+        assert_eq!(Usage::of(0), Usage::default());
+    }
+
+    #[test]
+    fn a_name_with_spaces_and_brackets_does_not_shift_the_times() {
+        let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 1 0 0 0 12 30 5 6 20 0 1 0 1 1 1";
+        let stat = Stat::read(stat).unwrap();
+        assert_eq!((stat.name.as_str(), stat.parent, stat.cpu_us), ("a ) b", 1, 420_000));
+        assert_eq!(stat.ended_us, 110_000);
+    }
+
+    #[test]
+    fn what_is_not_postgresql_is_no_server() {
+        assert_eq!(Postmaster::of_backend(std::process::id()), None);
+        assert_eq!(Postmaster::of_backend(0), None);
+    }
+}

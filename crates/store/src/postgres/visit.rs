@@ -1,0 +1,215 @@
+//! A look at a database from outside: whoever visits is no node, and changes nothing.
+
+use std::time::Duration;
+
+use postrider_domain::time::Timestamp;
+use tokio_postgres::{Client, Row};
+
+use super::address::{self, Target};
+use super::error::failed;
+use super::nodes::KEY_RING;
+use super::rows::{get, time, unsigned};
+use super::schema;
+use super::transfer::progress;
+use crate::error::StoreError;
+
+/// A connection of somebody who looks.
+pub struct Visitor {
+    client: Client,
+    target: Target,
+}
+
+/// What the server is, and how it is set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerSight {
+    /// As it calls itself: `15.9 (Debian …)`.
+    pub version: String,
+    /// The same as a number: 150009.
+    pub version_number: i32,
+    /// It follows another server and takes no writes.
+    pub is_standby: bool,
+    /// Whether it syncs at all.
+    pub syncs: bool,
+    /// When a commit counts as done: `on`, `off`, `local`, `remote_write`, `remote_apply`.
+    pub synchronous_commit: String,
+    /// Who must have a commit before it counts as done; empty where nobody else.
+    pub synchronous_standby_names: String,
+    /// Standbys that are connected.
+    pub standbys: u64,
+    /// Connections there may be, and there are.
+    pub connections_max: u64,
+    /// Connections that there are.
+    pub connections: u64,
+    /// Whether row-level security binds the role.
+    pub is_walled: bool,
+    /// Whether a pooler stands in between that gives each transaction another session, as far as can
+    /// be told.
+    pub is_pooled: bool,
+    /// Whether the address says so.
+    pub is_said_to_be_pooled: bool,
+    /// What time it is there.
+    pub now: Timestamp,
+}
+
+/// What Postrider has in the database.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClusterSight {
+    /// The version of the schema; `None` where there is none yet.
+    pub schema: Option<u32>,
+    /// Whether a move into the database has begun and not ended.
+    pub is_being_filled: bool,
+    /// The mark of the cluster's key ring, where a node has ever started.
+    pub key_ring: Option<Vec<u8>>,
+    /// Its nodes, by name.
+    pub nodes: Vec<NodeSight>,
+    /// Shards that nobody owns.
+    pub unowned: u64,
+}
+
+/// A node as the database knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeSight {
+    /// What it is called.
+    pub name: String,
+    /// How long ago it said that it lives.
+    pub renewed_ago: Duration,
+    /// Whether its lease holds.
+    pub is_leased: bool,
+    /// How many shards it owns.
+    pub shards: u64,
+}
+
+const SERVER: &str = "SELECT current_setting('server_version') AS version, \
+     current_setting('server_version_num')::integer AS version_number, \
+     pg_is_in_recovery() AS is_standby, current_setting('fsync') = 'on' AS syncs, \
+     current_setting('synchronous_commit') AS synchronous_commit, \
+     current_setting('synchronous_standby_names') AS synchronous_standby_names, \
+     (SELECT count(*) FROM pg_stat_replication) AS standbys, \
+     current_setting('max_connections')::bigint AS connections_max, \
+     (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections, \
+     (SELECT NOT (rolsuper OR rolbypassrls) FROM pg_roles WHERE rolname = current_user) AS is_walled, \
+     floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
+
+/// When the session began, and whether that was before a time.
+const SESSION: &str = "SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+
+const NODES: &str = "SELECT n.name, n.expires_at > clock_timestamp() AS is_leased, \
+     greatest(0, extract(epoch FROM clock_timestamp() - n.renewed_at) * 1000)::bigint AS renewed_ms, \
+     (SELECT count(*) FROM postrider.shards AS s WHERE s.owner = n.name) AS shards \
+     FROM postrider.nodes AS n ORDER BY n.name";
+
+impl std::fmt::Debug for Visitor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Visitor").finish_non_exhaustive()
+    }
+}
+
+impl Visitor {
+    /// The oldest PostgreSQL that will do, as a number.
+    pub const OLDEST_SERVER: i32 = 150_000;
+
+    /// The version of the schema that this program makes and needs.
+    pub const SCHEMA: u32 = schema::VERSION;
+
+    /// Connects, to look only.
+    pub async fn connect(url: &str) -> Result<Visitor, StoreError> {
+        let target = address::target(url)?;
+        Ok(Visitor { client: connect(&target).await?, target })
+    }
+
+    /// The number of the server's process that serves this connection, on the machine that it runs on.
+    pub async fn process(&self) -> Result<Option<u32>, StoreError> {
+        let row = one(&self.client, "SELECT pg_backend_pid() AS id").await?;
+        Ok(u32::try_from(get::<i32>(&row, "id")?).ok())
+    }
+
+    /// Looks at the server.
+    pub async fn server(&self) -> Result<ServerSight, StoreError> {
+        let row = one(&self.client, SERVER).await?;
+        Ok(ServerSight {
+            version: get(&row, "version")?,
+            version_number: get(&row, "version_number")?,
+            is_standby: get(&row, "is_standby")?,
+            syncs: get(&row, "syncs")?,
+            synchronous_commit: get(&row, "synchronous_commit")?,
+            synchronous_standby_names: get(&row, "synchronous_standby_names")?,
+            standbys: unsigned(get(&row, "standbys")?),
+            connections_max: unsigned(get(&row, "connections_max")?),
+            connections: unsigned(get(&row, "connections")?),
+            is_walled: get::<Option<bool>>(&row, "is_walled")?.unwrap_or(true),
+            is_pooled: self.is_pooled().await?,
+            is_said_to_be_pooled: self.target.is_pooled,
+            now: time(&row, "now")?,
+        })
+    }
+
+    /// A session that is older than the connection it serves was another connection's before.
+    async fn is_pooled(&self) -> Result<bool, StoreError> {
+        let before = one(&self.client, "SELECT clock_timestamp()::text AS now").await?;
+        let before: String = get(&before, "now")?;
+        let second = connect(&self.target).await?;
+        // The time is the server's own text of it.
+        let sql = format!("SELECT backend_start < '{before}' AS is_older FROM ({SESSION}) AS s");
+        get(&one(&second, &sql).await?, "is_older")
+    }
+
+    /// Looks at what is Postrider's.
+    pub async fn cluster(&self) -> Result<ClusterSight, StoreError> {
+        let is_there = "SELECT to_regclass('postrider.migrations') IS NOT NULL AS is_there";
+        if !get::<bool>(&one(&self.client, is_there).await?, "is_there")? {
+            return Ok(ClusterSight::default());
+        }
+        let newest = "SELECT coalesce(max(version), 0) AS version FROM postrider.migrations";
+        let version: i32 = get(&one(&self.client, newest).await?, "version")?;
+        let mut sight = ClusterSight {
+            schema: Some(u32::try_from(version).unwrap_or_default()),
+            ..ClusterSight::default()
+        };
+        if sight.schema != Some(schema::VERSION) {
+            // Its tables may be others.
+            return Ok(sight);
+        }
+        let begin = "BEGIN READ ONLY; SET LOCAL postrider.scope = 'all'";
+        self.client.batch_execute(begin).await.map_err(|e| failed(&e))?;
+        let looked = self.look(&mut sight).await;
+        self.client.batch_execute("ROLLBACK").await.map_err(|e| failed(&e))?;
+        looked.map(|()| sight)
+    }
+
+    async fn look(&self, sight: &mut ClusterSight) -> Result<(), StoreError> {
+        let unowned = "SELECT count(*) AS unowned FROM postrider.shards WHERE owner IS NULL";
+        sight.unowned = unsigned(get(&one(&self.client, unowned).await?, "unowned")?);
+        let moved = all(&self.client, "SELECT progress FROM postrider.transfer").await?;
+        sight.is_being_filled = progress(moved.first())?.is_some_and(|moved| !moved.finished);
+        let ring = format!("SELECT value FROM postrider.claims WHERE name = '{KEY_RING}'");
+        let ring = all(&self.client, &ring).await?;
+        sight.key_ring = ring.first().map(|row| get(row, "value")).transpose()?;
+        for row in &all(&self.client, NODES).await? {
+            sight.nodes.push(NodeSight {
+                name: get(row, "name")?,
+                renewed_ago: Duration::from_millis(unsigned(get(row, "renewed_ms")?)),
+                is_leased: get(row, "is_leased")?,
+                shards: unsigned(get(row, "shards")?),
+            });
+        }
+        Ok(())
+    }
+}
+
+async fn connect(target: &Target) -> Result<Client, StoreError> {
+    let connect = target.config.connect(target.connector.clone());
+    let (client, driver) = connect.await.map_err(|e| failed(&e))?;
+    // It ends when the client is dropped or the connection is lost; its error is the client's.
+    tokio::spawn(async move { drop(driver.await) });
+    Ok(client)
+}
+
+/// Without a name, which a pooler would look for on another session.
+async fn all(client: &Client, sql: &str) -> Result<Vec<Row>, StoreError> {
+    client.query_typed(sql, &[]).await.map_err(|e| failed(&e))
+}
+
+async fn one(client: &Client, sql: &str) -> Result<Row, StoreError> {
+    let row = all(client, sql).await?.into_iter().next();
+    row.ok_or_else(|| StoreError::Internal(format!("no answer to: {sql}")))
+}
