@@ -42,6 +42,14 @@ pub(crate) fn python() -> Result<()> {
     ensure_debian_package("python3-venv", "/usr/lib/*/ensurepip/__init__.py", purpose)
 }
 
+/// What the allocator is built with, beside the compiler that Rust itself needs.
+pub(crate) fn make() -> Result<()> {
+    ensure_debian_package(MAKE.package, MAKE.probe, MAKE.purpose)
+}
+
+const MAKE: Need =
+    Need { package: "make", probe: "make", purpose: "the allocator, jemalloc, is built with it" };
+
 /// What instructions are counted with.
 pub(crate) fn valgrind() -> Result<()> {
     ensure_debian_package("valgrind", "valgrind", "instructions per delivery are counted with it")
@@ -67,11 +75,15 @@ const TESTS: [Need; 2] = [
 /// From the workspace's manifest and the dashboard's `package.json`, where there is one.
 fn needs(manifest: &str, dashboard: Option<&str>) -> Vec<Need> {
     let mut needs = Vec::new();
-    if Toml::parse(manifest).keys("workspace.dependencies").any(|key| key == "postrider-transport")
-    {
+    let manifest = Toml::parse(manifest);
+    let has = |name| manifest.keys("workspace.dependencies").any(|key| key == name);
+    if has("tikv-jemallocator") {
+        needs.push(MAKE);
+    }
+    if has("postrider-transport") {
         needs.extend(TESTS);
     }
-    if Toml::parse(manifest).keys("workspace.dependencies").any(|key| key == "tokio-postgres") {
+    if has("tokio-postgres") {
         needs.push(Need {
             package: "postgresql",
             probe: "/usr/lib/postgresql/*/bin/initdb",
@@ -165,6 +177,8 @@ mod tests {
         assert_eq!(packages(postgres, None), ["postgresql", "pgbouncer"]);
         let transport = "[workspace.dependencies]\npostrider-transport = { path = \"x\" }\n";
         assert_eq!(packages(transport, None), ["iproute2", "strace"]);
+        let allocator = "[workspace.dependencies]\ntikv-jemallocator = \"1\"\n";
+        assert_eq!(packages(allocator, None), ["make"]);
         assert_eq!(packages("", Some("{}")), ["nodejs", "npm"]);
         let browser = Some("{\"devDependencies\": {\"playwright-core\": \"1\"}}");
         assert_eq!(

@@ -36,6 +36,10 @@ pub struct Circuit {
     pub last_success_at: Timestamp,
     /// Whether it ever took one.
     pub ever_succeeded: bool,
+    /// Whether what waits is being sent ahead of its slots since it came back: a process that ends
+    /// meanwhile is followed by one that goes on with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub draining: bool,
 }
 
 /// Where a circuit stands.
@@ -182,6 +186,7 @@ impl Circuit {
             counters: Counters::default(),
             last_success_at: created_at,
             ever_succeeded: false,
+            draining: false,
         }
     }
 

@@ -463,7 +463,9 @@ impl EngineHandle {
         tenant: &TenantId,
         destination: DestinationId,
     ) -> Result<Option<DestinationView>, CommandError> {
-        let seen = self.ask(|reply| Command::Look { destination, reply }).await?;
+        let owner = tenant.clone();
+        let look = |reply| Command::Look { tenant: owner, destination, reply };
+        let seen = self.ask(look).await?;
         let seen = seen.filter(|seen| seen.destination.tenant == *tenant);
         Ok(seen.map(|seen| DestinationView {
             destination: seen.destination,

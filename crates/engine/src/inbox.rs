@@ -6,14 +6,14 @@
 //! the deliveries (or somebody dropped them), so that the lanes know which reads of the store may
 //! overlap with a handover that is still to come.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use postrider_domain::delivery::Delivery;
 use postrider_domain::event::Event;
-use postrider_domain::ids::DestinationId;
+use postrider_domain::ids::{DestinationId, TenantId};
 use postrider_domain::planted::{self, Bug};
 use tokio::sync::{Notify, mpsc};
 
@@ -30,7 +30,7 @@ pub(crate) struct Inbox {
     deliveries_max: usize,
     deliveries: AtomicUsize,
     tickets: Mutex<Tickets>,
-    spilled: Mutex<BTreeSet<DestinationId>>,
+    spilled: Mutex<BTreeMap<DestinationId, TenantId>>,
     pub(crate) spilled_notice: Notify,
 }
 
@@ -61,13 +61,14 @@ impl Drop for Ticket {
 /// What an acceptance may owe. Dropped before it is handed over, it spills: the caller went away.
 pub(crate) struct Pending {
     ticket: Option<Ticket>,
+    tenant: TenantId,
     destinations: Vec<DestinationId>,
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
         if let Some(ticket) = &self.ticket {
-            ticket.inbox.spill(&self.destinations);
+            ticket.inbox.spill(&self.tenant, &self.destinations);
         }
     }
 }
@@ -89,8 +90,12 @@ impl Inbox {
         (Arc::new(inbox), receiver)
     }
 
-    /// Begins an acceptance that may owe something to these destinations.
-    pub(crate) fn begin(self: &Arc<Self>, destinations: Vec<DestinationId>) -> Pending {
+    /// Begins an acceptance that may owe something to these destinations of a tenant.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        tenant: &TenantId,
+        destinations: Vec<DestinationId>,
+    ) -> Pending {
         let number = {
             let mut tickets = self.tickets();
             let number = tickets.next;
@@ -98,7 +103,8 @@ impl Inbox {
             tickets.open.insert(number);
             number
         };
-        Pending { ticket: Some(Ticket { inbox: Arc::clone(self), number }), destinations }
+        let ticket = Ticket { inbox: Arc::clone(self), number };
+        Pending { ticket: Some(ticket), tenant: tenant.clone(), destinations }
     }
 
     /// The number that the next acceptance will have: a read of the store that ended before now
@@ -113,7 +119,7 @@ impl Inbox {
     }
 
     /// Destinations that have more in the store than was handed over, since the last call.
-    pub(crate) fn take_spilled(&self) -> BTreeSet<DestinationId> {
+    pub(crate) fn take_spilled(&self) -> BTreeMap<DestinationId, TenantId> {
         std::mem::take(&mut *self.spilled.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -122,12 +128,12 @@ impl Inbox {
         self.deliveries.fetch_sub(deliveries, Ordering::Relaxed);
     }
 
-    fn spill(&self, destinations: &[DestinationId]) {
+    fn spill(&self, tenant: &TenantId, destinations: &[DestinationId]) {
         if destinations.is_empty() {
             return;
         }
         let mut spilled = self.spilled.lock().unwrap_or_else(PoisonError::into_inner);
-        spilled.extend(destinations);
+        spilled.extend(destinations.iter().map(|id| (*id, tenant.clone())));
         drop(spilled);
         self.spilled_notice.notify_one();
     }
@@ -151,7 +157,7 @@ impl Pending {
         if !fits || inbox.sender.try_send(handover).is_err() {
             inbox.took(count);
             if !planted::is(Bug::LostOnOverflow) {
-                inbox.spill(&self.destinations);
+                inbox.spill(&self.tenant, &self.destinations);
             }
         }
     }
@@ -164,10 +170,10 @@ impl Pending {
         // Nothing will be handed over.
         drop(ticket);
         tokio::spawn(async move {
-            inbox.spill(&self.destinations);
+            inbox.spill(&self.tenant, &self.destinations);
             for doubt in DOUBTS {
                 pause(doubt).await;
-                inbox.spill(&self.destinations);
+                inbox.spill(&self.tenant, &self.destinations);
             }
         });
     }
@@ -181,13 +187,17 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use postrider_domain::event::RawJson;
-    use postrider_domain::ids::{DeliveryId, EventId, SubscriptionId, TenantId};
+    use postrider_domain::ids::{DeliveryId, EventId, SubscriptionId};
     use postrider_domain::time::Timestamp;
 
     use super::*;
 
     fn destination(n: u32) -> DestinationId {
         DestinationId::of(&TenantId::default_tenant(), &n.to_string())
+    }
+
+    fn tenant() -> TenantId {
+        TenantId::default_tenant()
     }
 
     fn items(n: u8) -> Vec<(Arc<Event>, Delivery)> {
@@ -218,16 +228,16 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_remembered_by_its_destinations() {
         let (inbox, mut receiver) = Inbox::new(2, 3);
-        inbox.begin(vec![destination(1)]).hand_over(items(2));
+        inbox.begin(&tenant(), vec![destination(1)]).hand_over(items(2));
         assert!(inbox.take_spilled().is_empty());
-        inbox.begin(vec![destination(2)]).hand_over(items(2));
+        inbox.begin(&tenant(), vec![destination(2)]).hand_over(items(2));
         assert_eq!(
             inbox.take_spilled(),
-            BTreeSet::from([destination(2)]),
+            BTreeMap::from([(destination(2), tenant())]),
             "four are more than three"
         );
-        inbox.begin(vec![destination(3)]).hand_over(items(1));
-        inbox.begin(vec![destination(4)]).hand_over(items(0));
+        inbox.begin(&tenant(), vec![destination(3)]).hand_over(items(1));
+        inbox.begin(&tenant(), vec![destination(4)]).hand_over(items(0));
         assert!(inbox.take_spilled().is_empty());
         assert_eq!(receiver.try_recv().unwrap().items.len(), 2);
         assert_eq!(receiver.try_recv().unwrap().items.len(), 1);
@@ -237,9 +247,9 @@ mod tests {
     #[test]
     fn whoever_goes_away_leaves_a_note() {
         let (inbox, _receiver) = Inbox::new(2, 3);
-        drop(inbox.begin(vec![destination(1)]));
-        assert_eq!(inbox.take_spilled(), BTreeSet::from([destination(1)]));
-        inbox.begin(vec![destination(2)]).forget();
+        drop(inbox.begin(&tenant(), vec![destination(1)]));
+        assert_eq!(inbox.take_spilled(), BTreeMap::from([(destination(1), tenant())]));
+        inbox.begin(&tenant(), vec![destination(2)]).forget();
         assert!(inbox.take_spilled().is_empty());
     }
 
@@ -247,8 +257,8 @@ mod tests {
     fn a_ticket_is_open_until_the_lanes_have_seen_all() {
         let (inbox, mut receiver) = Inbox::new(2, 3);
         assert_eq!((inbox.oldest_ticket(), inbox.next_ticket()), (None, 0));
-        let first = inbox.begin(vec![destination(1)]);
-        let second = inbox.begin(vec![destination(2)]);
+        let first = inbox.begin(&tenant(), vec![destination(1)]);
+        let second = inbox.begin(&tenant(), vec![destination(2)]);
         assert_eq!((inbox.oldest_ticket(), inbox.next_ticket()), (Some(0), 2));
         second.hand_over(items(1));
         first.forget();

@@ -149,7 +149,7 @@ impl Ingest {
         let spans = spans.map(|spans| Accepting::begin(spans, &*self.entropy, &mut events));
         let mut batch: Vec<Acceptance> =
             events.into_iter().map(|event| self.acceptance(tenant, event, now)).collect();
-        let mut pending = self.begin(&batch);
+        let mut pending = self.begin(tenant, &batch);
         let made = match self.make_durable(&batch, version).await {
             // A subscription changed on another node: match once more, with all that was changed
             // before these events came.
@@ -159,7 +159,7 @@ impl Ingest {
                 for acceptance in &mut batch {
                     acceptance.deliveries = self.owed(&acceptance.event, now);
                 }
-                pending = self.begin(&batch);
+                pending = self.begin(tenant, &batch);
                 self.store.accept(batch.clone()).await
             }
             Ok(Some(answers)) => Ok(answers),
@@ -211,10 +211,10 @@ impl Ingest {
         Ok(ingested)
     }
 
-    fn begin(&self, batch: &[Acceptance]) -> Pending {
+    fn begin(&self, tenant: &TenantId, batch: &[Acceptance]) -> Pending {
         let deliveries = batch.iter().flat_map(|acceptance| &acceptance.deliveries);
         let destinations: BTreeSet<_> = deliveries.map(|delivery| delivery.destination).collect();
-        self.inbox.begin(destinations.into_iter().collect())
+        self.inbox.begin(tenant, destinations.into_iter().collect())
     }
 
     async fn make_durable(

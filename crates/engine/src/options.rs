@@ -41,6 +41,8 @@ pub struct Options {
     pub lane_resident_max: usize,
     /// Payloads that are held in memory until their first attempt, in bytes.
     pub payload_bytes_max: usize,
+    /// A destination leaves memory when nothing has happened with it for so long.
+    pub destination_idle: Duration,
     /// How far ahead waiting deliveries are read into memory.
     pub due_window: Duration,
     /// Rows in one read of the store.
@@ -93,6 +95,7 @@ impl Default for Options {
             resident_max: 200_000,
             lane_resident_max: 4096,
             payload_bytes_max: 64 * 1024 * 1024,
+            destination_idle: Duration::from_secs(10 * 60),
             due_window: Duration::from_secs(120),
             page: 1000,
             commit_changes_max: 1000,

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::attempt::{Job, Runner, TransportRunner};
 use crate::cluster::{self, NEWEST, Post, Refresher, ToReplay, instant};
-use crate::core::{Action, Attempted, Command, Core, Fetch, Input, Load, LoadId, Outgoing};
+use crate::core::{Action, Command, Core, Fetch, Input, Load, LoadId, Outgoing};
 use crate::directory::{Credentials, Directory};
 use crate::entropy::Entropy;
 use crate::handle::{Ended, EngineHandle, Shared};
@@ -29,8 +29,9 @@ use crate::options::Options;
 use crate::spans::Spans;
 use crate::upkeep::{self, Holder, ToHolder, pause};
 
-/// Inputs that are taken in before the core acts on them.
-const INPUTS_AT_ONCE: usize = 1024;
+/// Inputs that are taken in before the core acts on them: few enough that what is new does not wait
+/// for long behind many attempts that ended together.
+const INPUTS_AT_ONCE: usize = 256;
 
 /// What an engine is made of.
 pub struct Parts {
@@ -290,7 +291,7 @@ impl Shell {
                         }
                     });
                 }
-                Action::Find(tenant, id) => self.find(tenant, id),
+                Action::Find(read, tenant, id) => self.find(read, tenant, id),
                 // Nobody takes these only where the engine is ending.
                 Action::ReplayElsewhere(job, rows, is_all) => {
                     drop(self.elsewhere.send((*job, rows, is_all)));
@@ -367,12 +368,12 @@ impl Shell {
         });
     }
 
-    /// Reads a destination that another node made.
-    fn find(&mut self, tenant: TenantId, id: DestinationId) {
+    /// Reads a destination that is not in memory.
+    fn find(&mut self, read: LoadId, tenant: TenantId, id: DestinationId) {
         let reader = self.reader();
         self.tasks.spawn(async move {
             if let Some(found) = reader.insist(|| reader.store.destination(&tenant, id)).await {
-                let command = Command::Found { id, record: found.map(Box::new) };
+                let command = Command::Found { read, id, record: found.map(Box::new) };
                 drop(reader.inputs.send(Input::Command(command)));
             }
         });
@@ -380,29 +381,14 @@ impl Shell {
 
     /// Sends deliveries whose events are read first, together.
     fn send_from_store(&mut self, batch: Vec<Outgoing>) {
-        let (reader, runner) = (self.reader(), Arc::clone(&self.runner));
-        let limits = self.policy.borrow().attempt.clone();
+        let reader = self.reader();
         self.tasks.spawn(async move {
             let ids: Vec<_> =
                 batch.iter().map(|one| (one.tenant.clone(), one.event_id.clone())).collect();
             let Some(events) = reader.insist(|| reader.store.events(&ids)).await else { return };
-            if reader.store.lease().is_some() {
-                // Reading may have taken long: whether it is still ours to send must be asked again.
-                let read = batch.into_iter().zip(events).collect();
-                drop(reader.inputs.send(Input::Read(read)));
-                return;
-            }
-            for (outgoing, event) in batch.into_iter().zip(events) {
-                match event {
-                    Some(event) => {
-                        runner.begin(job(outgoing, event, limits.clone()), reader.inputs.clone());
-                    }
-                    None => {
-                        let input = Input::Finished(outgoing.delivery, Attempted::NoEvent);
-                        drop(reader.inputs.send(input));
-                    }
-                }
-            }
+            // Reading may have taken long: whether they may still be sent is asked again.
+            let read = batch.into_iter().zip(events).collect();
+            drop(reader.inputs.send(Input::Read(read)));
         });
     }
 

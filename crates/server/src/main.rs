@@ -24,7 +24,7 @@ use crate::exit::Failure;
 use crate::output::Output;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// The version, with what it was built for.
 pub(crate) const VERSION: &str = concat!(

@@ -18,7 +18,7 @@ use crate::world::life::Outcome;
 use crate::world::receivers::Mood;
 
 /// All of them.
-pub const SCENES: [Edge; 15] = [
+pub const SCENES: [Edge; 16] = [
     ("a probe that a crash took is made again ten minutes after it was sent", probe_lost),
     ("where none waits, the next one that arrives is the probe", probe_of_arrival),
     ("what does not fit into the lanes is sent all the same", overflow),
@@ -26,6 +26,7 @@ pub const SCENES: [Edge; 15] = [
     ("when most begin to fail at once transitions are held, for an hour at most", mass_failure),
     ("one bad receiver among many is disabled", one_of_many),
     ("a drain sends what waits ahead of its slots", drain),
+    ("a drain that a crash interrupted begins anew", drain_again),
     ("a failure stops the ramp of a drain", drain_stops),
     ("Retry-After moves a retry later, and not past the last slot", retry_after),
     ("delays counted from the attempt before end at 48 hours", previous_attempt),
@@ -208,6 +209,20 @@ fn drain() -> Result<Outcome> {
     stage.pass(10_000)?;
     ensure!(stage.delivered() == 211, "{} of 211 delivered", stage.delivered());
     met(&stage, Cover::Drained)?;
+    stage.end()
+}
+
+fn drain_again() -> Result<Outcome> {
+    let mut stage = disabled_with(200, Rules { drain: true, ..Rules::SMALL })?;
+    stage.world.receivers.set(stage.id, Mood::Healthy { within: 400 });
+    while stage.state()? != State::Closed {
+        stage.pass(200)?;
+    }
+    stage.pass(500)?;
+    ensure!(stage.delivered() < 150, "it was too quick to be interrupted");
+    stage.world.crash(0)?;
+    stage.pass(40_000)?;
+    ensure!(stage.delivered() == 211, "{} of 211 delivered", stage.delivered());
     stage.end()
 }
 

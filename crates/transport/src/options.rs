@@ -110,6 +110,10 @@ pub struct PoolOptions {
     pub idle_timeout: Duration,
     /// The same for HTTP/2, whose servers announce that they close.
     pub http2_idle_timeout: Duration,
+    /// Connections that are being opened to one host of one tenant at the same time. More than a
+    /// receiver's queue of new connections holds (128, often) it drops without a word, and what was
+    /// dropped is tried again a second later.
+    pub opening_per_host_max: usize,
     /// Idle HTTP/1.1 connections to one host of one tenant. One that is idle was in use a moment ago,
     /// and many destinations may be at one host: with fewer than are in flight there, connections are
     /// opened and closed all the time.
@@ -123,6 +127,7 @@ impl Default for PoolOptions {
         PoolOptions {
             idle_timeout: Duration::from_secs(4),
             http2_idle_timeout: Duration::from_secs(30),
+            opening_per_host_max: 64,
             idle_per_host_max: 1024,
             idle_max: 4096,
         }

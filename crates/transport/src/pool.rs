@@ -2,15 +2,18 @@
 //!
 //! Connections are kept per tenant, scheme, host, port and TLS identity, and used again only while
 //! the address they go to is among those that the name has now and that were vetted for this very
-//! request. Nothing here opens a connection or waits for the network.
+//! request. Nothing here opens a connection. Only so many are opened to one host at the same time;
+//! who waits for that takes a connection that others have given back meanwhile.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use std::time::Duration;
 
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::instant_now;
@@ -71,8 +74,25 @@ pub(crate) enum Kept {
     Http2(Lease),
 }
 
+/// What somebody got who needs a connection.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// May open one; others wait until this is dropped.
+    Open(Option<OwnedSemaphorePermit>),
+    /// One that was given back meanwhile.
+    Kept(Kept),
+}
+
+/// Who opens connections to one key, and who waits for that.
+#[derive(Debug)]
+struct Openings {
+    places: Arc<Semaphore>,
+    /// Somebody may take a connection that was given back.
+    given_back: Notify,
+}
+
 /// The connections of one key.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Host {
     /// The one that waits longest is in front.
     idle: VecDeque<(Instant, Box<Http1>)>,
@@ -81,6 +101,23 @@ struct Host {
     http1_only: bool,
     /// Held while a connection is opened that others may be able to share.
     gate: Arc<tokio::sync::Mutex<()>>,
+    openings: Arc<Openings>,
+}
+
+impl Host {
+    fn new(options: &PoolOptions) -> Self {
+        let openings = Openings {
+            places: Arc::new(Semaphore::new(options.opening_per_host_max.max(1))),
+            given_back: Notify::new(),
+        };
+        Host {
+            idle: VecDeque::new(),
+            http2: None,
+            http1_only: false,
+            gate: Arc::default(),
+            openings: Arc::new(openings),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -161,13 +198,14 @@ impl Pool {
         }
         let host = match state.hosts.get_mut(key) {
             Some(host) => host,
-            None => state.hosts.entry(Arc::clone(key)).or_default(),
+            None => state.hosts.entry(Arc::clone(key)).or_insert_with(|| Host::new(&self.options)),
         };
         if host.idle.len() >= self.options.idle_per_host_max {
             return;
         }
         host.http1_only = true;
         host.idle.push_back((instant_now(), connection));
+        host.openings.given_back.notify_one();
         state.idle += 1;
         self.sweep_later(&mut state);
     }
@@ -175,7 +213,7 @@ impl Pool {
     /// Lets others share a new connection.
     pub(crate) fn publish(self: &Arc<Self>, key: &Arc<PoolKey>, connection: &Arc<Http2>) {
         let mut state = self.state();
-        let host = state.hosts.entry(Arc::clone(key)).or_default();
+        let host = state.hosts.entry(Arc::clone(key)).or_insert_with(|| Host::new(&self.options));
         host.http1_only = false;
         host.http2 = Some(Arc::clone(connection));
         self.sweep_later(&mut state);
@@ -188,10 +226,46 @@ impl Pool {
         key: &Arc<PoolKey>,
     ) -> Option<Arc<tokio::sync::Mutex<()>>> {
         let mut state = self.state();
-        let host = state.hosts.entry(Arc::clone(key)).or_default();
+        let host = state.hosts.entry(Arc::clone(key)).or_insert_with(|| Host::new(&self.options));
         let gate = (!host.http1_only).then(|| Arc::clone(&host.gate));
         self.sweep_later(&mut state);
         gate
+    }
+
+    /// Waits until a connection may be opened, or takes one that was given back meanwhile where
+    /// that `may_be_kept`.
+    pub(crate) async fn place(
+        self: &Arc<Self>,
+        key: &Arc<PoolKey>,
+        addresses: &[IpAddr],
+        may_be_kept: bool,
+    ) -> Place {
+        let openings = {
+            let mut state = self.state();
+            let host =
+                state.hosts.entry(Arc::clone(key)).or_insert_with(|| Host::new(&self.options));
+            let openings = Arc::clone(&host.openings);
+            self.sweep_later(&mut state);
+            openings
+        };
+        if let Ok(place) = Arc::clone(&openings.places).try_acquire_owned() {
+            return Place::Open(Some(place));
+        }
+        let mut place = pin!(Arc::clone(&openings.places).acquire_owned());
+        loop {
+            let place = tokio::select! {
+                biased;
+                // Never closed.
+                place = &mut place => Some(place.ok()),
+                () = openings.given_back.notified(), if may_be_kept => None,
+            };
+            if may_be_kept && let Some(kept) = self.take(key, addresses) {
+                return Place::Kept(kept);
+            }
+            if let Some(place) = place {
+                return Place::Open(place);
+            }
+        }
     }
 
     /// Remembers that a host has no HTTP/2.
@@ -242,7 +316,10 @@ impl Pool {
             if expired {
                 host.http2 = None;
             }
-            !host.idle.is_empty() || host.http2.is_some() || Arc::strong_count(&host.gate) > 1
+            let is_waited_for = Arc::strong_count(&host.gate) > 1
+                || Arc::strong_count(&host.openings) > 1
+                || Arc::strong_count(&host.openings.places) > 1;
+            !host.idle.is_empty() || host.http2.is_some() || is_waited_for
         });
         *is_swept = !hosts.is_empty();
         let is_swept = *is_swept;

@@ -5,6 +5,7 @@
 
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use postrider_domain::attempt::{
     Answer, BodyEnd, Connection, Ending, FailureClass, Finished, OwnFaultKind, Phase, RetryAfter,
     Timings,
 };
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock::{Clock, instant_now};
@@ -24,7 +26,7 @@ use crate::fault::Fault;
 use crate::http1::{Http1, Unanswered};
 use crate::http2::{Http2, Lease};
 use crate::options::TransportOptions;
-use crate::pool::{Gauges, Kept, Pool, PoolStats};
+use crate::pool::{Gauges, Kept, Place, Pool, PoolStats};
 use crate::request::{PoolKey, Request, Target, TargetHost};
 use crate::resolve::{Resolver, ResolverSetupError};
 use crate::stream::Flow;
@@ -32,6 +34,9 @@ use crate::tls::{Tls, TlsSetupError};
 
 /// The longest deadline that is kept exactly.
 const DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long a new connection that brings no answer holds its place among those that are being opened.
+const PROVING_MAX: Duration = Duration::from_millis(100);
 
 /// Makes one HTTP request. The simulation has its own.
 pub trait Transport: Send + Sync + 'static {
@@ -169,15 +174,15 @@ impl HttpTransport {
         self.connector.vet(addresses)?;
         let mut kept = self.pool.take(&target.key, addresses);
         loop {
-            let (connection, is_reused) = match kept.take() {
-                Some(kept) => (kept, true),
+            let (connection, is_reused, place) = match kept.take() {
+                Some(kept) => (kept, true, None),
                 None => Box::pin(self.open(target, addresses, progress)).await?,
             };
             let is_resent = progress.timings.connection == Connection::Resent;
             if is_reused && !is_resent {
                 progress.timings.connection = Connection::Reused;
             }
-            match send_over(connection, request, progress).await {
+            match prove(place, send_over(connection, request, progress)).await {
                 Ok(answered) => return Ok(answered),
                 Err(unanswered) if unanswered.died_silently && is_reused && !is_resent => {
                     progress.timings.connection = Connection::Resent;
@@ -187,14 +192,14 @@ impl HttpTransport {
         }
     }
 
-    /// A connection that was not there before, or one that another request has opened meanwhile;
-    /// says whether it is such a one.
+    /// A connection that was not there before, with the place that it holds among those that are
+    /// being opened, or one that another request has opened meanwhile; says whether it is such a one.
     async fn open(
         &self,
         target: &Target,
         addresses: &[IpAddr],
         progress: &mut Progress,
-    ) -> Result<(Kept, bool), Fault> {
+    ) -> Result<(Kept, bool, Option<OwnedSemaphorePermit>), Fault> {
         progress.enter(Phase::Connect);
         progress.flow = None;
         let key: &Arc<PoolKey> = &target.key;
@@ -205,19 +210,25 @@ impl HttpTransport {
             None => None,
         };
         if may_share && let Some(lease) = self.pool.share(key, addresses) {
-            return Ok((Kept::Http2(lease), true));
+            return Ok((Kept::Http2(lease), true, None));
         }
+        // One that was open and has just died is not followed by another such one.
+        let may_be_kept = progress.timings.connection != Connection::Resent;
+        let place = match self.pool.place(key, addresses, may_be_kept).await {
+            Place::Kept(kept) => return Ok((kept, true, None)),
+            Place::Open(place) => place,
+        };
         let (stream, peer) = self.connector.open(target, addresses, progress).await?;
         if stream.is_http2() {
             let connection = Http2::new(stream, peer).await?;
             let lease = connection.lease();
             self.pool.publish(key, &connection);
-            Ok((Kept::Http2(lease), false))
+            Ok((Kept::Http2(lease), false, place))
         } else {
             if may_share {
                 self.pool.note_http1(key);
             }
-            Ok((Kept::Http1(Box::new(Http1::new(stream, peer).await?)), false))
+            Ok((Kept::Http1(Box::new(Http1::new(stream, peer).await?)), false, place))
         }
     }
 
@@ -274,6 +285,20 @@ impl Transport for HttpTransport {
         timings.total = instant_now() - begun_at;
         Finished { started_at, timings, ending }
     }
+}
+
+/// A new connection stands when the receiver's kernel has it, long before the receiver takes it: it
+/// holds its place among those that are being opened until something was answered over it. Not for
+/// long, so that a receiver that is slow or hangs keeps nobody else from its host.
+async fn prove<T>(place: Option<OwnedSemaphorePermit>, answer: impl Future<Output = T>) -> T {
+    let mut answer = pin!(answer);
+    if place.is_some()
+        && let Ok(answered) = timeout_at(instant_now() + PROVING_MAX, &mut answer).await
+    {
+        return answered;
+    }
+    drop(place);
+    answer.await
 }
 
 /// Sends a request over an open connection.

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::commits::Ack;
 use super::queue::DestIx;
 use super::state::Place;
-use super::{Action, Core, DestinationOverlay, Gauges, Load, TenantOverlay};
+use super::{Action, Core, DestinationOverlay, Gauges, Load, LoadId, TenantOverlay};
 use crate::handle::CommandError;
 
 /// Where an answer goes.
@@ -89,6 +89,7 @@ pub(crate) enum Command {
         reply: oneshot::Sender<Vec<bool>>,
     },
     Look {
+        tenant: TenantId,
         destination: DestinationId,
         reply: oneshot::Sender<Option<DestinationOverlay>>,
     },
@@ -114,6 +115,7 @@ pub(crate) enum Command {
     HoldAnew,
     /// A destination that was looked for.
     Found {
+        read: LoadId,
         id: DestinationId,
         record: Option<Box<Destination>>,
     },
@@ -171,12 +173,14 @@ impl Core {
             }
             Command::CancelAll { tenant, subscription } => self.cancel_all(tenant, subscription),
             Command::Enable { tenant, destination, reason, reply } => {
-                let ix = self.owned(&tenant, destination);
-                self.change_circuit(destination, ix, reply, |core, ix| core.enable(ix, reason));
+                self.change_circuit(&tenant, destination, reply, |core, ix| {
+                    core.enable(ix, reason)
+                });
             }
             Command::Freeze { tenant, destination, reason, reply } => {
-                let ix = self.owned(&tenant, destination);
-                self.change_circuit(destination, ix, reply, |core, ix| core.freeze(ix, reason));
+                self.change_circuit(&tenant, destination, reply, |core, ix| {
+                    core.freeze(ix, reason)
+                });
             }
             Command::Cancel { tenant, delivery, reply } => {
                 self.wish(tenant, delivery, Wish::Cancel(reply));
@@ -205,7 +209,7 @@ impl Core {
                 self.leave(leaving.0, leaving.1);
             }
             Command::HoldAnew => self.actions.push(Action::HoldAnew(Holding::default())),
-            Command::Found { id, record } => self.found(id, record),
+            Command::Found { read, id, record } => self.found(read, id, record),
             Command::ReplayedElsewhere { job, last, replayed, is_all } => {
                 self.replayed_elsewhere(&job, last, replayed, is_all);
             }
@@ -220,31 +224,33 @@ impl Core {
                 let flags = deliveries.iter().map(|id| self.is_in_flight(*id)).collect();
                 drop(reply.send(flags));
             }
-            Command::Look { destination, reply } => drop(reply.send(self.look(destination))),
+            Command::Look { tenant, destination, reply } => self.show(&tenant, destination, reply),
             Command::Holding { reply } => drop(reply.send(self.holding())),
             Command::Gauges { reply } => drop(reply.send(self.gauges())),
         }
     }
 
-    fn owned(&self, tenant: &TenantId, destination: DestinationId) -> Option<DestIx> {
-        let ix = self.dest_ix(destination)?;
-        (self.dests[ix.get()].record.tenant == *tenant).then_some(ix)
-    }
-
     fn change_circuit(
         &mut self,
+        tenant: &TenantId,
         destination: DestinationId,
-        ix: Option<DestIx>,
         reply: Reply<Destination>,
-        change: impl FnOnce(&mut Core, DestIx) -> Option<Transition>,
+        change: impl FnOnce(&mut Core, DestIx) -> Option<Transition> + Send + 'static,
     ) {
-        let Some(ix) = ix else {
-            // One that another node made may be on its way here.
-            let is_ours = self.holding.has(destination.shard()) && self.held_until.is_none();
-            let error = if is_ours { CommandError::NotFound } else { CommandError::Moved };
-            drop(reply.send(Err(error)));
-            return;
+        let Some(ix) = self.dest_ix(destination) else {
+            let owner = tenant.clone();
+            let then = move |core: &mut Core, found: Result<(), CommandError>| match found {
+                Ok(()) => core.change_circuit(&owner, destination, reply, change),
+                // Whoever asked may have gone away.
+                Err(error) => drop(reply.send(Err(error))),
+            };
+            return self.when_found(tenant, destination, Box::new(then));
         };
+        if self.dests[ix.get()].record.tenant != *tenant {
+            drop(reply.send(Err(CommandError::NotFound)));
+            return;
+        }
+        self.dests[ix.get()].used_at = self.now;
         let transition = change(self, ix);
         let changed = transition.is_some();
         self.circuit_changed(ix, transition);
@@ -317,18 +323,21 @@ impl Core {
         } else {
             delivery.replayed(self.now).map_err(CommandError::from)
         };
-        let ix = self.dest_ix(delivery.destination).ok_or_else(|| {
-            self.find(&delivery.tenant, delivery.destination);
-            if self.held_until.is_some() { CommandError::Moved } else { CommandError::NotFound }
-        });
-        match replayed.and_then(|replayed| Ok((replayed, ix?))) {
-            Ok((replayed, ix)) => {
-                self.commit_delivery(delivery.state.name(), replayed.clone(), None);
-                self.place(replayed.clone(), ix);
-                self.answer_when_durable(replayed.destination, reply, replayed);
-            }
-            Err(error) => drop(reply.send(Err(error))),
-        }
+        let replayed = match replayed {
+            Ok(replayed) => replayed,
+            Err(error) => return drop(reply.send(Err(error))),
+        };
+        let Some(ix) = self.dest_ix(delivery.destination) else {
+            let (tenant, id) = (delivery.tenant.clone(), delivery.id);
+            let then = move |core: &mut Core, found: Result<(), CommandError>| match found {
+                Ok(()) => core.wish(tenant, id, Wish::Replay(reply)),
+                Err(error) => drop(reply.send(Err(error))),
+            };
+            return self.when_found(&delivery.tenant, delivery.destination, Box::new(then));
+        };
+        self.commit_delivery(delivery.state.name(), replayed.clone(), None);
+        self.place(replayed.clone(), ix);
+        self.answer_when_durable(replayed.destination, reply, replayed);
     }
 
     fn change_replay(&mut self, job: ReplayJob, change: ReplayChange, reply: Reply<ReplayJob>) {
@@ -358,8 +367,9 @@ impl Core {
             self.guard = MassFailureGuard::new(policy.mass_failure.clone());
         }
         self.policy = policy;
-        for ix in 0..self.dests.len() {
-            self.arm_circuit(DestIx::new(ix));
+        let all: Vec<DestIx> = self.dests.iter().map(|(ix, _)| ix).collect();
+        for ix in all {
+            self.arm_circuit(ix);
         }
     }
 
@@ -407,6 +417,21 @@ impl Core {
         }
     }
 
+    /// Shows a destination; one at rest is read first.
+    fn show(
+        &mut self,
+        tenant: &TenantId,
+        destination: DestinationId,
+        reply: oneshot::Sender<Option<DestinationOverlay>>,
+    ) {
+        // Whoever asked may have gone away.
+        let show = move |core: &mut Core, _| drop(reply.send(core.look(destination)));
+        match self.dest_ix(destination) {
+            Some(_) => show(self, Ok(())),
+            None => self.when_found(tenant, destination, Box::new(show)),
+        }
+    }
+
     fn look(&self, destination: DestinationId) -> Option<DestinationOverlay> {
         let dest = &self.dests[self.dest_ix(destination)?.get()];
         let oldest = dest.first.ids.iter().find_map(|id| self.entries.get(id));
@@ -423,11 +448,11 @@ impl Core {
     fn gauges(&self) -> Gauges {
         Gauges {
             destinations: self.dest_by_id.len(),
-            resident: self.entries.len(),
+            resident: self.resident() + self.awaited(),
             in_flight_first: self.in_flight.first,
             in_flight_retry: self.in_flight.retry,
-            queued: self.dests.iter().map(|dest| dest.first.len).sum(),
-            ready: self.dests.iter().map(|dest| dest.retry.len).sum(),
+            queued: self.dests.iter().map(|(_, dest)| dest.first.len).sum(),
+            ready: self.dests.iter().map(|(_, dest)| dest.retry.len).sum(),
             due: self.due.len(),
             alarms: self.alarms.len(),
             unpersisted: self.commits.unpersisted(),

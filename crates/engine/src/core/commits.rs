@@ -100,6 +100,14 @@ impl Commits {
         self.batches.is_empty()
     }
 
+    /// Whether something of a destination is on its way into the store, or comes after it.
+    pub(super) fn has(&self, ix: DestIx, id: DestinationId) -> bool {
+        self.batches.iter().any(|batch| {
+            batch.commit.destinations.iter().any(|change| change.id == id)
+                || batch.acks.iter().any(|ack| matches!(ack, Ack::ReadBack(of, _) if *of == ix))
+        })
+    }
+
     pub(super) fn is_dirty(&self, id: DeliveryId) -> bool {
         self.dirty.contains_key(&id)
     }
@@ -112,6 +120,11 @@ impl Commits {
     pub(super) fn dirty_of(&self, destination: DestinationId) -> Vec<Delivery> {
         let all = self.dirty.values().map(|dirty| &dirty.delivery);
         all.filter(|delivery| delivery.destination == destination).cloned().collect()
+    }
+
+    /// How many of a destination's are not durable yet.
+    pub(super) fn dirty_count(&self, destination: DestinationId) -> usize {
+        self.dirty.values().filter(|dirty| dirty.delivery.destination == destination).count()
     }
 
     /// Every delivery that waits and is newer than the store's.

@@ -146,13 +146,13 @@ impl Core {
     }
 
     /// A waiting delivery comes into memory, unless it is there or belongs to the store alone.
-    fn adopt(&mut self, delivery: Delivery) {
+    pub(super) fn adopt(&mut self, delivery: Delivery) {
         let DeliveryState::Waiting(slot) = delivery.state else { return };
         if self.entries.contains_key(&delivery.id) || !self.due.covers(slot.due_at, delivery.id) {
             return;
         }
         let Some(ix) = self.dest_ix(delivery.destination) else {
-            return self.find(&delivery.tenant, delivery.destination);
+            return self.await_destination(delivery, None);
         };
         if !self.directory.has(delivery.subscription) {
             self.cancel_absent(&delivery, CancelReason::SubscriptionDeleted);
@@ -189,7 +189,7 @@ impl Core {
             }
             let id = row.id;
             let entry = Entry { delivery: row, event: None, dest: ix, place: Place::Due };
-            self.entries.insert(id, entry);
+            self.entries.insert(entry);
             self.enqueue_ready(id, false);
         }
         let (grew, low) = (self.entries.len() > before, self.lane_cap() / 2);

@@ -82,7 +82,8 @@ impl Load {
 #[derive(Default)]
 pub(super) struct Loads {
     next: LoadId,
-    open: BTreeMap<LoadId, (Load, Option<Wish>)>,
+    /// `None` where a destination is read.
+    open: BTreeMap<LoadId, Option<(Load, Option<Wish>)>>,
     backlog: Backlog,
 }
 
@@ -142,7 +143,7 @@ impl Core {
         let id = self.loads.next;
         self.loads.next += 1;
         self.actions.push(Action::Load(id, load.clone()));
-        self.loads.open.insert(id, (load, wish));
+        self.loads.open.insert(id, Some((load, wish)));
     }
 
     /// A read has ended. Where another node accepted what it brought, the events are read before it
@@ -150,7 +151,7 @@ impl Core {
     pub(super) fn loaded(&mut self, id: LoadId, rows: Vec<Delivery>, next_ticket: u64) {
         let is_first_lane = matches!(
             self.loads.open.get(&id),
-            Some((Load::Backlog { .. } | Load::Queued { .. }, _))
+            Some(Some((Load::Backlog { .. } | Load::Queued { .. }, _)))
         );
         if is_first_lane && self.held_until.is_some() {
             let is_new = |row: &&Delivery| {
@@ -174,10 +175,9 @@ impl Core {
         next_ticket: u64,
         events: Events,
     ) {
-        let Some((load, wish)) = self.loads.open.remove(&id) else { return };
+        let Some(Some((load, wish))) = self.loads.open.remove(&id) else { return };
         self.take_loaded(id, load, wish, rows, next_ticket, &events);
-        let oldest = self.loads.open.keys().next().copied().unwrap_or(LoadId::MAX);
-        self.commits.reads_ended(oldest);
+        self.reads_ended();
     }
 
     fn take_loaded(
@@ -239,6 +239,25 @@ impl Core {
                 None => {}
             },
         }
+    }
+
+    /// A destination is being read from now on.
+    pub(super) fn open_find(&mut self) -> LoadId {
+        let id = self.loads.next;
+        self.loads.next += 1;
+        self.loads.open.insert(id, None);
+        id
+    }
+
+    /// A destination was read.
+    pub(super) fn close_find(&mut self, id: LoadId) {
+        self.loads.open.remove(&id);
+        self.reads_ended();
+    }
+
+    fn reads_ended(&mut self) {
+        let oldest = self.loads.open.keys().next().copied().unwrap_or(LoadId::MAX);
+        self.commits.reads_ended(oldest);
     }
 
     pub(super) fn dest_ix(&self, id: DestinationId) -> Option<DestIx> {

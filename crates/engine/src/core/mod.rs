@@ -16,6 +16,7 @@ mod commands;
 mod commits;
 mod dispatch;
 mod due;
+mod find;
 mod ids;
 mod leaving;
 pub(crate) mod limiter;
@@ -24,12 +25,13 @@ mod probe;
 mod queue;
 mod recovery;
 mod replay;
+mod rest;
 mod settle;
 mod shards;
 mod shutdown;
 mod state;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use postrider_domain::attempt::Finished;
@@ -37,7 +39,7 @@ use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::{Delivery, DeliveryState};
 use postrider_domain::event::Event;
 use postrider_domain::ids::{
-    DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
+    DeliveryId, DestinationId, EventId, ReplayId, Shard, SubscriptionId, TenantId,
 };
 use postrider_domain::mass_failure::MassFailureGuard;
 use postrider_domain::policy::Policy;
@@ -54,15 +56,17 @@ use crate::options::Options;
 use alarms::Alarms;
 pub(crate) use commands::{Command, ReplayChange, Reply};
 use commits::Commits;
+use dispatch::Hung;
 use due::Due;
-use ids::IdMap;
+use find::Findings;
 pub(crate) use loads::{Events, Fetch, Load, LoadId};
 use loads::{Loads, Seen};
 use queue::{Dest, DestIx, Rings};
 use replay::Job;
+use rest::Dests;
 pub use state::Gauges;
 pub(crate) use state::{DestinationOverlay, TenantOverlay};
-use state::{Entry, InFlight, Place, TenantState};
+use state::{Entries, Entry, InFlight, Place, TenantState};
 
 /// Something happened.
 pub(crate) enum Input {
@@ -79,7 +83,7 @@ pub(crate) enum Input {
     /// Somebody wants something.
     Command(Command),
     /// These destinations have more in the store than was handed over.
-    Spilled(BTreeSet<DestinationId>),
+    Spilled(BTreeMap<DestinationId, TenantId>),
     /// The events of attempts that are to be made were read.
     Read(Vec<(Outgoing, Option<Arc<Event>>)>),
     /// Another node may have accepted something in these shards, then or later.
@@ -111,8 +115,8 @@ pub(crate) enum Action {
     Forget(TenantId, SubscriptionId),
     /// Keep a replay job as somebody changed it, and report it.
     PutReplay(Box<ReplayJob>, Reply<ReplayJob>),
-    /// A destination of ours is not known here: read it.
-    Find(TenantId, DestinationId),
+    /// A destination of ours is not in memory: read it and report it.
+    Find(LoadId, TenantId, DestinationId),
     /// Have these deliveries replayed for a job by whoever owns them, and report it, with whether these
     /// are the last.
     ReplayElsewhere(Box<ReplayJob>, Vec<Delivery>, bool),
@@ -153,21 +157,26 @@ pub(crate) struct Core {
     is_doubted: bool,
     /// Shards that another node should have.
     leaving: leaving::Leaving,
-    /// Destinations that are being read because another node made them.
-    finding: HashSet<DestinationId>,
+    /// Destinations that are not in memory and are being read.
+    finding: Findings,
+    /// Reads that began before these do not count in shards that were another node's then.
+    held_since: HashMap<Shard, LoadId>,
     /// Whether somebody looks on: attempts are told of only then.
     pub(crate) listened: bool,
     now: Timestamp,
-    dests: Vec<Dest>,
+    dests: Dests,
     dest_by_id: HashMap<DestinationId, DestIx>,
     tenants: Vec<TenantState>,
     tenant_by_id: HashMap<TenantId, usize>,
-    entries: IdMap<DeliveryId, Entry>,
+    entries: Entries,
     rings: Rings,
+    hung: Hung,
     due: Due,
     alarms: Alarms,
     in_flight: InFlight,
     payload_bytes: usize,
+    /// Deliveries that ramps have read and not sent yet.
+    read_ahead: usize,
     commits: Commits,
     loads: Loads,
     seen: Seen,
@@ -200,19 +209,22 @@ impl Core {
             is_leased: true,
             is_doubted: false,
             leaving: leaving::Leaving::default(),
-            finding: HashSet::new(),
+            finding: Findings::default(),
+            held_since: HashMap::new(),
             listened: false,
             now,
-            dests: Vec::new(),
+            dests: Dests::default(),
             dest_by_id: HashMap::new(),
             tenants: Vec::new(),
             tenant_by_id: HashMap::new(),
-            entries: IdMap::default(),
+            entries: Entries::default(),
             rings: Rings::default(),
+            hung: Hung::new(now),
             due: Due::default(),
             alarms: Alarms::default(),
             in_flight: InFlight::default(),
             payload_bytes: 0,
+            read_ahead: 0,
             loads: Loads::default(),
             seen: Seen::default(),
             guard,
@@ -252,6 +264,7 @@ impl Core {
         self.pump();
         self.look_at_leaving();
         self.begin_commit();
+        self.let_rest();
         self.finish_shutdown();
     }
 
@@ -276,9 +289,10 @@ impl Core {
             return ix;
         }
         let tenant = self.tenant_ix(&record.tenant);
-        let ix = DestIx::new(self.dests.len());
         let id = record.id;
-        self.dests.push(Dest::new(record, tenant, &self.options, self.loads.next()));
+        let known_since = self.held_since.get(&id.shard()).copied().unwrap_or(0);
+        let dest = Dest::new(record, tenant, &self.options, known_since, self.now);
+        let ix = self.dests.add(dest);
         self.dest_by_id.insert(id, ix);
         self.set_rate(ix, rate);
         let recovered = self.dests[ix.get()].record.circuit.recover(self.now, &self.policy.circuit);
@@ -286,6 +300,7 @@ impl Core {
             self.circuit_changed(ix, Some(transition));
         }
         self.arm_circuit(ix);
+        self.drain_again(ix);
         ix
     }
 
@@ -324,7 +339,7 @@ impl Core {
             DeliveryState::Waiting(slot) if self.due.covers(slot.due_at, delivery.id) => {
                 self.due.insert(slot.due_at, delivery.id);
                 let entry = Entry { delivery, event: None, dest: ix, place: Place::Due };
-                self.entries.insert(entry.delivery.id, entry);
+                self.entries.insert(entry);
             }
             DeliveryState::Queued => self.enqueue_first(delivery, None, ix),
             DeliveryState::Waiting(_)

@@ -72,12 +72,10 @@ impl Core {
         match candidate {
             Some(delivery) if self.ask(ix) == Admission::Probe => {
                 let id = delivery.id;
-                self.entries.entry(id).or_insert(Entry {
-                    delivery,
-                    event: None,
-                    dest: ix,
-                    place: Place::Due,
-                });
+                if !self.entries.contains_key(&id) {
+                    let place = Place::Due;
+                    self.entries.insert(Entry { delivery, event: None, dest: ix, place });
+                }
                 self.begin_probe(ix, id);
             }
             None if !complete => self.choose_probe(ix, limit.saturating_mul(4)),

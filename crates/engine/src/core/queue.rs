@@ -4,15 +4,16 @@
 //! single delivery. Every operation costs the same however much waits. A queue holds identifiers;
 //! one whose delivery has gone elsewhere meanwhile is skipped when its turn comes.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use postrider_domain::delivery::{CancelReason, Delivery, Lane};
 use postrider_domain::destination::Destination;
 use postrider_domain::egress::DestinationUrl;
 use postrider_domain::event::Event;
-use postrider_domain::ids::DeliveryId;
+use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
 use postrider_domain::subscription::RateLimit;
+use postrider_domain::time::Timestamp;
 use postrider_transport::Target;
 
 use super::limiter::{AdaptiveLimit, TokenBucket};
@@ -95,10 +96,14 @@ pub(super) struct Dest {
     pub(super) ramp: Option<Ramp>,
     /// Whether it waits for its tenant to have less in flight.
     pub(super) tenant_parked: bool,
+    /// Whether it waits because it hung.
+    pub(super) hung_parked: bool,
     /// Whether another node owns it now.
     pub(super) lost: bool,
     /// Reads that began before this one do not count: another node may have owned it then.
     pub(super) known_since: LoadId,
+    /// When something last happened with it.
+    pub(super) used_at: Timestamp,
 }
 
 impl Dest {
@@ -107,6 +112,7 @@ impl Dest {
         tenant: usize,
         options: &Options,
         known_since: LoadId,
+        now: Timestamp,
     ) -> Self {
         let target = DestinationUrl::from_trusted(&record.url).ok().and_then(|url| {
             let target = Target::new(record.tenant.clone(), record.id, url, None);
@@ -130,8 +136,10 @@ impl Dest {
             probe: ProbeStage::None,
             ramp: None,
             tenant_parked: false,
+            hung_parked: false,
             lost: false,
             known_since,
+            used_at: now,
         }
     }
 
@@ -162,7 +170,7 @@ impl Core {
             return;
         }
         let Some(&ix) = self.dest_by_id.get(&delivery.destination) else {
-            return self.find(&delivery.tenant, delivery.destination);
+            return self.await_destination(delivery, event);
         };
         if !self.directory.has(delivery.subscription) {
             self.cancel_absent(&delivery, CancelReason::SubscriptionDeleted);
@@ -190,10 +198,11 @@ impl Core {
             fits
         });
         let id = delivery.id;
-        self.entries.insert(id, Entry { delivery, event, dest: ix, place: Place::First });
-        let queue = &mut self.dests[ix.get()].first;
-        queue.ids.push_back(id);
-        queue.len += 1;
+        self.entries.insert(Entry { delivery, event, dest: ix, place: Place::First });
+        let dest = &mut self.dests[ix.get()];
+        dest.used_at = self.now;
+        dest.first.ids.push_back(id);
+        dest.first.len += 1;
         self.activate_lane(ix, Lane::First);
     }
 
@@ -233,7 +242,7 @@ impl Core {
     /// How many deliveries a lane may hold in memory: the fuller memory is, the fewer, so that those
     /// who have many waiting leave room to those who have one.
     pub(super) fn lane_cap(&self) -> usize {
-        let (used, max) = (self.entries.len(), self.options.resident_max);
+        let (used, max) = (self.resident(), self.options.resident_max);
         let cap = match used {
             _ if used >= max => 1,
             _ if used >= max - max / 4 => 4,
@@ -242,6 +251,11 @@ impl Core {
         };
         // No lane has more than an eighth of all: what is read back must have room.
         cap.min(self.options.lane_resident_max).min(max / 8).max(1)
+    }
+
+    /// Deliveries in memory, what ramps have read ahead included.
+    pub(super) fn resident(&self) -> usize {
+        self.entries.len() + self.read_ahead
     }
 
     /// Takes the delivery that [`Core::peek`] showed.
@@ -265,7 +279,7 @@ impl Core {
     pub(super) fn read_back_soon(&mut self, ix: DestIx, lane: Lane) {
         // A lane that has nothing at all in memory never waits for room: else what waits for later
         // would hold up what is new.
-        let has_room = self.entries.len() < self.options.resident_max;
+        let has_room = self.resident() < self.options.resident_max;
         let queue = self.dests[ix.get()].queue(lane);
         if has_room || queue.len == 0 {
             self.read_back(ix, lane);
@@ -277,7 +291,7 @@ impl Core {
 
     /// There is room in memory again: lanes that waited for it are read back, one by one.
     pub(super) fn feed_starved(&mut self) {
-        while self.entries.len() < self.options.resident_max - self.options.resident_max / 4
+        while self.resident() < self.options.resident_max - self.options.resident_max / 4
             && self.loads.len() < LOADS_MAX
             && let Some((ix, lane)) = self.rings.starved.pop_front()
         {
@@ -304,18 +318,17 @@ impl Core {
     }
 
     /// These destinations have more in the store.
-    pub(super) fn spilled(
-        &mut self,
-        destinations: &std::collections::BTreeSet<postrider_domain::ids::DestinationId>,
-    ) {
-        for id in destinations {
-            if let Some(&ix) = self.dest_by_id.get(id) {
-                let low = self.lane_cap() / 2;
-                let queue = &mut self.dests[ix.get()].first;
-                queue.spilled = true;
-                if !queue.loading && queue.len <= low {
-                    self.read_back_soon(ix, Lane::First);
-                }
+    pub(super) fn spilled(&mut self, destinations: &BTreeMap<DestinationId, TenantId>) {
+        for (id, tenant) in destinations {
+            let Some(&ix) = self.dest_by_id.get(id) else {
+                self.await_more(tenant, *id);
+                continue;
+            };
+            let low = self.lane_cap() / 2;
+            let queue = &mut self.dests[ix.get()].first;
+            queue.spilled = true;
+            if !queue.loading && queue.len <= low {
+                self.read_back_soon(ix, Lane::First);
             }
         }
     }

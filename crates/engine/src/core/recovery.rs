@@ -1,9 +1,11 @@
 //! A destination is back: with `recovery = "drain"` what waits there is sent at once, oldest first,
-//! by a ramp of 1, 2, 4, … at a time. A failure stops the ramp; the rest follows its slots.
+//! by a ramp of 1, 2, 4, … at a time. A failure stops the ramp; the rest follows its slots. That it
+//! is under way is kept with the circuit, so a ramp that a crash interrupted begins anew.
 
 use std::collections::{HashSet, VecDeque};
 
 use postrider_domain::attempt::Verdict;
+use postrider_domain::circuit::CircuitState;
 use postrider_domain::delivery::{Delivery, DeliveryState};
 use postrider_domain::ids::{DeliveryId, DestinationId};
 use postrider_domain::planted::{self, Bug};
@@ -34,6 +36,7 @@ impl Core {
     pub(super) fn recovered(&mut self, ix: DestIx) {
         let (start, max) =
             (self.options.destination_in_flight_start, self.options.destination_in_flight_max);
+        self.forget_ramp(ix);
         let dest = &mut self.dests[ix.get()];
         dest.limit = AdaptiveLimit::new(start, max);
         if self.policy.recovery.mode == RecoveryMode::Drain {
@@ -46,9 +49,32 @@ impl Core {
             });
             let step = self.policy.recovery.ramp_step;
             self.alarms.set(Alarm::Ramp(ix), self.now.saturating_add(step));
+            self.keep_draining(ix, true);
             self.run_ramp(ix);
         }
         self.activate(ix);
+    }
+
+    /// A destination was read from the store: a drain that was under way begins anew.
+    pub(super) fn drain_again(&mut self, ix: DestIx) {
+        let circuit = &self.dests[ix.get()].record.circuit;
+        if !circuit.draining {
+            return;
+        }
+        let drains = self.policy.recovery.mode == RecoveryMode::Drain;
+        if drains && circuit.state == CircuitState::Closed {
+            self.recovered(ix);
+        } else {
+            self.keep_draining(ix, false);
+        }
+    }
+
+    fn keep_draining(&mut self, ix: DestIx, draining: bool) {
+        let dest = &mut self.dests[ix.get()];
+        if dest.record.circuit.draining != draining && !dest.lost {
+            dest.record.circuit.draining = draining;
+            self.commit_circuit(ix, None);
+        }
     }
 
     /// A step of the ramp is over without a failure: the next one is twice as wide.
@@ -72,8 +98,22 @@ impl Core {
     }
 
     pub(super) fn stop_ramp(&mut self, ix: DestIx) {
-        self.dests[ix.get()].ramp = None;
+        self.forget_ramp(ix);
         self.alarms.clear(Alarm::Ramp(ix));
+        self.keep_draining(ix, false);
+    }
+
+    fn forget_ramp(&mut self, ix: DestIx) {
+        if let Some(ramp) = self.dests[ix.get()].ramp.take() {
+            self.read_ahead -= ramp.next.len();
+        }
+    }
+
+    /// How many deliveries a ramp may hold that are still to be sent: what fits into memory, and one
+    /// step of it in any case.
+    fn ramp_room(&self, size: u32) -> usize {
+        let room = self.options.resident_max.saturating_sub(self.resident());
+        self.options.page.min(room).max(usize::try_from(size).unwrap_or(1))
     }
 
     /// Whether a delivery that a ramp brought forward is still to be sent; else it goes back to its
@@ -95,18 +135,24 @@ impl Core {
         while let Some(ramp) = &mut self.dests[ix.get()].ramp
             && ramp.on_their_way < ramp.size
         {
+            let size = ramp.size;
             let Some(row) = ramp.next.pop_front() else {
                 if !ramp.loading {
                     ramp.loading = true;
                     ramp.changed.clear();
-                    let destination = self.dests[ix.get()].record.id;
-                    let in_flight = usize::try_from(self.dests[ix.get()].in_flight).unwrap_or(0);
-                    let limit = self.options.page + in_flight + self.commits.unpersisted();
-                    self.load(Load::Drain { destination, limit });
+                    let room = self.ramp_room(size);
+                    let dest = &self.dests[ix.get()];
+                    let (id, in_flight) = (dest.record.id, dest.in_flight);
+                    // What is in flight or not durable yet may be in the answer, and is of no use.
+                    let useless = usize::try_from(in_flight).unwrap_or(0);
+                    let limit = room + useless + self.commits.dirty_count(id);
+                    self.load(Load::Drain { destination: id, limit });
                 }
                 return;
             };
-            if ramp.changed.contains(&row.id) {
+            let is_outdated = ramp.changed.contains(&row.id);
+            self.read_ahead -= 1;
+            if is_outdated {
                 continue;
             }
             if self.bring_forward(row, ix)
@@ -141,7 +187,7 @@ impl Core {
                     return false;
                 }
                 let entry = Entry { delivery: newest, event: None, dest: ix, place: Place::Due };
-                self.entries.insert(id, entry);
+                self.entries.insert(entry);
             }
         }
         self.set_place(id, Place::Ready { drained: true });
@@ -160,6 +206,7 @@ impl Core {
             .filter(|newest| matches!(newest.state, DeliveryState::Waiting(_)))
             .collect();
         let is_last = rows.len() < limit;
+        let room = self.dests[ix.get()].ramp.as_ref().map_or(0, |ramp| self.ramp_room(ramp.size));
         let Some(ramp) = &mut self.dests[ix.get()].ramp else { return };
         ramp.loading = false;
         if fresh.is_empty() {
@@ -169,7 +216,10 @@ impl Core {
             }
             return;
         }
-        ramp.next = fresh;
+        // What does not fit is read again.
+        self.read_ahead -= ramp.next.len();
+        ramp.next = fresh.into_iter().take(room).collect();
+        self.read_ahead += ramp.next.len();
         self.run_ramp(ix);
     }
 }

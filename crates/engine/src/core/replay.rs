@@ -3,10 +3,11 @@
 //! How far a job has come becomes durable together with the deliveries that it brought back: after
 //! a restart it goes on right there.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use postrider_domain::delivery::Delivery;
-use postrider_domain::ids::{DeliveryId, ReplayId};
+use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId};
 use postrider_store::{ReplayJob, ReplayState, ShardSet};
 
 use super::alarms::Alarm;
@@ -24,6 +25,8 @@ pub(super) struct Job {
     pub(super) job: ReplayJob,
     /// Whether a read or a commit of it is under way.
     busy: bool,
+    /// Whether the destinations of what comes next have been looked for.
+    has_sought: bool,
     /// Reads that began before this one do not count: another node may have run it then.
     known_since: LoadId,
 }
@@ -33,7 +36,7 @@ impl Core {
     pub(crate) fn run_job(&mut self, job: ReplayJob) {
         let id = job.id;
         let known_since = self.loads.next();
-        self.jobs.insert(id, Job { job, busy: false, known_since });
+        self.jobs.insert(id, Job { job, busy: false, has_sought: false, known_since });
         self.alarms.set(Alarm::Replay(id), self.now);
     }
 
@@ -73,7 +76,7 @@ impl Core {
         if job.job.state != ReplayState::Running {
             return;
         }
-        let is_ours = |row: &Delivery| self.dest_ix(row.destination).is_some();
+        let is_ours = |row: &Delivery| self.holding.has(row.destination.shard());
         if self.held_until.is_some() && !rows.iter().all(is_ours) {
             // Each of them is brought back by its owner, and then this job moves on.
             if let Some(job) = self.jobs.get_mut(&id) {
@@ -84,6 +87,20 @@ impl Core {
             }
             return;
         }
+        let unknown: BTreeSet<DestinationId> = rows
+            .iter()
+            .map(|row| row.destination)
+            .filter(|id| self.dest_ix(*id).is_none() && self.holding.has(id.shard()))
+            .collect();
+        if let Some(job) = self.jobs.get_mut(&id)
+            && !unknown.is_empty()
+            && !std::mem::replace(&mut job.has_sought, true)
+        {
+            // They are read, and then these deliveries once more.
+            job.busy = true;
+            let tenant = job.job.tenant.clone();
+            return self.await_for_job(id, &tenant, unknown.into_iter().collect());
+        }
         let is_all = rows.len() < limit;
         // The job's batch holds nothing else, so that its place and its deliveries go together.
         self.seal_commit();
@@ -92,6 +109,14 @@ impl Core {
             replayed += u64::from(self.replay_row(row));
         }
         self.advance_job(id, rows.last().map(|row| row.id), replayed, is_all);
+    }
+
+    /// The destinations that a job waited for are in memory, those that there are.
+    pub(super) fn job_found(&mut self, id: ReplayId) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.busy = false;
+            self.replay_next(id);
+        }
     }
 
     /// The owners of a job's next deliveries have brought them back.
@@ -114,6 +139,7 @@ impl Core {
         let now = self.now;
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.busy = true;
+        job.has_sought = false;
         job.job.done += replayed;
         job.job.position = last.or(job.job.position);
         if is_all {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use postrider_domain::attempt::{Ending, FailureClass, Finished, OwnFaultKind, Verdict};
-use postrider_domain::circuit::StateName as CircuitName;
+use postrider_domain::attempt::{Ending, FailureClass, Finished, OwnFaultKind, Turn, Verdict};
+use postrider_domain::circuit::{CircuitState, StateName as CircuitName};
 use postrider_domain::delivery::{CancelReason, Delivery, Lane};
 use postrider_domain::event::Event;
 use postrider_domain::ids::DeliveryId;
@@ -23,7 +23,7 @@ impl Core {
     pub(super) fn finished(&mut self, id: DeliveryId, attempted: Attempted) {
         let Some(entry) = self.entries.remove(&id) else { return };
         let Place::InFlight(flight) = entry.place else {
-            self.entries.insert(id, entry);
+            self.entries.insert(entry);
             return;
         };
         let finished = match attempted {
@@ -43,12 +43,16 @@ impl Core {
     }
 
     /// The events of attempts that are to be made were read. Where the shards are another node's by now,
-    /// or may be, nothing is sent.
+    /// or may be, nothing is sent, and neither where the circuit opened meanwhile.
     pub(super) fn events_read(&mut self, read: Vec<(Outgoing, Option<Arc<Event>>)>) {
         for (outgoing, event) in read {
             let id = outgoing.delivery;
             let Some(entry) = self.entries.get(&id) else { continue };
-            if self.dests[entry.dest.get()].lost || !self.is_leased {
+            let dest = &self.dests[entry.dest.get()];
+            let is_probe =
+                matches!(entry.place, Place::InFlight(flight) if flight.turn == Turn::Probe);
+            let is_open = !is_probe && dest.record.circuit.state != CircuitState::Closed;
+            if dest.lost || !self.is_leased || is_open {
                 self.not_sent(id);
             } else if event.is_some() {
                 self.actions.push(Action::Send(Outgoing { event, ..outgoing }));
@@ -62,7 +66,7 @@ impl Core {
     fn not_sent(&mut self, id: DeliveryId) {
         let Some(entry) = self.entries.remove(&id) else { return };
         let (ix, Place::InFlight(flight)) = (entry.dest, entry.place) else {
-            self.entries.insert(id, entry);
+            self.entries.insert(entry);
             return;
         };
         self.land(&entry, flight, &own_fault(self.now, String::new()));
@@ -85,6 +89,7 @@ impl Core {
         let pace = self.pace(&finished.ending, finished.timings.total);
         let dest = &mut self.dests[ix.get()];
         dest.limit.learn(pace);
+        dest.used_at = self.now;
         dest.in_flight -= u32::from(!planted::is(Bug::LeakedPlace));
         dest.retry_in_flight -= u32::from(flight.lane == Lane::Retry);
         *self.in_flight.of(flight.lane) -= 1;
@@ -117,7 +122,8 @@ impl Core {
             Ending::Answered(_) if total <= self.options.quick_answer => Pace::Quick,
             Ending::Answered(_) => Pace::Slow,
             Ending::Failed(failure) => match failure.class {
-                FailureClass::Timeout(_) | FailureClass::Refused => Pace::Strained,
+                FailureClass::Timeout(_) => Pace::Hung,
+                FailureClass::Refused => Pace::Strained,
                 FailureClass::Reset
                 | FailureClass::Dns
                 | FailureClass::Tls
@@ -168,7 +174,10 @@ impl Core {
         }
         match to {
             Some(CircuitName::Closed) => self.recovered(ix),
-            Some(CircuitName::Open | CircuitName::Frozen) => self.activate(ix),
+            Some(CircuitName::Open | CircuitName::Frozen) => {
+                self.stop_ramp(ix);
+                self.activate(ix);
+            }
             Some(CircuitName::HalfOpen) | None => {}
         }
         self.place(settled.delivery, ix);

@@ -3,15 +3,14 @@
 
 use std::sync::Arc;
 
-use postrider_domain::delivery::Lane;
 use postrider_domain::destination::Destination;
-use postrider_domain::ids::{DestinationId, Shard, TenantId};
+use postrider_domain::ids::Shard;
 use postrider_domain::time::Timestamp;
 use postrider_store::{Holding, ReplayJob, ShardSet};
 use tokio::time::Instant;
 
 use super::alarms::Alarm;
-use super::queue::DestIx;
+use super::queue::{Dest, DestIx};
 use super::state::Place;
 use super::{Action, Core};
 
@@ -21,12 +20,9 @@ impl Core {
         let mut holding = Holding::clone(&self.holding);
         holding.shards.retain(|(held, _)| !shards.has(*held));
         self.holding = Arc::new(holding);
-        let is_lost = |core: &Core, ix: DestIx| {
-            let dest = &core.dests[ix.get()];
-            !dest.lost && shards.has(dest.record.id.shard())
-        };
-        let all = (0..self.dests.len()).map(DestIx::new);
-        let lost: Vec<DestIx> = all.filter(|ix| is_lost(self, *ix)).collect();
+        let is_lost = |dest: &Dest| !dest.lost && shards.has(dest.record.id.shard());
+        let lost = self.dests.iter().filter(|(_, dest)| is_lost(dest));
+        let lost: Vec<DestIx> = lost.map(|(ix, _)| ix).collect();
         for &ix in &lost {
             self.stop_ramp(ix);
             let dest = &mut self.dests[ix.get()];
@@ -56,6 +52,7 @@ impl Core {
                 queue.spilled = false;
             }
         }
+        self.lose_findings(shards);
         self.lose_jobs(shards);
         self.drop_changes(shards);
     }
@@ -101,7 +98,9 @@ impl Core {
             self.lose(&lost);
         }
         let is_new = |(shard, _): &(_, _)| self.holding.epoch(*shard).is_none();
-        let has_new = holding.shards.iter().any(is_new);
+        let new: Vec<Shard> =
+            holding.shards.iter().filter(|held| is_new(held)).map(|(shard, _)| *shard).collect();
+        self.held_since.extend(new.iter().map(|shard| (*shard, self.loads.next())));
         self.holding = Arc::new(holding);
         self.held_until = until;
         self.is_doubted = false;
@@ -114,7 +113,7 @@ impl Core {
                 self.run_job(job);
             }
         }
-        if has_new {
+        if !new.is_empty() {
             // Everything of the new shards is to be found: read from the beginning.
             self.begin_backlog();
             self.due.forget_mark();
@@ -126,39 +125,6 @@ impl Core {
         if self.holding.shards.iter().any(|(shard, _)| shards.has(*shard)) {
             self.scan_from(since);
         }
-    }
-
-    /// Something is owed to a destination that is not known here. In a cluster another node may have
-    /// made it.
-    pub(super) fn find(&mut self, tenant: &TenantId, id: DestinationId) {
-        let is_ours = self.held_until.is_some() && self.holding.has(id.shard());
-        if is_ours && self.finding.insert(id) {
-            self.actions.push(Action::Find(tenant.clone(), id));
-        }
-    }
-
-    /// A destination that was looked for was read, where there is one.
-    pub(super) fn found(&mut self, id: DestinationId, record: Option<Box<Destination>>) {
-        self.finding.remove(&id);
-        if let Some(record) = record
-            && self.holding.has(id.shard())
-        {
-            let rate = self.directory.rate_limit(&record.tenant, id);
-            let ix = self.add_destination(*record, rate);
-            self.look_again(ix);
-        }
-    }
-
-    /// Reads what a destination has in the store, in both lanes.
-    pub(super) fn look_again(&mut self, ix: DestIx) {
-        let first = &mut self.dests[ix.get()].first;
-        if first.loading {
-            // What is being read may have begun too early.
-            first.spilled = true;
-        } else {
-            self.read_back(ix, Lane::First);
-        }
-        self.due.forget_mark();
     }
 
     /// Says that the engine cannot go on.

@@ -7,8 +7,10 @@ use postrider_domain::attempt::Turn;
 use postrider_domain::delivery::{Delivery, Lane, StateName};
 use postrider_domain::destination::Destination;
 use postrider_domain::event::Event;
+use postrider_domain::ids::DeliveryId;
 use postrider_domain::time::Timestamp;
 
+use super::ids::IdMap;
 use super::queue::DestIx;
 
 /// A delivery that is in memory.
@@ -19,6 +21,58 @@ pub(super) struct Entry {
     pub(super) event: Option<Arc<Event>>,
     pub(super) dest: DestIx,
     pub(super) place: Place,
+}
+
+/// The deliveries that are in memory, and how many each destination has there.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    by_id: IdMap<DeliveryId, Entry>,
+    of: Vec<usize>,
+}
+
+impl Entries {
+    pub(super) fn insert(&mut self, entry: Entry) {
+        let at = entry.dest.get();
+        if at >= self.of.len() {
+            self.of.resize(at + 1, 0);
+        }
+        self.of[at] += 1;
+        if let Some(before) = self.by_id.insert(entry.delivery.id, entry) {
+            self.of[before.dest.get()] -= 1;
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: &DeliveryId) -> Option<Entry> {
+        let removed = self.by_id.remove(id)?;
+        self.of[removed.dest.get()] -= 1;
+        Some(removed)
+    }
+
+    /// How many a destination has.
+    pub(super) fn of(&self, ix: DestIx) -> usize {
+        self.of.get(ix.get()).copied().unwrap_or(0)
+    }
+
+    pub(super) fn get(&self, id: &DeliveryId) -> Option<&Entry> {
+        self.by_id.get(id)
+    }
+
+    /// Whoever changes an entry leaves its destination as it is.
+    pub(super) fn get_mut(&mut self, id: &DeliveryId) -> Option<&mut Entry> {
+        self.by_id.get_mut(id)
+    }
+
+    pub(super) fn contains_key(&self, id: &DeliveryId) -> bool {
+        self.by_id.contains_key(id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&DeliveryId, &Entry)> {
+        self.by_id.iter()
+    }
 }
 
 /// Where a delivery is in memory.

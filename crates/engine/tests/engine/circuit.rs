@@ -348,6 +348,19 @@ fn draining() -> Policy {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_drain_that_a_crash_interrupted_begins_anew() {
+    let mut world = disabled(draining()).await;
+    world.script.set(URL, Mood::Answers(200, ms(900)));
+    world.pass(TEN_MINUTES + ms(2_000)).await;
+    assert!(world.destination(URL).await.circuit.draining);
+    assert!(world.count(StateName::Delivered).await < 10);
+    world.crash().await;
+    world.pass(ms(20_000)).await;
+    assert_eq!(world.count(StateName::Waiting).await, 0, "long before the slots");
+    assert!(!world.destination(URL).await.circuit.draining, "and it is over");
+}
+
+#[tokio::test(start_paused = true)]
 async fn drain_sends_at_once_oldest_first_by_a_ramp() {
     let world = disabled(draining()).await;
     world.script.set(URL, Mood::Answers(200, ms(900)));

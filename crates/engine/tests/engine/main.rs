@@ -14,6 +14,7 @@ mod life;
 mod memory;
 mod nothing_lost;
 mod replay;
+mod rest;
 mod schedule;
 mod soak;
 mod traces;

@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use postrider_domain::delivery::StateName;
+use postrider_domain::ids::DestinationId;
+use postrider_domain::policy::{Policy, RecoveryMode, RecoveryPolicy};
 use postrider_domain::time::Timestamp;
 use postrider_engine::Options;
 
@@ -181,4 +183,34 @@ async fn a_lane_that_finds_no_room_does_not_read_the_store_over_and_over() {
     let reads = world.store.operations().reads - before;
     let sent = world.script.sent().len();
     assert!(reads < 2_000, "{reads} reads in a minute in which at most {sent} were sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_drain_reads_ahead_has_its_place_in_memory() {
+    let recovery = RecoveryPolicy { mode: RecoveryMode::Drain, ..RecoveryPolicy::default() };
+    let options = Options { page: 100, ..small() };
+    let policy = Policy { recovery, ..Policy::default() };
+    let mut world = World::with(policy, options.clone()).await;
+    for n in 0..3 {
+        let url = url(n);
+        world.subscribe(&url).await;
+        world.engine.freeze(&tenant(), DestinationId::of(&tenant(), &url), None).await.unwrap();
+        world.script.set(&url, Mood::Answers(200, ms(300)));
+    }
+    world.send_many(200).await;
+    for n in 0..3 {
+        let id = DestinationId::of(&tenant(), &url(n));
+        world.engine.enable(&tenant(), id, None).await.unwrap();
+    }
+    for _ in 0..60 {
+        let gauges = world.engine.gauges().await.unwrap();
+        let in_flight = gauges.in_flight_first + gauges.in_flight_retry;
+        // A step of each ramp is read in any case.
+        let most = options.resident_max + 3 * 64 + in_flight;
+        assert!(gauges.resident <= most, "{gauges:?}");
+        world.pass(ms(500)).await;
+    }
+    assert_eq!(world.count(StateName::Delivered).await, 600, "long before the slots");
+    let gauges = world.engine.gauges().await.unwrap();
+    assert_eq!(gauges.resident, 0);
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value as Json, json};
+use url::{Host, Url};
 
 use super::{Context, bytes, more, object, parse_json, query, segment};
 use crate::exit::Failure;
@@ -151,9 +152,9 @@ pub(crate) async fn run(context: &Context, arguments: Subscriptions) -> Result<(
             output.value(&created, |created| {
                 let secret = part(created, "secret");
                 format!(
-                    "{}\nsecret: {secret}\nKeep the secret: it is not shown again.\n\
-                     To look at what arrives: postrider listen --secret {secret}",
-                    part(created, "id")
+                    "{}\nsecret: {secret}\nKeep the secret: it is not shown again.{}",
+                    part(created, "id"),
+                    hint(&part(created, "url"), &secret)
                 )
             })?;
         }
@@ -196,6 +197,23 @@ pub(crate) async fn run(context: &Context, arguments: Subscriptions) -> Result<(
     Ok(())
 }
 
+/// How to look at what arrives, where it arrives on this machine.
+fn hint(url: &str, secret: &str) -> String {
+    let Ok(url) = Url::parse(url) else { return String::new() };
+    let is_here = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    match url.port_or_known_default().filter(|_| is_here) {
+        Some(port) => {
+            format!("\nTo look at what arrives: postrider listen --port {port} --secret {secret}")
+        }
+        None => String::new(),
+    }
+}
+
 fn path(id: &str, what: &str) -> Result<String, Failure> {
     Ok(format!("/v1/subscriptions/{}{what}", segment(id)?))
 }
@@ -234,4 +252,24 @@ fn changes(update: Update) -> Result<Json, Failure> {
 pub(super) fn pretty(value: &Json) -> String {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     text.lines().map(escaped).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hint;
+
+    #[test]
+    fn who_looks_on_listens_where_it_arrives() {
+        for (url, port) in [
+            ("http://127.0.0.1:9001/in", "9001"),
+            ("http://localhost/in", "80"),
+            ("http://[::1]:9000/", "9000"),
+        ] {
+            let words = format!("postrider listen --port {port} --secret s");
+            assert!(hint(url, "s").ends_with(&words), "{url}");
+        }
+        for elsewhere in ["https://example.com/in", "not a URL"] {
+            assert_eq!(hint(elsewhere, "s"), "", "{elsewhere}");
+        }
+    }
 }

@@ -101,6 +101,7 @@ pub(super) const ALL: &[Setting] = settings! {
     "transport.connect_stagger" = transport.connect_stagger, "how long one address may take before the next is tried beside it";
     "transport.idle_timeout" = transport.pool.idle_timeout, "HTTP/1.1 connections are closed after so long without a request";
     "transport.http2_idle_timeout" = transport.pool.http2_idle_timeout, "the same for HTTP/2";
+    "transport.opening_per_host_max" = transport.pool.opening_per_host_max, "connections that are being opened at the same time to one host of one tenant";
     "transport.idle_per_host_max" = transport.pool.idle_per_host_max, "idle connections to one host of one tenant";
     "transport.idle_max" = transport.pool.idle_max, "idle connections in total";
 
@@ -114,6 +115,7 @@ pub(super) const ALL: &[Setting] = settings! {
     "engine.resident_max" = engine.resident_max, "deliveries that are held in memory";
     "engine.lane_resident_max" = engine.lane_resident_max, "deliveries that are held in memory for each lane of a destination";
     "engine.payload_bytes_max" = engine.payload_bytes_max, "bytes of payloads that are held in memory";
+    "engine.destination_idle" = engine.destination_idle, "a destination leaves memory when nothing has happened with it for so long";
     "engine.due_window" = engine.due_window, "how far ahead waiting deliveries are read into memory";
     "limits.tenant_events_per_second" = limits.tenant_events, "events that one tenant may send, and as many at once";
     "limits.tenant_requests_per_second" = limits.tenant_requests, "requests that one tenant may make, and as many at once";

@@ -199,7 +199,10 @@ impl Model {
         if context.may_hold {
             let mut free = self.clone();
             let expected = free.learn(outcome, id, at, rules);
-            let is_seen = seen.is_some_and(|seen| free.compare(expected, seen, at).is_ok());
+            // Several may end in one millisecond: which of them did it can be told by what was counted.
+            let is_seen = seen.is_some_and(|seen| {
+                seen.counters == free.counters() && free.compare(expected, seen, at).is_ok()
+            });
             if matches!(expected, Expected::Disabled | Expected::Frozen) && !is_seen {
                 self.met.push(Cover::Held);
                 let held = Rules {

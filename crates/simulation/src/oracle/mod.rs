@@ -73,6 +73,8 @@ pub struct Owed {
     pub destination: DestinationId,
     /// When it was accepted.
     pub created_at: i64,
+    /// When its schedule began: when it was accepted, or replayed.
+    pub begun: i64,
     /// Where it stands.
     pub stand: Stand,
     /// How often it was attempted.
@@ -256,6 +258,7 @@ impl Oracle {
                 subscription: delivery.subscription,
                 destination: delivery.destination,
                 created_at,
+                begun: created_at,
                 stand: Stand::Queued,
                 attempts: 0,
                 last_attempt: None,

@@ -67,7 +67,8 @@ impl Oracle {
 
     /// After everything was healed at `healed_at`, nothing is left.
     ///
-    /// Postrider's own events may have come later. Answers whether there are such.
+    /// Postrider's own events may have come later, and so may what a job replays at its pace. Answers
+    /// whether there are such.
     pub fn check_end(&mut self, now: i64, healed_at: i64) -> bool {
         self.tick(now);
         let left = self
@@ -75,7 +76,7 @@ impl Oracle {
             .iter()
             .filter(|(_, owed)| matches!(owed.stand, Stand::Queued | Stand::Waiting { .. }));
         let (left, later): (Vec<_>, Vec<_>) =
-            left.map(|(id, owed)| (*id, owed.created_at)).partition(|(_, at)| *at <= healed_at);
+            left.map(|(id, owed)| (*id, owed.begun)).partition(|(_, at)| *at <= healed_at);
         for (id, _) in left {
             self.violate("has not ended, long after everything was healed".into(), Some(id), None);
         }

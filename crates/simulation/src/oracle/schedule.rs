@@ -330,6 +330,7 @@ impl Oracle {
                     return Err(format!("replayed to {stand:?}, asked for: {is_asked}"));
                 }
                 if let Some(owed) = self.owed.get_mut(&id) {
+                    owed.begun = self.now;
                     (owed.replay_asked, owed.cancel_asked) = (false, false);
                     (owed.taken, owed.unheard_crash, owed.unheard_answer) = (0, 0, 0);
                     owed.spread.clear();

@@ -118,8 +118,13 @@ async fn every_circuit_is_read_back_as_it_was(mut ground: Ground) {
             failures: n * 3,
             consecutive_failures: n * 2,
         };
-        let ever_succeeded = n % 2 == 0;
-        let circuit = Circuit { state, counters, last_success_at: at(n), ever_succeeded };
+        let circuit = Circuit {
+            state,
+            counters,
+            last_success_at: at(n),
+            ever_succeeded: n % 2 == 0,
+            draining: n % 3 == 0,
+        };
         let change = DestinationChange {
             tenant: acme(),
             id: destination(&acme(), 1).id,

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider_domain::attempt::{Connection, FailureClass};
-use postrider_transport::{PoolOptions, Request, Transport};
+use postrider_domain::attempt::{Connection, FailureClass, Phase};
+use postrider_transport::{HttpTransport, PoolOptions, Request, Transport};
 use tokio::io::AsyncWriteExt;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::support::*;
 
@@ -182,6 +182,127 @@ async fn idle_connections_are_limited_and_none_leaks() {
     let stats = transport.pool_stats();
     assert_eq!((stats.in_flight, stats.open), (0, stats.idle));
     println!("leaks: {sent} requests, {} connections left open, all idle", stats.open);
+}
+
+/// Two connections at most are being opened at the same time, over TLS without HTTP/2.
+fn two_at_a_time(authority: &Authority) -> Arc<HttpTransport> {
+    let mut options = dev_options();
+    options.tls.extra_roots = vec![authority.root()];
+    options.http2 = false;
+    options.pool.opening_per_host_max = 2;
+    Arc::new(transport_with(options))
+}
+
+#[tokio::test]
+async fn connections_to_a_host_are_opened_a_few_at_a_time() {
+    // Its handshakes never end.
+    let receiver = Receiver::start(|_, mut stream| async move {
+        drain(&mut stream).await;
+    })
+    .await;
+    let transport = two_at_a_time(&Authority::new());
+    let url = receiver.url("/").replace("http:", "https:");
+    let send = |deadline| {
+        let (transport, request) = (Arc::clone(&transport), Request { deadline, ..request(&url) });
+        tokio::spawn(async move { transport.send(request).await })
+    };
+    let opening = [send(PATIENT), send(PATIENT)];
+    until(|| receiver.connections() == 2).await;
+    for finished in [send(SHORT), send(SHORT), send(SHORT)] {
+        let finished = finished.await.unwrap();
+        assert_eq!(class(&finished), FailureClass::Timeout(Phase::Connect));
+    }
+    assert_eq!(receiver.connections(), 2);
+    // Another tenant's are its own.
+    let other = request_of("other", &url, None);
+    let other = transport.send(Request { deadline: SHORT, ..other }).await;
+    assert_eq!(class(&other), FailureClass::Timeout(Phase::Tls));
+    assert_eq!(receiver.connections(), 3);
+    for request in opening {
+        request.abort();
+        assert!(request.await.unwrap_err().is_cancelled());
+    }
+    assert_eq!(class(&send(SHORT).await.unwrap()), FailureClass::Timeout(Phase::Tls));
+    assert_eq!(receiver.connections(), 4, "whoever goes away makes room");
+}
+
+#[tokio::test]
+async fn a_connection_is_being_opened_until_the_receiver_has_answered_over_it() {
+    let (go, gone) = watch::channel(false);
+    let receiver = Receiver::start(move |_, mut stream| {
+        let mut gone = gone.clone();
+        async move {
+            while read_request(&mut stream).await.is_some() {
+                gone.wait_for(|go| *go).await.unwrap();
+                stream.write_all(OK).await.unwrap();
+            }
+        }
+    })
+    .await;
+    let mut options = dev_options();
+    options.pool.opening_per_host_max = 2;
+    let transport = Arc::new(transport_with(options));
+    let send = |deadline| {
+        let (transport, url) = (Arc::clone(&transport), receiver.url("/"));
+        let request = Request { deadline, ..request(&url) };
+        tokio::spawn(async move { transport.send(request).await })
+    };
+    let mut patient = vec![send(PATIENT), send(PATIENT)];
+    until(|| receiver.connections() == 2).await;
+    // Both stand, and nothing was answered over them: whoever has no time waits in vain.
+    let hasty = send(Duration::from_millis(20)).await.unwrap();
+    assert_eq!(class(&hasty), FailureClass::Timeout(Phase::Connect));
+    assert_eq!(receiver.connections(), 2);
+    // A receiver that hangs keeps others waiting, but not for ever.
+    patient.extend([send(PATIENT), send(PATIENT)]);
+    until(|| receiver.connections() == 4).await;
+    go.send_replace(true);
+    for finished in patient {
+        assert_eq!(answer(&finished.await.unwrap()).status, 200);
+    }
+}
+
+#[tokio::test]
+async fn who_waits_to_open_a_connection_takes_one_that_is_given_back() {
+    let authority = Authority::new();
+    let acceptor = authority.server(&["127.0.0.1"]);
+    let (go, gone) = watch::channel(false);
+    let receiver = Receiver::start(move |number, mut stream| {
+        let (acceptor, mut gone) = (acceptor.clone(), gone.clone());
+        async move {
+            if number > 1 {
+                drain(&mut stream).await;
+                return;
+            }
+            let mut stream = accept_tls(&acceptor, stream).await.unwrap();
+            while read_request(&mut stream).await.is_some() {
+                gone.wait_for(|go| *go).await.unwrap();
+                stream.write_all(OK).await.unwrap();
+            }
+        }
+    })
+    .await;
+    let transport = two_at_a_time(&authority);
+    let url = receiver.url("/").replace("http:", "https:");
+    let send = || {
+        let (transport, request) = (Arc::clone(&transport), request(&url));
+        tokio::spawn(async move { transport.send(request).await })
+    };
+    let first = send();
+    until(|| receiver.connections() == 1 && transport.pool_stats().open == 1).await;
+    let opening = [send(), send()];
+    until(|| receiver.connections() == 3).await;
+    let waiting = [send(), send(), send()];
+    until(|| transport.pool_stats().in_flight == 6).await;
+    go.send_replace(true);
+    assert_eq!(answer(&first.await.unwrap()).status, 200);
+    for finished in waiting {
+        let finished = finished.await.unwrap();
+        assert_eq!(answer(&finished).status, 200);
+        assert_eq!(finished.timings.connection, Connection::Reused);
+    }
+    assert_eq!(receiver.connections(), 3);
+    opening.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[tokio::test]

@@ -125,8 +125,14 @@ fn circuits() -> Vec<Circuit> {
     ];
     let counters =
         Counters { attempts: u64::MAX, successes: 1, failures: 2, consecutive_failures: 3 };
-    let circuit = |state| Circuit { state, counters, last_success_at: NOW, ever_succeeded: true };
-    states.into_iter().map(circuit).collect()
+    let circuit = |(n, state)| Circuit {
+        state,
+        counters,
+        last_success_at: NOW,
+        ever_succeeded: n % 2 == 0,
+        draining: n % 3 == 0,
+    };
+    (0..).zip(states).map(circuit).collect()
 }
 
 fn job() -> ReplayJob {

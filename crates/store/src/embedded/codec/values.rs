@@ -276,7 +276,7 @@ fn put_circuit(out: &mut Encoder, circuit: &Circuit) {
         out.unsigned(count);
     }
     out.time(circuit.last_success_at);
-    out.byte(u8::from(circuit.ever_succeeded));
+    out.byte(u8::from(circuit.ever_succeeded) | u8::from(circuit.draining) << 1);
     match &circuit.state {
         CircuitState::Closed => out.byte(0),
         other @ (CircuitState::Open { .. }
@@ -296,9 +296,10 @@ fn get_circuit(from: &mut Decoder) -> Result<Circuit, Malformed> {
         consecutive_failures: from.unsigned()?,
     };
     let last_success_at = from.time()?;
-    let ever_succeeded = from.byte()? != 0;
+    let flags = from.byte()?;
+    let (ever_succeeded, draining) = (flags & 1 != 0, flags & 2 != 0);
     let state = from.option(get_json)?.unwrap_or(CircuitState::Closed);
-    Ok(Circuit { state, counters, last_success_at, ever_succeeded })
+    Ok(Circuit { state, counters, last_success_at, ever_succeeded, draining })
 }
 
 /// Rare values are stored as the JSON that the domain gives them.
