@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use postrider_domain::attempt::{Ending, FailureClass, Finished, OwnFaultKind, Turn, Verdict};
 use postrider_domain::circuit::{CircuitState, StateName as CircuitName};
-use postrider_domain::delivery::{CancelReason, Delivery, Lane};
+use postrider_domain::delivery::{CancelReason, Delivery, DeliveryState, Lane};
 use postrider_domain::event::Event;
 use postrider_domain::ids::DeliveryId;
 use postrider_domain::planted::{self, Bug};
@@ -43,7 +43,7 @@ impl Core {
     }
 
     /// The events of attempts that are to be made were read. Where the shards are another node's by now,
-    /// or may be, nothing is sent, and neither where the circuit opened meanwhile.
+    /// or may be, nothing is sent, and neither where the circuit opened or it was cancelled meanwhile.
     pub(super) fn events_read(&mut self, read: Vec<(Outgoing, Option<Arc<Event>>)>) {
         for (outgoing, event) in read {
             let id = outgoing.delivery;
@@ -52,7 +52,8 @@ impl Core {
             let is_probe =
                 matches!(entry.place, Place::InFlight(flight) if flight.turn == Turn::Probe);
             let is_open = !is_probe && dest.record.circuit.state != CircuitState::Closed;
-            if dest.lost || !self.is_leased || is_open {
+            let is_cancelled = matches!(entry.delivery.state, DeliveryState::Cancelled { .. });
+            if dest.lost || !self.is_leased || is_open || is_cancelled {
                 self.not_sent(id);
             } else if event.is_some() {
                 self.actions.push(Action::Send(Outgoing { event, ..outgoing }));
