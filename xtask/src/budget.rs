@@ -94,7 +94,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
 fn write(root: &Path, lines: &[String]) -> Result<()> {
     let text = format!(
         "# Instructions per delivery. Written by `cargo xtask budget --update`, compared by\n\
-         # `cargo xtask budget`, which CI runs.\n\n[instructions]\n{}",
+         # `cargo xtask budget` (not by CI yet).\n\n[instructions]\n{}",
         lines.join("")
     );
     fs::write(root.join(FILE), text).with_context(|| format!("cannot write {FILE}"))?;
