@@ -212,6 +212,15 @@ impl Circuit {
         (admission, transition)
     }
 
+    /// Whether an attempt that was admitted a while ago may still be made. Changes nothing.
+    pub fn still_admits(&self) -> bool {
+        match &self.state {
+            CircuitState::Closed => true,
+            CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => false,
+            CircuitState::Frozen { .. } => planted::is(Bug::FrozenAttempted),
+        }
+    }
+
     /// Lets `delivery` through as the probe. `None`, and nothing changes, unless a probe is due.
     pub fn begin_probe(&mut self, delivery: DeliveryId, now: Timestamp) -> Option<Transition> {
         let CircuitState::Open { since, evidence, probe_at } = &self.state else { return None };

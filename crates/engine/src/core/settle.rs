@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use postrider_domain::attempt::{Ending, FailureClass, Finished, OwnFaultKind, Turn, Verdict};
-use postrider_domain::circuit::{CircuitState, StateName as CircuitName};
+use postrider_domain::circuit::StateName as CircuitName;
 use postrider_domain::delivery::{CancelReason, Delivery, DeliveryState, Lane};
 use postrider_domain::event::Event;
 use postrider_domain::ids::DeliveryId;
@@ -51,7 +51,7 @@ impl Core {
             let dest = &self.dests[entry.dest.get()];
             let is_probe =
                 matches!(entry.place, Place::InFlight(flight) if flight.turn == Turn::Probe);
-            let is_open = !is_probe && dest.record.circuit.state != CircuitState::Closed;
+            let is_open = !is_probe && !dest.record.circuit.still_admits();
             let is_cancelled = matches!(entry.delivery.state, DeliveryState::Cancelled { .. });
             if dest.lost || !self.is_leased || is_open || is_cancelled {
                 self.not_sent(id);
