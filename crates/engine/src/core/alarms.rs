@@ -23,8 +23,6 @@ pub(super) enum Alarm {
     Ramp(DestIx),
     /// The next deliveries of a replay job.
     Replay(ReplayId),
-    /// Destinations that hung may be attempted again.
-    Hung,
     /// The guard against mass failures looks again.
     Guard,
     /// A commit that failed is tried again.
@@ -93,7 +91,6 @@ impl Core {
                 Alarm::Tokens(ix) => self.activate(ix),
                 Alarm::Ramp(ix) => self.ramp_step(ix),
                 Alarm::Replay(id) => self.replay_next(id),
-                Alarm::Hung => self.unpark_hung(),
                 Alarm::Guard => self.tick_guard(),
                 Alarm::Commit => self.retry_commit(),
                 Alarm::Due => {}

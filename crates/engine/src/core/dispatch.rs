@@ -4,9 +4,6 @@
 //! The first lane goes first, and retries can never take the share that is reserved for it.
 //! A destination whose limit is reached leaves the ring until something of it ends.
 
-use std::collections::VecDeque;
-use std::time::Duration;
-
 use postrider_domain::attempt::{Turn, Verdict};
 use postrider_domain::circuit::Admission;
 use postrider_domain::delivery::{CancelReason, DeliveryState, Lane};
@@ -15,7 +12,6 @@ use postrider_domain::planted::{self, Bug};
 use postrider_domain::time::Timestamp;
 
 use super::alarms::Alarm;
-use super::limiter::TokenBucket;
 use super::probe::ProbeStage;
 use super::queue::{DestIx, payload_bytes};
 use super::state::{Flight, Place};
@@ -25,27 +21,6 @@ use crate::live::EngineEvent;
 /// First attempts of a destination after which one of its own retries has its turn.
 const FIRST_PER_RETRY: u32 = 8;
 
-/// Attempts in a second, and at once after a pause, at destinations whose last attempt hung. Those that
-/// began together would end together, again and again, and all the work with them.
-/// More than hang within a deadline, with all places taken, so nobody waits longer on average.
-const HUNG_PER_SECOND: u64 = 1_000;
-const HUNG_AT_ONCE: u64 = 64;
-
-/// Begins attempts at destinations that hang, evenly.
-#[derive(Debug)]
-pub(super) struct Hung {
-    pace: TokenBucket,
-    /// Those that wait for it.
-    parked: VecDeque<DestIx>,
-}
-
-impl Hung {
-    pub(super) fn new(now: Timestamp) -> Self {
-        let pace = TokenBucket::new(HUNG_PER_SECOND * 1_000, HUNG_AT_ONCE, now);
-        Hung { pace, parked: VecDeque::new() }
-    }
-}
-
 /// Why a destination cannot be sent to right now.
 enum Block {
     /// Its own limit is reached: until something of it ends.
@@ -54,8 +29,6 @@ enum Block {
     Rate(Timestamp),
     /// Its tenant's limit is reached: until something of the tenant ends.
     Tenant,
-    /// It hung, and too many others that did are attempted right now: until then.
-    Hung(Timestamp),
 }
 
 impl Core {
@@ -158,25 +131,13 @@ impl Core {
             return Some(Block::Tenant);
         }
         let now = self.now;
-        if let Some(at) = dest.bucket.as_mut().and_then(|bucket| bucket.ready_at(now)) {
-            return Some(Block::Rate(at));
-        }
-        let hangs = dest.limit.is_hung();
-        hangs.then(|| self.hung.pace.ready_at(now)).flatten().map(Block::Hung)
+        dest.bucket.as_mut().and_then(|bucket| bucket.ready_at(now)).map(Block::Rate)
     }
 
     fn park(&mut self, ix: DestIx, block: &Block) {
         match block {
             Block::Limit => self.dests[ix.get()].limit.feel(),
             Block::Rate(at) => self.alarms.set(Alarm::Tokens(ix), *at),
-            Block::Hung(at) => {
-                if !std::mem::replace(&mut self.dests[ix.get()].hung_parked, true) {
-                    self.hung.parked.push_back(ix);
-                }
-                if !self.alarms.is_set(Alarm::Hung) {
-                    self.alarms.set(Alarm::Hung, *at);
-                }
-            }
             Block::Tenant => {
                 let dest = &mut self.dests[ix.get()];
                 if !dest.tenant_parked {
@@ -184,19 +145,6 @@ impl Core {
                     self.tenants[dest.tenant].parked.push_back(ix);
                 }
             }
-        }
-    }
-
-    /// The next destinations that hung take their turns.
-    pub(super) fn unpark_hung(&mut self) {
-        for _ in 0..self.hung.pace.available(self.now) {
-            let Some(ix) = self.hung.parked.pop_front() else { return };
-            self.dests[ix.get()].hung_parked = false;
-            self.activate(ix);
-        }
-        if !self.hung.parked.is_empty() {
-            let next = self.now.saturating_add(Duration::from_millis(1));
-            self.alarms.set(Alarm::Hung, next);
         }
     }
 
@@ -216,9 +164,6 @@ impl Core {
         if let Some(bucket) = &mut dest.bucket {
             // Whether there is a token was asked just before.
             bucket.take(1, self.now).ok();
-        }
-        if dest.limit.is_hung() {
-            self.hung.pace.take(1, self.now).ok();
         }
         match lane {
             Lane::First => dest.first_since_retry = dest.first_since_retry.saturating_add(1),

@@ -16,8 +16,6 @@ pub(crate) struct AdaptiveLimit {
     felt: bool,
     /// Whether the last answer was a quick one.
     proven: bool,
-    /// Whether the last attempt ended by its deadline.
-    hung: bool,
 }
 
 /// What an attempt taught about how much a destination takes.
@@ -27,10 +25,8 @@ pub(crate) enum Pace {
     Quick,
     /// It answered.
     Slow,
-    /// It refused, or asked for less.
+    /// It timed out, refused, or asked for less.
     Strained,
-    /// It timed out.
-    Hung,
     /// Nothing.
     Unknown,
 }
@@ -38,19 +34,13 @@ pub(crate) enum Pace {
 impl AdaptiveLimit {
     pub(crate) fn new(start: u32, max: u32) -> Self {
         let max = max.max(1);
-        let limit = start.clamp(1, max);
-        AdaptiveLimit { limit, max, quick: 0, felt: false, proven: false, hung: false }
+        AdaptiveLimit { limit: start.clamp(1, max), max, quick: 0, felt: false, proven: false }
     }
 
     /// The limit, while there is enough for all; under `pressure` a destination that has not just
     /// answered quickly gets one.
     pub(crate) fn get(&self, pressure: bool) -> u32 {
         if pressure && !self.proven { 1 } else { self.limit }
-    }
-
-    /// Whether the last attempt ended by its deadline.
-    pub(crate) fn is_hung(&self) -> bool {
-        self.hung
     }
 
     /// More would have been sent but for the limit.
@@ -60,11 +50,6 @@ impl AdaptiveLimit {
 
     /// An attempt ended.
     pub(crate) fn learn(&mut self, pace: Pace) {
-        self.hung = match pace {
-            Pace::Hung => true,
-            Pace::Unknown => self.hung,
-            Pace::Quick | Pace::Slow | Pace::Strained => false,
-        };
         match pace {
             Pace::Quick => {
                 self.proven = true;
@@ -76,7 +61,7 @@ impl AdaptiveLimit {
                 }
             }
             Pace::Slow => self.quick = 0,
-            Pace::Strained | Pace::Hung => {
+            Pace::Strained => {
                 self.limit = (self.limit / 2).max(1);
                 self.quick = 0;
                 self.proven = false;
@@ -117,12 +102,6 @@ impl TokenBucket {
         }
         let ms = (needed - self.level).div_ceil(self.per_1000_seconds);
         Err(now.saturating_add(std::time::Duration::from_millis(ms)))
-    }
-
-    /// How many there are.
-    pub(crate) fn available(&mut self, now: Timestamp) -> u64 {
-        self.fill(now);
-        self.level / TOKEN
     }
 
     /// When there will be one; `None` where there is one now.
@@ -190,21 +169,6 @@ mod tests {
         limit.feel();
         limit.learn(Pace::Quick);
         assert_eq!(limit.get(false), 2);
-    }
-
-    #[test]
-    fn a_destination_hangs_until_an_attempt_ends_otherwise() {
-        let mut limit = AdaptiveLimit::new(8, 64);
-        assert!(!limit.is_hung());
-        limit.learn(Pace::Hung);
-        assert_eq!((limit.is_hung(), limit.get(false)), (true, 4));
-        limit.learn(Pace::Unknown);
-        assert!(limit.is_hung(), "a fault of our own says nothing");
-        for pace in [Pace::Quick, Pace::Slow, Pace::Strained] {
-            limit.learn(Pace::Hung);
-            limit.learn(pace);
-            assert!(!limit.is_hung(), "{pace:?}");
-        }
     }
 
     #[test]

@@ -56,7 +56,6 @@ use crate::options::Options;
 use alarms::Alarms;
 pub(crate) use commands::{Command, ReplayChange, Reply};
 use commits::Commits;
-use dispatch::Hung;
 use due::Due;
 use find::Findings;
 pub(crate) use loads::{Events, Fetch, Load, LoadId};
@@ -170,7 +169,6 @@ pub(crate) struct Core {
     tenant_by_id: HashMap<TenantId, usize>,
     entries: Entries,
     rings: Rings,
-    hung: Hung,
     due: Due,
     alarms: Alarms,
     in_flight: InFlight,
@@ -219,7 +217,6 @@ impl Core {
             tenant_by_id: HashMap::new(),
             entries: Entries::default(),
             rings: Rings::default(),
-            hung: Hung::new(now),
             due: Due::default(),
             alarms: Alarms::default(),
             in_flight: InFlight::default(),

@@ -96,8 +96,6 @@ pub(super) struct Dest {
     pub(super) ramp: Option<Ramp>,
     /// Whether it waits for its tenant to have less in flight.
     pub(super) tenant_parked: bool,
-    /// Whether it waits because it hung.
-    pub(super) hung_parked: bool,
     /// Whether another node owns it now.
     pub(super) lost: bool,
     /// Reads that began before this one do not count: another node may have owned it then.
@@ -136,7 +134,6 @@ impl Dest {
             probe: ProbeStage::None,
             ramp: None,
             tenant_parked: false,
-            hung_parked: false,
             lost: false,
             known_since,
             used_at: now,

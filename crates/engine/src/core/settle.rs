@@ -123,8 +123,7 @@ impl Core {
             Ending::Answered(_) if total <= self.options.quick_answer => Pace::Quick,
             Ending::Answered(_) => Pace::Slow,
             Ending::Failed(failure) => match failure.class {
-                FailureClass::Timeout(_) => Pace::Hung,
-                FailureClass::Refused => Pace::Strained,
+                FailureClass::Timeout(_) | FailureClass::Refused => Pace::Strained,
                 FailureClass::Reset
                 | FailureClass::Dns
                 | FailureClass::Tls
