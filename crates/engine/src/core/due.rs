@@ -54,6 +54,12 @@ impl Due {
         self.times.len()
     }
 
+    /// Whether something is in memory that falls due after the mark: before it there may be more
+    /// in the store. Else all that is in memory falls due before anything that could be read.
+    fn is_past_mark(&self) -> bool {
+        self.times.last().is_some_and(|&(at, id)| !self.covers(at, id))
+    }
+
     /// Forgets how far was read: everything is looked through once more.
     pub(super) fn forget_mark(&mut self) {
         self.move_back(None);
@@ -103,8 +109,12 @@ impl Core {
         while let Some(id) = self.due.give_way(max) {
             self.entries.remove(&id);
         }
-        // What is in memory falls due before anything that could be read.
-        if self.due.loading || self.shutdown.is_begun() || self.due.times.len() > max / 2 {
+        if self.due.loading || self.shutdown.is_begun() {
+            return;
+        }
+        // Where the mark was forgotten, what falls due between is unknown, however much is here.
+        let is_between = self.due.is_past_mark();
+        if !is_between && self.due.times.len() > max / 2 {
             return;
         }
         let window = self.options.due_window;
@@ -118,7 +128,8 @@ impl Core {
         }
         self.due.loading = true;
         let until = self.now.saturating_add(window);
-        let limit = self.options.page.min(max - self.due.times.len()).max(1);
+        let room = if is_between { max } else { max - self.due.times.len() };
+        let limit = self.options.page.min(room).max(1);
         self.load(Load::Due { after: self.due.mark, until, limit });
     }
 

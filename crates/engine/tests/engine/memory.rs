@@ -102,6 +102,29 @@ async fn what_is_due_sooner_takes_the_place_of_what_is_due_later() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_destination_that_comes_back_with_many_is_on_time_beside_much_that_is_due_later() {
+    let options = small();
+    let world = with_destinations(2, options.clone()).await;
+    send(&world, 1, 1).await;
+    world.script.set(&url(0), FAIL);
+    world.script.set(&url(1), FAIL);
+    send(&world, 0, 15).await;
+    // The fourth retries of these are due in two minutes, and more than half of what may be in memory.
+    world.pass_until(START.saturating_add(ms(OFFSETS_MS[3]) - 2 * MINUTE)).await;
+    let gauges = world.engine.gauges().await.unwrap();
+    assert_eq!(gauges.destinations, 1, "the other one is at rest");
+    assert!(gauges.due > options.resident_max / 4, "{gauges:?}");
+    // More arrive for the other one than wait for it in memory: what it has is looked for again.
+    let begun = world.now();
+    send(&world, 1, 100).await;
+    check_memory(&world, &options, 2).await;
+    let due = begun.saturating_add(ms(OFFSETS_MS[0]));
+    world.pass_until(due).await;
+    let sent: Vec<_> = world.script.sent_to(&url(1)).iter().map(|one| one.at).collect();
+    assert_eq!(sent[1..], [vec![begun; 100], vec![due; 100]].concat());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_mass_of_failures_does_not_stay_in_memory() {
     let options = Options { resident_max: 1_000, ..Options::default() };
     let world = with_destinations(1, options.clone()).await;
