@@ -25,6 +25,10 @@ run       lives seeds from 1 (or those given, or from N on) until the seconds or
           told where to begin
 planted   makes one mistake at a time and shows that it is caught";
 
+/// How long a life takes at most, on a core of its own.
+const LIFE_MAX: Duration = Duration::from_secs(300);
+/// After so many simulated years a long run says how far it is.
+const YEARS_TO_TELL: u64 = 10;
 /// Violations after which there is no point in going on.
 const VIOLATIONS_MAX: usize = 20;
 /// Lives, edges and scenes that a run has at least, unless it is told which seeds to live.
@@ -116,26 +120,27 @@ impl Wish {
     }
 }
 
-/// What is being lived on a thread, and since when. An engine that spins on the spot cannot be
-/// stopped from inside.
-struct Watched(AtomicU64, Mutex<Option<Instant>>);
+/// What is being lived on a thread, and how much the process had worked when it began. An engine that
+/// spins on the spot cannot be stopped from inside. A machine that is busy with something else, or
+/// asleep, is no engine that spins: the time that the process was given counts.
+struct Watched(AtomicU64, Mutex<Option<Duration>>);
 
 impl Watched {
     fn begin(&self, what: u64) {
         self.0.store(what, Ordering::Relaxed);
-        *lock(&self.1) = Some(real_now());
+        *lock(&self.1) = Some(worked());
     }
 
     fn end(&self) {
         *lock(&self.1) = None;
     }
 
-    fn check(&self) {
+    fn check(&self, max: Duration) {
         let since = *lock(&self.1);
-        if since.is_some_and(|since| since.elapsed() > Duration::from_secs(300)) {
+        if since.is_some_and(|since| worked().saturating_sub(since) > max) {
             let seed = self.0.load(Ordering::Relaxed);
-            let replay = replay(seed, None);
-            println!("VIOLATION: seed {seed} has not ended for five minutes\n{replay}");
+            let (replay, seconds) = (replay(seed, None), max.as_secs());
+            println!("VIOLATION: seed {seed} has not ended in {seconds} s of work\n{replay}");
             std::process::exit(1);
         }
     }
@@ -149,12 +154,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn on_threads(jobs: usize, work: impl Fn(&Watched) -> Result<()> + Sync) -> Result<()> {
     let watched: Vec<_> = (0..jobs).map(|_| Watched(AtomicU64::new(0), Mutex::new(None))).collect();
     let done = AtomicBool::new(false);
+    let max = LIFE_MAX * u32::try_from(jobs).unwrap_or(u32::MAX);
     std::thread::scope(|scope| {
         let threads: Vec<_> = watched.iter().map(|watched| scope.spawn(|| work(watched))).collect();
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 pause_for_real(Duration::from_millis(200));
-                watched.iter().for_each(Watched::check);
+                watched.iter().for_each(|watched| watched.check(max));
             }
         });
         let ended = threads.into_iter().map(|thread| {
@@ -169,6 +175,12 @@ fn on_threads(jobs: usize, work: impl Fn(&Watched) -> Result<()> + Sync) -> Resu
 #[expect(clippy::disallowed_methods, reason = "the watchdog looks at real time")]
 fn pause_for_real(duration: Duration) {
     std::thread::sleep(duration);
+}
+
+/// The processor time that this process has had.
+fn worked() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+    clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap_or_default()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the speed of a run is measured in real time")]
@@ -195,10 +207,9 @@ fn run(wish: &Wish) -> Result<bool> {
     let (found, next_found) = (if is_gated { found()? } else { Vec::new() }, AtomicU64::new(0));
     let is_over = || {
         let sum = lock(&sum);
-        let years = sum.lived_ms / (8_760 * HOUR_MS);
         let is_late = seconds.is_some_and(|seconds| begun.elapsed().as_secs() >= seconds);
         is_late && sum.lives >= lives_min
-            || wish.years.is_some_and(|wanted| years >= wanted)
+            || wish.years.is_some_and(|wanted| sum.years() >= wanted)
             || sum.violations > VIOLATIONS_MAX
     };
     on_threads(wish.jobs(), |watched| {
@@ -230,9 +241,13 @@ fn run(wish: &Wish) -> Result<bool> {
             let again = (seed % 32 == 7).then(|| live(seed, wish.hours)).transpose()?;
             watched.end();
             let mut sum = lock(&sum);
+            let told = sum.years() / YEARS_TO_TELL;
             sum.add(&outcome);
             sum.repeat(&outcome, again.as_ref());
             report(&outcome, wish);
+            if sum.years() / YEARS_TO_TELL > told {
+                println!("so far: {}", sum.line(from, begun.elapsed()));
+            }
         }
         Ok(())
     })?;
@@ -309,6 +324,10 @@ impl Sum {
         }
     }
 
+    fn years(&self) -> u64 {
+        self.lived_ms / (8_760 * HOUR_MS)
+    }
+
     fn line(&self, from: u64, took: Duration) -> String {
         let hours = self.lived_ms / HOUR_MS;
         let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).max(1);
@@ -316,7 +335,7 @@ impl Sum {
             "simulation: {} lives from seed {from}, {hours} simulated hours ({} years), {} attempts, \
              {} crashes, {} lived twice, {} violations, {} hours per second",
             self.lives,
-            hours / 8_760,
+            self.years(),
             self.attempts,
             self.crashes,
             self.repeated,
