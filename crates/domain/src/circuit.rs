@@ -212,11 +212,13 @@ impl Circuit {
         (admission, transition)
     }
 
-    /// Whether an attempt that was admitted a while ago may still be made. Changes nothing.
-    pub fn still_admits(&self) -> bool {
+    /// Whether an attempt of `delivery` that was admitted a while ago, as the probe or not, may still be
+    /// made. Changes nothing.
+    pub fn still_admits(&self, delivery: DeliveryId) -> bool {
         match &self.state {
             CircuitState::Closed => true,
-            CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => false,
+            CircuitState::Open { .. } => false,
+            CircuitState::HalfOpen { probe, .. } => *probe == delivery,
             CircuitState::Frozen { .. } => planted::is(Bug::FrozenAttempted),
         }
     }

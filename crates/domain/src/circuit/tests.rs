@@ -200,6 +200,28 @@ fn a_probe_may_be_late_but_is_single() {
 }
 
 #[test]
+fn what_was_admitted_a_while_ago_is_made_only_where_it_still_may() {
+    let (probe, other) = (DeliveryId::from_bytes([1; 16]), DeliveryId::from_bytes([2; 16]));
+    let cases = [
+        ("fail*100", (true, true)),
+        ("fail*101", (false, false)),
+        ("fail*101 +10m", (false, false)),
+        ("fail*101 +10m probe", (true, false)),
+        ("fail*101 +10m probe fail", (false, false)),
+        ("fail*101 +10m probe freeze", (false, false)),
+        ("fail*101 +10m probe enable", (true, true)),
+        ("freeze", (false, false)),
+    ];
+    for (inputs, expected) in cases {
+        let mut bench = Bench::new(CircuitPolicy::default());
+        inputs.split_whitespace().for_each(|word| bench.input(word));
+        let circuit = &bench.circuit;
+        let admitted = (circuit.still_admits(probe), circuit.still_admits(other));
+        assert_eq!(admitted, expected, "{inputs}");
+    }
+}
+
+#[test]
 fn only_the_probe_moves_the_ten_minutes() {
     check(
         "fail*101   +9m        late-fail  +1m         probe           late-fail       fail",

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use postrider_domain::attempt::{Ending, FailureClass, Finished, OwnFaultKind, Turn, Verdict};
+use postrider_domain::attempt::{Ending, FailureClass, Finished, OwnFaultKind, Verdict};
 use postrider_domain::circuit::StateName as CircuitName;
 use postrider_domain::delivery::{CancelReason, Delivery, DeliveryState, Lane};
 use postrider_domain::event::Event;
@@ -49,9 +49,7 @@ impl Core {
             let id = outgoing.delivery;
             let Some(entry) = self.entries.get(&id) else { continue };
             let dest = &self.dests[entry.dest.get()];
-            let is_probe =
-                matches!(entry.place, Place::InFlight(flight) if flight.turn == Turn::Probe);
-            let is_open = !is_probe && !dest.record.circuit.still_admits();
+            let is_open = !dest.record.circuit.still_admits(id);
             let is_cancelled = matches!(entry.delivery.state, DeliveryState::Cancelled { .. });
             if dest.lost || !self.is_leased || is_open || is_cancelled {
                 self.not_sent(id);
