@@ -48,7 +48,7 @@ const PARTS: [Part; 6] = [
     Part {
         name: "embedded",
         deliveries: 4000,
-        tolerance: 8,
+        tolerance: 15,
         what: "the same on the embedded store; its threads take turns as they like",
     },
     Part {
@@ -94,7 +94,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
 fn write(root: &Path, lines: &[String]) -> Result<()> {
     let text = format!(
         "# Instructions per delivery. Written by `cargo xtask budget --update`, compared by\n\
-         # `cargo xtask budget` (not by CI yet).\n\n[instructions]\n{}",
+         # `cargo xtask budget`, which CI runs.\n\n[instructions]\n{}",
         lines.join("")
     );
     fs::write(root.join(FILE), text).with_context(|| format!("cannot write {FILE}"))?;

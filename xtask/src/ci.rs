@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::{command, exists, run as run_command, run_and_listen};
-use crate::{dashboard, deny, install, references, tidy};
+use crate::{budget, dashboard, deny, install, references, tidy};
 
 /// Runs all steps.
 pub(crate) fn run(root: &Path) -> Result<()> {
@@ -35,6 +35,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         });
         report.step("tests", || counted(&mut runner.test(root)));
         simulate(&mut report, root);
+        report.step("budget", || once(budget::run(root, &[])));
         if references::is_possible() {
             report.step("references", || once(references::run_all(root)));
         } else {
@@ -48,8 +49,16 @@ pub(crate) fn run(root: &Path) -> Result<()> {
             once(run_command(docs.env("RUSTDOCFLAGS", "-D warnings")))
         });
     } else {
-        let steps =
-            ["clippy", "tests", "simulation", "planted bugs", "references", "doc tests", "docs"];
+        let steps = [
+            "clippy",
+            "tests",
+            "simulation",
+            "planted bugs",
+            "budget",
+            "references",
+            "doc tests",
+            "docs",
+        ];
         for step in steps {
             report.skip(step, "it does not build");
         }

@@ -50,7 +50,6 @@ impl Nodes {
         self.all.iter().map(|server| Usage::of(server.id())).fold(Usage::default(), |all, one| {
             Usage {
                 cpu_us: all.cpu_us + one.cpu_us,
-                written_bytes: all.written_bytes + one.written_bytes,
                 peak_bytes: all.peak_bytes.max(one.peak_bytes),
             }
         })

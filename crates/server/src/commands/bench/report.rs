@@ -22,8 +22,8 @@ pub(super) struct PerDelivery {
     pub(super) receiver_us: f64,
     /// The database's server, where it is on this machine.
     pub(super) postgres_us: Option<f64>,
-    /// What the servers had written to storage.
-    pub(super) written_bytes: f64,
+    /// What came to the disk that holds the data, where it says.
+    pub(super) written_bytes: Option<f64>,
 }
 
 /// What a scenario gave.
@@ -109,7 +109,7 @@ impl Measured {
             max,
             cpu,
             format!("{:.1}", self.ceiling_us),
-            format!("{:.1}", per.written_bytes / 1e3),
+            per.written_bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{:.1}", bytes / 1e3)),
             format!("{peak:.0}"),
             format!("{} / {}", self.lost, self.repeated),
         ]
@@ -172,7 +172,7 @@ impl Report {
             "\n{}\n\nPER S: deliveries. CEILING: POSTs of a bare pooled hyper client. P50 to MAX: ms \
              from when an event was meant\nto be sent until it arrived; under unlimited load that is \
              the queue. CPU: µs per delivery, {servers} + load\ngenerator + receiver{postgres}; BARE: of \
-             the bare client. KB: written per delivery. MB: the most memory of a server.",
+             the bare client. KB: written to the disk. MB: the most memory of a server.",
             table(&head, rows)
         )
     }

@@ -16,7 +16,7 @@ use super::plan::{Extent, Pace, Scenario};
 use super::process::Helper;
 use super::receiver::{Ask, Report as Arrived};
 use super::report::{Measured, PerDelivery};
-use super::system::{Postmaster, Usage};
+use super::system::{Disk, Postmaster, Usage};
 use crate::client::Client;
 use crate::exit::Failure;
 
@@ -35,6 +35,7 @@ pub(super) struct Run {
     connections: u64,
     window: u64,
     scratch: PathBuf,
+    disk: Option<Disk>,
     receiver: Helper,
     receiver_address: String,
     /// The servers, while several scenarios share them.
@@ -63,6 +64,7 @@ impl Run {
             connections: settings.connections,
             window: settings.window,
             scratch: scratch.to_owned(),
+            disk: Disk::of(scratch),
             receiver,
             receiver_address: address,
             servers: None,
@@ -128,10 +130,10 @@ impl Run {
                 .postgres_us
                 .zip(before_it.postgres_us)
                 .map(|(used, before)| per(used.saturating_sub(before), deliveries)),
-            written_bytes: per(
-                used.servers.written_bytes - before_it.servers.written_bytes,
-                deliveries,
-            ),
+            written_bytes: used
+                .written_bytes
+                .zip(before_it.written_bytes)
+                .map(|(used, before)| per(used.saturating_sub(before), deliveries)),
         };
         let measured =
             Measured::new(scenario, rate, &sent, &arrived, ceiling, per_delivery, used.servers);
@@ -274,6 +276,7 @@ impl Run {
             servers: servers.usage(),
             receiver: Usage::of(self.receiver.id()),
             postgres_us: self.postmaster.map(Postmaster::cpu_us),
+            written_bytes: self.disk.as_ref().and_then(Disk::written_bytes),
         }
     }
 }
@@ -283,6 +286,7 @@ struct Used {
     servers: Usage,
     receiver: Usage,
     postgres_us: Option<u64>,
+    written_bytes: Option<u64>,
 }
 
 /// The server behind a database's address, where it is on this machine.

@@ -1,25 +1,45 @@
-//! What the system says of processes: processor time, memory, bytes written.
+//! What the system says of processes, processor time and memory, and of disks.
 //!
 //! A PostgreSQL server is counted as a whole and apart from others on the same machine: its postmaster,
 //! the processes that it has now, and those of which it has seen the end.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 /// What the system says of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     pub(super) cpu_us: u64,
-    pub(super) written_bytes: u64,
     pub(super) peak_bytes: u64,
 }
 
 impl Usage {
     pub(super) fn of(id: u32) -> Usage {
         let status = read(&format!("/proc/{id}/status"));
-        let io = read(&format!("/proc/{id}/io"));
         Usage {
             cpu_us: cpu_us(id).unwrap_or(0),
-            written_bytes: field(&io, "write_bytes:").unwrap_or(0),
             peak_bytes: field(&status, "VmHWM:").unwrap_or(0) * 1024,
         }
+    }
+}
+
+/// The disk that holds a folder. What a process wrote by the system's account counts memory that a
+/// page cache wrote to in units of up to megabytes: the disk says what came to it, from all processes.
+#[derive(Debug)]
+pub(super) struct Disk(String);
+
+impl Disk {
+    /// `None` where the system does not say, as for file systems in memory or of a container.
+    pub(super) fn of(folder: &Path) -> Option<Disk> {
+        let device = std::fs::metadata(folder).ok()?.dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let disk = Disk(format!("/sys/dev/block/{major}:{minor}/stat"));
+        disk.written_bytes().map(|_| disk)
+    }
+
+    pub(super) fn written_bytes(&self) -> Option<u64> {
+        let sectors: u64 = read(&self.0).split_whitespace().nth(6)?.parse().ok()?;
+        Some(sectors * 512)
     }
 }
 
@@ -107,6 +127,16 @@ mod tests {
         assert!(usage.peak_bytes > 1_000_000, "{usage:?}");
         assert!(resident > 0 && resident <= usage.peak_bytes, "{resident} {usage:?}");
         assert_eq!(Usage::of(0), Usage::default());
+    }
+
+    #[test]
+    fn a_disk_counts_what_is_written_or_is_none() {
+        assert!(Disk::of(Path::new("/proc")).is_none());
+        assert!(Disk::of(Path::new("/nowhere")).is_none());
+        if let Some(disk) = Disk::of(Path::new("/")) {
+            let before = disk.written_bytes().unwrap();
+            assert!(disk.written_bytes().unwrap() >= before);
+        }
     }
 
     #[test]
