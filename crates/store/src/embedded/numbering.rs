@@ -13,6 +13,8 @@
 //! of its own. Tenants beyond the 262,144th of a day share numbers with others, and a millisecond
 //! that is full spills into the next one: whoever reads by number looks at the row too.
 
+use std::time::Duration;
+
 use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;
 
@@ -25,8 +27,11 @@ const ID_BITS: u32 = 18;
 const MS_MAX: i64 = (1 << MS_BITS) - 1;
 const ID_MASK: i64 = (1 << ID_BITS) - 1;
 
-/// How many places are tried before the end of the millisecond is looked for.
-pub(super) const TRIES: i64 = 16;
+/// How many places are tried before the end of what is taken is looked for, which takes long where a
+/// millisecond is full.
+pub(super) const TRIES: i64 = 24;
+/// How many of them are in the millisecond itself; the others are ever further after it.
+const TRIES_INSIDE: i64 = 8;
 
 /// The time at which an identifier of version 7 was made.
 pub(super) fn made_at(id: &[u8; 16]) -> Timestamp {
@@ -68,7 +73,8 @@ pub(super) fn plain_at(tenant: i64, day: Day, at: Timestamp, id: &[u8; 16]) -> O
 /// Where an odd row might go, at the n-th try.
 pub(super) fn odd(tenant: i64, day: Day, at: Timestamp, hash: u32, n: i64) -> i64 {
     let spread = (i64::from(hash) + n.wrapping_mul(0x9E37_79B1)) & ID_MASK;
-    first_at(tenant, day, at) | spread
+    let after = if n < TRIES_INSIDE { 0 } else { 1 << (n - TRIES_INSIDE).min(MS_BITS.into()) };
+    first_at(tenant, day, at.saturating_add(Duration::from_millis(after))) | spread
 }
 
 /// The first number of a time.
@@ -152,6 +158,21 @@ mod tests {
     use postrider_domain::ids::{DeliveryId, EventId};
 
     const AT: Timestamp = Timestamp::from_unix_ms(1_794_735_000_123);
+
+    #[test]
+    fn an_odd_row_tries_its_millisecond_first_and_then_ever_later_ones() {
+        let (day, at) = (Day::of(AT), AT);
+        let places: Vec<i64> = (0..TRIES).map(|n| odd(3, day, at, 77, n)).collect();
+        let own = group(first_at(3, day, at));
+        let after: Vec<i64> = places.iter().map(|number| group(*number) - own).collect();
+        assert_eq!(after[..8], [0; 8]);
+        assert_eq!(after[8..], (0..16).map(|n| 1 << n).collect::<Vec<i64>>());
+        let all: std::collections::BTreeSet<_> = places.iter().collect();
+        assert_eq!(all.len(), places.len(), "none is tried twice");
+        // At the end of a day there is room behind its last millisecond.
+        let end = Timestamp::from_unix_ms(day.first_ms() + 86_399_999);
+        assert!(odd(3, day, end, 77, TRIES - 1) <= range(3).1);
+    }
 
     #[test]
     fn numbers_follow_tenant_then_time_then_identifier() {

@@ -32,6 +32,9 @@ const AT_ONCE: usize = 256;
 /// Deliveries in one write.
 const PAGE: u64 = 2_000;
 
+/// The time over which what waits was accepted.
+const BACKLOG_SPAN: Duration = Duration::from_secs(3600);
+
 /// What is put into a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Filling {
@@ -155,24 +158,27 @@ impl Filler {
     }
 
     fn acceptance(&self, n: u64, subscription: u64, url: &str) -> Option<Acceptance> {
+        // A few in each millisecond, as they would have come.
+        let at = self.now.saturating_sub(BACKLOG_SPAN);
+        let at = at.saturating_add(Duration::from_millis(n / 4).min(BACKLOG_SPAN));
         let event = Arc::new(Event {
-            id: EventId::new(self.now, numbered(n)),
+            id: EventId::new(at, numbered(n)),
             tenant: self.tenant.clone(),
             kind: "waits".parse().ok()?,
             object: None,
             // A backlog's payloads lie in the history; small ones make the same queue.
             data: RawJson::from_trusted(Bytes::from_static(b"{}")),
             old: None,
-            time: self.now,
+            time: at,
             trace: None,
         });
-        let id = DeliveryId::new(self.now, numbered(n));
+        let id = DeliveryId::new(at, numbered(n));
         let subscription = SubscriptionId::new(self.now, numbered(subscription));
         let destination = DestinationId::of(&self.tenant, url);
-        let delivery = Delivery::accepted(id, &event, subscription, destination, self.now);
+        let delivery = Delivery::accepted(id, &event, subscription, destination, at);
         Some(Acceptance {
             event,
-            accepted_at: self.now,
+            accepted_at: at,
             fingerprint: [7; 32],
             id_given: false,
             deliveries: vec![delivery],
@@ -205,8 +211,10 @@ fn failed(delivery: Delivery, n: u64) -> DeliveryChange {
     }
 }
 
+/// What an identifier has after its time: it begins like no other of the same time, as if by chance.
 fn numbered(n: u64) -> [u8; 10] {
-    let mut random = [0; 10];
+    let [a, b, ..] = n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+    let mut random = [a, b, 0, 0, 0, 0, 0, 0, 0, 0];
     random[2..].copy_from_slice(&n.to_be_bytes());
     random
 }
