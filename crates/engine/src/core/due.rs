@@ -77,9 +77,12 @@ impl Due {
             return None;
         }
         let (_, id) = self.times.pop_last()?;
-        if !planted::is(Bug::GaveWayForgotten) {
-            let last = self.times.last().map(|&(at, delivery)| DueMark { at, delivery });
-            self.move_back(last);
+        // Where the mark is before all that is left, what was taken is found again as it is: a mark
+        // that went forward would leave out what lies between.
+        let last = self.times.last();
+        let is_left_out = last.is_none_or(|&(at, id)| self.covers(at, id));
+        if is_left_out && !planted::is(Bug::GaveWayForgotten) {
+            self.move_back(last.map(|&(at, delivery)| DueMark { at, delivery }));
         }
         Some(id)
     }
