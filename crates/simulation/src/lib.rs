@@ -11,5 +11,6 @@ pub mod oracle;
 pub mod planted;
 pub mod random;
 pub mod scenes;
+pub mod seeds;
 pub mod trace;
 pub mod world;

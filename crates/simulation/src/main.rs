@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use postrider_simulation::coverage::Coverage;
 use postrider_simulation::edges::EDGES;
 use postrider_simulation::scenes::SCENES;
+use postrider_simulation::seeds;
 use postrider_simulation::world::life::{Outcome, live};
 
 const USAGE: &str = "\
@@ -34,8 +35,6 @@ const VIOLATIONS_MAX: usize = 20;
 /// Lives, edges and scenes that a run has at least, unless it is told which seeds to live.
 const LIVES_MIN: u64 = 100;
 const HOUR_MS: u64 = 3_600_000;
-/// Seeds that once found something, and take too long for a test without optimisation.
-const FOUND: &str = include_str!("../seeds/long.txt");
 
 /// What is asked for.
 #[derive(Debug, Default)]
@@ -204,7 +203,8 @@ fn run(wish: &Wish) -> Result<bool> {
     // What must have been met is met by these, however slow the machine.
     let is_gated = wish.seeds.is_none() && wish.first.is_none();
     let lives_min = if is_gated { LIVES_MIN } else { 0 };
-    let (found, next_found) = (if is_gated { found()? } else { Vec::new() }, AtomicU64::new(0));
+    let found = seeds::read(if is_gated { seeds::LONG } else { "" })?;
+    let next_found = AtomicU64::new(0);
     let is_over = || {
         let sum = lock(&sum);
         let is_late = seconds.is_some_and(|seconds| begun.elapsed().as_secs() >= seconds);
@@ -222,10 +222,10 @@ fn run(wish: &Wish) -> Result<bool> {
             lock(&sum).play(name, outcome);
         }
         while let Ok(place) = usize::try_from(next_found.fetch_add(1, Ordering::Relaxed))
-            && let Some(seed) = found.get(place)
+            && let Some((seed, hours)) = found.get(place)
         {
             watched.begin(*seed);
-            let outcome = live(*seed, wish.hours)?;
+            let outcome = live(*seed, *hours)?;
             watched.end();
             lock(&sum).add(&outcome);
             report(&outcome, wish);
@@ -262,12 +262,6 @@ fn run(wish: &Wish) -> Result<bool> {
     }
     println!("{}", sum.line(from, begun.elapsed()));
     Ok(good)
-}
-
-fn found() -> Result<Vec<u64>> {
-    let lines = FOUND.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
-    let seeds = lines.filter(|line| !line.is_empty());
-    seeds.map(|seed| seed.parse().with_context(|| format!("{seed} is no seed"))).collect()
 }
 
 fn report(outcome: &Outcome, wish: &Wish) {

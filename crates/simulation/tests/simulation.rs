@@ -1,6 +1,7 @@
 //! A short tier of the simulation: the edges, a few lives, and the seeds that once found something.
 
 use postrider_simulation::edges::EDGES;
+use postrider_simulation::seeds;
 use postrider_simulation::world::life::live;
 
 fn check(seed: u64, hours: Option<u64>) {
@@ -42,13 +43,7 @@ fn the_edges_of_the_contract_are_where_it_says() {
 
 #[test]
 fn seeds_that_found_something_stay_found() {
-    for line in include_str!("../seeds/found.txt").lines() {
-        let line = line.split('#').next().unwrap_or_default().trim();
-        if line.is_empty() {
-            continue;
-        }
-        let mut words = line.split_whitespace();
-        let seed = words.next().and_then(|word| word.parse().ok()).expect("a seed");
-        check(seed, words.next().and_then(|word| word.parse().ok()));
+    for (seed, hours) in seeds::read(seeds::SHORT).unwrap() {
+        check(seed, hours);
     }
 }

@@ -177,7 +177,7 @@ impl Driver {
             Driver::Thread { shared, .. } => {
                 let mut queue = locked(&shared.queue);
                 queue.released = queue.released.max(through);
-                shared.work.notify_one();
+                shared.wake(queue);
             }
             Driver::Inline { writer, .. } => {
                 if let Some(writer) = &mut *locked(writer) {
@@ -230,11 +230,22 @@ impl Shared {
             return;
         }
         queue.pending.push_back(pending);
-        // Waking is a call into the kernel, also where nobody sleeps.
+        self.wake(queue);
+    }
+
+    /// Tells the writer that there is work. That is a call into the kernel, also where nobody sleeps.
+    fn wake(&self, mut queue: MutexGuard<'_, Queue>) {
         if std::mem::take(&mut queue.is_writer_asleep) {
             drop(queue);
             self.work.notify_one();
         }
+    }
+
+    /// Lets others come before the next batch is taken, unless it is the last.
+    fn gather(&self, company: usize) {
+        let each = GATHER_EACH.saturating_mul(u32::try_from(company).unwrap_or(u32::MAX));
+        let open = |queue: &mut Queue| queue.ended.is_none();
+        drop(self.work.wait_timeout_while(locked(&self.queue), each.min(GATHER_MAX), open));
     }
 
     /// Takes nothing more in. The writer still commits what is in the queue.
@@ -291,13 +302,7 @@ fn write_until_closed(shared: &Shared, mut writer: Writer) -> Result<(), Journal
         if writer.has_failed() {
             shared.end(AppendError::SyncFailed);
         } else if company >= CROWD {
-            gather(company);
+            shared.gather(company);
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "it decides only who is in the same batch")]
-fn gather(company: usize) {
-    let each = GATHER_EACH.saturating_mul(u32::try_from(company).unwrap_or(u32::MAX));
-    thread::sleep(each.min(GATHER_MAX));
 }
