@@ -10,12 +10,13 @@ use anyhow::{Result, bail};
 use crate::process::{command, run_and_listen};
 
 /// How much there is of everything in the long form.
-const LONG: [(&str, &str); 12] = [
+const LONG: [(&str, &str); 13] = [
     ("CRASH_KILLS", "500"),
     ("CRASH_STOPS", "100"),
     ("CRASH_DISKS", "5"),
     ("CRASH_SYNCS", "20"),
     ("CRASH_FAULT_STEP", "1"),
+    ("CRASH_FAULT_JOBS", "6"),
     ("CRASH_HOSTILE_EACH", "20"),
     ("CRASH_WAITING", "1000000"),
     ("CRASH_HOLES", "1000"),

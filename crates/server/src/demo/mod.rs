@@ -198,7 +198,7 @@ impl Standing {
 
     /// On one line.
     fn in_short(&self) -> String {
-        let counts = ["accepted", "delivered", "waiting", "in_flight", "dead"];
+        let counts = ["accepted", "delivered", "queued", "in_flight", "waiting", "dead"];
         let counts = counts.map(|name| format!("{name} {}", part(&self.ledger, name)));
         let troubled = entries(&self.destinations).iter().filter(|one| one["state"] != "enabled");
         let troubled: Vec<String> =

@@ -7,6 +7,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value as Json, json};
 
@@ -193,6 +194,16 @@ struct Sum {
 }
 
 impl Sum {
+    fn and(self, other: Sum) -> Sum {
+        Sum {
+            runs: self.runs + other.runs,
+            acknowledged: self.acknowledged + other.acknowledged,
+            refused: self.refused + other.refused,
+            not_started: self.not_started + other.not_started,
+            ended_early: self.ended_early + other.ended_early,
+        }
+    }
+
     /// Lives one life with the k-th call failing; `false` where there is no such call any more.
     fn run(&mut self, fault: &Fault, k: usize) -> bool {
         let when = match fault.begins {
@@ -226,13 +237,24 @@ fn whichever_call_fails_nothing_acknowledged_is_lost() {
     }
     // In the short form the first few, and from there on in steps; in the long form all of them.
     let step = count("CRASH_FAULT_STEP", 60);
-    let mut sum = Sum::default();
-    for fault in Fault::all() {
-        let mut k = 1;
-        while sum.run(&fault, k) {
-            k += if k < 2 { 1 } else { step };
+    let (faults, next) = (Fault::all(), AtomicUsize::new(0));
+    let work = || {
+        let mut sum = Sum::default();
+        while let Some(fault) = faults.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let mut k = 1;
+            while sum.run(fault, k) {
+                k += if k < 2 { 1 } else { step };
+            }
         }
-    }
+        sum
+    };
+    // Most of a life is waiting, for strace and for the disk.
+    let sum = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..count("CRASH_FAULT_JOBS", 2)).map(|_| scope.spawn(work)).collect();
+        let sums = threads.into_iter().map(|thread| thread.join().unwrap());
+        sums.fold(Sum::default(), Sum::and)
+    });
     let Sum { runs, refused, acknowledged, .. } = sum;
     assert!(runs > 20 && refused > 0 && acknowledged > 0, "{runs} {refused} {acknowledged}");
     figure(&format!(
