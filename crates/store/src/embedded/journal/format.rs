@@ -210,7 +210,10 @@ impl Frame {
             body_bytes: rest.get_u64_le(),
             records: rest.get_u32_le(),
         };
-        (rest.get_u32_le() == crc(low(place.salt), &[&bytes[..60]])).then_some(frame)
+        let is_whole = rest.get_u32_le() == crc(low(place.salt), &[&bytes[..60]]);
+        // Where the numbers end there is no record: what follows may count on from the last one.
+        let is_countable = frame.first.checked_add(u64::from(frame.records)).is_some();
+        (is_whole && is_countable).then_some(frame)
     }
 
     /// What the CRCs of this frame's records begin from.
@@ -365,6 +368,18 @@ mod tests {
         for place in elsewhere {
             assert_eq!(Frame::decode(&frame.encode(PLACE), place), None, "{place:?}");
         }
+    }
+
+    #[test]
+    fn a_frame_whose_records_cannot_be_counted_is_none() {
+        let (frame, _) = batch();
+        let at = |first| Frame::decode(&Frame { first, ..frame }.encode(PLACE), PLACE);
+        assert!(at(u64::MAX - 3).is_some());
+        assert_eq!(at(u64::MAX - 2), None);
+        // libFuzzer's: everything is set but the kind.
+        let mut found = [0xFF; 96];
+        found[..5].copy_from_slice(b"PJ\x03\0\0");
+        fuzz(&found);
     }
 
     #[test]
