@@ -25,7 +25,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 /// Folders that are built or fetched, never written by us.
-const NOT_OURS: &[&str] = &[".git", "target", "node_modules", "dist", "postrider-data"];
+const NOT_OURS: &[&str] =
+    &[".git", "target", "node_modules", "dist", "postrider-data", "corpus", "artifacts"];
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 

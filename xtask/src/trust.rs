@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use crate::process::{command, run_and_listen};
 
 /// How much there is of everything in the long form.
-const LONG: [(&str, &str); 13] = [
+const LONG: [(&str, &str); 14] = [
     ("CRASH_KILLS", "500"),
     ("CRASH_STOPS", "100"),
     ("CRASH_DISKS", "5"),
@@ -24,10 +24,11 @@ const LONG: [(&str, &str); 13] = [
     ("CRASH_HEALTHY", "100"),
     ("CRASH_PULSES", "3000"),
     ("STORE_KILLS", "200"),
+    ("POSTRIDER_CLUSTER_ROUNDS", "20"),
 ];
 
 /// What the lines begin with that go into `docs/trust.md`.
-const FIGURES: [&str; 10] = [
+const FIGURES: [&str; 11] = [
     "kill-9: ",
     "SIGTERM: ",
     "second SIGTERM: ",
@@ -37,6 +38,7 @@ const FIGURES: [&str; 10] = [
     "hostile receivers: ",
     "return after an outage: ",
     "neighbours: ",
+    "cluster, ",
     "fuzz: ",
 ];
 
@@ -84,6 +86,7 @@ fn steps(long: bool, only_some: bool) -> Vec<String> {
     if long && !only_some {
         let store = "cargo test --release -p postrider-store --test";
         steps.push(format!("{store} store_kill -- --nocapture"));
+        steps.push("cargo test --release -p postrider --test cluster -- --nocapture".to_owned());
         steps.push("cargo run --release -p postrider-simulation -- run --years 100".to_owned());
     }
     steps
