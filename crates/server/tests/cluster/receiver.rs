@@ -53,11 +53,6 @@ impl Receiver {
         self.shared.arrived.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many have come to good places.
-    pub(crate) fn count(&self) -> usize {
-        self.arrived().iter().filter(|one| is_good(one)).count()
-    }
-
     /// The deliveries that came to good places, with how often each came.
     pub(crate) fn good(&self) -> BTreeMap<String, usize> {
         let mut all = BTreeMap::new();
@@ -78,30 +73,39 @@ impl Receiver {
 
     /// Waits until so many more have come to good places.
     pub(crate) fn wait_for_more(&self, more: usize) {
-        let wanted = self.count() + more;
-        self.wait(|arrived| arrived.iter().filter(|one| is_good(one)).count() >= wanted);
+        let (begin, mut count) = (self.arrived().len(), 0);
+        self.wait(begin, |one| {
+            count += usize::from(is_good(one));
+            count >= more
+        });
     }
 
     /// Waits until an event with this text has come to so many good places; says when the last did.
     pub(crate) fn wait_for_event(&self, text: &str, places: usize) -> Instant {
-        let of_event = |arrived: &[Arrived]| {
-            let ones = arrived.iter().filter(|one| is_good(one) && one.body.contains(text));
-            let mut first: BTreeMap<String, Instant> = BTreeMap::new();
-            for one in ones {
-                first.entry(one.path.clone()).or_insert(one.at);
+        let mut seen = BTreeSet::new();
+        self.wait(0, |one| {
+            if is_good(one) && one.body.contains(text) {
+                seen.insert(one.path.clone());
             }
-            first
-        };
-        self.wait(|arrived| of_event(arrived).len() >= places);
-        *of_event(&self.arrived()).values().max().unwrap()
+            seen.len() >= places
+        })
     }
 
-    fn wait(&self, is_so: impl Fn(&[Arrived]) -> bool) {
-        let deadline = Deadline::new();
+    /// Looks at one after the other, each once: whoever looks holds up what comes. Says when the one
+    /// came that was the last to wait for.
+    fn wait(&self, begin: usize, mut is_last: impl FnMut(&Arrived) -> bool) -> Instant {
+        let (deadline, mut next) = (Deadline::new(), begin);
         let mut arrived = self.arrived();
-        while !is_so(&arrived) {
-            let places: BTreeSet<_> = arrived.iter().map(|one| one.path.clone()).collect();
-            assert!(!deadline.has_passed(), "{} arrived, at {places:?}", arrived.len());
+        loop {
+            if let Some(last) = arrived[next..].iter().find(|one| is_last(one)) {
+                return last.at;
+            }
+            next = arrived.len();
+            assert!(
+                !deadline.has_passed(),
+                "{next} arrived, the last of them {:?}",
+                arrived.last()
+            );
             let waited = self.shared.changed.wait_timeout(arrived, PATIENCE / 10);
             arrived = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
