@@ -153,8 +153,8 @@ fn count_tests(output: &str) -> Count {
     let mut count = Count::default();
     for line in output.lines() {
         let line = without_colour(line);
-        let line = line.trim();
-        if !line.starts_with("test result: ") && !line.starts_with("Summary [") {
+        // What is indented is shown of a test that failed, and is in nextest's summary already.
+        if !line.starts_with("test result: ") && !line.trim_start().starts_with("Summary [") {
             continue;
         }
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -288,6 +288,11 @@ mod tests {
             "test result: ok. 4 passed; 0 failed; 0 ignored\n\ntest result: FAILED. 1 passed; 2 failed; 0 ignored",
             5,
             2,
+        );
+        check(
+            "    test result: FAILED. 0 passed; 1 failed\n Summary [ 1s] 2 tests run: 1 passed, 1 failed",
+            1,
+            1,
         );
         check("it printed: 9 passed, 9 failed", 0, 0);
     }

@@ -116,7 +116,7 @@ mod tests {
     fn the_long_form_has_more_steps_unless_some_are_chosen() {
         assert_eq!(steps(false, false).len(), 1);
         assert_eq!(steps(true, true).len(), 1);
-        assert_eq!(steps(true, false).len(), 3);
+        assert_eq!(steps(true, false).len(), 4);
         assert!(steps(true, false).iter().all(|words| words.contains("--release")));
     }
 }
