@@ -7,6 +7,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value as Json, json};
@@ -194,40 +195,34 @@ struct Sum {
 }
 
 impl Sum {
-    fn and(self, other: Sum) -> Sum {
-        Sum {
-            runs: self.runs + other.runs,
-            acknowledged: self.acknowledged + other.acknowledged,
-            refused: self.refused + other.refused,
-            not_started: self.not_started + other.not_started,
-            ended_early: self.ended_early + other.ended_early,
-        }
-    }
-
-    /// Lives one life with the k-th call failing; `false` where there is no such call any more.
-    fn run(&mut self, fault: &Fault, k: usize) -> bool {
-        let when = match fault.begins {
-            Begins::WithTheProcess => "of the process",
-            Begins::OnceServing => "while serving",
-        };
-        let (Fault { calls, error, .. }, plus) = (fault, fault.plus());
-        let what = format!("{calls} number {k}{plus} {when} fails with {error}");
-        let place = tempfile::tempdir().unwrap();
-        let receiver = Receiver::start(200);
-        let told = live(fault, k, place.path(), &receiver, &what);
-        let (data, trace) = (place.path().join("data"), place.path().join("trace"));
-        if !std::fs::read_to_string(&trace).unwrap().contains("INJECTED") {
-            return false;
-        }
-        check_afterwards(&data, &receiver, &told, &what);
+    fn add(&mut self, told: &Told) {
         self.runs += 1;
         self.acknowledged += told.acknowledged.len();
         self.refused += told.refused;
         self.not_started += usize::from(!told.started);
         let failed = told.status.is_some_and(|status| !status.success());
         self.ended_early += usize::from(told.started && failed);
-        true
     }
+}
+
+/// Lives one life with the k-th call failing, and the one after it; `None` where there is no such call
+/// any more.
+fn run(fault: &Fault, k: usize) -> Option<Told> {
+    let when = match fault.begins {
+        Begins::WithTheProcess => "of the process",
+        Begins::OnceServing => "while serving",
+    };
+    let (Fault { calls, error, .. }, plus) = (fault, fault.plus());
+    let what = format!("{calls} number {k}{plus} {when} fails with {error}");
+    let place = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start(200);
+    let told = live(fault, k, place.path(), &receiver, &what);
+    let (data, trace) = (place.path().join("data"), place.path().join("trace"));
+    if !std::fs::read_to_string(&trace).unwrap().contains("INJECTED") {
+        return None;
+    }
+    check_afterwards(&data, &receiver, &told, &what);
+    Some(told)
 }
 
 #[test]
@@ -238,23 +233,23 @@ fn whichever_call_fails_nothing_acknowledged_is_lost() {
     // In the short form the first few, and from there on in steps; in the long form all of them.
     let step = count("CRASH_FAULT_STEP", 60);
     let (faults, next) = (Fault::all(), AtomicUsize::new(0));
+    let sum = Mutex::new(Sum::default());
     let work = || {
-        let mut sum = Sum::default();
         while let Some(fault) = faults.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut k = 1;
-            while sum.run(fault, k) {
+            while let Some(told) = run(fault, k) {
+                sum.lock().unwrap().add(&told);
                 k += if k < 2 { 1 } else { step };
             }
         }
-        sum
     };
     // Most of a life is waiting, for strace and for the disk.
-    let sum = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..count("CRASH_FAULT_JOBS", 2)).map(|_| scope.spawn(work)).collect();
-        let sums = threads.into_iter().map(|thread| thread.join().unwrap());
-        sums.fold(Sum::default(), Sum::and)
+    std::thread::scope(|scope| {
+        for _ in 0..count("CRASH_FAULT_JOBS", 2) {
+            scope.spawn(work);
+        }
     });
+    let sum = sum.into_inner().unwrap();
     let Sum { runs, refused, acknowledged, .. } = sum;
     assert!(runs > 20 && refused > 0 && acknowledged > 0, "{runs} {refused} {acknowledged}");
     figure(&format!(
