@@ -19,5 +19,5 @@ pub mod transfer;
 
 pub use contract::{Configuration, History, Intake, Replays, Store, Upkeep, Work};
 pub use error::StoreError;
-pub use nodes::{Change, Changes, Hint, Letter, Member, Nodes, ShardSet};
+pub use nodes::{Change, Changes, FORMAT, Hint, Letter, Member, Nodes, PROGRAM, ShardSet};
 pub use records::*;

@@ -15,9 +15,31 @@ use crate::contract::{Intake, Upkeep};
 use crate::error::StoreError;
 use crate::records::{Acceptance, Accepted, Holding};
 
+/// The newest format level that this version reads and writes.
+///
+/// A level covers everything that one node writes and another reads: columns, sealed values, letters.
+/// A version that writes something that the version before it cannot read raises the level by one, and
+/// writes it only where [`Nodes::format`] says so.
+///
+/// | level | since | what |
+/// |---|---|---|
+/// | 0 | 0.1.0, commit 414a721 | nodes without a level in the database |
+/// | 1 | the version after it | nodes write their version and level |
+pub const FORMAT: u32 = 1;
+
+/// The version of this program, as a node tells it to the others.
+pub const PROGRAM: &str = env!("CARGO_PKG_VERSION");
+
 /// What nodes of one store owe to each other.
 #[async_trait]
 pub trait Nodes: Intake + Upkeep {
+    /// The format level that may be written: every node of the store reads it. It is [`FORMAT`] unless
+    /// an older node runs. **It never falls**: once it has risen, an older node that comes back is
+    /// refused, so a caller may write what it was told it may write at any time after.
+    async fn format(&self) -> Result<u32, StoreError> {
+        Ok(FORMAT)
+    }
+
     /// What this node is called; `None` where it is the only one there can be.
     fn node(&self) -> Option<&str> {
         None
@@ -155,6 +177,10 @@ pub struct Member {
     pub name: String,
     /// What it owns.
     pub shards: ShardSet,
+    /// The version of its program; `None` where that is too old to say so.
+    pub program: Option<String>,
+    /// The newest format level that it reads.
+    pub format: u32,
 }
 
 /// From one node to another.

@@ -487,6 +487,10 @@ impl Nodes for Observed {
         self.store.changes(version).await
     }
 
+    async fn format(&self) -> Result<u32, StoreError> {
+        self.store.format().await
+    }
+
     async fn members(&self) -> Result<Vec<Member>, StoreError> {
         self.store.members().await
     }

@@ -7,8 +7,13 @@
 //! one node at a time, under a lock; each node takes its share of the living ones, gives back what
 //! it has too much of when it has nothing under way there any more, and takes what is free. Whoever
 //! comes, goes or gives something back says so, and the others look at once.
+//!
+//! **Versions.** Each node's row says which format level it reads. The level that all of them may
+//! write is in `postrider.format`; it rises when no node that reads less has a row, and never falls.
+//! A trigger refuses the row of a node that reads less than that, so an older node that was stopped
+//! for longer than its lease cannot come back and meet what it cannot read.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use postrider_domain::ids::{SHARDS, Shard};
@@ -16,11 +21,12 @@ use postrider_domain::time::Timestamp;
 use uuid::Uuid;
 
 use super::Core;
+use super::nodes::level;
 use super::notify::SHARDS as SHARDS_CHANNEL;
 use super::pool::{Scope, Step, Transaction};
 use super::rows::get;
 use crate::error::StoreError;
-use crate::nodes::ShardSet;
+use crate::nodes::{FORMAT, PROGRAM, ShardSet};
 use crate::records::{Epoch, Holding};
 
 /// Held while nodes come, go and share.
@@ -36,6 +42,8 @@ pub(super) struct Leases {
     is_ahead: AtomicBool,
     /// What it held when it last asked.
     held: Mutex<ShardSet>,
+    /// The cluster's format level when it was last read. It never falls.
+    format: AtomicU32,
 }
 
 impl Leases {
@@ -45,6 +53,7 @@ impl Leases {
             is_member: AtomicBool::new(false),
             is_ahead: AtomicBool::new(false),
             held: Mutex::default(),
+            format: AtomicU32::new(0),
         }
     }
 
@@ -167,6 +176,25 @@ impl Core {
         Ok(())
     }
 
+    /// The format level of the cluster, raised first where no older node has a row any more.
+    pub(super) async fn format(&self) -> Result<u32, StoreError> {
+        let known = self.leases.format.load(Ordering::Relaxed);
+        if known >= FORMAT {
+            return Ok(FORMAT);
+        }
+        let mut transaction = self.vital.begin(Scope::All).await?;
+        let own = i32::try_from(FORMAT).unwrap_or(i32::MAX);
+        let steps = [
+            Step { sql: LOCK_MEMBERS, params: vec![&MEMBERS_LOCK] },
+            Step { sql: RAISE, params: vec![&own] },
+        ];
+        let raised = transaction.query_all(&steps).await?.pop().unwrap_or_default();
+        transaction.commit().await?;
+        let level = raised.first().map_or(Ok(0), |row| level(row, "level"))?;
+        self.leases.format.store(level, Ordering::Relaxed);
+        Ok(level.min(FORMAT))
+    }
+
     /// Renews the node's lease, or writes it anew; says whether that changes who is there. One of the
     /// same name that another process wrote is taken over by raising the epochs, where this process is
     /// the newer one.
@@ -177,17 +205,37 @@ impl Core {
             Step { sql: INSTANCE, params: vec![node] },
         ];
         let found = transaction.query_all(&steps).await?.pop().unwrap_or_default();
-        let Some(row) = found.first() else { return Ok(true) };
+        let Some(row) = found.first() else {
+            self.refuse_newer_format(transaction).await?;
+            return Ok(true);
+        };
         let is_other = get::<Uuid>(row, "instance")? != self.leases.instance;
         if is_other && self.leases.is_member.load(Ordering::Relaxed) {
             let why = format!("another process runs as node {node}; give each a name of its own");
             return Err(StoreError::Stopped(why));
         }
         if is_other {
+            self.refuse_newer_format(transaction).await?;
             let sql = "UPDATE postrider.shards SET epoch = epoch + 1 WHERE owner = $1";
             transaction.execute(sql, &[node]).await?;
         }
         Ok(false)
+    }
+
+    /// A node that comes must read what the others may have written.
+    async fn refuse_newer_format(
+        &self,
+        transaction: &mut Transaction<'_>,
+    ) -> Result<(), StoreError> {
+        let rows = transaction.query(LEVEL, &[]).await?;
+        let found = rows.first().map_or(Ok(0), |row| level(row, "level"))?;
+        if found <= FORMAT {
+            return Ok(());
+        }
+        Err(StoreError::Stopped(format!(
+            "the nodes of this cluster write format level {found}, and this version reads {FORMAT}; \
+             upgrade postrider"
+        )))
     }
 
     /// Renews, buries nodes whose lease has ended (waiting for what they are settling), and then
@@ -197,8 +245,12 @@ impl Core {
         let is_new = self.join(transaction).await?;
         let node = &self.options.node;
         let seconds = self.options.lease.as_secs_f64();
+        let (program, format) = (PROGRAM, i32::try_from(FORMAT).unwrap_or(i32::MAX));
         let steps = [
-            Step { sql: RENEW, params: vec![node, &self.leases.instance, &seconds] },
+            Step {
+                sql: RENEW,
+                params: vec![node, &self.leases.instance, &seconds, &program, &format],
+            },
             Step { sql: BURY, params: vec![&seconds] },
             Step { sql: FREE, params: Vec::new() },
             Step { sql: COUNT, params: vec![node] },
@@ -234,10 +286,16 @@ const LOCK_MEMBERS: &str = "SELECT pg_advisory_xact_lock($1)";
 const INSTANCE: &str = "SELECT instance FROM postrider.nodes WHERE name = $1 FOR UPDATE";
 /// Others are to look whether shards are theirs now.
 const TELL: &str = "SELECT pg_notify($1, '')";
-const RENEW: &str = "INSERT INTO postrider.nodes (name, instance, expires_at, renewed_at) \
-     VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3), clock_timestamp()) \
+const RENEW: &str = "INSERT INTO postrider.nodes \
+     (name, instance, expires_at, renewed_at, program, format) \
+     VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3), clock_timestamp(), $4, $5) \
      ON CONFLICT (name) DO UPDATE SET instance = excluded.instance, \
-     expires_at = excluded.expires_at, renewed_at = excluded.renewed_at";
+     expires_at = excluded.expires_at, renewed_at = excluded.renewed_at, \
+     program = excluded.program, format = excluded.format";
+const LEVEL: &str = "SELECT level FROM postrider.format";
+/// To the lowest level that a node with a row reads, and to this node's own where it is the first.
+const RAISE: &str = "UPDATE postrider.format SET level = greatest(level, least($1, \
+     (SELECT min(format) FROM postrider.nodes))) RETURNING level";
 /// A server that was down has kept everybody from renewing: they have the time of a lease from its start.
 /// Whoever settles still has its row locked, perhaps because it was stopped: its turn is the next time.
 const BURY: &str = "DELETE FROM postrider.nodes WHERE name IN (SELECT name FROM postrider.nodes \

@@ -51,6 +51,10 @@ impl Nodes for PostgresStore {
         Some(self.core.options.lease)
     }
 
+    async fn format(&self) -> Result<u32, StoreError> {
+        self.core.format().await
+    }
+
     async fn hold_and_keep(&self) -> Result<(Holding, ShardSet), StoreError> {
         self.core.hold_and_keep().await
     }
@@ -97,14 +101,20 @@ impl Nodes for PostgresStore {
     }
 
     async fn members(&self) -> Result<Vec<Member>, StoreError> {
-        let sql = "SELECT n.name, array_remove(array_agg(s.shard), NULL) AS shards \
+        let sql = "SELECT n.name, n.program, n.format, \
+                       array_remove(array_agg(s.shard), NULL) AS shards \
                    FROM postrider.nodes AS n LEFT JOIN postrider.shards AS s ON s.owner = n.name \
                    WHERE n.expires_at > clock_timestamp() GROUP BY n.name";
         let rows = self.core.vital.query(Scope::All, sql, &[]).await?;
         let member = |row: &Row| {
             let shards = get::<Vec<i16>>(row, "shards")?.into_iter();
             let shards: ShardSet = shards.filter_map(|n| u8::try_from(n).ok().map(Shard)).collect();
-            Ok(Member { name: get(row, "name")?, shards })
+            Ok(Member {
+                name: get(row, "name")?,
+                shards,
+                program: get(row, "program")?,
+                format: level(row, "format")?,
+            })
         };
         rows.iter().map(member).collect()
     }
@@ -171,6 +181,11 @@ impl Nodes for PostgresStore {
         self.core.pool.query(Scope::Tenant(tenant), sql, &params).await?;
         Ok(())
     }
+}
+
+/// A format level.
+pub(super) fn level(row: &Row, column: &str) -> Result<u32, StoreError> {
+    Ok(u32::try_from(get::<i32>(row, column)?).unwrap_or_default())
 }
 
 fn change(row: &Row) -> Result<Change, StoreError> {

@@ -7,7 +7,7 @@ use tokio_postgres::{Client, Row};
 
 use super::address::{self, Target};
 use super::error::failed;
-use super::nodes::KEY_RING;
+use super::nodes::{KEY_RING, level};
 use super::rows::{get, time, unsigned};
 use super::schema;
 use super::transfer::progress;
@@ -77,6 +77,10 @@ pub struct NodeSight {
     pub is_leased: bool,
     /// How many shards it owns.
     pub shards: u64,
+    /// The version of its program; `None` where that is too old to say so.
+    pub program: Option<String>,
+    /// The newest format level that it reads.
+    pub format: u32,
 }
 
 const SERVER: &str = "SELECT current_setting('server_version') AS version, \
@@ -95,7 +99,7 @@ const SESSION: &str = "SELECT backend_start FROM pg_stat_activity WHERE pid = pg
 
 const NODES: &str = "SELECT n.name, n.expires_at > clock_timestamp() AS is_leased, \
      greatest(0, extract(epoch FROM clock_timestamp() - n.renewed_at) * 1000)::bigint AS renewed_ms, \
-     (SELECT count(*) FROM postrider.shards AS s WHERE s.owner = n.name) AS shards \
+     n.program, n.format, (SELECT count(*) FROM postrider.shards AS s WHERE s.owner = n.name) AS shards \
      FROM postrider.nodes AS n ORDER BY n.name";
 
 impl std::fmt::Debug for Visitor {
@@ -190,6 +194,8 @@ impl Visitor {
                 renewed_ago: Duration::from_millis(unsigned(get(row, "renewed_ms")?)),
                 is_leased: get(row, "is_leased")?,
                 shards: unsigned(get(row, "shards")?),
+                program: get(row, "program")?,
+                format: level(row, "format")?,
             });
         }
         Ok(())

@@ -9,8 +9,8 @@ use postrider_domain::time::Timestamp;
 use postrider_store::conformance::samples::{self, acme, answered, at, digest, umbrella};
 use postrider_store::postgres::{Options, PostgresStore};
 use postrider_store::{
-    Acceptance, Accepted, DeliveryFilter, Epoch, Hint, History, Holding, Intake, Nodes, Pruned,
-    ShardSet, StoreError, Upkeep, Work,
+    Acceptance, Accepted, DeliveryFilter, Epoch, FORMAT, Hint, History, Holding, Intake, Nodes,
+    PROGRAM, Pruned, ShardSet, StoreError, Upkeep, Work,
 };
 
 use crate::nodes::{attempted, delivery, node, options, owed, put_destinations};
@@ -64,6 +64,53 @@ async fn a_database_of_a_newer_version_is_refused() {
     server.sql("newer", "INSERT INTO postrider.migrations VALUES (99)");
     let refused = PostgresStore::connect(&url, options("b")).await.err().unwrap();
     assert!(matches!(refused, StoreError::NewerVersion { found: 99, .. }), "{refused}");
+}
+
+/// Writes the row of a node as version 0.1.0 at commit 414a721 does, without a version and a level.
+const OLD_NODE: &str = "SET postrider.scope = 'all'; \
+     INSERT INTO postrider.nodes (name, instance, expires_at, renewed_at) VALUES \
+     ('old', gen_random_uuid(), clock_timestamp() + interval '10 minutes', clock_timestamp()) \
+     ON CONFLICT (name) DO UPDATE SET expires_at = excluded.expires_at";
+
+#[tokio::test]
+async fn format_level_rises_when_the_last_older_node_has_left_and_never_falls() {
+    let server = Server::start();
+    let url = server.database("format");
+    let new = node(&url, "new").await;
+    server.sql("format", OLD_NODE);
+    new.hold_shards().await.unwrap();
+    assert_eq!(new.format().await.unwrap(), 0, "an older node runs");
+    server.sql("format", OLD_NODE);
+    let mut members = new.members().await.unwrap();
+    members.sort_by(|a, b| a.name.cmp(&b.name));
+    let said: Vec<_> = members.iter().map(|one| (one.program.as_deref(), one.format)).collect();
+    assert_eq!(said, [(Some(PROGRAM), FORMAT), (None, 0)]);
+    // Its lease has ended, but until its row is removed it may come back.
+    expire(&server, "format", "old");
+    assert_eq!(new.format().await.unwrap(), 0);
+    new.hold_shards().await.unwrap();
+    assert_eq!(new.format().await.unwrap(), FORMAT);
+    let refused = server.try_sql("format", OLD_NODE).unwrap_err();
+    assert!(refused.contains("node old reads format level 0"), "{refused}");
+    let again = node(&url, "again").await;
+    again.hold_shards().await.unwrap();
+    assert_eq!(again.format().await.unwrap(), FORMAT);
+    println!(
+        "format: 0 beside an older node, {FORMAT} after it, an older node refused from then on"
+    );
+}
+
+#[tokio::test]
+async fn node_refuses_to_join_a_cluster_that_writes_a_newer_format() {
+    let server = Server::start();
+    let url = server.database("newer_format");
+    let a = node(&url, "a").await;
+    a.hold_shards().await.unwrap();
+    let newer = FORMAT + 1;
+    server.sql("newer_format", &format!("UPDATE postrider.format SET level = {newer}"));
+    let late = node(&url, "late").await.hold_shards().await.unwrap_err();
+    let expected = format!("format level {newer}, and this version reads {FORMAT}");
+    assert!(matches!(&late, StoreError::Stopped(why) if why.contains(&expected)), "{late}");
 }
 
 #[tokio::test]

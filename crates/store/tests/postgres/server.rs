@@ -144,14 +144,20 @@ impl Server {
 
     /// Runs statements as the superuser; answers what is selected.
     pub(crate) fn sql(&self, database: &str, statements: &str) -> String {
+        self.try_sql(database, statements).unwrap_or_else(|error| panic!("{statements}: {error}"))
+    }
+
+    /// The same; what the server says where it refuses a statement.
+    pub(crate) fn try_sql(&self, database: &str, statements: &str) -> Result<String, String> {
         let port = self.port.to_string();
         let mut psql = Command::new(program("psql"));
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1"]);
         psql.args(["-U", "postgres", "-p", &port, "-d", database, "-c", statements]);
         let output = psql.output().unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{statements}: {errors}");
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        Ok(String::from_utf8(output.stdout).unwrap().trim().to_owned())
     }
 }
 

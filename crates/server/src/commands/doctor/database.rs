@@ -215,7 +215,11 @@ fn nodes(nodes: &[NodeSight]) -> Said {
     let of = |node: &NodeSight| {
         let (name, shards, ago) = (&node.name, node.shards, node.renewed_ago.as_secs_f64());
         let lease = if node.is_leased { "" } else { ", its lease has ended" };
-        format!("{name}: {shards} shards, heard of {ago:.1} s ago{lease}")
+        let version = match &node.program {
+            Some(program) => format!("version {program} (format {})", node.format),
+            None => format!("an older version (format {})", node.format),
+        };
+        format!("{name}: {version}, {shards} shards, heard of {ago:.1} s ago{lease}")
     };
     let all: Vec<String> = nodes.iter().map(of).collect();
     if nodes.is_empty() {
@@ -321,6 +325,8 @@ mod tests {
             renewed_ago: Duration::from_millis(1_250),
             is_leased,
             shards,
+            program: (name == "a").then(|| "0.1.0".to_owned()),
+            format: u32::from(name == "a"),
         };
         let sight = |nodes: Vec<NodeSight>, unowned| ClusterSight {
             schema: Some(Visitor::SCHEMA),
@@ -334,17 +340,17 @@ mod tests {
         };
         let good = said(&sight(vec![node("a", true, 128), node("b", true, 128)], 0));
         assert!(good.iter().all(|line| line.contains("Ok(")), "{good:?}");
-        assert!(good.join(" ").contains("a: 128 shards, heard of 1.2 s ago"), "{good:?}");
+        assert!(good.join(" ").contains("a: version 0.1.0 (format 1), 128 shards"), "{good:?}");
         let ended = said(&sight(vec![node("a", true, 128), node("b", false, 128)], 0));
-        assert!(ended.join(" ").contains("b: 128 shards, heard of 1.2 s ago, its lease has ended"));
+        let b =
+            "b: an older version (format 0), 128 shards, heard of 1.2 s ago, its lease has ended";
+        assert!(ended.join(" ").contains(b), "{ended:?}");
         assert!(ended.join(" ").contains("128 held, 128 of ended leases, 0 unowned"), "{ended:?}");
         assert!(said(&sight(Vec::new(), 256)).join(" ").contains("none runs"));
         let newer = ClusterSight { schema: Some(Visitor::SCHEMA + 1), ..ClusterSight::default() };
-        assert!(
-            said(&newer).join(" ").contains("Fault(\"version 5, of which"),
-            "{:?}",
-            said(&newer)
-        );
+        let newer = said(&newer).join(" ");
+        let version = format!("Fault(\"version {}, of which", Visitor::SCHEMA + 1);
+        assert!(newer.contains(&version), "{newer}");
         let ring = ClusterSight { key_ring: Some(vec![1]), ..sight(Vec::new(), 256) };
         assert!(said(&ring).join(" ").contains("is missing, and the cluster has one"));
     }
