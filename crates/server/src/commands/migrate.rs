@@ -64,9 +64,8 @@ enum Place {
 
 impl Place {
     fn new(given: String) -> Place {
-        let is_url =
-            ["postgres://", "postgresql://"].iter().any(|scheme| given.starts_with(scheme));
-        if is_url || given.contains("host=") {
+        // Also a mistyped one: as the name of a directory it would be shown whole.
+        if ["://", "host=", "password="].iter().any(|mark| given.contains(mark)) {
             return Place::Database(given);
         }
         Place::Directory(PathBuf::from(given))
@@ -254,6 +253,8 @@ mod tests {
             ("postgres://me:secret@db:5432/hooks", "postgres://me@db:5432/hooks"),
             ("postgresql://me@a,b/hooks?password=secret", "postgresql://me@a,b/hooks"),
             ("host=a,b user=me password=secret", "a database"),
+            ("postgre://me:secret@db/hooks", "postgre://me@db/hooks"),
+            ("postgres://me:se/cret@db/hooks", "postgres://***"),
         ] {
             assert_eq!(Place::new(given.to_owned()).shown(), shown);
         }

@@ -202,7 +202,10 @@ impl Given {
 
     /// A setting given as `--set key=value`.
     pub(crate) fn by_set(assignment: &str) -> Result<Given, ConfigError> {
-        let origin = Origin::Flag(format!("--set {}", assignment.split('=').next().unwrap_or("")));
+        let key = assignment.split('=').next().unwrap_or_default().trim();
+        let is_key = key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_'));
+        // Something else may be a value whose key was forgotten, and is not repeated.
+        let origin = Origin::Flag(if is_key { format!("--set {key}") } else { "--set".into() });
         match assignment.split_once('=') {
             Some((key, value)) => Ok(Given {
                 key: key.trim().to_owned(),
@@ -261,8 +264,9 @@ impl Loaded {
                 Ok(())
             }
             Err(expected) => {
-                // What was given may be a secret: it is not repeated.
-                let found = if setting.secret { None } else { Some(&given.raw) };
+                // What was given may be a secret, or an address with one: it is not repeated.
+                let is_shown = !setting.secret && !given.raw.may_have_a_password();
+                let found = is_shown.then_some(&given.raw);
                 Err(Fault::bad(given.origin, setting.key, &expected, found))
             }
         }

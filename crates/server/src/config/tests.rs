@@ -222,6 +222,38 @@ fn secrets_are_never_shown() {
     assert!(printed.contains("admin_key = \"***\""));
     let store = StoreChoice::Postgres("postgres://u:canary@db/postrider".to_owned());
     assert_eq!(value::Value::show(&store), "postgres://u:***@db/postrider");
+    for (given, expected) in [
+        ("postgres://db/postrider?password=canary", "postgres://db/postrider?password=***"),
+        ("postgres://u:c%61nary@db/x", "postgres://u:***@db/x"),
+    ] {
+        let loaded = load("", &[("POSTRIDER_STORE", given)], &[]).unwrap();
+        let shown = show::toml(&loaded.shown()) + &show::json(&loaded.shown()).to_string();
+        assert!(shown.contains(expected) && !shown.contains("canary"), "{shown}");
+    }
+    for mistyped in [
+        "postgre://u:canary@db/postrider",
+        "postgres:/u:canary@db/postrider",
+        "u:canary@db/postrider",
+        "host=db password=canary",
+        "postgres://u:canary@db:port/postrider",
+        "postgres://db/postrider?sslmode=canary",
+    ] {
+        let quoted = format!("store = \"{mistyped}\"");
+        let half_quoted = format!("store = \"{mistyped}");
+        let by_set = format!("store={mistyped}");
+        for refused in [
+            fault("", &[("POSTRIDER_STORE", mistyped)], &[]),
+            fault(&quoted, &[], &[]),
+            fault(&half_quoted, &[], &[]),
+            fault("", &[], &[&by_set]),
+        ] {
+            assert!(!refused.contains("canary"), "{refused}");
+        }
+        let by_set = Given::by_set(mistyped).map(|given| format!("{:?}", given.origin));
+        assert!(!format!("{by_set:?}").contains("canary"), "{by_set:?}");
+    }
+    let refused = fault("", &[("POSTRIDER_STORE", "embeded")], &[]);
+    assert!(refused.contains("not \"embeded\""), "{refused}");
     let refused = fault("", &[("POSTRIDER_ADMIN_KEY", "canary")], &[]);
     assert!(refused.contains("24 to 256") && !refused.contains("canary"), "{refused}");
 }

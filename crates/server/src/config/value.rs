@@ -52,6 +52,11 @@ impl fmt::Display for Raw {
 }
 
 impl Raw {
+    /// Whether this is text that can be an address or a list of settings: both can hold a password.
+    pub(super) fn may_have_a_password(&self) -> bool {
+        self.text().is_some_and(|text| text.contains(['@', '=']) || text.contains("://"))
+    }
+
     /// The text, however it was given.
     fn text(&self) -> Option<&str> {
         match self {
@@ -416,19 +421,8 @@ impl Value for StoreChoice {
     fn show(&self) -> Json {
         match self {
             StoreChoice::Embedded => json!("embedded"),
-            StoreChoice::Postgres(url) => json!(without_password(url)),
+            StoreChoice::Postgres(url) => json!(postrider_store::postgres::masked(url)),
         }
-    }
-}
-
-/// A URL whose password is masked.
-fn without_password(text: &str) -> String {
-    match url::Url::parse(text) {
-        Ok(mut url) => {
-            let masked = url.password().is_none() || url.set_password(Some("***")).is_ok();
-            if masked { url.to_string() } else { "***".to_owned() }
-        }
-        Err(_) => "***".to_owned(),
     }
 }
 

@@ -33,6 +33,7 @@ mod rows;
 mod schema;
 mod session;
 mod settle;
+mod shown;
 mod tls;
 mod transfer;
 mod upkeep;
@@ -47,7 +48,6 @@ use postrider_domain::time::Timestamp;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-pub use self::address::shown;
 use self::counts::Folding;
 use self::days::Days;
 use self::leases::Leases;
@@ -55,6 +55,7 @@ pub use self::nodes::KEY_RING;
 use self::notify::Notifier;
 use self::pool::{Pool, Scope};
 use self::rows::get;
+pub use self::shown::{masked, shown};
 pub use self::visit::{ClusterSight, NodeSight, ServerSight, Visitor};
 use crate::error::StoreError;
 
