@@ -12,13 +12,54 @@ use anyhow::{Result, bail};
 use crate::process::{command, exists, run as run_command, run_and_listen};
 use crate::{budget, dashboard, deny, install, references, tidy};
 
-/// Runs all steps.
-pub(crate) fn run(root: &Path) -> Result<()> {
+/// Test binaries that start servers, kill processes or simulate lives: the quick form leaves them out.
+const SLOW_BINARIES: [&str; 9] = [
+    "abuse",
+    "cluster",
+    "end_to_end",
+    "journal_kill",
+    "planted",
+    "postgres",
+    "simulation",
+    "store_faults",
+    "store_kill",
+];
+
+/// Runs all steps, or with `--quick` those that take a few minutes.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
+    match arguments {
+        [] => run_all(root),
+        [flag] if flag == "--quick" => run_quick(root),
+        _ => bail!("`cargo xtask ci` takes --quick and nothing else"),
+    }
+}
+
+/// Format, tidy, third-party code, clippy, and the tests that need no server and no database.
+fn run_quick(root: &Path) -> Result<()> {
     let mut report = Report::default();
-    report.step("install", || once(install::everything(root)));
+    check_sources(&mut report, root);
+    report.step("clippy", || clippy(root));
+    report.step("quick tests", || counted(&mut Runner::installed().test_quickly(root)));
+    report.skip("everything else", "run `cargo xtask ci` for it");
+    report.end()
+}
+
+/// The checks that need no build.
+fn check_sources(report: &mut Report, root: &Path) {
     report.step("format", || once(run_command(&mut command(root, "cargo fmt --all --check"))));
     report.step("tidy", || once(tidy::run(root)));
     report.step("third-party code", || once(deny::check(root)));
+}
+
+fn clippy(root: &Path) -> Count {
+    let lint = "cargo clippy --workspace --all-targets -- -D warnings";
+    once(run_command(&mut command(root, lint)))
+}
+
+fn run_all(root: &Path) -> Result<()> {
+    let mut report = Report::default();
+    report.step("install", || once(install::everything(root)));
+    check_sources(&mut report, root);
     if dashboard::exists(root) {
         report.step("dashboard", || {
             once(dashboard::build(root).and_then(|()| dashboard::check(root)))
@@ -29,10 +70,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let runner = Runner::installed();
     let built = report.step("build", || once(run_command(&mut runner.build(root))));
     if built {
-        report.step("clippy", || {
-            let lint = "cargo clippy --workspace --all-targets -- -D warnings";
-            once(run_command(&mut command(root, lint)))
-        });
+        report.step("clippy", || clippy(root));
         report.step("tests", || counted(&mut runner.test(root)));
         simulate(&mut report, root);
         report.step("budget", || once(budget::run(root, &[])));
@@ -63,11 +101,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
             report.skip(step, "it does not build");
         }
     }
-    println!("\n{}", report.summary());
-    if report.failed() > 0 {
-        bail!("CI failed");
-    }
-    Ok(())
+    report.end()
 }
 
 /// A minute of simulation on all cores: from the first seed on, and as much again from a seed that
@@ -112,6 +146,18 @@ impl Runner {
         match self {
             Runner::Nextest => command(root, &format!("{} --no-tests pass", self.words())),
             Runner::Cargo => command(root, &format!("{} --no-fail-fast", self.words())),
+        }
+    }
+
+    fn test_quickly(&self, root: &Path) -> Command {
+        match self {
+            Runner::Nextest => {
+                let quick = format!("not binary(/^({})$/)", SLOW_BINARIES.join("|"));
+                let mut tests = command(root, self.words());
+                tests.args(["--no-tests", "pass", "-E", &quick]);
+                tests
+            }
+            Runner::Cargo => command(root, "cargo test --workspace --lib --bins --no-fail-fast"),
         }
     }
 
@@ -236,6 +282,15 @@ impl Report {
             }
         }
         total
+    }
+
+    /// Prints the summary; an error where a step failed.
+    fn end(&self) -> Result<()> {
+        println!("\n{}", self.summary());
+        if self.failed() > 0 {
+            bail!("CI failed");
+        }
+        Ok(())
     }
 
     fn failed(&self) -> usize {

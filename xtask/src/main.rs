@@ -25,7 +25,8 @@ cargo xtask <chore>
 
   serve [args…]  build postrider in release and run `postrider serve` with the arguments
   install        what the chores and tests need beside cargo, where it is missing
-  ci             everything that must pass before a commit, with a summary at the end
+  ci [--quick]   everything that must pass before a commit, with a summary at the end;
+                 --quick leaves out what takes more than a few minutes
   tidy           the rules of the house that clippy cannot see
   references     let the Standard Webhooks libraries and Schemathesis judge the binary
   budget         instructions per delivery, by callgrind, against xtask/budget.toml
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
     let result = match chore {
         "serve" => serve::run(&root, rest),
         "install" => install::everything(&root),
-        "ci" => ci::run(&root),
+        "ci" => ci::run(&root, rest),
         "tidy" => tidy::run(&root),
         "references" => references::run_all(&root),
         "budget" => budget::run(&root, rest),
