@@ -15,6 +15,7 @@ mod paths;
 mod reach;
 mod sleep;
 mod source;
+mod symbols;
 mod whitespace;
 
 use std::collections::BTreeMap;
@@ -41,6 +42,7 @@ const RULES: &[(&str, Rule)] = &[
     ("white space is plain", whitespace::check),
     ("the changelog has its open section", changelog::check),
     ("links in documents lead somewhere", links::check),
+    ("functions and tests that documents name are there", symbols::check),
     ("files that documents name are there", paths::check),
     ("dependencies have their reason", dependencies::check),
 ];

@@ -35,7 +35,8 @@ fn follow(tree: &Tree, from: &str, target: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn resolve(folder: &str, file: &str) -> Option<String> {
+/// The path of a file that a document in `folder` names.
+pub(super) fn resolve(folder: &str, file: &str) -> Option<String> {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in file.split('/') {
         match part {
