@@ -6,6 +6,7 @@
 mod bench_cluster;
 mod budget;
 mod ci;
+mod comments;
 mod coverage;
 mod dashboard;
 mod deny;
@@ -28,6 +29,8 @@ cargo xtask <chore>
   ci [--quick]   everything that must pass before a commit, with a summary at the end;
                  --quick leaves out what takes more than a few minutes
   tidy           the rules of the house that clippy cannot see
+  comments [count] [seed]
+                 comments drawn at random from the sources, for a reading test
   references     let the Standard Webhooks libraries and Schemathesis judge the binary
   budget         instructions per delivery, by callgrind, against xtask/budget.toml
   bench-cluster [args…]
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         "install" => install::everything(&root),
         "ci" => ci::run(&root, rest),
         "tidy" => tidy::run(&root),
+        "comments" => comments::run(&root, rest),
         "references" => references::run_all(&root),
         "budget" => budget::run(&root, rest),
         "bench-cluster" => bench_cluster::run(&root, rest),
