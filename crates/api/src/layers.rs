@@ -1,6 +1,8 @@
 //! What happens around every route: security headers, a deadline, and kind answers for paths and
 //! methods that there are not.
 
+use std::net::IpAddr;
+
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
@@ -8,6 +10,10 @@ use axum::response::{IntoResponse as _, Response};
 
 use crate::problem::{Code, Problem};
 use crate::state::ApiState;
+
+/// Where a request comes from. The listener puts it into the extensions of each request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientAddress(pub IpAddr);
 
 /// For everything that is not a page: nothing may be loaded, and nobody may frame it.
 const CSP: HeaderValue =

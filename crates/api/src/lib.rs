@@ -36,6 +36,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 pub use auth::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin};
 pub use document::openapi;
+pub use layers::ClientAddress;
 pub use settings::{ApiSettings, Rate};
 pub use state::{ApiParts, ApiState, RenderMetrics};
 pub use vault::{KeyRing, Vault};

@@ -157,6 +157,9 @@ codes! {
     /// Too many requests.
     RateLimited = "rate_limited", TOO_MANY_REQUESTS, "Too many requests",
         "Wait for as long as the header retry-after says.";
+    /// Too much at the same time.
+    TooManyAtOnce = "too_many_at_once", TOO_MANY_REQUESTS, "Too much at the same time",
+        "Let some of what is under way end first, or wait for as long as the header retry-after says.";
     /// Something that should not happen.
     Internal = "internal", INTERNAL_SERVER_ERROR, "Something of ours failed",
         "Repeat the request; if that does not help, tell the operator when it happened.";
@@ -166,6 +169,9 @@ codes! {
     /// The store cannot be reached.
     Unavailable = "unavailable", SERVICE_UNAVAILABLE, "The server cannot do this now",
         "Repeat later, with the same event id or Idempotency-Key: a repeat is safe.";
+    /// The server has all that it can hold.
+    Overloaded = "overloaded", SERVICE_UNAVAILABLE, "The server has too much to do",
+        "Repeat it after as long as the header retry-after says; a repeat is safe.";
     /// It took too long.
     TimedOut = "timed_out", SERVICE_UNAVAILABLE, "The request took too long",
         "Repeat it, with the same event id or Idempotency-Key: it may have happened.";

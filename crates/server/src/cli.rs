@@ -84,6 +84,12 @@ pub(crate) struct ServerArgs {
     /// Where everything is remembered.
     #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<String>,
+    /// Certificate chain of the API (PEM): it speaks TLS. Read again when it changes.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_cert: Option<String>,
+    /// Private key of the certificate (PEM).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<String>,
     /// For development: receivers on loopback, and plain http.
     #[arg(long)]
     pub(crate) dev: bool,

@@ -89,6 +89,8 @@ pub(crate) fn load(
         ("data_dir", &arguments.data_dir, "--data-dir"),
         ("store", &arguments.store, "--store"),
         ("time_scale", &arguments.time_scale, "--time-scale"),
+        ("server.tls_cert", &arguments.tls_cert, "--tls-cert"),
+        ("server.tls_key", &arguments.tls_key, "--tls-key"),
     ];
     for (key, value, flag) in named {
         if let Some(value) = value {

@@ -50,6 +50,16 @@ const RULES: &[Rule] = &[
         "needs tls.client_certificate beside it",
     ),
     (
+        "server.tls_cert",
+        |c| c.server.tls_cert.is_none() || c.server.tls_key.is_some(),
+        "needs server.tls_key beside it",
+    ),
+    (
+        "server.tls_key",
+        |c| c.server.tls_key.is_none() || c.server.tls_cert.is_some(),
+        "needs server.tls_cert beside it",
+    ),
+    (
         "egress.nat64_prefix",
         |c| c.egress.nat64_prefix.is_none_or(|prefix| is_nat64_length(prefix.prefix_len())),
         "must have a length of 32, 40, 48, 56, 64 or 96",
@@ -87,6 +97,13 @@ const RULES: &[Rule] = &[
         "must be 8192 to 1048576",
     ),
     ("http.connections_max", |c| c.http.connections_max >= 1, "must be at least 1"),
+    (
+        "http.connections_per_address_max",
+        |c| c.http.connections_per_address_max >= 1,
+        "must be at least 1",
+    ),
+    ("http.idle_timeout", |c| !c.http.idle_timeout.is_zero(), "must be longer than nothing"),
+    ("http.write_timeout", |c| !c.http.write_timeout.is_zero(), "must be longer than nothing"),
     (
         "telemetry.otlp_endpoint",
         |c| c.telemetry.otlp_endpoint.as_deref().is_none_or(is_collector),

@@ -18,6 +18,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use postrider_domain::egress::EgressPolicy;
 use postrider_domain::policy::{Policy, Share};
 use postrider_engine::Options as EngineOptions;
@@ -50,6 +51,7 @@ pub(crate) struct Config {
     pub(crate) engine: EngineOptions,
     pub(crate) limits: LimitSettings,
     pub(crate) http: HttpSettings,
+    pub(crate) server: ServerSettings,
     pub(crate) shutdown: ShutdownSettings,
     pub(crate) telemetry: TelemetrySettings,
 }
@@ -109,6 +111,19 @@ pub(crate) struct HttpSettings {
     pub(crate) headers_max: usize,
     pub(crate) header_bytes_max: usize,
     pub(crate) connections_max: usize,
+    pub(crate) connections_per_address_max: usize,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) write_timeout: Duration,
+    pub(crate) discard_bytes_max: usize,
+    pub(crate) discard_timeout: Duration,
+}
+
+/// The listeners.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ServerSettings {
+    pub(crate) tls_cert: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
+    pub(crate) trusted_proxies: Vec<IpNet>,
 }
 
 /// The orderly end.
@@ -168,7 +183,13 @@ impl Default for Config {
                 headers_max: 100,
                 header_bytes_max: 64 * 1024,
                 connections_max: 10_000,
+                connections_per_address_max: 1_000,
+                idle_timeout: Duration::from_secs(60),
+                write_timeout: Duration::from_secs(10),
+                discard_bytes_max: 16 * 1024 * 1024,
+                discard_timeout: Duration::from_secs(5),
             },
+            server: ServerSettings::default(),
             shutdown: ShutdownSettings { deadline: Duration::from_secs(30) },
             telemetry: TelemetrySettings {
                 log: "info".to_owned(),

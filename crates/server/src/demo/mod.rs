@@ -24,7 +24,7 @@ use crate::commands::load;
 use crate::config::{Environment, Loaded, parse_duration};
 use crate::exit::Failure;
 use crate::output::{Colour, Output, entries, line, part, table};
-use crate::serve::{Server, listen_http};
+use crate::serve::{ListenOptions, Server, listen_http};
 use crate::telemetry;
 
 /// Events of a batch, and how often one is sent.
@@ -96,7 +96,7 @@ async fn show(
     key: String,
     output: Output,
 ) -> Result<(), Failure> {
-    let http = loaded.config.http.clone();
+    let options = ListenOptions::of(&loaded.config);
     let mut server = Server::start_quietly(loaded, log).await?;
     let address = server.address();
     let client = Client::new(&format!("http://{address}"), Some(key.clone()), None)?;
@@ -104,7 +104,7 @@ async fn show(
     let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for the receivers")?;
     let receivers = listener.local_addr()?;
     let (stop, stopped) = watch::channel(false);
-    drop(tokio::spawn(listen_http(listener, receivers::router(), http, stopped)));
+    drop(tokio::spawn(listen_http(listener, receivers::router(), options, stopped)));
     for (path, _) in MOODS {
         let wish = json!({"url": format!("http://{receivers}/{path}"), "types": ["demo.*"]});
         client.ask(Method::POST, "/v1/subscriptions", &[], Some(wish.to_string().into())).await?;

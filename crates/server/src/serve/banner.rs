@@ -60,17 +60,21 @@ pub(super) fn print(
          terminal:\n{}\n",
         bold("postrider"),
         env!("CARGO_PKG_VERSION"),
-        bold(&format!("http://{address}")),
+        bold(&format!("{}://{address}", scheme(config))),
         next.join("\n"),
     ))
+}
+
+fn scheme(config: &Config) -> &'static str {
+    if config.server.tls_cert.is_some() { "https" } else { "http" }
 }
 
 /// Commands that work as they stand, whatever was configured.
 fn next(address: SocketAddr, config: &Config) -> Vec<String> {
     let standard = Config::default();
     let mut where_to = String::new();
-    if address != standard.listen {
-        where_to.push_str(&format!(" --server http://{address}"));
+    if address != standard.listen || config.server.tls_cert.is_some() {
+        where_to.push_str(&format!(" --server {}://{address}", scheme(config)));
     }
     if config.admin_key.is_some() {
         where_to.push_str(" --key \"$POSTRIDER_ADMIN_KEY\"");

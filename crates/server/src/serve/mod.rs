@@ -36,7 +36,7 @@ use tokio::task::JoinHandle;
 use self::banner::AdminKey;
 use self::cluster::DatabaseClock;
 pub(crate) use self::cluster::is_name as is_node_name;
-pub(crate) use self::http::serve as listen_http;
+pub(crate) use self::http::{Options as ListenOptions, serve as listen_http};
 use self::metrics::Metrics;
 use self::observed::Observed;
 pub(crate) use self::secrets::mark as ring_mark;
@@ -117,6 +117,7 @@ impl Server {
             .await
             .with_context(|| format!("cannot listen on {}", config.listen))?;
         let address = listener.local_addr()?;
+        let tls = http::Tls::of(config)?;
         let metrics = Metrics::default();
         let (fatal, stopped) = mpsc::unbounded_channel();
         let (store, clock) = open_store(config, fatal).await?;
@@ -139,7 +140,8 @@ impl Server {
         drop(tokio::spawn(state.clone().follow_changes()));
         let router = postrider_api::router(state);
         let (stop_listening, stop) = watch::channel(false);
-        let listening = tokio::spawn(http::serve(listener, router, config.http.clone(), stop));
+        let options = http::Options { tls, ..http::Options::of(config) };
+        let listening = tokio::spawn(http::serve(listener, router, options, stop));
         let server = Server {
             loaded,
             address,
@@ -350,10 +352,11 @@ fn announce(
     if config.dev {
         tracing::warn!("for development: receivers on loopback and plain http are allowed");
     }
-    if !address.ip().is_loopback() {
+    if !address.ip().is_loopback() && config.server.tls_cert.is_none() {
         tracing::warn!(
             %address,
-            "other machines reach the API over plain http: put a proxy with TLS in front of it"
+            "other machines reach the API over plain http: give it a certificate (--tls-cert), or put a \
+             proxy with TLS in front of it"
         );
     }
     tracing::info!(

@@ -14,6 +14,8 @@ mod migrate;
 mod mutual_tls;
 mod operational;
 mod refusals;
+mod refused_bodies;
 mod secrecy;
+mod slow_clients;
 mod support;
 mod way_in;

@@ -1,0 +1,196 @@
+//! Bodies in and out: what is left of a request's body can be discarded after the answer is known, and
+//! an answer goes out in pieces whose way to the client is watched.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use tokio::sync::Semaphore;
+
+use super::connection::InFlight;
+use super::door::Asking;
+
+/// The largest piece of an answer that is handed to the connection at once.
+const CHUNK_BYTES_MAX: usize = 64 * 1024;
+
+/// How much of a body that nobody wants is read, so that the answer reaches the client.
+#[derive(Debug)]
+pub(super) struct Discard {
+    pub(super) bytes_max: usize,
+    pub(super) time_max: Duration,
+    /// Bodies that are being discarded at the same time.
+    pub(super) places: Semaphore,
+}
+
+/// A request's body, of which the listener keeps a hold. A clone is the same body.
+#[derive(Clone)]
+pub(super) struct Asked {
+    body: Arc<Mutex<Rest>>,
+    in_flight: Arc<InFlight>,
+}
+
+struct Rest {
+    /// `None` once it is being discarded.
+    body: Option<Incoming>,
+    was_read: bool,
+}
+
+impl Asked {
+    pub(super) fn new(body: Incoming, in_flight: Arc<InFlight>) -> Asked {
+        let rest = Rest { body: Some(body), was_read: false };
+        Asked { body: Arc::new(Mutex::new(rest)), in_flight }
+    }
+
+    fn rest(&self) -> MutexGuard<'_, Rest> {
+        self.body.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads and discards what nobody has read, within limits; whether all of it was read. A client that
+    /// asked whether to send the body (`expects`) and was not told to does not send it.
+    pub(super) async fn discard(&self, limits: &Discard, expects: bool) -> bool {
+        let (body, was_read) = {
+            let mut rest = self.rest();
+            (rest.body.take(), rest.was_read)
+        };
+        let Some(mut body) = body.filter(|body| !body.is_end_stream()) else { return true };
+        let bytes_max = u64::try_from(limits.bytes_max).unwrap_or(u64::MAX);
+        if (expects && !was_read) || body.size_hint().lower() > bytes_max {
+            return false;
+        }
+        let Ok(_place) = limits.places.try_acquire() else { return false };
+        let reading = async {
+            let mut left = limits.bytes_max;
+            while let Some(frame) = body.frame().await {
+                let Ok(frame) = frame else { return false };
+                self.in_flight.connection().claim();
+                let Some(less) = left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) else {
+                    return false;
+                };
+                left = less;
+            }
+            true
+        };
+        tokio::time::timeout(limits.time_max, reading).await.unwrap_or(false)
+    }
+}
+
+impl HttpBody for Asked {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let mut rest = self.rest();
+        rest.was_read = true;
+        let Some(body) = rest.body.as_mut() else {
+            let gone = io::Error::other("the request was answered before its body was read");
+            return Poll::Ready(Some(Err(axum::Error::new(gone))));
+        };
+        let frame = ready!(Pin::new(body).poll_frame(context));
+        self.in_flight.connection().claim();
+        Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest().body.as_ref().is_none_or(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.rest().body.as_ref().map(HttpBody::size_hint).unwrap_or_default()
+    }
+}
+
+/// An answer's body, in pieces of a bounded size.
+pub(super) struct Answered {
+    body: Body,
+    /// What is left of the piece that the handler made.
+    rest: Bytes,
+    in_flight: Arc<InFlight>,
+    _place: Option<Asking>,
+}
+
+impl Answered {
+    pub(super) fn new(body: Body, in_flight: Arc<InFlight>, place: Option<Asking>) -> Answered {
+        in_flight.offer();
+        Answered { body, rest: Bytes::new(), in_flight, _place: place }
+    }
+
+    fn next_chunk(&mut self) -> Frame<Bytes> {
+        let chunk = self.rest.split_to(self.rest.len().min(CHUNK_BYTES_MAX));
+        self.in_flight.chunk_offered();
+        Frame::data(Bytes::from_owner(Chunk { chunk, in_flight: Arc::clone(&self.in_flight) }))
+    }
+}
+
+impl HttpBody for Answered {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if !self.rest.is_empty() {
+            return Poll::Ready(Some(Ok(self.next_chunk())));
+        }
+        self.in_flight.wait();
+        match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+            Some(Ok(frame)) => Poll::Ready(Some(Ok(match frame.into_data() {
+                Ok(data) => {
+                    self.rest = data;
+                    self.next_chunk()
+                }
+                Err(trailers) => trailers,
+            }))),
+            other => Poll::Ready(other),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let rest = u64::try_from(self.rest.len()).unwrap_or(u64::MAX);
+        let of_body = self.body.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(of_body.lower().saturating_add(rest));
+        if let Some(upper) = of_body.upper() {
+            hint.set_upper(upper.saturating_add(rest));
+        }
+        hint
+    }
+}
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        // Only the pieces that are not written yet are left to be taken.
+        self.in_flight.wait();
+    }
+}
+
+/// A piece of an answer, until it is written.
+struct Chunk {
+    chunk: Bytes,
+    in_flight: Arc<InFlight>,
+}
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        &self.chunk
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        self.in_flight.chunk_written();
+    }
+}

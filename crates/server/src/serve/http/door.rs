@@ -1,0 +1,289 @@
+//! Who may connect: connections in total and per address, and requests per forwarded address.
+//!
+//! Where a limit is reached, the oldest idle connections give way, so connections that do nothing never
+//! keep others out. Behind a trusted proxy all connections have the proxy's address, so requests of
+//! each forwarded address are counted instead.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::http::HeaderMap;
+use ipnet::IpNet;
+use tokio::time::Instant;
+
+use super::connection::{Connection, now};
+use super::forwarded;
+
+/// How many there may be.
+#[derive(Debug, Clone)]
+pub(crate) struct Limits {
+    /// Connections in total.
+    pub(crate) connections_max: usize,
+    /// Connections of one address; behind a trusted proxy, its requests at the same time.
+    pub(crate) per_address_max: usize,
+    /// Networks of proxies whose word on the client's address is taken.
+    pub(crate) trusted_proxies: Vec<IpNet>,
+}
+
+/// Which limit was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Full {
+    /// The server's.
+    Total,
+    /// That of one address.
+    Address,
+}
+
+/// One party: an IPv4 address, or the /64 network of an IPv6 address, which is what one customer has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Party(IpAddr);
+
+impl Party {
+    fn of(address: IpAddr) -> Party {
+        match address.to_canonical() {
+            v4 @ IpAddr::V4(_) => Party(v4),
+            IpAddr::V6(v6) => Party(IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64))),
+        }
+    }
+}
+
+/// Everybody who is connected to one listener.
+#[derive(Debug)]
+pub(super) struct Door {
+    limits: Limits,
+    epoch: Instant,
+    inside: Mutex<Inside>,
+    requests: Mutex<HashMap<Party, usize>>,
+}
+
+#[derive(Debug, Default)]
+struct Inside {
+    last: u64,
+    connections: HashMap<u64, (Arc<Connection>, Option<Party>)>,
+    parties: HashMap<Party, HashSet<u64>>,
+}
+
+impl Door {
+    pub(super) fn new(limits: Limits) -> Arc<Door> {
+        Arc::new(Door {
+            limits,
+            epoch: now(),
+            inside: Mutex::default(),
+            requests: Mutex::default(),
+        })
+    }
+
+    /// A place for a connection of this peer.
+    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<Admitted, Full> {
+        let party = (!self.is_proxy(peer)).then(|| Party::of(peer));
+        let connection = Connection::new(self.epoch);
+        let mut inside = self.inside();
+        let max = self.limits.per_address_max;
+        if party.is_some_and(|party| inside.count(party) >= max)
+            && !inside.make_room(party, 1 + max / 64)
+        {
+            return Err(Full::Address);
+        }
+        let max = self.limits.connections_max;
+        if inside.connections.len() >= max && !inside.make_room(None, 1 + max / 64) {
+            return Err(Full::Total);
+        }
+        inside.last += 1;
+        let id = inside.last;
+        inside.connections.insert(id, (Arc::clone(&connection), party));
+        if let Some(party) = party {
+            inside.parties.entry(party).or_default().insert(id);
+        }
+        Ok(Admitted { door: Arc::clone(self), id, connection })
+    }
+
+    /// Evicts some idle connections.
+    pub(super) fn relieve(&self) {
+        let mut inside = self.inside();
+        let wanted = 1 + inside.connections.len() / 64;
+        inside.make_room(None, wanted);
+    }
+
+    /// The address that a request comes from, and its place among the requests of that address.
+    pub(super) fn request(
+        self: &Arc<Self>,
+        peer: IpAddr,
+        headers: &HeaderMap,
+    ) -> Result<(IpAddr, Option<Asking>), Full> {
+        if !self.is_proxy(peer) {
+            return Ok((peer.to_canonical(), None));
+        }
+        let client = forwarded::client(peer, headers, &self.limits.trusted_proxies);
+        let party = Party::of(client);
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = requests.entry(party).or_insert(0);
+        if *count >= self.limits.per_address_max {
+            return Err(Full::Address);
+        }
+        *count += 1;
+        Ok((client, Some(Asking { door: Arc::clone(self), party })))
+    }
+
+    fn is_proxy(&self, peer: IpAddr) -> bool {
+        let peer = peer.to_canonical();
+        self.limits.trusted_proxies.iter().any(|network| network.contains(&peer))
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inside {
+    fn count(&self, party: Party) -> usize {
+        self.parties.get(&party).map_or(0, HashSet::len)
+    }
+
+    /// Evicts up to so many idle connections (of one party, where one is named); whether there was any.
+    /// Several at once, so that a flood does not search the whole table for each connection.
+    fn make_room(&mut self, of: Option<Party>, wanted: usize) -> bool {
+        let candidate = |id: &u64| Some((self.connections.get(id)?.0.expendable()?, *id));
+        let mut idle: Vec<_> = match of {
+            Some(party) => {
+                self.parties.get(&party).into_iter().flatten().filter_map(candidate).collect()
+            }
+            None => self.connections.keys().filter_map(candidate).collect(),
+        };
+        let wanted = wanted.min(idle.len());
+        if wanted == 0 {
+            return false;
+        }
+        idle.select_nth_unstable(wanted - 1);
+        idle.truncate(wanted);
+        for (_, id) in idle {
+            self.leave(id).inspect(|connection| connection.evict());
+        }
+        true
+    }
+
+    /// Forgets a connection; `None` where it was evicted before.
+    fn leave(&mut self, id: u64) -> Option<Arc<Connection>> {
+        let (connection, party) = self.connections.remove(&id)?;
+        if let Some(party) = party
+            && let Some(ids) = self.parties.get_mut(&party)
+        {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.parties.remove(&party);
+            }
+        }
+        Some(connection)
+    }
+}
+
+/// A place for a connection, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    door: Arc<Door>,
+    id: u64,
+    pub(super) connection: Arc<Connection>,
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        // `None` where it was evicted.
+        drop(self.door.inside().leave(self.id));
+    }
+}
+
+/// A place for a request of a forwarded address, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Asking {
+    door: Arc<Door>,
+    party: Party,
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let mut requests = self.door.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = requests.get_mut(&self.party) {
+            *count -= 1;
+            if *count == 0 {
+                requests.remove(&self.party);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn door(connections_max: usize, per_address_max: usize) -> Arc<Door> {
+        let trusted_proxies = vec!["192.0.2.0/24".parse().unwrap()];
+        Door::new(Limits { connections_max, per_address_max, trusted_proxies })
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn busy_connections_of_one_address_keep_only_that_address_out() {
+        let door = door(10, 2);
+        let first = door.admit(ip("10.0.0.1")).unwrap();
+        let second = door.admit(ip("10.0.0.1")).unwrap();
+        let (_a, _b) = (first.connection.begin(), second.connection.begin());
+        assert_eq!(door.admit(ip("10.0.0.1")).unwrap_err(), Full::Address);
+        assert_eq!(door.admit(ip("::ffff:10.0.0.1")).unwrap_err(), Full::Address);
+        door.admit(ip("10.0.0.2")).unwrap();
+        drop(second);
+        door.admit(ip("10.0.0.1")).unwrap();
+    }
+
+    #[test]
+    fn ipv6_addresses_of_one_network_are_one_party() {
+        let door = door(10, 1);
+        let only = door.admit(ip("2001:db8:0:1::1")).unwrap();
+        let _busy = only.connection.begin();
+        assert_eq!(door.admit(ip("2001:db8:0:1:ffff::2")).unwrap_err(), Full::Address);
+        door.admit(ip("2001:db8:0:2::1")).unwrap();
+    }
+
+    #[test]
+    fn idle_connections_give_way_and_those_that_never_asked_go_first() {
+        let door = door(2, 2);
+        let asked = door.admit(ip("10.0.0.1")).unwrap();
+        drop(asked.connection.begin());
+        let silent = door.admit(ip("10.0.0.2")).unwrap();
+        let third = door.admit(ip("10.0.0.3")).unwrap();
+        assert!(silent.connection.expendable().is_none(), "evicted");
+        assert!(asked.connection.expendable().is_some(), "still there");
+        let (_a, _b) = (asked.connection.begin(), third.connection.begin());
+        assert_eq!(door.admit(ip("10.0.0.4")).unwrap_err(), Full::Total);
+        drop(third);
+        door.admit(ip("10.0.0.4")).unwrap();
+        drop((asked, silent));
+        assert!(door.inside().parties.is_empty() && door.inside().connections.is_empty());
+    }
+
+    #[test]
+    fn behind_a_proxy_requests_are_counted_by_forwarded_address() {
+        let door = door(10, 1);
+        let proxy = ip("192.0.2.1");
+        for _ in 0..5 {
+            std::mem::forget(door.admit(proxy).unwrap());
+        }
+        let from = |client: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("x-forwarded-for", HeaderValue::from_static(client));
+            headers
+        };
+        let (client, place) = door.request(proxy, &from("198.51.100.1")).unwrap();
+        assert_eq!(client, ip("198.51.100.1"));
+        assert_eq!(door.request(proxy, &from("198.51.100.1")).unwrap_err(), Full::Address);
+        door.request(proxy, &from("198.51.100.2")).unwrap();
+        drop(place);
+        door.request(proxy, &from("198.51.100.1")).unwrap();
+        let (client, place) = door.request(ip("10.0.0.1"), &from("198.51.100.9")).unwrap();
+        assert_eq!((client, place.is_none()), (ip("10.0.0.1"), true), "not a proxy of ours");
+    }
+}

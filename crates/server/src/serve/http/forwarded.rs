@@ -1,0 +1,122 @@
+//! The client's address, as trusted proxies tell it.
+//!
+//! `X-Forwarded-For` and `Forwarded` are read from the right, because each proxy appends the address
+//! that it saw: what stands to the left of the first address that is not a trusted proxy was written by
+//! somebody whom nobody vouches for. Where the two headers disagree, one of them came from the client,
+//! so neither is believed.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::http::HeaderMap;
+use axum::http::header::FORWARDED;
+use ipnet::IpNet;
+
+/// Who is behind this peer, which is a trusted proxy.
+pub(super) fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+    let peer = peer.to_canonical();
+    let common = hops(headers, "x-forwarded-for", address);
+    let standard = hops(headers, FORWARDED.as_str(), element);
+    match (common, standard) {
+        (None, None) => peer,
+        (Some(hops), None) | (None, Some(hops)) => farthest(peer, hops, trusted),
+        (Some(common), Some(standard)) => {
+            let common = farthest(peer, common, trusted);
+            if common == farthest(peer, standard, trusted) { common } else { peer }
+        }
+    }
+}
+
+/// The addresses that a header names, nearest first; `None` for an entry that names none.
+type Hops = Vec<Option<IpAddr>>;
+
+fn hops(headers: &HeaderMap, name: &str, parse: fn(&str) -> Option<IpAddr>) -> Option<Hops> {
+    let mut hops: Hops = Vec::new();
+    for value in headers.get_all(name) {
+        let Ok(text) = value.to_str() else {
+            hops.push(None);
+            continue;
+        };
+        hops.extend(text.split(',').map(|entry| parse(entry.trim())));
+    }
+    hops.reverse();
+    (!hops.is_empty()).then_some(hops)
+}
+
+/// Walks from proxy to proxy, up to the first address that is none or that nobody can read.
+fn farthest(peer: IpAddr, hops: Hops, trusted: &[IpNet]) -> IpAddr {
+    let mut known = peer;
+    for hop in hops {
+        let Some(hop) = hop else { break };
+        known = hop;
+        if !trusted.iter().any(|network| network.contains(&hop)) {
+            break;
+        }
+    }
+    known
+}
+
+/// `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80`.
+fn address(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
+    bare.parse().ok().or_else(with_port).map(|address: IpAddr| address.to_canonical())
+}
+
+/// The address in `for=…` of an element such as `for="[2001:db8::1]:80";proto=https`.
+fn element(text: &str) -> Option<IpAddr> {
+    let pairs = text.split(';').filter_map(|pair| pair.trim().split_once('='));
+    let mut named = pairs.filter(|(name, _)| name.eq_ignore_ascii_case("for"));
+    let (_, value) = named.next()?;
+    address(value.trim().trim_matches('"'))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderName;
+
+    use super::*;
+
+    fn check(headers: &[(&str, &str)], expected: &str) {
+        let trusted: Vec<IpNet> =
+            vec!["192.0.2.0/24".parse().unwrap(), "fd00::/8".parse().unwrap()];
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+        }
+        let found = client("192.0.2.1".parse().unwrap(), &map, &trusted);
+        assert_eq!(found.to_string(), expected, "{headers:?}");
+    }
+
+    #[test]
+    fn forwarded_addresses_are_read_from_the_right() {
+        let xff = "x-forwarded-for";
+        check(&[], "192.0.2.1");
+        check(&[(xff, "198.51.100.7")], "198.51.100.7");
+        check(&[(xff, "203.0.113.9, 198.51.100.7")], "198.51.100.7");
+        check(&[(xff, "203.0.113.9, 198.51.100.7, 192.0.2.4")], "198.51.100.7");
+        check(&[(xff, "203.0.113.9"), (xff, "198.51.100.7:4711")], "198.51.100.7");
+        check(&[(xff, "192.0.2.9, 192.0.2.4")], "192.0.2.9");
+        check(&[(xff, "203.0.113.9, nonsense, 192.0.2.4")], "192.0.2.4");
+        check(&[(xff, "nonsense")], "192.0.2.1");
+        check(&[(xff, "")], "192.0.2.1");
+        check(&[(xff, "[2001:db8::1]:80, fd00::2")], "2001:db8::1");
+        check(&[(xff, "::ffff:198.51.100.7")], "198.51.100.7");
+    }
+
+    #[test]
+    fn the_standard_header_is_read_in_the_same_way() {
+        check(
+            &[("forwarded", "for=203.0.113.9, For=\"198.51.100.7:80\";proto=https")],
+            "198.51.100.7",
+        );
+        check(&[("forwarded", "proto=https;for=\"[2001:db8::1]\"")], "2001:db8::1");
+        check(&[("forwarded", "for=unknown")], "192.0.2.1");
+    }
+
+    #[test]
+    fn headers_that_disagree_are_not_believed() {
+        let xff = ("x-forwarded-for", "198.51.100.7");
+        check(&[xff, ("forwarded", "for=198.51.100.7")], "198.51.100.7");
+        check(&[xff, ("forwarded", "for=203.0.113.9")], "192.0.2.1");
+    }
+}
