@@ -61,6 +61,10 @@ fn report(failure: &Failure, output: Output) {
 }
 
 fn run(command: Command, environment: &Environment, output: Output) -> Result<(), Failure> {
+    // A chart is for everybody; all other files have secrets or what tenants said in them.
+    if !matches!(command, Command::Simulate(_)) {
+        serve::keep_private();
+    }
     match command {
         Command::Serve(arguments) => serve::run(&arguments, environment, output),
         Command::Demo(demo) => demo::run(&demo, environment, output),

@@ -5,8 +5,8 @@
 //! atomically; nothing of it is ever shown.
 
 use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use base64::Engine as _;
@@ -63,6 +63,16 @@ pub enum KeyRingError {
         /// What the system says.
         cause: io::Error,
     },
+    /// Others than its owner may read or change it.
+    #[error(
+        "others may read or change the key ring {path} (mode {mode:04o}); run: chmod 600 {path}"
+    )]
+    Exposed {
+        /// Which one.
+        path: String,
+        /// Its mode.
+        mode: u32,
+    },
     /// The file is no key ring. Nothing of it is repeated.
     #[error("not a key ring: {0}")]
     Malformed(&'static str),
@@ -114,10 +124,22 @@ impl KeyRing {
         text
     }
 
-    /// Reads the ring in a file.
+    /// Reads the ring in a file that its owner alone may read. One that belongs to root may also be
+    /// readable by its group, as a mounted secret is.
     pub fn read(path: &Path) -> Result<Self, KeyRingError> {
-        let text = fs::read_to_string(path).map_err(|cause| file_error(path, cause))?;
-        KeyRing::parse(&Zeroizing::new(text))
+        let read = || -> io::Result<_> {
+            let mut file = fs::File::open(path)?;
+            let (found, mut text) = (file.metadata()?, Zeroizing::new(String::new()));
+            file.read_to_string(&mut text)?;
+            Ok((found, text))
+        };
+        let (found, text) = read().map_err(|cause| file_error(path, cause))?;
+        let forbidden = if found.uid() == 0 { 0o037 } else { 0o077 };
+        if found.mode() & forbidden != 0 {
+            let mode = found.mode() & 0o7777;
+            return Err(KeyRingError::Exposed { path: path.display().to_string(), mode });
+        }
+        KeyRing::parse(&text)
     }
 
     /// Writes the ring to a file that must not exist, readable by its owner alone.
@@ -128,6 +150,13 @@ impl KeyRing {
     /// Replaces the file, atomically: afterwards it is the old one or the new one.
     pub fn replace(&self, path: &Path) -> Result<(), KeyRingError> {
         let beside = path.with_extension("new");
+        // One that was left behind, or a link that somebody put there, is removed, not followed.
+        match fs::remove_file(&beside) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                return Err(file_error(&beside, cause));
+            }
+            Ok(()) | Err(_) => {}
+        }
         let replaced = self.write_new(&beside).and_then(|()| fs::rename(&beside, path));
         replaced.and_then(|()| sync_folder(path)).map_err(|cause| file_error(path, cause))
     }
@@ -249,6 +278,40 @@ mod tests {
         assert_eq!(*read.to_text(), *ring.to_text());
         assert_eq!(read.keys.len(), 2);
         assert_eq!(format!("{read:?}"), "KeyRing(2 keys)");
+    }
+
+    #[test]
+    fn ring_that_others_may_read_is_refused_with_the_way_to_close_it() {
+        let folder = Folder::new();
+        let path = folder.0.join("keyring");
+        KeyRing::generate().unwrap().create(&path).unwrap();
+        let is_root = fs::metadata(&path).unwrap().uid() == 0;
+        for (mode, is_refused) in [
+            (0o600, false),
+            (0o400, false),
+            (0o440, !is_root),
+            (0o640, !is_root),
+            (0o660, true),
+            (0o644, true),
+            (0o604, true),
+            (0o602, true),
+        ] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let error = KeyRing::read(&path).err().map(|error| error.to_string());
+            assert_eq!(error.is_some(), is_refused, "{mode:o}: {error:?}");
+            assert!(error.is_none_or(|error| error.contains("chmod 600")), "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn link_in_the_place_of_the_new_ring_is_not_followed() {
+        let folder = Folder::new();
+        let (path, elsewhere) = (folder.0.join("keyring"), folder.0.join("elsewhere"));
+        let ring = KeyRing::generate().unwrap();
+        ring.create(&path).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, path.with_extension("new")).unwrap();
+        ring.replace(&path).unwrap();
+        assert!(!elsewhere.exists() && KeyRing::read(&path).is_ok());
     }
 
     #[test]

@@ -63,13 +63,22 @@ pub(crate) struct PostgresSettings {
     pub(crate) listen_url: Option<String>,
 }
 
-/// Where everything is remembered.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where everything is remembered. Shown without a password, also for debugging.
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum StoreChoice {
     /// In the data directory.
     Embedded,
     /// In a PostgreSQL database at this address.
     Postgres(String),
+}
+
+impl std::fmt::Debug for StoreChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StoreChoice::Embedded => f.write_str("Embedded"),
+            StoreChoice::Postgres(url) => f.write_str(&postrider_store::postgres::masked(url)),
+        }
+    }
 }
 
 /// The proxy that every delivery goes through.

@@ -2,6 +2,7 @@
 //! when its shards change.
 
 use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,7 +27,10 @@ const OLD: Duration = Duration::from_secs(60);
 
 /// Connects to the database as a node.
 pub(super) async fn connect(config: &Config, url: &str) -> anyhow::Result<Arc<PostgresStore>> {
-    std::fs::create_dir_all(&config.data_dir)
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&config.data_dir)
         .with_context(|| format!("cannot create {}", config.data_dir.display()))?;
     let node = match &config.node {
         Some(name) => name.clone(),
@@ -62,7 +66,8 @@ fn name(path: &Path) -> anyhow::Result<String> {
     getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
     let name = format!("node-{:08x}", u32::from_le_bytes(bytes));
     let write = || -> io::Result<()> {
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path)?;
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
         writeln!(file, "{name}")?;
         file.sync_all()
     };

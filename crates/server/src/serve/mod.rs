@@ -26,8 +26,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use postrider_api::{ApiParts, ApiSettings, ApiState, Bootstrap, Rate, Vault, bootstrap_admin};
 use postrider_engine::{Ended, EngineHandle, IngestRate, Parts, SeededEntropy, Spans};
-use postrider_store::Store;
 use postrider_store::embedded::{EmbeddedStore, Options as StoreOptions};
+use postrider_store::{Store, StoreError};
 use postrider_transport::{Clock, HttpTransport, SystemClock};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -36,6 +36,7 @@ use tokio::task::JoinHandle;
 use self::banner::AdminKey;
 use self::cluster::DatabaseClock;
 pub(crate) use self::cluster::is_name as is_node_name;
+pub(crate) use self::files::keep_private;
 pub(crate) use self::http::{Options as ListenOptions, serve as listen_http};
 use self::metrics::Metrics;
 use self::observed::Observed;
@@ -108,10 +109,27 @@ impl Server {
     }
 
     async fn open(loaded: Loaded, log: &LogHandle) -> anyhow::Result<(Server, Bootstrap)> {
+        // While a server runs it waits for room; one that cannot start does not.
+        Server::open_store_and_listen(loaded, log).await.map_err(|error| {
+            match error.downcast_ref::<StoreError>() {
+                Some(StoreError::DiskFull { place }) => anyhow::anyhow!(
+                    "the disk is full: make room in {place} and start again; nothing that was \
+                     acknowledged is lost"
+                ),
+                _ => error,
+            }
+        })
+    }
+
+    async fn open_store_and_listen(
+        loaded: Loaded,
+        log: &LogHandle,
+    ) -> anyhow::Result<(Server, Bootstrap)> {
         // From here on a signal waits until there is something to end.
         let signals = Signals::new().context("cannot listen to signals")?;
         let config = &loaded.config;
         files::raise_limit(config);
+        files::tighten(&config.data_dir);
         // Before anything is read or sent: where the address is taken, nothing has happened.
         let listener = TcpListener::bind(config.listen)
             .await

@@ -13,7 +13,7 @@ use postrider_store::Store;
 
 use crate::config::{Config, StoreChoice};
 
-/// What the mark of the cluster's key ring is claimed as.
+/// What the mark of a store's key ring is claimed as.
 const RING_CLAIM: &str = postrider_store::postgres::KEY_RING;
 /// The file that the admin key is written to.
 const ADMIN_KEY: &str = "admin.key";
@@ -51,13 +51,18 @@ pub(super) async fn open_vault(config: &Config, store: &dyn Store) -> anyhow::Re
         new_ring(store, &path).await?
     };
     let vault = Vault::new(ring);
+    // First: where an older version has claimed nothing, a ring that opens nothing must not be claimed.
+    check_all(store, &vault).await.with_context(|| format!("with {}", path.display()))?;
     anyhow::ensure!(
         claim(store, &vault).await?,
-        "{} is not the key ring of this cluster: copy the file `keyring` from the data directory of \
-         one of its nodes, or name it by POSTRIDER_KEYRING",
-        path.display()
+        "{} is the key ring of another store: {}, or name the right one by POSTRIDER_KEYRING",
+        path.display(),
+        match config.store {
+            StoreChoice::Embedded => "restore the file that was made with this data",
+            StoreChoice::Postgres(_) =>
+                "copy the file `keyring` from the data directory of a node of this cluster",
+        }
     );
-    check_all(store, &vault).await.with_context(|| format!("with {}", path.display()))?;
     Ok(vault)
 }
 
@@ -77,7 +82,7 @@ async fn new_ring(store: &dyn Store, path: &Path) -> anyhow::Result<KeyRing> {
     Ok(ring)
 }
 
-/// All nodes of a cluster have the same ring, the first one's. Whether it is this one.
+/// A store belongs to the ring that it was first opened with, on every node. Whether it is this one.
 async fn claim(store: &dyn Store, vault: &Vault) -> anyhow::Result<bool> {
     let mine = mark(vault);
     Ok(store.claim(RING_CLAIM, &mine).await? == mine)
@@ -126,12 +131,38 @@ pub(super) fn reload_ring(config: &Config, vault: &Vault) {
 pub(super) fn write_admin_key(path: &Path, key: &str) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let beside = path.with_extension("key.new");
+        // One that was left behind, or a link that somebody put there, is removed, not followed.
+        match std::fs::remove_file(&beside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
         let mut options = std::fs::OpenOptions::new();
-        let options = options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&beside)?;
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&beside)?;
         writeln!(file, "{key}")?;
         file.sync_all()?;
         std::fs::rename(&beside, path)
     };
     write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn admin_key_is_written_through_no_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (folder.path().join(ADMIN_KEY), folder.path().join("elsewhere"));
+        fs::write(&elsewhere, "theirs").unwrap();
+        symlink(&elsewhere, folder.path().join("admin.key.new")).unwrap();
+        symlink(&elsewhere, &path).unwrap();
+        write_admin_key(&path, "ours").unwrap();
+        assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "theirs");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "ours\n");
+        let found = fs::symlink_metadata(&path).unwrap();
+        assert!(found.is_file() && found.mode() & 0o777 == 0o600);
+    }
 }

@@ -13,6 +13,7 @@ mod lifecycle;
 mod migrate;
 mod mutual_tls;
 mod operational;
+mod private_files;
 mod refusals;
 mod refused_bodies;
 mod secrecy;

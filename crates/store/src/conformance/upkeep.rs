@@ -230,4 +230,13 @@ suite! { $ upkeep, conformance_upkeep:
     a_store_that_is_closed_and_opened_again_has_everything,
     a_copy_has_everything_and_goes_its_own_way,
     a_healthy_store_says_so,
+    first_claim_of_a_name_stays_after_reopening,
+}
+
+async fn first_claim_of_a_name_stays_after_reopening(mut ground: Ground) {
+    assert_eq!(ground.store.claim("ring", b"first").await.unwrap(), b"first");
+    assert_eq!(ground.store.claim("ring", b"second").await.unwrap(), b"first");
+    assert_eq!(ground.store.claim("other", b"second").await.unwrap(), b"second");
+    ground.reopen().await;
+    assert_eq!(ground.store.claim("ring", b"third").await.unwrap(), b"first");
 }

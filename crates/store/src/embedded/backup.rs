@@ -5,7 +5,9 @@
 //! are then made from these transactions while the applier goes on. `main.db` comes last and gets
 //! its name last: a copy that has it is whole.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,7 +17,8 @@ use rusqlite::types::Value;
 
 use super::EmbeddedStore;
 use super::files::{
-    At, Layout, SMALL_PAGE_BYTES, io_error, open_reader, open_writer, place, sync_directory,
+    At, Layout, SMALL_PAGE_BYTES, io_error, open_private, open_reader, open_writer, place,
+    sync_directory,
 };
 use super::journal::StoreId;
 use super::open::{is_empty, make_directory};
@@ -30,7 +33,7 @@ impl EmbeddedStore {
         if !is_empty(target.root())? {
             return Err(not_empty(target.root()));
         }
-        make_directory(target.root())?;
+        make_private(target.root())?;
         make_directory(&target.history())?;
         let days = std::sync::Arc::clone(&self.days);
         let pool = std::sync::Arc::clone(&self.pool);
@@ -64,7 +67,7 @@ impl EmbeddedStore {
         if !is_empty(to.root())? {
             return Err(not_empty(to.root()));
         }
-        make_directory(to.root())?;
+        make_private(to.root())?;
         make_directory(&to.history())?;
         for day in from.days()? {
             copy_file(&from.day(day), &to.day(day))?;
@@ -77,15 +80,22 @@ impl EmbeddedStore {
     }
 }
 
+/// Makes a directory, or closes an empty one to others.
+fn make_private(path: &Path) -> Result<(), StoreError> {
+    make_directory(path)?;
+    let closed = fs::set_permissions(path, Permissions::from_mode(0o700));
+    closed.map_err(|error| io_error(path, &error))
+}
+
 fn not_empty(path: &Path) -> StoreError {
     let cause = "it is not empty; name a new directory".to_owned();
     StoreError::NotWritable { place: place(path), cause }
 }
 
 fn copy_file(from: &Path, to: &Path) -> Result<(), StoreError> {
-    fs::copy(from, to).map_err(|error| io_error(to, &error))?;
-    let synced = fs::File::open(to).and_then(|file| file.sync_all());
-    synced.map_err(|error| io_error(to, &error))
+    let mut copy = open_private(to)?;
+    let copied = fs::File::open(from).and_then(|mut file| io::copy(&mut file, &mut copy));
+    copied.and_then(|_| copy.sync_all()).map_err(|error| io_error(to, &error))
 }
 
 /// A file as it was at a moment.
@@ -105,6 +115,7 @@ impl Snapshot {
     }
 
     fn copy(&self, to: &Path) -> Result<(), StoreError> {
+        drop(open_private(to)?);
         let mut target = Connection::open(to).at(to)?;
         let backup = Backup::new(&self.connection, &mut target).at(&self.from)?;
         backup.run_to_completion(PAGES_AT_ONCE, Duration::ZERO, None).at(&self.from)

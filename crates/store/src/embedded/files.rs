@@ -8,12 +8,15 @@
 //! reserve              room that is given up to finish work on a full disk
 //! ```
 
-use std::fs;
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use postrider_domain::time::Timestamp;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use crate::error::StoreError;
 
@@ -24,6 +27,9 @@ pub(super) const LARGE_PAGE_BYTES: u32 = 16384;
 /// A file's log is copied into it when it is this long. A page that changes in several transactions
 /// is copied once.
 const LOG_BYTES: u32 = 64 << 20;
+
+/// Files are for their owner alone.
+const PRIVATE: u32 = 0o600;
 
 const DAY_MS: i64 = 86_400_000;
 /// The days that a calendar of the years 0 to 9999 has: a time outside falls on the nearest of them.
@@ -130,6 +136,29 @@ impl Layout {
     }
 }
 
+/// Opens a file of ours for writing, made with mode 0600 where it is missing. An existing one that
+/// others may use is closed to them. A symbolic link in its place is refused: whoever put it there
+/// chooses what is overwritten.
+pub(super) fn open_private(path: &Path) -> Result<File, StoreError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
+    let opened = options.mode(PRIVATE).custom_flags(no_follow).open(path);
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(code) if code == Errno::LOOP.raw_os_error() => {
+            let cause = "it is a symbolic link; put the file itself there".to_owned();
+            StoreError::NotWritable { place: place(path), cause }
+        }
+        Some(_) | None => io_error(path, &error),
+    })?;
+    let mode = file.metadata().map_err(|error| io_error(path, &error))?.permissions().mode();
+    if mode & 0o077 != 0 {
+        let closed = file.set_permissions(Permissions::from_mode(PRIVATE));
+        closed.map_err(|error| io_error(path, &error))?;
+    }
+    Ok(file)
+}
+
 /// A path as people read it.
 pub(super) fn place(path: &Path) -> String {
     path.display().to_string()
@@ -209,6 +238,8 @@ pub(super) fn open_writer(
     let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     if create {
         flags |= OpenFlags::SQLITE_OPEN_CREATE;
+        // SQLite would make it as the umask has it. Its log gets the mode of the file.
+        drop(open_private(path)?);
     }
     let connection = Connection::open_with_flags(path, flags).at(path)?;
     connection.set_prepared_statement_cache_capacity(64);

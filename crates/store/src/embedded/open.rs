@@ -1,14 +1,14 @@
 //! Opening: the directory, the lock, the files, and what the journal still has.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use super::applier::{Applier, Line, MainFile, Parts};
-use super::files::{Layout, io_error, place, sync_directory};
+use super::files::{Layout, io_error, open_private, place, sync_directory};
 use super::ids::PendingIds;
 use super::journal::{self, Hooks, Journal, JournalError, RecoveredRecords};
 use super::medium::Disk;
@@ -51,10 +51,27 @@ impl EmbeddedStore {
         EmbeddedStore::open_checked(data_dir.as_ref(), options, |_| Ok(()))
     }
 
+    /// On a full disk the reserve is given up, as it is while the store is open: there is room then
+    /// to finish what was acknowledged, and nothing new is accepted.
     fn open_checked(
         data_dir: &Path,
         options: Options,
-        check: impl FnOnce(&MainFile) -> Result<(), StoreError>,
+        check: impl Fn(&MainFile) -> Result<(), StoreError>,
+    ) -> Result<Arc<EmbeddedStore>, StoreError> {
+        match EmbeddedStore::open_once(data_dir, options.clone(), &check) {
+            Err(StoreError::DiskFull { .. })
+                if fs::remove_file(Layout::new(data_dir).reserve()).is_ok() =>
+            {
+                EmbeddedStore::open_once(data_dir, options, &check)
+            }
+            other => other,
+        }
+    }
+
+    fn open_once(
+        data_dir: &Path,
+        options: Options,
+        check: &dyn Fn(&MainFile) -> Result<(), StoreError>,
     ) -> Result<Arc<EmbeddedStore>, StoreError> {
         let layout = Layout::new(data_dir);
         make_directory(layout.root())?;
@@ -171,9 +188,7 @@ pub(super) fn make_directory(path: &Path) -> Result<(), StoreError> {
 
 fn lock(layout: &Layout) -> Result<File, StoreError> {
     let path = layout.lock();
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(0o600);
-    let file = options.open(&path).map_err(|error| io_error(layout.root(), &error))?;
+    let file = open_private(&path)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked { place: place(layout.root()) }),

@@ -5,12 +5,13 @@
 //! accepted for which SQLite would find no room: what is in the journal needs it once more in a
 //! file's log and once in the file.
 
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use rustix::fs::FallocateFlags;
+
+use super::files::open_private;
 
 /// The file, or its absence.
 #[derive(Debug)]
@@ -76,8 +77,8 @@ impl Ballast {
         if fs::metadata(&self.path).is_ok_and(|found| found.len() == self.bytes) {
             return Ok(());
         }
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&self.path)?;
+        let file = open_private(&self.path).map_err(std::io::Error::other)?;
+        file.set_len(0)?;
         let space = rustix::fs::fstatvfs(&file)?;
         let room = space.f_bavail.saturating_mul(space.f_frsize);
         if room < self.bytes.saturating_mul(2) {

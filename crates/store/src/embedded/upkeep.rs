@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 use async_trait::async_trait;
 use postrider_domain::ids::Shard;
 use postrider_domain::time::Timestamp;
+use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::applier::{Applier, minute};
@@ -24,7 +25,20 @@ use crate::records::{Epoch, Holding, Pruned};
 pub(super) const EPOCH: Epoch = Epoch(1);
 
 /// It is the only node.
-impl Nodes for EmbeddedStore {}
+#[async_trait]
+impl Nodes for EmbeddedStore {
+    async fn claim(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let (name, value) = (format!("claim {name}"), value.to_vec());
+        self.change(move |transaction, path| match rows::meta(transaction, path, &name)? {
+            Some(Value::Blob(claimed)) => Ok(claimed),
+            Some(_) | None => {
+                rows::put_meta(transaction, &name, &Value::Blob(value.clone())).at(path)?;
+                Ok(value)
+            }
+        })
+        .await
+    }
+}
 
 #[async_trait]
 impl Upkeep for EmbeddedStore {

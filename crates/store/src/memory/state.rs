@@ -49,6 +49,8 @@ pub(super) struct State {
     pub(super) ledgers: BTreeMap<TenantId, Ledger>,
     /// By tenant and minute since the epoch.
     pub(super) tallies: BTreeMap<(TenantId, i64), Tally>,
+    /// What has one value for good.
+    pub(super) claims: BTreeMap<String, Vec<u8>>,
     /// How often each shard was given to another node; none where it is missing.
     given_away: BTreeMap<Shard, u64>,
     /// Shards that another node should have, and those that it has.

@@ -29,6 +29,11 @@ impl Nodes for MemoryStore {
         })
         .await
     }
+
+    async fn claim(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let (name, value) = (name.to_owned(), value.to_vec());
+        self.write(move |state| Ok(state.claims.entry(name).or_insert(value).clone())).await
+    }
 }
 
 #[async_trait]

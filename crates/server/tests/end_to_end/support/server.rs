@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::{Deadline, PATIENCE, PROGRAM, http, postrider};
+use super::{Deadline, PATIENCE, PROGRAM, http};
 
 /// How a server is started.
 #[derive(Clone)]
@@ -19,6 +19,8 @@ pub(crate) struct Start {
     /// What the server is started by, where it is not started directly. It must end by becoming
     /// the server (`exec`), so that signals reach it.
     wrapper: Vec<String>,
+    /// The binary.
+    program: PathBuf,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
 }
@@ -26,7 +28,19 @@ pub(crate) struct Start {
 impl Start {
     /// For development, on a free port.
     pub(crate) fn dev() -> Start {
-        Start { wrapper: Vec::new(), arguments: vec!["--dev".to_owned()], variables: Vec::new() }
+        let start = Start {
+            wrapper: Vec::new(),
+            program: PathBuf::new(),
+            arguments: vec!["--dev".to_owned()],
+            variables: Vec::new(),
+        };
+        start.program(Path::new(PROGRAM))
+    }
+
+    /// Another binary, such as that of another version.
+    pub(crate) fn program(mut self, program: &Path) -> Start {
+        self.program = program.to_owned();
+        self
     }
 
     /// Started by another program, which is given the server and its arguments.
@@ -108,13 +122,14 @@ impl Start {
     pub(crate) fn command(&self, data_dir: &Path) -> Command {
         let serve = ["serve", "--listen", "127.0.0.1:0", "--data-dir"];
         let mut command = match self.wrapper.split_first() {
-            None => postrider(&serve),
+            None => Command::new(&self.program),
             Some((program, words)) => {
                 let mut command = Command::new(program);
-                command.args(words).arg(PROGRAM).args(serve).env_clear().stdin(Stdio::null());
+                command.args(words).arg(&self.program);
                 command
             }
         };
+        command.args(serve).env_clear().stdin(Stdio::null());
         command.arg(data_dir).args(&self.arguments);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command

@@ -4,7 +4,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
         Some(_) | None => Path::new("."),
     };
     make_directory(parent)?;
-    match fs::create_dir(path) {
+    match fs::DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => File::open(parent)?.sync_all(),
         Err(_) if path.is_dir() => Ok(()),
         Err(error) => Err(error),
