@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::{command, exists, run as run_command, run_and_listen};
-use crate::{budget, dashboard, deny, install, references, tidy};
+use crate::{budget, dashboard, deny, install, previous, references, tidy};
 
 /// Test binaries that start servers, kill processes or simulate lives: the quick form leaves them out.
 const SLOW_BINARIES: [&str; 9] = [
@@ -71,7 +71,13 @@ fn run_all(root: &Path) -> Result<()> {
     let built = report.step("build", || once(run_command(&mut runner.build(root))));
     if built {
         report.step("clippy", || clippy(root));
-        report.step("tests", || counted(&mut runner.test(root)));
+        let mut tests = runner.test(root);
+        match previous::build(root) {
+            Ok(Some(program)) => drop(tests.env(previous::VARIABLE, program)),
+            Ok(None) => report.skip("rolling upgrade", "the version before is not in this clone"),
+            Err(error) => drop(report.step("rolling upgrade", || once(Err(error)))),
+        }
+        report.step("tests", || counted(&mut tests));
         simulate(&mut report, root);
         report.step("budget", || once(budget::run(root, &[])));
         if references::is_possible() {

@@ -10,7 +10,9 @@ mod comments;
 mod coverage;
 mod dashboard;
 mod deny;
+mod fixture;
 mod install;
+mod previous;
 mod process;
 mod references;
 mod serve;
@@ -39,6 +41,9 @@ cargo xtask <chore>
   trust [--long] [tests…]
                  kills, stops, full disks, faults, hostile receivers with the real binary;
                  --long is the long form, on a release build, with the simulation
+  fixture PROGRAM NAME
+                 stores of a released version, made by its own binary, for the tests of upgrades
+  previous       the binary of the version before, for the tests of a rolling upgrade
   coverage       line coverage of crates/domain by its own tests
 ";
 
@@ -60,6 +65,8 @@ fn main() -> ExitCode {
         "bench-cluster" => bench_cluster::run(&root, rest),
         "trust" => trust::run(&root, rest),
         "coverage" => coverage::run(&root),
+        "fixture" => fixture::run(&root, rest),
+        "previous" => previous::run(&root),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())

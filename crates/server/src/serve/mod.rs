@@ -110,14 +110,14 @@ impl Server {
 
     async fn open(loaded: Loaded, log: &LogHandle) -> anyhow::Result<(Server, Bootstrap)> {
         // While a server runs it waits for room; one that cannot start does not.
-        Server::open_store_and_listen(loaded, log).await.map_err(|error| {
-            match error.downcast_ref::<StoreError>() {
-                Some(StoreError::DiskFull { place }) => anyhow::anyhow!(
-                    "the disk is full: make room in {place} and start again; nothing that was \
+        Box::pin(Server::open_store_and_listen(loaded, log)).await.map_err(|error| match error
+            .downcast_ref::<StoreError>(
+        ) {
+            Some(StoreError::DiskFull { place }) => anyhow::anyhow!(
+                "the disk is full: make room in {place} and start again; nothing that was \
                      acknowledged is lost"
-                ),
-                _ => error,
-            }
+            ),
+            _ => error,
         })
     }
 

@@ -7,6 +7,7 @@
 
 mod clocks;
 mod faults;
+mod fixtures;
 mod looking;
 mod neighbours;
 #[path = "../../../store/tests/postgres/proxy.rs"]
@@ -16,6 +17,8 @@ mod scene;
 #[expect(dead_code, reason = "the tests of the store use more of it")]
 #[path = "../../../store/tests/postgres/server.rs"]
 mod server;
+mod skew;
 #[expect(dead_code, unused_imports, reason = "the tests with one server use more of it")]
 #[path = "../end_to_end/support/mod.rs"]
 mod support;
+mod upgrade;

@@ -1,6 +1,7 @@
 //! A cluster under load, and what must hold of it in the end.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -44,6 +45,10 @@ pub(crate) struct Scene {
     url: String,
     folder: tempfile::TempDir,
     variables: Vec<(String, String)>,
+    /// The binary that nodes are started with from now on, where it is another one.
+    pub(crate) program: Option<PathBuf>,
+    /// Deliveries that are owed to other places than the usual ones.
+    pub(crate) others: u64,
     /// What came to each bad place before it was disabled.
     ordinary: Vec<usize>,
 }
@@ -63,12 +68,39 @@ impl Scene {
         nodes: usize,
         variables: &[(&str, &str)],
     ) -> Scene {
+        Scene::of(None, postgres, url, nodes, variables)
+    }
+
+    /// So many nodes of another program, on a database of their own.
+    pub(crate) fn of_program(program: &Path, nodes: usize) -> Scene {
+        let postgres = Postgres::start();
+        let url = postgres.database("cluster");
+        Scene::of(Some(program.to_owned()), postgres, url, nodes, &[])
+    }
+
+    fn of(
+        program: Option<PathBuf>,
+        postgres: Postgres,
+        url: String,
+        nodes: usize,
+        variables: &[(&str, &str)],
+    ) -> Scene {
         let folder = tempfile::tempdir().unwrap();
         let (receiver, none) = (Receiver::start(), Vec::new());
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let variables = variables.iter().map(owned).collect();
         let ordinary = Vec::new();
-        let mut scene = Scene { postgres, receiver, nodes: none, url, folder, variables, ordinary };
+        let mut scene = Scene {
+            postgres,
+            receiver,
+            nodes: none,
+            url,
+            folder,
+            variables,
+            program,
+            others: 0,
+            ordinary,
+        };
         for _ in 0..nodes {
             scene.join();
         }
@@ -128,20 +160,23 @@ impl Scene {
 
     /// Starts the node at this place, on its own directory.
     pub(crate) fn start(&mut self, place: usize) {
-        let directory = |place: usize| self.folder.path().join(format!("node{place}"));
-        let here = directory(place);
+        let here = self.directory(place);
         if place > 0 && !here.exists() {
             std::fs::create_dir_all(&here).unwrap();
-            std::fs::copy(directory(0).join("keyring"), here.join("keyring")).unwrap();
+            std::fs::copy(self.directory(0).join("keyring"), here.join("keyring")).unwrap();
         }
         self.nodes[place] = Some(self.how(place).at(&here));
     }
 
-    fn how(&self, place: usize) -> Start {
+    /// How the node at this place is started.
+    pub(crate) fn how(&self, place: usize) -> Start {
         let mut start = Start::dev()
             .with(&["--store", &self.url, "--time-scale", TIME_SCALE])
             .with(&["--set", "circuit.disable_consecutive=5"])
             .variable("POSTRIDER_ADMIN_KEY", KEY);
+        if let Some(program) = &self.program {
+            start = start.program(program);
+        }
         for (name, value) in self.variables.iter().filter(|_| place > 0) {
             let sign = if place == 1 { "" } else { "-" };
             start = start.variable(name, &value.replace('±', sign));
@@ -156,12 +191,18 @@ impl Scene {
         drop(node);
     }
 
-    /// Ends a node orderly.
-    pub(crate) fn leave(&mut self, place: usize) {
+    /// Ends a node orderly; what it logged.
+    pub(crate) fn leave(&mut self, place: usize) -> String {
         let mut node = self.nodes[place].take().unwrap();
         node.signal("TERM");
         let (status, log) = node.ended();
         assert!(status.success(), "{status}: {log}");
+        log
+    }
+
+    /// The directory of the node at this place.
+    pub(crate) fn directory(&self, place: usize) -> PathBuf {
+        self.folder.path().join(format!("node{place}"))
     }
 
     /// Those that have arrived and are not settled: what is in flight, as the receiver sees it. What
@@ -212,11 +253,11 @@ impl Scene {
         in_flight: &BTreeSet<String>,
     ) -> Ended {
         let place = self.nodes.iter().position(Option::is_some).unwrap();
-        let node = self.nodes[place].as_mut().unwrap();
+        let (node, others) = (self.nodes[place].as_mut().unwrap(), self.others);
         // Everything but what is owed to the bad places.
         let ledger = node.wait("everything to arrive", |node| {
             let ledger = node.ledger();
-            let count = |name: &str| ledger[name].as_u64().unwrap();
+            let count = |name: &str| ledger[name].as_u64().unwrap() - others;
             let good = count("accepted") / (PLACES as u64 + 2) * PLACES as u64;
             (count("delivered") == good).then_some(ledger)
         });

@@ -47,12 +47,17 @@ enum Order {
 impl Server {
     /// Starts one with empty databases.
     pub(crate) fn start() -> Self {
-        Server::start_with(&[], |_| {})
+        Server::start_in(&[])
+    }
+
+    /// Starts one with these variables in its environment.
+    pub(crate) fn start_in(variables: &[(&str, &str)]) -> Self {
+        Server::start_with(&[], variables, |_| {})
     }
 
     /// Starts one that offers TLS.
     pub(crate) fn start_with_tls(certificate: &str, key: &str) -> Self {
-        Server::start_with(&["ssl=on"], |data| {
+        Server::start_with(&["ssl=on"], &[], |data| {
             for (name, text) in [("server.crt", certificate), ("server.key", key)] {
                 let path = data.join(name);
                 std::fs::write(&path, text).unwrap();
@@ -62,13 +67,13 @@ impl Server {
         })
     }
 
-    /// Starts one with further settings and files.
-    fn start_with(settings: &[&str], fill: impl FnOnce(&Path)) -> Self {
+    /// Starts one with further settings, variables and files.
+    fn start_with(settings: &[&str], variables: &[(&str, &str)], fill: impl FnOnce(&Path)) -> Self {
         let folder = folder();
         let data = folder.path().join("data");
         run(Command::new("cp").arg("-a").arg(template()).arg(&data));
         fill(&data);
-        let server = Server::keep_in(folder, settings);
+        let server = Server::keep_in(folder, settings, variables);
         server.sql("postgres", "CREATE ROLE postrider LOGIN");
         server
     }
@@ -81,14 +86,17 @@ impl Server {
         copy.args(["-h", "127.0.0.1", "-U", "postgres", "-R", "-c", "fast", "-X", "stream", "-p"]);
         copy.arg(primary.port.to_string()).arg("-D").arg(folder.path().join("data"));
         run(copy.current_dir("/"));
-        Server::keep_in(folder, &[])
+        Server::keep_in(folder, &[], &[])
     }
 
     /// Starts one on the data in a folder.
-    fn keep_in(folder: tempfile::TempDir, settings: &[&str]) -> Self {
+    fn keep_in(folder: tempfile::TempDir, settings: &[&str], variables: &[(&str, &str)]) -> Self {
         let data = folder.path().join("data");
         let port = free_port();
-        let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
+        let settings = How {
+            settings: settings.iter().map(|&setting| setting.to_owned()).collect(),
+            variables: variables.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+        };
         let (orders, taken) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
         // One thread for the whole life: the server is told when the thread that began it ends.
@@ -182,11 +190,17 @@ pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// How a server is started.
+struct How {
+    settings: Vec<String>,
+    variables: Vec<(String, String)>,
+}
+
 /// Starts the server, carries out orders, and stops it.
 fn keep(
     data: &Path,
     port: u16,
-    settings: &[String],
+    settings: &How,
     ready: &mpsc::Sender<()>,
     orders: &mpsc::Receiver<Order>,
 ) {
@@ -212,13 +226,14 @@ fn keep(
     end(&mut server, "QUIT");
 }
 
-fn begin(data: &Path, port: u16, settings: &[String]) -> Child {
+fn begin(data: &Path, port: u16, how: &How) -> Child {
     let mut command = as_ordinary_user(&program("postgres"), &["--pdeathsig", "QUIT"]);
     command.arg("-D").arg(data).args(["-p", &port.to_string(), "-k"]).arg(data);
     let fixed = ["listen_addresses=127.0.0.1", "shared_buffers=64MB", "authentication_timeout=10s"];
-    for setting in fixed.iter().copied().chain(settings.iter().map(String::as_str)) {
+    for setting in fixed.iter().copied().chain(how.settings.iter().map(String::as_str)) {
         command.args(["-c", setting]);
     }
+    command.envs(how.variables.iter().map(|(name, value)| (name, value)));
     let mut child = command.current_dir("/").stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut said = Vec::new();
