@@ -1,5 +1,5 @@
-//! The secrets, the token and the client certificate of a subscription, between their sealed bytes
-//! and their use.
+//! The secrets, the token, the custom headers and the client certificate of a subscription, between
+//! their sealed bytes and their use.
 //!
 //! They leave this type in clear in two ways only: to sign and send, and once to the person who
 //! created or rotated a secret.
@@ -9,11 +9,11 @@ mod tls;
 use std::fmt;
 
 use postrider_domain::credentials::mask;
-use postrider_domain::ids::{SubscriptionId, TenantId};
 use postrider_domain::signature::{RetiredSecret, SigningSecret, SigningSecrets};
+use postrider_domain::subscription::{CustomHeader, Subscription};
 use postrider_domain::time::Timestamp;
 use postrider_engine::{CredentialsError, OpenCredentials};
-use postrider_store::SubscriptionRecord;
+use postrider_store::{Store, StoreError, SubscriptionRecord};
 use zeroize::Zeroizing;
 
 pub use self::tls::{ClientCertificate, TlsCredentials};
@@ -23,10 +23,34 @@ use crate::vault::{Place, Vault, VaultError};
 const SECRETS: &str = "secrets";
 const TOKEN: &str = "auth_token";
 const TLS: &str = "tls";
+const HEADERS: &str = "headers";
 
-/// The first byte of a record in the form of three parts. The older form, of two, begins with the
-/// length of its first part, whose first byte is 0.
+/// The first byte of a record in the form of three parts: secrets, token, certificates. The older
+/// form, of two, begins with the length of its first part, whose first byte is 0.
 const THREE_PARTS: u8 = 3;
+/// The first byte of a record with a fourth part, the custom headers. Written only where there are
+/// headers, so that version 0.1.0 reads every other record.
+const FOUR_PARTS: u8 = 4;
+
+/// The format level whose nodes read sealed headers.
+const SEALED_SINCE: u32 = 1;
+
+/// How the custom headers of a subscription are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeaderForm {
+    /// Sealed with the other credentials.
+    Sealed,
+    /// In clear, in the record: what a node of version 0.1.0 reads. Only while one is in the cluster.
+    Clear,
+}
+
+impl HeaderForm {
+    /// The form that every node of this store reads.
+    pub async fn of(store: &dyn Store) -> Result<Self, StoreError> {
+        let is_read_by_all = store.format().await? >= SEALED_SINCE;
+        Ok(if is_read_by_all { HeaderForm::Sealed } else { HeaderForm::Clear })
+    }
+}
 
 /// What a subscription signs with, and what it shows its receiver.
 #[derive(Clone)]
@@ -35,6 +59,8 @@ pub struct Credentials {
     pub secrets: SigningSecrets,
     /// The bearer token.
     pub token: Option<Zeroizing<String>>,
+    /// Headers that are added to each request.
+    pub headers: Vec<CustomHeader>,
     /// The client certificate, and whom it believes.
     pub tls: TlsCredentials,
 }
@@ -44,7 +70,8 @@ impl Credentials {
     pub fn open(vault: &Vault, record: &SubscriptionRecord) -> Result<Self, VaultError> {
         let (tenant, id) = (&record.subscription.tenant, record.subscription.id.to_string());
         let place = |field| Place { tenant, owner: &id, field };
-        let [secrets, token, tls] = split(&record.credentials).ok_or(VaultError::Damaged)?;
+        let [secrets, token, tls, headers] =
+            split(&record.credentials).ok_or(VaultError::Damaged)?;
         let secrets = vault.open(place(SECRETS), secrets)?;
         let token = match token {
             [] => None,
@@ -62,17 +89,39 @@ impl Credentials {
                 TlsCredentials::read(&opened).ok_or(VaultError::Damaged)?
             }
         };
-        Ok(Credentials { secrets, token, tls })
+        let headers = match headers {
+            [] => record.subscription.headers.clone(),
+            sealed => {
+                let opened = vault.open(place(HEADERS), sealed)?;
+                serde_json::from_slice(&opened).map_err(|_| VaultError::Damaged)?
+            }
+        };
+        Ok(Credentials { secrets, token, headers, tls })
     }
 
-    /// Seals them, for the record of their subscription.
-    pub fn seal(
+    /// The record of a subscription with these credentials.
+    pub fn record(
         &self,
         vault: &Vault,
-        tenant: &TenantId,
-        id: SubscriptionId,
+        subscription: &Subscription,
+        form: HeaderForm,
+    ) -> Result<SubscriptionRecord, VaultError> {
+        let clear = match form {
+            HeaderForm::Sealed => Vec::new(),
+            HeaderForm::Clear => self.headers.clone(),
+        };
+        let subscription = Subscription { headers: clear, ..subscription.clone() };
+        let credentials = self.seal(vault, &subscription, form)?;
+        Ok(SubscriptionRecord { subscription, credentials, deleted_at: None })
+    }
+
+    fn seal(
+        &self,
+        vault: &Vault,
+        subscription: &Subscription,
+        form: HeaderForm,
     ) -> Result<Vec<u8>, VaultError> {
-        let id = id.to_string();
+        let (tenant, id) = (&subscription.tenant, subscription.id.to_string());
         let place = |field| Place { tenant, owner: &id, field };
         let secrets = vault.seal(place(SECRETS), write_secrets(&self.secrets).as_bytes())?;
         let token = match &self.token {
@@ -83,8 +132,14 @@ impl Credentials {
             true => Vec::new(),
             false => vault.seal(place(TLS), &self.tls.write())?,
         };
+        let mut parts = vec![secrets, token, tls];
         let mut record = vec![THREE_PARTS];
-        for part in [secrets, token, tls] {
+        if form == HeaderForm::Sealed && !self.headers.is_empty() {
+            let text = serde_json::to_vec(&self.headers).map_err(|_| VaultError::Damaged)?;
+            parts.push(vault.seal(place(HEADERS), &Zeroizing::new(text))?);
+            record = vec![FOUR_PARTS];
+        }
+        for part in parts {
             let length = u32::try_from(part.len()).map_err(|_| VaultError::Damaged)?;
             record.extend(length.to_be_bytes());
             record.extend(part);
@@ -94,10 +149,15 @@ impl Credentials {
 
     /// Whether something of it was sealed with another key than the newest.
     pub fn is_stale(vault: &Vault, sealed: &[u8]) -> bool {
-        split(sealed).is_none_or(|[secrets, token, tls]| {
-            let is_stale = |part: &[u8]| !part.is_empty() && vault.is_stale(part);
-            vault.is_stale(secrets) || is_stale(token) || is_stale(tls)
+        split(sealed).is_none_or(|[secrets, others @ ..]| {
+            let is_stale = |part: &&[u8]| !part.is_empty() && vault.is_stale(part);
+            vault.is_stale(secrets) || others.iter().any(is_stale)
         })
+    }
+
+    /// The names of the headers, each with its value as people may see it.
+    pub fn masked_headers(&self) -> impl Iterator<Item = (&str, String)> {
+        self.headers.iter().map(|header| (header.name(), mask(header.value())))
     }
 
     /// The token as people may see it.
@@ -116,23 +176,25 @@ impl fmt::Debug for Credentials {
 impl postrider_engine::Credentials for Vault {
     fn open(&self, record: &SubscriptionRecord) -> Result<OpenCredentials, CredentialsError> {
         let opened = Credentials::open(self, record);
-        let Credentials { secrets, token, tls } =
+        let Credentials { secrets, token, headers, tls } =
             opened.map_err(|error| CredentialsError(error.to_string()))?;
         let identity = tls.identity().map_err(|error| CredentialsError(error.to_string()))?;
-        Ok(OpenCredentials { secrets, token, identity })
+        Ok(OpenCredentials { secrets, token, headers, identity })
     }
 }
 
-/// The sealed parts of a record's bytes: secrets, token, certificates. Empty is none.
-fn split(bytes: &[u8]) -> Option<[&[u8]; 3]> {
-    let Some((&THREE_PARTS, rest)) = bytes.split_first() else {
+/// The sealed parts of a record's bytes: secrets, token, certificates, headers. Empty is none.
+fn split(bytes: &[u8]) -> Option<[&[u8]; 4]> {
+    let (form, rest) = bytes.split_first()?;
+    if ![THREE_PARTS, FOUR_PARTS].contains(form) {
         let (secrets, token) = split_one(bytes)?;
-        return Some([secrets, token, &[]]);
-    };
+        return Some([secrets, token, &[], &[]]);
+    }
     let (secrets, rest) = split_one(rest)?;
     let (token, rest) = split_one(rest)?;
     let (tls, rest) = split_one(rest)?;
-    rest.is_empty().then_some([secrets, token, tls])
+    let (headers, rest) = if *form == FOUR_PARTS { split_one(rest)? } else { (&[][..], rest) };
+    rest.is_empty().then_some([secrets, token, tls, headers])
 }
 
 /// A part with its length before it, and what follows.
@@ -207,14 +269,24 @@ mod tests {
             let client =
                 token.as_ref().map(|_| ClientCertificate { chain: "a chain\n".into(), key });
             let tls = TlsCredentials { client, authorities: token.as_ref().map(|_| "ü".into()) };
-            let credentials = Credentials { secrets: secrets.clone(), token, tls: tls.clone() };
-            let Subscription { tenant, id, .. } = subscription();
-            let sealed = credentials.seal(&vault, &tenant, id).unwrap();
-            assert!(!Credentials::is_stale(&vault, &sealed));
-            let opened = Credentials::open(&vault, &record(sealed)).unwrap();
-            assert_eq!(opened.secrets, secrets);
+            let headers = token.iter().map(|_| CustomHeader::new("x-key", "v4lue-of-it").unwrap());
+            let headers: Vec<_> = headers.collect();
+            let (secrets, tls) = (secrets.clone(), tls.clone());
+            let credentials = Credentials { secrets, token, headers, tls };
+            for form in [HeaderForm::Sealed, HeaderForm::Clear] {
+                let record = credentials.record(&vault, &subscription(), form).unwrap();
+                assert!(!Credentials::is_stale(&vault, &record.credentials));
+                let is_clear = serde_json::to_string(&record.subscription).unwrap();
+                let expected = form == HeaderForm::Clear && !credentials.headers.is_empty();
+                assert_eq!(is_clear.contains("v4lue-of-it"), expected);
+                let opened = Credentials::open(&vault, &record).unwrap();
+                assert_eq!(opened.headers, credentials.headers);
+            }
+            let record = credentials.record(&vault, &subscription(), HeaderForm::Sealed).unwrap();
+            let opened = Credentials::open(&vault, &record).unwrap();
+            assert_eq!(opened.secrets, credentials.secrets);
             assert_eq!(opened.masked_token(), credentials.masked_token());
-            assert_eq!(opened.tls, tls);
+            assert_eq!(opened.tls, credentials.tls);
             assert_eq!(format!("{opened:?}"), "Credentials(****)");
         }
     }

@@ -21,7 +21,7 @@ use sha2::Sha256;
 use zeroize::Zeroizing;
 
 pub use keyring::{KeyRing, KeyRingError};
-pub use upkeep::{check_all, is_ring_needed, reseal_all};
+pub use upkeep::{Resealed, check_all, is_ring_needed, reseal_all, seal_clear_headers};
 
 use crate::random::{self, NoRandomness};
 

@@ -52,7 +52,12 @@ struct Same;
 impl Credentials for Same {
     fn open(&self, _: &SubscriptionRecord) -> Result<OpenCredentials, CredentialsError> {
         let secret = SigningSecret::generate_symmetric([7; 32]);
-        Ok(OpenCredentials { secrets: SigningSecrets::new(secret), token: None, identity: None })
+        Ok(OpenCredentials {
+            secrets: SigningSecrets::new(secret),
+            token: None,
+            headers: Vec::new(),
+            identity: None,
+        })
     }
 }
 

@@ -146,7 +146,10 @@ fn request(
         id = event.id.to_string();
     }
     let signed = signature::sign(keys.secrets.valid_at(now), &id, seconds, &payload.body);
-    let mut headers = Vec::with_capacity(prepared.headers.len() + 6);
+    // Token and headers were given for the URL that the subscription has now: what is still owed to
+    // the one before goes there without them.
+    let own = Some(keys).filter(|_| target.destination() == prepared.subscription.destination);
+    let mut headers = Vec::with_capacity(keys.headers.len() + 6);
     headers.push((CONTENT_TYPE, HeaderValue::from_static(payload.content_type)));
     // An identifier, a number, base64 and a trace are always good header values.
     let mut add = |name, text: String| {
@@ -154,16 +157,14 @@ fn request(
     };
     add(WEBHOOK_ID, id);
     add(WEBHOOK_SIGNATURE, signed);
-    if !prepared.has_own_trace {
+    if !own.is_some_and(|keys| keys.has_own_trace) {
         add(TRACEPARENT, context.to_string());
     }
     headers.push((WEBHOOK_TIMESTAMP, HeaderValue::from(seconds)));
-    // A token was given for the URL that the subscription has now: what is still owed to the one
-    // before goes there without it.
-    if target.destination() == prepared.subscription.destination {
+    if let Some(keys) = own {
         headers.extend(keys.authorization.clone().map(|value| (AUTHORIZATION, value)));
+        headers.extend(keys.headers.iter().cloned());
     }
-    headers.extend(prepared.headers.iter().cloned());
     Request {
         target,
         headers,

@@ -15,7 +15,7 @@ use postrider_domain::event::Event;
 use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
 use postrider_domain::matching::SubscriptionIndex;
 use postrider_domain::signature::SigningSecrets;
-use postrider_domain::subscription::{RateLimit, Subscription};
+use postrider_domain::subscription::{CustomHeader, RateLimit, Subscription};
 use postrider_domain::trace;
 use postrider_store::SubscriptionRecord;
 use postrider_transport::{ClientIdentity, Target};
@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 
 /// Opens the sealed credentials of a subscription. The layer above knows how they were sealed.
 pub trait Credentials: Send + Sync + 'static {
-    /// The secrets and the token.
+    /// The secrets, the token and the headers.
     fn open(&self, record: &SubscriptionRecord) -> Result<OpenCredentials, CredentialsError>;
 }
 
@@ -39,6 +39,8 @@ pub struct OpenCredentials {
     pub secrets: SigningSecrets,
     /// The bearer token.
     pub token: Option<Zeroizing<String>>,
+    /// Headers that are added to each request. Their values are secrets as well.
+    pub headers: Vec<CustomHeader>,
     /// The client certificate and whom it believes, where it has its own.
     pub identity: Option<Arc<ClientIdentity>>,
 }
@@ -54,15 +56,19 @@ impl fmt::Debug for OpenCredentials {
 pub(crate) struct Prepared {
     pub(crate) subscription: Arc<Subscription>,
     pub(crate) keys: Result<Keys, CredentialsError>,
-    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
-    /// Whether the headers name a trace; ours is not sent then.
-    pub(crate) has_own_trace: bool,
 }
 
-/// What attempts for a subscription are signed with.
+/// What attempts for a subscription are signed with, and what identifies us to its receiver.
+///
+/// All but the signing secrets were given for the subscription's present URL: an attempt to another
+/// destination goes without them.
 #[derive(Debug)]
 pub(crate) struct Keys {
     pub(crate) secrets: SigningSecrets,
+    /// Custom headers.
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    /// Whether the headers name a trace; ours is not sent then.
+    pub(crate) has_own_trace: bool,
     pub(crate) authorization: Option<HeaderValue>,
     pub(crate) scrubber: Scrubber,
     /// Its own URL with its own identity, where it has one.
@@ -146,13 +152,7 @@ impl Directory {
 
     fn prepare(&self, record: &SubscriptionRecord, subscription: Arc<Subscription>) -> Prepared {
         let keys = self.credentials.open(record).map(|open| Keys::new(open, &subscription));
-        let headers = subscription.headers.iter().filter_map(|header| {
-            let name = HeaderName::try_from(header.name()).ok()?;
-            Some((name, HeaderValue::try_from(header.value()).ok()?))
-        });
-        let headers: Vec<_> = headers.collect();
-        let has_own_trace = headers.iter().any(|(name, _)| name.as_str() == trace::HEADER);
-        Prepared { headers, has_own_trace, keys, subscription }
+        Prepared { keys, subscription }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
@@ -179,7 +179,30 @@ impl Keys {
         });
         let secrets: Vec<Zeroizing<String>> =
             open.secrets.all().map(|(secret, _)| secret.expose()).chain(open.token).collect();
-        let texts: Vec<&str> = secrets.iter().map(|secret| secret.as_str()).collect();
-        Keys { authorization, scrubber: Scrubber::new(&texts), secrets: open.secrets, target }
+        let texts = secrets.iter().map(|secret| secret.as_str());
+        let values = open.headers.iter().flat_map(|header| header_secrets(header.value()));
+        let texts: Vec<&str> = texts.chain(values).collect();
+        let headers: Vec<_> = open.headers.iter().filter_map(header).collect();
+        let has_own_trace = headers.iter().any(|(name, _)| name.as_str() == trace::HEADER);
+        let scrubber = Scrubber::new(&texts);
+        Keys { authorization, headers, has_own_trace, scrubber, secrets: open.secrets, target }
     }
+}
+
+/// A header as it is sent. Marked as sensitive: HTTP/2 then keeps it out of its compression table.
+fn header(header: &CustomHeader) -> Option<(HeaderName, HeaderValue)> {
+    let name = HeaderName::try_from(header.name()).ok()?;
+    let mut value = HeaderValue::try_from(header.value()).ok()?;
+    value.set_sensitive(true);
+    Some((name, value))
+}
+
+/// The parts of a header's value that are masked in a logged response: the whole value, and each
+/// long word of it, because a receiver may echo `Basic dXNlcjpwYXNz` without its scheme. A value of
+/// fewer than four bytes (`1`, `yes`) is not masked: that would blank out most of a response.
+fn header_secrets(value: &str) -> impl Iterator<Item = &str> {
+    const WHOLE_BYTES_MIN: usize = 4;
+    const WORD_BYTES_MIN: usize = 8;
+    let words = value.split([' ', ',', ';', '=']).filter(|word| word.len() >= WORD_BYTES_MIN);
+    Some(value).filter(|value| value.len() >= WHOLE_BYTES_MIN).into_iter().chain(words)
 }

@@ -80,6 +80,13 @@ pub trait Configuration: Send + Sync + 'static {
         record: &SubscriptionRecord,
         destination: &DestinationRecord,
     ) -> Result<SubscriptionPut, StoreError>;
+    /// Replaces the record of a subscription by one that says the same, sealed anew; `false`, and
+    /// nothing is written, where the stored record is no longer `before`.
+    async fn reseal_subscription(
+        &self,
+        before: &SubscriptionRecord,
+        after: &SubscriptionRecord,
+    ) -> Result<bool, StoreError>;
     /// One subscription, deleted ones excluded.
     async fn subscription(
         &self,
@@ -322,6 +329,11 @@ pub trait Upkeep: Send + Sync + 'static {
     async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError>;
     /// Writes a consistent copy of everything to a new directory while work goes on.
     async fn backup(&self, target: &std::path::Path) -> Result<(), StoreError>;
+    /// Overwrites what changes of the configuration left behind in the store's files, so that an
+    /// earlier value cannot be read from them. Takes time and space in proportion to the
+    /// configuration and everything unfinished. A database server keeps its own files: there this
+    /// does nothing, and its vacuum and its backups decide.
+    async fn erase_freed(&self) -> Result<(), StoreError>;
     /// Whether acceptance would succeed now, as far as can be told.
     async fn check(&self) -> Result<(), StoreError>;
     /// Ends orderly: everything acknowledged is durable, files are closed.

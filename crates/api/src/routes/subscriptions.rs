@@ -12,7 +12,7 @@ use postrider_domain::payload::Format;
 use postrider_domain::signature::{SigningSecret, SigningSecrets};
 use postrider_domain::subscription::Subscription;
 use postrider_engine::NewEvent;
-use postrider_store::{SubscriptionPut, SubscriptionRecord};
+use postrider_store::SubscriptionPut;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
@@ -20,7 +20,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::PathId;
 use crate::auth::{Caller, CanManage, CanRead};
 use crate::body::{Nothing, Patch, Strict, StrictOrNone};
-use crate::credentials::{Credentials, TlsCredentials};
+use crate::credentials::{Credentials, HeaderForm, TlsCredentials};
 use crate::paging::{List, Query, page};
 use crate::problem::{Code, Problem};
 use crate::random;
@@ -81,9 +81,13 @@ pub(crate) async fn create(
         Patch::Absent | Patch::Null => None,
         Patch::Value(token) => Some(check_token(token)?),
     };
+    let headers = match &body.headers {
+        Patch::Absent | Patch::Null => Vec::new(),
+        Patch::Value(headers) => check_headers(headers)?,
+    };
     let mut tls = TlsCredentials::default();
     apply_tls(&mut tls, &body, &subscription.url, now)?;
-    let credentials = Credentials { secrets: SigningSecrets::new(secret), token, tls };
+    let credentials = Credentials { secrets: SigningSecrets::new(secret), token, headers, tls };
     put(&state, &subscription, &credentials).await?;
     let view = SubscriptionView::of(&subscription, &credentials, now);
     let secret = credentials.secrets.current().expose().to_string();
@@ -109,11 +113,6 @@ fn apply(subscription: &mut Subscription, body: &SubscriptionBody) -> Result<(),
         Patch::Absent => {}
         Patch::Null => subscription.format = Format::default(),
         Patch::Value(format) => subscription.format = check_format(format)?,
-    }
-    match &body.headers {
-        Patch::Absent => {}
-        Patch::Null => subscription.headers = Vec::new(),
-        Patch::Value(headers) => subscription.headers = check_headers(headers)?,
     }
     match body.rate_limit {
         Patch::Absent => {}
@@ -141,9 +140,8 @@ async fn put(
     subscription: &Subscription,
     credentials: &Credentials,
 ) -> Result<(), Problem> {
-    let sealed = credentials.seal(state.vault(), &subscription.tenant, subscription.id)?;
-    let subscription = subscription.clone();
-    let record = SubscriptionRecord { subscription, credentials: sealed, deleted_at: None };
+    let form = HeaderForm::of(&**state.store()).await?;
+    let record = credentials.record(state.vault(), subscription, form)?;
     match state.engine().put_subscription(record).await? {
         SubscriptionPut::Stored => Ok(()),
         SubscriptionPut::Twin(id) => {
@@ -223,7 +221,7 @@ pub(crate) async fn show(
 
 /// Change a subscription
 ///
-/// What is left out stays, null removes. Another URL drops the token and the
+/// What is left out stays, null removes. Another URL drops the token, the headers and the
 /// certificates unless they are given again.
 #[utoipa::path(
     patch, path = "/v1/subscriptions/{id}", tag = "subscriptions",
@@ -250,8 +248,10 @@ pub(crate) async fn change(
         Patch::Value(url) => {
             let url = vet(&state, url)?;
             if url != subscription.url {
-                // Whoever may change a URL must not learn the token by it, nor come in our name.
+                // Whoever may change a URL must not learn the token or the headers by it, nor come in
+                // our name.
                 credentials.token = None;
+                credentials.headers = Vec::new();
                 credentials.tls = TlsCredentials::default();
                 subscription.destination = DestinationId::of(&caller.tenant, &url);
                 subscription.url = url;
@@ -267,6 +267,11 @@ pub(crate) async fn change(
         Patch::Absent => {}
         Patch::Null => credentials.token = None,
         Patch::Value(token) => credentials.token = Some(check_token(token)?),
+    }
+    match &body.headers {
+        Patch::Absent => {}
+        Patch::Null => credentials.headers = Vec::new(),
+        Patch::Value(headers) => credentials.headers = check_headers(headers)?,
     }
     apply_tls(&mut credentials.tls, &body, &subscription.url, state.now())?;
     apply(&mut subscription, &body)?;

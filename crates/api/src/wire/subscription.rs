@@ -1,4 +1,4 @@
-//! Subscriptions in and out. The secret is shown once, the token never whole.
+//! Subscriptions in and out. The secret is shown once, the token and the headers' values never whole.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,7 +26,7 @@ use crate::problem::Problem;
 #[serde(deny_unknown_fields)]
 #[schema(as = NewSubscription)]
 pub(crate) struct SubscriptionBody {
-    /// Where deliveries go. Changing it drops the token and the
+    /// Where deliveries go. Changing it drops the token, the headers and the
     /// certificates, which must be given again.
     #[serde(default)]
     #[schema(value_type = String, required = true, example = "https://hooks.example.com/in", max_length = 2048)]
@@ -65,7 +65,8 @@ pub(crate) struct SubscriptionBody {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub(crate) ca_certificates: Patch<String>,
-    /// Headers that are added to each request, by name.
+    /// Headers that are added to each request, by name. Their values are secrets: sealed, shown masked
+    /// from then on, dropped when the URL changes.
     #[serde(default)]
     #[schema(value_type = Option<BTreeMap<String, String>>)]
     pub(crate) headers: Patch<Headers>,
@@ -269,6 +270,8 @@ pub(crate) struct SubscriptionView {
     client_certificate: Option<CertificateView>,
     /// The authorities that are believed instead of the usual ones; none: the usual ones.
     ca_certificates: Vec<CertificateView>,
+    /// Names of the headers, each with the last four characters of its value, the rest masked; all
+    /// masked where it is short.
     headers: BTreeMap<String, String>,
     #[schema(value_type = Option<f64>)]
     rate_limit: Option<RateLimit>,
@@ -299,7 +302,6 @@ impl SubscriptionView {
         credentials: &Credentials,
         now: Timestamp,
     ) -> Self {
-        let headers = subscription.headers.iter();
         let (client_certificate, ca_certificates) = credentials.tls.facts();
         SubscriptionView {
             id: subscription.id.to_string(),
@@ -312,7 +314,7 @@ impl SubscriptionView {
             auth_token: credentials.masked_token(),
             client_certificate: client_certificate.map(CertificateView::of),
             ca_certificates: ca_certificates.into_iter().map(CertificateView::of).collect(),
-            headers: headers.map(|h| (h.name().to_owned(), h.value().to_owned())).collect(),
+            headers: credentials.masked_headers().map(|(n, v)| (n.to_owned(), v)).collect(),
             rate_limit: subscription.rate_limit,
             enabled: subscription.enabled,
             public_key: credentials.secrets.current().public_key(),

@@ -11,6 +11,7 @@ use crate::certificates::certificate;
 use crate::support::{Api, Call, id};
 
 const TOKEN: &str = "tok_CANARYCANARYCANARY7";
+const HEADER: &str = "hdr_CANARYCANARYCANARY9";
 
 /// A secret in every form in which it could slip out.
 fn forms(secret: &str) -> Vec<String> {
@@ -43,7 +44,7 @@ async fn no_answer_but_the_first_holds_a_secret() {
     let (chain, client_key) = certificate("client", 2090);
     let body = json!({
         "url": "https://hooks.example.com/echo/500", "types": ["*"],
-        "auth_token": TOKEN, "secret": secret,
+        "auth_token": TOKEN, "secret": secret, "headers": {"x-key": format!("Basic {HEADER}")},
         "client_certificate": chain, "client_key": client_key,
     });
     let created = api.post("/v1/subscriptions", body.clone()).expect(201).await;
@@ -94,7 +95,7 @@ async fn no_answer_but_the_first_holds_a_secret() {
     // The middle of the key's own lines.
     let client_key: String = client_key.lines().filter(|line| !line.starts_with('-')).collect();
     let client_key = &client_key[40..100];
-    let secrets = [secret.as_str(), &rotated, TOKEN, &key_secret, &api.admin, client_key];
+    let secrets = [secret.as_str(), &rotated, TOKEN, HEADER, &key_secret, &api.admin, client_key];
     for (n, call) in calls.into_iter().enumerate() {
         let answer = call.send().await;
         check_clean(&format!("call {n}"), &answer.text, &secrets);
@@ -108,7 +109,10 @@ async fn no_answer_but_the_first_holds_a_secret() {
 #[tokio::test]
 async fn the_store_holds_no_secret_in_clear() {
     let api = Api::new().await;
-    let body = json!({"url": "https://hooks.example.com/", "types": ["*"], "auth_token": TOKEN});
+    let body = json!({
+        "url": "https://hooks.example.com/", "types": ["*"], "auth_token": TOKEN,
+        "headers": {"x-key": HEADER},
+    });
     let (chain, key) = certificate("client", 2090);
     let mut body = body;
     body["client_certificate"] = json!(chain);
@@ -123,8 +127,9 @@ async fn the_store_holds_no_secret_in_clear() {
     let kept = api.store.idempotent_answer(&tenant, &format!("{key_id}:k")).await.unwrap();
     let answer = kept.unwrap();
     let key = api.store.key(api.admin.split('_').nth(1).unwrap()).await.unwrap().unwrap();
-    for bytes in [&records[0].credentials[..], &answer.body, &key.hash] {
-        for secret in [secret, TOKEN, &api.admin, client_key] {
+    let subscription = serde_json::to_vec(&records[0].subscription).unwrap();
+    for bytes in [&subscription[..], &records[0].credentials, &answer.body, &key.hash] {
+        for secret in [secret, TOKEN, HEADER, &api.admin, client_key] {
             for form in forms(secret) {
                 let form = form.as_bytes();
                 assert!(!bytes.windows(form.len()).any(|window| window == form));
@@ -134,6 +139,6 @@ async fn the_store_holds_no_secret_in_clear() {
     check_clean(
         "the record",
         &format!("{records:?} {answer:?} {key:?}"),
-        &[secret, TOKEN, client_key],
+        &[secret, TOKEN, HEADER, client_key],
     );
 }

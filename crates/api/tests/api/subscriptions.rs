@@ -140,19 +140,58 @@ async fn a_change_leaves_what_it_does_not_name() {
 }
 
 #[tokio::test]
-async fn another_url_drops_the_token_unless_it_is_given_again() {
+async fn another_url_drops_token_and_headers_unless_they_are_given_again() {
     let api = Api::new().await;
-    let created = api.post("/v1/subscriptions", full()).expect(201).await;
+    let mut body = full();
+    body["headers"] = json!({"X-Api-Key": "key_12345678", "X-Team": "blue"});
+    let created = api.post("/v1/subscriptions", body).expect(201).await;
+    let masked = json!({"x-api-key": "****5678", "x-team": "****"});
+    assert_eq!(created["headers"], masked);
     let path = format!("/v1/subscriptions/{}", id(&created));
     // The same URL in another spelling is the same URL.
     let same =
         api.patch(&path, json!({"url": "https://hooks.example.com:443/in"})).expect(200).await;
     assert_eq!(same["auth_token"], "****5678");
+    assert_eq!(same["headers"], masked);
     let moved = api.patch(&path, json!({"url": "https://evil.example.com/"})).expect(200).await;
     assert_eq!(moved["auth_token"], Value::Null);
+    assert_eq!(moved["headers"], json!({}));
     assert_ne!(moved["destination_id"], created["destination_id"]);
-    let both = json!({"url": "https://hooks.example.com/in", "auth_token": "tok_abcdefgh"});
-    assert_eq!(api.patch(&path, both).expect(200).await["auth_token"], "****efgh");
+    let both = json!({
+        "url": "https://hooks.example.com/in", "auth_token": "tok_abcdefgh",
+        "headers": {"X-Api-Key": "key_abcdefgh"},
+    });
+    let both = api.patch(&path, both).expect(200).await;
+    assert_eq!(both["auth_token"], "****efgh");
+    assert_eq!(both["headers"], json!({"x-api-key": "****efgh"}));
+}
+
+#[tokio::test]
+async fn headers_are_sent_to_the_url_that_they_were_given_for_and_to_no_other() {
+    let api = Api::new().await;
+    let old = "https://hooks.example.com/old/500";
+    let body = json!({"url": old, "types": ["*"], "headers": {"x-key": "value-for-the-old"}});
+    let created = api.post("/v1/subscriptions", body).expect(201).await;
+    let path = format!("/v1/subscriptions/{}", id(&created));
+    api.send_event().await;
+    api.idle().await;
+    let new = "https://hooks.example.com/new";
+    let body = json!({"url": new, "headers": {"x-key": "value-for-the-new"}});
+    api.patch(&path, body).expect(200).await;
+    let delivery = id(&api.get("/v1/deliveries").expect(200).await["data"][0]);
+    // What still waits for the old URL is sent there once more.
+    api.call("POST", &format!("/v1/deliveries/{delivery}/cancel")).expect(200).await;
+    api.call("POST", &format!("/v1/deliveries/{delivery}/replay")).expect(202).await;
+    api.send_event().await;
+    api.idle().await;
+    let requests = api.receiver.requests.lock().unwrap().clone();
+    let sent = |url: &str, n: usize| {
+        let to = requests.iter().filter(|(to, ..)| to.as_str() == url);
+        to.map(|(_, headers, _)| headers.clone()).nth(n).unwrap_or_else(|| panic!("{url} {n}"))
+    };
+    assert!(sent(old, 0).contains("x-key: value-for-the-old"));
+    assert!(!sent(old, 1).contains("x-key"), "{}", sent(old, 1));
+    assert!(sent(new, 0).contains("x-key: value-for-the-new"));
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! A standing wish: which events, to which URL, in which format.
 //!
-//! There is no secret and no token in a [`Subscription`]: credentials travel apart, so that what
-//! is matched, listed and logged can never show one.
+//! There is no secret, no token and no header value in a [`Subscription`]: credentials travel apart, so
+//! that what is matched, listed and logged can never show one.
 
 mod headers;
 mod rate_limit;
@@ -42,7 +42,8 @@ pub struct Subscription {
     /// How the body of a request looks.
     #[serde(default)]
     pub format: Format,
-    /// Headers that are added to each request; see [`CustomHeader::check_all`].
+    /// Custom headers in clear, as version 0.1.0 kept them. Empty in everything written since: the
+    /// headers are sealed with the other credentials.
     #[serde(default, deserialize_with = "headers::deserialize_all")]
     pub headers: Vec<CustomHeader>,
     /// At most so many requests per second.

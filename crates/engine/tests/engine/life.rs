@@ -7,6 +7,7 @@ use postrider_domain::delivery::{DeadReason, DeliveryState, StateName};
 use postrider_domain::ids::DestinationId;
 use postrider_domain::policy::{Policy, RetryPolicy};
 use postrider_domain::signature::{SignedHeaders, TOLERANCE, VerifyKey, verify};
+use postrider_domain::subscription::CustomHeader;
 use postrider_engine::{EngineEvent, IngestError, Options};
 use postrider_store::memory::{Fault, MemoryStore};
 use postrider_store::{Configuration, History};
@@ -265,12 +266,15 @@ async fn applications_cannot_send_postriders_own_events() {
 async fn a_changed_subscription_changes_what_comes_and_not_where_the_rest_goes() {
     let mut world = World::new().await;
     let mut record = world.wish(URL);
+    let headers = |value| vec![CustomHeader::new("x-key", value).unwrap()];
+    record.subscription.headers = headers("old");
     world.put(record.clone()).await;
     world.script.first(URL, [FAIL]);
     let before = world.send().await;
     let moved = "https://hooks.example.com/moved";
     record.subscription.url = moved.to_owned();
     record.subscription.destination = DestinationId::of(&tenant(), moved);
+    record.subscription.headers = headers("new");
     world.put(record.clone()).await;
     world.send().await;
     assert_eq!(world.script.sent_to(moved).len(), 1);
@@ -280,6 +284,9 @@ async fn a_changed_subscription_changes_what_comes_and_not_where_the_rest_goes()
     assert!(old[0].headers.contains_key("authorization"));
     assert!(!old[1].headers.contains_key("authorization"), "the token is for the new one");
     assert!(world.script.sent_to(moved)[0].headers.contains_key("authorization"));
+    assert_eq!(old[0].headers["x-key"], "old");
+    assert!(!old[1].headers.contains_key("x-key"), "the header is for the new one");
+    assert_eq!(world.script.sent_to(moved)[0].headers["x-key"], "new");
     assert_eq!(world.delivery(&before).await.state.name(), StateName::Delivered);
     record.subscription.enabled = false;
     world.put(record).await;

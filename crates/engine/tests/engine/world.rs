@@ -259,7 +259,13 @@ impl Credentials for SameForAll {
             return Err(CredentialsError("unknown key".to_owned()));
         }
         let token = Some(Zeroizing::new(TOKEN.to_owned()));
-        Ok(OpenCredentials { secrets: SigningSecrets::new(secret()), token, identity: None })
+        let headers = record.subscription.headers.clone();
+        Ok(OpenCredentials {
+            secrets: SigningSecrets::new(secret()),
+            token,
+            headers,
+            identity: None,
+        })
     }
 }
 

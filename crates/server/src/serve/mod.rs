@@ -142,6 +142,10 @@ impl Server {
         let store: Arc<dyn Store> = Arc::new(Observed::new(store, metrics.clone(), log.attempts()));
         let vault = secrets::open_vault(config, &*store).await?;
         secrets::reseal(config, &*store, &vault).await?;
+        if config.store != StoreChoice::Embedded {
+            let sealing = secrets::seal_headers_of_cluster(Arc::clone(&store), vault.clone());
+            drop(tokio::spawn(sealing));
+        }
         let given = config.admin_key.as_deref();
         let first = bootstrap_admin(&*store, &vault, given, clock.now()).await?;
         let traces = Exporter::start(&config.telemetry, &metrics)?;

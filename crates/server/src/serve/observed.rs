@@ -273,6 +273,14 @@ impl Configuration for Observed {
         self.store.all_subscriptions().await
     }
 
+    async fn reseal_subscription(
+        &self,
+        before: &SubscriptionRecord,
+        after: &SubscriptionRecord,
+    ) -> Result<bool, StoreError> {
+        self.store.reseal_subscription(before, after).await
+    }
+
     async fn mark_subscription_deleted(
         &self,
         tenant: &TenantId,
@@ -539,6 +547,10 @@ impl Upkeep for Observed {
 
     async fn backup(&self, target: &Path) -> Result<(), StoreError> {
         self.store.backup(target).await
+    }
+
+    async fn erase_freed(&self) -> Result<(), StoreError> {
+        self.store.erase_freed().await
     }
 
     async fn check(&self) -> Result<(), StoreError> {

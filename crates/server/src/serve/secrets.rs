@@ -6,15 +6,21 @@
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
-use postrider_api::vault::{KeyRing, Vault, check_all, is_ring_needed, reseal_all};
+use postrider_api::vault::{
+    KeyRing, Resealed, Vault, check_all, is_ring_needed, reseal_all, seal_clear_headers,
+};
 use postrider_store::Store;
 
 use crate::config::{Config, StoreChoice};
 
 /// What the mark of a store's key ring is claimed as.
 const RING_CLAIM: &str = postrider_store::postgres::KEY_RING;
+/// How often a cluster is asked whether headers can be sealed.
+const SEAL_EVERY: Duration = Duration::from_secs(60);
 /// The file that the admin key is written to.
 const ADMIN_KEY: &str = "admin.key";
 
@@ -101,12 +107,39 @@ pub(super) async fn reseal(
     vault: &Vault,
 ) -> anyhow::Result<()> {
     if config.store == StoreChoice::Embedded {
-        let resealed = reseal_all(store, vault).await?;
-        if resealed > 0 {
-            tracing::info!(resealed, "credentials were sealed anew with the newest key");
+        let Resealed { stale, clear } = reseal_all(store, vault).await?;
+        if stale > 0 {
+            tracing::info!(stale, "credentials were sealed anew with the newest key");
+        }
+        if clear > 0 {
+            tracing::info!(clear, "custom headers that were kept in clear are sealed now");
         }
     }
     Ok(())
+}
+
+/// Seals the custom headers that version 0.1.0 kept in clear on a store with several nodes, as soon as
+/// every node reads the sealed form. Twice: a node that asked for the form just before it changed may
+/// write one more in clear.
+pub(super) async fn seal_headers_of_cluster(store: Arc<dyn Store>, vault: Vault) {
+    let mut ticks = tokio::time::interval(SEAL_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut passes = 0;
+    while passes < 2 {
+        ticks.tick().await;
+        match seal_clear_headers(&*store, &vault).await {
+            Ok(None) => {}
+            Ok(Some(clear)) => {
+                passes += 1;
+                if clear > 0 {
+                    tracing::info!(clear, "custom headers that were kept in clear are sealed now");
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "custom headers in clear cannot be sealed now; trying again");
+            }
+        }
+    }
 }
 
 /// Takes the key ring as it is in its file now, where it can do all that the one before could.

@@ -57,7 +57,7 @@ fn no_secret_is_logged_listed_or_written_down() {
     for url in [receiver.url(), "http://127.0.0.1:1/nobody".to_owned()] {
         let body = json!({
             "url": url, "types": ["*"], "auth_token": token, "secret": secret,
-            "headers": {},
+            "headers": {"x-api-key": format!("key-{MARKER}"), "x-team": "blue"},
         });
         let created = server.ask("POST", "/v1/subscriptions", Some(&body), 201);
         assert_eq!(created["secret"], secret, "it is shown once");

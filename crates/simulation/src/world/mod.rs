@@ -133,7 +133,12 @@ struct SameForAll;
 impl Credentials for SameForAll {
     fn open(&self, _: &SubscriptionRecord) -> Result<OpenCredentials, CredentialsError> {
         let secret = SigningSecret::generate_symmetric([7; 32]);
-        Ok(OpenCredentials { secrets: SigningSecrets::new(secret), token: None, identity: None })
+        Ok(OpenCredentials {
+            secrets: SigningSecrets::new(secret),
+            token: None,
+            headers: Vec::new(),
+            identity: None,
+        })
     }
 }
 

@@ -68,6 +68,25 @@ async fn a_subscription_that_is_put_again_is_replaced(ground: Ground) {
     assert_eq!(ground.store.all_subscriptions().await.unwrap().len(), 1);
 }
 
+async fn a_record_is_resealed_only_where_it_is_still_the_one_that_was_read(ground: Ground) {
+    let first = ground.put(&acme(), 1, 1).await;
+    let mut sealed = first.clone();
+    sealed.credentials = vec![7, 7];
+    assert!(ground.store.reseal_subscription(&first, &sealed).await.unwrap());
+    let found = ground.store.subscription(&acme(), subscription_id(1)).await.unwrap();
+    assert_eq!(found.as_ref(), Some(&sealed));
+    let mut late = first.clone();
+    late.credentials = vec![8];
+    assert!(!ground.store.reseal_subscription(&first, &late).await.unwrap());
+    let found = ground.store.subscription(&acme(), subscription_id(1)).await.unwrap();
+    assert_eq!(found, Some(sealed));
+    let mut absent = first;
+    absent.subscription.id = subscription_id(2);
+    assert!(!ground.store.reseal_subscription(&absent, &absent).await.unwrap());
+    ground.store.erase_freed().await.unwrap();
+    assert_eq!(ids(&ground, &acme()).await, [subscription_id(1)]);
+}
+
 async fn a_twin_is_named_and_nothing_is_written(ground: Ground) {
     let first = ground.put(&acme(), 1, 1).await;
     let mut twin = first.clone();
@@ -205,7 +224,8 @@ async fn held_destinations_are_those_of_the_held_shards(ground: Ground) {
 suite! { $ subscriptions, conformance_subscriptions:
     a_subscription_is_read_back_as_it_was,
     a_subscription_that_is_put_again_is_replaced,
-    a_twin_is_named_and_nothing_is_written,
+    a_record_is_resealed_only_where_it_is_still_the_one_that_was_read,
+        a_twin_is_named_and_nothing_is_written,
     one_that_is_switched_off_is_a_twin_too,
     one_that_would_become_a_twin_stays_as_it_was,
     there_are_no_twins_across_tenants,

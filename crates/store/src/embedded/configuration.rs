@@ -4,6 +4,7 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
+use postrider_domain::subscription::Subscription;
 use postrider_domain::time::Timestamp;
 use rusqlite::{OptionalExtension, Transaction, params};
 
@@ -151,6 +152,27 @@ impl Configuration for EmbeddedStore {
         let (record, destination) = (record.clone(), destination.clone());
         self.change(move |transaction, path| {
             put_subscription(transaction, path, &record, &destination)
+        })
+        .await
+    }
+
+    async fn reseal_subscription(
+        &self,
+        before: &SubscriptionRecord,
+        after: &SubscriptionRecord,
+    ) -> Result<bool, StoreError> {
+        let (before, after) = (before.clone(), after.clone());
+        self.change(move |transaction, path| {
+            let Subscription { id, tenant, .. } = &before.subscription;
+            let sql = format!("{SUBSCRIPTION} WHERE id = ?1 AND tenant = ?2");
+            let values = params![id.as_bytes().as_slice(), tenant.as_str()];
+            let make = rows::subscription_of;
+            let found = rows::one(transaction, path, "subscriptions", &sql, values, make)?;
+            let is_same = found.as_ref() == Some(&before);
+            if is_same {
+                write_subscription(transaction, path, &after)?;
+            }
+            Ok(is_same)
         })
         .await
     }

@@ -80,6 +80,10 @@ impl Upkeep for EmbeddedStore {
         self.copy_to(target).await
     }
 
+    async fn erase_freed(&self) -> Result<(), StoreError> {
+        self.job(|applier| applier.main().rewrite()).await
+    }
+
     async fn check(&self) -> Result<(), StoreError> {
         self.line.is_done()?;
         self.check_room(1)

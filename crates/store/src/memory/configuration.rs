@@ -115,6 +115,23 @@ impl Configuration for MemoryStore {
         self.write(move |state| Ok(state.put_subscription(record, destination))).await
     }
 
+    async fn reseal_subscription(
+        &self,
+        before: &SubscriptionRecord,
+        after: &SubscriptionRecord,
+    ) -> Result<bool, StoreError> {
+        let (before, after) = (before.clone(), after.clone());
+        let key = (before.subscription.tenant.clone(), before.subscription.id);
+        self.write(move |state| {
+            let is_same = state.subscriptions.get(&key) == Some(&before);
+            if is_same {
+                state.subscriptions.insert(key, after);
+            }
+            Ok(is_same)
+        })
+        .await
+    }
+
     async fn subscription(
         &self,
         tenant: &TenantId,

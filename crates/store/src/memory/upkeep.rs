@@ -56,6 +56,10 @@ impl Upkeep for MemoryStore {
         Err(StoreError::Internal(why))
     }
 
+    async fn erase_freed(&self) -> Result<(), StoreError> {
+        self.write(|_| Ok(())).await
+    }
+
     async fn check(&self) -> Result<(), StoreError> {
         self.lock().faults.would_fail()
     }

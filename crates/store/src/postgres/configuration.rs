@@ -176,6 +176,29 @@ impl Configuration for PostgresStore {
         Ok(SubscriptionPut::Stored)
     }
 
+    async fn reseal_subscription(
+        &self,
+        before: &SubscriptionRecord,
+        after: &SubscriptionRecord,
+    ) -> Result<bool, StoreError> {
+        let wanted = &before.subscription;
+        let (tenant, id) = (wanted.tenant.as_str(), uuid(wanted.id.as_bytes()));
+        let mut transaction = self.core.pool.begin(Scope::Tenant(&wanted.tenant)).await?;
+        let sql = "SELECT * FROM postrider.subscriptions WHERE tenant = $1 AND id = $2 FOR UPDATE";
+        let rows = transaction.query(sql, &[&tenant, &id]).await?;
+        let found = rows.first().map(subscription).transpose()?;
+        if found.as_ref() != Some(before) {
+            transaction.rollback().await?;
+            return Ok(false);
+        }
+        let sql = "UPDATE postrider.subscriptions SET record = $3, credentials = $4 \
+                   WHERE tenant = $1 AND id = $2";
+        let text = to_json(&after.subscription)?;
+        transaction.execute(sql, &[&tenant, &id, &text, &after.credentials]).await?;
+        transaction.commit().await?;
+        Ok(true)
+    }
+
     async fn subscription(
         &self,
         tenant: &TenantId,

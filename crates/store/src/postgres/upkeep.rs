@@ -75,6 +75,10 @@ impl Upkeep for PostgresStore {
         )))
     }
 
+    async fn erase_freed(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn check(&self) -> Result<(), StoreError> {
         let sql = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on' \
                    AS refuses";

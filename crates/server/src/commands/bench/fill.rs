@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use postrider_api::credentials::{Credentials, TlsCredentials};
+use postrider_api::credentials::{Credentials, HeaderForm, TlsCredentials};
 use postrider_api::vault::{KeyRing, Vault};
 use postrider_domain::attempt::{Attempt, Ending, Failure, FailureClass, Timings, Turn};
 use postrider_domain::delivery::{Delivery, DeliveryState, StateName};
@@ -107,26 +107,24 @@ impl Filler {
     ) -> anyhow::Result<SubscriptionRecord> {
         let id = SubscriptionId::new(self.now, numbered(number));
         let secrets = SigningSecrets::new(SigningSecret::generate_symmetric([7; 32]));
-        let credentials = Credentials { secrets, token: None, tls: TlsCredentials::default() };
-        Ok(SubscriptionRecord {
-            subscription: Subscription {
-                id,
-                destination,
-                tenant: self.tenant.clone(),
-                url,
-                types: TypeSet::new([kind.parse::<TypePattern>()?])?,
-                object: None,
-                filter: None,
-                format: Format::Standard,
-                headers: Vec::new(),
-                rate_limit: None,
-                enabled: true,
-                created_at: self.now,
-                updated_at: self.now,
-            },
-            credentials: credentials.seal(&self.vault, &self.tenant, id)?,
-            deleted_at: None,
-        })
+        let (headers, tls) = (Vec::new(), TlsCredentials::default());
+        let credentials = Credentials { secrets, token: None, headers, tls };
+        let subscription = Subscription {
+            id,
+            destination,
+            tenant: self.tenant.clone(),
+            url,
+            types: TypeSet::new([kind.parse::<TypePattern>()?])?,
+            object: None,
+            filter: None,
+            format: Format::Standard,
+            headers: Vec::new(),
+            rate_limit: None,
+            enabled: true,
+            created_at: self.now,
+            updated_at: self.now,
+        };
+        Ok(credentials.record(&self.vault, &subscription, HeaderForm::Sealed)?)
     }
 
     /// Deliveries that have failed once and wait, at a thousand destinations.

@@ -100,6 +100,15 @@ impl MainFile {
         Ok(answer)
     }
 
+    /// Writes the whole file anew, without what was freed in it, and empties its write-ahead log. The
+    /// copy that SQLite makes for it goes to a temporary file: in memory it could be of any size.
+    pub(in crate::embedded) fn rewrite(&mut self) -> Result<(), StoreError> {
+        let vacuum = "PRAGMA temp_store = FILE; VACUUM; PRAGMA temp_store = MEMORY;";
+        self.connection.execute_batch(vacuum).at(&self.path)?;
+        let truncate = "PRAGMA wal_checkpoint(TRUNCATE)";
+        self.connection.query_row(truncate, [], |_| Ok(())).at(&self.path)
+    }
+
     /// Remembers that there must be a journal from now on.
     pub(in crate::embedded) fn has_journal(&mut self) -> Result<(), StoreError> {
         let yes = Value::Integer(1);
