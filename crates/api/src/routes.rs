@@ -19,7 +19,7 @@ use std::str::FromStr;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use postrider_engine::CommandError;
+use postrider_engine::{Busy, CommandError};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -124,6 +124,16 @@ impl From<CommandError> for Problem {
             CommandError::Store(error) => error.into(),
         }
     }
+}
+
+/// The refusal of work that would keep others waiting.
+pub(crate) fn busy(busy: Busy) -> Problem {
+    let detail = format!("{busy}: repeat the request after a pause");
+    let problem = match busy {
+        Busy::Tenant => Problem::new(Code::RateLimited, detail),
+        Busy::All => Problem::new(Code::Unavailable, detail),
+    };
+    problem.retry_after(busy.retry_after().as_secs())
 }
 
 /// The refusal of a server that is stopping.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::attempt::RetryAfter;
 use crate::egress::{EgressPolicy, vet_address, vet_url};
 use crate::event::{Event, EventType, RawJson};
-use crate::filter::{EventView, Filter};
+use crate::filter::{Budget, EventView, Filter, OverBudget};
 use crate::ids::{DeliveryId, EventId, ObjectId, TenantId};
 use crate::signature::{SignedHeaders, SigningSecret, VerifyKey, verify};
 use crate::subscription::{CustomHeader, TypePattern};
@@ -124,7 +124,8 @@ fn event_json(bytes: &[u8]) {
     // What was accepted can be looked at by a filter, whatever numbers and texts it has.
     let exists = serde_json::json!({ "field": "data", "op": "exists" });
     if let Ok(filter) = Filter::compile(&exists) {
-        assert!(filter.matches(&EventView::new(&event)), "accepted, and nothing is there");
+        let verdict = filter.evaluate(&EventView::new(&event), &mut Budget::unlimited());
+        assert_eq!(verdict, Ok(true), "accepted, and nothing is there");
     }
 }
 
@@ -136,8 +137,17 @@ fn filter(bytes: &[u8]) {
         Err(error) => assert!(!error.to_string().is_empty()),
         Ok(filter) => {
             if let Some(event) = event_of(data) {
-                let first = filter.matches(&EventView::new(&event));
-                assert_eq!(first, filter.matches(&EventView::new(&event)), "the same every time");
+                let verdict = |mut budget: Budget| {
+                    let verdict = filter.evaluate(&EventView::new(&event), &mut budget);
+                    (verdict, budget)
+                };
+                let (first, left) = verdict(Budget::unlimited());
+                let taken = Budget::unlimited().left() - left.left();
+                assert!(first.is_ok(), "no filter needs more steps than there are");
+                assert_eq!(verdict(Budget::new(taken)), (first, Budget::new(0)), "every time");
+                if taken > 0 {
+                    assert_eq!(verdict(Budget::new(taken - 1)).0, Err(OverBudget), "one too few");
+                }
             }
         }
     }

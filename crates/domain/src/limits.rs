@@ -49,8 +49,17 @@ pub const FILTER_CONDITIONS_MAX: usize = 20;
 pub const FILTER_FIELD_CHARS_MAX: usize = 256;
 /// The value that a filter's condition compares with, as JSON.
 pub const FILTER_VALUE_BYTES_MAX: usize = 4096;
-/// Values in the list of a `contains_only`: each is looked for in an event's whole list.
+/// Values in the list of a `contains_only`.
 pub const FILTER_SET_VALUES_MAX: usize = 100;
+/// Steps that one filter may take on one event: see [`crate::filter::Budget`].
+pub const FILTER_STEPS_MAX: u64 = 4_000_000;
+/// Steps that every filter may take whatever others took, so that a plain filter is never refused
+/// its answer because of an expensive one beside it.
+pub const FILTER_STEPS_FREE: u64 = 256;
+/// Steps beyond the free ones that all filters together may take on one event.
+pub const EVENT_FILTER_STEPS_MAX: u64 = 16_000_000;
+/// Steps beyond the free ones that all filters together may take on the events of one request.
+pub const BATCH_FILTER_STEPS_MAX: u64 = 32_000_000;
 
 /// A destination's URL.
 pub const URL_BYTES_MAX: usize = 2048;

@@ -1,6 +1,7 @@
 //! The subscriptions in memory: which of them want an event, and what sending to one needs.
 //!
-//! Reads take a lock for as long as a look-up lasts and never across an await. Whoever changes a
+//! A lock is held for as long as a look-up lasts, never across an await and never while an event is
+//! matched: that is done against a snapshot of the tenant's subscriptions. Whoever changes a
 //! subscription has it stored first.
 
 use std::collections::HashMap;
@@ -11,9 +12,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use http::{HeaderName, HeaderValue};
 use postrider_domain::credentials::Scrubber;
 use postrider_domain::egress::DestinationUrl;
-use postrider_domain::event::Event;
 use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
-use postrider_domain::matching::SubscriptionIndex;
+use postrider_domain::matching::{SubscriptionIndex, TenantIndex};
 use postrider_domain::signature::SigningSecrets;
 use postrider_domain::subscription::{CustomHeader, RateLimit, Subscription};
 use postrider_domain::trace;
@@ -78,35 +78,37 @@ pub(crate) struct Keys {
 /// Every subscription that is not deleted.
 pub(crate) struct Directory {
     credentials: Arc<dyn Credentials>,
-    inner: RwLock<Inner>,
+    index: RwLock<SubscriptionIndex>,
+    prepared: RwLock<HashMap<SubscriptionId, Arc<Prepared>>>,
     /// Every change of the configuration up to this one is in it.
     version: AtomicU64,
-}
-
-#[derive(Default)]
-struct Inner {
-    index: SubscriptionIndex,
-    prepared: HashMap<SubscriptionId, Arc<Prepared>>,
+    /// How often a filter exceeded its budget on an event that was accepted.
+    over_budget: AtomicU64,
 }
 
 impl Directory {
     pub(crate) fn new(credentials: Arc<dyn Credentials>) -> Self {
-        Directory { credentials, inner: RwLock::default(), version: AtomicU64::new(0) }
+        Directory {
+            credentials,
+            index: RwLock::default(),
+            prepared: RwLock::default(),
+            version: AtomicU64::new(0),
+            over_budget: AtomicU64::new(0),
+        }
     }
 
     /// Puts a subscription in, or replaces it.
     pub(crate) fn put(&self, record: &SubscriptionRecord) {
         let subscription = Arc::new(record.subscription.clone());
         let prepared = Arc::new(self.prepare(record, Arc::clone(&subscription)));
-        let mut inner = self.write();
-        inner.prepared.insert(subscription.id, prepared);
-        inner.index.insert(subscription);
+        // What an event is matched with can be sent to.
+        write(&self.prepared).insert(subscription.id, prepared);
+        write(&self.index).insert(subscription);
     }
 
     pub(crate) fn remove(&self, tenant: &TenantId, id: SubscriptionId) {
-        let mut inner = self.write();
-        inner.index.remove(tenant, id);
-        inner.prepared.remove(&id);
+        write(&self.index).remove(tenant, id);
+        write(&self.prepared).remove(&id);
     }
 
     /// Every change of the configuration up to this one is in it.
@@ -119,24 +121,34 @@ impl Directory {
         self.version.store(version, Ordering::Release);
     }
 
+    /// A filter exceeded its budget on an event that was accepted.
+    pub(crate) fn count_over_budget(&self) {
+        self.over_budget.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often that happened.
+    pub(crate) fn over_budget(&self) -> u64 {
+        self.over_budget.load(Ordering::Relaxed)
+    }
+
     /// All that are in it.
     pub(crate) fn all(&self) -> Vec<(TenantId, SubscriptionId)> {
-        let inner = self.read();
-        let all = inner.prepared.values().map(|known| &known.subscription);
+        let prepared = read(&self.prepared);
+        let all = prepared.values().map(|known| &known.subscription);
         all.map(|known| (known.tenant.clone(), known.id)).collect()
     }
 
-    /// The subscriptions that want this event.
-    pub(crate) fn matches(&self, event: &Event) -> Vec<Arc<Subscription>> {
-        self.read().index.matches(event)
+    /// The subscriptions of a tenant as they are now; `None` where it has none.
+    pub(crate) fn snapshot(&self, tenant: &TenantId) -> Option<TenantIndex> {
+        read(&self.index).snapshot(tenant)
     }
 
     pub(crate) fn get(&self, id: SubscriptionId) -> Option<Arc<Prepared>> {
-        self.read().prepared.get(&id).cloned()
+        read(&self.prepared).get(&id).cloned()
     }
 
     pub(crate) fn has(&self, id: SubscriptionId) -> bool {
-        self.read().prepared.contains_key(&id)
+        read(&self.prepared).contains_key(&id)
     }
 
     /// The strictest of the rate limits that the subscriptions of a destination have.
@@ -145,8 +157,8 @@ impl Directory {
         tenant: &TenantId,
         destination: DestinationId,
     ) -> Option<RateLimit> {
-        let inner = self.read();
-        let limits = inner.index.of_destination(tenant, destination);
+        let index = self.snapshot(tenant)?;
+        let limits = index.of_destination(destination);
         limits.filter_map(|s| s.rate_limit).min_by_key(|limit| limit.per_1000_seconds())
     }
 
@@ -154,14 +166,14 @@ impl Directory {
         let keys = self.credentials.open(record).map(|open| Keys::new(open, &subscription));
         Prepared { keys, subscription }
     }
+}
 
-    fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner)
-    }
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
 
-    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
-        self.inner.write().unwrap_or_else(PoisonError::into_inner)
-    }
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Keys {

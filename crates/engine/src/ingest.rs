@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use postrider_domain::delivery::Delivery;
 use postrider_domain::event::{Event, EventType, RawJson};
-use postrider_domain::ids::{DeliveryId, EventId, ObjectId, TenantId};
+use postrider_domain::ids::{DeliveryId, EventId, ObjectId, SubscriptionId, TenantId};
 use postrider_domain::limits;
+use postrider_domain::matching::{Matched, TooMuch, Work};
 use postrider_domain::planted::{self, Bug};
 use postrider_domain::time::Timestamp;
 use postrider_domain::trace::TraceContext;
@@ -21,7 +22,9 @@ use sha2::{Digest, Sha256};
 use crate::cluster::Refresher;
 use crate::core::limiter::TokenBucket;
 use crate::entropy::{Entropy, ten};
+use crate::heavy::{Busy, Heavy};
 use crate::inbox::{Inbox, Pending};
+use crate::notices::Notices;
 use crate::options::{IngestRate, Options};
 use crate::spans::{Accepting, Spans};
 
@@ -79,6 +82,9 @@ pub enum IngestError {
         /// When it may go on.
         retry_after: Duration,
     },
+    /// Too many large events wait to be matched.
+    #[error(transparent)]
+    Busy(#[from] Busy),
     /// The engine is stopping.
     #[error("the server is stopping")]
     Stopping,
@@ -95,6 +101,10 @@ pub(crate) struct Ingest {
     /// With the directory.
     pub(crate) refresher: Arc<Refresher>,
     inbox: Arc<Inbox>,
+    /// Where large events are matched.
+    pub(crate) heavy: Heavy,
+    /// Who is told of filters that exceed their budget.
+    pub(crate) notices: Notices,
     spans: Option<Arc<dyn Spans>>,
     rate: Option<IngestRate>,
     buckets: Mutex<HashMap<TenantId, TokenBucket>>,
@@ -108,7 +118,7 @@ impl Ingest {
         refresher: &Arc<Refresher>,
         inbox: &Arc<Inbox>,
         options: &Options,
-        spans: Option<Arc<dyn Spans>>,
+        (notices, spans): (Notices, Option<Arc<dyn Spans>>),
     ) -> Ingest {
         Ingest {
             store: Arc::clone(store),
@@ -116,6 +126,8 @@ impl Ingest {
             entropy: Arc::clone(entropy),
             refresher: Arc::clone(refresher),
             inbox: Arc::clone(inbox),
+            heavy: Heavy::new(options.matching_threads),
+            notices,
             spans,
             rate: options.tenant_ingest,
             buckets: Mutex::default(),
@@ -149,6 +161,7 @@ impl Ingest {
         let spans = spans.map(|spans| Accepting::begin(spans, &*self.entropy, &mut events));
         let mut batch: Vec<Acceptance> =
             events.into_iter().map(|event| self.acceptance(tenant, event, now)).collect();
+        let mut over_budget = self.owe(tenant, &mut batch, now).await?;
         let mut pending = self.begin(tenant, &batch);
         let made = match self.make_durable(&batch, version).await {
             // A subscription changed on another node: match once more, with all that was changed
@@ -156,9 +169,7 @@ impl Ingest {
             Ok(None) => {
                 pending.forget();
                 self.refresher.catch_up().await?;
-                for acceptance in &mut batch {
-                    acceptance.deliveries = self.owed(&acceptance.event, now);
-                }
+                over_budget = self.owe(tenant, &mut batch, now).await?;
                 pending = self.begin(tenant, &batch);
                 self.store.accept(batch.clone()).await
             }
@@ -187,6 +198,12 @@ impl Ingest {
         if let Some(index) = answers.iter().position(|a| *a == Accepted::Conflict) {
             pending.forget();
             return Err(IngestError::Conflict { index });
+        }
+        for (n, subscription) in over_budget {
+            if let (Some(Accepted::New), Some(acceptance)) = (answers.get(n), batch.get(n)) {
+                self.refresher.directory.count_over_budget();
+                self.notices.note(tenant, subscription, &acceptance.event.id, now);
+            }
         }
         let mut items = Vec::new();
         let ingested =
@@ -243,18 +260,54 @@ impl Ingest {
             time: new.time.unwrap_or(now),
             trace: new.trace,
         });
-        let deliveries = self.owed(&event, now);
-        Acceptance { event, accepted_at: now, fingerprint, id_given, deliveries }
+        Acceptance { event, accepted_at: now, fingerprint, id_given, deliveries: Vec::new() }
     }
 
-    /// What is owed for an event.
-    fn owed(&self, event: &Event, now: Timestamp) -> Vec<Delivery> {
-        let wanted = self.refresher.directory.matches(event);
-        let deliveries = wanted.iter().map(|subscription| {
-            let id = DeliveryId::new(now, ten(&*self.entropy));
-            Delivery::accepted(id, event, subscription.id, subscription.destination, now)
-        });
-        deliveries.collect()
+    /// Says what is owed for each event; answers which filters exceeded their budget on which event.
+    async fn owe(
+        &self,
+        tenant: &TenantId,
+        batch: &mut [Acceptance],
+        now: Timestamp,
+    ) -> Result<Vec<(usize, SubscriptionId)>, Busy> {
+        let events: Vec<_> = batch.iter().map(|one| Arc::clone(&one.event)).collect();
+        let matched = self.matched(tenant, &events).await?;
+        let mut over_budget = Vec::new();
+        for (n, (acceptance, matched)) in batch.iter_mut().zip(matched).enumerate() {
+            let deliveries = matched.subscriptions.iter().map(|subscription| {
+                let id = DeliveryId::new(now, ten(&*self.entropy));
+                let (whom, to) = (subscription.id, subscription.destination);
+                Delivery::accepted(id, &acceptance.event, whom, to, now)
+            });
+            acceptance.deliveries = deliveries.collect();
+            over_budget.extend(matched.over_budget.into_iter().map(|id| (n, id)));
+        }
+        Ok(over_budget)
+    }
+
+    /// Who gets each of these events. What is more than light work is done elsewhere: nobody
+    /// else's request waits for it.
+    pub(crate) async fn matched(
+        &self,
+        tenant: &TenantId,
+        events: &[Arc<Event>],
+    ) -> Result<Vec<Matched>, Busy> {
+        let Some(index) = self.refresher.directory.snapshot(tenant) else {
+            return Ok(vec![Matched::default(); events.len()]);
+        };
+        let mut light = Work::light();
+        let matched = events.iter().map(|event| index.matches(event, &mut light));
+        if let Ok(matched) = matched.collect::<Result<_, TooMuch>>() {
+            return Ok(matched);
+        }
+        let events = events.to_vec();
+        let work = move || {
+            let mut work = Work::whole();
+            let matched = events.iter().map(|event| index.matches(event, &mut work));
+            // Only light work is ever too much.
+            matched.map(Result::unwrap_or_default).collect()
+        };
+        self.heavy.run(tenant, work).await
     }
 
     fn admit(&self, tenant: &TenantId, events: usize) -> Result<(), IngestError> {

@@ -6,7 +6,8 @@ use postrider_domain::attempt::{Attempt, Turn};
 use postrider_domain::circuit::{StateName as CircuitName, Transition};
 use postrider_domain::delivery::{DeadReason, Delivery, DeliveryState};
 use postrider_domain::event::{EventType, RawJson};
-use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
+use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
+use postrider_domain::limits;
 use postrider_domain::mass_failure::HoldChange;
 use postrider_domain::thresholds::Warning;
 use postrider_domain::time::Timestamp;
@@ -64,6 +65,19 @@ pub enum EngineEvent {
         /// Which threshold, and how near.
         warning: Warning,
     },
+    /// The filter of a subscription took more steps than it may, and the events were delivered.
+    FilterOverBudget {
+        /// Whose.
+        tenant: TenantId,
+        /// Which subscription.
+        subscription: SubscriptionId,
+        /// How many events since then.
+        events: u64,
+        /// The last of them.
+        last: EventId,
+        /// When it was last told, or when it first happened.
+        since: Timestamp,
+    },
     /// So many destinations fail at once that the fault is probably ours, or no longer.
     HoldChange(HoldChange),
 }
@@ -103,6 +117,17 @@ pub(crate) fn operational(
                 "warning": warning,
             });
             (Some(tenant), "postrider.destination.failing", data)
+        }
+        EngineEvent::FilterOverBudget { tenant, subscription, events, last, since } => {
+            let data = json!({
+                "tenant": tenant,
+                "subscription": subscription,
+                "events": events,
+                "last_event": last,
+                "since": since,
+                "steps_max": limits::FILTER_STEPS_MAX,
+            });
+            (Some(tenant), "postrider.subscription.filter_over_budget", data)
         }
         EngineEvent::Dead { delivery, reason } if !delivery.kind.is_reserved() => {
             let data = json!({

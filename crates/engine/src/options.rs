@@ -25,6 +25,10 @@ pub struct Options {
     /// Events that one tenant may send; no limit where it is `None`.
     pub tenant_ingest: Option<IngestRate>,
 
+    /// Threads that match large events and try filters; one fewer than the machine has cores where
+    /// it is `None`.
+    pub matching_threads: Option<usize>,
+
     /// The tenant of whoever runs the server: its subscriptions are told of every tenant's
     /// destinations.
     pub operator_tenant: Option<TenantId>,
@@ -89,6 +93,7 @@ impl Default for Options {
             quick_answer: Duration::from_secs(1),
             tenant_in_flight_max: None,
             tenant_ingest: None,
+            matching_threads: None,
             operator_tenant: None,
             handover_batches_max: 4096,
             handover_deliveries_max: 50_000,

@@ -25,6 +25,7 @@ use crate::handle::{Ended, EngineHandle, Shared};
 use crate::inbox::{Handover, Inbox};
 use crate::ingest::Ingest;
 use crate::live::EngineEvent;
+use crate::notices::Notices;
 use crate::options::Options;
 use crate::spans::Spans;
 use crate::upkeep::{self, Holder, ToHolder, pause};
@@ -71,16 +72,19 @@ pub async fn start<T: Transport>(
     let (ended, ended_seen) = watch::channel(None);
     let (end, end_seen) = watch::channel(false);
     let refresher = Refresher::new(&store, &directory, &inputs);
-    let ingest = Ingest::new(&store, &clock, &entropy, &refresher, &inbox, &options, spans.clone());
+    let live = broadcast::Sender::new(options.live_events_max.max(1));
+    let (tenants, happened) = mpsc::channel(options.live_events_max.max(1));
+    let notices = Notices::new(tenants.clone(), live.clone());
+    let told = (notices, spans.clone());
+    let ingest = Ingest::new(&store, &clock, &entropy, &refresher, &inbox, &options, told);
     let ingest = Arc::new(ingest);
     let runner: Arc<dyn Runner> =
         Arc::new(TransportRunner { transport, clock: Arc::clone(&clock), spans });
     let core =
         load(&store, &*clock, &policy.borrow().clone(), &options, &directory, &inbox).await?;
-    let live = broadcast::Sender::new(options.live_events_max.max(1));
-    let (tenants, happened) = mpsc::channel(options.live_events_max.max(1));
     let mut tasks = JoinSet::new();
     tasks.spawn(upkeep::tell_tenants(happened, Arc::clone(&ingest), options.clone()));
+    tasks.spawn(upkeep::flush_notices(Arc::clone(&ingest)));
     let (keep, every) = (policy.subscribe(), options.prune_every);
     tasks.spawn(upkeep::prune(Arc::clone(&store), Arc::clone(&clock), keep, every));
     let (to_holder, told) = mpsc::unbounded_channel();
@@ -313,6 +317,7 @@ impl Shell {
         let is_for_tenants = match &event {
             EngineEvent::Transition { .. }
             | EngineEvent::Dead { .. }
+            | EngineEvent::FilterOverBudget { .. }
             | EngineEvent::Warning { .. } => true,
             EngineEvent::Attempt { .. }
             | EngineEvent::Began { .. }

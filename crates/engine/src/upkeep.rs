@@ -214,7 +214,7 @@ pub(crate) async fn tell_tenants(
             let operator =
                 options.operator_tenant.clone().filter(|one| owner.as_ref() != Some(one));
             for tenant in owner.into_iter().chain(operator) {
-                if is_wanted(&ingest, &tenant, &event, now) {
+                if is_wanted(&ingest, &tenant, &event, now).await {
                     by_tenant.entry(tenant).or_default().push(event.clone());
                 }
             }
@@ -226,8 +226,19 @@ pub(crate) async fn tell_tenants(
     }
 }
 
+/// How often notices that were held back are looked at.
+const FLUSH_EVERY: Duration = Duration::from_secs(10 * 60);
+
+/// Tells of filters that went on exceeding their budget after the last notice.
+pub(crate) async fn flush_notices(ingest: Arc<Ingest>) {
+    loop {
+        pause(FLUSH_EVERY).await;
+        ingest.notices.flush(ingest.clock.now());
+    }
+}
+
 /// Whether some subscription wants this; what nobody wants is not kept.
-fn is_wanted(ingest: &Ingest, tenant: &TenantId, event: &NewEvent, now: Timestamp) -> bool {
+async fn is_wanted(ingest: &Ingest, tenant: &TenantId, event: &NewEvent, now: Timestamp) -> bool {
     let event = Event {
         id: EventId::new(now, [0; 10]),
         tenant: tenant.clone(),
@@ -238,5 +249,6 @@ fn is_wanted(ingest: &Ingest, tenant: &TenantId, event: &NewEvent, now: Timestam
         time: now,
         trace: None,
     };
-    !ingest.refresher.directory.matches(&event).is_empty()
+    let matched = ingest.matched(tenant, &[Arc::new(event)]).await;
+    matched.is_ok_and(|matched| matched.iter().any(|one| !one.subscriptions.is_empty()))
 }

@@ -16,6 +16,7 @@ const DEPENDENCIES: &[&str] = &[
     "hmac",
     "ipnet",
     "jiff",
+    "rpds",
     "serde",
     "serde_json",
     "sha2",

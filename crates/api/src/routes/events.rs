@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::IntoParams;
 
-use super::{PathId, stopping};
+use super::{PathId, busy, stopping};
 use crate::auth::{CanIngest, CanRead};
 use crate::body::{self, json_problem, media_type, require_json};
 use crate::paging::{List, Query, page, parameter};
@@ -147,6 +147,7 @@ fn refusal(error: IngestError, place: impl Fn(usize) -> String) -> Problem {
             let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
             rates::refusal("tenant", seconds.max(1))
         }
+        IngestError::Busy(reason) => busy(reason),
         IngestError::Stopping => stopping(),
         IngestError::Store(error) => error.into(),
     }

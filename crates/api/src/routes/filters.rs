@@ -3,9 +3,11 @@
 use axum::Json;
 use axum::extract::State;
 use postrider_domain::event::Event;
-use postrider_domain::filter::EventView;
+use postrider_domain::filter::{Budget, EventView, Filter};
 use postrider_domain::ids::EventId;
+use postrider_domain::limits::FILTER_STEPS_MAX;
 
+use super::busy;
 use crate::auth::CanRead;
 use crate::body::Strict;
 use crate::problem::Problem;
@@ -17,7 +19,8 @@ use crate::wire::subscription::check_filter;
 
 /// Try a filter on an event
 ///
-/// Nothing is stored and nothing is sent.
+/// Nothing is stored and nothing is sent. A filter may take a limited number of steps on an event; one
+/// that needs more answers `"over_budget": true`, and would be delivered the event unfiltered.
 #[utoipa::path(
     post, path = "/v1/filters/test", tag = "filters",
     request_body = FilterTest,
@@ -43,5 +46,29 @@ pub(crate) async fn test(
         time: new.time.unwrap_or(now),
         trace: None,
     };
-    Ok(Json(FilterVerdict { matches: filter.matches(&EventView::new(&event)) }))
+    if let Some(verdict) = attempt(&filter, &event, LIGHT_STEPS) {
+        return Ok(Json(verdict));
+    }
+    // Nobody else's request waits for this one.
+    let tenant = event.tenant.clone();
+    let work = move || attempt(&filter, &event, FILTER_STEPS_MAX);
+    let verdict = state.engine().compute(&tenant, work).await.map_err(busy)?;
+    Ok(Json(verdict.unwrap_or(FilterVerdict::over_budget())))
+}
+
+/// Steps that are tried at once; more are taken where nobody waits.
+const LIGHT_STEPS: u64 = 20_000;
+/// Bytes of an event that are parsed at once.
+const LIGHT_BYTES: usize = 16 * 1024;
+
+/// The verdict, where it takes so many steps; few mean that a large event is not even parsed.
+fn attempt(filter: &Filter, event: &Event, steps: u64) -> Option<FilterVerdict> {
+    let bytes =
+        event.data.as_bytes().len() + event.old.as_ref().map_or(0, |old| old.as_bytes().len());
+    if steps <= LIGHT_STEPS && bytes > LIGHT_BYTES && filter.needs_json() {
+        return None;
+    }
+    let mut budget = Budget::new(steps);
+    let matches = filter.evaluate(&EventView::new(event), &mut budget).ok()?;
+    Some(FilterVerdict::of(matches, steps - budget.left()))
 }

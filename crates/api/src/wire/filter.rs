@@ -1,5 +1,6 @@
 //! Trying a filter on an event.
 
+use postrider_domain::limits::FILTER_STEPS_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -22,5 +23,23 @@ pub(crate) struct FilterTest {
 /// Whether the event passes.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FilterVerdict {
+    /// Whether a subscription with this filter is delivered the event.
     pub(crate) matches: bool,
+    /// Whether the filter took more steps than it may: the event is delivered unfiltered then.
+    pub(crate) over_budget: bool,
+    /// The steps that it took: values that were looked at, words of paths, and 64 bytes of compared
+    /// text each.
+    pub(crate) steps: u64,
+    /// The steps that a filter may take on one event.
+    pub(crate) steps_max: u64,
+}
+
+impl FilterVerdict {
+    pub(crate) fn of(matches: bool, steps: u64) -> Self {
+        FilterVerdict { matches, over_budget: false, steps, steps_max: FILTER_STEPS_MAX }
+    }
+
+    pub(crate) fn over_budget() -> Self {
+        FilterVerdict { over_budget: true, ..FilterVerdict::of(true, FILTER_STEPS_MAX) }
+    }
 }

@@ -30,7 +30,19 @@ pub(crate) fn told(tenant: &TenantId, event: &EngineEvent) -> Option<(&'static s
             let data = json!({"destination_id": destination, "url": &**url, "warning": warning});
             Some(("warning", data))
         }
+        EngineEvent::FilterOverBudget { tenant: whose, subscription, events, last, since }
+            if whose == tenant =>
+        {
+            let data = json!({
+                "subscription_id": subscription,
+                "events": events,
+                "last_event_id": last,
+                "since": since,
+            });
+            Some(("filter_over_budget", data))
+        }
         EngineEvent::Attempt { .. }
+        | EngineEvent::FilterOverBudget { .. }
         | EngineEvent::Began { .. }
         | EngineEvent::Transition { .. }
         | EngineEvent::Dead { .. }

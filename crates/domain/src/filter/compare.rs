@@ -9,6 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Number, Value};
 
+use super::budget::{Budget, OverBudget, bytes_steps};
 use super::moment::Moment;
 
 /// What a condition compares with, prepared once.
@@ -28,14 +29,24 @@ impl Operand {
     }
 
     /// How a value of an event stands to this one; `None` where there is no order.
-    pub(super) fn order_of(&self, value: &Value) -> Option<Ordering> {
-        match (value, &self.value) {
+    pub(super) fn order_of(
+        &self,
+        value: &Value,
+        budget: &mut Budget,
+    ) -> Result<Option<Ordering>, OverBudget> {
+        budget.spend(1)?;
+        Ok(match (value, &self.value) {
             (Value::Number(a), Value::Number(b)) => Some(order_of_numbers(a, b)),
-            (Value::String(a), Value::String(b)) => Some(self.order_of_text(a, b)),
+            (Value::String(a), Value::String(b)) => {
+                // Only a time makes it necessary to read the whole text.
+                let compared = if self.moment.is_some() { a.len() } else { a.len().min(b.len()) };
+                budget.spend(bytes_steps(compared))?;
+                Some(self.order_of_text(a, b))
+            }
             (Value::Number(a), Value::String(b)) => Some(a.to_string().cmp(b)),
             (Value::String(a), Value::Number(b)) => Some(a.cmp(&b.to_string())),
             (_, _) => None,
-        }
+        })
     }
 
     fn order_of_text(&self, text: &str, own: &str) -> Ordering {
@@ -44,39 +55,159 @@ impl Operand {
     }
 
     /// Whether a value of an event equals this one.
-    pub(super) fn equals(&self, value: &Value) -> bool {
-        match self.order_of(value) {
-            Some(order) => order.is_eq(),
-            None => is_same(value, &self.value),
+    pub(super) fn equals(&self, value: &Value, budget: &mut Budget) -> Result<bool, OverBudget> {
+        match self.order_of(value, budget)? {
+            Some(order) => Ok(order.is_eq()),
+            None => is_same(value, &self.value, budget),
         }
     }
 
     /// Whether a text of an event has this one in it.
-    pub(super) fn is_part_of(&self, text: &str) -> bool {
-        match &self.value {
+    pub(super) fn is_part_of(&self, text: &str, budget: &mut Budget) -> Result<bool, OverBudget> {
+        budget.spend(bytes_steps(text.len()))?;
+        Ok(match &self.value {
             Value::String(part) => text.contains(part.as_str()),
             Value::Number(part) => text.contains(&part.to_string()),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
+        })
+    }
+}
+
+/// The values of a `contains_only`, looked up by their fingerprints: the cost of a set is that of
+/// reading it, not the product of two sizes.
+#[derive(Debug, Clone)]
+pub(super) struct OperandSet {
+    operands: Box<[Operand]>,
+    /// The fingerprint of each operand and its place, sorted.
+    by_fingerprint: Box<[(u64, usize)]>,
+}
+
+impl OperandSet {
+    pub(super) fn new(values: &[Value]) -> Self {
+        let operands: Box<[Operand]> = values.iter().map(Operand::new).collect();
+        let places = operands.iter().enumerate();
+        let mut by_fingerprint: Box<[(u64, usize)]> =
+            places.map(|(place, operand)| (set_fingerprint(&operand.value), place)).collect();
+        by_fingerprint.sort_unstable();
+        OperandSet { operands, by_fingerprint }
+    }
+
+    /// Whether these values and the operands are the same set, whatever their order and
+    /// repetitions.
+    pub(super) fn is_set_of(
+        &self,
+        values: &[Value],
+        budget: &mut Budget,
+    ) -> Result<bool, OverBudget> {
+        let mut seen = vec![false; self.operands.len()];
+        for value in values {
+            budget.spend(size_steps(value))?;
+            let fingerprint = set_fingerprint(value);
+            let from = self.by_fingerprint.partition_point(|(other, _)| *other < fingerprint);
+            let candidates = self.by_fingerprint.get(from..).unwrap_or_default();
+            let mut is_known = false;
+            for (_, place) in candidates.iter().take_while(|(other, _)| *other == fingerprint) {
+                let Some(operand) = self.operands.get(*place) else { continue };
+                if operand.equals(value, budget)? {
+                    is_known = true;
+                    if let Some(seen) = seen.get_mut(*place) {
+                        *seen = true;
+                    }
+                }
+            }
+            if !is_known {
+                return Ok(false);
+            }
         }
+        Ok(seen.iter().all(|seen| *seen))
     }
 }
 
 /// Whether two values are the same through and through: a number is never a text here.
-pub(super) fn is_same(a: &Value, b: &Value) -> bool {
-    match (a, b) {
+pub(super) fn is_same(a: &Value, b: &Value, budget: &mut Budget) -> Result<bool, OverBudget> {
+    budget.spend(1)?;
+    Ok(match (a, b) {
         (Value::Null, Value::Null) => true,
         (Value::Bool(a), Value::Bool(b)) => a == b,
         (Value::Number(a), Value::Number(b)) => order_of_numbers(a, b).is_eq(),
         (Value::String(a), Value::String(b)) => {
+            budget.spend(bytes_steps(a.len() + b.len()))?;
             a == b || Moment::parse(a).is_some_and(|a| Moment::parse(b) == Some(a))
         }
         (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
+            if a.len() != b.len() {
+                return Ok(false);
+            }
+            for (a, b) in a.iter().zip(b) {
+                if !is_same(a, b, budget)? {
+                    return Ok(false);
+                }
+            }
+            true
         }
         (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| is_same(a, b)))
+            if a.len() != b.len() {
+                return Ok(false);
+            }
+            // A look-up compares the key once for each level of the map.
+            let levels = u64::from(usize::BITS - b.len().leading_zeros());
+            for (key, a) in a {
+                budget.spend(levels * (1 + bytes_steps(key.len())))?;
+                let Some(b) = b.get(key) else { return Ok(false) };
+                if !is_same(a, b, budget)? {
+                    return Ok(false);
+                }
+            }
+            true
         }
         (_, _) => false,
+    })
+}
+
+/// What computing the fingerprint of a value costs.
+fn size_steps(value: &Value) -> u64 {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 1,
+        Value::String(text) => 1 + bytes_steps(text.len()),
+        Value::Array(values) => values.iter().map(size_steps).fold(1, u64::saturating_add),
+        Value::Object(values) => values
+            .iter()
+            .map(|(key, value)| 1 + bytes_steps(key.len()) + size_steps(value))
+            .fold(1, u64::saturating_add),
+    }
+}
+
+/// A number that values have in common which an operand finds equal, scalars or not.
+fn set_fingerprint(value: &Value) -> u64 {
+    fingerprint(value).unwrap_or_else(|| {
+        let mut hasher = DefaultHasher::new();
+        hash_deep(value, &mut hasher);
+        hasher.finish()
+    })
+}
+
+/// Hashes a value so that what [`is_same`] finds the same has the same hash.
+fn hash_deep(value: &Value, hasher: &mut DefaultHasher) {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => Class::of(value).hash(hasher),
+        Value::String(text) => {
+            Moment::parse(text).map_or(Class::Text(text), Class::Time).hash(hasher)
+        }
+        Value::Array(values) => {
+            hasher.write_usize(values.len());
+            values.iter().for_each(|value| hash_deep(value, hasher));
+        }
+        Value::Object(values) => {
+            hasher.write_usize(values.len());
+            // Whatever the order of the keys.
+            let entries = values.iter().map(|(key, value)| {
+                let mut hasher = DefaultHasher::new();
+                key.hash(&mut hasher);
+                hash_deep(value, &mut hasher);
+                hasher.finish()
+            });
+            hasher.write_u64(entries.fold(0, u64::wrapping_add));
+        }
     }
 }
 
@@ -192,12 +323,16 @@ mod tests {
 
     use super::*;
 
+    fn order(operand: &Value, value: &Value) -> Option<Ordering> {
+        Operand::new(operand).order_of(value, &mut Budget::unlimited()).unwrap()
+    }
+
     #[track_caller]
     fn check(a: &str, b: &str, expected: Option<Ordering>) {
         let (a, b): (Value, Value) =
             (serde_json::from_str(a).unwrap(), serde_json::from_str(b).unwrap());
-        assert_eq!(Operand::new(&b).order_of(&a), expected, "{a} to {b}");
-        assert_eq!(Operand::new(&a).order_of(&b), expected.map(Ordering::reverse), "{b} to {a}");
+        assert_eq!(order(&b, &a), expected, "{a} to {b}");
+        assert_eq!(order(&a, &b), expected.map(Ordering::reverse), "{b} to {a}");
     }
 
     #[test]
@@ -246,6 +381,7 @@ mod tests {
 
     #[test]
     fn sameness_goes_all_the_way_down() {
+        let is_same = |a: &Value, b: &Value| is_same(a, b, &mut Budget::unlimited()).unwrap();
         let same = |a: Value, b: Value| is_same(&a, &b) && is_same(&b, &a);
         assert!(same(json!({"a": [1, {"b": null}]}), json!({"a": [1.0, {"b": null}]})));
         assert!(same(json!(["2026-01-01T00:00:00Z"]), json!(["2026-01-01T00:00:00.0Z"])));
@@ -272,7 +408,7 @@ mod tests {
         let mut equal_pairs = 0;
         for a in &values {
             for b in &values {
-                if Operand::new(b).equals(a) {
+                if Operand::new(b).equals(a, &mut Budget::unlimited()).unwrap() {
                     equal_pairs += 1;
                     assert_eq!(Class::of(a), Class::of(b), "{a} {b}");
                 }

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use super::compare::Operand;
+use super::compare::{Operand, OperandSet};
 use super::error::{FilterError, FilterFault};
 use super::field::Field;
 use crate::limits;
@@ -31,7 +31,7 @@ pub(super) enum Test {
     LessOrEqual(Operand),
     Contains(Operand),
     NotContains(Operand),
-    ContainsOnly(Box<[Operand]>),
+    ContainsOnly(OperandSet),
     Changed,
     Exists(bool),
 }
@@ -114,15 +114,15 @@ impl Op {
         }
     }
 
-    fn set(self, operand: &Operand) -> Result<Box<[Operand]>, FilterFault> {
+    fn set(self, operand: &Operand) -> Result<OperandSet, FilterFault> {
         match operand.value() {
             Value::Object(_) => Err(self.needs("a list of values, or a single one")),
             Value::Array(values) if values.len() > limits::FILTER_SET_VALUES_MAX => {
                 Err(FilterFault::TooManyValues { count: values.len() })
             }
-            Value::Array(values) => Ok(values.iter().map(Operand::new).collect()),
+            Value::Array(values) => Ok(OperandSet::new(values)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-                Ok(Box::new([operand.clone()]))
+                Ok(OperandSet::new(std::slice::from_ref(operand.value())))
             }
         }
     }

@@ -1,21 +1,52 @@
-//! Whether an event passes a filter. Cannot fail: what is missing or does not fit is simply not
-//! a match.
+//! Whether an event passes a filter. What is missing or does not fit is simply not a match; the one
+//! thing that can go wrong is that the steps of the [`Budget`] are used up before the answer is known.
 
 use std::cmp::Ordering;
 
 use serde_json::Value;
 
+use super::budget::{Budget, OverBudget};
 use super::compare::{Operand, is_same};
 use super::compile::{Expression, Test};
 use super::field::{Field, Root};
 use super::view::EventView;
 
 impl Expression {
-    pub(super) fn holds(&self, event: &EventView<'_>) -> bool {
+    pub(super) fn needs_json(&self) -> bool {
         match self {
-            Expression::All(entries) => entries.iter().all(|entry| entry.holds(event)),
-            Expression::Any(entries) => entries.iter().any(|entry| entry.holds(event)),
-            Expression::Condition(field, test) => test.holds(field, event),
+            Expression::All(entries) | Expression::Any(entries) => {
+                entries.iter().any(Expression::needs_json)
+            }
+            Expression::Condition(field, _) => field.is_state(),
+        }
+    }
+
+    pub(super) fn holds(
+        &self,
+        event: &EventView<'_>,
+        budget: &mut Budget,
+    ) -> Result<bool, OverBudget> {
+        match self {
+            Expression::All(entries) => {
+                for entry in entries {
+                    if !entry.holds(event, budget)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            Expression::Any(entries) => {
+                for entry in entries {
+                    if entry.holds(event, budget)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Expression::Condition(field, test) => {
+                budget.spend(field.steps())?;
+                test.holds(field, event, budget)
+            }
         }
     }
 }
@@ -23,34 +54,50 @@ impl Expression {
 impl Test {
     /// A missing field equals nothing and contains nothing, so that only the two negations (and
     /// an `exists` that wants it missing) hold for it.
-    fn holds(&self, field: &Field, event: &EventView<'_>) -> bool {
-        let value = || field.find(event);
-        let order = |operand: &Operand| value().and_then(|value| operand.order_of(value));
-        let equals = |operand: &Operand| value().is_some_and(|value| operand.equals(value));
-        let contains = |operand| value().is_some_and(|value| contains(value, operand));
-        match self {
-            Test::Equal(operand) => equals(operand),
-            Test::NotEqual(operand) => !equals(operand),
-            Test::Greater(operand) => order(operand).is_some_and(Ordering::is_gt),
-            Test::GreaterOrEqual(operand) => order(operand).is_some_and(Ordering::is_ge),
-            Test::Less(operand) => order(operand).is_some_and(Ordering::is_lt),
-            Test::LessOrEqual(operand) => order(operand).is_some_and(Ordering::is_le),
-            Test::Contains(operand) => contains(operand),
-            Test::NotContains(operand) => !contains(operand),
-            Test::ContainsOnly(operands) => {
-                value().is_some_and(|value| is_the_set(elements(value), operands))
-            }
-            Test::Changed => has_changed(field, event),
-            Test::Exists(wanted) => value().is_some() == *wanted,
+    fn holds(
+        &self,
+        field: &Field,
+        event: &EventView<'_>,
+        budget: &mut Budget,
+    ) -> Result<bool, OverBudget> {
+        if let Test::Changed = self {
+            return has_changed(field, event, budget);
         }
+        let Some(value) = field.find(event) else {
+            return Ok(matches!(
+                self,
+                Test::NotEqual(_) | Test::NotContains(_) | Test::Exists(false)
+            ));
+        };
+        let mut order = |operand: &Operand| operand.order_of(value, budget);
+        Ok(match self {
+            Test::Equal(operand) => operand.equals(value, budget)?,
+            Test::NotEqual(operand) => !operand.equals(value, budget)?,
+            Test::Greater(operand) => order(operand)?.is_some_and(Ordering::is_gt),
+            Test::GreaterOrEqual(operand) => order(operand)?.is_some_and(Ordering::is_ge),
+            Test::Less(operand) => order(operand)?.is_some_and(Ordering::is_lt),
+            Test::LessOrEqual(operand) => order(operand)?.is_some_and(Ordering::is_le),
+            Test::Contains(operand) => contains(value, operand, budget)?,
+            Test::NotContains(operand) => !contains(value, operand, budget)?,
+            Test::ContainsOnly(operands) => operands.is_set_of(elements(value), budget)?,
+            Test::Changed => false,
+            Test::Exists(wanted) => *wanted,
+        })
     }
 }
 
-fn contains(value: &Value, operand: &Operand) -> bool {
+fn contains(value: &Value, operand: &Operand, budget: &mut Budget) -> Result<bool, OverBudget> {
     match value {
-        Value::String(text) => operand.is_part_of(text),
-        Value::Array(values) => values.iter().any(|value| operand.equals(value)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
+        Value::String(text) => operand.is_part_of(text, budget),
+        Value::Array(values) => {
+            for value in values {
+                if operand.equals(value, budget)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Ok(false),
     }
 }
 
@@ -59,19 +106,17 @@ fn elements(value: &Value) -> &[Value] {
     value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice)
 }
 
-/// Whether two lists have the same values, whatever their order and repetitions.
-fn is_the_set(values: &[Value], operands: &[Operand]) -> bool {
-    values.iter().all(|value| operands.iter().any(|operand| operand.equals(value)))
-        && operands.iter().all(|operand| values.iter().any(|value| operand.equals(value)))
-}
-
 /// Whether the same path leads to different values in `old` and in `data`. An event that does not
 /// say what was before has changed nothing.
-fn has_changed(field: &Field, event: &EventView<'_>) -> bool {
-    let Some(old) = event.root(Root::Old) else { return false };
+fn has_changed(
+    field: &Field,
+    event: &EventView<'_>,
+    budget: &mut Budget,
+) -> Result<bool, OverBudget> {
+    let Some(old) = event.root(Root::Old) else { return Ok(false) };
     let new = event.root(Root::Data).and_then(|data| field.find_below(data));
     match (field.find_below(old), new) {
-        (Some(old), Some(new)) => !is_same(old, new),
-        (old, new) => old.is_some() != new.is_some(),
+        (Some(old), Some(new)) => Ok(!is_same(old, new, budget)?),
+        (old, new) => Ok(old.is_some() != new.is_some()),
     }
 }

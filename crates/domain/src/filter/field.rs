@@ -66,6 +66,12 @@ impl Field {
         matches!(self.root, Root::Data | Root::Old)
     }
 
+    /// What following the path costs.
+    pub(crate) const fn steps(&self) -> u64 {
+        // A path has at most as many words as it has characters.
+        1 + self.path.len() as u64
+    }
+
     /// The value in this event; `None` where it has no such field. A `null` is a value.
     pub(crate) fn find<'v>(&self, event: &'v EventView<'_>) -> Option<&'v Value> {
         self.find_below(event.root(self.root)?)

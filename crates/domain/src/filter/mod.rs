@@ -2,8 +2,10 @@
 //!
 //! A filter is one condition, `{"field": "data.status", "op": "eq", "value": "CUR"}`, or one
 //! group, `{"all": […]}` or `{"any": […]}`, of conditions and groups. Whatever is wrong with it is
-//! said at compile time, with its place; evaluating one never fails and never panics.
+//! said at compile time, with its place. Evaluating one never panics and takes no more steps than it
+//! is given: where they do not suffice, that is the outcome ([`OverBudget`]).
 
+mod budget;
 mod compare;
 mod compile;
 mod error;
@@ -17,6 +19,7 @@ use std::hash::{Hash, Hasher};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+pub use self::budget::{Budget, OverBudget};
 pub(crate) use self::compare::fingerprint;
 use self::compile::{Expression, Test};
 pub use self::error::{FilterError, FilterFault};
@@ -41,9 +44,14 @@ impl Filter {
         &self.source
     }
 
-    /// Whether the event passes.
-    pub fn matches(&self, event: &EventView<'_>) -> bool {
-        self.expression.holds(event)
+    /// Whether the event passes, within so many steps.
+    pub fn evaluate(&self, event: &EventView<'_>, budget: &mut Budget) -> Result<bool, OverBudget> {
+        self.expression.holds(event, budget)
+    }
+
+    /// Whether a condition looks into an event's `data` or `old`.
+    pub fn needs_json(&self) -> bool {
+        self.expression.needs_json()
     }
 
     /// Fields that must equal a certain scalar in every event that passes, with the fingerprint of

@@ -3,7 +3,7 @@
 //! What was accepted is readable here, whatever numbers and texts it holds: an event never slips
 //! past a filter because of a number that is too large for this machine.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -11,6 +11,7 @@ use serde::de::{Deserialize, Deserializer, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Number, Value};
 
+use super::compare::fingerprint;
 use super::field::Root;
 use crate::event::{Event, RawJson};
 use crate::limits;
@@ -23,7 +24,13 @@ pub struct EventView<'a> {
     old: OnceCell<Option<Value>>,
     object: OnceCell<Option<Value>>,
     kind: OnceCell<Option<Value>>,
+    /// Fingerprints of long texts, by where they are in memory: many subscriptions may pin the same
+    /// field, and none of them makes the same text be read again.
+    long_texts: RefCell<BTreeMap<usize, u64>>,
 }
+
+/// Texts from so many bytes on are read once for their fingerprint.
+const LONG_TEXT_BYTES: usize = 128;
 
 impl<'a> EventView<'a> {
     /// A view of this event. Nothing is parsed yet.
@@ -34,6 +41,7 @@ impl<'a> EventView<'a> {
             old: OnceCell::new(),
             object: OnceCell::new(),
             kind: OnceCell::new(),
+            long_texts: RefCell::new(BTreeMap::new()),
         }
     }
 
@@ -52,6 +60,27 @@ impl<'a> EventView<'a> {
                 self.object.get_or_init(|| text(event.object.as_ref()?.as_str())).as_ref()
             }
             Root::Type => self.kind.get_or_init(|| text(event.kind.as_str())).as_ref(),
+        }
+    }
+
+    /// The fingerprint of a value of this view.
+    pub(crate) fn fingerprint(&self, value: &Value) -> Option<u64> {
+        match value {
+            Value::String(text) if text.len() >= LONG_TEXT_BYTES => {
+                let place = std::ptr::from_ref(value).addr();
+                if let Some(known) = self.long_texts.borrow().get(&place) {
+                    return Some(*known);
+                }
+                let fingerprint = fingerprint(value)?;
+                self.long_texts.borrow_mut().insert(place, fingerprint);
+                Some(fingerprint)
+            }
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_)
+            | Value::Object(_) => fingerprint(value),
         }
     }
 

@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 pub use self::headers::{CustomHeader, InvalidHeader};
 pub use self::rate_limit::{InvalidRateLimit, RateLimit};
 pub use self::types::{InvalidTypePattern, InvalidTypeSet, TypePattern, TypeSet};
-use crate::filter::{EventView, Filter};
+use crate::event::Event;
+use crate::filter::{Filter, OverBudget};
 use crate::ids::{DestinationId, ObjectId, SubscriptionId, TenantId};
 use crate::payload::Format;
 use crate::time::Timestamp;
@@ -58,14 +59,26 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Whether this event is to be delivered here. The index finds the same ones, only faster.
-    pub fn wants(&self, event: &EventView<'_>) -> bool {
-        let (filter, event_object) = (self.filter.as_ref(), event.event().object.as_ref());
-        self.enabled
-            && self.tenant == event.event().tenant
-            && self.types.matches(&event.event().kind)
-            && self.object.as_ref().is_none_or(|object| Some(object) == event_object)
-            && filter.is_none_or(|filter| filter.matches(event))
+    /// Whether this event is to be delivered here; `ask` evaluates the filter, where there is one
+    /// and all else fits.
+    pub fn verdict(
+        &self,
+        event: &Event,
+        ask: impl FnOnce(&Filter) -> Result<bool, OverBudget>,
+    ) -> Result<bool, OverBudget> {
+        let is_meant = self.enabled
+            && self.tenant == event.tenant
+            && self.types.matches(&event.kind)
+            && self.object.as_ref().is_none_or(|object| Some(object) == event.object.as_ref());
+        match &self.filter {
+            Some(filter) if is_meant => ask(filter),
+            Some(_) | None => Ok(is_meant),
+        }
+    }
+
+    /// Whether its filter looks into an event's `data` or `old`.
+    pub fn needs_json(&self) -> bool {
+        self.filter.as_ref().is_some_and(Filter::needs_json)
     }
 
     /// Whether the other one would get the same events in the same way: same tenant, URL, set of

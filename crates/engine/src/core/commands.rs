@@ -461,6 +461,7 @@ impl Core {
             replays: self.jobs.len(),
             shards: self.holding.shards.len(),
             leased: self.is_leased,
+            filters_over_budget: self.directory.over_budget(),
             held: self.guard.hold() == postrider_domain::circuit::Hold::Held,
         }
     }

@@ -202,6 +202,8 @@ pub struct Gauges {
     pub shards: usize,
     /// Whether they are surely ours: nothing is sent otherwise.
     pub leased: bool,
+    /// How often a filter exceeded its budget since the start.
+    pub filters_over_budget: u64,
     /// Whether transitions are held because most destinations fail at once.
     pub held: bool,
 }

@@ -8,7 +8,7 @@ use postrider_domain::ids::DestinationId;
 use postrider_domain::policy::{Policy, RetryPolicy};
 use postrider_domain::signature::{SignedHeaders, TOLERANCE, VerifyKey, verify};
 use postrider_domain::subscription::CustomHeader;
-use postrider_engine::{EngineEvent, IngestError, Options};
+use postrider_engine::{EngineEvent, IngestError, NewEvent, Options};
 use postrider_store::memory::{Fault, MemoryStore};
 use postrider_store::{Configuration, History};
 
@@ -369,6 +369,52 @@ async fn operational_events_come_to_those_who_name_them_and_never_breed() {
     assert!(text.contains("\"reason\":\"exhausted\""), "{text}");
     assert_eq!(world.count(StateName::Dead).await, 2);
     world.check_ledger().await;
+}
+
+/// A filter that takes more steps than any may on [`heavy_event`].
+fn heavy_filter() -> serde_json::Value {
+    let condition = serde_json::json!({"field": "data", "op": "contains_only", "value": [1]});
+    serde_json::json!({"all": vec![condition; 20]})
+}
+
+fn heavy_event() -> NewEvent {
+    event(&format!("[{}]", vec!["1"; 400_000].join(",")))
+}
+
+#[tokio::test]
+async fn event_whose_filter_exceeds_its_budget_is_delivered_and_the_owner_is_told_once() {
+    let mut world = World::new().await;
+    let mut record = world.wish(URL);
+    let filter = postrider_domain::filter::Filter::compile(&heavy_filter()).unwrap();
+    record.subscription.filter = Some(filter);
+    let id = record.subscription.id;
+    world.put(record).await;
+    let mut watcher = world.wish("https://watch.example.com/");
+    watcher.subscription.types = serde_json::from_str(r#"["postrider.*"]"#).unwrap();
+    world.put(watcher).await;
+    let mut live = world.engine.subscribe();
+    for _ in 0..2 {
+        let ingested = world.engine.ingest(&tenant(), vec![heavy_event()]).await.unwrap();
+        assert_eq!(ingested[0].deliveries, 1, "nothing is lost");
+    }
+    let mut told = Vec::new();
+    while told.len() < 3 {
+        match live.recv().await.unwrap() {
+            EngineEvent::FilterOverBudget { subscription, events, .. } => {
+                assert_eq!((subscription, events), (id, 1));
+            }
+            EngineEvent::Attempt { delivery, .. } => told.push(delivery.kind.to_string()),
+            EngineEvent::Began { .. }
+            | EngineEvent::Transition { .. }
+            | EngineEvent::Dead { .. }
+            | EngineEvent::Warning { .. }
+            | EngineEvent::HoldChange(_) => {}
+        }
+    }
+    told.sort_unstable();
+    let notice = "postrider.subscription.filter_over_budget";
+    assert_eq!(told, [notice, "task.updated", "task.updated"]);
+    assert_eq!(world.engine.gauges().await.unwrap().filters_over_budget, 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -112,6 +112,7 @@ pub(super) const ALL: &[Setting] = settings! {
     "engine.destination_in_flight_max" = engine.destination_in_flight_max, "attempts at the same time to one that answers quickly";
     "engine.quick_answer" = engine.quick_answer, "an answer within this time is a quick one";
     "engine.tenant_in_flight_max" = engine.tenant_in_flight_max, "attempts at the same time for one tenant";
+    "engine.matching_threads" = engine.matching_threads, "threads that match large events against filters; one fewer than the cores unless set";
     "engine.resident_max" = engine.resident_max, "deliveries that are held in memory";
     "engine.lane_resident_max" = engine.lane_resident_max, "deliveries that are held in memory for each lane of a destination";
     "engine.payload_bytes_max" = engine.payload_bytes_max, "bytes of payloads that are held in memory";

@@ -52,6 +52,7 @@ pub(crate) struct Looked {
     /// Whether they are surely its own.
     pub(crate) leased: bool,
     /// In flight from the first lane.
+    pub(crate) filters_over_budget: u64,
     pub(crate) in_flight_first: u64,
     /// In flight from the retry lane.
     pub(crate) in_flight_retry: u64,
@@ -220,6 +221,10 @@ impl State {
         page.head("postrider_lane_in_flight", "gauge", "Attempts that are under way.");
         page.line("postrider_lane_in_flight{lane=\"first\"}", &self.looked.in_flight_first);
         page.line("postrider_lane_in_flight{lane=\"retry\"}", &self.looked.in_flight_retry);
+        let help =
+            "Filters that took more steps than they may; the event was delivered unfiltered.";
+        page.head("postrider_filters_over_budget_total", "counter", help);
+        page.line("postrider_filters_over_budget_total", &self.looked.filters_over_budget);
         let help =
             "Age of the oldest queued delivery; by how much the first waiting one is overdue.";
         page.head("postrider_lane_age_seconds", "gauge", help);

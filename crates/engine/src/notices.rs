@@ -1,0 +1,143 @@
+//! Tells the owners of subscriptions whose filters exceed their budget: at once the first time, then
+//! at most once an hour, with how many events it was since.
+//!
+//! One notice for each event would be a second flood beside the first. What is told here is also
+//! counted ([`crate::Gauges::filters_over_budget`]).
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use postrider_domain::ids::{EventId, SubscriptionId, TenantId};
+use postrider_domain::time::Timestamp;
+use tokio::sync::{broadcast, mpsc};
+
+use crate::live::EngineEvent;
+
+/// The pause between two notices of one subscription.
+const EVERY: Duration = Duration::from_secs(60 * 60);
+/// Subscriptions that are remembered; what others exceed is counted only.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// What was told, and what has happened since.
+pub(crate) struct Notices {
+    known: Mutex<HashMap<SubscriptionId, Notice>>,
+    tenants: mpsc::Sender<EngineEvent>,
+    live: broadcast::Sender<EngineEvent>,
+}
+
+struct Notice {
+    tenant: TenantId,
+    told_at: Timestamp,
+    /// Events since then.
+    events: u64,
+    last: EventId,
+}
+
+impl Notice {
+    /// The event that tells of it, which begins the next digest.
+    fn tell(&mut self, subscription: SubscriptionId, now: Timestamp) -> EngineEvent {
+        let since = std::mem::replace(&mut self.told_at, now);
+        EngineEvent::FilterOverBudget {
+            tenant: self.tenant.clone(),
+            subscription,
+            events: std::mem::take(&mut self.events),
+            last: self.last.clone(),
+            since,
+        }
+    }
+}
+
+impl Notices {
+    pub(crate) fn new(
+        tenants: mpsc::Sender<EngineEvent>,
+        live: broadcast::Sender<EngineEvent>,
+    ) -> Self {
+        Notices { known: Mutex::default(), tenants, live }
+    }
+
+    /// A filter exceeded its budget on an event that was accepted.
+    pub(crate) fn note(
+        &self,
+        tenant: &TenantId,
+        subscription: SubscriptionId,
+        event: &EventId,
+        now: Timestamp,
+    ) {
+        let mut known = self.known();
+        if known.len() >= REMEMBERED_MAX && !known.contains_key(&subscription) {
+            return;
+        }
+        let mut is_first = false;
+        let notice = known.entry(subscription).or_insert_with(|| {
+            is_first = true;
+            Notice { tenant: tenant.clone(), told_at: now, events: 0, last: event.clone() }
+        });
+        notice.events += 1;
+        notice.last = event.clone();
+        let told = (is_first || is_due(notice, now)).then(|| notice.tell(subscription, now));
+        drop(known);
+        told.into_iter().for_each(|told| self.publish(told));
+    }
+
+    /// Tells of what has happened since the last notices, where those were long enough ago.
+    pub(crate) fn flush(&self, now: Timestamp) {
+        let mut known = self.known();
+        let due = known.iter_mut().filter(|(_, notice)| is_due(notice, now) && notice.events > 0);
+        let told: Vec<EngineEvent> = due.map(|(id, notice)| notice.tell(*id, now)).collect();
+        known.retain(|_, notice| !is_due(notice, now));
+        drop(known);
+        told.into_iter().for_each(|told| self.publish(told));
+    }
+
+    fn publish(&self, told: EngineEvent) {
+        // Where too much happens at once some of it is not told; it is counted all the same.
+        drop(self.tenants.try_send(told.clone()));
+        // Nobody may be looking.
+        drop(self.live.send(told));
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<SubscriptionId, Notice>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_due(notice: &Notice, now: Timestamp) -> bool {
+    now.since(notice.told_at) >= EVERY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owner_is_told_at_once_and_then_once_an_hour_with_the_number_of_events() {
+        let (tenants, mut told) = mpsc::channel(16);
+        let notices = Notices::new(tenants, broadcast::Sender::new(16));
+        let (tenant, id) = (TenantId::default_tenant(), SubscriptionId::from_bytes([7; 16]));
+        let at = |minutes: u64| Timestamp::EPOCH.saturating_add(Duration::from_secs(minutes * 60));
+        let event = |n: u8| EventId::new(Timestamp::EPOCH, [n; 10]);
+        for n in 0..10 {
+            notices.note(&tenant, id, &event(n), at(u64::from(n)));
+        }
+        notices.flush(at(59));
+        let mut counts = || {
+            std::iter::from_fn(|| told.try_recv().ok())
+                .map(|told| {
+                    let EngineEvent::FilterOverBudget { events, last, .. } = told else {
+                        panic!("{told:?}");
+                    };
+                    (events, last)
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(counts(), [(1, event(0))]);
+        notices.flush(at(60));
+        assert_eq!(counts(), [(9, event(9))]);
+        notices.flush(at(180));
+        assert_eq!(counts(), [], "nothing has happened since, and it is forgotten");
+        assert!(notices.known().is_empty());
+        notices.note(&tenant, id, &event(11), at(181));
+        assert_eq!(counts(), [(1, event(11))]);
+    }
+}
