@@ -3,6 +3,7 @@
 //! Nothing here is shipped. It needs no more than cargo and `anyhow`, so that it builds in seconds.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to a person")]
 
+mod abuse;
 mod bench_cluster;
 mod budget;
 mod ci;
@@ -44,6 +45,9 @@ cargo xtask <chore>
   fixture PROGRAM NAME
                  stores of a released version, made by its own binary, for the tests of upgrades
   previous       the binary of the version before, for the tests of a rolling upgrade
+  abuse [neighbour] [--short] [--rounds N] [--binary PATH] [tests…]
+                 attacks on the real binary, one line of figures each; `neighbour` measures a tenant
+                 beside another that runs all of them at once
   coverage       line coverage of crates/domain by its own tests
 ";
 
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
         "budget" => budget::run(&root, rest),
         "bench-cluster" => bench_cluster::run(&root, rest),
         "trust" => trust::run(&root, rest),
+        "abuse" => abuse::run(&root, rest),
         "coverage" => coverage::run(&root),
         "fixture" => fixture::run(&root, rest),
         "previous" => previous::run(&root),

@@ -40,12 +40,15 @@ impl Deadline {
     }
 }
 
-/// The binary.
-pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_postrider");
+/// The binary under test: the one of this build, or the one that `ABUSE_BINARY` names.
+#[expect(clippy::disallowed_methods, reason = "a suite may be run against another binary")]
+pub(crate) fn program() -> String {
+    std::env::var("ABUSE_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_postrider").to_owned())
+}
 
 /// The binary, with nothing of our own environment that would configure it.
 pub(crate) fn postrider(arguments: &[&str]) -> Command {
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(program());
     command.args(arguments).env_clear().stdin(Stdio::null());
     command
 }

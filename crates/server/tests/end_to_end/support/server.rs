@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::{Deadline, PATIENCE, PROGRAM, http};
+use super::{Deadline, PATIENCE, http, program};
 
 /// How a server is started.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ impl Start {
             arguments: vec!["--dev".to_owned()],
             variables: Vec::new(),
         };
-        start.program(Path::new(PROGRAM))
+        start.program(Path::new(&program()))
     }
 
     /// Another binary, such as that of another version.

@@ -1,0 +1,276 @@
+//! The process that runs all attacks of one tenant at once, each at its own pace.
+
+use std::io::{BufRead as _, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+
+use crate::filters::{event, filter};
+use crate::kit::{ATTACKER, Client, connect, now, request_head};
+use crate::receivers::hanging;
+use crate::wire::{END_HEADERS, HEADERS, Http2, PING, RST_STREAM, frame, request};
+
+/// Whom to attack, and by which keys.
+#[derive(Clone)]
+struct Target {
+    address: SocketAddr,
+    /// Every scope but `admin`.
+    key: String,
+    /// The scope `read` alone.
+    reader: String,
+    /// A receiver that hangs.
+    hole: SocketAddr,
+    /// Subscriptions of the attacker's.
+    subscriptions: Vec<String>,
+}
+
+impl Target {
+    fn client(&self) -> Client {
+        Client::new(self.address, &self.key, ATTACKER)
+    }
+}
+
+/// Does this again and again on a thread of its own, so long apart at least.
+fn every(
+    pause: Duration,
+    target: &Target,
+    mut attack: impl FnMut(&Target, usize) + Send + 'static,
+) {
+    let target = target.clone();
+    drop(thread::spawn(move || {
+        for n in 0.. {
+            let next = now() + pause;
+            attack(&target, n);
+            thread::park_timeout(next.saturating_duration_since(now()));
+        }
+    }));
+}
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[test]
+#[ignore = "started by the noisy neighbour's test"]
+fn attacker_process() {
+    #[expect(clippy::disallowed_methods, reason = "whoever starts it says whom to attack")]
+    let Ok(words) = std::env::var("ABUSE_TARGET") else { return };
+    drop(rlimit::increase_nofile_limit(u64::MAX));
+    let words: Vec<&str> = words.split(' ').collect();
+    let mut target = Target {
+        address: words[0].parse().unwrap(),
+        key: words[1].to_owned(),
+        reader: words[2].to_owned(),
+        hole: hanging(),
+        subscriptions: Vec::new(),
+    };
+    prepare(&mut target);
+    println!("attacker ready");
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), "go");
+    requests(&target);
+    bodies(&target);
+    connections(&target);
+    flows(&target);
+    // Until whoever started it ends it, or has ended.
+    drop(std::io::stdin().lock().read_to_end(&mut Vec::new()));
+}
+
+/// Subscriptions with costly filters, with receivers that hang, and a history for the lists. What a
+/// quota refuses is left out.
+fn prepare(target: &mut Target) {
+    let mut client = target.client();
+    let mut subscribe = |wish: Json| {
+        let answer = client.post("/v1/subscriptions", &wish).unwrap();
+        answer.json()["id"].as_str().map(str::to_owned)
+    };
+    for n in 0..300 {
+        let url = format!("http://{}/{n}", target.hole);
+        target.subscriptions.extend(subscribe(json!({"url": url, "types": ["large.event"]})));
+    }
+    for n in 0..20 {
+        let url = format!("http://{}/f{n}", target.hole);
+        subscribe(json!({"url": url, "types": ["filtered.event"], "filter": filter(9)}));
+    }
+    for n in 0..20 {
+        let url = format!("http://{}/b{n}", target.hole);
+        subscribe(json!({"url": url, "types": ["batch.event"]}));
+    }
+    let batch = json!(vec![json!({"type": "nobody.wants", "data": "x".repeat(3_000)}); 1000]);
+    for _ in 0..5 {
+        client.post("/v1/events/batch", &batch).unwrap();
+    }
+}
+
+/// Requests that are whole, and cost the server more than the attacker.
+fn requests(target: &Target) {
+    // 16 costly filter tests a second.
+    for _ in 0..4 {
+        let body = json!({"filter": filter(9), "event": event(140_000)}).to_string();
+        every(millis(250), target, move |target, _| {
+            let mut client = Client::new(target.address, &target.reader, ATTACKER);
+            drop(client.send("POST", "/v1/filters/test", "", body.as_bytes()));
+        });
+    }
+    // 100 lists a second that find nothing, 50 explanations, 20 pages of a megabyte.
+    for _ in 0..10 {
+        every(millis(100), target, |target, n| {
+            let subscription = target.subscriptions.get(n % 7).map_or("none", String::as_str);
+            let path = format!("/v1/deliveries?subscription={subscription}&state=dead&limit=1000");
+            drop(target.client().get(&path));
+        });
+    }
+    every(millis(20), target, |target, n| {
+        let list = target.client().get("/v1/deliveries?limit=1");
+        let id = list.map_or(Json::Null, |answer| answer.json()["data"][0]["id"].clone());
+        if n % 2 == 0 {
+            let id = id.as_str().unwrap_or("none");
+            drop(target.client().get(&format!("/v1/deliveries/{id}/explain")));
+        }
+    });
+    every(millis(50), target, |target, _| drop(target.client().get("/v1/events?limit=1000")));
+    // 50 unknown keys a second, each of which has to be looked up.
+    every(millis(20), target, |target, n| {
+        let key = format!("pr_{n:016x}_{}", "A".repeat(43));
+        drop(Client::new(target.address, &key, ATTACKER).get("/v1/events"));
+    });
+    // Ten replays a second, ten subscriptions made and deleted, twenty test sends at a time.
+    every(millis(100), target, |target, _| {
+        drop(target.client().post("/v1/replays", &json!({"state": "delivered", "per_second": 1})));
+    });
+    every(millis(100), target, |target, n| {
+        let url = format!("http://{}/c{}", target.hole, n % 50);
+        let wish = json!({"url": url, "types": ["churn.event"]});
+        let made = target.client().post("/v1/subscriptions", &wish);
+        let id = made.map_or(Json::Null, |answer| answer.json()["id"].clone());
+        if let Some(id) = id.as_str() {
+            target.client().status("DELETE", &format!("/v1/subscriptions/{id}"), &Json::Null);
+        }
+    });
+    for sender in 0..20 {
+        every(millis(200), target, move |target, _| {
+            let subscription = target.subscriptions.get(sender).map_or("none", String::as_str);
+            let path = format!("/v1/subscriptions/{subscription}/test");
+            target.client().status("POST", &path, &Json::Null);
+        });
+    }
+}
+
+/// Bodies that are held, cut, too large or hostile.
+fn bodies(target: &Target) {
+    // Thirty batches of 16 MB, of which 64 KiB come ten times a second each, with the read-only key
+    // and with the other.
+    for sender in 0..30 {
+        let mut held: Option<TcpStream> = None;
+        every(millis(100), target, move |target, n| {
+            if held.is_none() {
+                held = connect(target.address, ATTACKER).ok().and_then(|mut stream| {
+                    stream.set_write_timeout(Some(millis(50))).ok()?;
+                    let key = if sender % 2 == 0 { &target.key } else { &target.reader };
+                    let head = request_head(key, "POST", "/v1/events/batch", "", 16_000_000);
+                    stream.write_all(head.as_bytes()).ok()?;
+                    Some(stream)
+                });
+            }
+            let piece = [b' '; 64 * 1024];
+            if held.as_mut().is_some_and(|stream| n % 100 == 0 || stream.write_all(&piece).is_err())
+            {
+                held = None;
+            }
+        });
+    }
+    // Five hostile bodies of half a megabyte a second.
+    let nested = format!("{{\"type\":\"a.b\",\"data\":{}", "[".repeat(500_000));
+    every(millis(200), target, move |target, _| {
+        drop(target.client().send("POST", "/v1/events", "", nested.as_bytes()));
+    });
+    // Twenty requests a second whose client goes away at once.
+    every(millis(50), target, |target, n| {
+        let body = json!({"type": "nobody.wants", "data": n}).to_string();
+        let headers = format!("idempotency-key: storm-{n}\r\n");
+        let head = request_head(&target.key, "POST", "/v1/events", &headers, body.len());
+        if let Ok(mut stream) = connect(target.address, ATTACKER) {
+            drop(stream.write_all((head + &body).as_bytes()));
+        }
+    });
+}
+
+/// Connections that are silent, that stream, that do not read, and that speak HTTP/2.
+fn connections(target: &Target) {
+    // Up to 10,000 silent ones from twenty addresses, 500 a second; the closed ones are replaced.
+    let mut open: Vec<TcpStream> = Vec::new();
+    every(millis(20), target, move |target, n| {
+        for m in 0..10 {
+            let source = Ipv4Addr::new(127, 0, 0, u8::try_from(10 + (n + m) % 20).unwrap());
+            if open.len() < 10_000
+                && let Ok(mut stream) = connect(target.address, source)
+            {
+                drop(stream.write_all(b"PRI * HTTP/2.0\r\n"));
+                drop(stream.set_nonblocking(true));
+                open.push(stream);
+            }
+        }
+        if n % 50 == 0 {
+            open.retain_mut(|stream| {
+                let read = stream.read(&mut [0; 64]);
+                read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+            });
+        }
+    });
+    // Up to 1,100 streams, 50 a second, none of which is read; twenty lists that are not read.
+    for (path, most, pause) in [("/v1/stream", 1_100, 20), ("/v1/events?limit=1000", 20, 250)] {
+        let mut open: Vec<TcpStream> = Vec::new();
+        every(millis(pause), target, move |target, n| {
+            if let Ok(mut stream) = connect(target.address, ATTACKER) {
+                let head = request_head(&target.key, "GET", path, "", 0);
+                drop(stream.write_all(head.as_bytes()));
+                if open.len() < most {
+                    open.push(stream);
+                } else {
+                    open[n % most] = stream;
+                }
+            }
+        });
+    }
+    // 2,000 streams a second that are reset at once, and 5,000 pings.
+    let mut resets: Option<(Http2, u32)> = None;
+    every(millis(100), target, move |target, _| {
+        let opened = || Some((Http2::open(target.address, ATTACKER, &[]).ok()?, 1));
+        let Some((mut http2, mut stream)) = resets.take().or_else(opened) else { return };
+        let block = request("POST", "/v1/events", &target.key);
+        let mut bytes = Vec::new();
+        for n in 0..200u64 {
+            bytes.extend(frame(HEADERS, END_HEADERS, stream, &block));
+            bytes.extend(frame(RST_STREAM, 0, stream, &8u32.to_be_bytes()));
+            bytes.extend(frame(PING, 0, 0, &n.to_be_bytes()));
+            bytes.extend(frame(PING, 0, 0, &n.to_be_bytes()));
+            stream += 2;
+        }
+        if http2.send(&bytes).is_ok() && !http2.drain(millis(1)).1 {
+            resets = Some((http2, stream));
+        }
+    });
+}
+
+/// Events that multiply.
+fn flows(target: &Target) {
+    // A megabyte to 300 receivers that hang, every five seconds; one a second against twenty costly
+    // filters; 500 small events to twenty receivers that hang, twice a second.
+    let large = json!({"type": "large.event", "data": "x".repeat(1_000_000)}).to_string();
+    every(millis(5_000), target, move |target, _| {
+        drop(target.client().send("POST", "/v1/events", "", large.as_bytes()));
+    });
+    let mut filtered = event(1_000_000);
+    filtered["type"] = json!("filtered.event");
+    let filtered = filtered.to_string();
+    every(millis(1_000), target, move |target, _| {
+        drop(target.client().send("POST", "/v1/events", "", filtered.as_bytes()));
+    });
+    let batch = json!(vec![json!({"type": "batch.event", "data": 1}); 500]).to_string();
+    every(millis(500), target, move |target, _| {
+        drop(target.client().send("POST", "/v1/events/batch", "", batch.as_bytes()));
+    });
+}
