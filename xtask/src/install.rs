@@ -60,6 +60,14 @@ pub(crate) fn node() -> Result<()> {
     NODE.iter().try_for_each(|need| ensure_debian_package(need.package, need.probe, need.purpose))
 }
 
+/// What must be able to read every refusal.
+pub(crate) fn http_clients() -> Result<()> {
+    let purpose = "the server's refusals are read with it";
+    ensure_debian_package("curl", "curl", purpose)?;
+    // Its program has no option that asks for the version.
+    ensure_debian_package("golang-go", "/usr/bin/go", purpose)
+}
+
 const NODE: [Need; 2] = [
     Need { package: "nodejs", probe: "node", purpose: "the dashboard is built with it" },
     Need { package: "npm", probe: "npm", purpose: "the dashboard is built with it" },

@@ -134,6 +134,7 @@ impl Server {
             settings: ApiSettings::default(),
             given_admin: None,
             metrics: None,
+            metrics_key: None,
         });
         let server = Server {
             router: router(state),

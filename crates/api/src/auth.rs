@@ -25,7 +25,7 @@ pub use bootstrap::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin};
 pub(crate) use key::{NewKey, new_key};
 pub(crate) use memory::Memory;
 
-use crate::idempotency;
+use crate::admission;
 use crate::problem::{Code, Problem};
 use crate::rates;
 use crate::state::ApiState;
@@ -51,8 +51,13 @@ impl Caller {
     }
 
     fn require(self, scope: Scope) -> Result<Self, Problem> {
+        self.permits(scope).map(|()| self)
+    }
+
+    /// Whether the key may do what needs this scope.
+    pub(crate) fn permits(&self, scope: Scope) -> Result<(), Problem> {
         if self.is_admin() || self.scopes.contains(&scope) {
-            return Ok(self);
+            return Ok(());
         }
         let detail = format!("the key lacks the scope `{scope}`: use one that has it");
         Err(Problem::new(Code::MissingScope, detail))
@@ -88,20 +93,40 @@ extractors! {
     IsAdmin needs Admin;
 }
 
-/// Finds out who is asking, before anything else of the request is looked at; then whether it was
-/// asked before.
+/// Finds out who is asking, before anything else of the request is looked at.
 pub(crate) async fn authenticate(
     State(state): State<ApiState>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
     match caller(&state, request.headers()).await {
-        Ok(caller) => {
-            request.extensions_mut().insert(caller);
-            idempotency::remember(&state, request, next).await
-        }
+        Ok(caller) => admission::admit(&state, caller, request, next)
+            .await
+            .unwrap_or_else(Problem::into_response),
         Err(problem) => problem.into_response(),
     }
+}
+
+/// Whether the key of a caller who was let in is still valid, and its tenant still there. A store that
+/// cannot be asked now changes nothing.
+pub(crate) async fn is_still_valid(state: &ApiState, caller: &Caller) -> bool {
+    let now = state.now();
+    let memory = state.memory();
+    let is_valid = match &*caller.key_id {
+        GivenAdmin::KEY_ID => Ok(true),
+        id => memory.key(state, id, now).await.map(|key| {
+            key.is_some_and(|key| key.expires_at.is_none_or(|expires_at| now < expires_at))
+        }),
+    };
+    is_valid.unwrap_or(true) && memory.has_tenant(state, &caller.tenant, now).await.unwrap_or(true)
+}
+
+/// Refuses whoever lacks the key of the metrics, where the operator set one.
+pub(crate) fn check_metrics_key(state: &ApiState, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(key) = state.metrics_key() else { return Ok(()) };
+    let is_it = bearer(headers).is_some_and(|token| key.is(state.vault(), token));
+    let detail = "the metrics need their own key: send it as Authorization: Bearer";
+    is_it.then_some(()).ok_or_else(|| Problem::new(Code::Unauthorized, detail))
 }
 
 async fn caller(state: &ApiState, headers: &HeaderMap) -> Result<Caller, Problem> {

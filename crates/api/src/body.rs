@@ -14,6 +14,7 @@ use postrider_domain::event::{InvalidJson, RawJson};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
+use crate::budget::Exhausted;
 use crate::problem::{Code, Problem};
 use crate::settings::BODY_BYTES_MAX;
 use crate::state::ApiState;
@@ -67,12 +68,20 @@ pub(crate) async fn read(body: Body, max: usize, state: &ApiState) -> Result<Byt
     match tokio::time::timeout(deadline, Limited::new(body, max).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(Problem::new(Code::BadRequest, "the body broke off: send it again")),
+        Ok(Err(error)) => Err(exhausted(&*error).unwrap_or_else(|| {
+            Problem::new(Code::BadRequest, "the body broke off: send it again")
+        })),
         Err(_) => {
             let detail = format!("the body was not there after {} s", deadline.as_secs());
             Err(Problem::new(Code::BodyTooSlow, detail))
         }
     }
+}
+
+/// The refusal of a body that there is no memory for, where that is why it could not be read.
+fn exhausted(error: &(dyn std::error::Error + 'static)) -> Option<Problem> {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.filter_map(|cause| cause.downcast_ref::<Exhausted>()).next().map(|why| (*why).into())
 }
 
 /// Refuses a body that says that it is something else than JSON.

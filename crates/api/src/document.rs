@@ -98,11 +98,10 @@ fn complete(operation: &mut Operation, method: &HttpMethod) {
         parameters.push(header(IDEMPOTENCY_KEY.as_str(), repeat));
     }
     operation.security = Some(vec![SecurityRequirement::new::<_, _, String>(KEY, [])]);
-    for status in [401, 403, 404, 429, 500, 503] {
+    for status in [400, 401, 403, 404, 429, 500, 503] {
         refuse(operation, status);
     }
     if has_input {
-        refuse(operation, 400);
         refuse(operation, 422);
     }
     if is_mutation {

@@ -4,10 +4,12 @@
 use std::net::IpAddr;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
+use crate::auth::TENANT_HEADER;
+use crate::idempotency::IDEMPOTENCY_KEY;
 use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 
@@ -26,9 +28,24 @@ pub(crate) async fn around(
     request: Request,
     next: Next,
 ) -> Response {
-    let mut response = note(&state, request, next).await;
+    let mut response = match unambiguous(request.headers()) {
+        Ok(()) => note(&state, request, next).await,
+        Err(problem) => problem.into_response(),
+    };
     secure(&mut response);
     response
+}
+
+/// Refuses a request that names twice who asks, for which tenant, or where: a proxy in front might have
+/// judged the other one.
+fn unambiguous(headers: &HeaderMap) -> Result<(), Problem> {
+    for name in [header::AUTHORIZATION, TENANT_HEADER, header::HOST, IDEMPOTENCY_KEY] {
+        if headers.get_all(&name).iter().nth(1).is_some() {
+            let detail = format!("the header {name} is there more than once: send it once");
+            return Err(Problem::new(Code::BadRequest, detail).at(name.as_str()));
+        }
+    }
+    Ok(())
 }
 
 /// Sets the headers that keep browsers from being clever. What a route says itself stands.

@@ -8,15 +8,19 @@
 //! | how are secrets kept? | [`vault`], [`credentials`] |
 //! | what goes in and out? | `wire`, one file per resource |
 //! | what happens on a path? | `routes`, one file per resource |
+//! | how much may one tenant have at the same time? | `admission`, `gate`, `budget` |
 //! | what if a request comes twice? | [`idempotency`] |
 //! | what is it made of? | [`state`], [`settings`] |
 
+mod admission;
 pub mod auth;
 mod body;
+mod budget;
 pub mod credentials;
 mod document;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod gate;
 pub mod idempotency;
 mod layers;
 mod locks;
@@ -35,6 +39,7 @@ use axum::middleware::from_fn_with_state;
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use auth::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin};
+pub use budget::Quota;
 pub use document::openapi;
 pub use layers::ClientAddress;
 pub use settings::{ApiSettings, Rate};
@@ -46,6 +51,21 @@ pub fn router(state: ApiState) -> Router {
     let guarded =
         routes::guarded().route_layer(from_fn_with_state(state.clone(), auth::authenticate));
     let (router, _) = guarded.merge(routes::open()).split_for_parts();
+    around(router, state)
+}
+
+/// Health and metrics alone, for a listener of their own.
+pub fn health_router(state: ApiState) -> Router {
+    around(routes::health().split_for_parts().0, state)
+}
+
+/// Metrics alone, for a listener of their own.
+pub fn metrics_router(state: ApiState) -> Router {
+    let alone = axum::routing::get(routes::meta::metrics_alone);
+    around(Router::new().route("/metrics", alone), state)
+}
+
+fn around(router: Router<ApiState>, state: ApiState) -> Router {
     router
         .method_not_allowed_fallback(layers::wrong_method)
         .fallback(layers::unknown_path)

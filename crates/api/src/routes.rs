@@ -65,12 +65,18 @@ pub(crate) fn guarded() -> OpenApiRouter<ApiState> {
 /// Paths that need none.
 pub(crate) fn open() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
-        .routes(routes!(meta::metrics))
-        .routes(routes!(meta::healthz))
-        .routes(routes!(meta::readyz))
+        .merge(health())
         .routes(routes!(meta::openapi_json))
         .routes(routes!(docs::page))
         .routes(routes!(docs::style))
+}
+
+/// What the operator's own tools ask for.
+pub(crate) fn health() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(meta::metrics))
+        .routes(routes!(meta::healthz))
+        .routes(routes!(meta::readyz))
 }
 
 /// The identifier in a path, whatever somebody wrote there.

@@ -3,6 +3,10 @@
 
 use std::time::Duration;
 
+use crate::budget::Quota;
+
+const MIB: usize = 1024 * 1024;
+
 /// How the API behaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiSettings {
@@ -23,6 +27,20 @@ pub struct ApiSettings {
     pub idempotency_memory: Duration,
     /// How often a stream that has nothing to say shows that it is alive.
     pub stream_heartbeat: Duration,
+    /// How often it is checked that the key of a stream is still valid.
+    pub stream_check: Duration,
+    /// Streams that are open at the same time.
+    pub streams: Quota,
+    /// Requests that are executed at the same time.
+    pub in_progress: Quota,
+    /// How long a request waits for its turn before it is refused.
+    pub in_progress_wait: Duration,
+    /// Bytes of request bodies that are in memory at the same time.
+    pub request_bytes: Quota,
+    /// Bytes of answers that their clients have not taken yet.
+    pub answer_bytes: Quota,
+    /// Whether the metrics are served at an address of their own, and only there.
+    pub metrics_elsewhere: bool,
 }
 
 /// A token bucket.
@@ -45,6 +63,13 @@ impl Default for ApiSettings {
             touch_every: Duration::from_secs(60),
             idempotency_memory: Duration::from_secs(24 * 60 * 60),
             stream_heartbeat: Duration::from_secs(15),
+            stream_check: Duration::from_secs(2),
+            streams: Quota { per_tenant: 100, in_total: 1000 },
+            in_progress: Quota { per_tenant: 128, in_total: 1024 },
+            in_progress_wait: Duration::from_secs(2),
+            request_bytes: Quota { per_tenant: 64 * MIB, in_total: 256 * MIB },
+            answer_bytes: Quota { per_tenant: 64 * MIB, in_total: 256 * MIB },
+            metrics_elsewhere: false,
         }
     }
 }
@@ -72,5 +97,3 @@ pub(crate) const OVERLAP_SECONDS_MAX: u64 = 30 * 24 * 60 * 60;
 pub(crate) const OVERLAP_SECONDS_DEFAULT: u64 = 24 * 60 * 60;
 /// The fastest pace of a replay.
 pub(crate) const REPLAY_PER_SECOND_MAX: u32 = 100_000;
-/// Streams that are open at the same time.
-pub(crate) const STREAMS_MAX: usize = 1000;

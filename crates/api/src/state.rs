@@ -10,13 +10,14 @@ use postrider_engine::EngineHandle;
 use postrider_store::{Change, Store};
 use postrider_transport::Clock;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::auth::{GivenAdmin, Memory};
+use crate::budget::Budget;
+use crate::gate::Gate;
 use crate::locks::Locks;
 use crate::rates::Buckets;
 use crate::routes::backup::Desk;
-use crate::settings::{ApiSettings, STREAMS_MAX};
+use crate::settings::ApiSettings;
 use crate::vault::Vault;
 
 /// Renders the metrics of the process, as Prometheus reads them.
@@ -40,6 +41,8 @@ pub struct ApiParts {
     pub given_admin: Option<GivenAdmin>,
     /// The metrics, where there are any.
     pub metrics: Option<RenderMetrics>,
+    /// The key that the metrics need; none where it is `None`.
+    pub metrics_key: Option<GivenAdmin>,
 }
 
 /// What every route can reach.
@@ -52,7 +55,10 @@ struct Inner {
     locks: Locks,
     key_rates: Buckets,
     tenant_rates: Buckets,
-    streams: Arc<Semaphore>,
+    gate: Gate,
+    request_bytes: Arc<Budget>,
+    answer_bytes: Arc<Budget>,
+    streams: Arc<Budget>,
     backups: Desk,
 }
 
@@ -61,13 +67,20 @@ impl ApiState {
     pub fn new(parts: ApiParts) -> Self {
         let key_rates = Buckets::new(parts.settings.key_rate);
         let tenant_rates = Buckets::new(parts.settings.tenant_rate);
+        let gate = Gate::new(parts.settings.in_progress, parts.settings.in_progress_wait);
+        let request_bytes = Budget::new("bytes of request bodies", parts.settings.request_bytes);
+        let answer_bytes = Budget::new("bytes of answers", parts.settings.answer_bytes);
+        let streams = Budget::new("streams", parts.settings.streams);
         ApiState(Arc::new(Inner {
             parts,
             memory: Memory::default(),
             locks: Locks::default(),
             key_rates,
             tenant_rates,
-            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            gate,
+            request_bytes,
+            answer_bytes,
+            streams,
             backups: Desk::default(),
         }))
     }
@@ -109,6 +122,10 @@ impl ApiState {
         self.0.parts.metrics.as_ref()
     }
 
+    pub(crate) fn metrics_key(&self) -> Option<&GivenAdmin> {
+        self.0.parts.metrics_key.as_ref()
+    }
+
     pub(crate) fn memory(&self) -> &Memory {
         &self.0.memory
     }
@@ -145,9 +162,24 @@ impl ApiState {
         }
     }
 
-    /// A place among those who follow what happens; `None` where all are taken.
-    pub(crate) fn place_for_stream(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.0.streams).try_acquire_owned().ok()
+    /// Places for requests that are executed.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.0.gate
+    }
+
+    /// Bytes of request bodies that are in memory.
+    pub(crate) fn request_bytes(&self) -> &Arc<Budget> {
+        &self.0.request_bytes
+    }
+
+    /// Bytes of answers that their clients have not taken yet.
+    pub(crate) fn answer_bytes(&self) -> &Arc<Budget> {
+        &self.0.answer_bytes
+    }
+
+    /// Places for those who follow what happens.
+    pub(crate) fn streams(&self) -> &Arc<Budget> {
+        &self.0.streams
     }
 }
 

@@ -4,12 +4,13 @@ use std::sync::OnceLock;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::auth;
 use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 
@@ -52,15 +53,32 @@ pub(crate) async fn readyz(State(state): State<ApiState>) -> Result<Json<Health>
 
 /// Metrics
 ///
-/// As Prometheus reads them.
+/// As Prometheus reads them. Where the operator set `metrics.key`, with that key as a bearer token.
 #[utoipa::path(
     get, path = "/metrics", tag = "server", security(()),
     responses(
         (status = 200, content_type = "text/plain", body = String, description = "Metrics"),
+        (status = 401, body = crate::problem::ProblemBody, content_type = "application/problem+json", description = "The key of the metrics is needed"),
         (status = 404, body = crate::problem::ProblemBody, content_type = "application/problem+json", description = "Switched off")
     )
 )]
-pub(crate) async fn metrics(State(state): State<ApiState>) -> Result<Response, Problem> {
+pub(crate) async fn metrics(
+    State(state): State<ApiState>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    if state.settings().metrics_elsewhere {
+        let detail = "the metrics have an address of their own: the operator knows it";
+        return Err(Problem::new(Code::UnknownPath, detail));
+    }
+    metrics_alone(State(state), headers).await
+}
+
+/// The metrics, wherever they are served.
+pub(crate) async fn metrics_alone(
+    State(state): State<ApiState>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    auth::check_metrics_key(&state, &headers)?;
     let render = state.metrics().ok_or_else(|| {
         Problem::new(
             Code::UnknownPath,

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "these are tests, their helpers too")]
 
+mod admission;
 mod canary;
 mod certificates;
 mod deliveries;

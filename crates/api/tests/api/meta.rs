@@ -17,6 +17,18 @@ async fn the_server_says_how_it_is_without_a_key() {
 }
 
 #[tokio::test]
+async fn metrics_need_their_key_where_one_is_set() {
+    let api = Api::with_metrics_key("the key of the metrics, quite long").await;
+    let metrics = || api.get("/metrics").without_key();
+    metrics().refused(401, "unauthorized", None).await;
+    api.get("/metrics").refused(401, "unauthorized", None).await;
+    let answer = metrics().key("the key of the metrics, quite long").send().await;
+    assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, "up 1\n"));
+    metrics().expect(401).await;
+    api.get("/healthz").without_key().expect(200).await;
+}
+
+#[tokio::test]
 async fn a_server_that_cannot_take_events_is_not_ready() {
     let api = Api::new().await;
     api.store.fail_next(Fault::DiskFull, 1);

@@ -1,8 +1,13 @@
 //! `/v1/stream`
 
+use std::time::Duration;
+
 use axum::body::BodyDataStream;
 use axum::http::header;
 use futures_util::StreamExt as _;
+use postrider_api::{ApiSettings, Quota};
+use postrider_domain::ids::TenantId;
+use postrider_store::Configuration as _;
 use serde_json::{Value, json};
 
 use crate::support::{Api, id};
@@ -79,13 +84,45 @@ async fn a_stream_that_has_nothing_to_say_shows_that_it_is_alive() {
 }
 
 #[tokio::test]
-async fn so_many_streams_and_no_more() {
-    let api = Api::new().await;
+async fn streams_are_limited_per_tenant_and_in_total() {
+    let streams = Quota { per_tenant: 2, in_total: 3 };
+    let api = Api::with(ApiSettings { streams, ..ApiSettings::default() }).await;
+    api.tenant("acme").await;
     let mut open = Vec::new();
-    for _ in 0..1000 {
+    for _ in 0..2 {
         open.push(api.get("/v1/stream").response().await);
     }
-    api.get("/v1/stream").refused(503, "unavailable", None).await;
-    open.pop();
+    api.get("/v1/stream").refused(429, "too_many_at_once", None).await;
+    open.push(api.get("/v1/stream").tenant("acme").response().await);
+    api.get("/v1/stream").tenant("acme").refused(503, "overloaded", None).await;
+    open.clear();
     assert_eq!(api.get("/v1/stream").response().await.status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stream_ends_within_seconds_when_its_key_is_revoked_or_expires() {
+    let api = Api::new().await;
+    let wish =
+        json!({"tenant": "default", "scopes": ["read"], "expires_at": "2099-01-01T00:00:00Z"});
+    for way in ["revoked here", "revoked on another node", "expired"] {
+        let key = api.post("/v1/keys", wish.clone()).expect(201).await;
+        let text = key["key"].as_str().unwrap();
+        let response = api.get("/v1/stream").key(text).response().await;
+        let mut stream = response.into_body().into_data_stream();
+        match way {
+            "revoked here" => {
+                api.delete(&format!("/v1/keys/{}", id(&key))).expect(204).await;
+            }
+            "revoked on another node" => {
+                let tenant = TenantId::default_tenant();
+                assert!(api.store.delete_key(Some(&tenant), &id(&key)).await.unwrap());
+                api.clock.advance(Duration::from_secs(5));
+            }
+            _ => api.clock.advance(Duration::from_secs(100 * 365 * 24 * 60 * 60)),
+        }
+        let soon = tokio::time::timeout(Duration::from_secs(3), next(&mut stream));
+        let (name, data) = soon.await.expect(way).unwrap();
+        assert_eq!(name, "closed", "{way}: {data}");
+        assert_eq!(next(&mut stream).await, None, "{way}: the stream has ended");
+    }
 }

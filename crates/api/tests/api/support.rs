@@ -104,14 +104,18 @@ impl Api {
     }
 
     pub(crate) async fn with(settings: ApiSettings) -> Self {
-        Api::build(settings, None).await
+        Api::build(settings, None, None).await
     }
 
     pub(crate) async fn with_given_admin(key: &str) -> Self {
-        Api::build(ApiSettings::default(), Some(key)).await
+        Api::build(ApiSettings::default(), Some(key), None).await
     }
 
-    async fn build(settings: ApiSettings, given: Option<&str>) -> Self {
+    pub(crate) async fn with_metrics_key(key: &str) -> Self {
+        Api::build(ApiSettings::default(), None, Some(key)).await
+    }
+
+    async fn build(settings: ApiSettings, given: Option<&str>, metrics: Option<&str>) -> Self {
         let store = MemoryStore::default();
         let clock = Arc::new(HandClock(AtomicI64::new(1_763_199_000_000)));
         let receiver = Arc::new(Receiver::default());
@@ -140,6 +144,7 @@ impl Api {
             settings,
             given_admin: given.map(|key| GivenAdmin::new(&vault, key).unwrap()),
             metrics: Some(Arc::new(|| "up 1\n".to_owned())),
+            metrics_key: metrics.map(|key| GivenAdmin::new(&vault, key).unwrap()),
         });
         let router = postrider_api::router(state);
         Api { router, store, engine, clock, receiver, vault, admin: admin.to_string() }

@@ -2,7 +2,9 @@
 
 use std::num::NonZeroU32;
 
+use postrider_api::Quota;
 use postrider_domain::egress::is_nat64_length;
+use postrider_domain::limits::BATCH_BODY_BYTES_MAX;
 use postrider_store::postgres::Options;
 
 use super::fault::Fault;
@@ -90,6 +92,31 @@ const RULES: &[Rule] = &[
     ),
     ("engine.resident_max", |c| c.engine.resident_max >= 1000, "must be at least 1000"),
     ("engine.lane_resident_max", |c| c.engine.lane_resident_max >= 1, "must be at least 1"),
+    (
+        "metrics.key",
+        |c| c.metrics.key.as_deref().is_none_or(is_admin_key),
+        "must have 24 to 256 printable characters",
+    ),
+    (
+        "limits.tenant_requests_in_progress_max",
+        |c| is_quota(c.api.in_progress, 1),
+        "must be at least 1, and not more than limits.requests_in_progress_max",
+    ),
+    (
+        "limits.tenant_request_bytes_max",
+        |c| is_quota(c.api.request_bytes, BATCH_BODY_BYTES_MAX),
+        "must be at least 16777216, the size of a batch, and not more than limits.request_bytes_max",
+    ),
+    (
+        "limits.tenant_answer_bytes_max",
+        |c| is_quota(c.api.answer_bytes, BATCH_BODY_BYTES_MAX),
+        "must be at least 16777216, and not more than limits.answer_bytes_max",
+    ),
+    (
+        "limits.tenant_streams_max",
+        |c| is_quota(c.api.streams, 1),
+        "must be at least 1, and not more than limits.streams_max",
+    ),
     ("http.headers_max", |c| (10..=1000).contains(&c.http.headers_max), "must be 10 to 1000"),
     (
         "http.header_bytes_max",
@@ -128,6 +155,11 @@ pub(super) fn whole(loaded: &mut Loaded, faults: &mut Vec<Fault>) {
         let problem = format!("`{}` {}", error.setting, error.problem);
         faults.push(Fault::new(loaded.origin(error.setting), problem));
     }
+}
+
+/// Whether one tenant gets at least this much, and not more than there is.
+fn is_quota(quota: Quota, least: usize) -> bool {
+    (least..=quota.in_total).contains(&quota.per_tenant)
 }
 
 /// Whether a text is the URL of a collector.

@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use postrider_api::ApiSettings;
 use postrider_domain::egress::EgressPolicy;
 use postrider_domain::policy::{Policy, Share};
 use postrider_engine::Options as EngineOptions;
@@ -52,6 +53,8 @@ pub(crate) struct Config {
     pub(crate) limits: LimitSettings,
     pub(crate) http: HttpSettings,
     pub(crate) server: ServerSettings,
+    pub(crate) metrics: MetricsSettings,
+    pub(crate) api: ApiSettings,
     pub(crate) shutdown: ShutdownSettings,
     pub(crate) telemetry: TelemetrySettings,
 }
@@ -127,9 +130,29 @@ pub(crate) struct HttpSettings {
     pub(crate) discard_timeout: Duration,
 }
 
+/// Where health and metrics have a listener of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum HealthListen {
+    /// On loopback, beside the API's port.
+    #[default]
+    BesideTheApi,
+    /// Nowhere: they are on the API's address only.
+    Off,
+    /// Here.
+    At(SocketAddr),
+}
+
+/// The metrics.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct MetricsSettings {
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) key: Option<String>,
+}
+
 /// The listeners.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ServerSettings {
+    pub(crate) health_listen: HealthListen,
     pub(crate) tls_cert: Option<PathBuf>,
     pub(crate) tls_key: Option<PathBuf>,
     pub(crate) trusted_proxies: Vec<IpNet>,
@@ -199,6 +222,8 @@ impl Default for Config {
                 discard_timeout: Duration::from_secs(5),
             },
             server: ServerSettings::default(),
+            metrics: MetricsSettings::default(),
+            api: ApiSettings::default(),
             shutdown: ShutdownSettings { deadline: Duration::from_secs(30) },
             telemetry: TelemetrySettings {
                 log: "info".to_owned(),

@@ -14,7 +14,7 @@ use postrider_domain::policy::{MeasuredFrom, RecoveryMode, Share};
 use postrider_transport::Nameservers;
 use serde_json::{Value as Json, json};
 
-use super::{LogFormat, StoreChoice};
+use super::{HealthListen, LogFormat, StoreChoice};
 
 /// What a value that is not text must be.
 pub(super) const UTF8: &str = "text in UTF-8";
@@ -337,14 +337,45 @@ macro_rules! optional_numbers {
 
 optional_numbers!(u32, usize);
 
+const ADDRESS: &str = "an address with a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"";
+
 impl Value for SocketAddr {
     fn take(&mut self, raw: &Raw) -> Result<(), String> {
         let read = raw.text().and_then(|text| text.parse().ok());
-        store(self, read, "an address with a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"")
+        store(self, read, ADDRESS)
     }
 
     fn show(&self) -> Json {
         json!(self.to_string())
+    }
+}
+
+impl Value for Option<SocketAddr> {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        optional(self, raw, |text| text.parse().ok(), ADDRESS)
+    }
+
+    fn show(&self) -> Json {
+        json!(self.map(|address| address.to_string()))
+    }
+}
+
+impl Value for HealthListen {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        let read = raw.text().and_then(|text| match text {
+            "" => Some(HealthListen::BesideTheApi),
+            "off" => Some(HealthListen::Off),
+            address => address.parse().ok().map(HealthListen::At),
+        });
+        store(self, read, "\"off\" or an address with a port, such as \"127.0.0.1:18080\"")
+    }
+
+    fn show(&self) -> Json {
+        match self {
+            HealthListen::BesideTheApi => Json::Null,
+            HealthListen::Off => json!("off"),
+            HealthListen::At(address) => json!(address.to_string()),
+        }
     }
 }
 

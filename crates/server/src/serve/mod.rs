@@ -8,6 +8,7 @@ mod attempts;
 mod banner;
 mod cluster;
 mod files;
+mod health;
 mod http;
 mod looking;
 mod metrics;
@@ -24,7 +25,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use postrider_api::{ApiParts, ApiSettings, ApiState, Bootstrap, Rate, Vault, bootstrap_admin};
+use postrider_api::{
+    ApiParts, ApiSettings, ApiState, Bootstrap, GivenAdmin, Rate, Vault, bootstrap_admin,
+};
 use postrider_engine::{Ended, EngineHandle, IngestRate, Parts, SeededEntropy, Spans};
 use postrider_store::embedded::{EmbeddedStore, Options as StoreOptions};
 use postrider_store::{Store, StoreError};
@@ -135,6 +138,7 @@ impl Server {
             .await
             .with_context(|| format!("cannot listen on {}", config.listen))?;
         let address = listener.local_addr()?;
+        let apart = health::Sockets::bind(config).await?;
         let tls = http::Tls::of(config)?;
         let metrics = Metrics::default();
         let (fatal, stopped) = mpsc::unbounded_channel();
@@ -160,8 +164,9 @@ impl Server {
         let parts = Assembly { store: &store, engine: &engine, clock, vault, metrics };
         let state = parts.api(config, &first)?;
         drop(tokio::spawn(state.clone().follow_changes()));
-        let router = postrider_api::router(state);
         let (stop_listening, stop) = watch::channel(false);
+        apart.serve(config, &state, &stop);
+        let router = postrider_api::router(state);
         let options = http::Options { tls, ..http::Options::of(config) };
         let listening = tokio::spawn(http::serve(listener, router, options, stop));
         let server = Server {
@@ -330,6 +335,8 @@ impl Assembly<'_> {
             per_second.map(|per_second| Rate { per_second, burst: per_second })
         };
         let metrics = self.metrics;
+        let metrics_key = config.metrics.key.as_deref();
+        let metrics_key = metrics_key.map(|key| GivenAdmin::new(&self.vault, key)).transpose()?;
         Ok(ApiState::new(ApiParts {
             store: Arc::clone(self.store),
             engine: self.engine.clone(),
@@ -339,13 +346,15 @@ impl Assembly<'_> {
             settings: ApiSettings {
                 key_rate: rate(config.limits.key_requests),
                 tenant_rate: rate(config.limits.tenant_requests),
-                ..ApiSettings::default()
+                metrics_elsewhere: config.metrics.listen.is_some(),
+                ..config.api.clone()
             },
             given_admin: match first {
                 Bootstrap::Given(given) => Some(given.clone()),
                 Bootstrap::Created(_) | Bootstrap::Exists => None,
             },
             metrics: Some(Arc::new(move || metrics.render())),
+            metrics_key,
         }))
     }
 }

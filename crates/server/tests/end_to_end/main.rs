@@ -13,6 +13,7 @@ mod lifecycle;
 mod migrate;
 mod mutual_tls;
 mod operational;
+mod own_listeners;
 mod private_files;
 mod refusals;
 mod refused_bodies;

@@ -1,0 +1,170 @@
+//! What stands between a caller who is known and the handler: the scope that the call needs, a place
+//! among the tenant's requests, and the bytes of the body and of the answer.
+//!
+//! **No byte of a body is read before its caller may make the call.** What a body and an answer take of
+//! their budgets is held for as long as they are in memory.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use axum::body::{Body, HttpBody};
+use axum::extract::{MatchedPath, Request};
+use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::Response;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use postrider_domain::access::Scope;
+use postrider_domain::ids::TenantId;
+
+use crate::auth::Caller;
+use crate::budget::{Budget, Share};
+use crate::gate::Place;
+use crate::idempotency;
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+/// What a request holds until it is answered. A part of the work that outlives its request keeps a
+/// clone of it, from the request's extensions.
+#[derive(Debug, Clone)]
+pub(crate) struct Held(#[expect(dead_code, reason = "held, not read")] Arc<(Place, SharedShare)>);
+
+type SharedShare = Arc<Mutex<Share>>;
+
+/// Lets a request in, and has it answered.
+pub(crate) async fn admit(
+    state: &ApiState,
+    caller: Caller,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let path = request.extensions().get::<MatchedPath>().cloned();
+    if let Some(scope) = needed(request.method(), path.as_ref().map_or("", MatchedPath::as_str)) {
+        caller.permits(scope)?;
+    }
+    let tenant = caller.tenant.clone();
+    let place = state.gate().enter(&tenant).await?;
+    let share = Arc::new(Mutex::new(state.request_bytes().share(&tenant)));
+    let held = Held(Arc::new((place, Arc::clone(&share))));
+    request.extensions_mut().insert(caller);
+    request.extensions_mut().insert(held.clone());
+    let is_get = matches!(*request.method(), Method::GET | Method::HEAD);
+    let request = request.map(|body| Body::new(Counted { body, share }));
+    let response = idempotency::remember(state, request, next).await;
+    drop(held);
+    hold_answer(state.answer_bytes(), &tenant, response, is_get)
+}
+
+/// The scope without which the body of a mutation is not read. The handler's own demand is what counts;
+/// a test holds the two together.
+fn needed(method: &Method, path: &str) -> Option<Scope> {
+    if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
+        return None;
+    }
+    let resource = path.strip_prefix("/v1/").unwrap_or(path).split('/').next().unwrap_or_default();
+    Some(match resource {
+        "events" => Scope::Ingest,
+        "filters" => Scope::Read,
+        "tenants" | "keys" | "backup" => Scope::Admin,
+        _ => Scope::Manage,
+    })
+}
+
+/// A request's body, whose bytes count as they arrive.
+struct Counted {
+    body: Body,
+    share: SharedShare,
+}
+
+impl HttpBody for Counted {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &frame
+            && let Some(data) = frame.data_ref()
+        {
+            let grown = self.share.lock().unwrap_or_else(PoisonError::into_inner).grow(data.len());
+            if let Err(exhausted) = grown {
+                return Poll::Ready(Some(Err(axum::Error::new(exhausted))));
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Counts an answer for as long as it is in memory. Only what changed nothing can be refused here:
+/// everything else was done, and its answer is small.
+fn hold_answer(
+    budget: &Arc<Budget>,
+    tenant: &TenantId,
+    response: Response,
+    is_get: bool,
+) -> Result<Response, Problem> {
+    let Some(bytes) = response.body().size_hint().exact() else { return Ok(response) };
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let share = if is_get && response.status().is_success() {
+        budget.take(tenant, bytes)?
+    } else {
+        budget.overdraw(tenant, bytes)
+    };
+    let share = Arc::new(share);
+    Ok(response.map(|body| Body::new(Answer { body, share })))
+}
+
+/// An answer's body, whose pieces hold its share until the last of them is written.
+struct Answer {
+    body: Body,
+    share: Arc<Share>,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        Poll::Ready(frame.map(|frame| {
+            let share = Arc::clone(&self.share);
+            frame.map(|frame| {
+                frame.map_data(|bytes| Bytes::from_owner(Piece { bytes, _share: share }))
+            })
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A piece of an answer.
+struct Piece {
+    bytes: Bytes,
+    _share: Arc<Share>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}

@@ -1,0 +1,171 @@
+//! Budgets: how much of something one tenant may have at the same time, and all tenants together.
+//!
+//! Bytes of request bodies, bytes of answers and open streams are counted so. **Nothing waits for a
+//! budget**: what does not fit is refused at once, so two holders can never wait for each other.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use postrider_domain::ids::TenantId;
+
+use crate::problem::{Code, Problem};
+
+/// How long a caller waits where its tenant, or the server, has no more to give.
+const RETRY_AFTER_SECONDS: u64 = 2;
+
+/// A limit for each tenant and one for all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// What one tenant may have.
+    pub per_tenant: usize,
+    /// What all may have together.
+    pub in_total: usize,
+}
+
+/// What was taken from a quota.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    what: &'static str,
+    quota: Quota,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    in_total: usize,
+    tenants: HashMap<TenantId, usize>,
+}
+
+/// There is no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Exhausted {
+    /// The tenant has all that one may have.
+    #[error("the tenant has too many {0} at the same time: let some of them end first")]
+    Tenant(&'static str),
+    /// All that there is has been taken.
+    #[error("the server has too many {0} at the same time: repeat the request")]
+    Total(&'static str),
+}
+
+impl From<Exhausted> for Problem {
+    fn from(exhausted: Exhausted) -> Self {
+        let code = match exhausted {
+            Exhausted::Tenant(_) => Code::TooManyAtOnce,
+            Exhausted::Total(_) => Code::Overloaded,
+        };
+        Problem::new(code, exhausted.to_string()).retry_after(RETRY_AFTER_SECONDS)
+    }
+}
+
+impl Budget {
+    /// A budget of something, named as in "too many … at the same time".
+    pub(crate) fn new(what: &'static str, quota: Quota) -> Arc<Budget> {
+        Arc::new(Budget { what, quota, taken: Mutex::default() })
+    }
+
+    /// A share of nothing yet, which may grow.
+    pub(crate) fn share(self: &Arc<Self>, tenant: &TenantId) -> Share {
+        Share { budget: Arc::clone(self), tenant: tenant.clone(), amount: 0 }
+    }
+
+    /// A share of this much.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        tenant: &TenantId,
+        amount: usize,
+    ) -> Result<Share, Exhausted> {
+        let mut share = self.share(tenant);
+        share.grow(amount)?;
+        Ok(share)
+    }
+
+    /// A share of this much, also where that is more than there is: for what cannot be refused any more.
+    pub(crate) fn overdraw(self: &Arc<Self>, tenant: &TenantId, amount: usize) -> Share {
+        let mut share = self.share(tenant);
+        self.taken().add(tenant, amount);
+        share.amount = amount;
+        share
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Taken {
+    fn add(&mut self, tenant: &TenantId, amount: usize) {
+        self.in_total += amount;
+        match self.tenants.get_mut(tenant) {
+            Some(taken) => *taken += amount,
+            None => drop(self.tenants.insert(tenant.clone(), amount)),
+        }
+    }
+
+    fn give_back(&mut self, tenant: &TenantId, amount: usize) {
+        self.in_total -= amount;
+        if let Some(taken) = self.tenants.get_mut(tenant) {
+            *taken -= amount;
+            if *taken == 0 {
+                self.tenants.remove(tenant);
+            }
+        }
+    }
+}
+
+/// What one request or stream has taken; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    budget: Arc<Budget>,
+    tenant: TenantId,
+    amount: usize,
+}
+
+impl Share {
+    /// Takes more. A share that cannot grow keeps what it has.
+    pub(crate) fn grow(&mut self, by: usize) -> Result<(), Exhausted> {
+        let Budget { what, quota, .. } = &*self.budget;
+        let mut taken = self.budget.taken();
+        let own = taken.tenants.get(&self.tenant).copied().unwrap_or(0);
+        if own.saturating_add(by) > quota.per_tenant {
+            return Err(Exhausted::Tenant(what));
+        }
+        if taken.in_total.saturating_add(by) > quota.in_total {
+            return Err(Exhausted::Total(what));
+        }
+        taken.add(&self.tenant, by);
+        self.amount += by;
+        Ok(())
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.amount > 0 {
+            self.budget.taken().give_back(&self.tenant, self.amount);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenant_and_total_are_limited_and_shares_come_back() {
+        let budget = Budget::new("things", Quota { per_tenant: 3, in_total: 5 });
+        let [a, b, c] = ["a", "b", "c"].map(|name| name.parse::<TenantId>().unwrap());
+        let mut first = budget.take(&a, 2).unwrap();
+        assert_eq!(first.grow(2), Err(Exhausted::Tenant("things")));
+        first.grow(1).unwrap();
+        let second = budget.take(&b, 2).unwrap();
+        assert_eq!(budget.take(&b, 1).unwrap_err(), Exhausted::Total("things"));
+        assert_eq!(Problem::from(Exhausted::Total("things")).code(), Code::Overloaded);
+        drop(first);
+        let third = budget.take(&c, 3).unwrap();
+        let forced = budget.overdraw(&c, 100);
+        assert!(budget.take(&b, 1).is_err());
+        drop((second, third, forced));
+        assert_eq!(budget.taken().in_total, 0);
+        assert!(budget.taken().tenants.is_empty(), "a tenant that has nothing costs nothing");
+    }
+}
