@@ -1,10 +1,17 @@
 //! `Idempotency-Key`: the same mutation again gets the same answer and does nothing.
 //!
 //! An idempotency key belongs to the API key that it came with: no other caller can ask for its
-//! answer. Answers are kept for a day, sealed, since some of them hold a secret. Two requests with
-//! the same key at the same time are made one after the other, also where they came to two nodes of
-//! a cluster; a key that comes with another request is refused. Server errors and refusals for want
-//! of capacity are not kept: a repeat may succeed.
+//! answer. Two requests with the same key at the same time are made one after the other, also where
+//! they came to two nodes of a cluster; a key that comes with another request is refused.
+//!
+//! **The effect and the kept answer are one thing, whatever dies between them.** A request is
+//! carried out in a task that its connection cannot cancel. Before it begins, a note with a seed is
+//! made durable. Should the process die before the answer is kept, then a repeat is carried out
+//! with the same seed: it makes the same identifiers and secrets ([`crate::draw`]), finds what the
+//! first run has stored, and answers as the first run would have answered.
+//!
+//! Answers are kept for a day, sealed, since some of them hold a secret. Server errors and refusals
+//! for want of capacity are not kept: a repeat may succeed.
 
 use std::time::Duration;
 
@@ -22,7 +29,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::auth::Caller;
 use crate::body;
+use crate::draw::Draw;
 use crate::problem::{Code, PROBLEM_JSON, Problem};
+use crate::random;
+use crate::running;
 use crate::settings::IDEMPOTENCY_KEY_CHARS_MAX;
 use crate::state::ApiState;
 use crate::vault::Place;
@@ -41,17 +51,28 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The tenant, and the caller's key with the idempotency key.
 type Whose = (TenantId, String);
 
-/// Answers a repeat from memory, and remembers the answer of everything else that has a key.
+/// Answers a repeat from memory, and remembers the answer of everything else that has a key. Every
+/// mutation is carried out to its end.
 pub(crate) async fn remember(state: &ApiState, request: Request, next: Next) -> Response {
     let is_mutation = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    let given = request.headers().get(&IDEMPOTENCY_KEY).filter(|_| is_mutation).cloned();
-    let caller = given.as_ref().and_then(|_| request.extensions().get::<Caller>().cloned());
-    match (given, caller) {
-        (Some(given), Some(caller)) => repeatable(state, &caller, &given, request, next)
+    let caller = request.extensions().get::<Caller>().filter(|_| is_mutation).cloned();
+    let Some(caller) = caller else { return next.run(request).await };
+    match request.headers().get(&IDEMPOTENCY_KEY).cloned() {
+        Some(given) => repeatable(state, &caller, &given, request, next)
             .await
             .unwrap_or_else(Problem::into_response),
-        (_, _) => next.run(request).await,
+        None if ends_by_itself(request.uri().path()) => next.run(request).await,
+        None => {
+            let run = async move { next.run(request).await };
+            running::to_the_end(state, &caller.tenant, run).await
+        }
     }
+}
+
+/// Whether a disconnected client leaves nothing half done on this path anyway: the engine accepts
+/// events in a task of its own, and a filter that is tried changes nothing.
+fn ends_by_itself(path: &str) -> bool {
+    ["/v1/events", "/v1/events/batch", "/v1/filters/test"].contains(&path)
 }
 
 async fn repeatable(
@@ -71,29 +92,87 @@ async fn repeatable(
     let body = body::read(body, max, state).await?;
     let digest = digest(&parts, &body);
     let whose = (caller.tenant.clone(), format!("{}:{key}", caller.key_id));
-    let lock = state.locks().of_idempotency_key(&whose.0, &whose.1);
-    let _turn = lock.lock().await;
-    // Other nodes take turns too. Whether there is an answer is asked once it is our turn: the node
-    // that was first may just have kept one.
-    while !state.store().begin_answer(&whose.0, &whose.1, ANSWERING_MAX).await? {
-        pause(LOOK_AGAIN).await;
-    }
-    let answer = match state.store().idempotent_answer(&whose.0, &whose.1).await {
-        Ok(Some(known))
-            if state.now().since(known.created_at) < state.settings().idempotency_memory =>
-        {
-            answer_again(state, &whose, digest, &known)
-        }
-        Ok(_) => {
-            let response = next.run(Request::from_parts(parts, Body::from(body))).await;
-            keep(state, &whose, digest, response).await
-        }
-        Err(error) => Err(error.into()),
+    // Whoever goes away while it waits for its turn has not begun.
+    let turn = state.locks().of_idempotency_key(&whose.0, &whose.1).lock_owned().await;
+    let request = Request::from_parts(parts, Body::from(body));
+    let mine = state.clone();
+    let run = async move {
+        let answer = in_turn(&mine, &whose, digest, request, next).await;
+        drop(turn);
+        answer.unwrap_or_else(Problem::into_response)
     };
+    Ok(running::to_the_end(state, &caller.tenant, run).await)
+}
+
+/// Carries a request out, or answers it from memory, when no other node works on its key.
+async fn in_turn(
+    state: &ApiState,
+    whose: &Whose,
+    digest: [u8; 32],
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let wait = async {
+        while !state.store().begin_answer(&whose.0, &whose.1, ANSWERING_MAX).await? {
+            pause(LOOK_AGAIN).await;
+        }
+        Ok::<_, Problem>(())
+    };
+    // Nobody waits longer than that, so the caller has its answer or is gone.
+    tokio::time::timeout(state.settings().request_deadline, wait).await.map_err(|_| {
+        let detail = "another node works on a request with this Idempotency-Key: repeat it later";
+        Problem::new(Code::Unavailable, detail)
+    })??;
+    let answer = carry_out(state, whose, digest, request, next).await;
     if let Err(error) = state.store().end_answer(&whose.0, &whose.1).await {
         tracing::warn!(%error, "other nodes wait for this idempotency key until its turn expires");
     }
     answer
+}
+
+/// Notes that the request begins, carries it out and keeps its answer; or answers it from memory.
+async fn carry_out(
+    state: &ApiState,
+    whose: &Whose,
+    digest: [u8; 32],
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let fresh = IdempotentAnswer {
+        request: digest,
+        status: IdempotentAnswer::BEGUN,
+        body: random::bytes::<32>()?.to_vec(),
+        created_at: state.now(),
+    };
+    let known = keep(state, whose, &fresh).await?;
+    if known.request != digest {
+        let detail = "this Idempotency-Key came with another request before: use a new one";
+        return Err(Problem::new(Code::IdempotencyConflict, detail).at(IDEMPOTENCY_KEY.as_str()));
+    }
+    if known.is_answer() {
+        return answer_again(state, whose, &known);
+    }
+    // Whoever reads the store cannot tell the secrets that are derived from it.
+    let purpose: &[u8] = b"seed of an idempotent request";
+    let parts = [purpose, whose.0.as_str().as_bytes(), whose.1.as_bytes(), &digest, &known.body];
+    let seed = state.vault().keyed_hash(&parts);
+    let is_repeated = known != fresh;
+    request.extensions_mut().insert(Draw::seeded(seed, known.created_at, is_repeated));
+    let response = next.run(request).await;
+    keep_answer(state, whose, digest, response).await
+}
+
+/// Keeps an answer or a note; returns what is kept for this key and not too old.
+async fn keep(
+    state: &ApiState,
+    whose: &Whose,
+    answer: &IdempotentAnswer,
+) -> Result<IdempotentAnswer, Problem> {
+    let memory = state.settings().idempotency_memory;
+    let end = answer.created_at.saturating_sub(memory);
+    let since = end.saturating_add(Duration::from_millis(1));
+    let kept = state.store().keep_idempotent_answer(&whose.0, &whose.1, answer, since).await;
+    Ok(kept?)
 }
 
 #[expect(clippy::disallowed_methods, reason = "no node tells another that it is done")]
@@ -132,13 +211,8 @@ fn digest(parts: &axum::http::request::Parts, body: &Bytes) -> [u8; 32] {
 fn answer_again(
     state: &ApiState,
     whose: &Whose,
-    digest: [u8; 32],
     known: &IdempotentAnswer,
 ) -> Result<Response, Problem> {
-    if known.request != digest {
-        let detail = "this Idempotency-Key came with another request before: use a new one";
-        return Err(Problem::new(Code::IdempotencyConflict, detail).at(IDEMPOTENCY_KEY.as_str()));
-    }
     let body = state.vault().open(place(whose), &known.body).map_err(|_| Problem::internal())?;
     let status = StatusCode::from_u16(known.status).map_err(|_| Problem::internal())?;
     let mut response = (status, body.to_vec()).into_response();
@@ -153,8 +227,9 @@ fn answer_again(
     Ok(response)
 }
 
-/// Keeps an answer. One that cannot be kept is given all the same: what was done is done.
-async fn keep(
+/// Keeps a response. One that cannot be kept is given all the same: what was done is done, and a
+/// repeat makes the same again.
+async fn keep_answer(
     state: &ApiState,
     whose: &Whose,
     digest: [u8; 32],
@@ -173,13 +248,13 @@ async fn keep(
             body: sealed,
             created_at: state.now(),
         };
-        let kept = state.store().keep_idempotent_answer(&whose.0, &whose.1, &answer).await;
-        // Another node was first: its answer is the answer.
-        if let Ok(kept) = kept
-            && kept != answer
-            && state.now().since(kept.created_at) < state.settings().idempotency_memory
-        {
-            return answer_again(state, whose, digest, &kept);
+        match keep(state, whose, &answer).await {
+            // Another node was first: its answer is the answer.
+            Ok(kept) if kept != answer && kept.is_answer() => {
+                return answer_again(state, whose, &kept);
+            }
+            Ok(_) => {}
+            Err(problem) => tracing::warn!(code = problem.code().as_str(), "an answer is not kept"),
         }
     }
     Ok(Response::from_parts(parts, Body::from(body)))

@@ -10,6 +10,7 @@
 //! | what happens on a path? | `routes`, one file per resource |
 //! | how much may one tenant have at the same time? | `admission`, `gate`, `budget` |
 //! | what if a request comes twice? | [`idempotency`] |
+//! | what if its caller goes away? | `running` |
 //! | what is it made of? | [`state`], [`settings`] |
 
 mod admission;
@@ -18,6 +19,7 @@ mod body;
 mod budget;
 pub mod credentials;
 mod document;
+mod draw;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod gate;
@@ -29,6 +31,7 @@ pub mod problem;
 mod random;
 mod rates;
 mod routes;
+mod running;
 pub mod settings;
 pub mod state;
 pub mod vault;

@@ -25,6 +25,14 @@ pub struct ApiSettings {
     pub touch_every: Duration,
     /// How long the answer for an `Idempotency-Key` is kept.
     pub idempotency_memory: Duration,
+    /// Answers for idempotency keys that one tenant may have; the oldest are forgotten.
+    pub tenant_answers_max: u64,
+    /// Bytes of these answers that one tenant may have; the oldest are forgotten.
+    pub tenant_answer_bytes_max: u64,
+    /// Mutations of one tenant that are carried out at the same time.
+    pub tenant_mutations_max: usize,
+    /// Mutations of all tenants together that are carried out at the same time.
+    pub mutations_max: usize,
     /// How often a stream that has nothing to say shows that it is alive.
     pub stream_heartbeat: Duration,
     /// How often it is checked that the key of a stream is still valid.
@@ -62,6 +70,10 @@ impl Default for ApiSettings {
             key_memory: Duration::from_secs(5),
             touch_every: Duration::from_secs(60),
             idempotency_memory: Duration::from_secs(24 * 60 * 60),
+            tenant_answers_max: 1_000_000,
+            tenant_answer_bytes_max: 512 * 1024 * 1024,
+            tenant_mutations_max: 1_000,
+            mutations_max: 4_000,
             stream_heartbeat: Duration::from_secs(15),
             stream_check: Duration::from_secs(2),
             streams: Quota { per_tenant: 100, in_total: 1000 },

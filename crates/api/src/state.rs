@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use postrider_domain::egress::EgressPolicy;
 use postrider_domain::policy::Policy;
@@ -17,8 +18,19 @@ use crate::gate::Gate;
 use crate::locks::Locks;
 use crate::rates::Buckets;
 use crate::routes::backup::Desk;
+use crate::running::Running;
 use crate::settings::ApiSettings;
 use crate::vault::Vault;
+
+/// Between two rounds of forgetting.
+const FORGET_EVERY: Duration = Duration::from_secs(60);
+/// Between two looks at what still runs.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+#[expect(clippy::disallowed_methods, reason = "upkeep goes by the clock")]
+async fn pause(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
 
 /// Renders the metrics of the process, as Prometheus reads them.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
@@ -60,6 +72,7 @@ struct Inner {
     answer_bytes: Arc<Budget>,
     streams: Arc<Budget>,
     backups: Desk,
+    running: Running,
 }
 
 impl ApiState {
@@ -82,6 +95,7 @@ impl ApiState {
             answer_bytes,
             streams,
             backups: Desk::default(),
+            running: Running::default(),
         }))
     }
 
@@ -142,6 +156,10 @@ impl ApiState {
         &self.0.backups
     }
 
+    pub(crate) fn running(&self) -> &Running {
+        &self.0.running
+    }
+
     pub(crate) fn tenant_rates(&self) -> &Buckets {
         &self.0.tenant_rates
     }
@@ -159,6 +177,29 @@ impl ApiState {
                 Ok(None) | Err(RecvError::Lagged(_)) => self.memory().forget_all(),
                 Err(RecvError::Closed) => return,
             }
+        }
+    }
+
+    /// Forgets answers for idempotency keys whose time is over, every minute.
+    pub async fn forget_answers(self) {
+        loop {
+            pause(FORGET_EVERY).await;
+            let settings = self.settings();
+            let before = self.now().saturating_sub(settings.idempotency_memory);
+            let (most, bytes_most) =
+                (settings.tenant_answers_max, settings.tenant_answer_bytes_max);
+            match self.store().forget_answers(before, most, bytes_most).await {
+                Ok(forgotten) => tracing::debug!(forgotten, "answers for idempotency keys"),
+                // The next round does what this one could not.
+                Err(error) => tracing::warn!(%error, "cannot forget old idempotent answers"),
+            }
+        }
+    }
+
+    /// Waits until every mutation that has begun is carried out, for whom nobody may wait any more.
+    pub async fn finish_mutations(&self) {
+        while self.running().count() > 0 {
+            pause(LOOK_AGAIN).await;
         }
     }
 

@@ -29,16 +29,8 @@ use crate::directory::Directory;
 use crate::entropy::{Entropy, ten};
 use crate::ingest::{Ingest, IngestError, Ingested, NewEvent};
 use crate::live::EngineEvent;
+use crate::new_replay::NewReplay;
 pub use crate::refusal::CommandError;
-
-/// Which deliveries a job is to replay.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewReplay {
-    /// Which ones; dead ones where no state is named.
-    pub filter: DeliveryFilter,
-    /// How many a second; as fast as the lanes take them where it is `None`.
-    pub per_second: Option<u32>,
-}
 
 /// What is known of a destination right now, beyond what the store has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -297,7 +289,7 @@ impl EngineHandle {
         let total = self.count_replay(tenant, &wish).await?;
         let now = self.shared.clock.now();
         let job = ReplayJob {
-            id: ReplayId::new(now, ten(&*self.shared.entropy)),
+            id: wish.id.unwrap_or_else(|| ReplayId::new(now, ten(&*self.shared.entropy))),
             tenant: tenant.clone(),
             filter: ended(&wish.filter)?,
             per_second: wish.per_second,

@@ -137,19 +137,31 @@ pub trait Configuration: Send + Sync + 'static {
         holding: &Holding,
     ) -> Result<Vec<DestinationRecord>, StoreError>;
 
-    /// The answer that was given for this key of this tenant.
+    /// The answer that was given for this key of this tenant, or the note that a request has begun.
     async fn idempotent_answer(
         &self,
         tenant: &TenantId,
         key: &str,
     ) -> Result<Option<IdempotentAnswer>, StoreError>;
-    /// Keeps an answer; an earlier one stays. Returns what is kept.
+    /// Keeps an answer, or the note that a request has begun. An earlier one stays, unless it was
+    /// kept before `since`, or is such a note and this is the answer. Returns what is kept.
     async fn keep_idempotent_answer(
         &self,
         tenant: &TenantId,
         key: &str,
         answer: &IdempotentAnswer,
+        since: Timestamp,
     ) -> Result<IdempotentAnswer, StoreError>;
+    /// Removes answers that were kept before `before`, and of a tenant that has more than `most`
+    /// answers, or more than `bytes_most` bytes of them, the oldest ones until it has no more. Notes
+    /// of requests that have begun count, and are removed like answers. Returns how many were
+    /// removed.
+    async fn forget_answers(
+        &self,
+        before: Timestamp,
+        most: u64,
+        bytes_most: u64,
+    ) -> Result<u64, StoreError>;
 }
 
 /// Taking events in.

@@ -345,15 +345,33 @@ pub struct Pruned {
     pub attempts: u64,
 }
 
-/// An answer that is kept for a repeat of the same request.
+/// An answer that is kept for a repeat of the same request; or, before there is one, the note that
+/// the request has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotentAnswer {
     /// A digest of the request, to tell a repeat from another request with the same key.
     pub request: [u8; 32],
-    /// The answer's status.
+    /// The answer's status; [`IdempotentAnswer::BEGUN`] where there is no answer yet.
     pub status: u16,
-    /// The answer's body, sealed by the layer above where it holds a secret. Opaque here.
+    /// The answer's body, sealed by the layer above where it holds a secret; of a request that has
+    /// begun, the seed of its random numbers. Opaque here.
     pub body: Vec<u8>,
-    /// When it was given.
+    /// When it was given, or when the request began.
     pub created_at: Timestamp,
+}
+
+impl IdempotentAnswer {
+    /// The status of a request that has begun and has no answer yet. No answer has it.
+    pub const BEGUN: u16 = 0;
+
+    /// Whether this is an answer, and not only the note that the request has begun.
+    pub fn is_answer(&self) -> bool {
+        self.status != Self::BEGUN
+    }
+
+    /// Whether this one gives way to another one for the same key: it was kept before `since`, or
+    /// the other one is the answer to what has begun.
+    pub(crate) fn gives_way(&self, other: &IdempotentAnswer, since: Timestamp) -> bool {
+        self.created_at < since || (!self.is_answer() && other.is_answer())
+    }
 }

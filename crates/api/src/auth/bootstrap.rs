@@ -8,6 +8,7 @@ use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
 use super::key::{NewKey, new_key};
+use crate::draw::Draw;
 use crate::random::NoRandomness;
 use crate::vault::Vault;
 
@@ -62,7 +63,7 @@ pub async fn bootstrap_admin(
     }
     let name = Some("first admin key".to_owned());
     let wish = NewKey { tenant: None, name, scopes: vec![Scope::Admin], expires_at: None };
-    let (key, text) = new_key(vault, wish, now)?;
+    let (key, text) = new_key(vault, wish, now, &Draw::default())?;
     store.create_key(&key).await?;
     Ok(Bootstrap::Created(text))
 }

@@ -8,7 +8,8 @@ use postrider_store::Key;
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
-use crate::random::{self, NoRandomness};
+use crate::draw::Draw;
+use crate::random::NoRandomness;
 use crate::vault::Vault;
 
 const PREFIX: &str = "pr_";
@@ -30,9 +31,10 @@ pub(crate) fn new_key(
     vault: &Vault,
     wish: NewKey,
     now: Timestamp,
+    draw: &Draw,
 ) -> Result<(Key, Zeroizing<String>), NoRandomness> {
-    let id = hex(&random::bytes::<8>()?);
-    let secret = hex(random::secret_bytes::<32>()?.as_slice());
+    let id = hex(&draw.bytes::<8>("key id")?);
+    let secret = hex(draw.secret_bytes::<32>("key secret")?.as_slice());
     let hash = hash(vault, &id, secret.as_bytes());
     let text = Zeroizing::new(format!("{PREFIX}{}_{}", *id, *secret));
     let NewKey { tenant, name, scopes, expires_at } = wish;
@@ -80,11 +82,11 @@ mod tests {
     fn a_key_is_recognised_and_nothing_else_is() {
         let vault = Vault::new(KeyRing::generate().unwrap());
         let wish = || NewKey { tenant: None, name: None, scopes: vec![], expires_at: None };
-        let (key, text) = new_key(&vault, wish(), Timestamp::EPOCH).unwrap();
+        let (key, text) = new_key(&vault, wish(), Timestamp::EPOCH, &Draw::default()).unwrap();
         let (id, secret) = parse(text.as_bytes()).unwrap();
         assert_eq!(id, key.id);
         assert!(is_secret_of(&vault, &key, secret));
-        let (other, _) = new_key(&vault, wish(), Timestamp::EPOCH).unwrap();
+        let (other, _) = new_key(&vault, wish(), Timestamp::EPOCH, &Draw::default()).unwrap();
         assert!(!is_secret_of(&vault, &other, secret));
         assert!(!is_secret_of(&vault, &key, &secret[1..]));
         let elsewhere = Vault::new(KeyRing::generate().unwrap());

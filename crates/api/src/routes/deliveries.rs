@@ -14,6 +14,7 @@ use utoipa::IntoParams;
 use super::PathId;
 use crate::auth::{Caller, CanManage, CanRead};
 use crate::body::{Nothing, StrictOrNone};
+use crate::draw::Draw;
 use crate::paging::{List, Query, page, parameter};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -161,9 +162,19 @@ pub(crate) async fn explain(
 pub(crate) async fn replay(
     State(state): State<ApiState>,
     CanManage(caller): CanManage,
+    draw: Draw,
     id: PathId,
     StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
 ) -> Result<(StatusCode, Json<DeliveryView>), Problem> {
+    if let Some(begun_at) = draw.repeats() {
+        let delivery = find(&state, &caller, &id).await?;
+        // It had ended when this request began. What has not ended, or ended later, was replayed by
+        // an earlier run of it.
+        if delivery.finished_at().is_none_or(|at| at >= begun_at) {
+            let view = DeliveryView::of_one(&state, &delivery).await?;
+            return Ok((StatusCode::ACCEPTED, Json(view)));
+        }
+    }
     let replayed = state.engine().replay(&caller.tenant, id.of("delivery")?).await;
     let delivery = replayed.map_err(|error| id.refused("delivery", error))?;
     Ok((StatusCode::ACCEPTED, Json(DeliveryView::of(&delivery, false))))
@@ -180,9 +191,17 @@ pub(crate) async fn replay(
 pub(crate) async fn cancel(
     State(state): State<ApiState>,
     CanManage(caller): CanManage,
+    draw: Draw,
     id: PathId,
     StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
 ) -> Result<Json<DeliveryView>, Problem> {
+    if draw.repeats().is_some() {
+        let delivery = find(&state, &caller, &id).await?;
+        // An earlier run of this request may have cancelled it.
+        if delivery.state.name() == StateName::Cancelled {
+            return Ok(Json(DeliveryView::of(&delivery, false)));
+        }
+    }
     let cancelled = state.engine().cancel(&caller.tenant, id.of("delivery")?).await;
     let delivery = cancelled.map_err(|error| id.refused("delivery", error))?;
     Ok(Json(DeliveryView::of(&delivery, false)))

@@ -10,15 +10,16 @@ use postrider_domain::limits::{
     BATCH_BODY_BYTES_MAX, BATCH_EVENTS_MAX, EVENT_BODY_BYTES_MAX, PAGE_MAX,
 };
 use postrider_domain::trace::{self, TraceContext};
-use postrider_engine::{IngestError, NewEvent};
+use postrider_engine::{IngestError, Ingested, NewEvent};
 use postrider_store::{DeliveryFilter, EventFilter, PageRequest};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::IntoParams;
 
 use super::{PathId, busy, stopping};
-use crate::auth::{CanIngest, CanRead};
+use crate::auth::{Caller, CanIngest, CanRead};
 use crate::body::{self, json_problem, media_type, require_json};
+use crate::draw::Draw;
 use crate::paging::{List, Query, page, parameter};
 use crate::problem::{Code, Problem};
 use crate::rates;
@@ -40,6 +41,7 @@ use crate::wire::event::{
 pub(crate) async fn accept(
     State(state): State<ApiState>,
     CanIngest(caller): CanIngest,
+    draw: Draw,
     request: Request,
 ) -> Result<(StatusCode, Json<EventAccepted>), Problem> {
     require_json(request.headers())?;
@@ -47,8 +49,7 @@ pub(crate) async fn accept(
     let body = body::read(request.into_body(), EVENT_BODY_BYTES_MAX, &state).await?;
     let mut event = event::read(&body, Keep::Shared(&body))?;
     event.trace = trace;
-    let ingested = state.engine().ingest(&caller.tenant, vec![event]).await;
-    let ingested = ingested.map_err(|error| refusal(error, |_| "id".to_owned()))?;
+    let ingested = ingest(&state, &caller, &draw, vec![event], |_| "id".to_owned()).await?;
     let accepted = ingested.first().map(EventAccepted::of).ok_or_else(Problem::internal)?;
     Ok((StatusCode::ACCEPTED, Json(accepted)))
 }
@@ -65,6 +66,7 @@ pub(crate) async fn accept(
 pub(crate) async fn accept_batch(
     State(state): State<ApiState>,
     CanIngest(caller): CanIngest,
+    draw: Draw,
     request: Request,
 ) -> Result<(StatusCode, Json<BatchAccepted>), Problem> {
     let is_lines = is_lines(&request)?;
@@ -77,10 +79,41 @@ pub(crate) async fn accept_batch(
     if events.is_empty() {
         return Ok((StatusCode::ACCEPTED, Json(BatchAccepted { results: Vec::new() })));
     }
-    let ingested = state.engine().ingest(&caller.tenant, events).await;
-    let ingested = ingested.map_err(|error| refusal(error, |index| format!("[{index}].id")))?;
+    let place = |index| format!("[{index}].id");
+    let ingested = ingest(&state, &caller, &draw, events, place).await?;
     let results = ingested.iter().map(EventAccepted::of).collect();
     Ok((StatusCode::ACCEPTED, Json(BatchAccepted { results })))
+}
+
+/// Accepts events. Those of a request that may be carried out again get identifiers by which that run
+/// recognises them, and are no duplicates of themselves then.
+async fn ingest(
+    state: &ApiState,
+    caller: &Caller,
+    draw: &Draw,
+    mut events: Vec<NewEvent>,
+    place: impl Fn(usize) -> String,
+) -> Result<Vec<Ingested>, Problem> {
+    let made: Vec<bool> = events.iter().map(|event| event.id.is_none()).collect();
+    if draw.is_seeded() {
+        for (n, event) in events.iter_mut().enumerate().filter(|(_, event)| event.id.is_none()) {
+            let random = draw.bytes(&format!("event id {n}"))?;
+            event.id = Some(EventId::new(draw.created_at(state), random));
+        }
+    }
+    let ingested = state.engine().ingest(&caller.tenant, events).await;
+    let mut ingested = ingested.map_err(|error| refusal(error, place))?;
+    let Some(begun_at) = draw.repeats() else { return Ok(ingested) };
+    for (one, is_made) in ingested.iter_mut().zip(made).filter(|(one, _)| one.duplicate) {
+        // Its own identifier, or one that was not accepted before this request came.
+        one.duplicate = !is_made
+            && state
+                .store()
+                .event(&caller.tenant, &one.id)
+                .await?
+                .is_none_or(|record| record.accepted_at < begun_at);
+    }
+    Ok(ingested)
 }
 
 /// The trace that a request belongs to. One that is malformed, or named twice, is as good as absent.

@@ -12,6 +12,7 @@ use utoipa::IntoParams;
 use super::PathId;
 use crate::auth::{IsAdmin, NewKey, new_key};
 use crate::body::Strict;
+use crate::draw::Draw;
 use crate::paging::{List, Query, page, parameter};
 use crate::problem::{Code, Problem};
 use crate::state::ApiState;
@@ -29,9 +30,10 @@ use crate::wire::key::{KeyBody, KeyCreated, KeyView};
 pub(crate) async fn create(
     State(state): State<ApiState>,
     IsAdmin(caller): IsAdmin,
+    draw: Draw,
     Strict(body): Strict<KeyBody>,
 ) -> Result<(StatusCode, Json<KeyCreated>), Problem> {
-    let now = state.now();
+    let now = draw.created_at(&state);
     let scopes = check_scopes(&body.scopes.ok_or_else(|| Problem::missing("scopes"))?)?;
     let is_admin = scopes.contains(&Scope::Admin);
     let tenant = match parameter::<TenantId>("tenant", body.tenant.as_deref())? {
@@ -54,8 +56,9 @@ pub(crate) async fn create(
         return Err(Problem::field("expires_at", "a time that is still to come"));
     }
     let wish = NewKey { tenant, name: check_name(body.name)?, scopes, expires_at };
-    let (key, text) = new_key(state.vault(), wish, now)?;
-    if !state.store().create_key(&key).await? {
+    let (key, text) = new_key(state.vault(), wish, now, &draw)?;
+    // One that is there was made by an earlier run of this request.
+    if !state.store().create_key(&key).await? && draw.repeats().is_none() {
         return Err(Problem::internal());
     }
     let created = KeyCreated { view: KeyView::of(&key), key: text.to_string() };
@@ -149,9 +152,15 @@ async fn find(state: &ApiState, id: &PathId) -> Result<Key, Problem> {
 pub(crate) async fn delete(
     State(state): State<ApiState>,
     IsAdmin(caller): IsAdmin,
+    draw: Draw,
     id: PathId,
 ) -> Result<StatusCode, Problem> {
-    let key = find(&state, &id).await?;
+    let key = match state.store().key(&id.0).await? {
+        Some(key) => key,
+        // An earlier run of this request has deleted it.
+        None if draw.repeats().is_some() => return Ok(StatusCode::NO_CONTENT),
+        None => return Err(id.unknown("key")),
+    };
     if *caller.key_id == *key.id {
         let detail = "this is the key that makes the request: delete it with another one";
         return Err(Problem::new(Code::KeyInUse, detail));

@@ -4,13 +4,15 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use postrider_domain::ids::ReplayId;
 use postrider_engine::CommandError;
-use postrider_store::ReplayJob;
+use postrider_store::{ReplayJob, ReplayState};
 
 use super::PathId;
 use super::subscriptions::PageQuery;
 use crate::auth::{CanManage, CanRead};
 use crate::body::{Nothing, Strict, StrictOrNone};
+use crate::draw::Draw;
 use crate::paging::{List, Query, page};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -30,14 +32,29 @@ use crate::wire::replay::{DryRun, ReplayBody, ReplayView};
 pub(crate) async fn create(
     State(state): State<ApiState>,
     CanManage(caller): CanManage,
+    draw: Draw,
     Strict(body): Strict<ReplayBody>,
 ) -> Result<Response, Problem> {
-    let (wish, dry_run) = body.check()?;
+    let (mut wish, dry_run) = body.check()?;
     if dry_run {
         let total = state.engine().count_replay(&caller.tenant, &wish).await?;
         return Ok(Json(DryRun { dry_run, total }).into_response());
     }
-    let job = state.engine().start_replay(&caller.tenant, wish).await?;
+    let id = ReplayId::new(draw.created_at(&state), draw.bytes("replay id")?);
+    wish.id = Some(id);
+    // An earlier run of this request may have started it.
+    let started = match draw.repeats() {
+        Some(_) => state.store().replay(&caller.tenant, id).await?,
+        None => None,
+    };
+    let job = match started {
+        // As it was then: this is that run's answer.
+        Some(job) => {
+            let state = ReplayState::Running;
+            ReplayJob { state, done: 0, position: None, finished_at: None, ..job }
+        }
+        None => state.engine().start_replay(&caller.tenant, wish).await?,
+    };
     Ok((StatusCode::CREATED, Json(ReplayView::of(&job))).into_response())
 }
 
@@ -119,10 +136,19 @@ pub(crate) async fn resume(
 pub(crate) async fn cancel(
     State(state): State<ApiState>,
     CanManage(caller): CanManage,
+    draw: Draw,
     id: PathId,
     StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
 ) -> Result<Json<ReplayView>, Problem> {
-    let job = state.engine().cancel_replay(&caller.tenant, id.of("replay")?).await;
+    let replay = id.of("replay")?;
+    // An earlier run of this request may have cancelled it.
+    if draw.repeats().is_some()
+        && let Some(job) = state.store().replay(&caller.tenant, replay).await?
+        && job.state == ReplayState::Cancelled
+    {
+        return Ok(Json(ReplayView::of(&job)));
+    }
+    let job = state.engine().cancel_replay(&caller.tenant, replay).await;
     steered(&id, job)
 }
 

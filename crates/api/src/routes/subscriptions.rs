@@ -21,9 +21,9 @@ use super::PathId;
 use crate::auth::{Caller, CanManage, CanRead};
 use crate::body::{Nothing, Patch, Strict, StrictOrNone};
 use crate::credentials::{Credentials, HeaderForm, TlsCredentials};
+use crate::draw::Draw;
 use crate::paging::{List, Query, page};
 use crate::problem::{Code, Problem};
-use crate::random;
 use crate::settings::{OVERLAP_SECONDS_DEFAULT, OVERLAP_SECONDS_MAX};
 use crate::state::ApiState;
 use crate::vault::VaultError;
@@ -49,14 +49,15 @@ const TEST_TYPE: &str = "postrider.test";
 pub(crate) async fn create(
     State(state): State<ApiState>,
     CanManage(caller): CanManage,
+    draw: Draw,
     Strict(body): Strict<SubscriptionBody>,
 ) -> Result<(StatusCode, Json<SubscriptionWithSecret>), Problem> {
-    let now = state.now();
+    let now = draw.created_at(&state);
     let Patch::Value(url) = &body.url else { return Err(Problem::missing("url")) };
     let Patch::Value(types) = &body.types else { return Err(Problem::missing("types")) };
     let url = vet(&state, url)?;
     let mut subscription = Subscription {
-        id: SubscriptionId::new(now, random::bytes()?),
+        id: SubscriptionId::new(now, draw.bytes("subscription id")?),
         destination: DestinationId::of(&caller.tenant, &url),
         tenant: caller.tenant.clone(),
         url,
@@ -73,7 +74,7 @@ pub(crate) async fn create(
     apply(&mut subscription, &body)?;
     let secret = match &body.secret {
         Patch::Absent | Patch::Null => {
-            SigningSecret::generate_symmetric(*random::secret_bytes::<32>()?)
+            SigningSecret::generate_symmetric(*draw.secret_bytes::<32>("signing secret")?)
         }
         Patch::Value(given) => check_secret(given)?,
     };
@@ -88,7 +89,12 @@ pub(crate) async fn create(
     let mut tls = TlsCredentials::default();
     apply_tls(&mut tls, &body, &subscription.url, now)?;
     let credentials = Credentials { secrets: SigningSecrets::new(secret), token, headers, tls };
-    put(&state, &subscription, &credentials).await?;
+    // An earlier run of this request may have stored it, and others may have changed it since.
+    let is_stored = draw.repeats().is_some()
+        && state.store().subscription(&caller.tenant, subscription.id).await?.is_some();
+    if !is_stored {
+        put(&state, &subscription, &credentials).await?;
+    }
     let view = SubscriptionView::of(&subscription, &credentials, now);
     let secret = credentials.secrets.current().expose().to_string();
     Ok((StatusCode::CREATED, Json(SubscriptionWithSecret { view, secret })))
@@ -291,13 +297,16 @@ pub(crate) async fn change(
 pub(crate) async fn delete(
     State(state): State<ApiState>,
     CanManage(caller): CanManage,
+    draw: Draw,
     id: PathId,
 ) -> Result<StatusCode, Problem> {
     let lock = state.locks().of_subscription(&caller.tenant, &id.0);
     let _turn = lock.lock().await;
     let deleted =
         state.engine().delete_subscription(&caller.tenant, id.of("subscription")?).await?;
-    if deleted { Ok(StatusCode::NO_CONTENT) } else { Err(id.unknown("subscription")) }
+    // What is gone may have been deleted by an earlier run of this request.
+    let is_gone = deleted || draw.repeats().is_some();
+    if is_gone { Ok(StatusCode::NO_CONTENT) } else { Err(id.unknown("subscription")) }
 }
 
 /// Rotate the secret
@@ -312,6 +321,7 @@ pub(crate) async fn delete(
 pub(crate) async fn rotate(
     State(state): State<ApiState>,
     CanManage(caller): CanManage,
+    draw: Draw,
     id: PathId,
     StrictOrNone(body): StrictOrNone<RotateBody>,
 ) -> Result<Json<SubscriptionWithSecret>, Problem> {
@@ -323,17 +333,21 @@ pub(crate) async fn rotate(
     let lock = state.locks().of_subscription(&caller.tenant, &id.0);
     let _turn = lock.lock().await;
     let (mut subscription, mut credentials) = find(&state, &caller, &id).await?;
-    let random = *random::secret_bytes::<32>()?;
+    let random = *draw.secret_bytes::<32>("signing secret")?;
     // The receiver goes on verifying in the way that it knows.
     let secret = match credentials.secrets.current().public_key() {
         None => SigningSecret::generate_symmetric(random),
         Some(_) => SigningSecret::generate_asymmetric(random),
     };
-    credentials.secrets.rotate(secret, Duration::from_secs(overlap), state.now());
-    subscription.updated_at = state.now();
-    put(&state, &subscription, &credentials).await?;
-    let view = SubscriptionView::of(&subscription, &credentials, state.now());
-    let secret = credentials.secrets.current().expose().to_string();
+    let shown = secret.expose().to_string();
+    // An earlier run of this request may have rotated, and others may have done so since.
+    let is_known = |(known, _): (&SigningSecret, _)| *known.expose() == *shown;
+    if draw.repeats().is_none() || !credentials.secrets.all().any(is_known) {
+        credentials.secrets.rotate(secret, Duration::from_secs(overlap), state.now());
+        subscription.updated_at = state.now();
+        put(&state, &subscription, &credentials).await?;
+    }
+    let (view, secret) = (SubscriptionView::of(&subscription, &credentials, state.now()), shown);
     Ok(Json(SubscriptionWithSecret { view, secret }))
 }
 

@@ -68,6 +68,7 @@ impl ReplayBody {
                 until: parameter("until", self.until.as_deref())?,
             },
             per_second: self.per_second,
+            id: None,
         };
         Ok((wish, self.dry_run.unwrap_or(false)))
     }

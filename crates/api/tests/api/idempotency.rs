@@ -1,10 +1,12 @@
 //! `Idempotency-Key`
 
+use std::task::{Context, Waker};
 use std::time::Duration;
 
-use serde_json::json;
+use postrider_store::memory::Fault;
+use serde_json::{Value, json};
 
-use crate::support::{Api, id};
+use crate::support::{Answer, Api, Call, id};
 
 #[tokio::test]
 async fn the_same_request_again_gets_the_same_answer_and_does_nothing() {
@@ -107,4 +109,160 @@ async fn nobody_else_gets_the_answer() {
     let call = || api.post("/v1/subscriptions", body.clone()).header("idempotency-key", "k");
     call().expect(201).await;
     call().key(&key).refused(403, "missing_scope", None).await;
+}
+
+/// A mutation with a key, and how often it had its effect.
+struct Mutation {
+    name: &'static str,
+    method: &'static str,
+    path: String,
+    body: Value,
+    effects: fn(Value, &Value) -> usize,
+    look: &'static str,
+}
+
+/// Of a list: how many entries there are beyond those that were there before.
+fn entries(list: Value, before: &Value) -> usize {
+    let count = |list: &Value| list["data"].as_array().unwrap().len();
+    count(&list).abs_diff(count(before))
+}
+
+/// How often the secret of the first subscription was changed.
+fn rotations(list: Value, before: &Value) -> usize {
+    usize::from(list["data"][0]["updated_at"] != before["data"][0]["updated_at"])
+}
+
+async fn mutations(api: &Api) -> Vec<Mutation> {
+    api.tenant("acme").await;
+    let subscription = id(&api.subscribe("500").await);
+    let key = id(&api.post("/v1/keys", json!({"scopes": ["read"]})).expect(201).await);
+    let of = |name, method, path: &str, body, look| Mutation {
+        name,
+        method,
+        path: path.to_owned(),
+        body,
+        effects: entries,
+        look,
+    };
+    let url = "https://hooks.example.com/new";
+    let new = json!({"url": url, "types": ["a"]});
+    let events = json!([{"type": "b", "data": 1}, {"type": "b", "data": 2, "id": "given"}]);
+    let rotate = format!("/v1/subscriptions/{subscription}/secret/rotate");
+    let subscriptions = "/v1/subscriptions";
+    vec![
+        of("create a subscription", "POST", subscriptions, new, subscriptions),
+        of(
+            "delete a subscription",
+            "DELETE",
+            &format!("/v1/subscriptions/{subscription}"),
+            json!(null),
+            subscriptions,
+        ),
+        Mutation {
+            effects: rotations,
+            ..of("rotate a secret", "POST", &rotate, json!({}), subscriptions)
+        },
+        of("create a key", "POST", "/v1/keys", json!({"scopes": ["read"]}), "/v1/keys"),
+        of("delete a key", "DELETE", &format!("/v1/keys/{key}"), json!(null), "/v1/keys"),
+        of("create a tenant", "POST", "/v1/tenants", json!({"id": "new"}), "/v1/tenants"),
+        of("delete a tenant", "DELETE", "/v1/tenants/acme", json!(null), "/v1/tenants"),
+        of("send an event", "POST", "/v1/events", json!({"type": "b", "data": 1}), "/v1/events"),
+        of("send a batch", "POST", "/v1/events/batch", events, "/v1/events"),
+        of("start a replay", "POST", "/v1/replays", json!({}), "/v1/replays"),
+    ]
+}
+
+impl Mutation {
+    fn call<'a>(&self, api: &'a Api) -> Call<'a> {
+        let call = api.call(self.method, &self.path).header("idempotency-key", "k");
+        if self.body.is_null() { call } else { call.json(self.body.clone()) }
+    }
+
+    /// Repeats it twice: both get the same answer, which is `first` where there was one; and it was
+    /// done once.
+    async fn check(&self, api: &Api, before: &Value, first: Option<Answer>, how: &str) {
+        let what = format!("{}, {how}", self.name);
+        let second = self.call(api).send().await;
+        assert!(second.status.is_success(), "{what}: {}", second.text);
+        if let Some(first) = first.filter(|first| first.status.is_success()) {
+            assert_eq!(second.text, first.text, "{what}");
+        }
+        let third = self.call(api).send().await;
+        assert_eq!(third.header("idempotency-replayed"), Some("true"), "{what}");
+        assert_eq!((third.status, &third.text), (second.status, &second.text), "{what}");
+        let once = if self.name == "send a batch" { 2 } else { 1 };
+        assert!(!second.text.contains("duplicate"), "{what}: {}", second.text);
+        let after = api.get(self.look).expect(200).await;
+        assert_eq!((self.effects)(after, before), once, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_repeat_after_any_failed_write_has_the_effect_once_and_the_first_answer() {
+    let names = mutations(&Api::new().await).await.len();
+    for n in 0..names {
+        for fault in [Fault::UnavailableBefore, Fault::UnavailableAfter] {
+            for skip in 0..8 {
+                let api = Api::new().await;
+                let mutation = mutations(&api).await.swap_remove(n);
+                let before = api.get(mutation.look).expect(200).await;
+                // Whatever is looked at later is later.
+                api.clock.advance(Duration::from_secs(1));
+                api.store.fail_later(skip, fault, 1);
+                let first = mutation.call(&api).send().await;
+                api.store.heal();
+                api.clock.advance(Duration::from_secs(1));
+                let how = format!("{fault:?} after {skip} writes");
+                mutation.check(&api, &before, Some(first), &how).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_disconnects_at_any_moment_leaves_one_effect_and_its_answer() {
+    let names = mutations(&Api::new().await).await.len();
+    for n in 0..names {
+        for polls in 0..16 {
+            let api = Api::new().await;
+            let mutation = mutations(&api).await.swap_remove(n);
+            let before = api.get(mutation.look).expect(200).await;
+            api.clock.advance(Duration::from_secs(1));
+            let mut call = Box::pin(mutation.call(&api).response());
+            for _ in 0..polls {
+                tokio::select! {
+                    biased;
+                    _ = &mut call => break,
+                    () = tokio::task::yield_now() => {}
+                }
+            }
+            drop(call);
+            mutation.check(&api, &before, None, &format!("cut after {polls} polls")).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_mutation_without_a_key_runs_to_its_end_when_the_client_disconnects() {
+    let api = Api::new().await;
+    let mut call = Box::pin(api.post("/v1/tenants", json!({"id": "acme"})).response());
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(call.as_mut().poll(&mut context).is_pending(), "it has begun, and has no answer yet");
+    drop(call);
+    api.until(async |api| api.get("/v1/tenants/acme").send().await.status == 200).await;
+}
+
+#[tokio::test]
+async fn answers_are_forgotten_when_their_time_is_over() {
+    let api = Api::new().await;
+    let call =
+        || api.post("/v1/events", json!({"type": "a", "data": 1})).header("idempotency-key", "k");
+    let first = call().expect(202).await;
+    api.clock.advance(Duration::from_secs(24 * 3600));
+    let second = call().send().await;
+    assert_eq!(second.header("idempotency-replayed"), None);
+    assert_ne!(second.json["id"], first["id"], "it is another event");
+    let third = call().send().await;
+    assert_eq!(third.header("idempotency-replayed"), Some("true"), "and is remembered again");
+    assert_eq!(third.json["id"], second.json["id"]);
 }

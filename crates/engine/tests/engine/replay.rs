@@ -28,7 +28,7 @@ async fn with_dead(n: usize) -> World {
 }
 
 fn all(per_second: Option<u32>) -> NewReplay {
-    NewReplay { filter: DeliveryFilter::default(), per_second }
+    NewReplay { per_second, ..NewReplay::default() }
 }
 
 fn each_once(world: &World) -> usize {
@@ -99,7 +99,7 @@ async fn a_replay_keeps_its_pace_and_its_filter() {
     world.subscribe("https://hooks.example.com/other").await;
     let id = DestinationId::of(&tenant(), URL);
     let filter = DeliveryFilter { destination: Some(id), ..DeliveryFilter::default() };
-    let wish = NewReplay { filter, per_second: Some(20) };
+    let wish = NewReplay { filter, per_second: Some(20), ..NewReplay::default() };
     let job = world.engine.start_replay(&tenant(), wish).await.unwrap();
     world.pass(ms(999)).await;
     assert_eq!(world.script.sent().len(), 20);
@@ -111,11 +111,11 @@ async fn a_replay_keeps_its_pace_and_its_filter() {
         destination: Some(DestinationId::of(&tenant(), "https://hooks.example.com/other")),
         ..DeliveryFilter::default()
     };
-    let wish = NewReplay { filter: none, per_second: None };
+    let wish = NewReplay { filter: none, ..NewReplay::default() };
     assert_eq!(world.engine.count_replay(&tenant(), &wish).await.unwrap(), 0);
     let wish = NewReplay {
         filter: DeliveryFilter { state: Some(StateName::Waiting), ..DeliveryFilter::default() },
-        per_second: None,
+        ..NewReplay::default()
     };
     let wrong = world.engine.start_replay(&tenant(), wish).await;
     assert!(matches!(wrong, Err(CommandError::NotAnEndState)), "{wrong:?}");

@@ -127,7 +127,7 @@ async fn what_is_asked_of_a_destination_at_rest_is_done() {
     world.pass(WHILE).await;
     assert_eq!(in_memory(&world).await, 0);
     let filter = DeliveryFilter { state: Some(StateName::Delivered), ..DeliveryFilter::default() };
-    let wish = NewReplay { filter, per_second: None };
+    let wish = NewReplay { filter, ..NewReplay::default() };
     let job = world.engine.start_replay(&tenant(), wish).await.unwrap();
     world.pass(ms(1_000)).await;
     assert_eq!(world.script.sent().len(), 2, "replayed by a job: {job:?}");

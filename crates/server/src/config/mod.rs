@@ -51,10 +51,10 @@ pub(crate) struct Config {
     pub(crate) transport: TransportSettings,
     pub(crate) engine: EngineOptions,
     pub(crate) limits: LimitSettings,
+    pub(crate) api: ApiSettings,
     pub(crate) http: HttpSettings,
     pub(crate) server: ServerSettings,
     pub(crate) metrics: MetricsSettings,
-    pub(crate) api: ApiSettings,
     pub(crate) shutdown: ShutdownSettings,
     pub(crate) telemetry: TelemetrySettings,
 }
@@ -210,6 +210,7 @@ impl Default for Config {
             },
             engine: EngineOptions::default(),
             limits: LimitSettings::default(),
+            api: ApiSettings::default(),
             http: HttpSettings {
                 header_read_timeout: Duration::from_secs(10),
                 headers_max: 100,
@@ -223,7 +224,6 @@ impl Default for Config {
             },
             server: ServerSettings::default(),
             metrics: MetricsSettings::default(),
-            api: ApiSettings::default(),
             shutdown: ShutdownSettings { deadline: Duration::from_secs(30) },
             telemetry: TelemetrySettings {
                 log: "info".to_owned(),

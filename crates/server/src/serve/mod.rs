@@ -91,6 +91,7 @@ pub(crate) struct Server {
     stopped: mpsc::UnboundedReceiver<String>,
     traces: Option<Exporter>,
     vault: Vault,
+    api: ApiState,
 }
 
 impl Server {
@@ -164,9 +165,10 @@ impl Server {
         let parts = Assembly { store: &store, engine: &engine, clock, vault, metrics };
         let state = parts.api(config, &first)?;
         drop(tokio::spawn(state.clone().follow_changes()));
+        drop(tokio::spawn(state.clone().forget_answers()));
         let (stop_listening, stop) = watch::channel(false);
         apart.serve(config, &state, &stop);
-        let router = postrider_api::router(state);
+        let router = postrider_api::router(state.clone());
         let options = http::Options { tls, ..http::Options::of(config) };
         let listening = tokio::spawn(http::serve(listener, router, options, stop));
         let server = Server {
@@ -180,6 +182,7 @@ impl Server {
             stopped,
             traces,
             vault: kept,
+            api: state,
         };
         Ok((server, first))
     }
@@ -236,11 +239,15 @@ impl Server {
         let deadline = self.loaded.config.shutdown.deadline;
         tracing::info!(deadline = show_duration(deadline), "stopping");
         self.stop_listening.send_replace(true);
-        let Server { mut signals, store, engine, listening, traces, .. } = self;
+        let Server { mut signals, store, engine, listening, traces, api, .. } = self;
         let orderly = async {
             let given_up = engine.shutdown(deadline).await;
             if tokio::time::timeout(LAST_ANSWERS, listening).await.is_err() {
                 tracing::debug!("somebody was still reading from the API");
+            }
+            // Changes whose callers have gone away run to their end too.
+            if tokio::time::timeout(LAST_ANSWERS, api.finish_mutations()).await.is_err() {
+                tracing::warn!("a change is not finished: repeat it with its Idempotency-Key");
             }
             if let Some(traces) = traces {
                 traces.flush().await;

@@ -327,8 +327,18 @@ impl Configuration for Observed {
         tenant: &TenantId,
         key: &str,
         answer: &IdempotentAnswer,
+        since: Timestamp,
     ) -> Result<IdempotentAnswer, StoreError> {
-        self.store.keep_idempotent_answer(tenant, key, answer).await
+        self.store.keep_idempotent_answer(tenant, key, answer, since).await
+    }
+
+    async fn forget_answers(
+        &self,
+        before: Timestamp,
+        most: u64,
+        bytes_most: u64,
+    ) -> Result<u64, StoreError> {
+        self.store.forget_answers(before, most, bytes_most).await
     }
 }
 

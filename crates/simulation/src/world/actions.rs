@@ -402,7 +402,7 @@ impl World {
         let per_second = chance.chance(500).then_some(5);
         let pauses = chance.chance(500);
         let changed = self.inside(|engine| async move {
-            let wish = NewReplay { filter, per_second };
+            let wish = NewReplay { filter, per_second, id: None };
             let job = engine.start_replay(&tenant, wish).await.ok()?;
             if pauses {
                 crate::clock::pause(300).await;

@@ -1,10 +1,15 @@
 //! Tenants, keys and answers that are kept.
 
+use std::sync::Arc;
+
+use postrider_domain::ids::TenantId;
+use postrider_domain::time::Timestamp;
+
 use super::Ground;
 use super::ground::ALL;
 use super::samples::{acme, answer, at, key, subscription_id, tenant, umbrella};
 use crate::error::StoreError;
-use crate::records::{Key, Tenant};
+use crate::records::{IdempotentAnswer, Key, Tenant};
 
 async fn a_tenant_is_created_once_and_keeps_its_first_name(ground: Ground) {
     let first = tenant("acme", at(1));
@@ -131,9 +136,11 @@ async fn the_last_use_of_a_key_never_moves_back(ground: Ground) {
 
 async fn the_first_answer_for_a_key_stays(mut ground: Ground) {
     let (first, second) = (answer(1, at(1)), answer(2, at(2)));
-    let kept = ground.store.keep_idempotent_answer(&acme(), "k", &first).await.unwrap();
+    let kept =
+        ground.store.keep_idempotent_answer(&acme(), "k", &first, Timestamp::EPOCH).await.unwrap();
     assert_eq!(kept, first);
-    let kept = ground.store.keep_idempotent_answer(&acme(), "k", &second).await.unwrap();
+    let kept =
+        ground.store.keep_idempotent_answer(&acme(), "k", &second, Timestamp::EPOCH).await.unwrap();
     assert_eq!(kept, first, "an earlier one stays, and is what is returned");
     ground.reopen().await;
     let found = ground.store.idempotent_answer(&acme(), "k").await.unwrap();
@@ -141,12 +148,81 @@ async fn the_first_answer_for_a_key_stays(mut ground: Ground) {
     assert_eq!(ground.store.idempotent_answer(&acme(), "other").await.unwrap(), None);
 }
 
+async fn an_answer_takes_the_place_of_the_note_that_its_request_has_begun(mut ground: Ground) {
+    let begun = |n, ms| IdempotentAnswer { status: IdempotentAnswer::BEGUN, ..answer(n, at(ms)) };
+    let keep = async |ground: &Ground, kept: IdempotentAnswer| {
+        ground.store.keep_idempotent_answer(&acme(), "k", &kept, at(1)).await.unwrap()
+    };
+    assert_eq!(keep(&ground, begun(1, 1)).await, begun(1, 1));
+    ground.reopen().await;
+    assert_eq!(keep(&ground, begun(2, 2)).await, begun(1, 1), "the first one stays");
+    assert_eq!(keep(&ground, answer(3, at(3))).await, answer(3, at(3)));
+    assert_eq!(keep(&ground, begun(4, 4)).await, answer(3, at(3)), "and so does its answer");
+    let found = ground.store.idempotent_answer(&acme(), "k").await.unwrap();
+    assert_eq!(found, Some(answer(3, at(3))));
+}
+
+async fn an_answer_that_is_too_old_gives_way(ground: Ground) {
+    let keep = async |kept: IdempotentAnswer, since| {
+        ground.store.keep_idempotent_answer(&acme(), "k", &kept, at(since)).await.unwrap()
+    };
+    assert_eq!(keep(answer(1, at(10)), 0).await, answer(1, at(10)));
+    assert_eq!(keep(answer(2, at(20)), 10).await, answer(1, at(10)), "not older than that");
+    assert_eq!(keep(answer(2, at(20)), 11).await, answer(2, at(20)));
+    let found = ground.store.idempotent_answer(&acme(), "k").await.unwrap();
+    assert_eq!(found, Some(answer(2, at(20))));
+}
+
+async fn many_answers_at_once_are_kept_each_for_itself(ground: Ground) {
+    let keep = |n: u8| {
+        let store = Arc::clone(&ground.store);
+        async move {
+            let (key, kept) = (format!("k{}", n / 2), answer(n, at(1)));
+            store.keep_idempotent_answer(&acme(), &key, &kept, Timestamp::EPOCH).await.unwrap()
+        }
+    };
+    let kept = super::ground::together((0..100).map(keep).collect()).await;
+    for (n, pair) in kept.chunks(2).enumerate() {
+        assert_eq!(pair[0], pair[1], "two with the same key have one answer");
+        let found = ground.store.idempotent_answer(&acme(), &format!("k{n}")).await.unwrap();
+        assert_eq!(found.as_ref(), Some(&pair[0]));
+    }
+}
+
+async fn answers_are_forgotten_by_age_and_the_oldest_of_a_tenant_with_too_many(ground: Ground) {
+    let store = &ground.store;
+    let size = u64::try_from(answer(1, at(0)).body.len()).unwrap();
+    for (tenant, most) in [(acme(), 6u8), (umbrella(), 2)] {
+        for n in 0..most {
+            let (key, kept) = (format!("k{n}"), answer(1, at(u64::from(n) * 10)));
+            let since = Timestamp::EPOCH;
+            store.keep_idempotent_answer(&tenant, &key, &kept, since).await.unwrap();
+        }
+    }
+    let left = async |tenant: TenantId| {
+        let mut left = Vec::new();
+        for n in 0..6 {
+            let found = store.idempotent_answer(&tenant, &format!("k{n}")).await.unwrap();
+            left.extend(found.map(|_| n));
+        }
+        left
+    };
+    assert_eq!(store.forget_answers(at(10), 100, u64::MAX).await.unwrap(), 2, "one of each");
+    assert_eq!((left(acme()).await, left(umbrella()).await), (vec![1, 2, 3, 4, 5], vec![1]));
+    assert_eq!(store.forget_answers(at(10), 3, u64::MAX).await.unwrap(), 2);
+    assert_eq!((left(acme()).await, left(umbrella()).await), (vec![3, 4, 5], vec![1]));
+    assert_eq!(store.forget_answers(at(10), 3, 2 * size).await.unwrap(), 1);
+    assert_eq!((left(acme()).await, left(umbrella()).await), (vec![4, 5], vec![1]));
+    assert_eq!(store.forget_answers(at(10), 3, 2 * size).await.unwrap(), 0);
+}
+
 async fn an_answer_is_kept_for_each_tenant_alone(ground: Ground) {
     let store = &ground.store;
     let (ours, theirs) = (answer(1, at(1)), answer(2, at(2)));
-    store.keep_idempotent_answer(&acme(), "k", &ours).await.unwrap();
+    store.keep_idempotent_answer(&acme(), "k", &ours, Timestamp::EPOCH).await.unwrap();
     assert_eq!(store.idempotent_answer(&umbrella(), "k").await.unwrap(), None);
-    let kept = store.keep_idempotent_answer(&umbrella(), "k", &theirs).await.unwrap();
+    let kept =
+        store.keep_idempotent_answer(&umbrella(), "k", &theirs, Timestamp::EPOCH).await.unwrap();
     assert_eq!(kept, theirs);
     assert_eq!(store.idempotent_answer(&acme(), "k").await.unwrap(), Some(ours));
 }
@@ -161,6 +237,10 @@ suite! { $ configuration, conformance_configuration:
     keys_are_listed_by_whose_they_are,
     a_key_is_deleted_by_its_owner_alone,
     the_last_use_of_a_key_never_moves_back,
+    an_answer_takes_the_place_of_the_note_that_its_request_has_begun,
+    an_answer_that_is_too_old_gives_way,
+    answers_are_forgotten_by_age_and_the_oldest_of_a_tenant_with_too_many,
+    many_answers_at_once_are_kept_each_for_itself,
     the_first_answer_for_a_key_stays,
     an_answer_is_kept_for_each_tenant_alone,
 }

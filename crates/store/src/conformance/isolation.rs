@@ -19,7 +19,7 @@ async fn fill(ground: &Ground) {
     let store = &ground.store;
     store.create_tenant(&tenant("acme", at(0))).await.unwrap();
     store.create_key(&key("k", Some(&acme()), at(0))).await.unwrap();
-    store.keep_idempotent_answer(&acme(), "i", &answer(1, at(0))).await.unwrap();
+    store.keep_idempotent_answer(&acme(), "i", &answer(1, at(0)), Timestamp::EPOCH).await.unwrap();
     ground.put(&acme(), 1, 1).await;
     ground.accept("e", at(0), &[(1, 1), (2, 1), (3, 1)]).await;
     ground.attempt(1, 1, refused(), at(1)).await;
@@ -83,7 +83,10 @@ async fn foreign_things_are_not_changed(ground: Ground) {
     let marked = store.mark_subscription_deleted(&them, subscription_id(1), at(9)).await;
     assert!(!marked.unwrap());
     store.remove_subscription(&them, subscription_id(1)).await.unwrap();
-    let kept = store.keep_idempotent_answer(&them, "i", &answer(2, at(9))).await.unwrap();
+    let kept = store
+        .keep_idempotent_answer(&them, "i", &answer(2, at(9)), Timestamp::EPOCH)
+        .await
+        .unwrap();
     assert_eq!(kept, answer(2, at(9)));
     let found = store.idempotent_answer(&acme(), "i").await.unwrap();
     assert_eq!(found, Some(answer(1, at(0))));

@@ -78,7 +78,7 @@ pub async fn fill(seed: u64, steps: usize, store: &dyn Store) {
     for (n, tenant) in [acme(), umbrella()].iter().cycle().take(12).enumerate() {
         let (key, n) = (format!("key with spaces {n}"), u8::try_from(n).unwrap());
         let answer = samples::answer(n, samples::at(u64::from(n)));
-        store.keep_idempotent_answer(tenant, &key, &answer).await.unwrap();
+        store.keep_idempotent_answer(tenant, &key, &answer, Timestamp::EPOCH).await.unwrap();
     }
     for (n, name) in ["first", "second"].into_iter().enumerate() {
         let at = samples::at(u64::try_from(n).unwrap());

@@ -159,7 +159,7 @@ async fn pruning_keeps_what_people_set_up(ground: Ground) {
 async fn old_answers_are_pruned_and_newer_ones_stay(ground: Ground) {
     for (name, created_at) in [("old", at(0)), ("edge", midnight(1)), ("new", at(DAY_MS))] {
         let kept = answer(1, created_at);
-        ground.store.keep_idempotent_answer(&acme(), name, &kept).await.unwrap();
+        ground.store.keep_idempotent_answer(&acme(), name, &kept, Timestamp::EPOCH).await.unwrap();
     }
     prune(&ground, midnight(1)).await;
     let found = async |name| ground.store.idempotent_answer(&acme(), name).await.unwrap().is_some();

@@ -9,6 +9,7 @@ use postrider_domain::time::Timestamp;
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::EmbeddedStore;
+use super::answers;
 use super::cursor;
 use super::files::At;
 use super::rows::{self, AFTER_ALL};
@@ -331,7 +332,7 @@ impl Configuration for EmbeddedStore {
     ) -> Result<Option<IdempotentAnswer>, StoreError> {
         let (tenant, key) = (tenant.clone(), key.to_owned());
         self.read(move |looking| {
-            looking.main(|connection, path| answer(connection, path, &tenant, &key))
+            looking.main(|connection, path| answers::find(connection, path, &tenant, &key))
         })
         .await
     }
@@ -341,29 +342,19 @@ impl Configuration for EmbeddedStore {
         tenant: &TenantId,
         key: &str,
         kept: &IdempotentAnswer,
+        since: Timestamp,
     ) -> Result<IdempotentAnswer, StoreError> {
-        let (tenant, key, kept) = (tenant.clone(), key.to_owned(), kept.clone());
-        self.change(move |transaction, path| {
-            if let Some(earlier) = answer(transaction, path, &tenant, &key)? {
-                return Ok(earlier);
-            }
-            insert_answer(transaction, path, &tenant, &key, &kept)?;
-            Ok(kept)
-        })
-        .await
+        self.keep_answer(tenant, key, kept, since).await
     }
-}
 
-fn answer(
-    connection: &rusqlite::Connection,
-    path: &Path,
-    tenant: &TenantId,
-    key: &str,
-) -> Result<Option<IdempotentAnswer>, StoreError> {
-    let sql = "SELECT key, request, status, body, created_at, crc FROM answers
-        WHERE tenant = ?1 AND key = ?2";
-    let values = params![tenant.as_str(), key];
-    rows::one(connection, path, "answers", sql, values, |r| rows::answer_of(r, tenant, key))
+    async fn forget_answers(
+        &self,
+        before: Timestamp,
+        most: u64,
+        bytes_most: u64,
+    ) -> Result<u64, StoreError> {
+        self.forget_old_answers(before, most, bytes_most).await
+    }
 }
 
 fn put_subscription(
@@ -424,27 +415,6 @@ pub(super) fn insert_key(
         rows::key_sum(key),
     ];
     Ok(transaction.execute(insert, values).at(path)? > 0)
-}
-
-/// Keeps an answer.
-pub(super) fn insert_answer(
-    transaction: &Transaction<'_>,
-    path: &Path,
-    tenant: &TenantId,
-    key: &str,
-    kept: &IdempotentAnswer,
-) -> Result<(), StoreError> {
-    let insert = "INSERT INTO answers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    let values = params![
-        tenant.as_str(),
-        key,
-        kept.request.as_slice(),
-        kept.status,
-        kept.body,
-        kept.created_at.as_unix_ms(),
-        rows::answer_sum(tenant, key, kept),
-    ];
-    transaction.execute(insert, values).at(path).map(drop)
 }
 
 /// Writes a destination, unless it is there.

@@ -37,6 +37,7 @@
 //! on, whatever its state; the queue in `main.db` is only the index of work. So every answer comes
 //! from one file, or from several that have no row in common.
 
+mod answers;
 mod applier;
 mod backup;
 pub(crate) mod canonical;
@@ -77,6 +78,7 @@ use std::thread::JoinHandle;
 use rusqlite::Transaction;
 use tokio::sync::{Semaphore, oneshot};
 
+use self::answers::Keeping;
 use self::applier::{Applier, Days, Item, Line};
 use self::files::{Layout, place};
 use self::ids::PendingIds;
@@ -132,6 +134,7 @@ pub struct EmbeddedStore {
     /// A permit for everybody who may look at the same time.
     looks: Arc<Semaphore>,
     days: Days,
+    keeping: Keeping,
     sieves: Arc<Sieves>,
     filling: Mutex<Option<JoinHandle<()>>>,
     ballast: Arc<Ballast>,

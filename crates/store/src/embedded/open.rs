@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
+use super::answers::Keeping;
 use super::applier::{Applier, Line, MainFile, Parts};
 use super::files::{Layout, io_error, open_private, place, sync_directory};
 use super::ids::PendingIds;
@@ -131,6 +132,7 @@ impl EmbeddedStore {
             line,
             pending,
             days,
+            keeping: Keeping::default(),
             sieves,
             filling: Mutex::new(filling),
             ballast,

@@ -242,13 +242,52 @@ impl Configuration for MemoryStore {
         tenant: &TenantId,
         key: &str,
         answer: &IdempotentAnswer,
+        since: Timestamp,
     ) -> Result<IdempotentAnswer, StoreError> {
         let (key, answer) = ((tenant.clone(), key.to_owned()), answer.clone());
-        self.write(move |state| Ok(state.answers.entry(key).or_insert(answer).clone())).await
+        self.write(move |state| {
+            let kept = state.answers.entry(key).or_insert_with(|| answer.clone());
+            if kept.gives_way(&answer, since) {
+                *kept = answer;
+            }
+            Ok(kept.clone())
+        })
+        .await
+    }
+
+    async fn forget_answers(
+        &self,
+        before: Timestamp,
+        most: u64,
+        bytes_most: u64,
+    ) -> Result<u64, StoreError> {
+        self.write(move |state| Ok(state.forget_answers(before, most, bytes_most))).await
     }
 }
 
 impl State {
+    fn forget_answers(&mut self, before: Timestamp, most: u64, bytes_most: u64) -> u64 {
+        let all = self.answers.len();
+        self.answers.retain(|_, answer| answer.created_at >= before);
+        let mut newest: Vec<_> = self.answers.iter().collect();
+        newest.sort_by_key(|((tenant, key), answer)| {
+            (tenant, std::cmp::Reverse((answer.created_at, key)))
+        });
+        let (mut whose, mut count, mut bytes, mut gone) = (None, 0, 0, Vec::new());
+        for (place, answer) in newest {
+            if whose != Some(&place.0) {
+                (whose, count, bytes) = (Some(&place.0), 0, 0);
+            }
+            count += 1;
+            bytes += u64::try_from(answer.body.len()).unwrap_or(u64::MAX);
+            if count > most || bytes > bytes_most {
+                gone.push(place.clone());
+            }
+        }
+        gone.iter().for_each(|place| drop(self.answers.remove(place)));
+        u64::try_from(all - self.answers.len()).unwrap_or(u64::MAX)
+    }
+
     fn put_subscription(
         &mut self,
         record: SubscriptionRecord,

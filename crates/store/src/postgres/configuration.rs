@@ -316,22 +316,18 @@ impl Configuration for PostgresStore {
         tenant: &TenantId,
         key: &str,
         kept: &IdempotentAnswer,
+        since: Timestamp,
     ) -> Result<IdempotentAnswer, StoreError> {
-        // An update that changes nothing, so that the row is returned and no other can slip between.
-        let sql = "INSERT INTO postrider.answers AS a \
-                   (tenant, key, request, status, body, created_at) \
-                   VALUES ($1, $2, $3, $4, $5, $6) \
-                   ON CONFLICT (tenant, key) DO UPDATE SET status = a.status RETURNING a.*";
-        let params: [&(dyn ToSql + Sync); 6] = [
-            &tenant.as_str(),
-            &key,
-            &&kept.request[..],
-            &i32::from(kept.status),
-            &kept.body,
-            &kept.created_at.as_unix_ms(),
-        ];
-        let row = self.core.pool.query_opt(Scope::Tenant(tenant), sql, &params).await?;
-        row.as_ref().map_or(Ok(kept.clone()), answer)
+        self.core.keep_answer(tenant, key, kept, since).await
+    }
+
+    async fn forget_answers(
+        &self,
+        before: Timestamp,
+        most: u64,
+        bytes_most: u64,
+    ) -> Result<u64, StoreError> {
+        self.core.forget_answers(before, most, bytes_most).await
     }
 }
 

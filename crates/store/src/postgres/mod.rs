@@ -17,6 +17,7 @@
 //! other nodes is found by polling alone.
 
 mod address;
+mod answers;
 mod configuration;
 mod counts;
 mod days;

@@ -3,6 +3,7 @@
 //! Every test prints one line with its figure. What is here is the short form; the counts of the
 //! long form come from variables, and `cargo xtask trust --long` sets them.
 
+mod disconnects;
 mod disk;
 mod fairness;
 mod faults;

@@ -11,6 +11,7 @@ use postrider_domain::ids::DeliveryId;
 use rusqlite::Transaction;
 use rusqlite::types::Value;
 
+use super::super::answers;
 use super::super::configuration as rows_of;
 use super::super::files::At;
 use super::super::rows;
@@ -121,7 +122,7 @@ fn write(transaction: &Transaction<'_>, path: &Path, item: &Item) -> Result<(), 
             rows_of::insert_destination(transaction, path, destination)
         }
         Item::Answer { tenant, key, answer } => {
-            rows_of::insert_answer(transaction, path, tenant, key, answer)
+            answers::put(transaction, path, tenant, key, answer)
         }
         Item::Replay(job) => rows::put_replay(transaction, job).at(path),
         Item::Transition { .. } | Item::Event(_) | Item::Ledger { .. } | Item::Tally { .. } => {
