@@ -1,5 +1,6 @@
 //! `postrider doctor`: looks for what is wrong, and says what to do.
 
+mod data;
 mod database;
 
 use std::path::Path;
@@ -24,6 +25,13 @@ pub(crate) struct Doctor {
     /// The API key; better by POSTRIDER_KEY.
     #[arg(long)]
     key: Option<String>,
+    /// Read every byte of the embedded store and name what is damaged. The server must be stopped.
+    #[arg(long)]
+    verify: bool,
+    /// Go on without what is lost of this file, such as history/2026-11-16.db. The server must be
+    /// stopped. Restore a backup instead, if there is one.
+    #[arg(long, value_name = "FILE")]
+    accept_loss: Vec<std::path::PathBuf>,
 }
 
 /// What one check found.
@@ -50,6 +58,9 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     let findings = match load(&doctor.server, environment) {
         Err(error) => vec![found("configuration", Err(error.to_string()))],
+        Ok(loaded) if doctor.verify || !doctor.accept_loss.is_empty() => {
+            data::examine(&doctor.accept_loss, doctor.verify, &loaded.config).await
+        }
         Ok(loaded) => examine(doctor, &loaded.config, environment, output).await?,
     };
     print(&findings, output)?;

@@ -10,6 +10,7 @@ mod demo;
 mod error_paths;
 mod first_steps;
 mod lifecycle;
+mod lost_history;
 mod migrate;
 mod mutual_tls;
 mod operational;

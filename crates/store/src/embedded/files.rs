@@ -47,6 +47,11 @@ impl Day {
         Day(time.as_unix_ms().div_euclid(DAY_MS).clamp(*DAYS.start(), *DAYS.end()))
     }
 
+    /// The day with this number.
+    pub(super) fn from_number(number: i64) -> Self {
+        Day(number.clamp(*DAYS.start(), *DAYS.end()))
+    }
+
     /// Its number, counted from 1970-01-01.
     pub(super) fn number(self) -> i64 {
         self.0
@@ -70,13 +75,13 @@ impl Day {
         Timestamp::from_unix_ms((self.0 + 1) * DAY_MS)
     }
 
-    fn file_name(self) -> String {
+    pub(super) fn file_name(self) -> String {
         let mut name = Timestamp::from_unix_ms(self.0 * DAY_MS).to_string();
         name.truncate("2026-11-15".len());
         name + ".db"
     }
 
-    fn from_file_name(name: &str) -> Option<Self> {
+    pub(super) fn from_file_name(name: &str) -> Option<Self> {
         let date = name.strip_suffix(".db")?;
         let day = Day::of(format!("{date}T00:00:00.000Z").parse().ok()?);
         (day.file_name() == name).then_some(day)

@@ -41,6 +41,7 @@ mod answers;
 mod applier;
 mod backup;
 pub(crate) mod canonical;
+mod check;
 mod codec;
 mod configuration;
 mod cursor;
@@ -52,6 +53,7 @@ mod history;
 mod ids;
 mod intake;
 pub mod journal;
+mod loss;
 pub mod medium;
 mod numbering;
 mod open;
@@ -83,6 +85,7 @@ use self::applier::{Applier, Days, Item, Line};
 use self::files::{Layout, place};
 use self::ids::PendingIds;
 use self::journal::{AppendError, Journal};
+pub use self::loss::Loss;
 use self::pool::{Looking, Pool};
 use self::reserve::Ballast;
 use self::sieve::Sieves;
@@ -104,13 +107,21 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Room that is kept so that work can be finished on a full disk (**64 MiB**).
     pub reserve_bytes: u64,
+    /// How many bytes of history are read when the store is opened, the newest days first, to find
+    /// damage inside them (**64 MiB**).
+    pub check_bytes: u64,
     /// Who is told when the store has stopped for good.
     pub fatal: Option<FatalHook>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { segment_bytes: 64 << 20, reserve_bytes: 64 << 20, fatal: None }
+        Options {
+            segment_bytes: 64 << 20,
+            reserve_bytes: 64 << 20,
+            check_bytes: 64 << 20,
+            fatal: None,
+        }
     }
 }
 
@@ -119,6 +130,7 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("segment_bytes", &self.segment_bytes)
             .field("reserve_bytes", &self.reserve_bytes)
+            .field("check_bytes", &self.check_bytes)
             .finish_non_exhaustive()
     }
 }

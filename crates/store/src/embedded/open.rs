@@ -9,13 +9,13 @@ use std::thread::{self, JoinHandle};
 
 use super::answers::Keeping;
 use super::applier::{Applier, Line, MainFile, Parts};
+use super::check;
 use super::files::{Layout, io_error, open_private, place, sync_directory};
 use super::ids::PendingIds;
 use super::journal::{self, Hooks, Journal, JournalError, RecoveredRecords};
 use super::medium::Disk;
 use super::pool::{self, Pool};
 use super::reserve::Ballast;
-use super::schema;
 use super::sieve::Sieves;
 use super::{EmbeddedStore, FatalHook, Options};
 use crate::error::StoreError;
@@ -81,8 +81,8 @@ impl EmbeddedStore {
         let mut main = MainFile::open(&layout)?;
         check(&main)?;
         let identity = main.identity()?;
+        check::history(&layout, &mut main, options.check_bytes)?;
         let days = BTreeSet::from_iter(layout.days()?);
-        days.iter().try_for_each(|day| schema::check_day(&layout.day(*day)))?;
         let days = Arc::new(Mutex::new(days));
         let (line, pending) = (Arc::new(Line::default()), Arc::new(PendingIds::default()));
         let sieves = Arc::new(Sieves::default());
@@ -188,7 +188,8 @@ pub(super) fn make_directory(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-fn lock(layout: &Layout) -> Result<File, StoreError> {
+/// Takes the data directory for this process alone.
+pub(super) fn lock(layout: &Layout) -> Result<File, StoreError> {
     let path = layout.lock();
     let file = open_private(&path)?;
     match file.try_lock() {

@@ -109,6 +109,12 @@ pub(super) const MAIN: &[&str] = &[
         deliveries INTEGER NOT NULL, attempts INTEGER NOT NULL, crc INTEGER NOT NULL
     );
 ",
+    "
+    -- How many transactions the file of a day has at least; see check.rs.
+    CREATE TABLE marks (
+        day INTEGER PRIMARY KEY, writes INTEGER NOT NULL, crc INTEGER NOT NULL
+    );
+",
 ];
 
 /// The steps of a day's file.

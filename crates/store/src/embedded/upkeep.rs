@@ -142,8 +142,11 @@ fn remove(applier: &mut Applier, pool: &Pool, days: &Days, day: Day) -> Result<b
     }
     // First of all: a count without its file would be taken for that of another file some day.
     applier.main().change(|transaction, path| {
-        let delete = "DELETE FROM days WHERE day = ?1";
-        transaction.execute(delete, [day.number()]).at(path).map(drop)
+        for table in ["days", "marks"] {
+            let delete = format!("DELETE FROM {table} WHERE day = ?1");
+            transaction.execute(&delete, [day.number()]).at(path)?;
+        }
+        Ok(())
     })?;
     let path = applier.layout().day(day);
     let _nobody_looks = pool.keep_out();

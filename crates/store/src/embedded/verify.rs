@@ -70,6 +70,7 @@ fn verify_main(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     each(connection, path, "ledger", rows::LEDGER, rows::ledger_of)?;
     each(connection, path, "tallies", rows::TALLIES, rows::tally_of)?;
     each(connection, path, "days", rows::DAYS, rows::day_of)?;
+    each(connection, path, "marks", rows::MARKS, rows::mark_of)?;
     let sql = select("destination, waiting, crc", "backlog");
     each(connection, path, "backlog", &sql, rows::backlog_of)?;
     each(connection, path, "fresh", FRESH, rows::queued)?;
@@ -87,7 +88,7 @@ fn verify_main(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     })
 }
 
-fn verify_day(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+pub(super) fn verify_day(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     integrity(connection, path)?;
     let sql = format!("SELECT {EVENT_COLUMNS} FROM events AS e {EVENT_JOINS}");
     each(connection, path, "events", &sql, rows::event)?;

@@ -1,15 +1,18 @@
 //! Writing to a day's file.
 //!
 //! **Every write says what a row is, not how it changes**: doing the writes of a stretch of the
-//! journal again ends in the same rows. That is why no position has to be kept with each file.
+//! journal again ends in the same rows. Each transaction counts in the file, so that a file that lost
+//! some is noticed (`check.rs`).
 
 use std::path::PathBuf;
 
 use postrider_domain::attempt::{Attempt, Ending};
 use postrider_domain::delivery::Delivery;
 use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId};
+use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
+use super::super::check::WRITES;
 use super::super::codec::{self, Encoder};
 use super::super::files::{At, Day, LARGE_PAGE_BYTES, Layout, open_writer, sync_directory};
 use super::super::numbering;
@@ -34,6 +37,8 @@ pub(in crate::embedded) struct DayFile {
     connection: Connection,
     path: PathBuf,
     numbers: Numbers,
+    /// How many transactions it has.
+    writes: i64,
     /// The file may keep a sieve.
     keeps: bool,
 }
@@ -55,8 +60,12 @@ impl DayFile {
         if is_new {
             sync_directory(&layout.history())?;
         }
-        let file = DayFile { day, connection, path, numbers: Numbers::default(), keeps: true };
-        Ok((file, is_new))
+        let writes = match rows::meta(&connection, &path, WRITES)? {
+            Some(Value::Integer(writes)) => writes,
+            Some(_) | None => 0,
+        };
+        let numbers = Numbers::default();
+        Ok((DayFile { day, connection, path, numbers, writes, keeps: true }, is_new))
     }
 
     /// Keeps the sieve of the day.
@@ -67,6 +76,11 @@ impl DayFile {
 
     pub(in crate::embedded) fn connection(&mut self) -> (&mut Connection, &PathBuf) {
         (&mut self.connection, &self.path)
+    }
+
+    /// How many transactions it has.
+    pub(super) fn writes(&self) -> i64 {
+        self.writes
     }
 
     /// Writes all of it, or nothing. Answers with the hashes of the odd events.
@@ -87,7 +101,9 @@ impl DayFile {
             .and_then(|()| write_attempts(&transaction, &of_day.attempts));
         let odd = writing.odd;
         let makes_wrong = self.keeps && !odd.is_empty();
+        let writes = self.writes.saturating_add(1);
         let written = written
+            .and_then(|()| rows::put_meta(&transaction, WRITES, &Value::Integer(writes)))
             .and_then(|()| if makes_wrong { Sieve::forget_kept(&transaction) } else { Ok(()) })
             .and_then(|()| transaction.commit());
         if written.is_err() {
@@ -95,6 +111,7 @@ impl DayFile {
             self.numbers = Numbers::default();
         }
         written.at(&self.path)?;
+        self.writes = writes;
         self.keeps &= !makes_wrong;
         Ok(odd)
     }

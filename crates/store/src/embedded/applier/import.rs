@@ -17,7 +17,7 @@ use super::super::files::At;
 use super::super::rows;
 use super::Applier;
 use super::fold::{Fold, LedgerChange};
-use super::main_file::{write_counters, write_destinations, write_lanes};
+use super::main_file::{write_counters, write_destinations, write_lanes, write_marks};
 use crate::error::StoreError;
 use crate::records::Acceptance;
 use crate::transfer::{Item, WholeEvent};
@@ -50,11 +50,12 @@ impl Applier {
         let mut fold = Fold::default();
         events.iter().for_each(|(acceptance, attempts)| fold.import(acceptance, attempts));
         rest.iter().for_each(|item| count(&mut fold, item));
-        self.write_days(&fold)?;
+        let marks = self.write_days(&fold)?;
         let new_days = &self.new_days;
         self.main.change(|transaction, path| {
             rest.iter().try_for_each(|item| write(transaction, path, item))?;
             write_counters(transaction, path, &fold, new_days)?;
+            write_marks(transaction, path, &marks)?;
             write_lanes(transaction, &fold)
                 .and_then(|()| write_destinations(transaction, &fold))
                 .and_then(|()| {

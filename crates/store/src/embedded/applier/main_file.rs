@@ -120,11 +120,13 @@ impl MainFile {
         &mut self,
         fold: &Fold<'_>,
         new_days: &BTreeSet<Day>,
+        marks: &Marks,
         applied: Position,
     ) -> Result<(), StoreError> {
         let transaction = self.connection.transaction().at(&self.path)?;
         advance_replays(&transaction, &self.path, fold)?;
         write_counters(&transaction, &self.path, fold, new_days)?;
+        write_marks(&transaction, &self.path, marks)?;
         let written = write_lanes(&transaction, fold)
             .and_then(|()| write_destinations(&transaction, fold))
             .and_then(|()| {
@@ -238,6 +240,19 @@ fn advance_replays(
         rows::put_replay(transaction, &current).at(path)?;
     }
     Ok(())
+}
+
+/// How many transactions the files of some days have.
+pub(super) type Marks = Vec<(Day, i64)>;
+
+pub(super) fn write_marks(
+    transaction: &Transaction<'_>,
+    path: &Path,
+    marks: &Marks,
+) -> Result<(), StoreError> {
+    marks
+        .iter()
+        .try_for_each(|(day, writes)| rows::put_mark(transaction, day.number(), *writes).at(path))
 }
 
 pub(super) fn write_counters(

@@ -24,6 +24,7 @@ pub(super) use self::fold::minute;
 pub(super) use self::import::PROGRESS;
 pub(super) use self::line::{Item, Line, Taken};
 pub(super) use self::main_file::MainFile;
+use self::main_file::Marks;
 use super::codec;
 use super::files::{Day, Layout, place};
 use super::ids::PendingIds;
@@ -267,8 +268,8 @@ impl Applier {
     }
 
     fn write(&mut self, fold: &Fold<'_>, applied: Position) -> Result<(), StoreError> {
-        self.write_days(fold)?;
-        self.main.write(fold, &self.new_days, applied)?;
+        let marks = self.write_days(fold)?;
+        self.main.write(fold, &self.new_days, &marks, applied)?;
         self.new_days.clear();
         self.applied = applied;
         // From here on they are found in SQLite.
@@ -277,12 +278,16 @@ impl Applier {
         Ok(())
     }
 
-    fn write_days(&mut self, fold: &Fold<'_>) -> Result<(), StoreError> {
+    /// Writes the files of the days; how many transactions each of them has now.
+    fn write_days(&mut self, fold: &Fold<'_>) -> Result<Marks, StoreError> {
+        let mut marks = Vec::with_capacity(fold.days.len());
         for (day, of_day) in &fold.days {
-            let odd = self.day(*day)?.write(of_day)?;
+            let file = self.day(*day)?;
+            let odd = file.write(of_day)?;
+            marks.push((*day, file.writes()));
             self.sieves.add(*day, &odd);
         }
-        Ok(())
+        Ok(marks)
     }
 
     /// The file of a day, open for writing.

@@ -149,6 +149,27 @@ pub(in crate::embedded) fn add_to_day(
     connection.prepare_cached(put).and_then(|mut put| put.execute(values)).at(path).map(drop)
 }
 
+/// How many transactions the file of a day has at least, of the columns `day, writes, crc`; with the
+/// day.
+pub(in crate::embedded) fn mark_of(reading: &Reading<'_>) -> Result<(i64, i64), StoreError> {
+    let day: i64 = reading.get(0)?;
+    let [writes] = numbers_of(reading, &[&day.to_le_bytes()], 1)?;
+    Ok((day, writes))
+}
+
+/// What the marks of days are read by.
+pub(in crate::embedded) const MARKS: &str = "SELECT day, writes, crc FROM marks";
+
+/// Notes how many transactions the file of a day has.
+pub(in crate::embedded) fn put_mark(
+    connection: &Connection,
+    day: i64,
+    writes: i64,
+) -> rusqlite::Result<()> {
+    let mut put = connection.prepare_cached("INSERT OR REPLACE INTO marks VALUES (?1, ?2, ?3)")?;
+    put.execute(params![day, writes, sum_of(&[&day.to_le_bytes()], &[writes])]).map(drop)
+}
+
 /// What a file says about itself, of the columns `key, value, crc`.
 pub(in crate::embedded) fn meta_of(reading: &Reading<'_>) -> Result<Value, StoreError> {
     let (key, value): (String, Value) = (reading.get(0)?, reading.get(1)?);

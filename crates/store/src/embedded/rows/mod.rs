@@ -17,8 +17,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(super) use self::counters::{
-    DAYS, LEDGER, TALLIES, add_to_backlog, add_to_day, add_to_ledger, add_to_tally, backlog_of,
-    day_of, ledger_of, meta, meta_of, put_meta, tally_of,
+    DAYS, LEDGER, MARKS, TALLIES, add_to_backlog, add_to_day, add_to_ledger, add_to_tally,
+    backlog_of, day_of, ledger_of, mark_of, meta, meta_of, put_mark, put_meta, tally_of,
 };
 pub(super) use self::day::{
     DELIVERY_COLUMNS, DELIVERY_JOINS, DELIVERY_NUMBER, EVENT_COLUMNS, EVENT_JOINS, StoredEvent,

@@ -1,0 +1,64 @@
+//! The data directory of a server that is stopped: read whole, or without what is lost of it.
+//!
+//! **Nothing is given up unless it is named**, and what was given up is said.
+
+use std::path::{Path, PathBuf};
+
+use postrider_store::embedded::{EmbeddedStore, Loss, Options};
+use postrider_store::{StoreError, Upkeep as _};
+use postrider_transport::{Clock as _, SystemClock};
+
+use super::{Finding, Said, found};
+use crate::config::{Config, StoreChoice};
+
+pub(super) async fn examine(losses: &[PathBuf], verify: bool, config: &Config) -> Vec<Finding> {
+    if config.store != StoreChoice::Embedded {
+        let why =
+            "--verify and --accept-loss are for the embedded store; a database has its own tools";
+        return vec![found("store", Err(why.to_owned()))];
+    }
+    let mut findings = Vec::new();
+    for file in losses {
+        findings.push(Finding { what: "loss", said: accept(&config.data_dir, file).await });
+    }
+    if verify {
+        let verified = read_all(&config.data_dir).await;
+        let said = verified.map(|()| "every row is as it was written".to_owned());
+        findings.push(found("store", said.map_err(|error| error.to_string())));
+    }
+    findings
+}
+
+async fn accept(data_dir: &Path, file: &Path) -> Said {
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    match EmbeddedStore::accept_loss(data_dir, name, SystemClock.now()).await {
+        Ok(loss) => Said::Note(words(&loss)),
+        Err(error) => Said::Fault(error.to_string()),
+    }
+}
+
+fn words(loss: &Loss) -> String {
+    let Loss { file, what, aside, cancelled, unknown } = loss;
+    let aside = match aside {
+        Some(aside) => format!("what is left of it is in {}", aside.display()),
+        None => "what is left of it stays in use".to_owned(),
+    };
+    format!(
+        "{}: {what}\n{aside}\n{cancelled} unfinished deliveries are cancelled, because their event is \
+         gone\n{unknown} deliveries are shown as cancelled, because how they ended is not recorded any \
+         more; the ledger counts them as they ended",
+        file.display()
+    )
+}
+
+async fn read_all(data_dir: &Path) -> Result<(), StoreError> {
+    let data_dir = data_dir.to_owned();
+    let open = move || EmbeddedStore::open(data_dir, Options::default());
+    let store = match tokio::task::spawn_blocking(open).await {
+        Ok(store) => store?,
+        Err(error) => return Err(StoreError::Internal(error.to_string())),
+    };
+    let verified = store.verify().await;
+    let closed = store.close().await;
+    verified.and(closed)
+}
