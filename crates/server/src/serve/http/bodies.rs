@@ -19,6 +19,9 @@ use super::door::Asking;
 /// The largest piece of an answer that is handed to the connection at once.
 const CHUNK_BYTES_MAX: usize = 64 * 1024;
 
+/// A client that sends nothing of a refused body for so long is answered.
+const QUIET_MAX: Duration = Duration::from_secs(1);
+
 /// How much of a body that nobody wants is read, so that the answer reaches the client.
 #[derive(Debug)]
 pub(super) struct Discard {
@@ -66,7 +69,12 @@ impl Asked {
         let Ok(_place) = limits.places.try_acquire() else { return false };
         let reading = async {
             let mut left = limits.bytes_max;
-            while let Some(frame) = body.frame().await {
+            loop {
+                // A client that sends nothing waits for its answer.
+                let Ok(frame) = tokio::time::timeout(QUIET_MAX, body.frame()).await else {
+                    return false;
+                };
+                let Some(frame) = frame else { return true };
                 let Ok(frame) = frame else { return false };
                 self.in_flight.connection().claim();
                 let Some(less) = left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) else {
@@ -74,7 +82,6 @@ impl Asked {
                 };
                 left = less;
             }
-            true
         };
         tokio::time::timeout(limits.time_max, reading).await.unwrap_or(false)
     }

@@ -41,6 +41,17 @@ pub(super) enum Overdue {
     Evicted,
 }
 
+/// What a client sent and nobody read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// Everything was read.
+    Nothing,
+    /// Something that is not a request: a head that is too long, or frames of HTTP/2.
+    NoRequest,
+    /// The rest of a body.
+    Body,
+}
+
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -119,10 +130,16 @@ impl Connection {
         self.has_unread_body.store(true, Relaxed);
     }
 
-    /// Whether the client may be sending something that nobody will read. Closing the socket then would
-    /// reset the connection, and the reset would discard the answer on its way to the client.
-    pub(super) fn has_unread(&self) -> bool {
-        self.has_unread_body.load(Relaxed) || self.unclaimed_bytes.load(Relaxed) > 0
+    /// What the client may be sending that nobody will read. Closing the socket then would reset the
+    /// connection, and the reset would discard the answer on its way to the client.
+    pub(super) fn unread(&self) -> Unread {
+        if self.has_unread_body.load(Relaxed) {
+            Unread::Body
+        } else if self.unclaimed_bytes.load(Relaxed) > 0 {
+            Unread::NoRequest
+        } else {
+            Unread::Nothing
+        }
     }
 
     /// How readily this connection is given up for others; `None` where a request is in flight. The
@@ -301,6 +318,8 @@ mod tests {
         assert!(connection.read(1).is_err());
         drop(connection.begin());
         connection.read(1024).unwrap();
-        assert!(connection.has_unread());
+        assert_eq!(connection.unread(), Unread::NoRequest);
+        connection.leave_body_unread();
+        assert_eq!(connection.unread(), Unread::Body);
     }
 }

@@ -14,7 +14,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use super::connection::{Connection, now};
+use super::connection::{Connection, Unread, now};
+
+/// What is discarded of something that is not a request: whoever floods is not listened to.
+const STRAY_BYTES_MAX: usize = 128 * 1024;
 
 /// How much of what nobody reads is discarded before the socket is closed, and for how long.
 #[derive(Debug, Clone, Copy)]
@@ -91,9 +94,14 @@ impl AsyncWrite for Socket {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if matches!(self.closing, Closing::No) {
             ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
-            self.closing = if self.connection.has_unread() {
+            let bytes_max = match self.connection.unread() {
+                Unread::Nothing => 0,
+                Unread::NoRequest => self.linger.bytes_max.min(STRAY_BYTES_MAX),
+                Unread::Body => self.linger.bytes_max,
+            };
+            self.closing = if bytes_max > 0 {
                 let until = Box::pin(tokio::time::sleep_until(now() + self.linger.time_max));
-                Closing::Lingering { until, left: self.linger.bytes_max }
+                Closing::Lingering { until, left: bytes_max }
             } else {
                 Closing::Done
             };
