@@ -180,17 +180,10 @@ impl Ingest {
             Ok(answers) => answers,
             Err(error) => {
                 // Only where the outcome is unknown may there be something to be read back.
-                match error {
-                    StoreError::Unavailable(_) => pending.doubt(),
-                    StoreError::DiskFull { .. }
-                    | StoreError::NotWritable { .. }
-                    | StoreError::Locked { .. }
-                    | StoreError::NewerVersion { .. }
-                    | StoreError::Corrupt { .. }
-                    | StoreError::Fenced { .. }
-                    | StoreError::Stopped(_)
-                    | StoreError::UnknownCursor
-                    | StoreError::Internal(_) => pending.forget(),
+                if may_have_happened(&error) {
+                    pending.doubt();
+                } else {
+                    pending.forget();
                 }
                 return Err(error.into());
             }
@@ -346,4 +339,22 @@ fn fingerprint(event: &NewEvent) -> [u8; 32] {
     part(event.old.as_ref().map(|old| old.as_bytes().as_ref()));
     part(event.time.map(|time| time.as_unix_ms().to_be_bytes()).as_ref().map(|time| &time[..]));
     hash.finalize().into()
+}
+
+/// Whether a write that failed so may have happened all the same.
+fn may_have_happened(error: &StoreError) -> bool {
+    match error {
+        StoreError::Unavailable(_) => true,
+        StoreError::DiskFull { .. }
+        | StoreError::NotWritable { .. }
+        | StoreError::Locked { .. }
+        | StoreError::NewerVersion { .. }
+        | StoreError::Corrupt { .. }
+        | StoreError::Fenced { .. }
+        | StoreError::Stopped(_)
+        | StoreError::UnknownCursor
+        | StoreError::Busy
+        | StoreError::TooSlow(_)
+        | StoreError::Internal(_) => false,
+    }
 }

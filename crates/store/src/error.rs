@@ -54,6 +54,12 @@ pub enum StoreError {
     /// The list has no such place. Cursors come from outside, so this is the caller's to answer.
     #[error("not a cursor of this list: begin again without one")]
     UnknownCursor,
+    /// The tenant has as many reads waiting as it may have. Nothing was read.
+    #[error("too many reads of this tenant wait already: ask again in a moment")]
+    Busy,
+    /// A read was ended because it took too long.
+    #[error("the read was ended after {} s: ask for less", .0.as_secs())]
+    TooSlow(std::time::Duration),
     /// The store cannot be reached now; whether the last write happened is unknown. All writes can
     /// be repeated.
     #[error("the store cannot be reached: {0}")]

@@ -16,6 +16,7 @@ mod nodes;
 pub mod postgres;
 mod records;
 pub mod transfer;
+mod turns;
 
 pub use contract::{Configuration, History, Intake, Replays, Store, Upkeep, Work};
 pub use error::StoreError;

@@ -46,7 +46,7 @@ fn acceptance(n: u64) -> Acceptance {
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap()
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap()
 }
 
 /// A closed store with some of everything.

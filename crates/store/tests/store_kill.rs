@@ -118,7 +118,11 @@ fn child_that_accepts_and_settles_until_it_is_killed() {
     let (Some(directory), Some(round)) = (words.next(), words.next()) else { return };
     let round: u64 = round.parse().unwrap();
     let store = EmbeddedStore::open(directory, options()).unwrap();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_time()
+        .build()
+        .unwrap();
     let holding = runtime.block_on(store.hold_shards()).unwrap();
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {
@@ -202,7 +206,7 @@ fn what_was_acknowledged_survives_a_kill_at_any_moment() {
     let kills = std::env::var("STORE_KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
-    let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build().unwrap();
     let (mut acknowledged, mut settled, mut unknown) = (0, 0, 0);
     for round in 1..=kills {
         let kill_after = usize::try_from(1 + round * round * 7_919 % 700).unwrap();

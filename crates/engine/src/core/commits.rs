@@ -278,6 +278,8 @@ impl Core {
                 | StoreError::Corrupt { .. }
                 | StoreError::Unavailable(_)
                 | StoreError::UnknownCursor
+                | StoreError::Busy
+                | StoreError::TooSlow(_)
                 | StoreError::Internal(_),
             ) => {
                 let pause = self.commits.pause;

@@ -95,6 +95,8 @@ fn same(error: &StoreError) -> StoreError {
         | StoreError::Corrupt { .. }
         | StoreError::Fenced { .. }
         | StoreError::UnknownCursor
+        | StoreError::Busy
+        | StoreError::TooSlow(_)
         | StoreError::Unavailable(_)
         | StoreError::Internal(_)) => StoreError::Unavailable(other.to_string()),
     }

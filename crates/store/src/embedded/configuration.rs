@@ -38,7 +38,8 @@ impl Configuration for EmbeddedStore {
 
     async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>, StoreError> {
         let id = id.clone();
-        self.read(move |looking| {
+        // Tenants change in `main.db` alone, before their change is answered: no barrier is needed.
+        self.look(move |looking| {
             looking.main(|connection, path| {
                 let sql = format!("{TENANT} WHERE id = ?1");
                 rows::one(connection, path, "tenants", &sql, [id.as_str()], rows::tenant_of)
@@ -50,7 +51,7 @@ impl Configuration for EmbeddedStore {
     async fn tenants(&self, page: &PageRequest) -> Result<Page<Tenant>, StoreError> {
         let page = page.clone();
         let after: Option<TenantId> = cursor::single(&page)?;
-        self.read(move |looking| {
+        self.read_list(None, move |looking| {
             let found = looking.main(|connection, path| {
                 let sql = format!("{TENANT} WHERE id > ?1 ORDER BY id LIMIT ?2");
                 let values =
@@ -88,7 +89,8 @@ impl Configuration for EmbeddedStore {
 
     async fn key(&self, id: &str) -> Result<Option<Key>, StoreError> {
         let id = id.to_owned();
-        self.read(move |looking| {
+        // Nor for keys: a request is let in without waiting for the applier or for a list.
+        self.look(move |looking| {
             looking.main(|connection, path| {
                 let sql = format!("{KEY} WHERE id = ?1");
                 rows::one(connection, path, "keys", &sql, [id], rows::key_of)
@@ -104,7 +106,7 @@ impl Configuration for EmbeddedStore {
     ) -> Result<Page<Key>, StoreError> {
         let (tenant, page) = (tenant.cloned(), page.clone());
         let place: Option<(Timestamp, String)> = cursor::place(&page)?;
-        self.read(move |looking| {
+        self.read_list(tenant.clone(), move |looking| {
             let found = looking.main(|connection, path| {
                 let sql = format!(
                     "{KEY} WHERE tenant IS ?1 AND (?2 IS NULL OR (created_at, id) < (?2, ?3))
@@ -184,7 +186,7 @@ impl Configuration for EmbeddedStore {
         id: SubscriptionId,
     ) -> Result<Option<SubscriptionRecord>, StoreError> {
         let tenant = tenant.clone();
-        self.read(move |looking| {
+        self.read_one(tenant.clone(), move |looking| {
             looking.main(|connection, path| {
                 let sql =
                     format!("{SUBSCRIPTION} WHERE id = ?1 AND tenant = ?2 AND deleted_at IS NULL");
@@ -203,7 +205,7 @@ impl Configuration for EmbeddedStore {
     ) -> Result<Page<SubscriptionRecord>, StoreError> {
         let (tenant, page) = (tenant.clone(), page.clone());
         let (at, id) = cursor::before::<SubscriptionId>(&page)?;
-        self.read(move |looking| {
+        self.read_list(Some(tenant.clone()), move |looking| {
             let found = looking.main(|connection, path| {
                 let sql = format!(
                     "{SUBSCRIPTION} WHERE tenant = ?1 AND (created_at, id) < (?2, ?3)
@@ -275,7 +277,7 @@ impl Configuration for EmbeddedStore {
         id: DestinationId,
     ) -> Result<Option<DestinationRecord>, StoreError> {
         let tenant = tenant.clone();
-        self.read(move |looking| {
+        self.read_one(tenant.clone(), move |looking| {
             looking.main(|connection, path| {
                 let sql = format!("{DESTINATION} WHERE id = ?1 AND tenant = ?2");
                 let values = params![id.as_bytes().as_slice(), tenant.as_str()];
@@ -293,7 +295,7 @@ impl Configuration for EmbeddedStore {
     ) -> Result<Page<DestinationRecord>, StoreError> {
         let (tenant, page) = (tenant.clone(), page.clone());
         let (at, id) = cursor::before::<DestinationId>(&page)?;
-        self.read(move |looking| {
+        self.read_list(Some(tenant.clone()), move |looking| {
             let found = looking.main(|connection, path| {
                 let sql = format!(
                     "{DESTINATION} WHERE tenant = ?1 AND (created_at, id) < (?2, ?3)

@@ -112,6 +112,7 @@ pub(super) fn list(
             if found.len() >= limit {
                 break;
             }
+            looking.check()?;
             let left = limit - found.len();
             found.extend(looking.day(day, |connection, path| {
                 list_day(connection, path, day, tenant, &wanted, left)

@@ -38,7 +38,7 @@ impl History for EmbeddedStore {
         id: &EventId,
     ) -> Result<Option<EventRecord>, StoreError> {
         let (tenant, id) = (tenant.clone(), id.clone());
-        self.read(move |looking| {
+        self.read_one(tenant.clone(), move |looking| {
             Ok(find_event(looking, &tenant, &id)?.map(|(_, stored)| stored.record))
         })
         .await
@@ -51,7 +51,10 @@ impl History for EmbeddedStore {
         page: &PageRequest,
     ) -> Result<Page<EventRecord>, StoreError> {
         let (tenant, filter, page) = (tenant.clone(), filter.clone(), page.clone());
-        self.read(move |looking| list_events(looking, &tenant, &filter, &page)).await
+        self.read_list(Some(tenant.clone()), move |looking| {
+            list_events(looking, &tenant, &filter, &page)
+        })
+        .await
     }
 
     async fn delivery(
@@ -60,7 +63,7 @@ impl History for EmbeddedStore {
         id: DeliveryId,
     ) -> Result<Option<Delivery>, StoreError> {
         let tenant = tenant.clone();
-        self.read(move |looking| {
+        self.read_one(tenant.clone(), move |looking| {
             Ok(find_delivery(looking, &tenant, id)?.map(|(_, _, delivery)| delivery))
         })
         .await
@@ -73,7 +76,10 @@ impl History for EmbeddedStore {
         page: &PageRequest,
     ) -> Result<Page<Delivery>, StoreError> {
         let (tenant, filter, page) = (tenant.clone(), filter.clone(), page.clone());
-        self.read(move |looking| deliveries::list(looking, &tenant, &filter, &page)).await
+        self.read_list(Some(tenant.clone()), move |looking| {
+            deliveries::list(looking, &tenant, &filter, &page)
+        })
+        .await
     }
 
     async fn count_deliveries(
@@ -82,7 +88,10 @@ impl History for EmbeddedStore {
         filter: &DeliveryFilter,
     ) -> Result<u64, StoreError> {
         let (tenant, filter) = (tenant.clone(), filter.clone());
-        self.read(move |looking| deliveries::count(looking, &tenant, &filter)).await
+        self.read_list(Some(tenant.clone()), move |looking| {
+            deliveries::count(looking, &tenant, &filter)
+        })
+        .await
     }
 
     async fn attempts(
@@ -91,11 +100,12 @@ impl History for EmbeddedStore {
         delivery: DeliveryId,
     ) -> Result<Vec<Attempt>, StoreError> {
         let tenant = tenant.clone();
-        self.read(move |looking| match find_delivery(looking, &tenant, delivery)? {
-            Some((day, number, _)) => {
-                looking.day(day, |connection, path| attempts_of(connection, path, number, delivery))
+        self.read_list(Some(tenant.clone()), move |looking| {
+            match find_delivery(looking, &tenant, delivery)? {
+                Some((day, number, _)) => looking
+                    .day(day, |connection, path| attempts_of(connection, path, number, delivery)),
+                None => Ok(Vec::new()),
             }
-            None => Ok(Vec::new()),
         })
         .await
     }
@@ -108,7 +118,7 @@ impl History for EmbeddedStore {
     ) -> Result<Page<Transition>, StoreError> {
         let (tenant, page) = (tenant.clone(), page.clone());
         let before = cursor::single(&page)?;
-        self.read(move |looking| {
+        self.read_list(Some(tenant.clone()), move |looking| {
             let found = looking.main(|connection, path| {
                 let limit = cursor::one_more(&page);
                 rows::transitions(connection, path, &tenant, destination, before, limit)
@@ -126,7 +136,7 @@ impl History for EmbeddedStore {
         destinations: &[DestinationId],
     ) -> Result<Vec<u64>, StoreError> {
         let (tenant, destinations) = (tenant.clone(), destinations.to_vec());
-        self.read(move |looking| {
+        self.read_list(Some(tenant.clone()), move |looking| {
             looking.main(|connection, path| {
                 let find = "SELECT b.destination, b.waiting, b.crc FROM backlog AS b
                     JOIN destinations AS d ON d.id = b.destination
@@ -159,7 +169,7 @@ impl History for EmbeddedStore {
         step_minutes: u32,
     ) -> Result<Vec<TallyAt>, StoreError> {
         let tenant = tenant.cloned();
-        self.read(move |looking| {
+        self.read_list(tenant.clone(), move |looking| {
             looking.main(|connection, path| {
                 let minutes = (first_minute(since), first_minute(until));
                 tallies(connection, path, tenant.as_ref(), minutes, step_minutes)

@@ -32,6 +32,10 @@
 //!
 //! # Reading
 //!
+//! There are places for reads of the engine and of authentication, places for reads of one thing and
+//! places for lists. Tenants take turns at the latter two ([`crate::turns`]), and a read whose caller
+//! has gone is interrupted. So however much one tenant reads, nobody else waits for it.
+//!
 //! A read waits until the applier has done everything that was acknowledged before (a barrier), and
 //! then looks with a connection of its own. A delivery's row is in its day's file from acceptance
 //! on, whatever its state; the queue in `main.db` is only the index of work. So every answer comes
@@ -76,9 +80,12 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
+use postrider_domain::ids::TenantId;
 use rusqlite::Transaction;
 use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinError;
 
 use self::answers::Keeping;
 use self::applier::{Applier, Days, Item, Line};
@@ -86,10 +93,14 @@ use self::files::{Layout, place};
 use self::ids::PendingIds;
 use self::journal::{AppendError, Journal};
 pub use self::loss::Loss;
-use self::pool::{Looking, Pool};
+use self::pool::{Looking, Pool, Stop, StopOnDrop};
 use self::reserve::Ballast;
 use self::sieve::Sieves;
 use crate::error::StoreError;
+use crate::turns::{Turn, Turns};
+
+/// A read for a tenant is ended after this time. A request is answered within 30 s.
+const READ_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// A map whose keys nobody chooses to make it slow: its hash is drawn anew in every process.
 type QuickMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
@@ -143,8 +154,12 @@ pub struct EmbeddedStore {
     line: Arc<Line>,
     pending: Arc<PendingIds>,
     pool: Arc<Pool>,
-    /// A permit for everybody who may look at the same time.
-    looks: Arc<Semaphore>,
+    /// Places for the engine and for authentication, which never wait for a tenant's reads.
+    vital: Arc<Semaphore>,
+    /// Places for reading one thing, by tenant.
+    points: Arc<Turns>,
+    /// Places for lists, by tenant.
+    lists: Arc<Turns>,
     days: Days,
     keeping: Keeping,
     sieves: Arc<Sieves>,
@@ -180,7 +195,49 @@ impl EmbeddedStore {
         }
     }
 
-    /// Looks, after a barrier.
+    /// Reads one thing for a tenant, after a barrier.
+    async fn read_one<T: Send + 'static>(
+        &self,
+        tenant: TenantId,
+        look: impl FnOnce(&Looking<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let turn = self.points.take(Some(tenant)).await?;
+        self.barrier().await?;
+        self.look_for(turn, look).await
+    }
+
+    /// Reads a list, whose size the tenant chooses, after a barrier. An administrator's list, of no
+    /// tenant in particular, is in a line of its own.
+    async fn read_list<T: Send + 'static>(
+        &self,
+        tenant: Option<TenantId>,
+        look: impl FnOnce(&Looking<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let turn = self.lists.take(tenant).await?;
+        self.barrier().await?;
+        self.look_for(turn, look).await
+    }
+
+    /// Looks until it has the answer, the caller goes away or the time is over.
+    async fn look_for<T: Send + 'static>(
+        &self,
+        turn: Turn,
+        look: impl FnOnce(&Looking<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (pool, stop) = (Arc::clone(&self.pool), Arc::new(Stop::default()));
+        let _ends_with_the_caller = StopOnDrop(Arc::clone(&stop));
+        let looked = tokio::task::spawn_blocking(move || {
+            let answer = look(&pool.look_until(stop));
+            drop(turn);
+            answer
+        });
+        match tokio::time::timeout(READ_TIME_MAX, looked).await {
+            Ok(looked) => answered(looked),
+            Err(_) => Err(StoreError::TooSlow(READ_TIME_MAX)),
+        }
+    }
+
+    /// Looks for the engine or for authentication, after a barrier.
     async fn read<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Looking<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -196,19 +253,14 @@ impl EmbeddedStore {
     ) -> Result<T, StoreError> {
         let pool = Arc::clone(&self.pool);
         // It is never closed; were it, whoever looks would only not be counted.
-        let turn = Arc::clone(&self.looks).acquire_owned().await.ok();
+        let turn = Arc::clone(&self.vital).acquire_owned().await.ok();
         let looked = tokio::task::spawn_blocking(move || {
             let answer = look(&pool.look());
             drop(turn);
             answer
         })
         .await;
-        match looked {
-            // A file that cannot be read does not stop the store.
-            Ok(Err(StoreError::Stopped(why))) => Err(StoreError::Unavailable(why)),
-            Ok(answer) => answer,
-            Err(error) => Err(StoreError::Internal(error.to_string())),
-        }
+        answered(looked)
     }
 
     /// Lets the applier do something, when everything before it is done.
@@ -279,6 +331,16 @@ impl EmbeddedStore {
             line.is_done()?;
             closed
         })
+    }
+}
+
+/// What a look answers to its caller.
+fn answered<T>(looked: Result<Result<T, StoreError>, JoinError>) -> Result<T, StoreError> {
+    match looked {
+        // A file that cannot be read does not stop the store.
+        Ok(Err(StoreError::Stopped(why))) => Err(StoreError::Unavailable(why)),
+        Ok(answer) => answer,
+        Err(error) => Err(StoreError::Internal(error.to_string())),
     }
 }
 

@@ -19,6 +19,7 @@ use super::reserve::Ballast;
 use super::sieve::Sieves;
 use super::{EmbeddedStore, FatalHook, Options};
 use crate::error::StoreError;
+use crate::turns::Turns;
 
 /// Records that are applied together while opening.
 const RECORDS_TOGETHER: usize = 5_000;
@@ -126,7 +127,9 @@ impl EmbeddedStore {
         let thread = thread.map_err(|error| StoreError::Internal(error.to_string()))?;
         Ok(Arc::new(EmbeddedStore {
             pool,
-            looks: Arc::new(tokio::sync::Semaphore::new(pool::LOOKS_MAX)),
+            vital: Arc::new(tokio::sync::Semaphore::new(pool::VITAL_MAX)),
+            points: Turns::new(pool::POINTS_MAX, pool::POINTS_LINE_MAX),
+            lists: Turns::new(pool::LISTS_MAX, pool::LISTS_LINE_MAX),
             layout,
             journal,
             line,

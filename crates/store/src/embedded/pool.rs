@@ -1,23 +1,31 @@
 //! Connections for looking, many at a time.
 //!
 //! A connection is used by one at a time and kept for the next. **While anybody looks, no file is
-//! removed.**
+//! removed.** A look that nobody waits for any more is interrupted in the middle of its statement.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use postrider_domain::ids::{EventId, TenantId};
-use rusqlite::Connection;
+use rusqlite::{Connection, InterruptHandle};
 
 use super::applier::Days;
 use super::files::{Day, Layout, open_reader};
 use super::sieve::Sieves;
 use crate::error::StoreError;
 
-/// How many may look at the same time: more gain nothing, and each has a connection of its own to
+/// Looks of the engine and of authentication at the same time. Each has a connection of its own to
 /// every file that it reads, which costs memory and descriptors.
-pub(super) const LOOKS_MAX: usize = 16;
+pub(super) const VITAL_MAX: usize = 8;
+/// Looks at one thing, for tenants, at the same time.
+pub(super) const POINTS_MAX: usize = 8;
+/// Looks at one thing that may wait, for each tenant. The engine asks for many at once.
+pub(super) const POINTS_LINE_MAX: usize = 2_048;
+/// Lists that may wait, for each tenant.
+pub(super) const LISTS_LINE_MAX: usize = 64;
+/// Lists for tenants at the same time: they keep a processor busy, so there are few.
+pub(super) const LISTS_MAX: usize = 4;
 /// Connections to one file that are kept.
 const KEPT_PER_FILE: usize = 8;
 /// Connections that are kept in all.
@@ -37,6 +45,7 @@ pub(super) struct Pool {
 #[derive(Debug)]
 pub(super) struct Looking<'p> {
     pool: &'p Pool,
+    stop: Arc<Stop>,
     _files_stay: RwLockReadGuard<'p, ()>,
 }
 
@@ -47,8 +56,13 @@ impl Pool {
 
     /// Begins to look.
     pub(super) fn look(&self) -> Looking<'_> {
+        self.look_until(Arc::default())
+    }
+
+    /// Begins to look, until it is stopped.
+    pub(super) fn look_until(&self, stop: Arc<Stop>) -> Looking<'_> {
         let guard = self.removal.read().unwrap_or_else(PoisonError::into_inner);
-        Looking { pool: self, _files_stay: guard }
+        Looking { pool: self, stop, _files_stay: guard }
     }
 
     /// Waits until nobody looks, and keeps everybody from it.
@@ -83,7 +97,74 @@ impl Pool {
     }
 }
 
+/// Stops a look from outside, also in the middle of a statement.
+#[derive(Default)]
+pub(super) struct Stop(Mutex<Stopping>);
+
+#[derive(Default)]
+struct Stopping {
+    is_stopped: bool,
+    /// The connections that the look uses at this moment.
+    used: Vec<InterruptHandle>,
+}
+
+impl std::fmt::Debug for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Stop")
+    }
+}
+
+impl Stop {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Stopping> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the look: the statement that runs fails, and no other begins.
+    pub(super) fn stop(&self) {
+        let mut stopping = self.lock();
+        stopping.is_stopped = true;
+        stopping.used.iter().for_each(InterruptHandle::interrupt);
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        if self.lock().is_stopped { Err(gone()) } else { Ok(()) }
+    }
+
+    fn begin(&self, connection: &Connection) -> Result<(), StoreError> {
+        let mut stopping = self.lock();
+        if stopping.is_stopped {
+            return Err(gone());
+        }
+        stopping.used.push(connection.get_interrupt_handle());
+        Ok(())
+    }
+
+    /// The connection goes back to the pool: who uses it next is not to be interrupted.
+    fn end(&self) {
+        self.lock().used.pop();
+    }
+}
+
+fn gone() -> StoreError {
+    StoreError::Unavailable("nobody waits for this read any more".into())
+}
+
+/// Stops a look when its caller goes away.
+#[derive(Debug)]
+pub(super) struct StopOnDrop(pub(super) Arc<Stop>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
 impl Looking<'_> {
+    /// Fails where nobody waits for this look any more: for loops of many short statements.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        self.stop.check()
+    }
+
     /// Every day that has a file, oldest first.
     pub(super) fn days(&self) -> BTreeSet<Day> {
         self.pool.days.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -117,7 +198,9 @@ impl Looking<'_> {
         look: impl FnOnce(&Connection, &Path) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let connection = self.pool.take(path)?;
+        self.stop.begin(&connection)?;
         let answer = look(&connection, path);
+        self.stop.end();
         if answer.is_ok() {
             self.pool.give_back(path, connection);
         }

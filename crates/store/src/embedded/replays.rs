@@ -27,7 +27,7 @@ impl Replays for EmbeddedStore {
         id: ReplayId,
     ) -> Result<Option<ReplayJob>, StoreError> {
         let tenant = tenant.clone();
-        self.read(move |looking| {
+        self.read_one(tenant.clone(), move |looking| {
             looking.main(|connection, path| rows::replay(connection, path, &tenant, id))
         })
         .await
@@ -39,7 +39,7 @@ impl Replays for EmbeddedStore {
         page: &PageRequest,
     ) -> Result<Page<ReplayJob>, StoreError> {
         let (tenant, page) = (tenant.clone(), page.clone());
-        self.read(move |looking| {
+        self.read_list(Some(tenant.clone()), move |looking| {
             let sql = "SELECT id, body, crc FROM replays
                 WHERE tenant = ?1 AND (created_at, id) < (?2, ?3)
                 ORDER BY created_at DESC, id DESC LIMIT ?4";
@@ -71,6 +71,9 @@ impl Replays for EmbeddedStore {
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
         let job = job.clone();
-        self.read(move |looking| deliveries::candidates(looking, &job, limit)).await
+        self.read_list(Some(job.tenant.clone()), move |looking| {
+            deliveries::candidates(looking, &job, limit)
+        })
+        .await
     }
 }

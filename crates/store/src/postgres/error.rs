@@ -60,6 +60,8 @@ pub(super) fn for_everybody(error: &StoreError) -> Option<StoreError> {
         | StoreError::Corrupt { .. }
         | StoreError::Fenced { .. }
         | StoreError::UnknownCursor
+        | StoreError::Busy
+        | StoreError::TooSlow(_)
         | StoreError::Internal(_) => None,
     }
 }

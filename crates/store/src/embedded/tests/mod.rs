@@ -299,7 +299,7 @@ async fn however_many_look_at_once_a_file_is_open_a_bounded_number_of_times() {
         })
     });
     let open = open.count();
-    assert!((1..=super::pool::LOOKS_MAX + 1).contains(&open), "it is open {open} times");
+    assert!((1..=super::pool::POINTS_MAX + 1).contains(&open), "it is open {open} times");
     store.close().await.unwrap();
 }
 
