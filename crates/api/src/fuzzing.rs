@@ -109,9 +109,10 @@ fn subscription_body(bytes: &[u8]) {
 fn cursor(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let (limit, cursor) = text.split_once('\0').unwrap_or((text, ""));
-    match paging::page(Some(limit), Some(cursor)) {
+    let list = paging::ListOf { name: "fuzzed", tenant: None, filters: &[] };
+    match paging::page(list, Some(limit), Some(cursor)) {
         Err(problem) => assert_is_the_callers(&problem),
-        Ok(request) => assert!((1..=1_000).contains(&request.limit)),
+        Ok(asked) => assert!((1..=1_000).contains(&asked.request.limit)),
     }
 }
 

@@ -1,13 +1,18 @@
 //! Lists: `limit` and `cursor` in, `data` and `next_cursor` out. And reading a query, strictly.
+//!
+//! A cursor carries a mark of the list and the filters that it was made for. **A cursor of another
+//! list, tenant or filter is refused**: its place would be a wrong one there.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use postrider_domain::ids::TenantId;
 use postrider_domain::limits::{PAGE_DEFAULT, PAGE_MAX};
 use postrider_store::{Cursor, Page, PageRequest};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use sha2::{Digest as _, Sha256};
 use utoipa::ToSchema;
 
 use crate::problem::{Code, Problem};
@@ -24,18 +29,19 @@ pub(crate) struct List<T> {
 
 impl<T> List<T> {
     /// A page of the store, shown.
-    pub(crate) fn of<R>(page: Page<R>, show: impl FnMut(R) -> T) -> Self {
+    pub(crate) fn of<R>(asked: &Asked, page: Page<R>, show: impl FnMut(R) -> T) -> Self {
         let data = page.items.into_iter().map(show).collect();
-        List { data, next_cursor: page.next.map(shown) }
+        List { data, next_cursor: page.next.map(|next| asked.shown(&next)) }
     }
 
     /// A page of the store, shown by something that can fail.
     pub(crate) fn try_of<R>(
+        asked: &Asked,
         page: Page<R>,
         show: impl FnMut(R) -> Result<T, Problem>,
     ) -> Result<Self, Problem> {
         let data: Result<Vec<T>, Problem> = page.items.into_iter().map(show).collect();
-        Ok(List { data: data?, next_cursor: page.next.map(shown) })
+        Ok(List { data: data?, next_cursor: page.next.map(|next| asked.shown(&next)) })
     }
 }
 
@@ -69,8 +75,61 @@ fn bad_query() -> Problem {
     Problem::new(Code::BadRequest, "the query cannot be read: percent-encode it as UTF-8")
 }
 
-/// The page that `limit` and `cursor` ask for.
-pub(crate) fn page(limit: Option<&str>, cursor: Option<&str>) -> Result<PageRequest, Problem> {
+/// The bytes of a mark.
+const MARK_BYTES: usize = 8;
+
+/// Which list, of whom, with which filters: what a cursor is good for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ListOf<'a> {
+    /// The list's name, the same for every call.
+    pub(crate) name: &'static str,
+    /// Whose list it is; `None` where it belongs to no tenant.
+    pub(crate) tenant: Option<&'a TenantId>,
+    /// Every filter of the list as it was given, always in the same order.
+    pub(crate) filters: &'a [Option<&'a str>],
+}
+
+impl ListOf<'_> {
+    /// A digest of all of it, the same in every version and after every restart.
+    fn mark(&self) -> [u8; MARK_BYTES] {
+        let mut digest = Sha256::new();
+        let mut add = |part: Option<&str>| match part {
+            None => digest.update([0]),
+            Some(text) => {
+                digest.update([1]);
+                digest.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_le_bytes());
+                digest.update(text);
+            }
+        };
+        add(Some(self.name));
+        add(self.tenant.map(TenantId::as_str));
+        self.filters.iter().for_each(|filter| add(*filter));
+        let digest: [u8; 32] = digest.finalize().into();
+        digest.first_chunk().copied().unwrap_or_default()
+    }
+}
+
+/// The page that a request asks for.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    mark: [u8; MARK_BYTES],
+    /// In the store's words.
+    pub(crate) request: PageRequest,
+}
+
+impl Asked {
+    /// A cursor in a form that needs no escaping in a URL.
+    pub(crate) fn shown(&self, cursor: &Cursor) -> String {
+        URL_SAFE_NO_PAD.encode([self.mark.as_slice(), cursor.0.as_bytes()].concat())
+    }
+}
+
+/// The page of a list that `limit` and `cursor` ask for.
+pub(crate) fn page(
+    list: ListOf<'_>,
+    limit: Option<&str>,
+    cursor: Option<&str>,
+) -> Result<Asked, Problem> {
     let limit = match limit {
         None => PAGE_DEFAULT,
         Some(text) => text
@@ -79,18 +138,22 @@ pub(crate) fn page(limit: Option<&str>, cursor: Option<&str>) -> Result<PageRequ
             .filter(|limit| (1..=PAGE_MAX).contains(limit))
             .ok_or_else(|| Problem::field("limit", format!("a number from 1 to {PAGE_MAX}")))?,
     };
-    let cursor = cursor.map(|text| read_cursor(text).ok_or_else(bad_cursor)).transpose()?;
-    Ok(PageRequest { limit, cursor })
+    let mark = list.mark();
+    let cursor = cursor.map(|text| read_cursor(text, mark)).transpose()?;
+    Ok(Asked { mark, request: PageRequest { limit, cursor } })
 }
 
-/// A cursor in a form that needs no escaping in a URL.
-fn shown(cursor: Cursor) -> String {
-    URL_SAFE_NO_PAD.encode(cursor.0)
-}
-
-fn read_cursor(text: &str) -> Option<Cursor> {
-    let bytes = URL_SAFE_NO_PAD.decode(text).ok().filter(|_| text.len() <= CURSOR_CHARS_MAX)?;
-    String::from_utf8(bytes).ok().filter(|cursor| !cursor.is_empty()).map(Cursor)
+fn read_cursor(text: &str, mark: [u8; MARK_BYTES]) -> Result<Cursor, Problem> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok().filter(|_| text.len() <= CURSOR_CHARS_MAX);
+    let bytes = bytes.ok_or_else(bad_cursor)?;
+    let (found, place) = bytes.split_first_chunk().ok_or_else(bad_cursor)?;
+    if *found != mark {
+        let detail = "a cursor of another list, or of other filters: repeat the filters of the \
+                      page before, or begin again without a cursor";
+        return Err(Problem::field("cursor", detail));
+    }
+    let place = std::str::from_utf8(place).ok().filter(|place| !place.is_empty());
+    place.map(|place| Cursor(place.to_owned())).ok_or_else(bad_cursor)
 }
 
 /// The refusal of something that is no cursor.
@@ -130,9 +193,12 @@ mod tests {
         }
     }
 
+    const LIST: ListOf<'_> = ListOf { name: "events", tenant: None, filters: &[] };
+
     #[test]
     fn pages_are_bounded() {
-        let limit = |text: Option<&str>| page(text, None).map(|page| page.limit).ok();
+        let limit =
+            |text: Option<&str>| page(LIST, text, None).map(|asked| asked.request.limit).ok();
         assert_eq!(limit(None), Some(50));
         assert_eq!(limit(Some("1")), Some(1));
         assert_eq!(limit(Some("1000")), Some(1000));
@@ -140,9 +206,38 @@ mod tests {
             assert_eq!(limit(Some(bad)), None, "{bad}");
         }
         for bad in ["", " ", "ä", "_w", &"YQ".repeat(1000)] {
-            assert!(page(None, Some(bad)).is_err(), "{bad}");
+            assert!(page(LIST, None, Some(bad)).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn cursor_is_good_for_its_own_list_and_filters_only() {
+        let (acme, umbrella) = ("acme".parse().unwrap(), "umbrella".parse().unwrap());
+        let list = |name, tenant, filters| ListOf { name, tenant: Some(tenant), filters };
+        let dead = [Some("dead"), None];
         let cursor = Cursor("12 sub_1".to_owned());
-        assert_eq!(page(None, Some(&shown(cursor.clone()))).unwrap().cursor, Some(cursor));
+        let shown = page(list("deliveries", &acme, &dead), None, None).unwrap().shown(&cursor);
+        let again = page(list("deliveries", &acme, &dead), None, Some(&shown)).unwrap();
+        assert_eq!(again.request.cursor, Some(cursor));
+        for other in [
+            list("events", &acme, &dead),
+            list("deliveries", &umbrella, &dead),
+            list("deliveries", &acme, &[None, Some("dead")]),
+            list("deliveries", &acme, &[Some("waiting"), None]),
+            list("deliveries", &acme, &[]),
+            ListOf { name: "deliveries", tenant: None, filters: &dead },
+        ] {
+            let problem = page(other, None, Some(&shown)).unwrap_err();
+            let body = serde_json::to_value(problem.body()).unwrap();
+            assert_eq!((&body["status"], &body["field"]), (&422.into(), &"cursor".into()));
+            assert!(body["detail"].as_str().unwrap().contains("another list"), "{body}");
+        }
+    }
+
+    #[test]
+    fn mark_of_a_list_never_changes() {
+        let acme = "acme".parse().unwrap();
+        let list = ListOf { name: "events", tenant: Some(&acme), filters: &[Some("a.b"), None] };
+        assert_eq!(URL_SAFE_NO_PAD.encode(list.mark()), "u0whv7vcASc");
     }
 }

@@ -278,7 +278,7 @@ impl From<StoreError> for Problem {
     /// The caller is told what it can do; what the operator needs stays with the operator.
     fn from(error: StoreError) -> Self {
         match &error {
-            StoreError::UnknownCursor => {}
+            StoreError::UnknownCursor | StoreError::Busy | StoreError::TooSlow(_) => {}
             StoreError::Unavailable(_)
             | StoreError::Fenced { .. }
             | StoreError::DiskFull { .. }
@@ -305,6 +305,18 @@ impl From<StoreError> for Problem {
                 "the store takes no writes now; repeat the request later",
             ),
             StoreError::UnknownCursor => crate::paging::bad_cursor(),
+            StoreError::Busy => Problem::new(
+                Code::TooManyAtOnce,
+                "too many requests of this tenant are being answered: wait for their answers",
+            )
+            .retry_after(RETRY_AFTER_SECONDS),
+            StoreError::TooSlow(after) => Problem::new(
+                Code::TimedOut,
+                format!(
+                    "no answer after {} s: ask for less, by a filter or a time",
+                    after.as_secs()
+                ),
+            ),
             StoreError::Locked { .. }
             | StoreError::NewerVersion { .. }
             | StoreError::Corrupt { .. }

@@ -15,7 +15,7 @@ use super::PathId;
 use crate::auth::{Caller, CanManage, CanRead};
 use crate::body::{Nothing, StrictOrNone};
 use crate::draw::Draw;
-use crate::paging::{List, Query, page, parameter};
+use crate::paging::{List, ListOf, Query, page, parameter};
 use crate::problem::Problem;
 use crate::state::ApiState;
 use crate::wire::delivery::{AttemptView, DeliveryDetail, DeliveryView, is_in_flight};
@@ -49,6 +49,19 @@ pub(crate) struct DeliveryQuery {
 }
 
 impl DeliveryQuery {
+    /// The filters as they were given.
+    fn given(&self) -> [Option<&str>; 7] {
+        [
+            self.state.as_deref(),
+            self.destination.as_deref(),
+            self.subscription.as_deref(),
+            self.event.as_deref(),
+            self.kind.as_deref(),
+            self.since.as_deref(),
+            self.until.as_deref(),
+        ]
+    }
+
     fn filter(&self) -> Result<DeliveryFilter, Problem> {
         Ok(DeliveryFilter {
             state: self.state.as_deref().map(parse_state).transpose()?,
@@ -83,16 +96,17 @@ pub(crate) async fn list(
     CanRead(caller): CanRead,
     Query(query): Query<DeliveryQuery>,
 ) -> Result<Json<List<DeliveryView>>, Problem> {
-    let page = page(query.limit.as_deref(), query.cursor.as_deref())?;
+    let list = ListOf { name: "deliveries", tenant: Some(&caller.tenant), filters: &query.given() };
+    let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
     let filter = query.filter()?;
     if filter.state == Some(StateName::InFlight) {
-        return flying::list(&state, &caller, filter, page).await.map(Json);
+        return flying::list(&state, &caller, filter, &asked).await.map(Json);
     }
-    let found = state.store().list_deliveries(&caller.tenant, &filter, &page).await?;
+    let found = state.store().list_deliveries(&caller.tenant, &filter, &asked.request).await?;
     let views = DeliveryView::of_all(&state, &found.items).await?;
     let is_wanted = |view: &DeliveryView| filter.state.is_none_or(|state| view.state() == state);
     let items = views.into_iter().filter(is_wanted).collect();
-    Ok(Json(List::of(Page { items, next: found.next }, |view| view)))
+    Ok(Json(List::of(&asked, Page { items, next: found.next }, |view| view)))
 }
 
 /// Show a delivery

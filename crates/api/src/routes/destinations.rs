@@ -11,7 +11,7 @@ use super::PathId;
 use super::subscriptions::PageQuery;
 use crate::auth::{Caller, CanManage, CanRead};
 use crate::body::StrictOrNone;
-use crate::paging::{List, Query, page};
+use crate::paging::{List, ListOf, Query, page};
 use crate::problem::Problem;
 use crate::state::ApiState;
 use crate::wire::check_text;
@@ -29,13 +29,14 @@ pub(crate) async fn list(
     CanRead(caller): CanRead,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<List<DestinationView>>, Problem> {
-    let page = page(query.limit.as_deref(), query.cursor.as_deref())?;
-    let records = state.store().destinations(&caller.tenant, &page).await?;
+    let list = ListOf { name: "destinations", tenant: Some(&caller.tenant), filters: &[] };
+    let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
+    let records = state.store().destinations(&caller.tenant, &asked.request).await?;
     let ids: Vec<DestinationId> = records.items.iter().map(|record| record.id).collect();
     let waiting = state.store().waiting_counts(&caller.tenant, &ids).await?;
     let (now, policy) = (state.now(), state.policy());
     let mut waiting = waiting.into_iter();
-    Ok(Json(List::of(records, |record| {
+    Ok(Json(List::of(&asked, records, |record| {
         DestinationView::of(&record, waiting.next().unwrap_or(0), now, &policy.circuit)
     })))
 }
@@ -140,8 +141,10 @@ pub(crate) async fn timeline(
     id: PathId,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<List<TransitionView>>, Problem> {
-    let page = page(query.limit.as_deref(), query.cursor.as_deref())?;
+    let filters = [Some(id.0.as_str())];
+    let list = ListOf { name: "timeline", tenant: Some(&caller.tenant), filters: &filters };
+    let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
     let record = find(&state, &caller, &id).await?;
-    let transitions = state.store().transitions(&caller.tenant, record.id, &page).await?;
-    Ok(Json(List::of(transitions, |transition| TransitionView::of(&transition))))
+    let transitions = state.store().transitions(&caller.tenant, record.id, &asked.request).await?;
+    Ok(Json(List::of(&asked, transitions, |transition| TransitionView::of(&transition))))
 }

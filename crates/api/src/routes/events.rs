@@ -20,7 +20,7 @@ use super::{PathId, busy, stopping};
 use crate::auth::{Caller, CanIngest, CanRead};
 use crate::body::{self, json_problem, media_type, require_json};
 use crate::draw::Draw;
-use crate::paging::{List, Query, page, parameter};
+use crate::paging::{List, ListOf, Query, page, parameter};
 use crate::problem::{Code, Problem};
 use crate::rates;
 use crate::state::ApiState;
@@ -217,14 +217,16 @@ pub(crate) async fn list(
     CanRead(caller): CanRead,
     Query(query): Query<EventQuery>,
 ) -> Result<Json<List<EventSummary>>, Problem> {
-    let page = page(query.limit.as_deref(), query.cursor.as_deref())?;
+    let filters = [query.kind.as_deref(), query.since.as_deref(), query.until.as_deref()];
+    let list = ListOf { name: "events", tenant: Some(&caller.tenant), filters: &filters };
+    let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
     let filter = EventFilter {
         kind: parameter("type", query.kind.as_deref())?,
         since: parameter("since", query.since.as_deref())?,
         until: parameter("until", query.until.as_deref())?,
     };
-    let events = state.store().list_events(&caller.tenant, &filter, &page).await?;
-    Ok(Json(List::of(events, |record| EventSummary::of(&record))))
+    let events = state.store().list_events(&caller.tenant, &filter, &asked.request).await?;
+    Ok(Json(List::of(&asked, events, |record| EventSummary::of(&record))))
 }
 
 /// Show an event

@@ -13,7 +13,7 @@ use super::PathId;
 use crate::auth::{IsAdmin, NewKey, new_key};
 use crate::body::Strict;
 use crate::draw::Draw;
-use crate::paging::{List, Query, page, parameter};
+use crate::paging::{List, ListOf, Query, page, parameter};
 use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 use crate::wire::check_name;
@@ -107,7 +107,6 @@ pub(crate) async fn list(
     IsAdmin(caller): IsAdmin,
     Query(query): Query<KeyQuery>,
 ) -> Result<Json<List<KeyView>>, Problem> {
-    let page = page(query.limit.as_deref(), query.cursor.as_deref())?;
     let tenant = parameter("tenant", query.tenant.as_deref())?;
     let whose = match (query.scope.as_deref(), tenant) {
         (None, tenant) => Some(tenant.unwrap_or(caller.tenant)),
@@ -117,8 +116,10 @@ pub(crate) async fn list(
         }
         (Some(_), _) => return Err(Problem::field("scope", "`admin`, or leave it out")),
     };
-    let keys = state.store().keys(whose.as_ref(), &page).await?;
-    Ok(Json(List::of(keys, |key| KeyView::of(&key))))
+    let list = ListOf { name: "keys", tenant: whose.as_ref(), filters: &[] };
+    let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
+    let keys = state.store().keys(whose.as_ref(), &asked.request).await?;
+    Ok(Json(List::of(&asked, keys, |key| KeyView::of(&key))))
 }
 
 /// Show a key

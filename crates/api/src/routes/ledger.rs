@@ -64,7 +64,7 @@ fn whose<'a>(caller: &'a Caller, scope: Option<&str>) -> Result<Option<&'a Tenan
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct StatsQuery {
-    /// From here on; a day ago where it is left out.
+    /// From here on, not later than `until`; a day before that where it is left out.
     since: Option<String>,
     /// Up to here; now where it is left out.
     until: Option<String>,
@@ -90,6 +90,9 @@ pub(crate) async fn stats(
     let until = parameter("until", query.until.as_deref())?.unwrap_or_else(|| state.now());
     let since = parameter("since", query.since.as_deref())?
         .unwrap_or_else(|| until.saturating_sub(SINCE_DEFAULT));
+    if since > until {
+        return Err(Problem::field("since", "later than until: give a time before it"));
+    }
     let step_minutes = match query.step_minutes.as_deref() {
         None => STEP_MINUTES_DEFAULT,
         Some(text) => {

@@ -13,7 +13,7 @@ use super::subscriptions::PageQuery;
 use crate::auth::{CanManage, CanRead};
 use crate::body::{Nothing, Strict, StrictOrNone};
 use crate::draw::Draw;
-use crate::paging::{List, Query, page};
+use crate::paging::{List, ListOf, Query, page};
 use crate::problem::Problem;
 use crate::state::ApiState;
 use crate::wire::replay::{DryRun, ReplayBody, ReplayView};
@@ -70,9 +70,10 @@ pub(crate) async fn list(
     CanRead(caller): CanRead,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<List<ReplayView>>, Problem> {
-    let page = page(query.limit.as_deref(), query.cursor.as_deref())?;
-    let jobs = state.store().replays(&caller.tenant, &page).await?;
-    Ok(Json(List::of(jobs, |job| ReplayView::of(&job))))
+    let list = ListOf { name: "replays", tenant: Some(&caller.tenant), filters: &[] };
+    let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
+    let jobs = state.store().replays(&caller.tenant, &asked.request).await?;
+    Ok(Json(List::of(&asked, jobs, |job| ReplayView::of(&job))))
 }
 
 /// Show a bulk replay

@@ -22,7 +22,7 @@ use crate::auth::{Caller, CanManage, CanRead};
 use crate::body::{Nothing, Patch, Strict, StrictOrNone};
 use crate::credentials::{Credentials, HeaderForm, TlsCredentials};
 use crate::draw::Draw;
-use crate::paging::{List, Query, page};
+use crate::paging::{List, ListOf, Query, page};
 use crate::problem::{Code, Problem};
 use crate::settings::{OVERLAP_SECONDS_DEFAULT, OVERLAP_SECONDS_MAX};
 use crate::state::ApiState;
@@ -200,10 +200,11 @@ pub(crate) async fn list(
     CanRead(caller): CanRead,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<List<SubscriptionView>>, Problem> {
-    let page = page(query.limit.as_deref(), query.cursor.as_deref())?;
-    let records = state.store().subscriptions(&caller.tenant, &page).await?;
+    let list = ListOf { name: "subscriptions", tenant: Some(&caller.tenant), filters: &[] };
+    let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
+    let records = state.store().subscriptions(&caller.tenant, &asked.request).await?;
     let now = state.now();
-    let list = List::try_of(records, |record| {
+    let list = List::try_of(&asked, records, |record| {
         let credentials = Credentials::open(state.vault(), &record)?;
         Ok(SubscriptionView::of(&record.subscription, &credentials, now))
     });

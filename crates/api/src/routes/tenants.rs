@@ -11,7 +11,7 @@ use super::subscriptions::PageQuery;
 use crate::auth::IsAdmin;
 use crate::body::Strict;
 use crate::draw::Draw;
-use crate::paging::{List, Query, page};
+use crate::paging::{List, ListOf, Query, page};
 use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 use crate::wire::check_name;
@@ -55,9 +55,10 @@ pub(crate) async fn list(
     IsAdmin(_): IsAdmin,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<List<TenantView>>, Problem> {
-    let page = page(query.limit.as_deref(), query.cursor.as_deref())?;
-    let tenants = state.store().tenants(&page).await?;
-    Ok(Json(List::of(tenants, |tenant| TenantView::of(&tenant))))
+    let list = ListOf { name: "tenants", tenant: None, filters: &[] };
+    let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
+    let tenants = state.store().tenants(&asked.request).await?;
+    Ok(Json(List::of(&asked, tenants, |tenant| TenantView::of(&tenant))))
 }
 
 /// Show a tenant

@@ -178,6 +178,12 @@ async fn lists_are_paged() {
         let call = api.get(&format!("/v1/events?{query}"));
         call.refused(422, "invalid_field", Some(field)).await;
     }
+    let page = api.get("/v1/events?limit=2").expect(200).await;
+    let cursor = page["next_cursor"].as_str().unwrap();
+    for other in ["/v1/deliveries?", "/v1/subscriptions?", "/v1/events?type=a&"] {
+        let call = api.get(&format!("{other}cursor={cursor}"));
+        call.refused(422, "invalid_field", Some("cursor")).await;
+    }
     api.get("/v1/events?colour=red").refused(422, "unknown_field", Some("colour")).await;
     api.get("/v1/events?limit=%ff").send().await;
 }

@@ -37,10 +37,13 @@ async fn statistics_are_a_series_without_holes() {
         ("step_minutes=0", "step_minutes"),
         ("step_minutes=1&since=2020-01-01T00:00:00Z", "step_minutes"),
         ("since=x", "since"),
+        ("since=2025-11-15T09:40:00Z&until=2025-11-15T09:25:00Z", "since"),
+        ("since=2030-01-01T00:00:00Z", "since"),
     ] {
         let call = api.get(&format!("/v1/stats?{query}"));
         call.refused(422, "invalid_field", Some(field)).await;
     }
-    let nothing = api.get("/v1/stats?since=2030-01-01T00:00:00Z").expect(200).await;
+    let moment = "since=2025-11-15T09:25:00Z&until=2025-11-15T09:25:00Z";
+    let nothing = api.get(&format!("/v1/stats?{moment}")).expect(200).await;
     assert_eq!(nothing["data"], json!([]));
 }

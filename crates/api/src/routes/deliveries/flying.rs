@@ -2,10 +2,10 @@
 //! does: the store has them as queued or as waiting.
 
 use postrider_domain::ids::DeliveryId;
-use postrider_store::{Cursor, DeliveryFilter, Page, PageRequest};
+use postrider_store::{Cursor, DeliveryFilter, Page};
 
 use crate::auth::Caller;
-use crate::paging::{List, bad_cursor};
+use crate::paging::{Asked, List, bad_cursor};
 use crate::problem::Problem;
 use crate::state::ApiState;
 use crate::wire::delivery::DeliveryView;
@@ -15,9 +15,10 @@ pub(super) async fn list(
     state: &ApiState,
     caller: &Caller,
     filter: DeliveryFilter,
-    page: PageRequest,
+    asked: &Asked,
 ) -> Result<List<DeliveryView>, Problem> {
-    let below = page.cursor.map(|Cursor(text)| text.parse()).transpose();
+    let page = &asked.request;
+    let below = page.cursor.as_ref().map(|Cursor(text)| text.parse()).transpose();
     let below: Option<DeliveryId> = below.map_err(|_| bad_cursor())?;
     // One more than asked for says whether there is a next page.
     let mut flying = state.engine().flying(&caller.tenant, filter, below, page.limit + 1).await?;
@@ -25,5 +26,5 @@ pub(super) async fn list(
     flying.truncate(page.limit);
     let last = flying.last().filter(|_| has_more);
     let next = last.map(|delivery| Cursor(delivery.id.to_string()));
-    Ok(List::of(Page { items: flying, next }, |delivery| DeliveryView::of(&delivery, true)))
+    Ok(List::of(asked, Page { items: flying, next }, |delivery| DeliveryView::of(&delivery, true)))
 }
