@@ -71,3 +71,7 @@ pub const ERROR_DETAIL_CHARS_MAX: usize = 500;
 pub const PAGE_MAX: usize = 1000;
 /// Entries of one page where the caller names no limit.
 pub const PAGE_DEFAULT: usize = 50;
+/// A page ends early where the payloads and records that it is made of are together larger.
+pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// A page of attempts ends early where they are together larger. In JSON they may be six times as large.
+pub const ATTEMPT_PAGE_BYTES_MAX: usize = 1024 * 1024;

@@ -271,13 +271,13 @@ impl EngineHandle {
         self.ask(|reply| Command::Replay { tenant, delivery, reply }).await?
     }
 
-    /// How many deliveries a replay would bring back.
+    /// How many deliveries a replay would bring back: none of a subscription that is deleted.
     pub async fn count_replay(
         &self,
         tenant: &TenantId,
         wish: &NewReplay,
     ) -> Result<u64, CommandError> {
-        Ok(self.shared.store.count_deliveries(tenant, &ended(&wish.filter)?).await?)
+        Ok(self.shared.store.count_replayable(tenant, &ended(&wish.filter)?).await?)
     }
 
     /// Begins to replay deliveries.

@@ -13,6 +13,11 @@
 //! meanwhile; a cursor stays good when its entry is removed and when the store is opened anew. A
 //! cursor that is none answers [`StoreError::UnknownCursor`].
 //!
+//! A page has as many entries as were asked for, or ends early where its entries are together larger
+//! than [`PAGE_BYTES_MAX`](postrider_domain::limits::PAGE_BYTES_MAX); it has at least one. A read for
+//! a tenant may be refused with [`StoreError::Busy`] where too many of that tenant's wait already, and
+//! ends with [`StoreError::TooSlow`] where it takes too long. A read whose caller goes away ends soon.
+//!
 //! Whatever is another tenant's is answered as if it did not exist. Whether a tenant exists at all
 //! is the caller's business: only [`Configuration::tenant`] and its neighbours know.
 
@@ -27,6 +32,7 @@ use postrider_domain::ids::{
     DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
 };
 use postrider_domain::ledger::Ledger;
+use postrider_domain::limits::PAGE_MAX;
 use postrider_domain::time::Timestamp;
 
 use crate::error::StoreError;
@@ -262,12 +268,38 @@ pub trait History: Send + Sync + 'static {
         tenant: &TenantId,
         filter: &DeliveryFilter,
     ) -> Result<u64, StoreError>;
-    /// The attempts of a delivery, oldest first.
+    /// How many deliveries of the list a replay would take: those whose subscription exists and is
+    /// not marked as deleted.
+    async fn count_replayable(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+    ) -> Result<u64, StoreError>;
+    /// Attempts of a delivery, oldest first. A cursor is the number of the last attempt before the
+    /// page. A page ends early where its attempts are together larger than
+    /// [`ATTEMPT_PAGE_BYTES_MAX`](postrider_domain::limits::ATTEMPT_PAGE_BYTES_MAX).
+    async fn attempt_page(
+        &self,
+        tenant: &TenantId,
+        delivery: DeliveryId,
+        page: &PageRequest,
+    ) -> Result<Page<Attempt>, StoreError>;
+    /// All attempts of a delivery, oldest first, however many there are.
     async fn attempts(
         &self,
         tenant: &TenantId,
         delivery: DeliveryId,
-    ) -> Result<Vec<Attempt>, StoreError>;
+    ) -> Result<Vec<Attempt>, StoreError> {
+        let (mut all, mut page) = (Vec::new(), PageRequest { limit: PAGE_MAX, cursor: None });
+        loop {
+            let found = self.attempt_page(tenant, delivery, &page).await?;
+            all.extend(found.items);
+            page.cursor = found.next;
+            if page.cursor.is_none() {
+                return Ok(all);
+            }
+        }
+    }
     /// The timeline of a destination.
     async fn transitions(
         &self,

@@ -386,12 +386,21 @@ impl History for Observed {
         self.store.count_deliveries(tenant, filter).await
     }
 
-    async fn attempts(
+    async fn count_replayable(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+    ) -> Result<u64, StoreError> {
+        self.store.count_replayable(tenant, filter).await
+    }
+
+    async fn attempt_page(
         &self,
         tenant: &TenantId,
         delivery: DeliveryId,
-    ) -> Result<Vec<Attempt>, StoreError> {
-        self.store.attempts(tenant, delivery).await
+        page: &PageRequest,
+    ) -> Result<Page<Attempt>, StoreError> {
+        self.store.attempt_page(tenant, delivery, page).await
     }
 
     async fn transitions(

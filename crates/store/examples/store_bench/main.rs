@@ -7,6 +7,7 @@
 //! … steady 5000 10      acknowledgements at 5,000 events a second for 10 seconds
 //! … waiting 5000000     a backlog: memory, opening, the next 1,000 due, rescheduling
 //! … lists 10000000      pages of 50 among so many attempts, then removing the day
+//! … filters 1000000    pages of 50 by every combination of filters, with the indexes of now and before
 //! … ids 30 20000        chosen identifiers: so many days are kept, so many events are brought
 //! ```
 //!
@@ -16,6 +17,7 @@
 #![expect(clippy::unwrap_used, reason = "a measurement that cannot run should stop")]
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 
+mod filters;
 mod world;
 
 use std::path::Path;
@@ -44,9 +46,11 @@ fn main() {
     let mut number = |default| arguments.next().map_or(default, |n| n.parse().unwrap());
     let modes: Vec<&str> = match mode.as_str() {
         "all" => vec!["throughput", "steady", "ids", "waiting", "lists"],
-        one @ ("throughput" | "steady" | "waiting" | "lists" | "ids") => vec![one],
+        one @ ("throughput" | "steady" | "waiting" | "lists" | "filters" | "ids") => vec![one],
         other => {
-            println!("unknown mode {other}: all, throughput, steady, waiting, lists or ids");
+            println!(
+                "unknown mode {other}: all, throughput, steady, waiting, lists, filters or ids"
+            );
             return;
         }
     };
@@ -66,6 +70,7 @@ fn main() {
             "steady" => steady(&runtime, &data, number(5_000), number(10), &mut table),
             "waiting" => waiting(&runtime, &data, number(5_000_000), &mut table),
             "lists" => lists(&runtime, &data, number(10_000_000), &mut table),
+            "filters" => filters::filters(&runtime, &data, number(1_000_000), &mut table),
             _ => ids(&runtime, &data, number(30), number(20_000), &mut table),
         }
         table.print(mode);

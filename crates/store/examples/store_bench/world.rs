@@ -82,6 +82,12 @@ impl World {
         self.of(n).id
     }
 
+    pub(crate) fn subscription(&self, n: u64) -> SubscriptionId {
+        let mut subscription = *self.of(n).id.as_bytes();
+        subscription[15] = 1;
+        SubscriptionId::from_bytes(subscription)
+    }
+
     fn of(&self, n: u64) -> &Destination {
         let count = u64::try_from(self.destinations.len()).unwrap();
         &self.destinations[usize::try_from(n % count).unwrap()]
@@ -107,12 +113,10 @@ impl World {
             trace: None,
         });
         let destination = self.of(n).id;
-        let mut subscription = *destination.as_bytes();
-        subscription[15] = 1;
         let delivery = Delivery::accepted(
             DeliveryId::new(at, random),
             &event,
-            SubscriptionId::from_bytes(subscription),
+            self.subscription(n),
             destination,
             at,
         );

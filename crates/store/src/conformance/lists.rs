@@ -2,14 +2,18 @@
 
 use std::cmp::Reverse;
 
+use postrider_domain::attempt::{Answer, Attempt, BodyEnd, Ending};
 use postrider_domain::circuit::{Circuit, Counters, Evidence, StateName, Transition};
+use postrider_domain::delivery::Delivery;
+use postrider_domain::event::Event;
 use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;
 
 use super::Ground;
+use super::ground::ALL;
 use super::samples::{
-    acceptance, acme, at, delivery_id, destination, event, key, replay, subscription,
-    subscription_id, tenant,
+    acceptance, acme, answered, at, delivery_id, destination, event, every_attempt, json, key,
+    replay, subscription, subscription_id, tenant, umbrella,
 };
 use crate::error::StoreError;
 use crate::records::{
@@ -301,6 +305,89 @@ async fn a_cursor_that_is_none_is_refused(ground: Ground) {
     }
 }
 
+async fn page_of_large_events_ends_early(ground: Ground) {
+    let large = "x".repeat(900 * 1024);
+    let mut names = Vec::new();
+    for n in 0..7 {
+        let name = format!("e{n}");
+        let event = Event { data: json(&format!("\"{large}\"")), ..event(&acme(), &name) };
+        let new = acceptance(event, at(n), &[]);
+        assert_eq!(ground.store.accept(vec![new]).await.unwrap(), [Accepted::New]);
+        names.insert(0, name);
+    }
+    let (mut seen, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = PageRequest { limit: 10, cursor };
+        let found = List::Events.page(&ground, &page).await.unwrap();
+        assert!((1..=4).contains(&found.items.len()), "{}", found.items.len());
+        seen.extend(found.items);
+        cursor = found.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, names);
+}
+
+async fn attempts_are_paged_by_number_and_by_size(ground: Ground) {
+    ground.put(&acme(), 1, 1).await;
+    ground.accept("e", at(0), &[(1, 1)]).await;
+    let body = bytes::Bytes::from(vec![b'x'; 16 * 1024]);
+    for number in 1..=80 {
+        let delivery = Delivery { attempts: number, ..ground.delivery(1).await };
+        let answer =
+            Answer { status: 500, retry_after: None, body: body.clone(), body_end: BodyEnd::Whole };
+        let attempt =
+            Attempt { number, ending: Ending::Answered(answer), ..every_attempt().remove(0) };
+        let change = ground.change_to(delivery, Some(attempt)).await;
+        ground.settle(Commit { deliveries: vec![change], ..Commit::default() }).await;
+    }
+    for (limit, first_page) in [(1_000, 40..=70), (7, 7..=7)] {
+        let (mut seen, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = PageRequest { limit, cursor };
+            let found = ground.store.attempt_page(&acme(), delivery_id(1), &page).await.unwrap();
+            assert!(!seen.is_empty() || first_page.contains(&found.items.len()), "{limit}");
+            seen.extend(found.items.iter().map(|attempt| attempt.number));
+            cursor = found.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, (1..=80).collect::<Vec<_>>(), "{limit}");
+    }
+    // The cursor is the number of the attempt before, so that the last one is found at once.
+    let last = PageRequest { limit: 1, cursor: Some(Cursor("79".into())) };
+    let found = ground.store.attempt_page(&acme(), delivery_id(1), &last).await.unwrap();
+    assert_eq!((found.items[0].number, found.next), (80, None));
+    let other = ground.store.attempt_page(&umbrella(), delivery_id(1), &ALL).await.unwrap();
+    assert_eq!(other.items, []);
+    assert_eq!(ground.store.attempts(&acme(), delivery_id(1)).await.unwrap().len(), 80);
+}
+
+async fn deliveries_of_deleted_subscriptions_are_not_replayable(ground: Ground) {
+    for n in [1, 2] {
+        ground.put(&acme(), n, n).await;
+    }
+    ground.accept("e", at(0), &[(1, 1), (2, 2)]).await;
+    for n in [1, 2] {
+        ground.attempt(n, n, answered(200), at(50)).await;
+    }
+    let delivered = DeliveryFilter {
+        state: Some(postrider_domain::delivery::StateName::Delivered),
+        ..DeliveryFilter::default()
+    };
+    let store = &ground.store;
+    let count = async || store.count_replayable(&acme(), &delivered).await.unwrap();
+    assert_eq!(count().await, 2);
+    assert!(store.mark_subscription_deleted(&acme(), subscription_id(2), at(60)).await.unwrap());
+    assert_eq!(count().await, 1, "its subscription is marked as deleted");
+    store.remove_subscription(&acme(), subscription_id(2)).await.unwrap();
+    assert_eq!(count().await, 1, "its subscription is gone");
+    assert_eq!(store.count_deliveries(&acme(), &delivered).await.unwrap(), 2);
+    assert_eq!(store.count_replayable(&umbrella(), &delivered).await.unwrap(), 0);
+}
+
 suite! { $ lists, conformance_lists:
     every_list_is_in_its_order_whatever_the_limit,
     destinations_and_deliveries_are_in_their_order_whatever_the_limit,
@@ -308,4 +395,7 @@ suite! { $ lists, conformance_lists:
     who_walks_meets_everything_once_while_entries_are_added,
     a_cursor_stays_good_when_its_entry_is_gone,
     a_cursor_that_is_none_is_refused,
+    page_of_large_events_ends_early,
+    attempts_are_paged_by_number_and_by_size,
+    deliveries_of_deleted_subscriptions_are_not_replayable,
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
+use postrider_domain::limits::PAGE_BYTES_MAX;
 use postrider_domain::subscription::Subscription;
 use postrider_domain::time::Timestamp;
 use rusqlite::{OptionalExtension, Transaction, params};
@@ -214,9 +215,11 @@ impl Configuration for EmbeddedStore {
                 let id = id.map_or(AFTER_ALL.to_vec(), |id| id.as_bytes().to_vec());
                 let values = params![tenant.as_str(), at, id, cursor::limit(&page)];
                 let make = rows::subscription_of;
-                rows::all(connection, path, "subscriptions", &sql, values, make)
+                let asked = (sql.as_str(), values);
+                let size = (1, PAGE_BYTES_MAX);
+                rows::within((connection, path), "subscriptions", asked, size, make)
             })?;
-            Ok(cursor::page(found, &page, |last| {
+            Ok(cursor::page_within(found, &page, PAGE_BYTES_MAX, |last| {
                 cursor::at(last.subscription.created_at, last.subscription.id)
             }))
         })

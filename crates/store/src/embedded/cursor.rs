@@ -43,6 +43,28 @@ pub(super) fn page<T>(
     Page { items, next }
 }
 
+/// The same of entries with their sizes: the page ends early where they are together larger than
+/// `bytes_max`, but has at least one.
+pub(super) fn page_within<T>(
+    mut items: Vec<(usize, T)>,
+    request: &PageRequest,
+    bytes_max: usize,
+    cursor: impl FnOnce(&T) -> Cursor,
+) -> Page<T> {
+    let (mut kept, mut bytes) = (0, 0usize);
+    for (size, _) in items.iter().take(request.limit) {
+        bytes = bytes.saturating_add(*size);
+        if kept > 0 && bytes > bytes_max {
+            break;
+        }
+        kept += 1;
+    }
+    let more = items.len() > kept;
+    items.truncate(kept);
+    let next = items.last().filter(|_| more).map(|(_, last)| cursor(last));
+    Page { items: items.into_iter().map(|(_, item)| item).collect(), next }
+}
+
 /// How many entries to look for: one more than asked for tells whether there are more.
 pub(super) fn one_more(request: &PageRequest) -> usize {
     request.limit.saturating_add(1)

@@ -9,6 +9,7 @@ use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::ids::{DeliveryId, DestinationId, EventId, TenantId};
 use postrider_domain::ledger::Ledger;
+use postrider_domain::limits::{ATTEMPT_PAGE_BYTES_MAX, PAGE_BYTES_MAX};
 use postrider_domain::time::Timestamp;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -89,23 +90,42 @@ impl History for EmbeddedStore {
     ) -> Result<u64, StoreError> {
         let (tenant, filter) = (tenant.clone(), filter.clone());
         self.read_list(Some(tenant.clone()), move |looking| {
-            deliveries::count(looking, &tenant, &filter)
+            deliveries::count(looking, &tenant, &filter, false)
         })
         .await
     }
 
-    async fn attempts(
+    async fn count_replayable(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+    ) -> Result<u64, StoreError> {
+        let (tenant, filter) = (tenant.clone(), filter.clone());
+        self.read_list(Some(tenant.clone()), move |looking| {
+            deliveries::count(looking, &tenant, &filter, true)
+        })
+        .await
+    }
+
+    async fn attempt_page(
         &self,
         tenant: &TenantId,
         delivery: DeliveryId,
-    ) -> Result<Vec<Attempt>, StoreError> {
-        let tenant = tenant.clone();
+        page: &PageRequest,
+    ) -> Result<Page<Attempt>, StoreError> {
+        let (tenant, page) = (tenant.clone(), page.clone());
+        let after: Option<u32> = cursor::single(&page)?;
         self.read_list(Some(tenant.clone()), move |looking| {
-            match find_delivery(looking, &tenant, delivery)? {
-                Some((day, number, _)) => looking
-                    .day(day, |connection, path| attempts_of(connection, path, number, delivery)),
-                None => Ok(Vec::new()),
-            }
+            let Some((day, number, _)) = find_delivery(looking, &tenant, delivery)? else {
+                return Ok(Page { items: Vec::new(), next: None });
+            };
+            let found = looking.day(day, |connection, path| {
+                let limit = cursor::limit(&page);
+                attempts_after((connection, path), (number, delivery), after.unwrap_or(0), limit)
+            })?;
+            Ok(cursor::page_within(found, &page, ATTEMPT_PAGE_BYTES_MAX, |last| {
+                cursor::of(last.number)
+            }))
         })
         .await
     }
@@ -308,6 +328,33 @@ pub(super) fn delivery_in(
     of("?1 IS NULL AND d.odd = 1", &rusqlite::types::Null)
 }
 
+/// The attempts of a delivery in a day's file after this one, oldest first, with their sizes, until
+/// there are enough or they are too large together.
+fn attempts_after(
+    (connection, path): (&Connection, &Path),
+    (number, delivery): (i64, DeliveryId),
+    after: u32,
+    limit: i64,
+) -> Result<Vec<(usize, Attempt)>, StoreError> {
+    let mut found = Vec::new();
+    if after == 0 {
+        let find = "SELECT id, first FROM deliveries WHERE n = ?1";
+        let at = (connection, path);
+        let size = (1, ATTEMPT_PAGE_BYTES_MAX);
+        let first = rows::within(at, "deliveries", (find, [number]), size, rows::first_attempt)?;
+        found.extend(first.into_iter().filter_map(|(size, first)| Some((size, first?))));
+    }
+    let find = "SELECT delivery, number, body, crc FROM attempts
+        WHERE delivery = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
+    let values = params![delivery.as_bytes().as_slice(), after, limit];
+    let size = (2, ATTEMPT_PAGE_BYTES_MAX);
+    let others = rows::within((connection, path), "attempts", (find, values), size, rows::attempt)?;
+    found.extend(others);
+    // What was applied twice may stand in both places.
+    found.dedup_by_key(|(_, attempt)| attempt.number);
+    Ok(found)
+}
+
 /// The attempts of a delivery in a day's file, oldest first.
 pub(super) fn attempts_of(
     connection: &Connection,
@@ -344,12 +391,13 @@ fn list_events(
         before: from.map(|(at, id)| (at, id.to_string())),
         limit: cursor::one_more(page),
     };
-    let mut found: Vec<(Timestamp, EventRecord)> = Vec::new();
+    let mut found: Vec<Listed> = Vec::new();
     for day in looking.days().into_iter().rev() {
         let last = wanted.last_at();
         if found.len() >= wanted.limit || day.end() <= wanted.since || day.start() > last {
             continue;
         }
+        looking.check()?;
         let left = wanted.limit - found.len();
         found.extend(looking.day(day, |connection, path| {
             match name_number(connection, path, tenant.as_str())? {
@@ -358,9 +406,34 @@ fn list_events(
             }
         })?);
     }
-    let Page { items, next } =
-        cursor::page(found, page, |(listed_at, last)| cursor::at(*listed_at, &last.event.id));
-    Ok(Page { items: items.into_iter().map(|(_, record)| record).collect(), next })
+    let found = found.into_iter().map(|listed| (listed.bytes, listed)).collect();
+    let page =
+        cursor::page_within(found, page, PAGE_BYTES_MAX, |last| cursor::at(last.at, &last.id));
+    let items = page.items.iter().map(|listed| whole_event(looking, listed));
+    Ok(Page { items: items.collect::<Result<_, _>>()?, next: page.next })
+}
+
+/// The event of an entry, with its payload.
+fn whole_event(looking: &Looking<'_>, listed: &Listed) -> Result<EventRecord, StoreError> {
+    let found = looking.day(listed.day, |connection, path| {
+        let find = format!("SELECT {EVENT_COLUMNS} FROM events AS e {EVENT_JOINS} WHERE e.n = ?1");
+        rows::one(connection, path, "events", &find, [listed.number], rows::event)
+    })?;
+    match found {
+        Some(stored) => Ok(stored.record),
+        None => Err(StoreError::Internal(format!("event {} is listed and not there", listed.id))),
+    }
+}
+
+/// An entry of a list of events, without what can be large.
+struct Listed {
+    day: Day,
+    number: i64,
+    at: Timestamp,
+    accepted_at: Timestamp,
+    id: EventId,
+    /// The size of its payload.
+    bytes: usize,
 }
 
 /// Which events a page is to have.
@@ -378,13 +451,14 @@ impl WantedEvents<'_> {
         self.until.map_or(before, |until| until.min(before))
     }
 
-    fn wants(&self, listed_at: Timestamp, record: &EventRecord) -> bool {
-        let at = record.accepted_at;
+    fn wants(&self, listed: &Listed) -> bool {
+        let at = listed.accepted_at;
         at >= self.since
             && self.until.is_none_or(|until| at < until)
-            && self.before.as_ref().is_none_or(|(before, id)| {
-                (listed_at, record.event.id.as_str()) < (*before, id.as_str())
-            })
+            && self
+                .before
+                .as_ref()
+                .is_none_or(|(before, id)| (listed.at, listed.id.as_str()) < (*before, id.as_str()))
     }
 
     /// The first of a day, newest first.
@@ -395,7 +469,7 @@ impl WantedEvents<'_> {
         day: Day,
         tenant: i64,
         limit: usize,
-    ) -> Result<Vec<(Timestamp, EventRecord)>, StoreError> {
+    ) -> Result<Vec<Listed>, StoreError> {
         let range = (
             numbering::first_at(tenant, day, self.since),
             numbering::last_at(tenant, day, self.last_at()),
@@ -431,33 +505,37 @@ impl WantedEvents<'_> {
         (day, tenant, kind): (Day, i64, Option<i64>),
         (first, last): (i64, i64),
         limit: usize,
-        found: &mut Vec<(Timestamp, EventRecord)>,
+        found: &mut Vec<Listed>,
     ) -> Result<(), StoreError> {
-        let find = format!(
-            "SELECT {EVENT_COLUMNS} FROM events AS e {EVENT_JOINS}
-            WHERE e.n BETWEEN ?1 AND ?2 AND e.tenant = ?3 AND (?4 IS NULL OR e.kind = ?4)
-            ORDER BY e.n DESC"
-        );
-        let mut statement = connection.prepare_cached(&find).at(path)?;
+        // The length of a payload stands before it: the payload itself is not read here.
+        let find = "SELECT e.n, e.id, e.accepted_at, length(e.data) + coalesce(length(e.old), 0)
+            FROM events AS e WHERE e.n BETWEEN ?1 AND ?2 AND e.tenant = ?3
+                AND (?4 IS NULL OR e.kind = ?4) ORDER BY e.n DESC";
+        let mut statement = connection.prepare_cached(find).at(path)?;
         let mut rows = statement.query(params![first, last, tenant, kind]).at(path)?;
         let begin = found.len();
         let mut group = None;
         while let Some(row) = rows.next().at(path)? {
-            let stored = rows::event(&rows::Reading { row, path, table: "events" })?;
+            let reading = rows::Reading { row, path, table: "events" };
+            let number: i64 = reading.get(0)?;
             // Within a millisecond the order is that of identifiers: all of it is needed.
-            let this = numbering::group(stored.number);
+            let this = numbering::group(number);
             if found.len() >= limit && group.is_some_and(|group| group != this) {
                 break;
             }
             group = Some(this);
-            let at = numbering::listed_at(day, stored.number, stored.record.accepted_at);
-            if self.wants(at, &stored.record) {
-                found.push((at, stored.record));
+            let (id, accepted_at) = (reading.event_id(1)?, reading.time(2)?);
+            let at = numbering::listed_at(day, number, accepted_at);
+            let bytes: i64 = reading.get(3)?;
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            let listed = Listed { day, number, at, accepted_at, id, bytes };
+            if self.wants(&listed) {
+                found.push(listed);
             }
         }
         let added = found.get_mut(begin..).unwrap_or_default();
-        added.sort_unstable_by(|(one_at, one), (other_at, other)| {
-            (other_at, other.event.id.as_str()).cmp(&(one_at, one.event.id.as_str()))
+        added.sort_unstable_by(|one, other| {
+            (other.at, other.id.as_str()).cmp(&(one.at, one.id.as_str()))
         });
         Ok(())
     }

@@ -116,11 +116,6 @@ pub(super) fn range_of_second(tenant: i64, second: i64) -> (i64, i64) {
     (first, first + (1000 << ID_BITS) - 1)
 }
 
-/// Whether tenants share numbers where names are numbered up to this one.
-pub(super) fn are_shared(last_name: i64) -> bool {
-    last_name >= 1 << TENANT_BITS
-}
-
 /// The sixteen bytes of an event's identifier, where Postrider made it, or it looks so.
 pub(super) fn made(id: &str) -> Option<[u8; 16]> {
     let digits = id.strip_prefix("evt_")?.as_bytes();

@@ -117,8 +117,8 @@ pub(super) const MAIN: &[&str] = &[
 ",
 ];
 
-/// The steps of a day's file.
-pub(super) const DAY: &[&str] = &["
+/// The first step of a day's file.
+const DAY_FIRST: &str = "
     CREATE TABLE meta (key TEXT PRIMARY KEY, value, crc INTEGER NOT NULL) WITHOUT ROWID;
 
     -- Tenants and event types, by number.
@@ -173,7 +173,29 @@ pub(super) const DAY: &[&str] = &["
         status INTEGER, error TEXT, body BLOB NOT NULL, crc INTEGER NOT NULL,
         PRIMARY KEY (delivery, number)
     ) WITHOUT ROWID;
-"];
+";
+
+/// The second step: the deliveries of a route in each state, by time.
+const DAY_SECOND: &str = "
+    DROP INDEX deliveries_by_route;
+    CREATE INDEX deliveries_of_route ON deliveries (route, state);
+";
+
+/// The steps of a day's file.
+pub(super) const DAY: &[&str] = &[DAY_FIRST, DAY_SECOND];
+
+/// The steps of a day's file that an earlier version made and that is large. Making an index of
+/// millions of rows would stop the applier for many seconds, so the file keeps the index that it has.
+/// Lists in it are slower until it is removed by retention.
+const DAY_LARGE: &[&str] = &[DAY_FIRST, ""];
+/// From this size on a file is large.
+const DAY_LARGE_BYTES: u64 = 64 << 20;
+
+/// The steps that the file of a day takes.
+pub(super) fn day_steps(path: &Path) -> &'static [&'static str] {
+    let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    if bytes > DAY_LARGE_BYTES { DAY_LARGE } else { DAY }
+}
 
 /// The version of a file: how many steps it has taken.
 pub(super) fn version(connection: &Connection, path: &Path) -> Result<u32, StoreError> {

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::ops::Add;
 
 use async_trait::async_trait;
-use postrider_domain::attempt::Attempt;
+use postrider_domain::attempt::{Attempt, Ending};
 use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::ids::{DeliveryId, DestinationId, EventId, TenantId};
 use postrider_domain::ledger::Ledger;
+use postrider_domain::limits::{ATTEMPT_PAGE_BYTES_MAX, PAGE_BYTES_MAX};
 use postrider_domain::time::Timestamp;
 
 use super::MemoryStore;
-use super::paging::descending;
+use super::paging::{ascending_within, descending, descending_within};
 use super::state::{MINUTE_MS, State};
 use crate::contract::History;
 use crate::error::StoreError;
@@ -42,9 +43,12 @@ impl History for MemoryStore {
             let newest_first = state.events_of.of(tenant).rev();
             let found = newest_first.filter_map(|place| {
                 let event = state.events.get(&(tenant.clone(), place.1.clone()))?;
-                filter.matches(&event.record).then(|| (place.clone(), event.record.clone()))
+                let record = &event.record;
+                let bytes = record.event.data.as_bytes().len()
+                    + record.event.old.as_ref().map_or(0, |old| old.as_bytes().len());
+                filter.matches(record).then(|| (bytes, (place.clone(), record.clone())))
             });
-            descending(found, page)
+            descending_within(found, page, PAGE_BYTES_MAX)
         })
         .await
     }
@@ -78,14 +82,33 @@ impl History for MemoryStore {
         self.read(|state| Ok(count(state.matching(tenant, filter).count()))).await
     }
 
-    async fn attempts(
+    async fn count_replayable(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+    ) -> Result<u64, StoreError> {
+        self.read(|state| {
+            let is_live = |delivery: &&Delivery| {
+                let key = (tenant.clone(), delivery.subscription);
+                state.subscriptions.get(&key).is_some_and(|record| record.deleted_at.is_none())
+            };
+            Ok(count(state.matching(tenant, filter).filter(is_live).count()))
+        })
+        .await
+    }
+
+    async fn attempt_page(
         &self,
         tenant: &TenantId,
         delivery: DeliveryId,
-    ) -> Result<Vec<Attempt>, StoreError> {
+        page: &PageRequest,
+    ) -> Result<Page<Attempt>, StoreError> {
         self.read(|state| {
             let log = state.delivery(tenant, delivery).and_then(|d| state.attempts.get(&d.id));
-            Ok(log.into_iter().flat_map(BTreeMap::values).cloned().collect())
+            let log = log.into_iter().flat_map(BTreeMap::values);
+            let entries =
+                log.map(|attempt| (attempt_bytes(attempt), (attempt.number, attempt.clone())));
+            ascending_within(entries, page, ATTEMPT_PAGE_BYTES_MAX)
         })
         .await
     }
@@ -165,6 +188,15 @@ impl State {
         let newest_first = self.deliveries_of.of(tenant).rev().map(|(_, id)| *id);
         self.fetch(newest_first).filter(|delivery| filter.matches(delivery))
     }
+}
+
+/// What an attempt takes: the body that was answered, and a little.
+fn attempt_bytes(attempt: &Attempt) -> usize {
+    let body = match &attempt.ending {
+        Ending::Answered(answer) => answer.body.len(),
+        Ending::Failed(_) | Ending::OwnFault(_) => 0,
+    };
+    body + 200
 }
 
 fn count(n: usize) -> u64 {

@@ -34,6 +34,16 @@ impl Place for u64 {
     }
 }
 
+impl Place for u32 {
+    fn write(&self) -> String {
+        self.to_string()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
 impl<I: Ord + FromStr + ToString> Place for (Timestamp, I) {
     fn write(&self) -> String {
         format!("{} {}", self.0.as_unix_ms(), self.1.to_string())
@@ -50,8 +60,18 @@ pub(super) fn descending<P: Place, T>(
     entries: impl Iterator<Item = (P, T)>,
     request: &PageRequest,
 ) -> Result<Page<T>, StoreError> {
+    descending_within(entries.map(|entry| (0, entry)), request, usize::MAX)
+}
+
+/// The same of entries with their sizes: the page ends early where they are together larger.
+pub(super) fn descending_within<P: Place, T>(
+    entries: impl Iterator<Item = (usize, (P, T))>,
+    request: &PageRequest,
+    bytes_max: usize,
+) -> Result<Page<T>, StoreError> {
     let mark = mark::<P>(request)?;
-    take(entries.skip_while(|(place, _)| mark.as_ref().is_some_and(|mark| place >= mark)), request)
+    let is_before = |place: &P| mark.as_ref().is_some_and(|mark| place >= mark);
+    take(entries.skip_while(|(_, (place, _))| is_before(place)), request, bytes_max)
 }
 
 /// A page of entries that come smallest place first.
@@ -59,8 +79,18 @@ pub(super) fn ascending<P: Place, T>(
     entries: impl Iterator<Item = (P, T)>,
     request: &PageRequest,
 ) -> Result<Page<T>, StoreError> {
+    ascending_within(entries.map(|entry| (0, entry)), request, usize::MAX)
+}
+
+/// The same of entries with their sizes: the page ends early where they are together larger.
+pub(super) fn ascending_within<P: Place, T>(
+    entries: impl Iterator<Item = (usize, (P, T))>,
+    request: &PageRequest,
+    bytes_max: usize,
+) -> Result<Page<T>, StoreError> {
     let mark = mark::<P>(request)?;
-    take(entries.skip_while(|(place, _)| mark.as_ref().is_some_and(|mark| place <= mark)), request)
+    let is_before = |place: &P| mark.as_ref().is_some_and(|mark| place <= mark);
+    take(entries.skip_while(|(_, (place, _))| is_before(place)), request, bytes_max)
 }
 
 fn mark<P: Place>(request: &PageRequest) -> Result<Option<P>, StoreError> {
@@ -71,13 +101,17 @@ fn mark<P: Place>(request: &PageRequest) -> Result<Option<P>, StoreError> {
 }
 
 fn take<P: Place, T>(
-    entries: impl Iterator<Item = (P, T)>,
+    entries: impl Iterator<Item = (usize, (P, T))>,
     request: &PageRequest,
+    bytes_max: usize,
 ) -> Result<Page<T>, StoreError> {
     let mut entries = entries.peekable();
-    let (mut items, mut last) = (Vec::new(), None);
+    let (mut items, mut last, mut bytes) = (Vec::new(), None, 0usize);
     while items.len() < request.limit
-        && let Some((place, item)) = entries.next()
+        && let Some((_, (place, item))) = entries.next_if(|(size, _)| {
+            bytes = bytes.saturating_add(*size);
+            items.is_empty() || bytes <= bytes_max
+        })
     {
         items.push(item);
         last = Some(place);

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use postrider_domain::access::Scope as KeyScope;
 use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
+use postrider_domain::limits::PAGE_BYTES_MAX;
 use postrider_domain::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -12,7 +13,7 @@ use super::PostgresStore;
 use super::error::corrupt;
 use super::nodes::Kind;
 use super::notify::CHANGES;
-use super::paging::{cursor, limit, page, place, single};
+use super::paging::{cursor, limit, page, page_within, place, single, within};
 use super::pool::{Scope, Transaction};
 use super::rows::{self, get, json, ms, parse, shard, time, time_opt, to_json, uuid};
 use crate::contract::Configuration;
@@ -45,7 +46,7 @@ impl Configuration for PostgresStore {
         let after: Option<TenantId> = single(request)?;
         let after = after.as_ref().map_or("", TenantId::as_str);
         let sql = "SELECT * FROM postrider.tenants WHERE id > $1 ORDER BY id LIMIT $2";
-        let rows = self.core.pool.query(Scope::All, sql, &[&after, &limit(request)]).await?;
+        let rows = self.core.lists.query(Scope::All, sql, &[&after, &limit(request)]).await?;
         page(&rows, request, tenant, |tenant, _| Ok(Cursor(tenant.id.to_string())))
     }
 
@@ -108,7 +109,7 @@ impl Configuration for PostgresStore {
                    ORDER BY created_at DESC, id DESC LIMIT $4";
         let whose = tenant.map(TenantId::as_str);
         let scope = tenant.map_or(Scope::All, Scope::Tenant);
-        let rows = self.core.pool.query(scope, sql, &[&whose, &at, &id, &limit(request)]).await?;
+        let rows = self.core.lists.query(scope, sql, &[&whose, &at, &id, &limit(request)]).await?;
         page(&rows, request, key, |key, _| Ok(cursor(key.created_at, &key.id)))
     }
 
@@ -217,13 +218,15 @@ impl Configuration for PostgresStore {
         request: &PageRequest,
     ) -> Result<Page<SubscriptionRecord>, StoreError> {
         let (at, id) = before(place::<SubscriptionId>(request)?, |id| uuid(id.as_bytes()));
-        let sql = "SELECT * FROM postrider.subscriptions \
-                   WHERE tenant = $1 AND deleted_at IS NULL \
-                   AND ($2::bigint IS NULL OR (created_at, id) < ($2, $3)) \
-                   ORDER BY created_at DESC, id DESC LIMIT $4";
+        let listed = "SELECT * FROM postrider.subscriptions \
+                      WHERE tenant = $1 AND deleted_at IS NULL \
+                      AND ($2::bigint IS NULL OR (created_at, id) < ($2, $3)) \
+                      ORDER BY created_at DESC, id DESC LIMIT $4";
+        let order = "ORDER BY created_at DESC, id DESC";
+        let sql = within(listed, order, "octet_length(record)", PAGE_BYTES_MAX);
         let params: [&(dyn ToSql + Sync); 4] = [&tenant.as_str(), &at, &id, &limit(request)];
-        let rows = self.core.pool.query(Scope::Tenant(tenant), sql, &params).await?;
-        page(&rows, request, subscription, |record, _| {
+        let rows = self.core.lists.query(Scope::Tenant(tenant), &sql, &params).await?;
+        page_within(&rows, request, subscription, |record, _| {
             Ok(cursor(record.subscription.created_at, record.subscription.id))
         })
     }
@@ -287,7 +290,7 @@ impl Configuration for PostgresStore {
                    AND ($2::bigint IS NULL OR (created_at, id) < ($2, $3)) \
                    ORDER BY created_at DESC, id DESC LIMIT $4";
         let params: [&(dyn ToSql + Sync); 4] = [&tenant.as_str(), &at, &id, &limit(request)];
-        let rows = self.core.pool.query(Scope::Tenant(tenant), sql, &params).await?;
+        let rows = self.core.lists.query(Scope::Tenant(tenant), sql, &params).await?;
         page(&rows, request, destination, |record, _| Ok(cursor(record.created_at, record.id)))
     }
 

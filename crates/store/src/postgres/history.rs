@@ -3,9 +3,10 @@
 use async_trait::async_trait;
 use postrider_domain::attempt::Attempt;
 use postrider_domain::circuit::Transition;
-use postrider_domain::delivery::Delivery;
+use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::ids::{DeliveryId, DestinationId, EventId, TenantId};
 use postrider_domain::ledger::Ledger;
+use postrider_domain::limits::{ATTEMPT_PAGE_BYTES_MAX, PAGE_BYTES_MAX};
 use postrider_domain::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -13,7 +14,7 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::counts::MINUTE_MS;
-use super::paging::{cursor, limit, page, place, single};
+use super::paging::{cursor, limit, page, page_within, place, single, within};
 use super::pool::Scope;
 use super::rows::{self, ATTEMPT, DONE, OPEN, get, json, unsigned, uuid};
 use crate::contract::History;
@@ -74,9 +75,16 @@ impl Conditions {
 
     /// Those of a filter of one tenant's deliveries.
     pub(super) fn of_deliveries(tenant: &TenantId, filter: &DeliveryFilter) -> Self {
+        let mut all = Conditions::of_deliveries_in_any_state(tenant, filter);
+        all.add_opt("state = ?", filter.state.map(rows::state_number));
+        all
+    }
+
+    /// The same but for the state, which is said as a number in the text: a partial index is used only
+    /// where the text says that it may be.
+    fn of_deliveries_in_any_state(tenant: &TenantId, filter: &DeliveryFilter) -> Self {
         let mut all = Conditions::default();
         all.add("tenant = ?", tenant.to_string());
-        all.add_opt("state = ?", filter.state.map(rows::state_number));
         all.add_opt("destination = ?", filter.destination.map(|id| uuid(id.as_bytes())));
         all.add_opt("subscription = ?", filter.subscription.map(|id| uuid(id.as_bytes())));
         all.add_opt("event = ?", filter.event.as_ref().map(ToString::to_string));
@@ -87,18 +95,110 @@ impl Conditions {
     }
 }
 
+/// What a list of deliveries is put together from: the columns, the table and the condition on the
+/// state of each part. Indexes by subscription and by type have the state before the time, so that
+/// each state is a part of its own there.
+fn parts(filter: &DeliveryFilter) -> Vec<(&'static str, &'static str, &'static str)> {
+    let queued = (OPEN, "deliveries_open", " AND state = 0");
+    let waiting = (OPEN, "deliveries_open", " AND state = 1");
+    let delivered = (DONE, "deliveries_done", " AND state = 2");
+    let dead = (DONE, "deliveries_done", " AND state = 3");
+    let cancelled = (DONE, "deliveries_done", " AND state = 4");
+    match filter.state {
+        None if filter.subscription.is_some() || filter.kind.is_some() => {
+            vec![queued, waiting, delivered, dead, cancelled]
+        }
+        None => vec![(OPEN, "deliveries_open", ""), (DONE, "deliveries_done", "")],
+        Some(StateName::Queued) => vec![queued],
+        Some(StateName::Waiting) => vec![waiting],
+        Some(StateName::Delivered) => vec![delivered],
+        Some(StateName::Dead) => vec![dead],
+        Some(StateName::Cancelled) => vec![cancelled],
+        // Nothing is in flight in a store.
+        Some(StateName::InFlight) => Vec::new(),
+    }
+}
+
 impl PostgresStore {
+    /// The statement of a list of deliveries; `None` where there are none.
+    async fn list_statement(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+        request: &PageRequest,
+    ) -> Result<(Option<String>, Conditions), StoreError> {
+        let mark: Option<(i64, DeliveryId)> = place(request)?;
+        let mut conditions = self.narrowed(tenant, filter).await?;
+        // Said apart from the pair, so that later days are not even opened.
+        conditions.add_opt("created_at <= ?", mark.as_ref().map(|(at, _)| *at));
+        let mark: Option<(i64, Uuid)> = mark.map(|(at, id)| (at, uuid(id.as_bytes())));
+        conditions.before("created_at", mark);
+        let most = conditions.argument(limit(request));
+        let (which, order) = (conditions.text(), "ORDER BY created_at DESC, id DESC");
+        let parts = parts(filter).into_iter().map(|(columns, table, is_state)| {
+            format!(
+                "(SELECT {columns} FROM postrider.{table} WHERE {which}{is_state} {order} \
+                 LIMIT {most})"
+            )
+        });
+        let parts = parts.collect::<Vec<_>>().join(" UNION ALL ");
+        // One statement, one snapshot: a delivery that ends meanwhile is seen once.
+        let sql = (!parts.is_empty())
+            .then(|| format!("SELECT * FROM ({parts}) AS all_of_them {order} LIMIT {most}"));
+        Ok((sql, conditions))
+    }
+
+    /// How the server would carry out a list of deliveries.
+    #[cfg(feature = "conformance")]
+    pub async fn plan_of_list(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+        request: &PageRequest,
+    ) -> Result<String, StoreError> {
+        let (sql, conditions) = self.list_statement(tenant, filter, request).await?;
+        let sql = format!("EXPLAIN (COSTS OFF) {}", sql.unwrap_or_default());
+        let rows = self.core.lists.query(Scope::Tenant(tenant), &sql, &conditions.params()).await?;
+        let lines: Result<Vec<String>, StoreError> =
+            rows.iter().map(|row| get(row, "QUERY PLAN")).collect();
+        Ok(lines?.join("\n"))
+    }
+
+    /// How many deliveries there are that also meet a further condition on `d`.
+    async fn count(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+        further: &str,
+    ) -> Result<u64, StoreError> {
+        let conditions = self.narrowed(tenant, filter).await?;
+        let which = conditions.text();
+        let counts = parts(filter).into_iter().map(|(_, table, is_state)| {
+            format!(
+                "(SELECT count(*) FROM postrider.{table} AS d WHERE {which}{is_state}{further})"
+            )
+        });
+        let counts = counts.collect::<Vec<_>>().join(" + ");
+        if counts.is_empty() {
+            return Ok(0);
+        }
+        let sql = format!("SELECT {counts} AS n");
+        let lists = &self.core.lists;
+        let row = lists.query_opt(Scope::Tenant(tenant), &sql, &conditions.params()).await?;
+        row.as_ref().map_or(Ok(0), |row| get(row, "n").map(unsigned))
+    }
+
     /// The deliveries of an event were accepted with it, so its day is known; this finds its time.
     async fn narrowed(
         &self,
         tenant: &TenantId,
         filter: &DeliveryFilter,
     ) -> Result<Conditions, StoreError> {
-        let mut conditions = Conditions::of_deliveries(tenant, filter);
+        let mut conditions = Conditions::of_deliveries_in_any_state(tenant, filter);
         if let Some(event) = &filter.event {
             let sql = "SELECT accepted_at FROM postrider.event_ids WHERE tenant = $1 AND id = $2";
             let (whose, id) = (tenant.as_str(), event.as_str());
-            let row = self.core.pool.query_opt(Scope::Tenant(tenant), sql, &[&whose, &id]).await?;
+            let row = self.core.lists.query_opt(Scope::Tenant(tenant), sql, &[&whose, &id]).await?;
             if let Some(row) = row {
                 conditions.add("created_at = ?", get::<i64>(&row, "accepted_at")?);
             }
@@ -138,13 +238,15 @@ impl History for PostgresStore {
         conditions.add_opt("accepted_at <= ?", upper);
         conditions.before("accepted_at", mark.map(|(at, id)| (at, id.to_string())));
         let most = conditions.argument(limit(request));
-        let sql = format!(
-            "SELECT * FROM postrider.events WHERE {} \
-             ORDER BY accepted_at DESC, id DESC LIMIT {most}",
+        let order = "ORDER BY accepted_at DESC, id DESC";
+        let listed = format!(
+            "SELECT * FROM postrider.events WHERE {} {order} LIMIT {most}",
             conditions.text()
         );
-        let rows = self.core.pool.query(Scope::Tenant(tenant), &sql, &conditions.params()).await?;
-        page(&rows, request, rows::event, |record, _| {
+        let bytes = "octet_length(data) + coalesce(octet_length(old), 0)";
+        let sql = within(&listed, order, bytes, PAGE_BYTES_MAX);
+        let rows = self.core.lists.query(Scope::Tenant(tenant), &sql, &conditions.params()).await?;
+        page_within(&rows, request, rows::event, |record, _| {
             Ok(cursor(record.accepted_at, &record.event.id))
         })
     }
@@ -169,23 +271,9 @@ impl History for PostgresStore {
         filter: &DeliveryFilter,
         request: &PageRequest,
     ) -> Result<Page<Delivery>, StoreError> {
-        let mark: Option<(i64, DeliveryId)> = place(request)?;
-        let mut conditions = self.narrowed(tenant, filter).await?;
-        // Said apart from the pair, so that later days are not even opened.
-        conditions.add_opt("created_at <= ?", mark.as_ref().map(|(at, _)| *at));
-        let mark: Option<(i64, Uuid)> = mark.map(|(at, id)| (at, uuid(id.as_bytes())));
-        conditions.before("created_at", mark);
-        let most = conditions.argument(limit(request));
-        let (which, order) = (conditions.text(), "ORDER BY created_at DESC, id DESC");
-        // One statement, one snapshot: a delivery that ends meanwhile is seen once.
-        let sql = format!(
-            "SELECT * FROM ( \
-             (SELECT {OPEN} FROM postrider.deliveries_open WHERE {which} {order} LIMIT {most}) \
-             UNION ALL \
-             (SELECT {DONE} FROM postrider.deliveries_done WHERE {which} {order} LIMIT {most}) \
-             ) AS both_of_them {order} LIMIT {most}"
-        );
-        let rows = self.core.pool.query(Scope::Tenant(tenant), &sql, &conditions.params()).await?;
+        let (sql, conditions) = self.list_statement(tenant, filter, request).await?;
+        let Some(sql) = sql else { return Ok(Page { items: Vec::new(), next: None }) };
+        let rows = self.core.lists.query(Scope::Tenant(tenant), &sql, &conditions.params()).await?;
         page(&rows, request, rows::delivery, |delivery, _| {
             Ok(cursor(delivery.created_at, delivery.id))
         })
@@ -196,29 +284,38 @@ impl History for PostgresStore {
         tenant: &TenantId,
         filter: &DeliveryFilter,
     ) -> Result<u64, StoreError> {
-        let conditions = self.narrowed(tenant, filter).await?;
-        let which = conditions.text();
-        let sql = format!(
-            "SELECT (SELECT count(*) FROM postrider.deliveries_open WHERE {which}) \
-             + (SELECT count(*) FROM postrider.deliveries_done WHERE {which}) AS n"
-        );
-        let pool = &self.core.pool;
-        let row = pool.query_opt(Scope::Tenant(tenant), &sql, &conditions.params()).await?;
-        row.as_ref().map_or(Ok(0), |row| get(row, "n").map(unsigned))
+        self.count(tenant, filter, "").await
     }
 
-    async fn attempts(
+    async fn count_replayable(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+    ) -> Result<u64, StoreError> {
+        let is_live = " AND EXISTS (SELECT FROM postrider.subscriptions AS s \
+                       WHERE s.tenant = d.tenant AND s.id = d.subscription \
+                       AND s.deleted_at IS NULL)";
+        self.count(tenant, filter, is_live).await
+    }
+
+    async fn attempt_page(
         &self,
         tenant: &TenantId,
         delivery: DeliveryId,
-    ) -> Result<Vec<Attempt>, StoreError> {
-        let sql = format!(
+        request: &PageRequest,
+    ) -> Result<Page<Attempt>, StoreError> {
+        let after: Option<i32> = single(request)?;
+        let listed = format!(
             "SELECT {ATTEMPT} FROM postrider.attempts WHERE tenant = $1 AND delivery = $2 \
-             ORDER BY number"
+             AND number > $3 ORDER BY number LIMIT $4"
         );
+        let bytes = "octet_length(record) + coalesce(octet_length(body), 0)";
+        let sql = within(&listed, "ORDER BY number", bytes, ATTEMPT_PAGE_BYTES_MAX);
         let (whose, id) = (tenant.as_str(), uuid(delivery.as_bytes()));
-        let rows = self.core.pool.query(Scope::Tenant(tenant), &sql, &[&whose, &id]).await?;
-        rows.iter().map(rows::attempt).collect()
+        let (after, most) = (after.unwrap_or(0), limit(request));
+        let params: [&(dyn ToSql + Sync); 4] = [&whose, &id, &after, &most];
+        let rows = self.core.lists.query(Scope::Tenant(tenant), &sql, &params).await?;
+        page_within(&rows, request, rows::attempt, |last, _| Ok(Cursor(last.number.to_string())))
     }
 
     async fn transitions(
@@ -234,7 +331,7 @@ impl History for PostgresStore {
         let (whose, id) = (tenant.as_str(), uuid(destination.as_bytes()));
         let (before, most) = (before.unwrap_or(i64::MAX), limit(request));
         let params: [&(dyn ToSql + Sync); 4] = [&whose, &id, &before, &most];
-        let rows = self.core.pool.query(Scope::Tenant(tenant), sql, &params).await?;
+        let rows = self.core.lists.query(Scope::Tenant(tenant), sql, &params).await?;
         let number = |_: &Transition, row: &Row| Ok(Cursor(get::<i64>(row, "number")?.to_string()));
         page(&rows, request, |row| json(row, "record"), number)
     }
@@ -249,7 +346,7 @@ impl History for PostgresStore {
                    WHERE o.destination = wanted.id AND o.state = 1 AND o.tenant = $1) AS n \
                    FROM unnest($2::uuid[]) WITH ORDINALITY AS wanted (id, place) ORDER BY place";
         let params: [&(dyn ToSql + Sync); 2] = [&tenant.as_str(), &ids];
-        let rows = self.core.pool.query(Scope::Tenant(tenant), sql, &params).await?;
+        let rows = self.core.lists.query(Scope::Tenant(tenant), sql, &params).await?;
         rows.iter().map(|row| get(row, "n").map(unsigned)).collect()
     }
 
@@ -298,7 +395,7 @@ impl History for PostgresStore {
              GROUP BY 1 ORDER BY 1"
         );
         let scope = tenant.map_or(Scope::All, Scope::Tenant);
-        let rows = self.core.pool.query(scope, &sql, &conditions.params()).await?;
+        let rows = self.core.lists.query(scope, &sql, &conditions.params()).await?;
         rows.iter().map(tally).collect()
     }
 }

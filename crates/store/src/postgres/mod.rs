@@ -54,7 +54,7 @@ use self::days::Days;
 use self::leases::Leases;
 pub use self::nodes::KEY_RING;
 use self::notify::Notifier;
-use self::pool::{Pool, Scope};
+use self::pool::{Lists, Pool, Scope};
 use self::rows::get;
 pub use self::shown::{masked, shown};
 pub use self::visit::{ClusterSight, NodeSight, ServerSight, Visitor};
@@ -66,8 +66,8 @@ pub struct Options {
     /// What this node is called. No two nodes that run at the same time may share it: the one that
     /// came first is stopped.
     pub node: String,
-    /// At most so many connections, and at least two, beside the one that listens. Half of them are
-    /// the engine's own.
+    /// At most so many connections, and at least four, beside the one that listens. Half of them are
+    /// the engine's own, a quarter is for lists.
     pub connections: usize,
     /// How long a lease holds after it was renewed. Whoever holds shards must call
     /// [`crate::Upkeep::hold_shards`] about four times as often, and stop sending when so long has
@@ -119,8 +119,10 @@ pub struct PostgresStore {
 
 /// What the store shares with its tasks.
 struct Core {
-    /// For those who look and set things up.
+    /// For those who look at one thing and set things up, and for authentication.
     pool: Pool,
+    /// For lists, at which tenants take turns.
+    lists: Lists,
     /// For the engine: however many look, its work goes on.
     vital: Arc<Pool>,
     /// For the line that accepts and the one that settles: neither waits for a read.
@@ -160,7 +162,9 @@ impl PostgresStore {
     pub async fn connect_to_fill(url: &str, options: Options) -> Result<Arc<Self>, StoreError> {
         let target = address::target(url)?;
         let half = options.connections / 2;
-        let pool = Pool::new(target.clone(), half, options.statement_timeout);
+        let of_lists = half / 2;
+        let pool = Pool::new(target.clone(), half - of_lists, options.statement_timeout);
+        let lists = Lists::new(target.clone(), of_lists, options.statement_timeout);
         let [vital, accepting, settling] = engines(&target, options.connections - half, &options);
         schema::migrate(&vital).await?;
         let instance = vital.query_opt(Scope::All, "SELECT gen_random_uuid() AS id", &[]).await?;
@@ -174,6 +178,7 @@ impl PostgresStore {
         let (days, folding) = (Days::default(), Folding::default());
         let core = Arc::new(Core {
             pool,
+            lists,
             vital,
             accepting,
             settling,

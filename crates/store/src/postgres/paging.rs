@@ -5,7 +5,7 @@ use std::str::FromStr;
 use postrider_domain::time::Timestamp;
 use tokio_postgres::Row;
 
-use super::rows::count;
+use super::rows::{count, get};
 use crate::error::StoreError;
 use crate::records::{Cursor, Page, PageRequest};
 
@@ -32,6 +32,34 @@ pub(super) fn cursor(at: Timestamp, id: impl ToString) -> Cursor {
 /// How many rows to ask for: one more than the page has, to see whether there is another page.
 pub(super) fn limit(request: &PageRequest) -> i64 {
     count(request.limit).saturating_add(1)
+}
+
+/// The rows of a query that together are not larger than `bytes_max`, and at least one. `found` is how
+/// many there were before any was left out. The size of a value is known without reading the value.
+pub(super) fn within(listed: &str, order: &str, bytes: &str, bytes_max: usize) -> String {
+    format!(
+        "SELECT * FROM (SELECT *, sum({bytes}) OVER ({order} ROWS UNBOUNDED PRECEDING) AS held, \
+         count(*) OVER () AS found, row_number() OVER ({order}) AS nth \
+         FROM ({listed}) AS listed) AS sized WHERE nth = 1 OR held <= {bytes_max} {order}"
+    )
+}
+
+/// A page of the rows that a query made by [`within`] found.
+pub(super) fn page_within<T>(
+    rows: &[Row],
+    request: &PageRequest,
+    read: impl Fn(&Row) -> Result<T, StoreError>,
+    place: impl Fn(&T, &Row) -> Result<Cursor, StoreError>,
+) -> Result<Page<T>, StoreError> {
+    let found: i64 = rows.first().map_or(Ok(0), |row| get(row, "found"))?;
+    let shown: Vec<&Row> = rows.iter().take(request.limit).collect();
+    let items: Vec<T> = shown.iter().map(|row| read(row)).collect::<Result<_, _>>()?;
+    let has_more = found > count(items.len());
+    let next = match (items.last(), shown.last()) {
+        (Some(last), Some(row)) if has_more => Some(place(last, row)?),
+        (_, _) => None,
+    };
+    Ok(Page { items, next })
 }
 
 /// A page of the rows that were found.

@@ -7,7 +7,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use super::address::Target;
 use super::error::failed;
 use super::session::{Connection, Ready, Types, is_spoilt};
 use crate::error::StoreError;
+use crate::turns::Turns;
 
 /// What a statement is given.
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -30,6 +31,17 @@ pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 /// begin at the wrong end.
 const BY_INDEX: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
      SET LOCAL enable_sort = off";
+
+/// What holds for lists: they are read by an index in its order, and the server ends a statement soon
+/// after its client has gone.
+const FOR_LISTS: &str = "; SET LOCAL client_connection_check_interval = 1000; \
+     SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off";
+
+/// How long a list may take.
+const LIST_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Lists of a tenant that may wait.
+const LINE_MAX: usize = 64;
 
 /// How a transaction begins that needs to say nothing more.
 const BEGIN: &str = "BEGIN";
@@ -56,6 +68,8 @@ pub(super) struct Pool {
     /// What each session is told once, where it is ours alone and acts for all: then no transaction
     /// has to say it again.
     settings: Option<String>,
+    /// What every transaction says besides.
+    besides: &'static str,
 }
 
 impl Pool {
@@ -67,6 +81,7 @@ impl Pool {
             statement_timeout,
             types: Types::default(),
             settings: None,
+            besides: "",
         }
     }
 
@@ -175,7 +190,8 @@ impl Pool {
         // Compiling a statement takes longer than any of ours should.
         format!(
             "BEGIN; SET LOCAL statement_timeout = {timeout}{sync}; \
-             SET LOCAL idle_in_transaction_session_timeout = {idle}; SET LOCAL jit = off; {who}"
+             SET LOCAL idle_in_transaction_session_timeout = {idle}; SET LOCAL jit = off; {who}{}",
+            self.besides
         )
     }
 
@@ -198,6 +214,50 @@ impl Pool {
         }
         let connection = Connection::open(&self.target, self.settings.as_deref()).await?;
         Ok(Session { pool: self, connection: Some(connection), _permit: permit })
+    }
+}
+
+/// Connections for lists alone: nothing else waits for them, and tenants take turns at them.
+pub(super) struct Lists {
+    pool: Pool,
+    turns: Arc<Turns>,
+}
+
+impl Lists {
+    pub(super) fn new(target: Target, size: usize, statement_timeout: Duration) -> Self {
+        let size = size.max(1);
+        let pool = Pool::new(target, size, statement_timeout.min(LIST_TIME_MAX));
+        Lists { pool: Pool { besides: FOR_LISTS, ..pool }, turns: Turns::new(size, LINE_MAX) }
+    }
+
+    /// One statement, when it is the turn of whoever asks.
+    pub(super) async fn query(
+        &self,
+        scope: Scope<'_>,
+        sql: &str,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let whose = match scope {
+            Scope::Tenant(id) => Some(id.clone()),
+            Scope::All => None,
+        };
+        let _turn = self.turns.take(whose).await?;
+        self.pool.query(scope, sql, params).await
+    }
+
+    /// The same, for one row at most.
+    pub(super) async fn query_opt(
+        &self,
+        scope: Scope<'_>,
+        sql: &str,
+        params: Params<'_>,
+    ) -> Result<Option<Row>, StoreError> {
+        Ok(self.query(scope, sql, params).await?.into_iter().next())
+    }
+
+    /// Closes what is idle.
+    pub(super) fn close(&self) {
+        self.pool.close();
     }
 }
 

@@ -164,7 +164,7 @@ impl Replays for PostgresStore {
                    AND ($2::bigint IS NULL OR (created_at, id) < ($2, $3)) \
                    ORDER BY created_at DESC, id DESC LIMIT $4";
         let params: [&(dyn ToSql + Sync); 4] = [&tenant.as_str(), &at, &id, &limit(request)];
-        let rows = self.core.pool.query(Scope::Tenant(tenant), sql, &params).await?;
+        let rows = self.core.lists.query(Scope::Tenant(tenant), sql, &params).await?;
         page(&rows, request, job, |job, _| Ok(cursor(job.created_at, job.id)))
     }
 
@@ -186,7 +186,7 @@ impl Replays for PostgresStore {
             "SELECT {DONE} FROM postrider.deliveries_done WHERE {} ORDER BY id LIMIT {most}",
             conditions.text()
         );
-        let pool = &self.core.pool;
+        let pool = &self.core.lists;
         let rows = pool.query(Scope::Tenant(&job.tenant), &sql, &conditions.params()).await?;
         rows::deliveries(&rows)
     }

@@ -98,6 +98,7 @@ impl Upkeep for PostgresStore {
             pool.close();
         }
         self.core.pool.close();
+        self.core.lists.close();
         Ok(())
     }
 }

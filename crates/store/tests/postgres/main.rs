@@ -5,6 +5,7 @@ mod bouncer;
 mod cluster;
 mod conformance;
 mod cuts;
+mod lists;
 mod nodes;
 mod proxy;
 mod server;

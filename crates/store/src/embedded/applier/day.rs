@@ -55,8 +55,9 @@ impl DayFile {
     pub(super) fn open(layout: &Layout, day: Day) -> Result<(Self, bool), StoreError> {
         let path = layout.day(day);
         let is_new = !path.exists();
+        let steps = schema::day_steps(&path);
         let mut connection = open_writer(&path, true, LARGE_PAGE_BYTES)?;
-        schema::migrate(&mut connection, &path, schema::DAY)?;
+        schema::migrate(&mut connection, &path, steps)?;
         if is_new {
             sync_directory(&layout.history())?;
         }

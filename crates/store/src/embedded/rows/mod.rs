@@ -54,6 +54,31 @@ pub(super) fn all<T>(
     Ok(found)
 }
 
+/// The rows of a query with the size of one of their columns, until they are together larger than
+/// `bytes_max`.
+pub(super) fn within<T>(
+    (connection, path): (&Connection, &Path),
+    table: &'static str,
+    (sql, values): (&str, impl Params),
+    (column, bytes_max): (usize, usize),
+    make: impl Fn(&Reading<'_>) -> Result<T, StoreError>,
+) -> Result<Vec<(usize, T)>, StoreError> {
+    let mut statement = connection.prepare_cached(sql).at(path)?;
+    let mut rows = statement.query(values).at(path)?;
+    let (mut found, mut bytes) = (Vec::new(), 0usize);
+    while bytes <= bytes_max
+        && let Some(row) = rows.next().at(path)?
+    {
+        let size = match row.get_ref(column).at(path)? {
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
+            ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => 0,
+        };
+        bytes = bytes.saturating_add(size);
+        found.push((size, make(&Reading { row, path, table })?));
+    }
+    Ok(found)
+}
+
 /// The row of a query, as a value.
 pub(super) fn one<T>(
     connection: &Connection,
