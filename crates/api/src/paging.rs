@@ -21,7 +21,8 @@ use crate::settings::CURSOR_CHARS_MAX;
 /// One page of a list.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct List<T> {
-    /// The entries, newest first unless the path says otherwise.
+    /// The entries, newest first unless the path says otherwise. A page may have fewer than `limit`
+    /// and yet a `next_cursor`: it ends early where its entries are together large (4 MiB).
     data: Vec<T>,
     /// Give this as `cursor` to get the next page; null on the last one.
     next_cursor: Option<String>,

@@ -43,6 +43,7 @@ pub(crate) fn guarded() -> OpenApiRouter<ApiState> {
         .routes(routes!(destinations::timeline))
         .routes(routes!(deliveries::list))
         .routes(routes!(deliveries::show))
+        .routes(routes!(deliveries::attempts))
         .routes(routes!(deliveries::explain))
         .routes(routes!(deliveries::replay))
         .routes(routes!(deliveries::cancel))

@@ -7,15 +7,17 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::explain::{self, Facts};
-use postrider_store::{DeliveryFilter, Page};
+use postrider_domain::limits::PAGE_MAX;
+use postrider_store::{Cursor, DeliveryFilter, Page, PageRequest};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::PathId;
+use super::subscriptions::PageQuery;
 use crate::auth::{Caller, CanManage, CanRead};
 use crate::body::{Nothing, StrictOrNone};
 use crate::draw::Draw;
-use crate::paging::{List, ListOf, Query, page, parameter};
+use crate::paging::{Asked, List, ListOf, Query, page, parameter};
 use crate::problem::Problem;
 use crate::state::ApiState;
 use crate::wire::delivery::{AttemptView, DeliveryDetail, DeliveryView, is_in_flight};
@@ -111,7 +113,9 @@ pub(crate) async fn list(
 
 /// Show a delivery
 ///
-/// With every attempt that was made.
+/// With the attempts that were made, oldest first. Where they are very many or very large,
+/// `attempt_log` has the first of them, and `attempt_log_cursor` is the cursor for the others at
+/// `/v1/deliveries/{id}/attempts`.
 #[utoipa::path(
     get, path = "/v1/deliveries/{id}", tag = "deliveries",
     params(("id" = String, Path, description = "The delivery")),
@@ -123,11 +127,50 @@ pub(crate) async fn show(
     id: PathId,
 ) -> Result<Json<DeliveryDetail>, Problem> {
     let delivery = find(&state, &caller, &id).await?;
-    let attempts = state.store().attempts(&caller.tenant, delivery.id).await?;
+    let mut asked = asked_of_log(&caller, &id, None, None)?;
+    asked.request.limit = PAGE_MAX;
+    let log = state.store().attempt_page(&caller.tenant, delivery.id, &asked.request).await?;
     let attempt_log =
-        attempts.iter().map(|attempt| AttemptView::of(attempt, caller.is_admin())).collect();
+        log.items.iter().map(|attempt| AttemptView::of(attempt, caller.is_admin())).collect();
+    let attempt_log_cursor = log.next.map(|next| asked.shown(&next));
     let delivery = DeliveryView::of_one(&state, &delivery).await?;
-    Ok(Json(DeliveryDetail { delivery, attempt_log }))
+    Ok(Json(DeliveryDetail { delivery, attempt_log, attempt_log_cursor }))
+}
+
+/// List the attempts of a delivery
+///
+/// Oldest first. A page ends early where its attempts are together large.
+#[utoipa::path(
+    get, path = "/v1/deliveries/{id}/attempts", tag = "deliveries",
+    params(("id" = String, Path, description = "The delivery"), PageQuery),
+    responses((status = 200, body = List<AttemptView>, description = "A page of attempts"))
+)]
+pub(crate) async fn attempts(
+    State(state): State<ApiState>,
+    CanRead(caller): CanRead,
+    id: PathId,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<List<AttemptView>>, Problem> {
+    let asked = asked_of_log(&caller, &id, query.limit.as_deref(), query.cursor.as_deref())?;
+    let delivery = find(&state, &caller, &id).await?;
+    let log = state.store().attempt_page(&caller.tenant, delivery.id, &asked.request).await?;
+    let for_admin = caller.is_admin();
+    Ok(Json(List::of(&asked, log, |attempt| AttemptView::of(&attempt, for_admin))))
+}
+
+/// The page of a delivery's attempts that is asked for.
+fn asked_of_log(
+    caller: &Caller,
+    id: &PathId,
+    limit: Option<&str>,
+    cursor: Option<&str>,
+) -> Result<Asked, Problem> {
+    let filters = [Some(id.0.as_str())];
+    page(
+        ListOf { name: "attempts", tenant: Some(&caller.tenant), filters: &filters },
+        limit,
+        cursor,
+    )
 }
 
 async fn find(state: &ApiState, caller: &Caller, id: &PathId) -> Result<Delivery, Problem> {
@@ -152,14 +195,17 @@ pub(crate) async fn explain(
     let store = state.store();
     let destination = store.destination(&caller.tenant, delivery.destination).await?;
     let subscription = store.subscription(&caller.tenant, delivery.subscription).await?;
-    let attempts = store.attempts(&caller.tenant, delivery.id).await?;
+    // The last attempt alone: its number is the number of attempts.
+    let before_last = delivery.attempts.checked_sub(1).filter(|number| *number > 0);
+    let last = PageRequest { limit: 1, cursor: before_last.map(|n| Cursor(n.to_string())) };
+    let last = store.attempt_page(&caller.tenant, delivery.id, &last).await?;
     let in_flight = is_in_flight(&state, &delivery).await?;
     let facts = Facts {
         delivery: &delivery,
         in_flight,
         destination: destination.as_ref(),
         subscription: subscription.as_ref().map(|record| &record.subscription),
-        last_attempt: attempts.last(),
+        last_attempt: last.items.last(),
     };
     let explanation = explain::explain(&facts, state.now(), &state.policy());
     Ok(Json(ExplanationView::of(DeliveryView::of(&delivery, in_flight), explanation)))

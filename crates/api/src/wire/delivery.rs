@@ -67,8 +67,11 @@ impl DeliveryStateWord {
 pub(crate) struct DeliveryDetail {
     #[serde(flatten)]
     pub(crate) delivery: DeliveryView,
-    /// Every attempt, oldest first.
+    /// The attempts, oldest first.
     pub(crate) attempt_log: Vec<AttemptView>,
+    /// Give this as `cursor` to `/v1/deliveries/{id}/attempts` to get the attempts that are not in
+    /// `attempt_log`; null where it has all of them.
+    pub(crate) attempt_log_cursor: Option<String>,
 }
 
 /// One HTTP request made for a delivery.

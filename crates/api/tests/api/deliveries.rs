@@ -151,3 +151,66 @@ async fn a_tenant_sees_the_class_of_a_failure_and_never_an_address() {
     assert_eq!(for_admin["attempt_log"][0]["error"], "refused");
     assert_eq!(for_admin["attempt_log"][0]["detail"], "connect to 192.0.2.7:443: refused");
 }
+
+/// What may show something of an attempt.
+fn paths_of(delivery: &Value) -> Vec<String> {
+    let text = |field: &str| delivery[field].as_str().unwrap().to_owned();
+    let (id, event, destination) = (text("id"), text("event_id"), text("destination_id"));
+    vec![
+        format!("/v1/deliveries/{id}"),
+        format!("/v1/deliveries/{id}/attempts"),
+        format!("/v1/deliveries/{id}/explain"),
+        "/v1/deliveries".to_owned(),
+        format!("/v1/events/{event}"),
+        format!("/v1/destinations/{destination}"),
+        format!("/v1/destinations/{destination}/timeline"),
+    ]
+}
+
+#[tokio::test]
+async fn blocked_address_is_shown_to_admin_keys_and_to_no_other() {
+    const ADDRESS: &str = "10.1.2.3";
+    let api = Api::new().await;
+    let delivery = api.delivery("blocked").await;
+    let test = format!("/v1/subscriptions/{}/test", delivery["subscription_id"].as_str().unwrap());
+    let all = ["read", "manage", "ingest"];
+    for scopes in [&all[..1], &all[1..2], &all[2..], &all[..2], &all[..]] {
+        let key = api.key("default", scopes).await;
+        for path in paths_of(&delivery) {
+            let answer = api.get(&path).key(&key).send().await;
+            assert!(!answer.text.contains(ADDRESS), "{scopes:?} {path}: {}", answer.text);
+            let is_shown = scopes.contains(&"read") && path.ends_with("attempts");
+            assert!(!is_shown || answer.text.contains("blocked"), "{path}: {}", answer.text);
+        }
+        let answer = api.call("POST", &test).key(&key).send().await;
+        assert!(!answer.text.contains(ADDRESS), "{scopes:?} test: {}", answer.text);
+    }
+    // An operator needs the address to find the cause, with or without naming the tenant.
+    let path = &paths_of(&delivery)[0];
+    for call in [api.get(path), api.get(path).tenant("default")] {
+        let shown = call.expect(200).await;
+        assert_eq!(shown["attempt_log"][0]["error"], "blocked");
+        assert_eq!(shown["attempt_log"][0]["detail"], "10.1.2.3 is private");
+    }
+}
+
+#[tokio::test]
+async fn attempts_are_a_list_of_their_own() {
+    let api = Api::new().await;
+    let (delivery, other) = (api.delivery("503").await, api.delivery("500").await);
+    let path = format!("/v1/deliveries/{}", id(&delivery));
+    let shown = api.get(&path).expect(200).await;
+    assert_eq!(shown["attempt_log_cursor"], Value::Null);
+    let list = api.get(&format!("{path}/attempts")).expect(200).await;
+    assert_eq!(list, json!({"data": shown["attempt_log"], "next_cursor": null}));
+    let replayed = api.call("POST", &format!("{path}/cancel")).expect(200).await;
+    assert_eq!(replayed["state"], "cancelled");
+    api.call("POST", &format!("{path}/replay")).expect(202).await;
+    api.idle().await;
+    let first = api.get(&format!("{path}/attempts?limit=1")).expect(200).await;
+    let cursor = first["next_cursor"].as_str().unwrap();
+    let second = api.get(&format!("{path}/attempts?limit=1&cursor={cursor}")).expect(200).await;
+    assert_eq!(second["data"][0]["number"], 2);
+    let other = format!("/v1/deliveries/{}/attempts?cursor={cursor}", id(&other));
+    api.get(&other).refused(422, "invalid_field", Some("cursor")).await;
+}

@@ -71,3 +71,21 @@ async fn what_is_wrong_with_a_replay_is_said() {
         api.post("/v1/replays", body).refused(422, code, Some(field)).await;
     }
 }
+
+#[tokio::test]
+async fn dry_run_counts_no_delivery_of_a_deleted_subscription() {
+    let api = Api::new().await;
+    let gone = api.delivery("200").await;
+    let dry = json!({"state": "delivered", "dry_run": true});
+    let counted = api.post("/v1/replays", dry.clone()).expect(200).await;
+    assert_eq!(counted["total"], 1);
+    let subscription = gone["subscription_id"].as_str().unwrap();
+    api.delete(&format!("/v1/subscriptions/{subscription}")).expect(204).await;
+    let counted = api.post("/v1/replays", dry).expect(200).await;
+    assert_eq!(counted["total"], 0, "a replay would refuse it");
+    let job = api.post("/v1/replays", json!({"state": "delivered"})).expect(201).await;
+    let path = format!("/v1/replays/{}", id(&job));
+    api.until(async |api| api.get(&path).expect(200).await["state"] == "finished").await;
+    let done = api.get(&path).expect(200).await;
+    assert_eq!((&done["total"], &done["done"]), (&json!(0), &json!(0)));
+}

@@ -45,7 +45,7 @@ impl Clock for HandClock {
     }
 }
 
-/// Answers as the last segment of the URL says: a status, `refused`, or `hang` until it is released.
+/// Answers as the last segment of the URL says: a status, `refused`, `blocked`, or `hang` until it is released.
 #[derive(Default)]
 pub(crate) struct Receiver {
     pub(crate) requests: Mutex<Vec<(String, String, Bytes)>>,
@@ -69,6 +69,14 @@ impl Transport for Receiver {
                 started_at: Timestamp::from_unix_ms(1_763_199_000_000),
                 timings: Timings::default(),
                 ending: Ending::Failed(Failure { class: FailureClass::Refused, detail }),
+            };
+        }
+        if word == "blocked" {
+            let detail = "10.1.2.3 is private".to_owned();
+            return Finished {
+                started_at: Timestamp::from_unix_ms(1_763_199_000_000),
+                timings: Timings::default(),
+                ending: Ending::Failed(Failure { class: FailureClass::Blocked, detail }),
             };
         }
         let status = word.parse().unwrap_or(200);
