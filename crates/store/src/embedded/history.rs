@@ -268,15 +268,25 @@ pub(super) fn find_event(
 ) -> Result<Option<(Day, StoredEvent)>, StoreError> {
     for day in looking.days_of(tenant, id) {
         let found = looking.day(day, |connection, path| {
-            let Some(tenant) = name_number(connection, path, tenant.as_str())? else {
+            let Some(number) = name_number(connection, path, tenant.as_str())? else {
                 return Ok(None);
             };
-            let Some(n) = event_number(connection, path, day, tenant, id)? else {
+            let Some(n) = event_number(connection, path, day, number, id)? else {
                 return Ok(None);
             };
             let find =
                 format!("SELECT {EVENT_COLUMNS} FROM events AS e {EVENT_JOINS} WHERE e.n = ?1");
-            rows::one(connection, path, "events", &find, [n], rows::event)
+            rows::one(connection, path, "events", &find, [n], |reading| {
+                let found = rows::event(reading)?;
+                let event = &found.record.event;
+                // A damaged index leads to a row that is sound, but another one.
+                let is_it = event.id == *id && event.tenant == *tenant;
+                if is_it {
+                    Ok(found)
+                } else {
+                    Err(reading.damaged("an index leads to another event"))
+                }
+            })
         })?;
         if let Some(found) = found {
             return Ok(Some((day, found)));
@@ -317,7 +327,11 @@ pub(super) fn delivery_in(
         );
         let values = params![value, id.as_bytes().as_slice(), number];
         rows::one(connection, path, "deliveries", &find, values, |reading| {
-            Ok((reading.get(DELIVERY_NUMBER)?, rows::delivery(reading)?))
+            let found = rows::delivery(reading)?;
+            if found.id != id || found.tenant != *tenant {
+                return Err(reading.damaged("an index leads to another delivery"));
+            }
+            Ok((reading.get(DELIVERY_NUMBER)?, found))
         })
     };
     if let Some(n) = numbering::plain(number, day, id.as_bytes())
