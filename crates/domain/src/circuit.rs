@@ -15,7 +15,13 @@
 //! ```
 //!
 //! Frozen ends by hand only. At most one probe is in flight: half-open names it. Faults of our own
-//! change no counter. Every change of state is a [`Transition`] with its evidence.
+//! change no counter. Only a failure disables: a success is counted and judges nothing. Every change
+//! of state is a [`Transition`] with its evidence.
+//!
+//! While transitions are suspended ([`crate::mass_failure`]) a failure is counted apart, in
+//! [`Suspended`], and no rule looks at it: when the suspension ends it is taken back. So are the
+//! failures of a run that began just before the suspension, in the time that it took to notice
+//! ([`Circuit::suspend`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +46,28 @@ pub struct Circuit {
     /// meanwhile is followed by one that goes on with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub draining: bool,
+    /// When the first of the consecutive failures was counted. `None` where there is none, and in a
+    /// circuit that a version without this field stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing_since: Option<Timestamp>,
+    /// Failures that are taken back when the suspension of transitions ends. They are in no counter.
+    #[serde(default, skip_serializing_if = "Suspended::is_empty")]
+    pub suspended: Suspended,
+}
+
+/// Failures while transitions were suspended: shown to people, judged by no rule.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suspended {
+    /// All of them.
+    pub failures: u64,
+    /// Those since the last success.
+    pub consecutive: u64,
+}
+
+impl Suspended {
+    fn is_empty(&self) -> bool {
+        *self == Suspended::default()
+    }
 }
 
 /// Where a circuit stands.
@@ -148,11 +176,28 @@ pub enum Evidence {
         /// Whether it was the probe, or an attempt that was still in flight.
         by_probe: bool,
     },
-    /// Somebody did it.
+    /// Somebody did it, or Postrider itself: [`Evidence::taken_back`].
     ByHand {
         /// What for.
         reason: Option<String>,
     },
+}
+
+/// The reason of [`Evidence::taken_back`].
+const TAKEN_BACK: &str = "its failures were taken back: most destinations failed at once";
+
+impl Evidence {
+    /// The failures that disabled it were taken back: they began together with those of most other
+    /// destinations, so the fault is probably ours. In the form of [`Evidence::ByHand`], which nodes
+    /// of the version before this one can read.
+    pub fn taken_back() -> Self {
+        Evidence::ByHand { reason: Some(TAKEN_BACK.to_owned()) }
+    }
+
+    /// Whether it is [`Evidence::taken_back`].
+    pub fn is_taken_back(&self) -> bool {
+        matches!(self, Evidence::ByHand { reason: Some(reason) } if reason == TAKEN_BACK)
+    }
 }
 
 /// The circuit's answer to "may this destination be attempted?".
@@ -187,6 +232,8 @@ impl Circuit {
             last_success_at: created_at,
             ever_succeeded: false,
             draining: false,
+            failing_since: None,
+            suspended: Suspended::default(),
         }
     }
 
@@ -250,7 +297,7 @@ impl Circuit {
         match verdict {
             Verdict::Success => self.succeeded(delivery, now, hold, policy),
             Verdict::Failure => self.failed(delivery, now, hold, policy),
-            Verdict::Gone => self.gone(now),
+            Verdict::Gone => self.gone(now, hold),
             Verdict::OwnFault if planted::is(Bug::OwnFaultCounted) => {
                 self.failed(delivery, now, hold, policy)
             }
@@ -268,13 +315,56 @@ impl Circuit {
                 Some(self.change(CircuitState::Closed, Evidence::ByHand { reason }, now))
             }
         };
-        self.counters = Counters::default();
+        self.reset();
         transition
     }
 
     /// Freezes the destination by hand.
     pub fn freeze(&mut self, reason: Option<String>, now: Timestamp) -> Option<Transition> {
         self.freeze_for(Evidence::ByHand { reason }, now)
+    }
+
+    /// Transitions are suspended from now on: the consecutive failures are set apart where they began
+    /// at `since` or later, for they are the outage's first. A destination that they disabled is
+    /// enabled again.
+    pub fn suspend(&mut self, since: Timestamp, now: Timestamp) -> Option<Transition> {
+        if planted::is(Bug::FirstFailuresKept) {
+            return None;
+        }
+        self.failing_since.filter(|first| *first >= since)?;
+        let disabled_by_these = match &self.state {
+            CircuitState::Open { since: at, evidence, .. }
+            | CircuitState::HalfOpen { since: at, evidence, .. } => {
+                *at >= since
+                    && matches!(evidence, Evidence::FailureShare | Evidence::ConsecutiveFailures)
+            }
+            CircuitState::Closed | CircuitState::Frozen { .. } => false,
+        };
+        let transition = disabled_by_these
+            .then(|| self.change(CircuitState::Closed, Evidence::taken_back(), now));
+        let run = std::mem::take(&mut self.counters.consecutive_failures);
+        self.counters.failures = self.counters.failures.saturating_sub(run);
+        self.counters.attempts = self.counters.attempts.saturating_sub(run);
+        self.suspended.failures += run;
+        self.suspended.consecutive += run;
+        self.failing_since = None;
+        transition
+    }
+
+    /// The suspension of transitions has ended: its failures are taken back. Whether there were any.
+    pub fn take_back(&mut self) -> bool {
+        !std::mem::take(&mut self.suspended).is_empty()
+    }
+
+    /// The counters as people see them: with the failures that will be taken back.
+    pub fn shown_counters(&self) -> Counters {
+        let Suspended { failures, consecutive } = self.suspended;
+        Counters {
+            attempts: self.counters.attempts + failures,
+            successes: self.counters.successes,
+            failures: self.counters.failures + failures,
+            consecutive_failures: self.counters.consecutive_failures + consecutive,
+        }
     }
 
     /// What to do with a circuit that is read back after a crash or a takeover: a probe that was in
@@ -307,13 +397,14 @@ impl Circuit {
     ) -> Option<Transition> {
         self.last_success_at = now;
         self.ever_succeeded = true;
+        self.failing_since = None;
         match &self.state {
             CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => {
                 let by_probe = self.is_probe(delivery);
                 let evidence = Evidence::Success { by_probe };
                 let transition = self.change(CircuitState::Closed, evidence, now);
                 if !planted::is(Bug::CountersNotReset) {
-                    self.counters = Counters::default();
+                    self.reset();
                 }
                 Some(transition)
             }
@@ -324,9 +415,11 @@ impl Circuit {
                 self.counters.attempts += 1;
                 self.counters.successes += 1;
                 self.counters.consecutive_failures = 0;
-                // The rule speaks of the share of all attempts: the attempt that ends the grace
-                // period may well be one that succeeded.
-                self.disable_when_due(now, hold, policy)
+                self.suspended.consecutive = 0;
+                if planted::is(Bug::SuccessDisables) {
+                    return self.disable_when_due(now, hold, policy);
+                }
+                None
             }
         }
     }
@@ -338,22 +431,37 @@ impl Circuit {
         hold: Hold,
         policy: &CircuitPolicy,
     ) -> Option<Transition> {
-        self.count_failure();
+        self.count_failure(now, hold);
         self.freeze_when_due(now, hold, policy)
             .or_else(|| self.end_probe(delivery, Evidence::ProbeFailed, now, policy))
             .or_else(|| self.disable_when_due(now, hold, policy))
     }
 
     /// 410: the receiver itself says that it is gone, so no hold applies.
-    fn gone(&mut self, now: Timestamp) -> Option<Transition> {
-        self.count_failure();
+    fn gone(&mut self, now: Timestamp, hold: Hold) -> Option<Transition> {
+        self.count_failure(now, hold);
         self.freeze_for(Evidence::Gone, now)
     }
 
-    fn count_failure(&mut self) {
+    fn count_failure(&mut self, now: Timestamp, hold: Hold) {
+        if hold == Hold::Held && !planted::is(Bug::SuspendedFailuresCounted) {
+            self.suspended.failures += 1;
+            self.suspended.consecutive += 1;
+            return;
+        }
+        if self.counters.consecutive_failures == 0 {
+            self.failing_since = Some(now);
+        }
         self.counters.attempts += 1;
         self.counters.failures += 1;
         self.counters.consecutive_failures += 1;
+    }
+
+    /// A fresh grace period.
+    fn reset(&mut self) {
+        self.counters = Counters::default();
+        self.suspended = Suspended::default();
+        self.failing_since = None;
     }
 
     fn is_probe(&self, delivery: DeliveryId) -> bool {

@@ -320,6 +320,9 @@ impl fmt::Display for Words<'_> {
             Evidence::Success { by_probe: true } => f.write_str("the probe succeeded"),
             Evidence::Success { by_probe: false } => f.write_str("a delivery succeeded"),
             Evidence::ByHand { reason: None } => f.write_str("by hand"),
+            Evidence::ByHand { reason: Some(reason) } if self.0.is_taken_back() => {
+                f.write_str(reason)
+            }
             Evidence::ByHand { reason: Some(reason) } => write!(f, "by hand: {reason}"),
         }
     }

@@ -7,6 +7,11 @@
 //! any case after [`crate::policy::MassFailurePolicy::hold_max`], so that an outage that is not
 //! ours cannot keep the circuits from working for good.
 //!
+//! When destinations have recovered after a hold, so that no more than half of that share still fails,
+//! their failures are taken back, here as in their circuits: should most of them fail again a few
+//! seconds later, they did not fail "in the minute before", and the hold goes on. Such a relapse within
+//! two windows belongs to the same outage, and `hold_max` runs from that outage's beginning.
+//!
 //! Time is cut into sixths of the window. For each destination that was attempted lately a few
 //! bits are kept, so memory is bounded by what was active in two windows.
 
@@ -36,6 +41,10 @@ pub struct MassFailureGuard {
     failing: usize,
     newly_failing: usize,
     held_since: Option<Timestamp>,
+    /// When the last hold began and ended.
+    last_hold: Option<(Timestamp, Timestamp)>,
+    /// Whether the destinations have yet to recover from it.
+    is_recovering: bool,
 }
 
 /// What a destination did in the last two windows, one bit per tick.
@@ -82,6 +91,8 @@ impl MassFailureGuard {
             failing: 0,
             newly_failing: 0,
             held_since: None,
+            last_hold: None,
+            is_recovering: false,
         }
     }
 
@@ -106,6 +117,7 @@ impl MassFailureGuard {
         recent.last_failed = failed;
         let after = *recent;
         self.recount(before, after);
+        self.notice_recovery();
         self.judge(now)
     }
 
@@ -159,16 +171,55 @@ impl MassFailureGuard {
                 && most(self.newly_failing)
                 && !planted::is(Bug::HoldIgnored) =>
             {
-                self.held_since = Some(now);
+                self.held_since = Some(self.outage_began(now));
                 Hold::Held
             }
-            Some(since) if !most(self.failing) || now.since(since) >= self.policy.hold_max => {
-                self.held_since = None;
+            Some(since) if now.since(since) >= self.policy.hold_max => {
+                (self.held_since, self.last_hold) = (None, None);
+                self.rewrite_failures(|failed| failed | BEFORE);
+                Hold::Released
+            }
+            Some(since) if !most(self.failing) => {
+                (self.held_since, self.last_hold) = (None, Some((since, now)));
+                self.is_recovering = !planted::is(Bug::RelapseNotRecognised);
+                self.notice_recovery();
                 Hold::Released
             }
             None | Some(_) => return None,
         };
         Some(HoldChange { hold, attempted: self.attempted, failing: self.failing })
+    }
+}
+
+impl MassFailureGuard {
+    /// When the outage began that a hold is for: before an earlier hold, where that one ended within
+    /// the last two windows.
+    fn outage_began(&self, now: Timestamp) -> Timestamp {
+        match self.last_hold {
+            Some((began, ended)) if now.since(ended) < self.policy.window * 2 => began,
+            Some(_) | None => now,
+        }
+    }
+
+    /// Takes back what failed in the last hold when the destinations have recovered from it. Those that
+    /// fail in turns, about half of them at any time, never do: for them it is no news.
+    fn notice_recovery(&mut self) {
+        let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        let still =
+            self.policy.share.is_exceeded_by(count(self.failing * 2), count(self.attempted));
+        if self.is_recovering && self.held_since.is_none() && !still {
+            self.is_recovering = false;
+            self.rewrite_failures(|_| 0);
+        }
+    }
+
+    /// A hold has ended: what failed in it is taken back, or, where it lasted too long, is no news.
+    fn rewrite_failures(&mut self, rewrite: impl Fn(u16) -> u16) {
+        for recent in self.recent.values_mut() {
+            recent.failed = rewrite(recent.failed);
+        }
+        let newly = self.recent.values().filter(|recent| recent.is_newly_failing()).count();
+        self.newly_failing = newly;
     }
 }
 
@@ -274,6 +325,39 @@ mod tests {
         round(&mut guard, 40, 0, START);
         let change = guard.tick(at(120));
         assert_eq!(change, Some(HoldChange { hold: Hold::Released, attempted: 0, failing: 0 }));
+    }
+
+    #[test]
+    fn a_relapse_within_two_windows_is_the_same_outage() {
+        let mut guard = guard();
+        round(&mut guard, 0, 40, START);
+        assert_eq!(round(&mut guard, 40, 0, at(10)), Hold::Held);
+        assert_eq!(round(&mut guard, 0, 40, at(100)), Hold::Released);
+        assert_eq!(round(&mut guard, 40, 0, at(110)), Hold::Held, "seconds later");
+        // Failing and recovering every 20 s: the hour counts from the first failure.
+        for step in 0..200 {
+            let now = 120 + step * 20;
+            assert_eq!(round(&mut guard, 0, 40, at(now)), Hold::Released, "at {now}");
+            let expected = if now < 3_600 { Hold::Held } else { Hold::Released };
+            assert_eq!(round(&mut guard, 40, 0, at(now + 10)), expected, "at {now}");
+        }
+    }
+
+    #[test]
+    fn destinations_that_fail_in_turns_are_not_held_for_ever() {
+        let mut guard = guard();
+        round(&mut guard, 0, 40, START);
+        assert_eq!(round(&mut guard, 40, 0, at(10)), Hold::Held);
+        let (mut held, mut dice) = (0, 1_u64);
+        for second in 100..8_000 {
+            for _ in 0..20 {
+                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let (n, failed) = ((dice >> 40) % 40, dice >> 63 == 0);
+                guard.record(destination(u32::try_from(n).unwrap()), failed, at(second));
+            }
+            held += u32::from(guard.hold() == Hold::Held);
+        }
+        assert!(held < 3_700, "held for {held} s");
     }
 
     #[test]

@@ -52,6 +52,14 @@ pub enum Bug {
     GaveWayForgotten,
     /// Destinations are disabled although most of them began to fail at once.
     HoldIgnored,
+    /// A success can disable a destination.
+    SuccessDisables,
+    /// Failures while transitions are suspended count for good.
+    SuspendedFailuresCounted,
+    /// The failures of an outage's first moments, before it is recognised, count for good.
+    FirstFailuresKept,
+    /// A relapse within a minute after a suspension is not recognised.
+    RelapseNotRecognised,
     /// The ramp of a recovery goes on after a failure.
     RampIgnoresFailure,
 }

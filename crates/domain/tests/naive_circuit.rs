@@ -15,23 +15,68 @@ const START: Timestamp = Timestamp::from_unix_ms(1_763_199_000_000);
 /// What a person would write down.
 #[derive(Default)]
 struct Notebook {
-    /// Settled attempts since the last reset: did they arrive?
-    since_reset: Vec<bool>,
+    /// Settled attempts since the last reset.
+    since_reset: Vec<Note>,
     last_success: Option<Timestamp>,
     disabled: bool,
+    disabled_at: Option<Timestamp>,
     frozen: bool,
     /// Disabled at, or the last probe failed at.
     ten_minutes_from: Option<Timestamp>,
     probe: Option<(u8, Timestamp)>,
 }
 
+/// A settled attempt.
+struct Note {
+    arrived: bool,
+    at: Timestamp,
+    /// "Failures counted while transitions are suspended are taken back when the suspension ends."
+    to_be_taken_back: bool,
+}
+
+/// Failures since a minute before the suspension are its first.
+const MINUTE: Duration = Duration::from_secs(60);
+
 impl Notebook {
+    fn note(&mut self, arrived: bool, at: Timestamp, held: bool) {
+        self.since_reset.push(Note { arrived, at, to_be_taken_back: held && !arrived });
+    }
+
+    fn counted(&self) -> u64 {
+        self.since_reset.iter().filter(|note| !note.to_be_taken_back).count() as u64
+    }
+
+    /// The failures since the last success that count for good.
+    fn run(&self) -> impl Iterator<Item = &Note> {
+        let run = self.since_reset.iter().rev().take_while(|note| !note.arrived);
+        run.filter(|note| !note.to_be_taken_back)
+    }
+
     fn consecutive_failures(&self) -> u64 {
-        self.since_reset.iter().rev().take_while(|arrived| !**arrived).count() as u64
+        self.run().count() as u64
     }
 
     fn failures(&self) -> u64 {
-        self.since_reset.iter().filter(|arrived| !**arrived).count() as u64
+        let failures = self.since_reset.iter().filter(|note| !note.arrived);
+        failures.filter(|note| !note.to_be_taken_back).count() as u64
+    }
+
+    /// "An outage of our own never disables anybody": not by its first minute either.
+    fn suspended(&mut self, now: Timestamp) {
+        let since = now.saturating_sub(MINUTE);
+        if self.run().last().is_none_or(|first| first.at < since) {
+            return;
+        }
+        if self.disabled && !self.frozen && self.disabled_at >= Some(since) {
+            (self.disabled, self.disabled_at, self.ten_minutes_from) = (false, None, None);
+            self.probe = None;
+        }
+        let notes = self.since_reset.iter_mut().rev();
+        notes.take_while(|note| !note.arrived).for_each(|note| note.to_be_taken_back = true);
+    }
+
+    fn resumed(&mut self) {
+        self.since_reset.retain(|note| !note.to_be_taken_back);
     }
 
     /// "Frozen when consecutive failures are over 2,000 and the last success is over 72 hours ago,
@@ -47,14 +92,14 @@ impl Notebook {
     }
 
     /// "Disabled when more than 70 % of more than 100 attempts since the last reset failed, or at
-    /// 2,000 consecutive failures."
+    /// 2,000 consecutive failures." "Only a failed attempt can disable a destination."
     fn judge_disabled(&mut self, now: Timestamp, held: bool, policy: &CircuitPolicy) {
-        let attempts = self.since_reset.len() as u64;
+        let attempts = self.counted();
         let share = self.failures() * 100 > attempts * 70 && attempts > policy.disable_grace;
         let row = self.consecutive_failures() >= policy.disable_consecutive;
         if !held && !self.frozen && !self.disabled && (share || row) {
             self.disabled = true;
-            self.ten_minutes_from = Some(now);
+            (self.disabled_at, self.ten_minutes_from) = (Some(now), Some(now));
         }
     }
 
@@ -69,11 +114,12 @@ impl Notebook {
                 return self.reset();
             }
         }
-        self.since_reset.push(arrived);
+        self.note(arrived, now, held);
         let was_probe = self.probe.is_some_and(|(probe, _)| probe == who);
-        if !arrived {
-            self.judge_frozen(now, held, p);
+        if arrived {
+            return;
         }
+        self.judge_frozen(now, held, p);
         if was_probe && !self.frozen {
             self.probe = None;
             self.ten_minutes_from = Some(now);
@@ -155,7 +201,18 @@ fn agree(steps: Vec<Step>, policy: &CircuitPolicy) -> Result<(), TestCaseError> 
                 circuit.freeze(None, now);
                 (notebook.frozen, notebook.probe) = (true, None);
             }
-            Step::Hold(on) => held = on,
+            Step::Hold(true) if !held => {
+                held = true;
+                circuit.suspend(now.saturating_sub(MINUTE), now);
+                notebook.suspended(now);
+            }
+            Step::Hold(on) => {
+                held = on;
+                if !held {
+                    circuit.take_back();
+                    notebook.resumed();
+                }
+            }
             Step::Crash => {
                 circuit.recover(now, policy);
                 if let Some((_, sent_at)) = notebook.probe.take() {
@@ -187,7 +244,7 @@ fn settle(
             Verdict::Failure
         }
         18 => {
-            notebook.since_reset.push(false);
+            notebook.note(false, now, held);
             (notebook.frozen, notebook.probe) = (true, None);
             Verdict::Gone
         }
@@ -215,7 +272,8 @@ fn ask(
         notebook.judge_frozen(now, held, policy);
     }
     prop_assert_eq!(circuit.state_name(), notebook.shown());
-    prop_assert_eq!(circuit.counters.attempts, notebook.since_reset.len() as u64);
+    prop_assert_eq!(circuit.counters.attempts, notebook.counted());
+    prop_assert_eq!(circuit.shown_counters().attempts, notebook.since_reset.len() as u64);
     prop_assert_eq!(circuit.counters.failures, notebook.failures());
     prop_assert_eq!(circuit.counters.consecutive_failures, notebook.consecutive_failures());
     prop_assert_eq!(circuit.last_success_at, notebook.last_success.unwrap_or(START));

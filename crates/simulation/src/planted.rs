@@ -9,7 +9,7 @@ use crate::scenes::SCENES;
 use crate::world::life::{Outcome, live};
 
 /// All of them.
-pub const BUGS: [Bug; 24] = [
+pub const BUGS: [Bug; 28] = [
     Bug::AcknowledgeBeforeSync,
     Bug::OffByOneConsecutive,
     Bug::ProbeNotClearedAfterCrash,
@@ -33,6 +33,10 @@ pub const BUGS: [Bug; 24] = [
     Bug::ProbesDoNotRotate,
     Bug::GaveWayForgotten,
     Bug::HoldIgnored,
+    Bug::SuccessDisables,
+    Bug::SuspendedFailuresCounted,
+    Bug::FirstFailuresKept,
+    Bug::RelapseNotRecognised,
     Bug::RampIgnoresFailure,
 ];
 

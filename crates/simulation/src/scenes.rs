@@ -18,12 +18,15 @@ use crate::world::life::Outcome;
 use crate::world::receivers::Mood;
 
 /// All of them.
-pub const SCENES: [Edge; 16] = [
+pub const SCENES: [Edge; 19] = [
     ("a probe that a crash took is made again ten minutes after it was sent", probe_lost),
     ("where none waits, the next one that arrives is the probe", probe_of_arrival),
     ("what does not fit into the lanes is sent all the same", overflow),
     ("more retries than fit into memory are on time", memory),
     ("when most begin to fail at once transitions are held, for an hour at most", mass_failure),
+    ("an outage of our own disables nobody, during it or after it", own_outage),
+    ("an outage that disabled somebody before it was recognised enables them", first_minute),
+    ("a receiver that was repaired is not disabled by its successes", repaired),
     ("one bad receiver among many is disabled", one_of_many),
     ("a drain sends what waits ahead of its slots", drain),
     ("a drain that a crash interrupted begins anew", drain_again),
@@ -175,6 +178,93 @@ fn mass_failure() -> Result<Outcome> {
     stage.world.receivers.heal();
     stage.pass(11 * MINUTE)?;
     ensure!(stage.closed() == 25, "not re-enabled");
+    stage.end()
+}
+
+/// A receiver of another tenant, which can be sent to alone.
+fn busy_receiver(stage: &mut Stage) -> Result<(TenantId, DestinationId)> {
+    let acme: TenantId = "acme".parse()?;
+    let record = stage.world.wish(&acme, "https://busy.example.com/in", "task.*");
+    let id = record.subscription.destination;
+    stage.world.subscribe(record).map_err(crashed)?;
+    stage.world.receivers.set(id, OK);
+    Ok((acme, id))
+}
+
+fn own_outage() -> Result<Outcome> {
+    let mut stage = Stage::new(Rules { freeze_at: 50_000, freeze_over: 2_000, ..Rules::SMALL })?;
+    stage.others(23)?;
+    stage.send_now(2)?;
+    stage.pass(5 * MINUTE)?;
+    let end = stage.world.now + 12 * 60_000;
+    stage.world.receivers.set_all(Mood::NoName, i64::MAX);
+    while stage.world.now < end {
+        stage.send_now(2)?;
+        stage.pass(8_000)?;
+        ensure!(stage.closed() == 24, "disabled by an outage of our own");
+    }
+    ensure!(stage.is_held()?, "nothing is held");
+    // Another process meets the same outage; then most recover for a few seconds, and fail again.
+    stage.world.crash(0)?;
+    for (mood, times) in [(Mood::NoName, 25), (OK, 6), (Mood::NoName, 6), (OK, 6)] {
+        stage.world.receivers.set_all(mood, i64::MAX);
+        for _ in 0..times {
+            stage.send_now(3)?;
+            stage.pass(4_000)?;
+            ensure!(stage.closed() == 24, "disabled after an outage of our own");
+        }
+        if mood == OK {
+            // A single failure of its own, over a share that the outage would have made too large.
+            stage.world.receivers.heal();
+            stage.send(FAIL, 1)?;
+            stage.world.receivers.set(stage.id, OK);
+            ensure!(stage.closed() == 24, "disabled by one failure and those of an outage");
+        }
+    }
+    met(&stage, Cover::FailureSuspended)?;
+    met(&stage, Cover::RunTakenBack)?;
+    stage.world.receivers.heal();
+    for _ in 0..20 {
+        stage.send_now(3)?;
+        stage.pass(60_000)?;
+        ensure!(stage.closed() == 24, "disabled long after an outage of our own");
+    }
+    stage.end()
+}
+
+fn first_minute() -> Result<Outcome> {
+    let mut stage = Stage::new(Rules::SMALL)?;
+    stage.others(23)?;
+    let (acme, _) = busy_receiver(&mut stage)?;
+    stage.send_now(1)?;
+    stage.pass(5 * MINUTE)?;
+    stage.world.receivers.set_all(Mood::NoName, i64::MAX);
+    stage.world.send(&acme, "task.created", 11).map_err(crashed)?;
+    stage.pass(20_000)?;
+    ensure!(stage.closed() == 24, "11 failures before anybody else fails, and still enabled");
+    stage.send_now(1)?;
+    stage.pass(20_000)?;
+    ensure!(stage.is_held()?, "nothing is held");
+    ensure!(stage.closed() == 25, "disabled by an outage of our own");
+    met(&stage, Cover::EnabledByTakingBack)?;
+    stage.world.receivers.heal();
+    stage.pass(20 * MINUTE)?;
+    stage.world.send(&acme, "task.created", 3).map_err(crashed)?;
+    stage.pass(20_000)?;
+    ensure!(stage.closed() == 25, "disabled after an outage of our own");
+    stage.end()
+}
+
+fn repaired() -> Result<Outcome> {
+    let mut stage = Stage::new(Rules::DEFAULT)?;
+    stage.send(FAIL, 90)?;
+    for _ in 0..20 {
+        stage.send(OK, 1)?;
+        ensure!(stage.state()? == State::Closed, "disabled by a success");
+    }
+    met(&stage, Cover::SuccessOverShare)?;
+    stage.send(FAIL, 1)?;
+    ensure!(stage.is_open()?, "a failure over the share does not disable");
     stage.end()
 }
 

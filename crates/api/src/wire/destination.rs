@@ -103,7 +103,8 @@ impl DestinationView {
             CircuitState::HalfOpen { since, .. } => (Some(*since), None, None),
             CircuitState::Frozen { since, .. } => (None, Some(*since), None),
         };
-        let Counters { attempts, successes, failures, consecutive_failures } = circuit.counters;
+        let Counters { attempts, successes, failures, consecutive_failures } =
+            circuit.shown_counters();
         DestinationView {
             id: destination.id.to_string(),
             url: destination.url.clone(),

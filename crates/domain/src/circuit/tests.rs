@@ -4,8 +4,8 @@
 //! each of them, with what it answers when it is asked. Inputs: `fail`, `ok`, `gone`, `ours` are
 //! outcomes (of the probe, where one is in flight); `late-fail`, `late-ok`, `late-gone`,
 //! `late-ours` are those of another attempt that was still in flight; `probe` lets one through;
-//! `+10m` lets time pass; `enable`, `freeze`, `hold`, `release`, `crash` are what they say. `x*n`
-//! is `x` n times.
+//! `+10m` lets time pass; `hold` suspends transitions and `release` ends that; `enable`, `freeze`,
+//! `crash` are what they say. `x*n` is `x` n times.
 
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// How long it may take until transitions are suspended.
+const MINUTE: Duration = Duration::from_secs(60);
 const START: Timestamp = Timestamp::from_unix_ms(1_763_199_000_000);
 
 /// A circuit, the clock and the hold that a trace moves.
@@ -56,10 +58,11 @@ impl Bench {
             "crash" => self.circuit.recover(self.now, &self.policy),
             "hold" => {
                 self.hold = Hold::Held;
-                None
+                self.circuit.suspend(self.now.saturating_sub(MINUTE), self.now)
             }
             "release" => {
                 self.hold = Hold::Released;
+                self.circuit.take_back();
                 None
             }
             wait => {
@@ -158,8 +161,12 @@ fn exactly_seventy_percent_is_not_too_many() {
 }
 
 #[test]
-fn the_attempt_that_ends_the_grace_period_may_be_a_success() {
-    check("fail*100 ok", "closed open(wait)");
+fn a_success_never_disables_whatever_the_share_is() {
+    check("fail*100 ok*40", "closed closed");
+    check("fail*90 ok*11 ok", "closed closed closed");
+    // The next failure is judged: 101 of 102.
+    check("fail*100 ok fail", "closed closed open(wait)");
+    check("fail*90 ok*11 fail", "closed closed open(wait)");
 }
 
 #[test]
@@ -306,7 +313,7 @@ fn gone_freezes_from_every_state_and_says_so() {
     ] {
         let bench = check(inputs, expected);
         assert_eq!(bench.transitions.last().unwrap().evidence, Evidence::Gone);
-        assert!(bench.circuit.counters.failures >= 1, "it counts as a failure too");
+        assert!(bench.circuit.shown_counters().failures >= 1, "it counts as a failure too");
     }
     assert_eq!(check("freeze gone", "frozen frozen").transitions.len(), 1);
 }
@@ -328,21 +335,78 @@ fn faults_of_our_own_never_count() {
 }
 
 #[test]
-fn a_hold_counts_but_changes_nothing_for_the_worse() {
-    check("hold fail*60000 +100d", "closed closed closed");
-    check("hold fail*1999 release fail", "closed closed closed open(wait)");
-    // What was held is judged by the next that happens.
-    check("hold fail*150 release ok", "closed closed closed open(wait)");
-    check("hold fail*50000 release", "closed closed frozen");
+fn failures_while_transitions_are_suspended_are_taken_back() {
+    let bench = check("ok*7 hold fail*60000 +100d", "closed closed closed closed");
+    let counters = bench.circuit.shown_counters();
+    assert_eq!((counters.attempts, counters.consecutive_failures), (60_007, 60_000), "counted");
+    let bench = check(
+        "ok*7 hold fail*9 ok fail*60000 release",
+        "closed closed closed closed closed closed",
+    );
+    assert_eq!(bench.circuit.shown_counters(), bench.circuit.counters);
+    assert_eq!((bench.circuit.counters.attempts, bench.circuit.counters.failures), (8, 0));
+    check("hold fail*1999 release fail*100 fail", "closed closed closed closed open(wait)");
+    check("hold fail*150 release ok", "closed closed closed closed");
+    check("hold fail*50000 release +100d fail*100", "closed closed closed closed closed");
+    // Those before it stay.
+    check(
+        "fail*90 +2m hold fail*150 release fail*10 fail",
+        "closed closed closed closed closed closed open(wait)",
+    );
+    // A process that ends meanwhile takes them back when it reads the circuit.
+    let mut bench = check("hold fail*50000", "closed closed");
+    bench.circuit.take_back();
+    assert_eq!(bench.circuit, Circuit::new(START));
     // For the better, it changes.
     check(
-        "fail*101   hold       +10m        probe           ok",
-        "open(wait) open(wait) open(probe) half-open(wait) closed",
+        "fail*101   +2m        hold       +8m         probe           ok",
+        "open(wait) open(wait) open(wait) open(probe) half-open(wait) closed",
     );
     check(
-        "fail*101   hold       +10m        probe           fail",
-        "open(wait) open(wait) open(probe) half-open(wait) open(wait)",
+        "fail*101   +2m        hold       +8m         probe           fail",
+        "open(wait) open(wait) open(wait) open(probe) half-open(wait) open(wait)",
     );
+}
+
+#[test]
+fn failures_of_the_minute_before_a_suspension_are_taken_back() {
+    let bench = check(
+        "ok*20 fail*60 +59s hold fail*9 release",
+        "closed closed closed closed closed closed",
+    );
+    assert_eq!((bench.circuit.counters.attempts, bench.circuit.counters.failures), (20, 0));
+    // What failed for longer than that began before the outage.
+    let bench = check("fail*60 +1m1~ hold release", "closed closed closed closed");
+    assert_eq!(bench.circuit.counters.failures, 60);
+    let bench = check("fail +1m1~ fail*59 hold release", "closed closed closed closed closed");
+    assert_eq!(bench.circuit.counters.failures, 60, "one run of failures is one");
+    let bench = check("fail*60 ok fail*9 hold release", "closed closed closed closed closed");
+    assert_eq!(bench.circuit.counters.failures, 60, "a success ends a run");
+}
+
+#[test]
+fn a_destination_that_the_first_minute_of_an_outage_disabled_is_enabled_again() {
+    let bench =
+        check("fail*101 +50s hold fail*50 release", "open(wait) open(wait) closed closed closed");
+    assert!(bench.transitions[1].evidence.is_taken_back());
+    assert_eq!(bench.transitions[1].counters.failures, 101, "what was counted until then");
+    assert_eq!(bench.circuit.counters, Counters::default());
+    check("ok*9000 fail*2000 hold", "closed open(wait) closed");
+    // Not one that was disabled before the outage, that somebody froze, or that is gone.
+    check("fail*101 +1m1~ late-fail hold", "open(wait) open(wait) open(wait) open(wait)");
+    check("fail*9 freeze hold release", "closed frozen frozen frozen");
+    check("fail*9 gone hold release", "closed frozen frozen frozen");
+}
+
+#[test]
+fn a_circuit_that_an_older_version_stored_is_read() {
+    let stored = r#"{"state":{"state":"closed"},"counters":{"attempts":90,"successes":0,
+        "failures":90,"consecutive_failures":90},"last_success_at":"2026-01-01T00:00:00.000Z",
+        "ever_succeeded":false}"#;
+    let mut circuit: Circuit = serde_json::from_str(stored).unwrap();
+    assert_eq!((circuit.failing_since, circuit.suspended), (None, Suspended::default()));
+    circuit.suspend(Timestamp::EPOCH, START);
+    assert_eq!(circuit.counters.failures, 90, "nobody knows when they began");
 }
 
 #[test]
@@ -391,7 +455,7 @@ fn every_transition_has_its_evidence() {
 
 #[test]
 fn a_circuit_survives_being_stored() {
-    for inputs in ["ok", "fail*101", "fail*101 +10m probe", "gone", "freeze"] {
+    for inputs in ["ok", "fail*101", "fail*101 +10m probe", "gone", "freeze", "hold fail"] {
         let mut bench = Bench::new(CircuitPolicy::default());
         inputs.split_whitespace().for_each(|word| bench.input(word));
         let json = serde_json::to_string(&bench.circuit).unwrap();
@@ -482,7 +546,7 @@ proptest! {
     ) {
         let mut bench = Bench::new(low_thresholds());
         let (mut attempts, mut failures, mut row) = (0, 0, 0);
-        for word in inputs {
+        for word in inputs.into_iter().filter(|word| !matches!(*word, "hold" | "release")) {
             let was = bench.circuit.state_name();
             bench.input(word);
             let reset = word == "enable"

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use postrider_domain::circuit::{Admission, CircuitState, Hold};
+use postrider_domain::circuit::{Admission, CircuitState, Hold, Suspended};
 use postrider_domain::ids::ReplayId;
 use postrider_domain::time::Timestamp;
 
-use super::queue::DestIx;
+use super::queue::{Dest, DestIx};
 use super::{Action, Core};
 use crate::live::EngineEvent;
 
@@ -147,10 +147,9 @@ impl Core {
     ) {
         if let Some(change) = change {
             self.actions.push(Action::Publish(EngineEvent::HoldChange(change)));
-            if change.hold == Hold::Released {
-                for ix in std::mem::take(&mut self.held_back) {
-                    self.ask(ix);
-                }
+            match change.hold {
+                Hold::Held => self.suspend_transitions(),
+                Hold::Released => self.resume_transitions(),
             }
         }
         if self.guard.hold() == Hold::Held && !self.alarms.is_set(Alarm::Guard) {
@@ -158,6 +157,44 @@ impl Core {
             let tick = tick.max(std::time::Duration::from_millis(1));
             self.alarms.set(Alarm::Guard, self.now.saturating_add(tick));
         }
+    }
+
+    /// Transitions are suspended from now on: the failures of the minute that it took to notice are
+    /// set apart as well.
+    fn suspend_transitions(&mut self) {
+        let window = self.policy.mass_failure.window;
+        let since = self.now.saturating_sub(window);
+        let failing = |dest: &Dest| !dest.lost && dest.record.circuit.failing_since >= Some(since);
+        for ix in self.destinations_where(failing) {
+            let transition = self.dests[ix.get()].record.circuit.suspend(since, self.now);
+            let is_enabled = transition.is_some();
+            self.seal_when_full();
+            self.circuit_changed(ix, transition);
+            self.arm_circuit(ix);
+            if is_enabled {
+                self.recovered(ix);
+            }
+        }
+    }
+
+    /// Transitions happen again: the failures since they were suspended are taken back.
+    pub(super) fn resume_transitions(&mut self) {
+        let has_suspended =
+            |dest: &Dest| !dest.lost && dest.record.circuit.suspended != Suspended::default();
+        for ix in self.destinations_where(has_suspended) {
+            if self.dests[ix.get()].record.circuit.take_back() {
+                self.seal_when_full();
+                self.circuit_changed(ix, None);
+            }
+        }
+        for ix in std::mem::take(&mut self.held_back) {
+            self.ask(ix);
+        }
+    }
+
+    fn destinations_where(&self, is_wanted: impl Fn(&Dest) -> bool) -> Vec<DestIx> {
+        let wanted = self.dests.iter().filter(|(_, dest)| is_wanted(dest));
+        wanted.map(|(ix, _)| ix).collect()
     }
 
     fn tick_guard(&mut self) {

@@ -364,7 +364,9 @@ impl Core {
 
     fn set_policy(&mut self, policy: Arc<Policy>) {
         if policy.mass_failure != self.policy.mass_failure {
+            // A suspension by the numbers before ends with them.
             self.guard = MassFailureGuard::new(policy.mass_failure.clone());
+            self.resume_transitions();
         }
         self.policy = policy;
         let all: Vec<DestIx> = self.dests.iter().map(|(ix, _)| ix).collect();

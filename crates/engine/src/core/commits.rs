@@ -226,6 +226,15 @@ impl Core {
         change.transitions.extend(transition);
     }
 
+    /// Begins another batch where this one has as many circuits as it should have changes. Never
+    /// between an attempt and its circuit: a settlement is one write.
+    pub(super) fn seal_when_full(&mut self) {
+        let max = self.commits.changes_max;
+        if self.commits.open().commit.destinations.len() >= max {
+            self.seal_commit();
+        }
+    }
+
     /// A replay job moved on, with all that stands in the same batch.
     pub(super) fn commit_replay(&mut self, job: ReplayJob) {
         if self.commits.open().commit.replay.is_some() {

@@ -292,9 +292,12 @@ impl Core {
         let ix = self.dests.add(dest);
         self.dest_by_id.insert(id, ix);
         self.set_rate(ix, rate);
-        let recovered = self.dests[ix.get()].record.circuit.recover(self.now, &self.policy.circuit);
-        if let Some(transition) = recovered {
-            self.circuit_changed(ix, Some(transition));
+        let circuit = &mut self.dests[ix.get()].record.circuit;
+        // The suspension ended with the process that had it, or goes on here without these failures.
+        let taken_back = circuit.take_back();
+        let recovered = circuit.recover(self.now, &self.policy.circuit);
+        if taken_back || recovered.is_some() {
+            self.circuit_changed(ix, recovered);
         }
         self.arm_circuit(ix);
         self.drain_again(ix);

@@ -8,7 +8,7 @@
 use std::ops::{Index, IndexMut};
 use std::time::Duration;
 
-use postrider_domain::circuit::CircuitState;
+use postrider_domain::circuit::{CircuitState, Suspended};
 use postrider_domain::time::Timestamp;
 
 use super::Core;
@@ -114,6 +114,7 @@ impl Core {
         let is_idle = dest.lost || now.since(dest.used_at) >= self.options.destination_idle;
         let is_healthy = dest.record.circuit.state == CircuitState::Closed
             && dest.record.circuit.counters.consecutive_failures == 0
+            && dest.record.circuit.suspended == Suspended::default()
             && dest.bucket.as_mut().is_none_or(|bucket| bucket.is_full(now));
         let is_empty = dest.in_flight == 0
             && dest.retry_in_flight == 0

@@ -474,7 +474,7 @@ async fn when_most_of_twenty_fail_at_once_transitions_are_held_and_the_operator_
     world.pass(ms(10)).await;
     for n in 0..21 {
         assert_eq!(world.state(&url(n)).await, "enabled", "{n}");
-        let counters = world.destination(&url(n)).await.circuit.counters;
+        let counters = world.destination(&url(n)).await.circuit.shown_counters();
         assert_eq!(counters.failures, 150, "they count all the same");
     }
     let mut alerts = Vec::new();
@@ -486,8 +486,43 @@ async fn when_most_of_twenty_fail_at_once_transitions_are_held_and_the_operator_
     assert_eq!(alerts, [Hold::Held]);
     assert!(world.engine.gauges().await.unwrap().held);
     // It ends when nothing fails any more, and then the circuits work again.
+    for n in 0..21 {
+        world.script.set(&url(n), OK);
+    }
     world.pass(MINUTE * 2 + ms(1)).await;
     assert!(!world.engine.gauges().await.unwrap().held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_of_our_own_disables_none_of_24_destinations_during_it_or_after_it() {
+    let mut world = World::new().await;
+    for n in 0..24 {
+        world.subscribe(&url(n)).await;
+    }
+    world.send().await;
+    world.pass(MINUTE * 3).await;
+    for n in 0..24 {
+        world.script.set(&url(n), FAIL);
+    }
+    world.send_many(150).await;
+    world.pass(MINUTE).await;
+    world.crash().await;
+    world.send_many(150).await;
+    world.pass(MINUTE).await;
+    for n in 0..24 {
+        assert_eq!(world.state(&url(n)).await, "enabled", "{n} in the outage");
+        world.script.set(&url(n), OK);
+    }
+    world.pass(MINUTE * 60).await;
+    world.send_many(5).await;
+    world.pass(MINUTE).await;
+    for n in 0..24 {
+        assert_eq!(world.state(&url(n)).await, "enabled", "{n} after the outage");
+        let circuit = world.destination(&url(n)).await.circuit;
+        assert_eq!(circuit.shown_counters().failures, 0, "{n}: they are taken back");
+        assert_eq!(circuit.counters.successes, 306, "{n}");
+    }
+    world.check_ledger().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! The circuit of a destination, modelled from section 5: what must follow from what was settled.
 //!
-//! Nothing here calls the domain's own circuit; states and counters are compared with it.
+//! Nothing here calls the domain's own circuit; states and counters are compared with it. What may
+//! follow while transitions are suspended is in [`super::suspension`].
 
 use postrider_domain::attempt::{Attempt, Ending};
 use postrider_domain::circuit::{Circuit, CircuitState, Counters, Evidence, Transition};
@@ -10,7 +11,7 @@ use super::rules::Rules;
 use crate::coverage::Cover;
 
 /// Where a modelled circuit stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     /// Enabled.
     Closed,
@@ -35,11 +36,17 @@ pub enum State {
 pub struct Model {
     /// Where it stands.
     pub state: State,
-    attempts: u64,
-    successes: u64,
-    failures: u64,
+    pub(super) attempts: u64,
+    pub(super) successes: u64,
+    pub(super) failures: u64,
     /// Failures in a row.
     pub consecutive: u64,
+    /// When the first and the last of them were counted.
+    pub(super) run: (i64, i64),
+    /// When it was last disabled.
+    pub(super) disabled_at: i64,
+    /// Failures in a row that a suspension has kept from being counted.
+    pub(super) apart: u64,
     /// When something last arrived; its creation before.
     pub last_success: i64,
     /// What was met on the way.
@@ -57,7 +64,7 @@ pub struct Context {
     pub freeze_asked: bool,
     /// Whether the probe may have been cancelled.
     pub cancelled: bool,
-    /// Whether there are so many destinations that transitions may be held back.
+    /// Whether so many destinations failed at once lately that transitions may be suspended.
     pub may_hold: bool,
 }
 
@@ -92,7 +99,7 @@ pub fn ended(attempt: &Attempt) -> i64 {
 
 /// What kind of change is expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Expected {
+pub(super) enum Expected {
     Nothing,
     Enabled { by_probe: bool },
     Disabled,
@@ -111,6 +118,9 @@ impl Model {
             successes: 0,
             failures: 0,
             consecutive: 0,
+            run: (0, 0),
+            disabled_at: i64::MIN,
+            apart: 0,
             last_success: created_at,
             met: Vec::new(),
         }
@@ -121,7 +131,7 @@ impl Model {
         (self.attempts, self.successes, self.failures, self.consecutive) = (0, 0, 0, 0);
     }
 
-    fn counters(&self) -> Counters {
+    pub(super) fn counters(&self) -> Counters {
         Counters {
             attempts: self.attempts,
             successes: self.successes,
@@ -150,7 +160,7 @@ impl Model {
             if reset_before == Some(place) {
                 self.reset();
             }
-            let expected = self.learn_as_seen(attempt, *id, seen.peek().copied(), rules, context);
+            let expected = self.learn(outcome(attempt), *id, at, rules);
             if expected == Expected::Nothing {
                 continue;
             }
@@ -169,7 +179,7 @@ impl Model {
     }
 
     /// Whether a transition that was seen came before this attempt, and not from it.
-    fn comes_first(&self, next: &Transition, attempt: &Attempt, id: DeliveryId) -> bool {
+    pub(super) fn comes_first(&self, next: &Transition, attempt: &Attempt, id: DeliveryId) -> bool {
         let (at, end) = (next.at.as_unix_ms(), ended(attempt));
         let unasked = match &next.evidence {
             Evidence::ProbeSent { .. } | Evidence::ByHand { .. } => true,
@@ -186,39 +196,14 @@ impl Model {
         unasked && at <= end && next.counters == self.counters()
     }
 
-    /// What an attempt teaches; where transitions may be held back, whether they are can be seen.
-    fn learn_as_seen(
+    /// What an attempt teaches.
+    pub(super) fn learn(
         &mut self,
-        attempt: &Attempt,
+        outcome: Outcome,
         id: DeliveryId,
-        seen: Option<&Transition>,
+        at: i64,
         rules: &Rules,
-        context: &Context,
     ) -> Expected {
-        let (outcome, at) = (outcome(attempt), ended(attempt));
-        if context.may_hold {
-            let mut free = self.clone();
-            let expected = free.learn(outcome, id, at, rules);
-            // Several may end in one millisecond: which of them did it can be told by what was counted.
-            let is_seen = seen.is_some_and(|seen| {
-                seen.counters == free.counters() && free.compare(expected, seen, at).is_ok()
-            });
-            if matches!(expected, Expected::Disabled | Expected::Frozen) && !is_seen {
-                self.met.push(Cover::Held);
-                let held = Rules {
-                    consecutive: u64::MAX,
-                    grace: u64::MAX,
-                    freeze_at: u64::MAX,
-                    freeze_over: u64::MAX,
-                    ..*rules
-                };
-                return self.learn(outcome, id, at, &held);
-            }
-        }
-        self.learn(outcome, id, at, rules)
-    }
-
-    fn learn(&mut self, outcome: Outcome, id: DeliveryId, at: i64, rules: &Rules) -> Expected {
         let is_probe = matches!(self.state, State::HalfOpen { probe, .. } if probe == id);
         match outcome {
             Outcome::OwnFault => {
@@ -231,7 +216,7 @@ impl Model {
                 return Expected::ProbeLost;
             }
             Outcome::Success => {
-                self.last_success = at;
+                (self.last_success, self.apart) = (at, 0);
                 if matches!(self.state, State::Open { .. } | State::HalfOpen { .. }) {
                     self.state = State::Closed;
                     self.reset();
@@ -243,18 +228,31 @@ impl Model {
                 self.attempts += 1;
                 self.successes += 1;
                 self.consecutive = 0;
+                if self.state == State::Closed
+                    && rules.disables(self.attempts, self.failures, self.consecutive)
+                {
+                    self.met.push(Cover::SuccessOverShare);
+                }
+                // Only a failed attempt can disable or freeze.
+                return Expected::Nothing;
             }
             Outcome::Failure | Outcome::Gone => {
                 self.attempts += 1;
                 self.failures += 1;
                 self.consecutive += 1;
+                self.run = (if self.consecutive == 1 { at } else { self.run.0 }, at);
             }
         }
         self.judge(outcome, is_probe, at, rules)
     }
 
-    fn judge(&mut self, outcome: Outcome, is_probe: bool, at: i64, rules: &Rules) -> Expected {
-        let failed = outcome != Outcome::Success;
+    pub(super) fn judge(
+        &mut self,
+        outcome: Outcome,
+        is_probe: bool,
+        at: i64,
+        rules: &Rules,
+    ) -> Expected {
         if self.state == State::Frozen {
             return Expected::Nothing;
         }
@@ -262,11 +260,11 @@ impl Model {
             self.state = State::Frozen;
             return Expected::FrozenGone;
         }
-        if failed && rules.freezes(self.consecutive, at - self.last_success) {
+        if rules.freezes(self.consecutive, at - self.last_success) {
             self.state = State::Frozen;
             return Expected::Frozen;
         }
-        if failed && is_probe {
+        if is_probe {
             self.state = State::Open { probe_at: at + rules.probe_ms };
             return Expected::ProbeFailed;
         }
@@ -275,6 +273,7 @@ impl Model {
         }
         if rules.disables(self.attempts, self.failures, self.consecutive) {
             self.state = State::Open { probe_at: at + rules.probe_ms };
+            self.disabled_at = at;
             return Expected::Disabled;
         }
         if self.attempts == rules.grace && self.failures == self.attempts {
@@ -286,7 +285,12 @@ impl Model {
         Expected::Nothing
     }
 
-    fn compare(&mut self, expected: Expected, seen: &Transition, at: i64) -> Result<(), String> {
+    pub(super) fn compare(
+        &mut self,
+        expected: Expected,
+        seen: &Transition,
+        at: i64,
+    ) -> Result<(), String> {
         let cover = match (expected, &seen.evidence) {
             (Expected::Enabled { by_probe }, Evidence::Success { by_probe: seen_by_probe })
                 if by_probe == *seen_by_probe =>
@@ -314,7 +318,7 @@ impl Model {
     }
 
     /// A transition that no attempt caused.
-    fn unasked(
+    pub(super) fn unasked(
         &mut self,
         seen: &Transition,
         rules: &Rules,
@@ -332,6 +336,16 @@ impl Model {
                 self.met.push(Cover::ProbeLostInCrash);
                 let from = if context.up_at >= probed_at { probed_at } else { at };
                 self.state = State::Open { probe_at: from + rules.probe_ms };
+            }
+            (evidence, State::Open { .. } | State::HalfOpen { .. })
+                if evidence.is_taken_back()
+                    && context.may_hold
+                    && at - self.disabled_at <= 60_000
+                    && self.is_short_run() =>
+            {
+                self.met.push(Cover::EnabledByTakingBack);
+                self.state = State::Closed;
+                self.take_run_back();
             }
             (Evidence::ByHand { .. }, state) => self.by_hand(seen, state, context)?,
             (Evidence::NoSuccess { .. } | Evidence::ConsecutiveFailures, state)

@@ -9,6 +9,7 @@ pub mod quiet;
 pub mod rules;
 pub mod schedule;
 pub mod sends;
+pub mod suspension;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,6 +25,7 @@ use crate::coverage::{Cover, Coverage};
 use crate::trace::{Line, Trace};
 use circuit::{Context, Model, State};
 use rules::{Clock, Rules};
+use suspension::Watch;
 
 /// Something that must never happen.
 #[derive(Debug, Clone)]
@@ -167,6 +169,8 @@ pub struct Oracle {
     pub in_flight: u32,
     /// Attempts that a process left behind.
     lost: u32,
+    /// Whether transitions may be suspended.
+    watch: Watch,
     now: i64,
 }
 
@@ -191,6 +195,7 @@ impl Oracle {
             attempts: 0,
             in_flight: 0,
             lost: 0,
+            watch: Watch::default(),
             now,
         }
     }
@@ -296,6 +301,7 @@ impl Oracle {
             if let Some(attempt) = &change.attempt {
                 let to = change.delivery.destination;
                 by_destination.entry(to).or_default().push((attempt, change.delivery.id));
+                self.watch.settled(to, attempt);
             }
         }
         for change in &commit.destinations {
@@ -333,7 +339,10 @@ impl Oracle {
         }
         let (rules, up_at) = (self.rules, self.up_at);
         self.probes_seen(change);
-        let (cancelled, may_hold) = (self.probe_was_cancelled(change.id), self.may_hold());
+        let cancelled = self.probe_was_cancelled(change.id);
+        // A commit may be late: what it says happened no earlier than its first attempt ended.
+        let first = attempts.first().map_or(self.now, |(attempt, _)| circuit::ended(attempt));
+        let may_hold = self.may_hold() && self.watch.is_possible(first.min(self.now));
         let Some(dest) = self.destinations.get_mut(&change.id) else {
             return self.violate("an unknown destination".into(), None, Some(change.id));
         };
@@ -347,9 +356,20 @@ impl Oracle {
         let try_with = |reset_before: Option<usize>| {
             let mut model = dest.model.clone();
             model.met.clear();
-            let transitions = &change.transitions;
-            model.apply(attempts, transitions, reset_before, &rules, &context)?;
-            model.agrees(&change.circuit).map(|()| model)
+            let (seen, stored) = (&change.transitions, &change.circuit);
+            let mut plain = model.clone();
+            let result = plain
+                .apply(attempts, seen, reset_before, &rules, &context)
+                .and_then(|()| plain.agrees(stored));
+            match result {
+                Ok(()) => Ok(plain),
+                Err(what) if may_hold => {
+                    let numbers = (&rules, &context);
+                    let way = model.apply_suspended(attempts, seen, reset_before, numbers, stored);
+                    way.ok_or(what)
+                }
+                Err(what) => Err(what),
+            }
         };
         let mut result = try_with(None);
         if result.is_err() && dest.enable_asked {

@@ -1,6 +1,8 @@
 //! Everything that has variants is read back as it was written.
 
-use postrider_domain::circuit::{Circuit, CircuitState, Counters, Evidence, StateName, Transition};
+use postrider_domain::circuit::{
+    Circuit, CircuitState, Counters, Evidence, StateName, Suspended, Transition,
+};
 use postrider_domain::delivery::{CancelReason, DeadReason, Delivery, DeliveryState};
 use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::time::Timestamp;
@@ -124,6 +126,8 @@ async fn every_circuit_is_read_back_as_it_was(mut ground: Ground) {
             last_success_at: at(n),
             ever_succeeded: n % 2 == 0,
             draining: n % 3 == 0,
+            failing_since: (n % 2 == 1).then(|| at(n)),
+            suspended: Suspended { failures: n / 4, consecutive: n / 8 },
         };
         let change = DestinationChange {
             tenant: acme(),

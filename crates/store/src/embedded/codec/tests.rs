@@ -9,7 +9,7 @@ use postrider_domain::attempt::{
     Phase, RetryAfter, Timings, Turn,
 };
 use postrider_domain::circuit::{Circuit, CircuitState, Evidence, StateName as CircuitName};
-use postrider_domain::circuit::{Counters, Transition};
+use postrider_domain::circuit::{Counters, Suspended, Transition};
 use postrider_domain::delivery::{CancelReason, DeadReason, Delivery, DeliveryState, StateName};
 use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, SubscriptionId};
@@ -131,6 +131,8 @@ fn circuits() -> Vec<Circuit> {
         last_success_at: NOW,
         ever_succeeded: n % 2 == 0,
         draining: n % 3 == 0,
+        failing_since: (n % 2 == 0).then_some(NOW),
+        suspended: Suspended { failures: n / 2, consecutive: n / 3 },
     };
     (0..).zip(states).map(circuit).collect()
 }

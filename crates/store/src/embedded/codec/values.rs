@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use postrider_domain::circuit::{Circuit, CircuitState, Counters};
+use postrider_domain::circuit::{Circuit, CircuitState, Counters, Suspended};
 use postrider_domain::delivery::{CancelReason, DeadReason, Delivery, DeliveryState, StateName};
 use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::{
@@ -276,7 +276,21 @@ fn put_circuit(out: &mut Encoder, circuit: &Circuit) {
         out.unsigned(count);
     }
     out.time(circuit.last_success_at);
-    out.byte(u8::from(circuit.ever_succeeded) | u8::from(circuit.draining) << 1);
+    let suspended = circuit.suspended;
+    let has_suspended = suspended != Suspended::default();
+    out.byte(
+        u8::from(circuit.ever_succeeded)
+            | u8::from(circuit.draining) << 1
+            | u8::from(circuit.failing_since.is_some()) << 2
+            | u8::from(has_suspended) << 3,
+    );
+    if let Some(since) = circuit.failing_since {
+        out.time(since);
+    }
+    if has_suspended {
+        out.unsigned(suspended.failures);
+        out.unsigned(suspended.consecutive);
+    }
     match &circuit.state {
         CircuitState::Closed => out.byte(0),
         other @ (CircuitState::Open { .. }
@@ -298,8 +312,23 @@ fn get_circuit(from: &mut Decoder) -> Result<Circuit, Malformed> {
     let last_success_at = from.time()?;
     let flags = from.byte()?;
     let (ever_succeeded, draining) = (flags & 1 != 0, flags & 2 != 0);
+    // A version that knew neither of the two left their flags zero.
+    let failing_since = if flags & 4 != 0 { Some(from.time()?) } else { None };
+    let suspended = if flags & 8 != 0 {
+        Suspended { failures: from.unsigned()?, consecutive: from.unsigned()? }
+    } else {
+        Suspended::default()
+    };
     let state = from.option(get_json)?.unwrap_or(CircuitState::Closed);
-    Ok(Circuit { state, counters, last_success_at, ever_succeeded, draining })
+    Ok(Circuit {
+        state,
+        counters,
+        last_success_at,
+        ever_succeeded,
+        draining,
+        failing_since,
+        suspended,
+    })
 }
 
 /// Rare values are stored as the JSON that the domain gives them.

@@ -1,0 +1,230 @@
+//! What may become of a circuit while transitions are suspended because most destinations fail at once.
+//!
+//! When a suspension begins and ends cannot be seen from outside. Where so many destinations failed
+//! lately that there may be one ([`Watch`]), every failure may or may not be one that is taken back,
+//! and before every attempt the run of failures may have been taken back that led to it. All of these
+//! ways are followed; the circuit that was stored must be the end of one of them.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+
+use postrider_domain::attempt::Attempt;
+use postrider_domain::circuit::{Circuit, Transition};
+use postrider_domain::ids::{DeliveryId, DestinationId};
+
+use super::circuit::{Context, Expected, Model, Outcome, State, ended, outcome};
+use super::rules::Rules;
+use crate::coverage::Cover;
+
+/// Destinations that it takes.
+const DESTINATIONS: usize = 20;
+/// What "at once" means.
+const MINUTE_MS: i64 = 60_000;
+/// A suspension lasts so long at most.
+const LONGEST_MS: i64 = 3_600_000;
+
+/// Whether transitions may be suspended, by what was settled.
+#[derive(Debug, Default)]
+pub struct Watch {
+    recent: VecDeque<(i64, DestinationId, bool)>,
+    /// How many of these each destination has, and how many of them failed.
+    counts: BTreeMap<DestinationId, (usize, usize)>,
+    failing: usize,
+    /// At `until`, at the latest, a suspension has ended.
+    until: i64,
+}
+
+impl Watch {
+    /// An attempt was settled.
+    pub fn settled(&mut self, destination: DestinationId, attempt: &Attempt) {
+        let (at, failed) = (ended(attempt), outcome(attempt) != Outcome::Success);
+        self.recent.push_back((at, destination, failed));
+        let count = self.counts.entry(destination).or_default();
+        self.failing += usize::from(failed && count.1 == 0);
+        *count = (count.0 + 1, count.1 + usize::from(failed));
+        while let Some((then, destination, failed)) = self.recent.front().copied()
+            && at - then > MINUTE_MS + 10_000
+        {
+            self.recent.pop_front();
+            let Some(count) = self.counts.get_mut(&destination) else { continue };
+            *count = (count.0 - 1, count.1 - usize::from(failed));
+            self.failing -= usize::from(failed && count.1 == 0);
+            if count.0 == 0 {
+                self.counts.remove(&destination);
+            }
+        }
+        // The attempt that tips the scales may stand in the next commit.
+        let attempted = self.counts.len();
+        if attempted + 1 >= DESTINATIONS && (self.failing + 1) * 2 > attempted {
+            self.until = at + LONGEST_MS + 2 * MINUTE_MS;
+        }
+    }
+
+    /// Whether there may be a suspension at this time.
+    pub fn is_possible(&self, now: i64) -> bool {
+        now <= self.until
+    }
+}
+
+/// A way that a circuit may have gone, and how many of the transitions that were seen it explains.
+#[derive(Debug, Clone)]
+struct Way {
+    model: Model,
+    explained: usize,
+}
+
+impl Way {
+    /// What makes two ways the same.
+    fn key(&self) -> (State, [u64; 4], [i64; 4], usize) {
+        let Model { state, attempts, successes, failures, consecutive, .. } = self.model;
+        let Model { last_success, run, disabled_at, .. } = self.model;
+        let counted = [attempts, successes, failures, consecutive];
+        (state, counted, [last_success, run.0, run.1, disabled_at], self.explained)
+    }
+
+    /// The same, and the attempt was judged as usual, or its failure does not count.
+    fn learned(
+        &self,
+        attempt: &Attempt,
+        id: DeliveryId,
+        seen: &[Transition],
+        rules: &Rules,
+        is_suspended: bool,
+    ) -> Option<Way> {
+        let (mut way, at) = (self.clone(), ended(attempt));
+        let expected = if is_suspended {
+            way.model.learn_suspended(outcome(attempt), id, at, rules)?
+        } else {
+            way.model.learn(outcome(attempt), id, at, rules)
+        };
+        if expected != Expected::Nothing {
+            let next = seen.get(way.explained)?;
+            // Several may end in one millisecond: which of them did it can be told by what was counted.
+            if next.counters != way.counters_before(expected, &self.model) {
+                return None;
+            }
+            way.model.compare(expected, next, at).ok()?;
+            way.explained += 1;
+        }
+        Some(way)
+    }
+
+    fn counters_before(
+        &self,
+        expected: Expected,
+        before: &Model,
+    ) -> postrider_domain::circuit::Counters {
+        match expected {
+            // What was counted before the reset.
+            Expected::Enabled { .. } => before.counters(),
+            _ => self.model.counters(),
+        }
+    }
+
+    fn unasked(
+        mut self,
+        seen: &[Transition],
+        rules: &Rules,
+        context: &Context,
+        is_next: impl Fn(&Model, &Transition) -> bool,
+    ) -> Option<Way> {
+        while let Some(next) = seen.get(self.explained).filter(|next| is_next(&self.model, next)) {
+            self.model.unasked(next, rules, context).ok()?;
+            self.explained += 1;
+        }
+        Some(self)
+    }
+
+    fn and_taken_back(self) -> impl Iterator<Item = Way> {
+        let back = self.taken_back();
+        std::iter::once(self).chain(back)
+    }
+
+    fn taken_back(&self) -> Option<Way> {
+        let mut way = self.clone();
+        (way.model.consecutive > 0 && way.model.is_short_run()).then(|| {
+            way.model.take_run_back();
+            way
+        })
+    }
+}
+
+impl Model {
+    /// As [`Model::apply`], along every way that a suspension allows: the one that ends as the circuit
+    /// that was stored.
+    pub fn apply_suspended(
+        &self,
+        attempts: &[(&Attempt, DeliveryId)],
+        seen: &[Transition],
+        reset_before: Option<usize>,
+        (rules, context): (&Rules, &Context),
+        stored: &Circuit,
+    ) -> Option<Model> {
+        let mut ways = vec![Way { model: self.clone(), explained: 0 }];
+        for (place, (attempt, id)) in attempts.iter().enumerate() {
+            let mut next = Vec::new();
+            for way in ways.into_iter().flat_map(Way::and_taken_back) {
+                let first =
+                    |model: &Model, next: &Transition| model.comes_first(next, attempt, *id);
+                let Some(mut way) = way.unasked(seen, rules, context, first) else { continue };
+                if reset_before == Some(place) {
+                    way.model.reset();
+                }
+                for way in way.and_taken_back() {
+                    // Of two ways to the same end the first is kept: that of a suspension.
+                    next.extend(way.learned(attempt, *id, seen, rules, true));
+                    next.extend(way.learned(attempt, *id, seen, rules, false));
+                }
+            }
+            let mut known = HashSet::new();
+            next.retain(|way: &Way| known.insert(way.key()));
+            ways = next;
+        }
+        let ended = ways.into_iter().filter_map(|way| {
+            let mut way = way.unasked(seen, rules, context, |_, _| true)?;
+            if reset_before == Some(attempts.len()) {
+                way.model.reset();
+            }
+            Some(way.and_taken_back())
+        });
+        let mut ended = ended.flatten();
+        ended.find(|way| way.model.agrees(stored).is_ok()).map(|way| way.model)
+    }
+
+    /// What an attempt teaches while transitions are suspended; `None` where that makes no difference.
+    fn learn_suspended(
+        &mut self,
+        outcome: Outcome,
+        id: DeliveryId,
+        at: i64,
+        rules: &Rules,
+    ) -> Option<Expected> {
+        if !matches!(outcome, Outcome::Failure | Outcome::Gone) {
+            return None;
+        }
+        self.apart += 1;
+        let [attempts, failures, consecutive] =
+            [self.attempts, self.failures, self.consecutive].map(|count| count + self.apart);
+        if self.state == State::Closed && rules.disables(attempts, failures, consecutive) {
+            self.met.push(Cover::Held);
+        }
+        self.met.push(Cover::FailureSuspended);
+        let is_probe = matches!(self.state, State::HalfOpen { probe, .. } if probe == id);
+        let none = u64::MAX;
+        let held =
+            Rules { consecutive: none, grace: none, freeze_at: none, freeze_over: none, ..*rules };
+        Some(self.judge(outcome, is_probe, at, &held))
+    }
+
+    /// Whether the consecutive failures came within the time that it may take to notice an outage.
+    pub(super) fn is_short_run(&self) -> bool {
+        self.run.1 - self.run.0 <= MINUTE_MS
+    }
+
+    /// The consecutive failures were an outage's first ones.
+    pub(super) fn take_run_back(&mut self) {
+        self.met.push(Cover::RunTakenBack);
+        self.attempts -= self.consecutive;
+        self.failures -= self.consecutive;
+        self.consecutive = 0;
+    }
+}
