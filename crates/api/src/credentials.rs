@@ -263,7 +263,9 @@ mod tests {
         let vault = Vault::new(KeyRing::generate().unwrap());
         let mut secrets = SigningSecrets::new(SigningSecret::generate_symmetric([1; 32]));
         let now = Timestamp::from_unix_ms(1_000);
-        secrets.rotate(SigningSecret::generate_asymmetric([2; 32]), Duration::from_secs(60), now);
+        secrets
+            .rotate(SigningSecret::generate_asymmetric([2; 32]), Duration::from_secs(60), now)
+            .unwrap();
         for token in [None, Some(Zeroizing::new("tok_12345678".to_owned()))] {
             let key = Zeroizing::new("a \"key\"".to_owned());
             let client =

@@ -160,6 +160,9 @@ codes! {
     /// Too much at the same time.
     TooManyAtOnce = "too_many_at_once", TOO_MANY_REQUESTS, "Too much at the same time",
         "Let some of what is under way end first, or wait for as long as the header retry-after says.";
+    /// So many rotations overlap that one more would end an overlap early.
+    TooManySecrets = "too_many_secrets", TOO_MANY_REQUESTS, "Too many secrets overlap",
+        "Wait until the next of the replaced secrets expires; the header retry-after says when.";
     /// Something that should not happen.
     Internal = "internal", INTERNAL_SERVER_ERROR, "Something of ours failed",
         "Repeat the request; if that does not help, tell the operator when it happened.";

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::http_date;
 use crate::time::Timestamp;
 
 /// An attempt that has ended, as the transport reports it.
@@ -184,14 +185,15 @@ pub enum RetryAfter {
 }
 
 impl RetryAfter {
-    /// Reads the header's value: whole seconds, or an HTTP date.
-    pub fn parse(value: &str) -> Option<Self> {
+    /// Reads the header's value: whole seconds, or an HTTP date. `now` is the time of day, which a
+    /// year of two digits is read by.
+    pub fn parse(value: &str, now: Timestamp) -> Option<Self> {
         let value = value.trim();
         if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
             // More digits than fit are a very long time, not an error.
             return Some(RetryAfter::Delay(Duration::from_secs(value.parse().unwrap_or(u64::MAX))));
         }
-        Timestamp::parse_http_date(value).map(RetryAfter::At)
+        http_date::parse(value, now).map(RetryAfter::At)
     }
 
     /// The time that is meant, where the answer came at `now`.
@@ -386,13 +388,16 @@ mod tests {
             (" 120 ", seconds(120)),
             ("99999999999999999999999", seconds(u64::MAX)),
             ("Sun, 06 Nov 1994 08:49:37 GMT", date),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", date),
+            ("Sun Nov  6 08:49:37 1994", date),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", Some(RetryAfter::At(Timestamp::LAST_SHOWN))),
             ("", None),
             ("-1", None),
             ("1.5", None),
             ("soon", None),
         ];
         for (value, expected) in cases {
-            assert_eq!(RetryAfter::parse(value), expected, "{value:?}");
+            assert_eq!(RetryAfter::parse(value, Timestamp::EPOCH), expected, "{value:?}");
         }
     }
 

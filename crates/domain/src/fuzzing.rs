@@ -208,7 +208,7 @@ fn signature(bytes: &[u8]) {
 
 fn retry_after(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
-    if let Some(wish) = RetryAfter::parse(text) {
+    if let Some(wish) = RetryAfter::parse(text, Timestamp::EPOCH) {
         let now = Timestamp::from_unix_ms(1_700_000_000_000);
         if let RetryAfter::Delay(_) = wish {
             assert!(wish.at(now) >= now);

@@ -22,7 +22,7 @@ use sha2::Sha256;
 
 use secret::Key;
 
-pub use rotation::{RetiredSecret, SigningSecrets};
+pub use rotation::{RetiredSecret, SigningSecrets, TooManySecrets};
 pub use secret::{InvalidSecret, SigningSecret};
 pub use verify::{SignedHeaders, TOLERANCE, Unverified, VerifyKey, verify};
 

@@ -8,8 +8,14 @@ use tokio::time::Instant;
 
 /// Says what time it is.
 pub trait Clock: Send + Sync + 'static {
-    /// Now.
+    /// Now, on the one clock that every time is kept on.
     fn now(&self) -> Timestamp;
+
+    /// The time of day, as others have it: for what they compare with their own clocks, and for
+    /// nothing else. It may be set back.
+    fn wall(&self) -> Timestamp {
+        self.now()
+    }
 }
 
 /// The clock of the machine.

@@ -255,6 +255,18 @@ impl HttpTransport {
     }
 }
 
+impl HttpTransport {
+    /// When the receiver wants to be asked again. A date is by its clock, which is compared with the
+    /// time of day here: what counts is how far from now it is.
+    fn retry_after(&self, value: &str) -> Option<RetryAfter> {
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        Some(match RetryAfter::parse(value, wall)? {
+            RetryAfter::At(date) => RetryAfter::At(date.moved_ms(now.ms_from(wall))),
+            delay @ RetryAfter::Delay(_) => delay,
+        })
+    }
+}
+
 impl Transport for HttpTransport {
     async fn send(&self, request: Request) -> Finished {
         let _counted = self.gauges.request();
@@ -275,7 +287,7 @@ impl Transport for HttpTransport {
                 let retry_after = retry_after.and_then(|value| value.to_str().ok());
                 Ending::Answered(Answer {
                     status: head.status.as_u16(),
-                    retry_after: retry_after.and_then(RetryAfter::parse),
+                    retry_after: retry_after.and_then(|value| self.retry_after(value)),
                     body,
                     body_end,
                 })

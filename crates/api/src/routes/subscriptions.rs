@@ -312,7 +312,9 @@ pub(crate) async fn delete(
 
 /// Rotate the secret
 ///
-/// The new secret is in this answer and in no other. The one before signs along for the overlap.
+/// The new secret is in this answer and in no other. The one before signs along for the overlap; a
+/// later rotation never shortens that. At most ten secrets sign at a time: one rotation more is
+/// refused with 429 until an overlap has ended.
 #[utoipa::path(
     post, path = "/v1/subscriptions/{id}/secret/rotate", tag = "subscriptions",
     params(("id" = String, Path, description = "The subscription")),
@@ -344,8 +346,12 @@ pub(crate) async fn rotate(
     // An earlier run of this request may have rotated, and others may have done so since.
     let is_known = |(known, _): (&SigningSecret, _)| *known.expose() == *shown;
     if draw.repeats().is_none() || !credentials.secrets.all().any(is_known) {
-        credentials.secrets.rotate(secret, Duration::from_secs(overlap), state.now());
-        subscription.updated_at = state.now();
+        let now = state.now();
+        credentials.secrets.rotate(secret, Duration::from_secs(overlap), now).map_err(|error| {
+            let seconds = error.until.since(now).as_secs() + 1;
+            Problem::new(Code::TooManySecrets, error.to_string()).retry_after(seconds)
+        })?;
+        subscription.updated_at = now;
         put(&state, &subscription, &credentials).await?;
     }
     let (view, secret) = (SubscriptionView::of(&subscription, &credentials, state.now()), shown);

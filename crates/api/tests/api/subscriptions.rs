@@ -219,6 +219,26 @@ async fn a_rotation_overlaps_and_both_secrets_sign() {
 }
 
 #[tokio::test]
+async fn a_shorter_rotation_keeps_the_overlap_that_was_promised_before() {
+    let api = Api::new().await;
+    let created = api.subscribe("in").await;
+    let path = format!("/v1/subscriptions/{}", id(&created));
+    let rotate = format!("{path}/secret/rotate");
+    api.call("POST", &rotate).expect(200).await;
+    let rotated = api.post(&rotate, json!({"overlap_seconds": 0})).expect(200).await;
+    assert_eq!(rotated["retiring_secrets"], 1, "24 hours were promised");
+    api.clock.advance(std::time::Duration::from_secs(24 * 3600 - 1));
+    assert_eq!(api.get(&path).expect(200).await["retiring_secrets"], 1);
+    api.clock.advance(std::time::Duration::from_secs(1));
+    assert_eq!(api.get(&path).expect(200).await["retiring_secrets"], 0);
+    for _ in 0..9 {
+        api.call("POST", &rotate).expect(200).await;
+    }
+    api.call("POST", &rotate).refused(429, "too_many_secrets", None).await;
+    assert_eq!(api.get(&path).expect(200).await["retiring_secrets"], 9);
+}
+
+#[tokio::test]
 async fn a_test_shows_what_became_of_it() {
     let api = Api::new().await;
     let created = api.subscribe("500").await;

@@ -68,21 +68,46 @@ impl SigningSecrets {
             .map(|(secret, _)| secret)
     }
 
-    /// Makes `new` the current secret. The one before it signs along for `overlap`; none before
-    /// that outlives it, so a rotation without overlap ends every older secret at once. Expired
-    /// ones are forgotten, and beyond the limit the oldest.
-    pub fn rotate(&mut self, new: SigningSecret, overlap: Duration, now: Timestamp) {
-        let latest = now.saturating_add(overlap);
+    /// Makes `new` the current secret. The one before it signs along for `overlap`, and each before
+    /// that for as long as it was promised: no rotation shortens an earlier overlap. Expired ones are
+    /// forgotten.
+    ///
+    /// # Errors
+    ///
+    /// Where so many secrets overlap that one that was promised would have to go. Nothing changes.
+    pub fn rotate(
+        &mut self,
+        new: SigningSecret,
+        overlap: Duration,
+        now: Timestamp,
+    ) -> Result<(), TooManySecrets> {
+        let until = now.saturating_add(overlap);
         let retired: Vec<_> = self
             .all()
-            .map(|(secret, expires_at)| RetiredSecret {
+            .map(|(secret, promised)| RetiredSecret {
                 secret: secret.clone(),
-                expires_at: expires_at.map_or(latest, |at| at.min(latest)),
+                expires_at: promised.unwrap_or(until),
             })
-            .filter(|older| now < older.expires_at)
+            .filter(|older| now < older.expires_at && older.secret != new)
             .collect();
+        if retired.len() >= limits::SIGNING_SECRETS_MAX {
+            let next = retired.iter().map(|older| older.expires_at).min();
+            return Err(TooManySecrets { until: next.unwrap_or(until) });
+        }
         *self = SigningSecrets::from_parts(new, retired);
+        Ok(())
     }
+}
+
+/// So many secrets overlap that another rotation would end one before its promised time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} secrets sign along already: the next of them expires at {until}",
+    limits::SIGNING_SECRETS_MAX
+)]
+pub struct TooManySecrets {
+    /// When a rotation is possible again.
+    pub until: Timestamp,
 }
 
 #[cfg(test)]
@@ -113,9 +138,9 @@ mod tests {
     fn a_secret_that_was_replaced_signs_along_until_its_overlap_ends() {
         let mut secrets = SigningSecrets::new(secret(1));
         check(&secrets, Timestamp::MAX, &[1]);
-        secrets.rotate(secret(2), HOUR * 24, NOW);
+        secrets.rotate(secret(2), HOUR * 24, NOW).unwrap();
         check(&secrets, NOW, &[2, 1]);
-        secrets.rotate(secret(3), HOUR * 24, after(12));
+        secrets.rotate(secret(3), HOUR * 24, after(12)).unwrap();
         check(&secrets, after(12), &[3, 2, 1]);
         check(&secrets, after(24).saturating_sub(Duration::from_millis(1)), &[3, 2, 1]);
         check(&secrets, after(24), &[3, 2]);
@@ -127,40 +152,57 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_without_overlap_ends_every_older_secret() {
+    fn a_rotation_never_shortens_an_overlap_that_was_promised_earlier() {
         let mut secrets = SigningSecrets::new(secret(1));
-        secrets.rotate(secret(2), HOUR * 24, NOW);
-        secrets.rotate(secret(3), Duration::ZERO, after(1));
-        check(&secrets, after(1), &[3]);
-        assert_eq!(secrets, SigningSecrets::new(secret(3)));
+        secrets.rotate(secret(2), HOUR * 24, NOW).unwrap();
+        secrets.rotate(secret(3), HOUR, after(1)).unwrap();
+        check(&secrets, after(1), &[3, 2, 1]);
+        check(&secrets, after(2), &[3, 1]);
+        secrets.rotate(secret(4), Duration::ZERO, after(3)).unwrap();
+        check(&secrets, after(3), &[4, 1]);
+        check(&secrets, after(24).saturating_sub(Duration::from_millis(1)), &[4, 1]);
+        check(&secrets, after(24), &[4]);
+    }
+
+    #[test]
+    fn a_rotation_without_overlap_ends_the_secret_that_it_replaces() {
+        let mut secrets = SigningSecrets::new(secret(1));
+        secrets.rotate(secret(2), Duration::ZERO, NOW).unwrap();
+        assert_eq!(secrets, SigningSecrets::new(secret(2)));
     }
 
     #[test]
     fn the_same_secret_is_never_listed_twice() {
         let mut secrets = SigningSecrets::new(secret(1));
-        secrets.rotate(secret(1), HOUR, NOW);
+        secrets.rotate(secret(1), HOUR, NOW).unwrap();
         check(&secrets, NOW, &[1]);
-        secrets.rotate(secret(2), HOUR, NOW);
-        secrets.rotate(secret(1), HOUR, NOW);
+        secrets.rotate(secret(2), HOUR, NOW).unwrap();
+        secrets.rotate(secret(1), HOUR, NOW).unwrap();
         check(&secrets, NOW, &[1, 2]);
         check(&secrets, after(1), &[1]);
     }
 
     #[test]
-    fn beyond_the_limit_the_oldest_is_dropped_first() {
+    fn a_rotation_that_would_drop_a_promised_secret_is_refused() {
         let mut secrets = SigningSecrets::new(secret(0));
-        for n in 1..=11 {
-            secrets.rotate(secret(n), HOUR, NOW);
+        for n in 1..=9 {
+            secrets.rotate(secret(n), HOUR * u32::from(n), NOW).unwrap();
         }
-        check(&secrets, NOW, &[11, 10, 9, 8, 7, 6, 5, 4, 3, 2]);
+        let before = secrets.clone();
+        let refused = secrets.rotate(secret(10), HOUR, NOW);
+        assert_eq!(refused, Err(TooManySecrets { until: after(1) }));
+        assert_eq!(secrets, before);
+        check(&secrets, NOW, &[9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
+        secrets.rotate(secret(10), HOUR, after(1)).unwrap();
+        check(&secrets, after(1), &[10, 9, 8, 7, 6, 5, 4, 3, 2, 1]);
         assert_eq!(secrets.all().count(), limits::SIGNING_SECRETS_MAX);
     }
 
     #[test]
     fn a_store_gives_back_what_it_was_given() {
         let mut secrets = SigningSecrets::new(secret(1));
-        secrets.rotate(secret(2), HOUR, NOW);
-        secrets.rotate(secret(3), HOUR * 2, NOW);
+        secrets.rotate(secret(2), HOUR, NOW).unwrap();
+        secrets.rotate(secret(3), HOUR * 2, NOW).unwrap();
         let retired = secrets.all().filter_map(|(secret, expires_at)| {
             Some(RetiredSecret { secret: secret.clone(), expires_at: expires_at? })
         });
@@ -178,12 +220,13 @@ mod tests {
             let mut secrets = SigningSecrets::new(secret(0));
             let mut now = NOW;
             // What the rules say in words, kept apart from the code: when each one must end.
+            // There are too few of them to meet the limit.
             let mut ends = vec![Timestamp::MAX];
             for (n, (wait_ms, overlap_ms)) in (1..).zip(&rotations) {
                 now = now.saturating_add(Duration::from_millis(*wait_ms));
                 let overlap = Duration::from_millis(*overlap_ms);
-                secrets.rotate(secret(n), overlap, now);
-                ends.iter_mut().for_each(|end| *end = (*end).min(now.saturating_add(overlap)));
+                secrets.rotate(secret(n), overlap, now).unwrap();
+                *ends.last_mut().unwrap() = now.saturating_add(overlap);
                 ends.push(Timestamp::MAX);
             }
             now = now.saturating_add(Duration::from_millis(later_ms));
