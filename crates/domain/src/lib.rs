@@ -16,6 +16,7 @@
 //! | where does a delivery stand, and why? | [`delivery`], [`explain`] |
 //! | is anything lost? | [`ledger`] |
 //! | what would all this do in an outage? | [`forecast`] |
+//! | what time is it, when somebody sets the clock? | [`steady`] |
 //! | whose trace is it? | [`trace`] |
 //! | which numbers? | [`policy`], [`limits`] |
 
@@ -44,6 +45,7 @@ pub mod policy;
 pub mod retry;
 pub mod settlement;
 pub mod signature;
+pub mod steady;
 pub mod subscription;
 pub mod thresholds;
 pub mod time;

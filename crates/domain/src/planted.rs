@@ -60,6 +60,12 @@ pub enum Bug {
     FirstFailuresKept,
     /// A relapse within a minute after a suspension is not recognised.
     RelapseNotRecognised,
+    /// A clock that is set ahead is followed.
+    ClockFollowsStepAhead,
+    /// A clock that is set back is followed.
+    ClockFollowsStepBack,
+    /// After a restart the time of day is believed, whatever the clock said before.
+    ClockForgetsOffset,
     /// The ramp of a recovery goes on after a failure.
     RampIgnoresFailure,
 }

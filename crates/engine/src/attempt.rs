@@ -99,7 +99,9 @@ async fn run<T: Transport>(
     let is_own = target.destination() == job.prepared.subscription.destination;
     let target = keys.target.as_ref().filter(|_| is_own).unwrap_or(target);
     let context = TraceContext::of_attempt(job.event.trace, job.delivery, job.number);
-    let request = request(&job, keys, Arc::clone(target), context, started_at);
+    // Receivers compare `webhook-timestamp` with their own clocks: it is the time of day.
+    let times = (started_at, clock.wall());
+    let request = request(&job, keys, Arc::clone(target), context, times);
     let mut finished = transport.send(request).await;
     scrub(&mut finished, keys);
     if let Some(spans) = spans.filter(|_| context.is_sampled()) {
@@ -137,11 +139,11 @@ fn request(
     keys: &Keys,
     target: Arc<Target>,
     context: TraceContext,
-    now: Timestamp,
+    (now, wall): (Timestamp, Timestamp),
 ) -> Request {
     let Job { delivery, event, prepared, limits, .. } = job;
     let payload = payload::render(event, prepared.subscription.format);
-    let (mut id, seconds) = (delivery.to_string(), now.as_unix_seconds());
+    let (mut id, seconds) = (delivery.to_string(), wall.as_unix_seconds());
     if planted::is(Bug::WebhookIdOfEvent) {
         id = event.id.to_string();
     }

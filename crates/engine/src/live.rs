@@ -9,10 +9,13 @@ use postrider_domain::event::{EventType, RawJson};
 use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
 use postrider_domain::limits;
 use postrider_domain::mass_failure::HoldChange;
+use postrider_domain::steady::Step;
 use postrider_domain::thresholds::Warning;
 use postrider_domain::time::Timestamp;
 use serde_json::json;
 
+use crate::core::{Command, Input};
+use crate::handle::EngineHandle;
 use crate::ingest::NewEvent;
 
 /// Something that happened.
@@ -80,6 +83,16 @@ pub enum EngineEvent {
     },
     /// So many destinations fail at once that the fault is probably ours, or no longer.
     HoldChange(HoldChange),
+    /// The clock of the machine, or of the database, was set.
+    ClockStep(Step),
+}
+
+impl EngineHandle {
+    /// Tells the operator that the time of day was set.
+    pub fn clock_stepped(&self, step: Step) {
+        // Nobody takes it only after the engine has shut down.
+        drop(self.shared.inputs.send(Input::Command(Command::ClockStepped { step })));
+    }
 }
 
 /// The event of Postrider's own that tells of this, where there is one, and the tenant whose it is;
@@ -141,6 +154,14 @@ pub(crate) fn operational(
                 "reason": reason,
             });
             (Some(&delivery.tenant), "postrider.delivery.dead", data)
+        }
+        EngineEvent::ClockStep(step) => {
+            let data = json!({
+                "at": step.at,
+                "by_ms": step.by_ms,
+                "ahead_ms": step.ahead_ms,
+            });
+            (None, "postrider.clock.stepped", data)
         }
         EngineEvent::Dead { .. }
         | EngineEvent::Attempt { .. }

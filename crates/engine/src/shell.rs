@@ -318,7 +318,8 @@ impl Shell {
             EngineEvent::Transition { .. }
             | EngineEvent::Dead { .. }
             | EngineEvent::FilterOverBudget { .. }
-            | EngineEvent::Warning { .. } => true,
+            | EngineEvent::Warning { .. }
+            | EngineEvent::ClockStep(_) => true,
             EngineEvent::Attempt { .. }
             | EngineEvent::Began { .. }
             | EngineEvent::HoldChange(_) => false,

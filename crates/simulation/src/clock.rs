@@ -1,8 +1,14 @@
-//! Virtual time: tokio's paused clock, carried over from one process of the world to the next.
+//! Virtual time: tokio's paused clock, carried over from one process of the world to the next, and the
+//! clock that the engine reads, which is the one that ships ([`postrider_domain::steady`]).
+//!
+//! The time of day of this world is set back and ahead, the machine is restarted, and what was written
+//! down of the clock may be old. The model judges everything in virtual time: the engine's clock must
+//! never leave it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use postrider_domain::steady::{Reading, Saved, Steady, Step};
 use postrider_domain::time::Timestamp;
 use postrider_transport::Clock;
 use tokio::time::Instant;
@@ -18,18 +24,84 @@ pub struct WorldClock(Mutex<Face>);
 struct Face {
     base_ms: i64,
     begun: Option<Instant>,
+    /// How far the time of day is from virtual time.
+    skew_ms: i64,
+    /// How often the machine was started, and when it last was.
+    machine: (u64, i64),
+    steady: Steady,
+    saved: Option<Saved>,
 }
 
 impl Default for WorldClock {
     fn default() -> Self {
-        WorldClock(Mutex::new(Face { base_ms: START_MS, begun: None }))
+        let reference = Timestamp::from_unix_ms(START_MS);
+        let reading = Reading { boot: None, elapsed: Duration::ZERO, reference };
+        WorldClock(Mutex::new(Face {
+            base_ms: START_MS,
+            begun: None,
+            skew_ms: 0,
+            machine: (1, START_MS),
+            steady: Steady::start(None, None, &reading).0,
+            saved: None,
+        }))
+    }
+}
+
+impl Face {
+    fn true_ms(&self) -> i64 {
+        let elapsed = self.begun.map_or(Duration::ZERO, |begun| instant().duration_since(begun));
+        self.base_ms + i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn reading(&self) -> Reading {
+        let now = self.true_ms();
+        Reading {
+            boot: Some(self.machine.0.to_string()),
+            elapsed: Duration::from_millis((now - self.machine.1).unsigned_abs()),
+            reference: Timestamp::from_unix_ms(now + self.skew_ms),
+        }
     }
 }
 
 impl WorldClock {
-    /// A process begins: time follows its runtime. To be called inside of it.
-    pub fn start(&self) {
-        self.face().begun = Some(instant());
+    /// A process begins: time follows its runtime. To be called inside of it. Its clock goes on where
+    /// the one before it was; the step is one that happened between the two.
+    pub fn start(&self) -> Option<Step> {
+        let mut face = self.face();
+        face.begun = Some(instant());
+        let (steady, step) = Steady::start(face.saved.as_ref(), None, &face.reading());
+        face.steady = steady;
+        drop(face);
+        self.save();
+        step
+    }
+
+    /// Somebody sets the time of day: ahead, or back.
+    pub fn set_by(&self, ms: i64) {
+        self.face().skew_ms += ms;
+    }
+
+    /// The engine's clock is compared with the time of day, as a server does every second, and written
+    /// down.
+    pub fn look(&self) -> Option<Step> {
+        let mut face = self.face();
+        let reading = face.reading();
+        let step = face.steady.compare(reading.elapsed, reading.reference);
+        drop(face);
+        self.save();
+        step
+    }
+
+    fn save(&self) {
+        let mut face = self.face();
+        let reading = face.reading();
+        face.saved = Some(face.steady.save(reading.boot, reading.elapsed));
+    }
+
+    /// The machine is started anew. Between two processes only.
+    pub fn reboot(&self) {
+        let mut face = self.face();
+        face.machine = (face.machine.0 + 1, face.base_ms);
     }
 
     /// The process ends: time stands still. To be called inside its runtime.
@@ -46,9 +118,7 @@ impl WorldClock {
 
     /// Now, in milliseconds since the epoch.
     pub fn now_ms(&self) -> i64 {
-        let face = self.face();
-        let elapsed = face.begun.map_or(Duration::ZERO, |begun| instant().duration_since(begun));
-        face.base_ms + i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
+        self.face().true_ms()
     }
 
     fn face(&self) -> MutexGuard<'_, Face> {
@@ -58,7 +128,12 @@ impl WorldClock {
 
 impl Clock for WorldClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_unix_ms(self.now_ms())
+        let face = self.face();
+        face.steady.now(face.reading().elapsed)
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.face().reading().reference
     }
 }
 

@@ -9,7 +9,7 @@ use crate::scenes::SCENES;
 use crate::world::life::{Outcome, live};
 
 /// All of them.
-pub const BUGS: [Bug; 28] = [
+pub const BUGS: [Bug; 31] = [
     Bug::AcknowledgeBeforeSync,
     Bug::OffByOneConsecutive,
     Bug::ProbeNotClearedAfterCrash,
@@ -38,6 +38,9 @@ pub const BUGS: [Bug; 28] = [
     Bug::FirstFailuresKept,
     Bug::RelapseNotRecognised,
     Bug::RampIgnoresFailure,
+    Bug::ClockFollowsStepAhead,
+    Bug::ClockFollowsStepBack,
+    Bug::ClockForgetsOffset,
 ];
 
 /// Plays the edges and scenes, then lives seeds, until the mistake shows; says where and how, or

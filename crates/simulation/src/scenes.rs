@@ -18,7 +18,7 @@ use crate::world::life::Outcome;
 use crate::world::receivers::Mood;
 
 /// All of them.
-pub const SCENES: [Edge; 19] = [
+pub const SCENES: [Edge; 21] = [
     ("a probe that a crash took is made again ten minutes after it was sent", probe_lost),
     ("where none waits, the next one that arrives is the probe", probe_of_arrival),
     ("what does not fit into the lanes is sent all the same", overflow),
@@ -28,6 +28,8 @@ pub const SCENES: [Edge; 19] = [
     ("an outage that disabled somebody before it was recognised enables them", first_minute),
     ("a receiver that was repaired is not disabled by its successes", repaired),
     ("one bad receiver among many is disabled", one_of_many),
+    ("a clock that is set costs no slot and makes no attempt early", clock_set),
+    ("a clock that is set while the server is down changes nothing", clock_set_in_downtime),
     ("a drain sends what waits ahead of its slots", drain),
     ("a drain that a crash interrupted begins anew", drain_again),
     ("a failure stops the ramp of a drain", drain_stops),
@@ -265,6 +267,49 @@ fn repaired() -> Result<Outcome> {
     met(&stage, Cover::SuccessOverShare)?;
     stage.send(FAIL, 1)?;
     ensure!(stage.is_open()?, "a failure over the share does not disable");
+    stage.end()
+}
+
+const DAY_MS: i64 = 24 * 3_600_000;
+
+/// The offsets of every delivery are judged by the model, to the millisecond of virtual time.
+fn clock_set() -> Result<Outcome> {
+    let mut stage = Stage::new(Rules::DEFAULT)?;
+    stage.send(FAIL, 1)?;
+    let jumps = [-49 * 3_600_000, 49 * 3_600_000, -5_000, 30_000, 30 * DAY_MS, -400 * DAY_MS];
+    for by in jumps {
+        stage.world.set_clock(by, true).map_err(crashed)?;
+        stage.send_now(1)?;
+        stage.pass(3 * HOUR)?;
+    }
+    met(&stage, Cover::ClockSetBack)?;
+    met(&stage, Cover::ClockSetAhead)?;
+    ensure!(stage.count(|stand| matches!(stand, Stand::Waiting { .. })) == 7, "one has ended");
+    stage.pass(48 * HOUR)?;
+    let oracle = stage.world.oracle();
+    let all = oracle.owed.values();
+    let whole = all.filter(|owed| owed.stand == Stand::Dead && owed.attempts == 12).count();
+    drop(oracle);
+    ensure!(whole == 7, "{whole} of 7 had all of their 12 attempts");
+    stage.end()
+}
+
+fn clock_set_in_downtime() -> Result<Outcome> {
+    let mut stage = Stage::new(Rules::DEFAULT)?;
+    for by in [-49 * 3_600_000, 49 * 3_600_000, -5_000, 10 * DAY_MS] {
+        stage.send(FAIL, 1)?;
+        stage.world.crash_and_set_clock(20_000, by)?;
+        stage.pass(HOUR)?;
+        stage.world.reboot(10_000)?;
+        stage.pass(HOUR)?;
+    }
+    met(&stage, Cover::ClockSetInDowntime)?;
+    stage.pass(48 * HOUR)?;
+    let oracle = stage.world.oracle();
+    let all = oracle.owed.values();
+    let whole = all.filter(|owed| owed.stand == Stand::Dead && owed.attempts == 12).count();
+    drop(oracle);
+    ensure!(whole == 4, "{whole} of 4 had all of their 12 attempts");
     stage.end()
 }
 

@@ -47,6 +47,7 @@ pub(crate) fn told(tenant: &TenantId, event: &EngineEvent) -> Option<(&'static s
         | EngineEvent::Transition { .. }
         | EngineEvent::Dead { .. }
         | EngineEvent::Warning { .. }
-        | EngineEvent::HoldChange(_) => None,
+        | EngineEvent::HoldChange(_)
+        | EngineEvent::ClockStep(_) => None,
     }
 }

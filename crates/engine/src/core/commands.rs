@@ -10,6 +10,7 @@ use postrider_domain::destination::Destination;
 use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId, TenantId};
 use postrider_domain::mass_failure::MassFailureGuard;
 use postrider_domain::policy::Policy;
+use postrider_domain::steady::Step;
 use postrider_domain::subscription::RateLimit;
 use postrider_store::{DeliveryFilter, Holding, ReplayJob, ReplayState, ShardSet};
 use tokio::sync::oneshot;
@@ -20,6 +21,7 @@ use super::queue::DestIx;
 use super::state::Place;
 use super::{Action, Core, DestinationOverlay, Gauges, Load, LoadId, TenantOverlay};
 use crate::handle::CommandError;
+use crate::live::EngineEvent;
 
 /// Where an answer goes.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, CommandError>>;
@@ -72,6 +74,10 @@ pub(crate) enum Command {
         job: Box<ReplayJob>,
         change: ReplayChange,
         reply: Reply<ReplayJob>,
+    },
+    /// The time of day was set: the operator is to know.
+    ClockStepped {
+        step: Step,
     },
     Tenant {
         tenant: Option<TenantId>,
@@ -208,6 +214,7 @@ impl Core {
                 self.hold(holding, gained, jobs, until);
                 self.leave(leaving.0, leaving.1);
             }
+            Command::ClockStepped { step } => self.clock_stepped(step),
             Command::HoldAnew => self.actions.push(Action::HoldAnew(Holding::default())),
             Command::Found { read, id, record } => self.found(read, id, record),
             Command::ReplayedElsewhere { job, last, replayed, is_all } => {
@@ -373,6 +380,10 @@ impl Core {
         for ix in all {
             self.arm_circuit(ix);
         }
+    }
+
+    fn clock_stepped(&mut self, step: Step) {
+        self.actions.push(Action::Publish(EngineEvent::ClockStep(step)));
     }
 
     fn is_in_flight(&self, id: DeliveryId) -> bool {

@@ -1,30 +1,19 @@
-//! What a server needs to be one of several nodes: a name, the database's clock, and a word in the log
-//! when its shards change.
+//! What a server needs to be one of several nodes: a name, and a word in the log when its shards
+//! change.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use anyhow::Context as _;
-use postrider_domain::time::Timestamp;
 use postrider_store::postgres::{Options, PostgresStore};
 use postrider_store::{Holding, StoreError};
-use postrider_transport::{Clock, SystemClock};
-use tokio::time::Instant;
 
 use crate::config::Config;
 
 /// The file that a node's name is kept in, so that it is the same after a restart.
 const NODE: &str = "node";
-/// How often the database is asked for the time.
-const ASK_EVERY: Duration = Duration::from_secs(2);
-/// An answer that took longer says too little of the time, unless there has been none for long.
-const SLOW: Duration = Duration::from_millis(200);
-/// Then any answer is better than none.
-const OLD: Duration = Duration::from_secs(60);
-
 /// Connects to the database as a node.
 pub(super) async fn connect(config: &Config, url: &str) -> anyhow::Result<Arc<PostgresStore>> {
     std::fs::DirBuilder::new()
@@ -79,67 +68,6 @@ fn name(path: &Path) -> anyhow::Result<String> {
 pub(crate) fn is_name(text: &str) -> bool {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=63).contains(&text.len()) && text.bytes().all(is_good)
-}
-
-/// The database's clock, as far as it can be told here: its last answer, and the time since. This
-/// machine's own clock, right or wrong, does not matter.
-pub(super) struct DatabaseClock(Mutex<Anchor>);
-
-#[derive(Clone, Copy)]
-struct Anchor {
-    asked: Instant,
-    said: Timestamp,
-    /// The last time that was told: time does not go back.
-    told: Timestamp,
-}
-
-impl DatabaseClock {
-    /// Asks for the first time.
-    pub(super) async fn new(store: &PostgresStore) -> anyhow::Result<Arc<DatabaseClock>> {
-        let (asked, said, _) = ask(store).await?;
-        let anchor = Anchor { asked, said, told: said };
-        let off = SystemClock.now().as_unix_ms().saturating_sub(said.as_unix_ms());
-        if off.unsigned_abs() > 1000 {
-            tracing::warn!(
-                off_ms = off,
-                "this machine's clock differs from the database's, which counts"
-            );
-        }
-        Ok(Arc::new(DatabaseClock(Mutex::new(anchor))))
-    }
-
-    /// Asks again and again.
-    pub(super) async fn follow(self: Arc<Self>, store: Arc<PostgresStore>) {
-        let mut ticks = tokio::time::interval(ASK_EVERY);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            // Without an answer, time goes on all the same.
-            let Ok((asked, said, took)) = ask(&store).await else { continue };
-            let mut anchor = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if took <= SLOW || anchor.asked.elapsed() > OLD {
-                *anchor = Anchor { asked, said, told: anchor.told };
-            }
-        }
-    }
-}
-
-impl Clock for DatabaseClock {
-    fn now(&self) -> Timestamp {
-        let mut anchor = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = anchor.said.saturating_add(anchor.asked.elapsed());
-        anchor.told = anchor.told.max(now);
-        anchor.told
-    }
-}
-
-/// What the database says, when it said so, and how long that took.
-#[expect(clippy::disallowed_methods, reason = "measures how long an answer took, nothing else")]
-async fn ask(store: &PostgresStore) -> Result<(Instant, Timestamp, Duration), StoreError> {
-    let before = Instant::now();
-    let said = store.database_now().await?;
-    let took = before.elapsed();
-    Ok((before + took / 2, said, took))
 }
 
 /// How many shards were held last, for the log.

@@ -37,6 +37,7 @@ pub(super) async fn look(
         metrics.looked(Looked {
             ledger,
             held: gauges.held,
+            clock_ahead_ms: now.ms_from(clock.wall()),
             shards: u64::try_from(gauges.shards).unwrap_or(u64::MAX),
             leased: gauges.leased,
             in_flight_first: u64::try_from(gauges.in_flight_first).unwrap_or(u64::MAX),

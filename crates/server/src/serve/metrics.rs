@@ -47,6 +47,8 @@ pub(crate) struct Looked {
     pub(crate) ledger: Ledger,
     /// Whether circuits are held because most destinations fail at once.
     pub(crate) held: bool,
+    /// How far the clock that times are kept on is ahead of the time of day.
+    pub(crate) clock_ahead_ms: i64,
     /// Shards that this node owns.
     pub(crate) shards: u64,
     /// Whether they are surely its own.
@@ -237,6 +239,10 @@ impl State {
         let help = "1 while so many destinations fail at once that the fault is probably ours.";
         page.head("postrider_mass_failure_hold", "gauge", help);
         page.line("postrider_mass_failure_hold", &u64::from(self.looked.held));
+        let help =
+            "How far the clock that times are kept on is ahead of the time of day, which was set.";
+        page.head("postrider_clock_ahead_milliseconds", "gauge", help);
+        page.line("postrider_clock_ahead_milliseconds", &self.looked.clock_ahead_ms);
         page.head("postrider_shards", "gauge", "Shards that this node owns, of 256.");
         page.line("postrider_shards", &self.looked.shards);
         let help = "1 while this node's lease holds; nothing is sent otherwise.";

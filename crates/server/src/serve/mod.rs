@@ -6,6 +6,7 @@
 
 mod attempts;
 mod banner;
+mod clock;
 mod cluster;
 mod files;
 mod health;
@@ -31,13 +32,13 @@ use postrider_api::{
 use postrider_engine::{Ended, EngineHandle, IngestRate, Parts, SeededEntropy, Spans};
 use postrider_store::embedded::{EmbeddedStore, Options as StoreOptions};
 use postrider_store::{Store, StoreError};
-use postrider_transport::{Clock, HttpTransport, SystemClock};
+use postrider_transport::{Clock, HttpTransport};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use self::banner::AdminKey;
-use self::cluster::DatabaseClock;
+use self::clock::ServerClock;
 pub(crate) use self::cluster::is_name as is_node_name;
 pub(crate) use self::files::keep_private;
 pub(crate) use self::http::{Options as ListenOptions, serve as listen_http};
@@ -143,7 +144,8 @@ impl Server {
         let tls = http::Tls::of(config)?;
         let metrics = Metrics::default();
         let (fatal, stopped) = mpsc::unbounded_channel();
-        let (store, clock) = open_store(config, fatal).await?;
+        let (store, steady) = open_store(config, fatal).await?;
+        let clock: Arc<dyn Clock> = Arc::clone(&steady) as Arc<dyn Clock>;
         let store: Arc<dyn Store> = Arc::new(Observed::new(store, metrics.clone(), log.attempts()));
         let vault = secrets::open_vault(config, &*store).await?;
         secrets::reseal(config, &*store, &vault).await?;
@@ -157,6 +159,7 @@ impl Server {
         let spans = traces.clone().map(|traces| Arc::new(traces) as Arc<dyn Spans>);
         let (for_engine, now) = (Arc::clone(&store), Arc::clone(&clock));
         let engine = start_engine(&loaded, for_engine, now, vault.clone(), spans).await?;
+        drop(tokio::spawn(steady.follow(engine.clone())));
         let looking =
             looking::look(engine.clone(), Arc::clone(&store), Arc::clone(&clock), metrics.clone());
         drop(tokio::spawn(looking));
@@ -283,11 +286,10 @@ async fn stopped_again(signals: &mut Signals) {
 async fn open_store(
     config: &Config,
     fatal: mpsc::UnboundedSender<String>,
-) -> anyhow::Result<(Arc<dyn Store>, Arc<dyn Clock>)> {
+) -> anyhow::Result<(Arc<dyn Store>, Arc<ServerClock>)> {
     if let StoreChoice::Postgres(url) = &config.store {
         let store = cluster::connect(config, url).await?;
-        let clock = DatabaseClock::new(&store).await?;
-        drop(tokio::spawn(Arc::clone(&clock).follow(Arc::clone(&store))));
+        let clock = ServerClock::of_database(Arc::clone(&store)).await?;
         return Ok((store, clock));
     }
     let options = StoreOptions {
@@ -298,7 +300,7 @@ async fn open_store(
     let data_dir = config.data_dir.clone();
     let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(data_dir, options));
     let store = opened.await.context("opening the store panicked")??;
-    Ok((store, Arc::new(SystemClock)))
+    Ok((store, ServerClock::of_machine(&config.data_dir)))
 }
 
 async fn start_engine(

@@ -17,6 +17,8 @@ mod scene;
 #[expect(dead_code, reason = "the tests of the store use more of it")]
 #[path = "../../../store/tests/postgres/server.rs"]
 mod server;
+#[path = "../../../store/tests/postgres/set_clock.rs"]
+mod set_clock;
 mod skew;
 #[expect(dead_code, unused_imports, reason = "the tests with one server use more of it")]
 #[path = "../end_to_end/support/mod.rs"]

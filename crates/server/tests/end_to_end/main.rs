@@ -4,6 +4,7 @@
 
 mod backup;
 mod bench;
+mod clock;
 mod command_line;
 mod crash;
 mod demo;
@@ -19,6 +20,8 @@ mod private_files;
 mod refusals;
 mod refused_bodies;
 mod secrecy;
+#[path = "../../../store/tests/postgres/set_clock.rs"]
+mod set_clock;
 mod slow_clients;
 mod support;
 mod way_in;

@@ -116,7 +116,12 @@ impl Way {
         match expected {
             // What was counted before the reset.
             Expected::Enabled { .. } => before.counters(),
-            _ => self.model.counters(),
+            Expected::Nothing
+            | Expected::Disabled
+            | Expected::ProbeFailed
+            | Expected::ProbeLost
+            | Expected::Frozen
+            | Expected::FrozenGone => self.model.counters(),
         }
     }
 

@@ -48,8 +48,10 @@ pub fn live(seed: u64, hours: Option<u64>) -> Result<Outcome> {
     let hours = hours.unwrap_or_else(|| chance.between(least, most));
     let end = world.now + i64::try_from(hours * HOUR_MS)?;
     let mut acts = Random::new(seed, "acts");
+    // Of its own, so that a life is the same whatever becomes of its clock.
+    let mut clock = Random::new(seed, "clock");
     while world.now < end && !is_broken(&world) {
-        step(&mut world, &mut acts)?;
+        step(&mut world, &mut acts, &mut clock)?;
     }
     if !is_broken(&world) {
         heal(&mut world)?;
@@ -174,9 +176,36 @@ fn populate(world: &mut World, chance: &mut Random) -> Result<()> {
     Ok(())
 }
 
+/// By how much somebody sets the time of day: by seconds, hours or days, ahead or back. Always by a
+/// multiple of two seconds: what several of them add up to is nothing, or more than the difference
+/// that the clock follows.
+fn some_jump(clock: &mut Random) -> i64 {
+    let most = [5, 2 * 3_600, 10 * 24 * 3_600][clock.place(3).unwrap_or(0)];
+    let by = i64::try_from(2_000 * (1 + clock.below(most))).unwrap_or(2_000);
+    if clock.chance(500) { by } else { -by }
+}
+
+/// A process begins after one that has ended, on a machine whose clock may be another by now.
+fn begin_again(world: &mut World, downtime: u64, clock: &mut Random) -> Result<()> {
+    match clock.below(10) {
+        0..3 => {
+            let by = some_jump(clock);
+            world.crash_and_set_clock(downtime, by)
+        }
+        3 => world.reboot(downtime),
+        _ => world.crash(downtime),
+    }
+}
+
 /// One step: time passes, something happens, and everything is checked.
-fn step(world: &mut World, acts: &mut Random) -> Result<()> {
-    let done = try_step(world, acts);
+fn step(world: &mut World, acts: &mut Random, clock: &mut Random) -> Result<()> {
+    let set = if clock.chance(30) {
+        let (by, looks) = (some_jump(clock), clock.chance(700));
+        world.set_clock(by, looks)
+    } else {
+        Ok(())
+    };
+    let done = set.and_then(|()| try_step(world, acts));
     if done == Err(Crashed) {
         let downtime = match acts.below(10) {
             0..4 => 0,
@@ -188,7 +217,7 @@ fn step(world: &mut World, acts: &mut Random) -> Result<()> {
             world.oracle().coverage.hit(Cover::Downtime);
         }
         world.store.heal();
-        world.crash(downtime)?;
+        begin_again(world, downtime, clock)?;
         let until = world.now + 20_000;
         let mut oracle = world.oracle();
         if oracle.disturbed_until > until {

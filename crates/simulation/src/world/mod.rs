@@ -205,12 +205,15 @@ impl World {
         self.oracle().started(self.now);
         let clock = Arc::clone(&self.clock);
         let engine = runtime.block_on(async move {
-            clock.start();
+            let step = clock.start();
             let engine = postrider_engine::start(parts, receivers).await;
-            (engine, clock.now_ms())
+            (engine, clock.now_ms(), step)
         });
-        let (engine, now) = engine;
+        let (engine, now, step) = engine;
         self.now = now;
+        if step.is_some() {
+            self.oracle().coverage.hit(Cover::ClockSetInDowntime);
+        }
         self.process = Some(Process { runtime, engine: engine.context("the engine starts")? });
         Ok(())
     }
@@ -285,6 +288,43 @@ impl World {
         self.end_process();
         self.clock.pass(downtime_ms);
         self.now = self.clock.now_ms();
+        self.boot()
+    }
+
+    /// Somebody sets the time of day of the machine; where the server `looks`, it notices at once.
+    pub fn set_clock(&mut self, by_ms: i64, looks: bool) -> Result<(), Crashed> {
+        self.clock.set_by(by_ms);
+        if !looks {
+            return Ok(());
+        }
+        let clock = Arc::clone(&self.clock);
+        let step = self.inside(|_| async move { clock.look() })?;
+        let mut oracle = self.oracle();
+        match step.map(|step| step.by_ms.signum()) {
+            Some(1) => oracle.coverage.hit(Cover::ClockSetAhead),
+            Some(-1) => oracle.coverage.hit(Cover::ClockSetBack),
+            Some(_) | None => {}
+        }
+        Ok(())
+    }
+
+    /// Ends the process here and now; somebody sets the time of day of the machine meanwhile.
+    pub fn crash_and_set_clock(&mut self, downtime_ms: u64, by_ms: i64) -> Result<()> {
+        self.end_process();
+        self.clock.set_by(by_ms);
+        self.clock.pass(downtime_ms);
+        self.now = self.clock.now_ms();
+        self.boot()
+    }
+
+    /// The machine ends and is started anew. What its clock was ahead is known by then.
+    pub fn reboot(&mut self, downtime_ms: u64) -> Result<()> {
+        self.end_process();
+        self.clock.look();
+        self.clock.pass(downtime_ms);
+        self.clock.reboot();
+        self.now = self.clock.now_ms();
+        self.oracle().coverage.hit(Cover::Reboot);
         self.boot()
     }
 

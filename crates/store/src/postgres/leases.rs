@@ -13,11 +13,14 @@
 //! A trigger refuses the row of a node that reads less than that, so an older node that was stopped
 //! for longer than its lease cannot come back and meet what it cannot read.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use postrider_domain::ids::{SHARDS, Shard};
 use postrider_domain::time::Timestamp;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::Core;
@@ -42,6 +45,8 @@ pub(super) struct Leases {
     is_ahead: AtomicBool,
     /// What it held when it last asked.
     held: Mutex<ShardSet>,
+    /// Leases that were renewed in the database's future: when, and since when that is known here.
+    watched: Mutex<BTreeMap<String, (String, Instant)>>,
     /// The cluster's format level when it was last read. It never falls.
     format: AtomicU32,
 }
@@ -53,6 +58,7 @@ impl Leases {
             is_member: AtomicBool::new(false),
             is_ahead: AtomicBool::new(false),
             held: Mutex::default(),
+            watched: Mutex::default(),
             format: AtomicU32::new(0),
         }
     }
@@ -238,6 +244,27 @@ impl Core {
         )))
     }
 
+    /// Nodes whose lease was renewed in the database's future: its clock was set back. Which of them
+    /// live cannot be told by that clock, so they are watched by this node's own for as long as a lease
+    /// lasts. Returns those that did not renew in that time.
+    fn silent(&self, ahead: Vec<Row>) -> Result<Vec<String>, StoreError> {
+        let now = instant();
+        let mut watched = self.leases.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::take(&mut *watched);
+        let mut silent = Vec::new();
+        for row in &ahead {
+            let name: String = get(row, "name")?;
+            let renewed: String = get(row, "renewed")?;
+            let known = before.get(&name).filter(|(then, _)| *then == renewed);
+            let since = known.map_or(now, |(_, since)| *since);
+            if now.duration_since(since) >= self.options.lease {
+                silent.push(name.clone());
+            }
+            watched.insert(name, (renewed, since));
+        }
+        Ok(silent)
+    }
+
     /// Renews, buries nodes whose lease has ended (waiting for what they are settling), and then
     /// takes what is free, up to this node's share. Returns what it has beyond that: always the same
     /// ones, as long as nobody comes or goes.
@@ -246,12 +273,14 @@ impl Core {
         let node = &self.options.node;
         let seconds = self.options.lease.as_secs_f64();
         let (program, format) = (PROGRAM, i32::try_from(FORMAT).unwrap_or(i32::MAX));
+        let silent = self.silent(transaction.query(AHEAD, &[&seconds]).await?)?;
         let steps = [
             Step {
                 sql: RENEW,
                 params: vec![node, &self.leases.instance, &seconds, &program, &format],
             },
             Step { sql: BURY, params: vec![&seconds] },
+            Step { sql: BURY_THESE, params: vec![&silent] },
             Step { sql: FREE, params: Vec::new() },
             Step { sql: COUNT, params: vec![node] },
         ];
@@ -282,6 +311,11 @@ impl Core {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "measures how long a lease was not renewed")]
+fn instant() -> Instant {
+    Instant::now()
+}
+
 const LOCK_MEMBERS: &str = "SELECT pg_advisory_xact_lock($1)";
 const INSTANCE: &str = "SELECT instance FROM postrider.nodes WHERE name = $1 FOR UPDATE";
 /// Others are to look whether shards are theirs now.
@@ -302,6 +336,11 @@ const BURY: &str = "DELETE FROM postrider.nodes WHERE name IN (SELECT name FROM 
      WHERE expires_at <= clock_timestamp() AND (renewed_at >= pg_postmaster_start_time() \
      OR pg_postmaster_start_time() + make_interval(secs => $1) <= clock_timestamp()) \
      FOR UPDATE SKIP LOCKED)";
+/// Leases that no clock that only moves forward could have written.
+const AHEAD: &str = "SELECT name, renewed_at::text AS renewed FROM postrider.nodes \
+     WHERE renewed_at > clock_timestamp() + make_interval(secs => $1)";
+const BURY_THESE: &str = "DELETE FROM postrider.nodes WHERE name IN (SELECT name FROM postrider.nodes \
+     WHERE name = ANY($1::text[]) FOR UPDATE SKIP LOCKED)";
 const FREE: &str = "UPDATE postrider.shards SET owner = NULL WHERE owner IS NOT NULL \
      AND owner NOT IN (SELECT name FROM postrider.nodes) RETURNING shard";
 const COUNT: &str = "SELECT (SELECT count(*) FROM postrider.nodes) AS nodes, \

@@ -6,9 +6,10 @@
 //! settles in it**: a settlement locks its node's lease and compares every epoch, so what a node
 //! says after its lease has ended, or after another took the shard, is refused.
 //!
-//! **Clocks.** Leases go by the database's clock alone. Due times and everything else that is
-//! handed in come from the caller, whose clock must follow the database's:
-//! [`PostgresStore::clock_offset`] says how far it is off.
+//! **Clocks.** Leases go by the database's clock alone; a lease that was renewed in its future, because
+//! it was set back, ends when nobody has renewed it for as long as a lease lasts. Due times and
+//! everything else that is handed in come from the caller, whose clock starts at the database's and does
+//! not follow when that is set: [`ClockSight`] says how the nodes' clocks stand to it.
 //!
 //! **PgBouncer** in transaction mode may stand in between, with `pgbouncer=true` in the URL: all
 //! settings and locks are local to a transaction, and statements have no names. (From PgBouncer 1.21
@@ -18,6 +19,7 @@
 
 mod address;
 mod answers;
+mod clock;
 mod configuration;
 mod counts;
 mod days;
@@ -49,6 +51,7 @@ use postrider_domain::time::Timestamp;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
+pub use self::clock::ClockSight;
 use self::counts::Folding;
 use self::days::Days;
 use self::leases::Leases;

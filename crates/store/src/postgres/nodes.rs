@@ -207,7 +207,12 @@ impl Core {
         let letters = "DELETE FROM postrider.letters \
                        WHERE sent_at < clock_timestamp() - interval '10 minutes'";
         let answering = "DELETE FROM postrider.answering WHERE expires_at < clock_timestamp()";
-        for sql in [old, letters, answering] {
+        // Nodes that are gone for good. The clocks of those that run are later than theirs by now.
+        let clocks = "DELETE FROM postrider.clocks WHERE EXISTS (SELECT 1 FROM postrider.clocks \
+                       WHERE read_at BETWEEN clock_timestamp() - interval '6 seconds' \
+                       AND clock_timestamp()) \
+                       AND abs(extract(epoch FROM clock_timestamp() - read_at)) > 7 * 86400";
+        for sql in [old, letters, answering, clocks] {
             self.vital.query(Scope::All, sql, &[]).await?;
         }
         Ok(())

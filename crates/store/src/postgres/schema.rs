@@ -23,10 +23,11 @@ const MIGRATIONS: [&str; VERSION as usize] = [
     include_str!("migrations/0004.sql"),
     include_str!("migrations/0005.sql"),
     include_str!("migrations/0006.sql"),
+    include_str!("migrations/0007.sql"),
 ];
 
 /// The version that they lead to.
-pub(super) const VERSION: u32 = 6;
+pub(super) const VERSION: u32 = 7;
 
 /// Brings the schema to the version that this program knows.
 pub(super) async fn migrate(pool: &Pool) -> Result<(), StoreError> {

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "these are tests, though not every function says so")]
 
 mod bouncer;
+mod clocks;
 mod cluster;
 mod conformance;
 mod cuts;
@@ -9,6 +10,7 @@ mod lists;
 mod nodes;
 mod proxy;
 mod server;
+mod set_clock;
 mod standby;
 mod tls;
 mod transfer;

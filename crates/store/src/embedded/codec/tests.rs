@@ -125,7 +125,7 @@ fn circuits() -> Vec<Circuit> {
     ];
     let counters =
         Counters { attempts: u64::MAX, successes: 1, failures: 2, consecutive_failures: 3 };
-    let circuit = |(n, state)| Circuit {
+    let circuit = |(n, state): (u64, CircuitState)| Circuit {
         state,
         counters,
         last_success_at: NOW,
@@ -134,7 +134,7 @@ fn circuits() -> Vec<Circuit> {
         failing_since: (n % 2 == 0).then_some(NOW),
         suspended: Suspended { failures: n / 2, consecutive: n / 3 },
     };
-    (0..).zip(states).map(circuit).collect()
+    (0_u64..).zip(states).map(circuit).collect()
 }
 
 fn job() -> ReplayJob {
