@@ -582,16 +582,13 @@ fn tallies(
     (since, until): (i64, i64),
     step_minutes: u32,
 ) -> Result<Vec<TallyAt>, StoreError> {
-    let find = format!(
-        "{} WHERE tenant = ?1 AND minute >= ?2 AND minute < ?3 ORDER BY minute",
-        rows::TALLIES
-    );
+    let wanted = "WHERE tenant = ?1 AND minute >= ?2 AND minute < ?3 ORDER BY minute";
+    let find = format!("{} {wanted}", rows::TALLIES);
     let values = params![tenant.map_or("", TenantId::as_str), since, until];
     let step = i64::from(step_minutes.max(1));
     let mut spans: BTreeMap<i64, Tally> = BTreeMap::new();
-    for (minute, [accepted, delivered, failed, dead]) in
-        rows::all(connection, path, "tallies", &find, values, rows::tally_of)?
-    {
+    let all = rows::all(connection, path, "tallies", &find, values, rows::tally_of)?;
+    for (minute, [accepted, delivered, failed, dead]) in all {
         let span = spans.entry(minute.div_euclid(step) * step).or_default();
         span.accepted += unsigned(accepted);
         span.delivered += unsigned(delivered);
