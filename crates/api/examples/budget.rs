@@ -130,7 +130,7 @@ impl Server {
             engine: engine.clone(),
             vault,
             clock,
-            egress: EgressPolicy::default(),
+            egress: EgressPolicy::default().into(),
             settings: ApiSettings::default(),
             given_admin: None,
             metrics: None,

@@ -9,7 +9,7 @@ use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_engine::EngineHandle;
 use postrider_store::{Change, Store};
-use postrider_transport::Clock;
+use postrider_transport::{Clock, Egress};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::auth::{GivenAdmin, Memory};
@@ -45,8 +45,8 @@ pub struct ApiParts {
     pub vault: Vault,
     /// What says the time.
     pub clock: Arc<dyn Clock>,
-    /// What may be contacted.
-    pub egress: EgressPolicy,
+    /// What may be contacted, as it is now.
+    pub egress: Egress,
     /// How the API behaves.
     pub settings: ApiSettings,
     /// An admin key that the operator chose.
@@ -120,8 +120,8 @@ impl ApiState {
         self.0.parts.engine.policy()
     }
 
-    pub(crate) fn egress(&self) -> &EgressPolicy {
-        &self.0.parts.egress
+    pub(crate) fn egress(&self) -> Arc<EgressPolicy> {
+        self.0.parts.egress.policy()
     }
 
     pub(crate) fn settings(&self) -> &ApiSettings {

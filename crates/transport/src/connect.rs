@@ -11,12 +11,13 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use postrider_domain::attempt::{FailureClass, OwnFaultKind, Phase};
-use postrider_domain::egress::{EgressPolicy, vet_address};
+use postrider_domain::egress::{vet_address, vet_again};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::clock::instant_now;
+use crate::egress::Egress;
 use crate::fault::{self, Fault};
 use crate::options::{ProxyOptions, TransportOptions};
 use crate::pool::Gauges;
@@ -29,7 +30,7 @@ use crate::transport::Progress;
 /// Opens connections.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    egress: EgressPolicy,
+    egress: Egress,
     proxy: Option<ProxyOptions>,
     stagger: Duration,
     tls: Tls,
@@ -39,7 +40,7 @@ pub(crate) struct Connector {
 impl Connector {
     pub(crate) fn new(options: &TransportOptions, tls: Tls, gauges: Arc<Gauges>) -> Self {
         Connector {
-            egress: options.egress.clone(),
+            egress: Egress::from(options.egress.clone()),
             proxy: options.proxy.clone(),
             stagger: options.connect_stagger,
             tls,
@@ -47,10 +48,22 @@ impl Connector {
         }
     }
 
+    /// What may be contacted, as it is now.
+    pub(crate) fn egress(&self) -> &Egress {
+        &self.egress
+    }
+
+    /// Vets the URL of a target: its subscription may have been made when other rules held.
+    pub(crate) fn vet_target(&self, target: &Target) -> Result<(), Fault> {
+        vet_again(target.url(), &self.egress.policy())
+            .map_err(|refusal| Fault::theirs(FailureClass::Blocked, refusal.to_string()))
+    }
+
     /// Vets all addresses of a target: one bad address refuses it.
     pub(crate) fn vet(&self, addresses: &[IpAddr]) -> Result<(), Fault> {
+        let policy = self.egress.policy();
         for &address in addresses {
-            vet_address(address, &self.egress)?;
+            vet_address(address, &policy)?;
         }
         Ok(())
     }
@@ -120,14 +133,14 @@ impl Connector {
     }
 
     async fn connect_one(&self, address: SocketAddr) -> Result<(TcpStream, SocketAddr), Fault> {
-        vet_address(address.ip(), &self.egress)?;
+        vet_address(address.ip(), &self.egress.policy())?;
         let at = |error| match fault::of_connect(&error) {
             Fault::Theirs(class, detail) => Fault::Theirs(class, format!("{address}: {detail}")),
             ours @ Fault::Ours(..) => ours,
         };
         let stream = TcpStream::connect(address).await.map_err(at)?;
         let peer = stream.peer_addr().map_err(at)?;
-        vet_address(peer.ip(), &self.egress)?;
+        vet_address(peer.ip(), &self.egress.policy())?;
         if peer.ip() != address.ip() {
             return Err(Fault::theirs(
                 FailureClass::Blocked,

@@ -14,6 +14,7 @@
 mod certificate;
 mod clock;
 mod connect;
+mod egress;
 mod fault;
 mod http1;
 mod http2;
@@ -29,6 +30,7 @@ mod transport;
 
 pub use certificate::CertificateFacts;
 pub use clock::{Clock, SystemClock};
+pub use egress::Egress;
 pub use options::{
     DnsOptions, Nameservers, PoolOptions, ProxyCredentials, ProxyKind, ProxyOptions, TlsOptions,
     TransportOptions,

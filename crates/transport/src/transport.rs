@@ -14,14 +14,14 @@ use bytes::{Bytes, BytesMut};
 use http::header::RETRY_AFTER;
 use hyper::body::{Frame, Incoming};
 use postrider_domain::attempt::{
-    Answer, BodyEnd, Connection, Ending, FailureClass, Finished, OwnFaultKind, Phase, RetryAfter,
-    Timings,
+    Answer, BodyEnd, Connection, Ending, Finished, OwnFaultKind, Phase, RetryAfter, Timings,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock::{Clock, instant_now};
 use crate::connect::Connector;
+use crate::egress::Egress;
 use crate::fault::Fault;
 use crate::http1::{Http1, Unanswered};
 use crate::http2::{Http2, Lease};
@@ -63,7 +63,6 @@ pub struct HttpTransport {
     connector: Connector,
     pool: Arc<Pool>,
     gauges: Arc<Gauges>,
-    permits_http: bool,
     http2: bool,
 }
 
@@ -137,9 +136,13 @@ impl HttpTransport {
             resolver: Resolver::new(options.dns)?,
             pool: Pool::new(options.pool),
             gauges,
-            permits_http: options.egress.allow_http || options.egress.dev,
             http2: options.http2,
         })
+    }
+
+    /// What may be contacted: to be changed while requests run.
+    pub fn egress(&self) -> Egress {
+        self.connector.egress().clone()
     }
 
     /// What is open right now.
@@ -154,9 +157,7 @@ impl HttpTransport {
         progress: &mut Progress,
     ) -> Result<(http::Response<Incoming>, Source), Fault> {
         let target = &*request.target;
-        if !target.key.https && !self.permits_http {
-            return Err(Fault::theirs(FailureClass::Blocked, "plain http is not permitted"));
-        }
+        self.connector.vet_target(target)?;
         let resolved;
         let literal;
         let addresses: &[IpAddr] = match &target.host {

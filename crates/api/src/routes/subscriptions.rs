@@ -135,7 +135,7 @@ fn apply(subscription: &mut Subscription, body: &SubscriptionBody) -> Result<(),
 
 /// The one form of a URL that may be a destination.
 fn vet(state: &ApiState, url: &str) -> Result<String, Problem> {
-    let vetted = vet_url(url, state.egress());
+    let vetted = vet_url(url, &state.egress());
     vetted
         .map(|url| url.as_str().to_owned())
         .map_err(|refusal| Problem::new(Code::UrlRefused, refusal.to_string()).at("url"))

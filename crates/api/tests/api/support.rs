@@ -16,13 +16,12 @@ use postrider_api::{
 use postrider_domain::attempt::{
     Answer as Answered, BodyEnd, Ending, Failure, FailureClass, Finished, Timings,
 };
-use postrider_domain::egress::EgressPolicy;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_engine::{EngineHandle, Options, Parts, SeededEntropy};
 use postrider_store::History as _;
 use postrider_store::memory::MemoryStore;
-use postrider_transport::{Clock, Transport};
+use postrider_transport::{Clock, Egress, Transport};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tower::ServiceExt as _;
@@ -148,7 +147,7 @@ impl Api {
             engine: engine.clone(),
             vault: vault.clone(),
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
-            egress: EgressPolicy::default(),
+            egress: Egress::default(),
             settings,
             given_admin: given.map(|key| GivenAdmin::new(&vault, key).unwrap()),
             metrics: Some(Arc::new(|| "up 1\n".to_owned())),

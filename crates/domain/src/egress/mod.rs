@@ -1,8 +1,8 @@
 //! What may be contacted?
 //!
 //! Two checks, each of which holds alone: [`vet_url`] when a subscription is made, so that a
-//! mistake gets a kind answer, and [`vet_address`] (or [`vet_answers`]) before each connection,
-//! which is the guard. Nothing here resolves a name or opens a connection, and no address that is
+//! mistake gets a kind answer, and [`vet_again`] with [`vet_address`] (or [`vet_answers`]) before each
+//! request, which is the guard. Nothing here resolves a name or opens a connection, and no address that is
 //! not public passes unless the operator's [`EgressPolicy`] names it.
 
 mod address;
@@ -19,7 +19,7 @@ pub use address::{AddressRefusal, BlockReason, vet_address, vet_answers};
 pub use destination::DestinationUrl;
 pub use nat64::is_nat64_length;
 pub use url::Host;
-pub use vetting::{UrlRefusal, vet_url};
+pub use vetting::{UrlRefusal, vet_again, vet_url};
 
 /// What the operator permits beyond https to public addresses. The default permits nothing more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -120,9 +120,22 @@ pub fn vet_url(text: &str, policy: &EgressPolicy) -> Result<DestinationUrl, UrlR
         return Err(UrlRefusal::Fragment);
     }
     let url = DestinationUrl::from_vetted(url);
-    vet_port(url.port_or_default(), policy.dev && is_loopback(&url.host()))?;
+    vet_again(&url, policy)?;
     vet_host(&url.host(), policy)?;
     Ok(url)
+}
+
+/// Whether a URL that may have been accepted under another policy may be contacted now: its scheme and
+/// its port. What its host stands for is judged by address, by [`super::vet_address`].
+///
+/// # Errors
+///
+/// [`UrlRefusal::HttpNotAllowed`] or [`UrlRefusal::Port`].
+pub fn vet_again(url: &DestinationUrl, policy: &EgressPolicy) -> Result<(), UrlRefusal> {
+    if !url.is_https() && !policy.permits_http() {
+        return Err(UrlRefusal::HttpNotAllowed);
+    }
+    vet_port(url.port_or_default(), policy.dev && is_loopback(&url.host()))
 }
 
 /// Refuses what the parser would silently repair.

@@ -32,7 +32,7 @@ use postrider_api::{
 use postrider_engine::{Ended, EngineHandle, IngestRate, Parts, SeededEntropy, Spans};
 use postrider_store::embedded::{EmbeddedStore, Options as StoreOptions};
 use postrider_store::{Store, StoreError};
-use postrider_transport::{Clock, HttpTransport};
+use postrider_transport::{Clock, Egress, HttpTransport};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -158,14 +158,15 @@ impl Server {
         let traces = Exporter::start(&config.telemetry, &metrics)?;
         let spans = traces.clone().map(|traces| Arc::new(traces) as Arc<dyn Spans>);
         let (for_engine, now) = (Arc::clone(&store), Arc::clone(&clock));
-        let engine = start_engine(&loaded, for_engine, now, vault.clone(), spans).await?;
+        let (engine, egress) = start_engine(&loaded, for_engine, now, vault.clone(), spans).await?;
         drop(tokio::spawn(steady.follow(engine.clone())));
+        drop(tokio::spawn(outward::follow_own_addresses(config.clone(), egress.clone())));
         let looking =
             looking::look(engine.clone(), Arc::clone(&store), Arc::clone(&clock), metrics.clone());
         drop(tokio::spawn(looking));
 
         let kept = vault.clone();
-        let parts = Assembly { store: &store, engine: &engine, clock, vault, metrics };
+        let parts = Assembly { store: &store, engine: &engine, clock, vault, metrics, egress };
         let state = parts.api(config, &first)?;
         drop(tokio::spawn(state.clone().follow_changes()));
         drop(tokio::spawn(state.clone().forget_answers()));
@@ -309,7 +310,7 @@ async fn start_engine(
     clock: Arc<dyn Clock>,
     vault: Vault,
     spans: Option<Arc<dyn Spans>>,
-) -> anyhow::Result<EngineHandle> {
+) -> anyhow::Result<(EngineHandle, Egress)> {
     let config = &loaded.config;
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
@@ -326,7 +327,8 @@ async fn start_engine(
         spans,
     };
     let transport = HttpTransport::new(config.transport_options()?, clock)?;
-    Ok(postrider_engine::start(parts, Arc::new(transport)).await?)
+    let egress = transport.egress();
+    Ok((postrider_engine::start(parts, Arc::new(transport)).await?, egress))
 }
 
 /// What the API is made of.
@@ -336,6 +338,7 @@ struct Assembly<'a> {
     clock: Arc<dyn Clock>,
     vault: Vault,
     metrics: Metrics,
+    egress: Egress,
 }
 
 impl Assembly<'_> {
@@ -351,7 +354,7 @@ impl Assembly<'_> {
             engine: self.engine.clone(),
             vault: self.vault,
             clock: self.clock,
-            egress: config.transport_options()?.egress,
+            egress: self.egress,
             settings: ApiSettings {
                 key_rate: rate(config.limits.key_requests),
                 tenant_rate: rate(config.limits.tenant_requests),

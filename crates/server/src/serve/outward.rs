@@ -3,16 +3,20 @@
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use postrider_transport::{
-    ClientIdentity, ProxyCredentials, ProxyKind, ProxyOptions, TlsOptions, TransportOptions,
+    ClientIdentity, Egress, ProxyCredentials, ProxyKind, ProxyOptions, TlsOptions, TransportOptions,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use url::Url;
 
 use crate::config::Config;
+
+/// How often the interfaces are looked at.
+const OWN_ADDRESSES_EVERY: Duration = Duration::from_secs(15);
 
 impl Config {
     /// The proxy that is configured.
@@ -38,7 +42,7 @@ impl Config {
     /// Everything that the transport wants to know. Reads certificates and own addresses.
     pub(crate) fn transport_options(&self) -> anyhow::Result<TransportOptions> {
         let mut egress = self.egress.clone();
-        egress.own_addresses.extend(own_addresses());
+        egress.own_addresses = self.own_addresses();
         Ok(TransportOptions {
             egress,
             dns: self.dns.clone(),
@@ -48,6 +52,13 @@ impl Config {
             http2: self.transport.http2,
             connect_stagger: self.transport.connect_stagger,
         })
+    }
+
+    /// The addresses of this server: those that are configured and those that its interfaces have now.
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        let mut all = self.egress.own_addresses.clone();
+        all.extend(interface_addresses());
+        all
     }
 
     fn tls_options(&self) -> anyhow::Result<TlsOptions> {
@@ -82,8 +93,25 @@ fn roots(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     Ok(roots)
 }
 
+/// Keeps the addresses of this server up to date, as long as it runs: interfaces come and go.
+pub(super) async fn follow_own_addresses(config: Config, egress: Egress) {
+    let mut ticks = tokio::time::interval(OWN_ADDRESSES_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let config = config.clone();
+        let Ok(own) = tokio::task::spawn_blocking(move || config.own_addresses()).await else {
+            continue;
+        };
+        let count = own.len();
+        if egress.own(own) {
+            tracing::info!(count, "the addresses of this server are others now; none is contacted");
+        }
+    }
+}
+
 /// The addresses of this machine's interfaces: nobody's receiver is there.
-fn own_addresses() -> Vec<IpAddr> {
+fn interface_addresses() -> Vec<IpAddr> {
     match if_addrs::get_if_addrs() {
         Ok(interfaces) => interfaces.iter().map(if_addrs::Interface::ip).collect(),
         Err(error) => {

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use postrider_domain::attempt::FailureClass;
-use postrider_domain::egress::EgressPolicy;
+use postrider_domain::egress::{EgressPolicy, vet_address};
 use postrider_transport::{HttpTransport, TransportOptions};
 use tokio::net::TcpListener;
 
@@ -109,4 +109,31 @@ async fn plain_http_is_refused_at_connect_time_too() {
         EgressPolicy { allow: vec!["127.0.0.1/32".parse().unwrap()], ..EgressPolicy::default() };
     assert!(is_blocked(&transport_with(options), &format!("http://127.0.0.1:{port}/")).await);
     assert!(is_untouched(listener));
+}
+
+#[tokio::test]
+async fn port_of_an_internal_service_is_refused_at_connect_time_too() {
+    let mut options = strict();
+    options.egress.allow = vec!["127.0.0.0/8".parse().unwrap()];
+    let transport = transport_with(options);
+    for port in [22, 25, 5432, 6379, 9200, 27017] {
+        let finished = post(&transport, &format!("http://127.0.0.1:{port}/")).await;
+        assert_eq!(class(&finished), FailureClass::Blocked, "{port}");
+        assert!(detail(&finished).contains(&format!("port {port} is not allowed")), "{port}");
+    }
+    assert_eq!(transport.pool_stats().open, 0);
+}
+
+#[tokio::test]
+async fn address_that_becomes_our_own_is_refused_from_then_on() {
+    let mut options = strict();
+    options.egress.allow = vec!["198.51.100.0/24".parse().unwrap()];
+    let transport = transport_with(options);
+    let (egress, address) = (transport.egress(), "198.51.100.7".parse().unwrap());
+    assert!(vet_address(address, &egress.policy()).is_ok());
+    assert!(egress.own(vec![address]), "it is a change");
+    assert!(!egress.own(vec![address]), "it is none");
+    assert!(is_blocked(&transport, &literal_url(address, 8080)).await);
+    egress.own(Vec::new());
+    assert!(vet_address(address, &egress.policy()).is_ok(), "the interface is gone");
 }
