@@ -15,6 +15,7 @@ pub(crate) struct Locks(Mutex<HashMap<Name, Weak<tokio::sync::Mutex<()>>>>);
 enum Name {
     Subscription(TenantId, String),
     IdempotencyKey(TenantId, String),
+    Quota(&'static str, Option<TenantId>),
 }
 
 impl Locks {
@@ -34,6 +35,15 @@ impl Locks {
         key: &str,
     ) -> Arc<tokio::sync::Mutex<()>> {
         self.of(Name::IdempotencyKey(tenant.clone(), key.to_owned()))
+    }
+
+    /// The lock of something that is counted before it is made, such as a tenant's keys.
+    pub(crate) fn of_quota(
+        &self,
+        what: &'static str,
+        tenant: Option<&TenantId>,
+    ) -> Arc<tokio::sync::Mutex<()>> {
+        self.of(Name::Quota(what, tenant.cloned()))
     }
 
     fn of(&self, name: Name) -> Arc<tokio::sync::Mutex<()>> {

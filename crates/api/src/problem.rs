@@ -163,12 +163,18 @@ codes! {
     /// So many rotations overlap that one more would end an overlap early.
     TooManySecrets = "too_many_secrets", TOO_MANY_REQUESTS, "Too many secrets overlap",
         "Wait until the next of the replaced secrets expires; the header retry-after says when.";
+    /// A limit of the tenant.
+    QuotaReached = "quota_reached", TOO_MANY_REQUESTS, "A limit of the tenant is reached",
+        "Do as detail says: it names the limit and its value. GET /v1/limits shows all of them.";
     /// Something that should not happen.
     Internal = "internal", INTERNAL_SERVER_ERROR, "Something of ours failed",
         "Repeat the request; if that does not help, tell the operator when it happened.";
     /// No room on the disk.
     StorageFull = "storage_full", SERVICE_UNAVAILABLE, "There is no room to store this",
         "Nothing was accepted. Repeat later; the operator must make room.";
+    /// A limit of the whole server.
+    ServerFull = "server_limit_reached", SERVICE_UNAVAILABLE, "A limit of the server is reached",
+        "Nothing was accepted. Repeat later, as retry-after says; detail names the limit.";
     /// The store cannot be reached.
     Unavailable = "unavailable", SERVICE_UNAVAILABLE, "The server cannot do this now",
         "Repeat later, with the same event id or Idempotency-Key: a repeat is safe.";

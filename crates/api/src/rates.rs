@@ -35,6 +35,14 @@ impl Buckets {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= REMEMBERED_MAX {
             buckets.retain(|_, bucket| bucket.filled(rate, now) < rate.capacity());
+            // Where nearly all are in use, some get a full bucket early: cheaper than to search all of
+            // them at every request.
+            let mut n = 0_usize;
+            let is_crowded = buckets.len() >= REMEMBERED_MAX / 10 * 9;
+            buckets.retain(|_, _| {
+                n += 1;
+                !is_crowded || !n.is_multiple_of(4)
+            });
         }
         let full = Bucket { milli_tokens: rate.capacity(), at: now };
         let bucket = buckets.entry(name.to_owned()).or_insert(full);
@@ -97,6 +105,15 @@ mod tests {
             assert_eq!(buckets.take("a", at(1_000_000)), Ok(()));
         }
         assert_eq!(buckets.take("a", at(1_000_000)), Err(1), "never more than the burst");
+    }
+
+    #[test]
+    fn buckets_in_use_by_ever_more_names_stay_bounded() {
+        let buckets = Buckets::new(Some(Rate { per_second: 1, burst: 10 }));
+        for n in 0..REMEMBERED_MAX * 2 {
+            assert_eq!(buckets.take(&n.to_string(), at(0)), Ok(()));
+        }
+        assert!(buckets.buckets.lock().unwrap().len() <= REMEMBERED_MAX);
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub(crate) mod events;
 pub(crate) mod filters;
 pub(crate) mod keys;
 pub(crate) mod ledger;
+pub(crate) mod limits;
 pub(crate) mod meta;
 pub(crate) mod replays;
 pub(crate) mod stream;
@@ -54,6 +55,7 @@ pub(crate) fn guarded() -> OpenApiRouter<ApiState> {
         .routes(routes!(replays::cancel))
         .routes(routes!(ledger::ledger))
         .routes(routes!(ledger::stats))
+        .routes(routes!(limits::limits))
         .routes(routes!(filters::test))
         .routes(routes!(stream::stream))
         .routes(routes!(tenants::list, tenants::create))
@@ -97,6 +99,7 @@ impl PathId {
             | CommandError::SubscriptionGone
             | CommandError::JobEnded
             | CommandError::NotAnEndState
+            | CommandError::Quota(_)
             | CommandError::Moved
             | CommandError::Stopping
             | CommandError::Store(_) => error.into(),
@@ -126,6 +129,7 @@ impl From<CommandError> for Problem {
             | CommandError::SubscriptionGone
             | CommandError::JobEnded => Problem::new(Code::WrongState, error.to_string()),
             CommandError::NotAnEndState => Problem::field("state", error),
+            CommandError::Quota(reached) => reached.into(),
             CommandError::Moved => Problem::new(Code::Unavailable, error.to_string()),
             CommandError::Stopping => stopping(),
             CommandError::Store(error) => error.into(),

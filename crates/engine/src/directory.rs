@@ -21,6 +21,8 @@ use postrider_store::SubscriptionRecord;
 use postrider_transport::{ClientIdentity, Target};
 use zeroize::Zeroizing;
 
+use crate::quotas::Holdings;
+
 /// Opens the sealed credentials of a subscription. The layer above knows how they were sealed.
 pub trait Credentials: Send + Sync + 'static {
     /// The secrets, the token and the headers.
@@ -80,6 +82,8 @@ pub(crate) struct Directory {
     credentials: Arc<dyn Credentials>,
     index: RwLock<SubscriptionIndex>,
     prepared: RwLock<HashMap<SubscriptionId, Arc<Prepared>>>,
+    /// What the subscriptions of each tenant come to.
+    pub(crate) holdings: Holdings,
     /// Every change of the configuration up to this one is in it.
     version: AtomicU64,
     /// How often a filter exceeded its budget on an event that was accepted.
@@ -92,6 +96,7 @@ impl Directory {
             credentials,
             index: RwLock::default(),
             prepared: RwLock::default(),
+            holdings: Holdings::default(),
             version: AtomicU64::new(0),
             over_budget: AtomicU64::new(0),
         }
@@ -99,6 +104,7 @@ impl Directory {
 
     /// Puts a subscription in, or replaces it.
     pub(crate) fn put(&self, record: &SubscriptionRecord) {
+        self.holdings.put(record);
         let subscription = Arc::new(record.subscription.clone());
         let prepared = Arc::new(self.prepare(record, Arc::clone(&subscription)));
         // What an event is matched with can be sent to.
@@ -107,6 +113,7 @@ impl Directory {
     }
 
     pub(crate) fn remove(&self, tenant: &TenantId, id: SubscriptionId) {
+        self.holdings.remove(tenant, id);
         write(&self.index).remove(tenant, id);
         write(&self.prepared).remove(&id);
     }

@@ -15,10 +15,7 @@ use postrider_domain::ids::{
 use postrider_domain::ledger::Ledger;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
-use postrider_store::{
-    Change, DeliveryFilter, DestinationRecord, Holding, ReplayJob, ReplayState, Store,
-    SubscriptionPut, SubscriptionRecord,
-};
+use postrider_store::{Change, DeliveryFilter, Holding, ReplayJob, ReplayState, Store};
 use postrider_transport::{Clock, Target};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
@@ -98,67 +95,6 @@ impl EngineHandle {
         // In a task of its own: a caller that goes away leaves nothing half done.
         let task = tokio::spawn(async move { ingest.ingest(&tenant, events).await });
         task.await.unwrap_or(Err(IngestError::Stopping))
-    }
-
-    /// Creates a subscription, or replaces the one with its identifier. Deliveries that are owed
-    /// already keep the destination that they were accepted for.
-    pub async fn put_subscription(
-        &self,
-        record: SubscriptionRecord,
-    ) -> Result<SubscriptionPut, CommandError> {
-        let engine = self.clone();
-        // In a task of its own: a caller that goes away leaves nothing half done.
-        let task = tokio::spawn(async move { engine.put(record).await });
-        task.await.unwrap_or(Err(CommandError::Stopping))
-    }
-
-    async fn put(&self, record: SubscriptionRecord) -> Result<SubscriptionPut, CommandError> {
-        let shared = &self.shared;
-        let _one_at_a_time = shared.refresher.changing.lock().await;
-        let subscription = &record.subscription;
-        let (tenant, now) = (subscription.tenant.clone(), shared.clock.now());
-        let destination = DestinationRecord::new(tenant.clone(), subscription.url.clone(), now);
-        let before = shared.store.subscription(&tenant, subscription.id).await?;
-        let put = shared.store.put_subscription(&record, &destination).await?;
-        if let SubscriptionPut::Twin(_) = put {
-            return Ok(put);
-        }
-        // The circuit of a destination that was there before is the store's, not a new one.
-        let stored = shared.store.destination(&tenant, destination.id).await?;
-        let stored = Box::new(stored.unwrap_or(destination));
-        let id = stored.id;
-        self.ask(|reply| Command::Destination { record: stored, reply }).await?;
-        shared.directory.put(&record);
-        self.tell_rate(&tenant, id)?;
-        if let Some(before) = before.filter(|before| before.subscription.destination != id) {
-            self.tell_rate(&tenant, before.subscription.destination)?;
-        }
-        Ok(put)
-    }
-
-    /// Deletes a subscription; what it was still owed is cancelled. `false` where there is none.
-    pub async fn delete_subscription(
-        &self,
-        tenant: &TenantId,
-        id: SubscriptionId,
-    ) -> Result<bool, CommandError> {
-        let (engine, tenant) = (self.clone(), tenant.clone());
-        let task = tokio::spawn(async move { engine.delete(&tenant, id).await });
-        task.await.unwrap_or(Err(CommandError::Stopping))
-    }
-
-    async fn delete(&self, tenant: &TenantId, id: SubscriptionId) -> Result<bool, CommandError> {
-        let shared = &self.shared;
-        let _one_at_a_time = shared.refresher.changing.lock().await;
-        let Some(before) = shared.store.subscription(tenant, id).await? else { return Ok(false) };
-        let now = shared.clock.now();
-        if !shared.store.mark_subscription_deleted(tenant, id, now).await? {
-            return Ok(false);
-        }
-        shared.directory.remove(tenant, id);
-        self.tell_rate(tenant, before.subscription.destination)?;
-        self.tell(Command::CancelAll { tenant: tenant.clone(), subscription: id })?;
-        Ok(true)
     }
 
     /// Has a destination's owner do something with it, and says how it is then.
@@ -300,7 +236,11 @@ impl EngineHandle {
             position: None,
             finished_at: None,
         };
-        self.shared.store.put_replay(&job).await?;
+        {
+            let _one_at_a_time = self.shared.ingest.backlog.admitting.lock().await;
+            self.admit_replay(tenant, true).await?;
+            self.shared.store.put_replay(&job).await?;
+        }
         let question = Question::RunJob { tenant: tenant.clone(), id: job.id };
         match self.routed(job.shard(), question, || self.run_job_here(job.clone())).await {
             Ok(Done::Here(job)) => Ok(job),
@@ -329,6 +269,9 @@ impl EngineHandle {
         tenant: &TenantId,
         id: ReplayId,
     ) -> Result<ReplayJob, CommandError> {
+        let job = self.shared.store.replay(tenant, id).await?.ok_or(CommandError::NotFound)?;
+        let _one_at_a_time = self.shared.ingest.backlog.admitting.lock().await;
+        self.admit_resumed(tenant, job.state).await?;
         self.change_job(tenant, id, ReplayChange::Resume).await
     }
 
@@ -560,17 +503,21 @@ impl EngineHandle {
         self.ask(|reply| Command::ChangeJob { job: Box::new(job), change, reply }).await?
     }
 
-    fn tell_rate(&self, tenant: &TenantId, destination: DestinationId) -> Result<(), CommandError> {
+    pub(crate) fn tell_rate(
+        &self,
+        tenant: &TenantId,
+        destination: DestinationId,
+    ) -> Result<(), CommandError> {
         let rate = self.shared.directory.rate_limit(tenant, destination);
         self.tell(Command::Rate { destination, rate })
     }
 
-    fn tell(&self, command: Command) -> Result<(), CommandError> {
+    pub(crate) fn tell(&self, command: Command) -> Result<(), CommandError> {
         let sent = self.shared.inputs.send(Input::Command(command));
         sent.map_err(|_| CommandError::Stopping)
     }
 
-    async fn ask<T>(
+    pub(crate) async fn ask<T>(
         &self,
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
     ) -> Result<T, CommandError> {

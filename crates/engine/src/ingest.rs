@@ -19,6 +19,7 @@ use postrider_store::{Acceptance, Accepted, Store, StoreError};
 use postrider_transport::Clock;
 use sha2::{Digest, Sha256};
 
+use crate::backlog::Backlog;
 use crate::cluster::Refresher;
 use crate::core::limiter::TokenBucket;
 use crate::entropy::{Entropy, ten};
@@ -26,6 +27,7 @@ use crate::heavy::{Busy, Heavy};
 use crate::inbox::{Inbox, Pending};
 use crate::notices::Notices;
 use crate::options::{IngestRate, Options};
+use crate::quotas::QuotaReached;
 use crate::spans::{Accepting, Spans};
 
 /// An event as the application hands it in.
@@ -85,12 +87,22 @@ pub enum IngestError {
     /// Too many large events wait to be matched.
     #[error(transparent)]
     Busy(#[from] Busy),
+    /// So much has not ended that nothing more is taken.
+    #[error(transparent)]
+    Quota(#[from] QuotaReached),
     /// The engine is stopping.
     #[error("the server is stopping")]
     Stopping,
     /// The store did not take it.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// Whether the tenant's quotas are asked. Postrider's own events come in without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Checked {
+    Yes,
+    No,
 }
 
 /// What taking events in needs.
@@ -108,6 +120,8 @@ pub(crate) struct Ingest {
     spans: Option<Arc<dyn Spans>>,
     rate: Option<IngestRate>,
     buckets: Mutex<HashMap<TenantId, TokenBucket>>,
+    /// What was accepted and has not ended.
+    pub(crate) backlog: Arc<Backlog>,
 }
 
 impl Ingest {
@@ -131,6 +145,7 @@ impl Ingest {
             spans,
             rate: options.tenant_ingest,
             buckets: Mutex::default(),
+            backlog: Arc::new(Backlog::new(options.quotas, &**store)),
         }
     }
 
@@ -147,14 +162,23 @@ impl Ingest {
             return Err(IngestError::Reserved { index });
         }
         self.admit(tenant, events.len())?;
-        self.accept(tenant, events).await
+        self.take(tenant, events, Checked::Yes).await
     }
 
     /// Accepts events without asking whether the tenant may send so many: Postrider's own.
     pub(crate) async fn accept(
         &self,
         tenant: &TenantId,
+        events: Vec<NewEvent>,
+    ) -> Result<Vec<Ingested>, IngestError> {
+        self.take(tenant, events, Checked::No).await
+    }
+
+    async fn take(
+        &self,
+        tenant: &TenantId,
         mut events: Vec<NewEvent>,
+        checked: Checked,
     ) -> Result<Vec<Ingested>, IngestError> {
         let (now, version) = (self.clock.now(), self.refresher.directory.version());
         let spans = self.spans.as_ref();
@@ -162,6 +186,9 @@ impl Ingest {
         let mut batch: Vec<Acceptance> =
             events.into_iter().map(|event| self.acceptance(tenant, event, now)).collect();
         let mut over_budget = self.owe(tenant, &mut batch, now).await?;
+        if checked == Checked::Yes {
+            self.backlog.admit(tenant, &batch, now)?;
+        }
         let mut pending = self.begin(tenant, &batch);
         let made = match self.make_durable(&batch, version).await {
             // A subscription changed on another node: match once more, with all that was changed
@@ -219,6 +246,12 @@ impl Ingest {
         let ingested = ingested.collect();
         pending.hand_over(items);
         Ok(ingested)
+    }
+
+    /// Keeps the accounts of what is unfinished, as long as the engine lives.
+    pub(crate) async fn follow_backlog(&self) {
+        let backlog = Arc::clone(&self.backlog);
+        backlog.follow(Arc::clone(&self.store), Arc::clone(&self.clock)).await;
     }
 
     fn begin(&self, tenant: &TenantId, batch: &[Acceptance]) -> Pending {
@@ -310,6 +343,14 @@ impl Ingest {
         // A full bucket is one that nothing is known of: it need not be remembered.
         if buckets.len() > BUCKETS_MAX {
             buckets.retain(|_, bucket| !bucket.is_full(now));
+            // Where nearly all are in use, some get a full bucket early: cheaper than to search all of
+            // them at every event.
+            let mut n = 0_usize;
+            let is_crowded = buckets.len() >= BUCKETS_MAX / 10 * 9;
+            buckets.retain(|_, _| {
+                n += 1;
+                !is_crowded || !n.is_multiple_of(4)
+            });
         }
         let bucket = buckets.entry(tenant.clone()).or_insert_with(|| {
             TokenBucket::new(u64::from(rate.per_second) * 1000, u64::from(rate.burst), now)

@@ -7,6 +7,7 @@
 //! what was accepted is delivered, waiting, dead or cancelled, whenever the process ends.
 
 mod attempt;
+mod backlog;
 mod cluster;
 mod core;
 mod directory;
@@ -19,9 +20,11 @@ mod live;
 mod new_replay;
 mod notices;
 mod options;
+mod quotas;
 mod refusal;
 mod shell;
 mod spans;
+mod subscribing;
 mod upkeep;
 
 pub use crate::core::Gauges;
@@ -33,5 +36,6 @@ pub use ingest::{IngestError, Ingested, NewEvent};
 pub use live::EngineEvent;
 pub use new_replay::NewReplay;
 pub use options::{IngestRate, Options};
+pub use quotas::{Quota, QuotaReached, QuotaUse, Quotas, Whose};
 pub use shell::{Parts, start};
 pub use spans::{AcceptedSpan, AttemptSpan, Spans};

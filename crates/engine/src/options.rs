@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use postrider_domain::ids::TenantId;
 
+use crate::quotas::Quotas;
+
 /// The limits of one engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -28,6 +30,9 @@ pub struct Options {
     /// Threads that match large events and try filters; one fewer than the machine has cores where
     /// it is `None`.
     pub matching_threads: Option<usize>,
+
+    /// What tenants may have.
+    pub quotas: Quotas,
 
     /// The tenant of whoever runs the server: its subscriptions are told of every tenant's
     /// destinations.
@@ -94,6 +99,7 @@ impl Default for Options {
             tenant_in_flight_max: None,
             tenant_ingest: None,
             matching_threads: None,
+            quotas: Quotas::default(),
             operator_tenant: None,
             handover_batches_max: 4096,
             handover_deliveries_max: 50_000,

@@ -3,6 +3,8 @@
 use postrider_domain::delivery::WrongState;
 use postrider_store::StoreError;
 
+use crate::quotas::QuotaReached;
+
 /// Why something that was asked for did not happen.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
@@ -21,6 +23,9 @@ pub enum CommandError {
     /// A replay is for deliveries that have ended.
     #[error("only dead, delivered or cancelled deliveries can be replayed")]
     NotAnEndState,
+    /// A quota is reached.
+    #[error(transparent)]
+    Quota(#[from] QuotaReached),
     /// Another node owns it now.
     #[error("another node of the cluster is taking this over: try again in a few seconds")]
     Moved,

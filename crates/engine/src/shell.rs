@@ -84,7 +84,7 @@ pub async fn start<T: Transport>(
         load(&store, &*clock, &policy.borrow().clone(), &options, &directory, &inbox).await?;
     let mut tasks = JoinSet::new();
     tasks.spawn(upkeep::tell_tenants(happened, Arc::clone(&ingest), options.clone()));
-    tasks.spawn(upkeep::flush_notices(Arc::clone(&ingest)));
+    tasks.spawn(upkeep::follow_ingest(Arc::clone(&ingest)));
     let (keep, every) = (policy.subscribe(), options.prune_every);
     tasks.spawn(upkeep::prune(Arc::clone(&store), Arc::clone(&clock), keep, every));
     let (to_holder, told) = mpsc::unbounded_channel();

@@ -229,8 +229,13 @@ pub(crate) async fn tell_tenants(
 /// How often notices that were held back are looked at.
 const FLUSH_EVERY: Duration = Duration::from_secs(10 * 60);
 
+/// What goes on beside ingest: notices of filters, and the accounts of what is unfinished.
+pub(crate) async fn follow_ingest(ingest: Arc<Ingest>) {
+    tokio::join!(flush_notices(Arc::clone(&ingest)), ingest.follow_backlog());
+}
+
 /// Tells of filters that went on exceeding their budget after the last notice.
-pub(crate) async fn flush_notices(ingest: Arc<Ingest>) {
+async fn flush_notices(ingest: Arc<Ingest>) {
     loop {
         pause(FLUSH_EVERY).await;
         ingest.notices.flush(ingest.clock.now());

@@ -127,7 +127,9 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
             commands::backup::run(&remote.connection, &remote.command, environment, output).await
         }
         Command::Restore(restore) => commands::restore::run(&restore, output).await,
-        Command::Doctor(doctor) => commands::doctor::run(doctor, environment, output).await,
+        Command::Doctor(doctor) => {
+            Box::pin(commands::doctor::run(doctor, environment, output)).await
+        }
         Command::Migrate(migrate) => commands::migrate::run(migrate, environment, output).await,
         Command::Serve(_)
         | Command::Demo(_)

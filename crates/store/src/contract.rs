@@ -40,13 +40,16 @@ use crate::nodes::Nodes;
 use crate::records::{
     Acceptance, Accepted, Commit, DeliveryFilter, DestinationRecord, DueMark, EventFilter,
     EventRecord, Holding, IdempotentAnswer, Key, Page, PageRequest, Pruned, ReplayJob,
-    SubscriptionPut, SubscriptionRecord, TallyAt, Tenant, WaitingOrder,
+    SubscriptionPut, SubscriptionRecord, TallyAt, Tenant, Usage, WaitingOrder,
 };
 
 /// All of it.
-pub trait Store: Configuration + Intake + Work + History + Replays + Upkeep + Nodes {}
+pub trait Store:
+    Configuration + Intake + Work + History + Replays + Usages + Upkeep + Nodes
+{
+}
 
-impl<T: Configuration + Intake + Work + History + Replays + Upkeep + Nodes> Store for T {}
+impl<T: Configuration + Intake + Work + History + Replays + Usages + Upkeep + Nodes> Store for T {}
 
 /// What people set up: tenants, keys, subscriptions and their destinations.
 #[async_trait]
@@ -357,6 +360,19 @@ pub trait Replays: Send + Sync + 'static {
         job: &ReplayJob,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError>;
+}
+
+/// What quotas ask for.
+#[async_trait]
+pub trait Usages: Send + Sync + 'static {
+    /// How much of what is limited a tenant has; the admin keys alone where it is `None`. Takes time in
+    /// proportion to that and not to the store.
+    async fn usage(&self, tenant: Option<&TenantId>) -> Result<Usage, StoreError>;
+    /// How many tenants there are.
+    async fn tenant_count(&self) -> Result<u64, StoreError>;
+    /// Removes a tenant's replay jobs that have ended, but for the newest `keep` of them. Returns how
+    /// many were removed.
+    async fn forget_replays(&self, tenant: &TenantId, keep: u64) -> Result<u64, StoreError>;
 }
 
 /// Housekeeping.

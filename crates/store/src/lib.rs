@@ -18,7 +18,7 @@ mod records;
 pub mod transfer;
 mod turns;
 
-pub use contract::{Configuration, History, Intake, Replays, Store, Upkeep, Work};
+pub use contract::{Configuration, History, Intake, Replays, Store, Upkeep, Usages, Work};
 pub use error::StoreError;
 pub use nodes::{Change, Changes, FORMAT, Hint, Letter, Member, Nodes, PROGRAM, ShardSet};
 pub use records::*;

@@ -312,6 +312,19 @@ pub enum ReplayState {
     Cancelled,
 }
 
+/// How much of what is limited a tenant has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Keys.
+    pub keys: u64,
+    /// Destinations, with those that no subscription has any more.
+    pub destinations: u64,
+    /// Replay jobs that are kept.
+    pub replays: u64,
+    /// Replay jobs that run.
+    pub replays_running: u64,
+}
+
 /// What happened in a minute, for charts. What is repeated counts once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {

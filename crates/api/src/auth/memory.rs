@@ -46,6 +46,9 @@ impl Memory {
         let mut keys = locked(&self.keys);
         if keys.len() >= REMEMBERED_MAX {
             keys.retain(|_, (_, at)| is_fresh(*at, now, ttl));
+            if keys.len() >= REMEMBERED_MAX / 10 * 9 {
+                keys.clear();
+            }
         }
         match &found {
             Some(key) => keys.insert(id.to_owned(), (Arc::clone(key), now)),
@@ -70,6 +73,9 @@ impl Memory {
             let mut tenants = locked(&self.tenants);
             if tenants.len() >= REMEMBERED_MAX {
                 tenants.retain(|_, at| is_fresh(*at, now, ttl));
+                if tenants.len() >= REMEMBERED_MAX / 10 * 9 {
+                    tenants.clear();
+                }
             }
             tenants.insert(id.clone(), now);
         }

@@ -181,6 +181,7 @@ fn refusal(error: IngestError, place: impl Fn(usize) -> String) -> Problem {
             rates::refusal("tenant", seconds.max(1))
         }
         IngestError::Busy(reason) => busy(reason),
+        IngestError::Quota(reached) => reached.into(),
         IngestError::Stopping => stopping(),
         IngestError::Store(error) => error.into(),
     }

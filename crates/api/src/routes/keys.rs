@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use postrider_domain::access::Scope;
 use postrider_domain::ids::TenantId;
+use postrider_engine::Quota;
 use postrider_store::Key;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -57,7 +58,13 @@ pub(crate) async fn create(
     }
     let wish = NewKey { tenant, name: check_name(body.name)?, scopes, expires_at };
     let (key, text) = new_key(state.vault(), wish, now, &draw)?;
+    let lock = state.locks().of_quota(Quota::TenantKeys.name(), key.tenant.as_ref());
+    let _turn = lock.lock().await;
     // One that is there was made by an earlier run of this request.
+    if state.store().key(&key.id).await?.is_none() {
+        let keys = state.store().usage(key.tenant.as_ref()).await?.keys;
+        state.engine().check_quota(Quota::TenantKeys, keys.saturating_add(1))?;
+    }
     if !state.store().create_key(&key).await? && draw.repeats().is_none() {
         return Err(Problem::internal());
     }

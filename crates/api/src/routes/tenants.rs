@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use postrider_domain::ids::TenantId;
+use postrider_engine::Quota;
 use postrider_store::{PageRequest, StoreError, Tenant};
 
 use super::PathId;
@@ -33,9 +34,15 @@ pub(crate) async fn create(
     let id: TenantId = id.parse().map_err(|error| Problem::field("id", error))?;
     let created_at = draw.created_at(&state);
     let tenant = Tenant { id, name: check_name(body.name)?, created_at };
+    let lock = state.locks().of_quota(Quota::Tenants.name(), None);
+    let _turn = lock.lock().await;
+    let there = state.store().tenant(&tenant.id).await?;
+    if there.is_none() {
+        let tenants = state.store().tenant_count().await?;
+        state.engine().check_quota(Quota::Tenants, tenants.saturating_add(1))?;
+    }
     // What is there and was made when this request began was made by an earlier run of it.
-    let is_ours = draw.repeats().is_some()
-        && state.store().tenant(&tenant.id).await?.as_ref() == Some(&tenant);
+    let is_ours = draw.repeats().is_some() && there.as_ref() == Some(&tenant);
     if !is_ours && !state.store().create_tenant(&tenant).await? {
         let detail = format!("the tenant {} exists already", tenant.id);
         return Err(Problem::new(Code::AlreadyExists, detail).at("id").existing(&tenant.id));

@@ -18,6 +18,7 @@ mod limits;
 mod meta;
 mod openapi;
 mod problems;
+mod quotas;
 mod replays;
 mod schema;
 mod stream;

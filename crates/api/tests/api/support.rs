@@ -18,7 +18,7 @@ use postrider_domain::attempt::{
 };
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
-use postrider_engine::{EngineHandle, Options, Parts, SeededEntropy};
+use postrider_engine::{EngineHandle, Options, Parts, Quotas, SeededEntropy};
 use postrider_store::History as _;
 use postrider_store::memory::MemoryStore;
 use postrider_transport::{Clock, Egress, Transport};
@@ -111,18 +111,28 @@ impl Api {
     }
 
     pub(crate) async fn with(settings: ApiSettings) -> Self {
-        Api::build(settings, None, None).await
+        Api::build(settings, None, None, Options::default()).await
     }
 
     pub(crate) async fn with_given_admin(key: &str) -> Self {
-        Api::build(ApiSettings::default(), Some(key), None).await
+        Api::build(ApiSettings::default(), Some(key), None, Options::default()).await
     }
 
     pub(crate) async fn with_metrics_key(key: &str) -> Self {
-        Api::build(ApiSettings::default(), None, Some(key)).await
+        Api::build(ApiSettings::default(), None, Some(key), Options::default()).await
     }
 
-    async fn build(settings: ApiSettings, given: Option<&str>, metrics: Option<&str>) -> Self {
+    pub(crate) async fn with_quotas(quotas: Quotas) -> Self {
+        let options = Options { quotas, ..Options::default() };
+        Api::build(ApiSettings::default(), None, None, options).await
+    }
+
+    async fn build(
+        settings: ApiSettings,
+        given: Option<&str>,
+        metrics: Option<&str>,
+        options: Options,
+    ) -> Self {
         let store = MemoryStore::default();
         let clock = Arc::new(HandClock(AtomicI64::new(1_763_199_000_000)));
         let receiver = Arc::new(Receiver::default());
@@ -138,7 +148,7 @@ impl Api {
             entropy: Arc::new(SeededEntropy::new(7)),
             credentials: Arc::new(vault.clone()),
             policy: Policy::default(),
-            options: Options::default(),
+            options,
             spans: None,
         };
         let engine = postrider_engine::start(parts, Arc::clone(&receiver)).await.unwrap();

@@ -101,7 +101,9 @@ impl Refusal {
             }
             CommandError::SubscriptionGone => Refusal::SubscriptionGone,
             CommandError::JobEnded => Refusal::JobEnded,
-            CommandError::NotAnEndState
+            // Quotas are asked by the node that was asked, before it asks another one.
+            CommandError::Quota(_)
+            | CommandError::NotAnEndState
             | CommandError::Moved
             | CommandError::Stopping
             | CommandError::Store(_) => Refusal::Moved,

@@ -22,7 +22,7 @@ use ipnet::IpNet;
 use postrider_api::ApiSettings;
 use postrider_domain::egress::EgressPolicy;
 use postrider_domain::policy::{Policy, Share};
-use postrider_engine::Options as EngineOptions;
+use postrider_engine::{Options as EngineOptions, Quotas};
 use postrider_transport::{DnsOptions, PoolOptions};
 
 pub(crate) use environment::Environment;
@@ -208,7 +208,7 @@ impl Default for Config {
                 connect_stagger: Duration::from_millis(250),
                 pool: PoolOptions::default(),
             },
-            engine: EngineOptions::default(),
+            engine: EngineOptions { quotas: Quotas::SENSIBLE, ..EngineOptions::default() },
             limits: LimitSettings::default(),
             api: ApiSettings::default(),
             http: HttpSettings {

@@ -32,6 +32,8 @@ pub(super) async fn look(
             was_held = gauges.held;
             alert(was_held);
         }
+        let refused = engine.quota_refusals().into_iter();
+        metrics.refused(refused.map(|(quota, count)| (quota.name(), count)).collect());
         let now = clock.now();
         let Ok(ages) = ages(&engine, &*store, now).await else { continue };
         metrics.looked(Looked {

@@ -38,6 +38,8 @@ struct State {
     transitions: BTreeMap<(&'static str, &'static str), u64>,
     circuits: HashMap<DestinationId, CircuitName>,
     looked: Looked,
+    /// What quotas refused, by quota.
+    refused: Vec<(&'static str, u64)>,
 }
 
 /// What is looked at now and then.
@@ -151,6 +153,11 @@ impl Metrics {
         self.state().circuits.entry(destination).or_insert(CircuitName::Closed);
     }
 
+    /// What quotas have refused so far.
+    pub(super) fn refused(&self, refused: Vec<(&'static str, u64)>) {
+        self.state().refused = refused;
+    }
+
     /// What was seen now.
     pub(super) fn looked(&self, looked: Looked) {
         self.state().looked = looked;
@@ -185,6 +192,11 @@ impl State {
         page.head("postrider_store_errors_total", "counter", "Errors that the store answered.");
         for (what, count) in &self.store_errors {
             page.line(&format!("postrider_store_errors_total{{call=\"{what}\"}}"), count);
+        }
+        let help = "Requests that were refused because a limit was reached.";
+        page.head("postrider_quota_refusals_total", "counter", help);
+        for (quota, count) in &self.refused {
+            page.line(&format!("postrider_quota_refusals_total{{limit=\"{quota}\"}}"), count);
         }
         let help = "Spans that the collector of traces took.";
         page.counter("postrider_spans_exported_total", help, self.spans_exported);

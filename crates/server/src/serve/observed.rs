@@ -21,7 +21,8 @@ use postrider_store::{
     Acceptance, Accepted, Changes, Commit, Configuration, DeliveryFilter, DestinationRecord,
     DueMark, EventFilter, EventRecord, Hint, History, Holding, IdempotentAnswer, Intake, Key,
     Letter, Member, Nodes, Page, PageRequest, Pruned, ReplayJob, Replays, ShardSet, Store,
-    StoreError, SubscriptionPut, SubscriptionRecord, TallyAt, Tenant, Upkeep, WaitingOrder, Work,
+    StoreError, SubscriptionPut, SubscriptionRecord, TallyAt, Tenant, Upkeep, Usage, Usages,
+    WaitingOrder, Work,
 };
 use tokio::sync::broadcast;
 use tokio::time::Instant;
@@ -432,6 +433,21 @@ impl History for Observed {
         step_minutes: u32,
     ) -> Result<Vec<TallyAt>, StoreError> {
         self.store.tallies(tenant, since, until, step_minutes).await
+    }
+}
+
+#[async_trait]
+impl Usages for Observed {
+    async fn usage(&self, tenant: Option<&TenantId>) -> Result<Usage, StoreError> {
+        self.store.usage(tenant).await
+    }
+
+    async fn tenant_count(&self) -> Result<u64, StoreError> {
+        self.store.tenant_count().await
+    }
+
+    async fn forget_replays(&self, tenant: &TenantId, keep: u64) -> Result<u64, StoreError> {
+        self.store.forget_replays(tenant, keep).await
     }
 }
 

@@ -57,6 +57,7 @@ pub mod sequences;
 pub mod settling;
 pub mod subscriptions;
 pub mod upkeep;
+pub mod usage;
 
 pub use self::ground::{Backend, Ground};
 
@@ -76,5 +77,6 @@ macro_rules! conformance {
         $crate::conformance_settling!($backend);
         $crate::conformance_subscriptions!($backend);
         $crate::conformance_upkeep!($backend);
+        $crate::conformance_usage!($backend);
     };
 }

@@ -71,6 +71,7 @@ mod sieve;
 mod tests;
 mod transfer;
 mod upkeep;
+mod usage;
 mod verify;
 mod work;
 

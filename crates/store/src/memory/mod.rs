@@ -15,6 +15,7 @@ mod paging;
 mod replays;
 mod state;
 mod upkeep;
+mod usage;
 mod work;
 
 #[cfg(test)]

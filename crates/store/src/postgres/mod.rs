@@ -40,6 +40,7 @@ mod shown;
 mod tls;
 mod transfer;
 mod upkeep;
+mod usage;
 mod visit;
 mod work;
 

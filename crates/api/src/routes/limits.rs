@@ -1,0 +1,68 @@
+//! What a tenant may have, and how much it has.
+
+use axum::Json;
+use axum::extract::State;
+use postrider_engine::{QuotaReached, QuotaUse, Whose};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::auth::CanRead;
+use crate::problem::{Code, Problem};
+use crate::state::ApiState;
+
+/// The limits of the tenant.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Limits)]
+pub(crate) struct LimitsView {
+    /// One entry for each limit.
+    data: Vec<LimitView>,
+}
+
+/// A limit, and how near the tenant is to it.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Limit)]
+pub(crate) struct LimitView {
+    /// What is limited.
+    #[schema(example = "subscriptions")]
+    name: &'static str,
+    /// How much there is. `unfinished_bytes` is an estimate.
+    used: u64,
+    /// How much there may be; null where there is no limit.
+    limit: Option<u64>,
+    /// The operator's setting.
+    #[schema(example = "limits.tenant_subscriptions")]
+    setting: &'static str,
+}
+
+impl LimitView {
+    fn of(one: &QuotaUse) -> Self {
+        let QuotaUse { quota, used, limit } = *one;
+        LimitView { name: quota.name(), used, limit, setting: quota.setting() }
+    }
+}
+
+/// Show the limits of the tenant
+///
+/// Each with how much of it is used.
+#[utoipa::path(
+    get, path = "/v1/limits", tag = "ledger",
+    responses((status = 200, body = LimitsView, description = "The limits"))
+)]
+pub(crate) async fn limits(
+    State(state): State<ApiState>,
+    CanRead(caller): CanRead,
+) -> Result<Json<LimitsView>, Problem> {
+    let all = state.engine().quota_use(&caller.tenant).await?;
+    Ok(Json(LimitsView { data: all.iter().map(LimitView::of).collect() }))
+}
+
+impl From<QuotaReached> for Problem {
+    fn from(reached: QuotaReached) -> Self {
+        let code = match reached.quota.whose() {
+            Whose::Tenant => Code::QuotaReached,
+            Whose::Server => Code::ServerFull,
+        };
+        let seconds = reached.retry_after.as_secs().max(1);
+        Problem::new(code, reached.to_string()).retry_after(seconds)
+    }
+}

@@ -1,0 +1,353 @@
+//! How much was accepted and has not ended, per tenant and in total: acceptance must not outrun delivery
+//! without bound.
+//!
+//! An account is what the store's ledger said when it was last read, and what was accepted here since.
+//! It is read again when that has grown by a quarter of a quota, while a quota refuses, and in a cluster
+//! after a while. So it never counts less than there is, but for what is being accepted at the moment it
+//! is read and for what other nodes accepted since: a quota is exceeded by no more than that. **Nothing
+//! here waits**: what asks whether it may come in gets its answer from memory.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use postrider_domain::ids::TenantId;
+use postrider_domain::ledger::Ledger;
+use postrider_domain::time::Timestamp;
+use postrider_store::{Acceptance, Store};
+use postrider_transport::Clock;
+use tokio::sync::Notify;
+
+use crate::quotas::{Quota, QuotaReached, Quotas, Refusals};
+use crate::upkeep::pause;
+
+/// Tenants whose accounts are remembered before small ones are forgotten.
+const ACCOUNTS_MAX: usize = 10_000;
+/// The pause between two readings of accounts.
+const READ_EVERY: Duration = Duration::from_millis(500);
+/// In a cluster an account is read again after so long.
+const STALE_AFTER: Duration = Duration::from_secs(10);
+/// What is told to wait where nothing is known of how fast the backlog shrinks.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
+/// What a delivery is taken to have where nothing is known of its event.
+const BYTES_UNKNOWN: u64 = 1024;
+
+/// The accounts.
+pub(crate) struct Backlog {
+    pub(crate) quotas: Quotas,
+    pub(crate) refusals: Refusals,
+    is_cluster: bool,
+    tenants: RwLock<HashMap<TenantId, Arc<Account>>>,
+    total: Arc<Account>,
+    /// Whose account is to be read; `None` is all tenants together.
+    stale: Mutex<BTreeSet<Option<TenantId>>>,
+    notice: Notify,
+    /// Held while a replay is admitted and put: two never take the same place.
+    pub(crate) admitting: tokio::sync::Mutex<()>,
+}
+
+/// What one party has.
+#[derive(Debug, Default)]
+struct Account {
+    queued: AtomicU64,
+    unfinished: AtomicU64,
+    /// Accepted since these were read.
+    since: AtomicU64,
+    /// Of all of them. An estimate: what leaves is taken to be of average size.
+    bytes: AtomicU64,
+    /// When it was read, in milliseconds since the epoch; 0 is never.
+    read_at: AtomicU64,
+    is_asked: AtomicBool,
+    /// How many ended in a thousand seconds.
+    ended_per_1000_seconds: AtomicU64,
+}
+
+/// The three quotas of a party.
+const OF_TENANT: [Quota; 3] =
+    [Quota::TenantQueued, Quota::TenantUnfinished, Quota::TenantUnfinishedBytes];
+const OF_ALL: [Quota; 3] = [Quota::Queued, Quota::Unfinished, Quota::UnfinishedBytes];
+
+impl Backlog {
+    pub(crate) fn new(quotas: Quotas, store: &dyn Store) -> Self {
+        Backlog {
+            quotas,
+            refusals: Refusals::default(),
+            is_cluster: store.node().is_some(),
+            tenants: RwLock::default(),
+            total: Arc::default(),
+            stale: Mutex::default(),
+            notice: Notify::new(),
+            admitting: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Whether a batch of a tenant may come in; it is counted where it may.
+    pub(crate) fn admit(
+        &self,
+        tenant: &TenantId,
+        batch: &[Acceptance],
+        now: Timestamp,
+    ) -> Result<(), QuotaReached> {
+        let (mut more, mut bytes) = (0_u64, 0_u64);
+        for acceptance in batch {
+            let owed = u64::try_from(acceptance.deliveries.len()).unwrap_or(u64::MAX);
+            let old = acceptance.event.old.as_ref().map_or(0, |old| old.as_bytes().len());
+            let size = acceptance.event.data.as_bytes().len().saturating_add(old);
+            more = more.saturating_add(owed);
+            bytes = bytes.saturating_add(owed.saturating_mul(u64::try_from(size).unwrap_or(0)));
+        }
+        if more == 0 || !self.limits_anything() {
+            return Ok(());
+        }
+        let account = self.account(tenant);
+        self.admit_to(Some(tenant), &account, OF_TENANT, (more, bytes), now)?;
+        if let Err(reached) = self.admit_to(None, &self.total, OF_ALL, (more, bytes), now) {
+            account.take_back(more, bytes);
+            return Err(reached);
+        }
+        Ok(())
+    }
+
+    /// Bytes of a tenant's unfinished deliveries, about.
+    pub(crate) fn bytes_of(&self, tenant: &TenantId, ledger: &Ledger) -> u64 {
+        let accounts = self.tenants.read().unwrap_or_else(PoisonError::into_inner);
+        let unfinished = ledger.queued + ledger.waiting;
+        match accounts.get(tenant) {
+            Some(account) => account.bytes_at(unfinished),
+            None => unfinished.saturating_mul(BYTES_UNKNOWN),
+        }
+    }
+
+    fn limits_anything(&self) -> bool {
+        OF_TENANT.iter().chain(&OF_ALL).any(|quota| self.quotas.of(*quota) < u64::MAX)
+    }
+
+    fn admit_to(
+        &self,
+        whose: Option<&TenantId>,
+        account: &Account,
+        quotas: [Quota; 3],
+        (more, bytes): (u64, u64),
+        now: Timestamp,
+    ) -> Result<(), QuotaReached> {
+        let since = account.since.fetch_add(more, Relaxed) + more;
+        let bytes_now = account.bytes.fetch_add(bytes, Relaxed) + bytes;
+        let (queued, unfinished) = (account.queued.load(Relaxed), account.unfinished.load(Relaxed));
+        let used = [queued + since, unfinished + since, bytes_now];
+        let limits = quotas.map(|quota| self.quotas.of(quota));
+        let reached = (0..3).find(|&n| used[n] > limits[n]);
+        let is_due = since >= limits[0] / 4 || bytes_now >= limits[2] / 4 && since > more * 64;
+        if reached.is_some() || is_due || account.is_stale(now, self.is_cluster) {
+            self.ask_for(whose, account);
+        }
+        let Some(n) = reached else { return Ok(()) };
+        account.take_back(more, bytes);
+        self.refusals.count(quotas[n]);
+        let excess = if n == 2 { more } else { used[n] - limits[n] };
+        let retry_after = account.retry_after(excess);
+        Err(QuotaReached { quota: quotas[n], limit: limits[n], retry_after })
+    }
+
+    fn account(&self, tenant: &TenantId) -> Arc<Account> {
+        let accounts = self.tenants.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(account) = accounts.get(tenant) {
+            return Arc::clone(account);
+        }
+        drop(accounts);
+        let mut accounts = self.tenants.write().unwrap_or_else(PoisonError::into_inner);
+        if accounts.len() >= ACCOUNTS_MAX {
+            // One that is forgotten is read from the store when it is needed again.
+            let little = self.quotas.tenant_queued / 10;
+            accounts.retain(|_, account| account.count() > little);
+        }
+        Arc::clone(accounts.entry(tenant.clone()).or_default())
+    }
+
+    fn ask_for(&self, whose: Option<&TenantId>, account: &Account) {
+        if !account.is_asked.swap(true, Relaxed) {
+            let mut stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
+            stale.insert(whose.cloned());
+            drop(stale);
+            self.notice.notify_one();
+        }
+    }
+
+    /// Reads the accounts that are asked for, as long as the engine lives.
+    pub(crate) async fn follow(self: Arc<Self>, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
+        loop {
+            self.notice.notified().await;
+            let stale =
+                std::mem::take(&mut *self.stale.lock().unwrap_or_else(PoisonError::into_inner));
+            for whose in stale {
+                let account = match &whose {
+                    Some(tenant) => self.account(tenant),
+                    None => Arc::clone(&self.total),
+                };
+                // What is accepted from here on may be missing in the answer.
+                let since = account.since.load(Relaxed);
+                if let Ok(ledger) = store.ledger(whose.as_ref()).await {
+                    account.read(&ledger, since, clock.now());
+                }
+                account.is_asked.store(false, Relaxed);
+            }
+            pause(READ_EVERY).await;
+        }
+    }
+}
+
+impl Account {
+    fn count(&self) -> u64 {
+        self.unfinished.load(Relaxed).saturating_add(self.since.load(Relaxed))
+    }
+
+    fn is_stale(&self, now: Timestamp, is_cluster: bool) -> bool {
+        let read_at = self.read_at.load(Relaxed);
+        let ms = u64::try_from(now.as_unix_ms()).unwrap_or(0);
+        let stale_ms = u64::try_from(STALE_AFTER.as_millis()).unwrap_or(u64::MAX);
+        read_at == 0 || is_cluster && ms.saturating_sub(read_at) >= stale_ms
+    }
+
+    fn take_back(&self, more: u64, bytes: u64) {
+        less(&self.since, more);
+        less(&self.bytes, bytes);
+    }
+
+    /// Bytes of so many of these deliveries.
+    fn bytes_at(&self, unfinished: u64) -> u64 {
+        let (bytes, count) = (self.bytes.load(Relaxed), self.count());
+        if count == 0 {
+            return unfinished.saturating_mul(BYTES_UNKNOWN);
+        }
+        let share = u128::from(bytes) * u128::from(unfinished) / u128::from(count);
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
+    fn read(&self, ledger: &Ledger, since: u64, now: Timestamp) {
+        let unfinished = ledger.queued + ledger.waiting;
+        let now_ms = u64::try_from(now.as_unix_ms()).unwrap_or(0);
+        let before_ms = self.read_at.swap(now_ms.max(1), Relaxed);
+        let before = self.unfinished.load(Relaxed).saturating_add(since);
+        if before_ms == 0 {
+            // Whatever was there before this process is taken to be as what came since.
+            let came = self.since.load(Relaxed).max(1);
+            let average = (self.bytes.load(Relaxed) / came).max(1);
+            let earlier = unfinished.saturating_sub(since).saturating_mul(average);
+            self.bytes.fetch_add(earlier, Relaxed);
+        } else {
+            let ended = before.saturating_sub(unfinished);
+            let ms = now_ms.saturating_sub(before_ms).max(1);
+            self.ended_per_1000_seconds.store(ended.saturating_mul(1_000_000) / ms, Relaxed);
+            let left = u128::from(self.bytes.load(Relaxed)) * u128::from(ended)
+                / u128::from(before.max(1));
+            less(&self.bytes, u64::try_from(left).unwrap_or(u64::MAX));
+        }
+        self.queued.store(ledger.queued, Relaxed);
+        self.unfinished.store(unfinished, Relaxed);
+        less(&self.since, since);
+    }
+
+    /// How long it takes until so many have ended, as fast as they ended last.
+    fn retry_after(&self, excess: u64) -> Duration {
+        match self.ended_per_1000_seconds.load(Relaxed) {
+            0 => RETRY_AFTER,
+            rate => Duration::from_secs(excess.saturating_mul(1000).div_ceil(rate))
+                .clamp(Duration::from_secs(1), RETRY_AFTER_MAX),
+        }
+    }
+}
+
+/// Subtracts, down to zero.
+fn less(from: &AtomicU64, by: u64) {
+    let before = from.fetch_update(Relaxed, Relaxed, |n| Some(n.saturating_sub(by)));
+    debug_assert!(before.is_ok(), "the closure never declines");
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_store::memory::MemoryStore;
+
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_unix_ms(seconds * 1000)
+    }
+
+    fn backlog(quotas: Quotas) -> Backlog {
+        Backlog::new(quotas, &MemoryStore::default())
+    }
+
+    fn ledger(queued: u64, waiting: u64) -> Ledger {
+        Ledger { accepted: queued + waiting, queued, waiting, ..Ledger::default() }
+    }
+
+    fn admit(backlog: &Backlog, more: u64, bytes: u64) -> Result<(), QuotaReached> {
+        let account = backlog.account(&TenantId::default_tenant());
+        let whose = TenantId::default_tenant();
+        backlog.admit_to(Some(&whose), &account, OF_TENANT, (more, bytes), at(100))
+    }
+
+    #[test]
+    fn account_counts_what_the_store_had_and_what_came_since() {
+        let quotas = Quotas { tenant_queued: 100, ..Quotas::default() };
+        let backlog = backlog(quotas);
+        assert!(admit(&backlog, 60, 0).is_ok());
+        let refused = admit(&backlog, 60, 0).unwrap_err();
+        assert_eq!((refused.quota, refused.limit), (Quota::TenantQueued, 100));
+        assert_eq!(refused.retry_after, RETRY_AFTER, "nothing is known of the pace yet");
+        assert!(admit(&backlog, 40, 0).is_ok(), "what was refused is not counted");
+        let account = backlog.account(&TenantId::default_tenant());
+        account.read(&ledger(100, 0), 100, at(100));
+        assert!(admit(&backlog, 1, 0).is_err());
+        // 40 went within ten seconds: 30 more than may be take eight seconds.
+        account.read(&ledger(60, 0), 0, at(110));
+        assert_eq!(admit(&backlog, 70, 0).unwrap_err().retry_after, Duration::from_secs(8));
+        assert!(admit(&backlog, 40, 0).is_ok());
+    }
+
+    #[test]
+    fn waiting_deliveries_count_as_unfinished_and_not_as_queued() {
+        let quotas = Quotas { tenant_queued: 10, tenant_unfinished: 100, ..Quotas::default() };
+        let backlog = backlog(quotas);
+        let account = backlog.account(&TenantId::default_tenant());
+        account.read(&ledger(0, 95), 0, at(1));
+        assert!(admit(&backlog, 5, 0).is_ok());
+        assert_eq!(admit(&backlog, 5, 0).unwrap_err().quota, Quota::TenantUnfinished);
+    }
+
+    #[test]
+    fn bytes_shrink_with_the_deliveries_that_ended() {
+        let quotas = Quotas { tenant_unfinished_bytes: 1_000, ..Quotas::default() };
+        let backlog = backlog(quotas);
+        let account = backlog.account(&TenantId::default_tenant());
+        account.read(&ledger(0, 0), 0, at(1));
+        assert!(admit(&backlog, 10, 1_000).is_ok());
+        assert_eq!(admit(&backlog, 1, 1).unwrap_err().quota, Quota::TenantUnfinishedBytes);
+        account.read(&ledger(0, 5), 10, at(2));
+        assert_eq!(account.bytes.load(Relaxed), 500);
+        assert!(admit(&backlog, 1, 500).is_ok());
+    }
+
+    #[test]
+    fn bytes_from_before_the_start_are_taken_to_be_as_what_comes() {
+        let quotas = Quotas { tenant_unfinished_bytes: 10_000, ..Quotas::default() };
+        let backlog = backlog(quotas);
+        assert!(admit(&backlog, 2, 200).is_ok());
+        let account = backlog.account(&TenantId::default_tenant());
+        account.read(&ledger(52, 0), 2, at(1));
+        assert_eq!(account.bytes.load(Relaxed), 5_200);
+    }
+
+    #[test]
+    fn accounts_of_tenants_with_little_are_forgotten() {
+        let backlog = backlog(Quotas { tenant_queued: 100, ..Quotas::default() });
+        for n in 0..=ACCOUNTS_MAX {
+            backlog
+                .account(&format!("t{n}").parse().unwrap())
+                .since
+                .store(u64::from(n == 7) * 50, Relaxed);
+        }
+        assert_eq!(backlog.tenants.read().unwrap().len(), 2, "the large one and the last one");
+    }
+}

@@ -1,0 +1,393 @@
+//! What a tenant may have, and how much it has: every quota with its name, its value and what to do
+//! when it is reached.
+//!
+//! A quota that belongs to a tenant refuses that tenant alone (429); one that belongs to the server
+//! refuses whoever comes (503). Deleting frees a quota at once. **A quota never removes anything**: what
+//! a tenant has stays, also where the quota is set below it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use postrider_domain::ids::{SubscriptionId, TenantId};
+use postrider_store::{ReplayState, SubscriptionRecord};
+
+use crate::handle::{CommandError, EngineHandle};
+
+/// What somebody waits before it asks again for something that only a deletion makes possible.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+
+macro_rules! quotas {
+    ($($(#[$doc:meta])* $variant:ident, $field:ident = $name:literal, $setting:literal, $whose:ident, $default:expr, $what:literal, $remedy:literal;)*) => {
+        /// The values of all quotas. The default limits nothing.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct Quotas {
+            $($(#[$doc])* pub $field: u64,)*
+        }
+
+        impl Default for Quotas {
+            fn default() -> Self {
+                Quotas { $($field: u64::MAX,)* }
+            }
+        }
+
+        impl Quotas {
+            /// What a server starts with unless it is configured otherwise.
+            pub const SENSIBLE: Quotas = Quotas { $($field: $default,)* };
+
+            /// The value of one of them.
+            pub const fn of(&self, quota: Quota) -> u64 {
+                match quota { $(Quota::$variant => self.$field,)* }
+            }
+        }
+
+        /// One of the quotas.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Quota {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Quota {
+            /// All of them.
+            pub const ALL: &[Quota] = &[$(Quota::$variant,)*];
+
+            /// What is limited, as programs read it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Quota::$variant => $name,)* }
+            }
+
+            /// The setting that says how much.
+            pub const fn setting(self) -> &'static str {
+                match self { $(Quota::$variant => $setting,)* }
+            }
+
+            /// Whose it is.
+            pub const fn whose(self) -> Whose {
+                match self { $(Quota::$variant => Whose::$whose,)* }
+            }
+
+            const fn what(self) -> &'static str {
+                match self { $(Quota::$variant => $what,)* }
+            }
+
+            const fn remedy(self) -> &'static str {
+                match self { $(Quota::$variant => $remedy,)* }
+            }
+        }
+    };
+}
+
+const GIB: u64 = 1 << 30;
+const MIB: u64 = 1 << 20;
+
+quotas! {
+    /// Subscriptions of one tenant.
+    TenantSubscriptions, tenant_subscriptions = "subscriptions", "limits.tenant_subscriptions", Tenant, 10_000,
+        "subscriptions of the tenant", "delete some, or ask the operator for more";
+    /// Bytes of one tenant's subscriptions, as they are stored.
+    TenantSubscriptionBytes, tenant_subscription_bytes = "subscription_bytes", "limits.tenant_subscription_bytes", Tenant, 64 * MIB,
+        "bytes of the tenant's subscriptions", "delete some or make them smaller, or ask the operator for more";
+    /// Subscriptions of all tenants.
+    Subscriptions, subscriptions = "server_subscriptions", "limits.subscriptions", Server, 500_000,
+        "subscriptions of all tenants", "try again later; the operator must raise the limit";
+    /// Bytes of all tenants' subscriptions, as they are stored. They are held in memory.
+    SubscriptionBytes, subscription_bytes = "server_subscription_bytes", "limits.subscription_bytes", Server, GIB,
+        "bytes of all tenants' subscriptions", "try again later; the operator must raise the limit";
+    /// Destinations of one tenant.
+    TenantDestinations, tenant_destinations = "destinations", "limits.tenant_destinations", Tenant, 50_000,
+        "destinations of the tenant", "use URLs that the tenant has already, or ask the operator for more";
+    /// Keys of one tenant.
+    TenantKeys, tenant_keys = "keys", "limits.tenant_keys", Tenant, 1_000,
+        "keys of the tenant", "delete keys that nobody uses";
+    /// Tenants.
+    Tenants, tenants = "server_tenants", "limits.tenants", Server, 100_000,
+        "tenants", "delete tenants that nobody uses, or raise the limit";
+    /// Bulk replays of one tenant that run at the same time.
+    TenantReplaysRunning, tenant_replays_running = "replays_running", "limits.tenant_replays_running", Tenant, 10,
+        "running replays of the tenant", "wait until one has finished, or cancel or pause one";
+    /// Bulk replays of all tenants that run at the same time.
+    ReplaysRunning, replays_running = "server_replays_running", "limits.replays_running", Server, 200,
+        "running replays of all tenants", "wait until one has finished";
+    /// Bulk replays of one tenant that are kept; beyond it the oldest that have ended are forgotten.
+    TenantReplays, tenant_replays = "replays", "limits.tenant_replays", Tenant, 1_000,
+        "replays of the tenant", "cancel replays that are paused";
+    /// Deliveries of one tenant that wait for their first attempt.
+    TenantQueued, tenant_queued = "queued", "limits.tenant_queued", Tenant, 500_000,
+        "queued deliveries of the tenant", "send more slowly: events come in faster than their receivers take them";
+    /// Deliveries of one tenant that have not ended.
+    TenantUnfinished, tenant_unfinished = "unfinished", "limits.tenant_unfinished", Tenant, 10_000_000,
+        "unfinished deliveries of the tenant", "cancel deliveries, delete subscriptions whose receivers are gone, or wait";
+    /// Bytes of the events of one tenant's unfinished deliveries, once for each delivery.
+    TenantUnfinishedBytes, tenant_unfinished_bytes = "unfinished_bytes", "limits.tenant_unfinished_bytes", Tenant, 64 * GIB,
+        "bytes of the tenant's unfinished deliveries", "cancel deliveries, delete subscriptions whose receivers are gone, or wait";
+    /// Deliveries of all tenants that wait for their first attempt.
+    Queued, queued = "server_queued", "limits.queued", Server, 2_000_000,
+        "queued deliveries of all tenants", "wait: events come in faster than they can be delivered";
+    /// Deliveries of all tenants that have not ended.
+    Unfinished, unfinished = "server_unfinished", "limits.unfinished", Server, 50_000_000,
+        "unfinished deliveries of all tenants", "wait; the operator must make room";
+    /// Bytes of the events of all unfinished deliveries, once for each delivery.
+    UnfinishedBytes, unfinished_bytes = "server_unfinished_bytes", "limits.unfinished_bytes", Server, 256 * GIB,
+        "bytes of all unfinished deliveries", "wait; the operator must make room";
+}
+
+/// Whose a quota is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// The tenant's that asks.
+    Tenant,
+    /// The server's.
+    Server,
+}
+
+/// A quota that is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the limit of {limit} {} is reached ({}): {}", quota.what(), quota.setting(), quota.remedy())]
+pub struct QuotaReached {
+    /// Which one.
+    pub quota: Quota,
+    /// Its value.
+    pub limit: u64,
+    /// When to ask again.
+    pub retry_after: Duration,
+}
+
+/// How much of a quota a tenant uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotaUse {
+    /// Which one.
+    pub quota: Quota,
+    /// How much there is.
+    pub used: u64,
+    /// How much there may be; `None` where nothing is limited.
+    pub limit: Option<u64>,
+}
+
+/// How often each quota refused something.
+#[derive(Debug)]
+pub(crate) struct Refusals([AtomicU64; Quota::ALL.len()]);
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Refusals(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl Refusals {
+    pub(crate) fn count(&self, quota: Quota) {
+        if let Some(count) = self.0.get(quota as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Quota, u64)> {
+        Quota::ALL.iter().copied().zip(self.0.iter().map(|count| count.load(Ordering::Relaxed)))
+    }
+}
+
+/// Subscriptions in memory: how many, and how large.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) count: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Held {
+    fn add(&mut self, bytes: u64) {
+        self.count += 1;
+        self.bytes += bytes;
+    }
+
+    fn remove(&mut self, bytes: u64) {
+        self.count = self.count.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
+/// What the subscriptions of each tenant, and of all, come to. It follows the directory, so in a cluster
+/// it knows what other nodes changed a moment later.
+#[derive(Debug, Default)]
+pub(crate) struct Holdings(Mutex<Sums>);
+
+#[derive(Debug, Default)]
+struct Sums {
+    tenants: HashMap<TenantId, Held>,
+    total: Held,
+    sizes: HashMap<SubscriptionId, u64>,
+}
+
+impl Holdings {
+    /// A subscription is there, or is another now.
+    pub(crate) fn put(&self, record: &SubscriptionRecord) {
+        let (tenant, bytes) = (&record.subscription.tenant, bytes_of(record));
+        let mut sums = self.sums();
+        sums.forget(tenant, record.subscription.id);
+        sums.sizes.insert(record.subscription.id, bytes);
+        sums.tenants.entry(tenant.clone()).or_default().add(bytes);
+        sums.total.add(bytes);
+    }
+
+    /// A subscription is gone.
+    pub(crate) fn remove(&self, tenant: &TenantId, id: SubscriptionId) {
+        self.sums().forget(tenant, id);
+    }
+
+    /// What a tenant has, and what all have.
+    pub(crate) fn of(&self, tenant: &TenantId) -> (Held, Held) {
+        let sums = self.sums();
+        (sums.tenants.get(tenant).copied().unwrap_or_default(), sums.total)
+    }
+
+    /// What they would have with this subscription instead of the one with its identifier.
+    fn with(&self, record: &SubscriptionRecord) -> (Held, Held) {
+        let sums = self.sums();
+        let bytes = bytes_of(record);
+        let mut held = sums.tenants.get(&record.subscription.tenant).copied().unwrap_or_default();
+        let mut total = sums.total;
+        for held in [&mut held, &mut total] {
+            if let Some(before) = sums.sizes.get(&record.subscription.id) {
+                held.remove(*before);
+            }
+            held.add(bytes);
+        }
+        (held, total)
+    }
+
+    fn sums(&self) -> MutexGuard<'_, Sums> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sums {
+    fn forget(&mut self, tenant: &TenantId, id: SubscriptionId) {
+        let Some(bytes) = self.sizes.remove(&id) else { return };
+        self.total.remove(bytes);
+        if let Some(held) = self.tenants.get_mut(tenant) {
+            held.remove(bytes);
+            if held.count == 0 {
+                self.tenants.remove(tenant);
+            }
+        }
+    }
+}
+
+/// What a subscription takes in the store; in memory it is a few times that.
+fn bytes_of(record: &SubscriptionRecord) -> u64 {
+    let body = serde_json::to_vec(&record.subscription).map_or(0, |body| body.len());
+    u64::try_from(body + record.credentials.len()).unwrap_or(u64::MAX)
+}
+
+impl EngineHandle {
+    /// Refuses what would make `used` of a quota, where that is more than there may be.
+    pub fn check_quota(&self, quota: Quota, used: u64) -> Result<(), QuotaReached> {
+        let limit = self.shared.ingest.backlog.quotas.of(quota);
+        if used <= limit {
+            return Ok(());
+        }
+        self.shared.ingest.backlog.refusals.count(quota);
+        Err(QuotaReached { quota, limit, retry_after: RETRY_AFTER })
+    }
+
+    /// How often each quota refused something since the start.
+    pub fn quota_refusals(&self) -> Vec<(Quota, u64)> {
+        self.shared.ingest.backlog.refusals.all().collect()
+    }
+
+    /// How much of each of its quotas a tenant uses.
+    pub async fn quota_use(&self, tenant: &TenantId) -> Result<Vec<QuotaUse>, CommandError> {
+        let shared = &self.shared;
+        let stored = shared.store.usage(Some(tenant)).await?;
+        let ledger = shared.store.ledger(Some(tenant)).await?;
+        let (held, _) = shared.directory.holdings.of(tenant);
+        let bytes = shared.ingest.backlog.bytes_of(tenant, &ledger);
+        let used = |quota| match quota {
+            Quota::TenantSubscriptions => Some(held.count),
+            Quota::TenantSubscriptionBytes => Some(held.bytes),
+            Quota::TenantDestinations => Some(stored.destinations),
+            Quota::TenantKeys => Some(stored.keys),
+            Quota::TenantReplaysRunning => Some(stored.replays_running),
+            Quota::TenantReplays => Some(stored.replays),
+            Quota::TenantQueued => Some(ledger.queued),
+            Quota::TenantUnfinished => Some(ledger.queued + ledger.waiting),
+            Quota::TenantUnfinishedBytes => Some(bytes),
+            Quota::Subscriptions
+            | Quota::SubscriptionBytes
+            | Quota::Tenants
+            | Quota::ReplaysRunning
+            | Quota::Queued
+            | Quota::Unfinished
+            | Quota::UnfinishedBytes => None,
+        };
+        let all = Quota::ALL.iter().filter_map(|&quota| {
+            let limit =
+                Some(shared.ingest.backlog.quotas.of(quota)).filter(|limit| *limit < u64::MAX);
+            Some(QuotaUse { quota, used: used(quota)?, limit })
+        });
+        Ok(all.collect())
+    }
+
+    /// Whether a tenant may have this subscription. Asked by one change at a time on each node; in a
+    /// cluster nodes may together exceed a quota by what they change within a few milliseconds.
+    pub(crate) async fn admit_subscription(
+        &self,
+        record: &SubscriptionRecord,
+        is_destination_new: bool,
+    ) -> Result<(), CommandError> {
+        let tenant = &record.subscription.tenant;
+        let (before, before_all) = self.shared.directory.holdings.of(tenant);
+        let (held, total) = self.shared.directory.holdings.with(record);
+        // A change that makes nothing more is never refused.
+        for (quota, before, after) in [
+            (Quota::TenantSubscriptions, before.count, held.count),
+            (Quota::TenantSubscriptionBytes, before.bytes, held.bytes),
+            (Quota::Subscriptions, before_all.count, total.count),
+            (Quota::SubscriptionBytes, before_all.bytes, total.bytes),
+        ] {
+            if after > before {
+                self.check_quota(quota, after)?;
+            }
+        }
+        if is_destination_new && self.shared.ingest.backlog.quotas.tenant_destinations < u64::MAX {
+            let usage = self.shared.store.usage(Some(tenant)).await?;
+            self.check_quota(Quota::TenantDestinations, usage.destinations + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Whether one more replay of a tenant may run; `is_new` where it is not kept yet. The oldest that
+    /// have ended make room for it.
+    pub(crate) async fn admit_replay(
+        &self,
+        tenant: &TenantId,
+        is_new: bool,
+    ) -> Result<(), CommandError> {
+        let (store, quotas) = (&self.shared.store, &self.shared.ingest.backlog.quotas);
+        if quotas.tenant_replays_running == u64::MAX && quotas.replays_running == u64::MAX {
+            return Ok(());
+        }
+        let running = store.running_replays().await?;
+        let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX).saturating_add(1);
+        let own = running.iter().filter(|job| job.tenant == *tenant).count();
+        self.check_quota(Quota::TenantReplaysRunning, count(own))?;
+        self.check_quota(Quota::ReplaysRunning, count(running.len()))?;
+        if is_new && store.usage(Some(tenant)).await?.replays >= quotas.tenant_replays {
+            store.forget_replays(tenant, quotas.tenant_replays / 2).await?;
+            let kept = store.usage(Some(tenant)).await?.replays;
+            self.check_quota(Quota::TenantReplays, kept.saturating_add(1))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a replay that was paused may run again.
+    pub(crate) async fn admit_resumed(
+        &self,
+        tenant: &TenantId,
+        state: ReplayState,
+    ) -> Result<(), CommandError> {
+        match state {
+            ReplayState::Paused => self.admit_replay(tenant, false).await,
+            ReplayState::Running | ReplayState::Finished | ReplayState::Cancelled => Ok(()),
+        }
+    }
+}
