@@ -42,14 +42,16 @@ async fn every_combination_of_filters_is_read_in_the_order_of_an_index() {
                 destination: has(0).then(|| destination(&acme(), 1).id),
                 subscription: has(1).then(|| subscription_id(1)),
                 kind: has(2).then(|| kind("task.updated")),
-                since: has(3).then(|| at(10)),
+                since: has(3).then(|| at(5)),
                 until: has(3).then(|| at(300)),
                 event: has(4).then(|| "e8".parse().unwrap()),
             };
             let plan = store.plan_of_list(&acme(), &filter, &page).await.unwrap();
-            for slow in ["Seq Scan", "Bitmap", "->  Sort"] {
-                assert!(!plan.contains(slow), "{filter:?}\n{plan}");
-            }
+            assert!(!plan.contains("Seq Scan") && !plan.contains("Bitmap"), "{filter:?}\n{plan}");
+            // The parts, each of a page at most, may be sorted together; what a part reads may not.
+            let inner = plan.lines().filter(|line| line.starts_with("   "));
+            let sorts = inner.filter(|line| line.trim_start().starts_with("->  Sort"));
+            assert_eq!(sorts.count(), 0, "{filter:?}\n{plan}");
         }
     }
 }
