@@ -18,6 +18,7 @@ use http_body::{Frame, SizeHint};
 use postrider_domain::access::Scope;
 use postrider_domain::ids::TenantId;
 
+use crate::audit;
 use crate::auth::Caller;
 use crate::budget::{Budget, Share};
 use crate::gate::Place;
@@ -40,8 +41,11 @@ pub(crate) async fn admit(
     next: Next,
 ) -> Result<Response, Problem> {
     let path = request.extensions().get::<MatchedPath>().cloned();
-    if let Some(scope) = needed(request.method(), path.as_ref().map_or("", MatchedPath::as_str)) {
-        caller.permits(scope)?;
+    if let Some(scope) = needed(request.method(), path.as_ref().map_or("", MatchedPath::as_str))
+        && let Err(problem) = caller.permits(scope)
+    {
+        audit::refused(state, audit::begin(&caller, &request), &problem).await;
+        return Err(problem);
     }
     let tenant = caller.tenant.clone();
     let place = state.gate().enter(&tenant).await?;

@@ -42,6 +42,8 @@ pub struct Caller {
     pub scopes: Arc<[Scope]>,
     /// The key's public part.
     pub key_id: Arc<str>,
+    /// What people call the key.
+    pub key_name: Option<Arc<str>>,
 }
 
 impl Caller {
@@ -132,22 +134,22 @@ pub(crate) fn check_metrics_key(state: &ApiState, headers: &HeaderMap) -> Result
 async fn caller(state: &ApiState, headers: &HeaderMap) -> Result<Caller, Problem> {
     let now = state.now();
     let token = bearer(headers).ok_or_else(unauthorized)?;
-    let (key_id, bound_to, scopes) = identify(state, token, now).await?;
+    let (key_id, key_name, bound_to, scopes) = identify(state, token, now).await?;
     state.key_rates().take(&key_id, now).map_err(|seconds| rates::refusal("key", seconds))?;
     let tenant = tenant(state, headers, bound_to, now).await?;
     let tenant_rates = state.tenant_rates();
     tenant_rates.take(tenant.as_str(), now).map_err(|seconds| rates::refusal("tenant", seconds))?;
-    Ok(Caller { tenant, scopes, key_id })
+    Ok(Caller { tenant, scopes, key_id, key_name })
 }
 
-type Identity = (Arc<str>, Option<TenantId>, Arc<[Scope]>);
+type Identity = (Arc<str>, Option<Arc<str>>, Option<TenantId>, Arc<[Scope]>);
 
 /// Whose key this is.
 async fn identify(state: &ApiState, token: &[u8], now: Timestamp) -> Result<Identity, Problem> {
     if let Some(given) = state.given_admin()
         && given.is(state.vault(), token)
     {
-        return Ok((Arc::from(GivenAdmin::KEY_ID), None, Arc::from([Scope::Admin])));
+        return Ok((Arc::from(GivenAdmin::KEY_ID), None, None, Arc::from([Scope::Admin])));
     }
     let (id, secret) = key::parse(token).ok_or_else(unauthorized)?;
     let known = state.memory().key(state, id, now).await?;
@@ -157,7 +159,8 @@ async fn identify(state: &ApiState, token: &[u8], now: Timestamp) -> Result<Iden
         return Err(Problem::new(Code::Unauthorized, "the key has expired: use another one"));
     }
     state.memory().touch(state, id, now);
-    Ok((Arc::from(known.id.as_str()), known.tenant.clone(), scopes_of(&known)))
+    let name = known.name.as_deref().map(Arc::from);
+    Ok((Arc::from(known.id.as_str()), name, known.tenant.clone(), scopes_of(&known)))
 }
 
 /// What a key may do. One that belongs to a tenant is never an admin key, whatever its record says.
@@ -245,7 +248,8 @@ mod tests {
     fn a_scope_permits_itself_and_admin_permits_all() {
         for held in Scope::ALL {
             let tenant = TenantId::default_tenant();
-            let caller = Caller { tenant, scopes: Arc::from([held]), key_id: Arc::from("k") };
+            let (scopes, key_id) = (Arc::from([held]), Arc::from("k"));
+            let caller = Caller { tenant, scopes, key_id, key_name: None };
             for needed in Scope::ALL {
                 let permitted = caller.clone().require(needed).is_ok();
                 assert_eq!(permitted, held == needed || held == Scope::Admin, "{held} {needed}");

@@ -34,6 +34,7 @@ const KEY: &str = "key";
         (name = "ledger", description = "Is anything lost, and what happened when"),
         (name = "filters", description = "Trying a filter"),
         (name = "stream", description = "What happens, live"),
+        (name = "audit", description = "Who changed what"),
         (name = "administration", description = "Tenants, keys and backups, for admin keys"),
         (name = "server", description = "About the server itself")
     )

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
@@ -27,6 +27,7 @@ use postrider_domain::limits::{BATCH_BODY_BYTES_MAX, EVENT_BODY_BYTES_MAX};
 use postrider_store::IdempotentAnswer;
 use sha2::{Digest as _, Sha256};
 
+use crate::audit;
 use crate::auth::Caller;
 use crate::body;
 use crate::draw::Draw;
@@ -54,7 +55,7 @@ type Whose = (TenantId, String);
 /// Answers a repeat from memory, and remembers the answer of everything else that has a key. Every
 /// mutation is carried out to its end.
 pub(crate) async fn remember(state: &ApiState, request: Request, next: Next) -> Response {
-    let is_mutation = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    let is_mutation = audit::is_mutation(request.method());
     let caller = request.extensions().get::<Caller>().filter(|_| is_mutation).cloned();
     let Some(caller) = caller else { return next.run(request).await };
     match request.headers().get(&IDEMPOTENCY_KEY).cloned() {
@@ -63,8 +64,9 @@ pub(crate) async fn remember(state: &ApiState, request: Request, next: Next) -> 
             .unwrap_or_else(Problem::into_response),
         None if ends_by_itself(request.uri().path()) => next.run(request).await,
         None => {
-            let run = async move { next.run(request).await };
-            running::to_the_end(state, &caller.tenant, run).await
+            let (mine, tenant) = (state.clone(), caller.tenant.clone());
+            let run = async move { audit::run(&mine, &caller, request, next).await };
+            running::to_the_end(state, &tenant, run).await
         }
     }
 }
@@ -95,71 +97,77 @@ async fn repeatable(
     // Whoever goes away while it waits for its turn has not begun.
     let turn = state.locks().of_idempotency_key(&whose.0, &whose.1).lock_owned().await;
     let request = Request::from_parts(parts, Body::from(body));
-    let mine = state.clone();
+    let (mine, caller) = (state.clone(), caller.clone());
+    let tenant = caller.tenant.clone();
     let run = async move {
-        let answer = in_turn(&mine, &whose, digest, request, next).await;
+        let once = Once { state: &mine, caller: &caller, whose: &whose, digest };
+        let answer = once.in_turn(request, next).await;
         drop(turn);
         answer.unwrap_or_else(Problem::into_response)
     };
-    Ok(running::to_the_end(state, &caller.tenant, run).await)
+    Ok(running::to_the_end(state, &tenant, run).await)
 }
 
-/// Carries a request out, or answers it from memory, when no other node works on its key.
-async fn in_turn(
-    state: &ApiState,
-    whose: &Whose,
+/// A request with a key, in its turn.
+struct Once<'a> {
+    state: &'a ApiState,
+    caller: &'a Caller,
+    whose: &'a Whose,
     digest: [u8; 32],
-    request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
-    let wait = async {
-        while !state.store().begin_answer(&whose.0, &whose.1, ANSWERING_MAX).await? {
-            pause(LOOK_AGAIN).await;
+}
+
+impl Once<'_> {
+    /// Carries a request out, or answers it from memory, when no other node works on its key.
+    async fn in_turn(&self, request: Request, next: Next) -> Result<Response, Problem> {
+        let Once { state, whose, .. } = *self;
+        let wait = async {
+            while !state.store().begin_answer(&whose.0, &whose.1, ANSWERING_MAX).await? {
+                pause(LOOK_AGAIN).await;
+            }
+            Ok::<_, Problem>(())
+        };
+        // Nobody waits longer than that, so the caller has its answer or is gone.
+        tokio::time::timeout(state.settings().request_deadline, wait).await.map_err(|_| {
+            let detail =
+                "another node works on a request with this Idempotency-Key: repeat it later";
+            Problem::new(Code::Unavailable, detail)
+        })??;
+        let answer = self.carry_out(request, next).await;
+        if let Err(error) = state.store().end_answer(&whose.0, &whose.1).await {
+            tracing::warn!(%error, "other nodes wait for this idempotency key until its turn expires");
         }
-        Ok::<_, Problem>(())
-    };
-    // Nobody waits longer than that, so the caller has its answer or is gone.
-    tokio::time::timeout(state.settings().request_deadline, wait).await.map_err(|_| {
-        let detail = "another node works on a request with this Idempotency-Key: repeat it later";
-        Problem::new(Code::Unavailable, detail)
-    })??;
-    let answer = carry_out(state, whose, digest, request, next).await;
-    if let Err(error) = state.store().end_answer(&whose.0, &whose.1).await {
-        tracing::warn!(%error, "other nodes wait for this idempotency key until its turn expires");
+        answer
     }
-    answer
-}
 
-/// Notes that the request begins, carries it out and keeps its answer; or answers it from memory.
-async fn carry_out(
-    state: &ApiState,
-    whose: &Whose,
-    digest: [u8; 32],
-    mut request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
-    let fresh = IdempotentAnswer {
-        request: digest,
-        status: IdempotentAnswer::BEGUN,
-        body: random::bytes::<32>()?.to_vec(),
-        created_at: state.now(),
-    };
-    let known = keep(state, whose, &fresh).await?;
-    if known.request != digest {
-        let detail = "this Idempotency-Key came with another request before: use a new one";
-        return Err(Problem::new(Code::IdempotencyConflict, detail).at(IDEMPOTENCY_KEY.as_str()));
+    /// Notes that the request begins, carries it out and keeps its answer; or answers it from memory.
+    async fn carry_out(&self, mut request: Request, next: Next) -> Result<Response, Problem> {
+        let Once { state, caller, whose, digest } = *self;
+        let fresh = IdempotentAnswer {
+            request: digest,
+            status: IdempotentAnswer::BEGUN,
+            body: random::bytes::<32>()?.to_vec(),
+            created_at: state.now(),
+        };
+        let known = keep(state, whose, &fresh).await?;
+        if known.request != digest {
+            let detail = "this Idempotency-Key came with another request before: use a new one";
+            return Err(
+                Problem::new(Code::IdempotencyConflict, detail).at(IDEMPOTENCY_KEY.as_str())
+            );
+        }
+        if known.is_answer() {
+            return answer_again(state, whose, &known);
+        }
+        // Whoever reads the store cannot tell the secrets that are derived from it.
+        let purpose: &[u8] = b"seed of an idempotent request";
+        let parts =
+            [purpose, whose.0.as_str().as_bytes(), whose.1.as_bytes(), &digest, &known.body];
+        let seed = state.vault().keyed_hash(&parts);
+        let is_repeated = known != fresh;
+        request.extensions_mut().insert(Draw::seeded(seed, known.created_at, is_repeated));
+        let response = audit::run(state, caller, request, next).await;
+        keep_answer(state, whose, digest, response).await
     }
-    if known.is_answer() {
-        return answer_again(state, whose, &known);
-    }
-    // Whoever reads the store cannot tell the secrets that are derived from it.
-    let purpose: &[u8] = b"seed of an idempotent request";
-    let parts = [purpose, whose.0.as_str().as_bytes(), whose.1.as_bytes(), &digest, &known.body];
-    let seed = state.vault().keyed_hash(&parts);
-    let is_repeated = known != fresh;
-    request.extensions_mut().insert(Draw::seeded(seed, known.created_at, is_repeated));
-    let response = next.run(request).await;
-    keep_answer(state, whose, digest, response).await
 }
 
 /// Keeps an answer or a note; returns what is kept for this key and not too old.

@@ -11,9 +11,11 @@
 //! | how much may one tenant have at the same time? | `admission`, `gate`, `budget` |
 //! | what if a request comes twice? | [`idempotency`] |
 //! | what if its caller goes away? | `running` |
+//! | who did what? | `audit` |
 //! | what is it made of? | [`state`], [`settings`] |
 
 mod admission;
+mod audit;
 pub mod auth;
 mod body;
 mod budget;
@@ -41,6 +43,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use tower_http::catch_panic::CatchPanicLayer;
 
+pub use audit::{NotNoted, note_server};
 pub use auth::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin};
 pub use budget::Quota;
 pub use document::openapi;

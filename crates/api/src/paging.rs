@@ -29,6 +29,16 @@ pub(crate) struct List<T> {
 }
 
 impl<T> List<T> {
+    /// What is on the page.
+    pub(crate) fn entries(&self) -> &[T] {
+        &self.data
+    }
+
+    /// Where the next page begins.
+    pub(crate) fn next_cursor(&self) -> Option<&str> {
+        self.next_cursor.as_deref()
+    }
+
     /// A page of the store, shown.
     pub(crate) fn of<R>(asked: &Asked, page: Page<R>, show: impl FnMut(R) -> T) -> Self {
         let data = page.items.into_iter().map(show).collect();

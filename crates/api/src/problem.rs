@@ -266,6 +266,8 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let body = serde_json::to_vec(&self.body()).unwrap_or_default();
         let mut response = (self.code.status(), body).into_response();
+        // The audit log says which problem it was.
+        response.extensions_mut().insert(self.code);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         if let Some(seconds) = self.retry_after_seconds {

@@ -1,6 +1,7 @@
 //! Every path of the API, one file per resource. A route that is not collected here is not served,
 //! and one that is served is in the OpenAPI document.
 
+pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod deliveries;
 pub(crate) mod destinations;
@@ -63,6 +64,7 @@ pub(crate) fn guarded() -> OpenApiRouter<ApiState> {
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::show, keys::delete))
         .routes(routes!(backup::show, backup::begin))
+        .routes(routes!(audit::list))
 }
 
 /// Paths that need none.

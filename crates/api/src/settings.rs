@@ -29,6 +29,10 @@ pub struct ApiSettings {
     pub tenant_answers_max: u64,
     /// Bytes of these answers that one tenant may have; the oldest are forgotten.
     pub tenant_answer_bytes_max: u64,
+    /// Entries of the audit log that one tenant may have; the oldest are removed.
+    pub tenant_audit_max: u64,
+    /// Entries of mutations that were refused, likewise.
+    pub tenant_audit_refused_max: u64,
     /// Mutations of one tenant that are carried out at the same time.
     pub tenant_mutations_max: usize,
     /// Mutations of all tenants together that are carried out at the same time.
@@ -72,6 +76,8 @@ impl Default for ApiSettings {
             idempotency_memory: Duration::from_secs(24 * 60 * 60),
             tenant_answers_max: 1_000_000,
             tenant_answer_bytes_max: 512 * 1024 * 1024,
+            tenant_audit_max: 200_000,
+            tenant_audit_refused_max: 10_000,
             tenant_mutations_max: 1_000,
             mutations_max: 4_000,
             stream_heartbeat: Duration::from_secs(15),

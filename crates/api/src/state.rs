@@ -12,6 +12,7 @@ use postrider_store::{Change, Store};
 use postrider_transport::{Clock, Egress};
 use tokio::sync::broadcast::error::RecvError;
 
+use crate::audit::REFUSED_RATE;
 use crate::auth::{GivenAdmin, Memory};
 use crate::budget::Budget;
 use crate::gate::Gate;
@@ -73,6 +74,7 @@ struct Inner {
     streams: Arc<Budget>,
     backups: Desk,
     running: Running,
+    refusal_rates: Buckets,
 }
 
 impl ApiState {
@@ -96,6 +98,7 @@ impl ApiState {
             streams,
             backups: Desk::default(),
             running: Running::default(),
+            refusal_rates: Buckets::new(Some(REFUSED_RATE)),
         }))
     }
 
@@ -156,6 +159,11 @@ impl ApiState {
         &self.0.backups
     }
 
+    /// How many refused mutations of a tenant are written to the audit log.
+    pub(crate) fn refusal_rates(&self) -> &Buckets {
+        &self.0.refusal_rates
+    }
+
     pub(crate) fn running(&self) -> &Running {
         &self.0.running
     }
@@ -180,10 +188,12 @@ impl ApiState {
         }
     }
 
-    /// Forgets answers for idempotency keys whose time is over, every minute.
-    pub async fn forget_answers(self) {
+    /// Forgets answers for idempotency keys and entries of the audit log whose time is over, every
+    /// minute.
+    pub async fn keep_house(self) {
         loop {
             pause(FORGET_EVERY).await;
+            self.prune_audit().await;
             let settings = self.settings();
             let before = self.now().saturating_sub(settings.idempotency_memory);
             let (most, bytes_most) =
@@ -193,6 +203,17 @@ impl ApiState {
                 // The next round does what this one could not.
                 Err(error) => tracing::warn!(%error, "cannot forget old idempotent answers"),
             }
+        }
+    }
+
+    async fn prune_audit(&self) {
+        let settings = self.settings();
+        let before = self.now().saturating_sub(self.policy().retention.finished);
+        let (most, refused_most) = (settings.tenant_audit_max, settings.tenant_audit_refused_max);
+        match self.store().prune_audit(before, most, refused_most).await {
+            Ok(removed) => tracing::debug!(removed, "entries of the audit log"),
+            // The next round does what this one could not.
+            Err(error) => tracing::warn!(%error, "cannot remove old entries of the audit log"),
         }
     }
 

@@ -1,5 +1,6 @@
 //! What goes over the wire, apart from what the domain knows: a field here is a promise.
 
+pub(crate) mod audit;
 pub(crate) mod delivery;
 pub(crate) mod destination;
 pub(crate) mod event;

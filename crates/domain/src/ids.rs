@@ -122,6 +122,11 @@ uuid_id!(
     ReplayId,
     "rpl_"
 );
+uuid_id!(
+    /// An entry of the audit log.
+    AuditId,
+    "aud_"
+);
 
 /// How many shards there are; a shard has exactly one owner at a time.
 pub const SHARDS: u16 = 256;

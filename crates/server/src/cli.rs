@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    backup, bench, deliveries, destinations, doctor, keys, listen, migrate, replay, restore, send,
-    simulate, subscriptions, tail,
+    audit, backup, bench, deliveries, destinations, doctor, keys, listen, migrate, replay, restore,
+    send, simulate, subscriptions, tail,
 };
 
 const AFTER_HELP: &str = "\
@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Replay(Remote<replay::Replay>),
     /// Create, list and delete API keys.
     Keys(Remote<keys::Keys>),
+    /// Look at the audit log: who changed what.
+    Audit(Remote<audit::Audit>),
     /// Copy everything that is kept, also while a server works.
     Backup(Remote<backup::Backup>),
     /// Make a data directory of a backup.

@@ -87,6 +87,7 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
         | Command::Deliveries(_)
         | Command::Replay(_)
         | Command::Keys(_)
+        | Command::Audit(_)
         | Command::Backup(_)
         | Command::Restore(_)
         | Command::Doctor(_)
@@ -119,6 +120,9 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
         }
         Command::Replay(remote) => {
             commands::replay::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::Audit(remote) => {
+            commands::audit::run(&context(&remote.connection)?, remote.command).await
         }
         Command::Keys(remote) => {
             commands::keys::run(&context(&remote.connection)?, remote.command).await

@@ -35,6 +35,7 @@ use postrider_domain::ledger::Ledger;
 use postrider_domain::limits::PAGE_MAX;
 use postrider_domain::time::Timestamp;
 
+use crate::audit::Audit;
 use crate::error::StoreError;
 use crate::nodes::Nodes;
 use crate::records::{
@@ -45,11 +46,14 @@ use crate::records::{
 
 /// All of it.
 pub trait Store:
-    Configuration + Intake + Work + History + Replays + Usages + Upkeep + Nodes
+    Configuration + Intake + Work + History + Replays + Usages + Audit + Upkeep + Nodes
 {
 }
 
-impl<T: Configuration + Intake + Work + History + Replays + Usages + Upkeep + Nodes> Store for T {}
+impl<T: Configuration + Intake + Work + History + Replays + Usages + Audit + Upkeep + Nodes> Store
+    for T
+{
+}
 
 /// What people set up: tenants, keys, subscriptions and their destinations.
 #[async_trait]

@@ -6,6 +6,7 @@
 //! without a tenant** where the caller acts for one. Secrets are opaque bytes: whoever seals them
 //! is above.
 
+mod audit;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod contract;
@@ -18,6 +19,7 @@ mod records;
 pub mod transfer;
 mod turns;
 
+pub use audit::{Actor, ActorKind, Audit, AuditEntry, AuditFilter};
 pub use contract::{Configuration, History, Intake, Replays, Store, Upkeep, Usages, Work};
 pub use error::StoreError;
 pub use nodes::{Change, Changes, FORMAT, Hint, Letter, Member, Nodes, PROGRAM, ShardSet};

@@ -8,6 +8,7 @@ use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
 use super::key::{NewKey, new_key};
+use crate::audit::{NotNoted, note_server};
 use crate::draw::Draw;
 use crate::random::NoRandomness;
 use crate::vault::Vault;
@@ -45,6 +46,15 @@ pub enum BootstrapError {
     NoRandomness(#[from] NoRandomness),
 }
 
+impl From<NotNoted> for BootstrapError {
+    fn from(error: NotNoted) -> Self {
+        match error {
+            NotNoted::Store(error) => error.into(),
+            NotNoted::NoRandomness(error) => error.into(),
+        }
+    }
+}
+
 /// Sees to it that the tenant `default` and an admin key exist. Call it before the first request.
 pub async fn bootstrap_admin(
     store: &dyn Store,
@@ -65,6 +75,7 @@ pub async fn bootstrap_admin(
     let wish = NewKey { tenant: None, name, scopes: vec![Scope::Admin], expires_at: None };
     let (key, text) = new_key(vault, wish, now, &Draw::default())?;
     store.create_key(&key).await?;
+    note_server(store, "key.create", "key", Some(&key.id), now).await?;
     Ok(Bootstrap::Created(text))
 }
 

@@ -77,6 +77,7 @@ async fn no_answer_but_the_first_holds_a_secret() {
         api.get("/v1/keys"),
         api.get("/v1/keys?scope=admin"),
         api.get("/metrics"),
+        api.get("/v1/audit?limit=1000"),
         api.post("/v1/subscriptions", body.clone()),
         wrong("auth_token", json!([TOKEN])),
         wrong("auth_token", json!(format!("{TOKEN} {TOKEN}"))),
@@ -101,6 +102,9 @@ async fn no_answer_but_the_first_holds_a_secret() {
         check_clean(&format!("call {n}"), &answer.text, &secrets);
         check_clean(&format!("headers of {n}"), &format!("{:?}", answer.headers), &secrets);
     }
+    // After all that was refused.
+    let audit = api.get("/v1/audit?limit=1000").send().await;
+    check_clean("the audit log", &audit.text, &secrets);
     let log = api.get(&format!("/v1/deliveries/{delivery}")).expect(200).await;
     let echoed = log["attempt_log"][0]["response_body"].as_str().unwrap();
     assert!(echoed.contains("****"), "the receiver did echo: {echoed}");

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "these are tests, their helpers too")]
 
 mod admission;
+mod audit;
 mod canary;
 mod certificates;
 mod deliveries;

@@ -1,6 +1,7 @@
 //! The commands beside `serve`. Each asks the API and prints; none touches the store but `migrate`,
 //! `backup` and `restore`, which work on a store that no server has open.
 
+pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod config;

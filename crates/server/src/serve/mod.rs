@@ -148,7 +148,7 @@ impl Server {
         let clock: Arc<dyn Clock> = Arc::clone(&steady) as Arc<dyn Clock>;
         let store: Arc<dyn Store> = Arc::new(Observed::new(store, metrics.clone(), log.attempts()));
         let vault = secrets::open_vault(config, &*store).await?;
-        secrets::reseal(config, &*store, &vault).await?;
+        secrets::reseal(config, &*store, &vault, clock.now()).await?;
         if config.store != StoreChoice::Embedded {
             let sealing = secrets::seal_headers_of_cluster(Arc::clone(&store), vault.clone());
             drop(tokio::spawn(sealing));
@@ -169,7 +169,7 @@ impl Server {
         let parts = Assembly { store: &store, engine: &engine, clock, vault, metrics, egress };
         let state = parts.api(config, &first)?;
         drop(tokio::spawn(state.clone().follow_changes()));
-        drop(tokio::spawn(state.clone().forget_answers()));
+        drop(tokio::spawn(state.clone().keep_house()));
         let (stop_listening, stop) = watch::channel(false);
         apart.serve(config, &state, &stop);
         let router = postrider_api::router(state.clone());

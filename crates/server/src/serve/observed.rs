@@ -3,6 +3,8 @@
 //! This is where the one canonical line per attempt is written: after its settlement, so that what
 //! the log says has happened. **Nothing is changed or delayed on the way.**
 
+mod audit;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

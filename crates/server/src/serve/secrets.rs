@@ -10,9 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use postrider_api::note_server;
 use postrider_api::vault::{
     KeyRing, Resealed, Vault, check_all, is_ring_needed, reseal_all, seal_clear_headers,
 };
+use postrider_domain::time::Timestamp;
 use postrider_store::Store;
 
 use crate::config::{Config, StoreChoice};
@@ -105,11 +107,13 @@ pub(super) async fn reseal(
     config: &Config,
     store: &dyn Store,
     vault: &Vault,
+    now: Timestamp,
 ) -> anyhow::Result<()> {
     if config.store == StoreChoice::Embedded {
         let Resealed { stale, clear } = reseal_all(store, vault).await?;
         if stale > 0 {
             tracing::info!(stale, "credentials were sealed anew with the newest key");
+            note_server(store, "keyring.reseal", "keyring", None, now).await?;
         }
         if clear > 0 {
             tracing::info!(clear, "custom headers that were kept in clear are sealed now");

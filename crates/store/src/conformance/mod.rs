@@ -42,6 +42,7 @@ macro_rules! suite {
     };
 }
 
+pub mod audit;
 pub mod configuration;
 mod dump;
 mod ground;
@@ -65,6 +66,7 @@ pub use self::ground::{Backend, Ground};
 #[macro_export]
 macro_rules! conformance {
     ($backend:expr) => {
+        $crate::conformance_audit!($backend);
         $crate::conformance_configuration!($backend);
         $crate::conformance_history!($backend);
         $crate::conformance_intake!($backend);

@@ -14,11 +14,12 @@ use postrider_domain::attempt::{
 use postrider_domain::delivery::Delivery;
 use postrider_domain::destination::Destination;
 use postrider_domain::event::{Event, EventType, RawJson};
-use postrider_domain::ids::{DeliveryId, ReplayId, SubscriptionId, TenantId};
+use postrider_domain::ids::{AuditId, DeliveryId, ReplayId, SubscriptionId, TenantId};
 use postrider_domain::payload::Format;
 use postrider_domain::subscription::{Subscription, TypeSet};
 use postrider_domain::time::Timestamp;
 
+use crate::audit::{Actor, ActorKind, AuditEntry};
 use crate::records::{
     Acceptance, DeliveryFilter, IdempotentAnswer, Key, ReplayJob, ReplayState, SubscriptionRecord,
     Tenant,
@@ -193,6 +194,24 @@ pub fn answer(n: u8, created_at: Timestamp) -> IdempotentAnswer {
         status: 201,
         body: vec![n, 0, 255, b'{', b'}'],
         created_at,
+    }
+}
+
+/// The n-th entry of an audit log.
+pub fn audit(n: u64, tenant: Option<TenantId>, action: &str, status: u16) -> AuditEntry {
+    let mut random = [0; 10];
+    random[2..].copy_from_slice(&n.to_be_bytes());
+    AuditEntry {
+        id: AuditId::new(at(n), random),
+        at: at(n),
+        tenant,
+        actor: Actor { kind: ActorKind::Key, id: format!("k{}", n % 3), name: None },
+        action: action.to_owned(),
+        target_kind: "key".to_owned(),
+        target: Some(format!("t{}", n % 4)),
+        address: Some("192.0.2.1".to_owned()),
+        status: Some(status),
+        problem: (status >= 400).then(|| "twin_subscription".to_owned()),
     }
 }
 

@@ -14,7 +14,9 @@ use self::draw::Dice;
 use self::operation::{Operation, perform};
 use super::Ground;
 use super::dump::dump;
+use super::ground::ALL;
 use super::samples::{self, START, acme, umbrella};
+use crate::audit::AuditFilter;
 use crate::contract::Store;
 use crate::memory::MemoryStore;
 use crate::records::Pruned;
@@ -80,6 +82,11 @@ pub async fn fill(seed: u64, steps: usize, store: &dyn Store) {
         let answer = samples::answer(n, samples::at(u64::from(n)));
         store.keep_idempotent_answer(tenant, &key, &answer, Timestamp::EPOCH).await.unwrap();
     }
+    for n in 0..6u8 {
+        let tenant = (n > 0).then(|| if n % 2 == 0 { acme() } else { umbrella() });
+        let entry = samples::audit(u64::from(n), tenant, "key.create", 201);
+        store.put_audit(&entry).await.unwrap();
+    }
     for (n, name) in ["first", "second"].into_iter().enumerate() {
         let at = samples::at(u64::try_from(n).unwrap());
         assert!(store.create_key(&samples::key(name, None, at)).await.unwrap());
@@ -95,6 +102,8 @@ pub async fn everything(store: &dyn Store) -> Vec<String> {
         let answer = store.idempotent_answer(tenant, &format!("key with spaces {n}")).await;
         lines.push(format!("{:?}", answer.unwrap()));
     }
+    let entries = store.audit(&AuditFilter::default(), &ALL).await.unwrap();
+    lines.extend(entries.items.iter().map(|entry| format!("{entry:?}")));
     lines
 }
 

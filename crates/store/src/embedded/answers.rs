@@ -148,8 +148,9 @@ impl EmbeddedStore {
         }
         let limits = [most, bytes_most].map(|most| i64::try_from(most).unwrap_or(i64::MAX));
         // Counting takes long, so it is not the applier who does it.
-        let excess = self
-            .look(move |looking| looking.main(|connection, path| excess(connection, path, limits)));
+        let excess = self.read_list(None, move |looking| {
+            looking.main(|connection, path| excess(connection, path, limits))
+        });
         for chunk in excess.await?.chunks(CHUNK) {
             let chunk = chunk.to_vec();
             forgotten +=

@@ -43,6 +43,7 @@
 
 mod answers;
 mod applier;
+mod audit;
 mod backup;
 pub(crate) mod canonical;
 mod check;

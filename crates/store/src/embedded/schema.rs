@@ -115,6 +115,21 @@ pub(super) const MAIN: &[&str] = &[
         day INTEGER PRIMARY KEY, writes INTEGER NOT NULL, crc INTEGER NOT NULL
     );
 ",
+    "
+    -- The audit log. The indexes are those of its filters; all end with the identifier, which begins
+    -- with the time.
+    CREATE TABLE audit (
+        id BLOB PRIMARY KEY, tenant TEXT, actor TEXT NOT NULL, action TEXT NOT NULL, target TEXT,
+        refused INTEGER NOT NULL, body TEXT NOT NULL, crc INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX audit_of_tenant ON audit (tenant, id);
+    CREATE INDEX audit_of_actor ON audit (tenant, actor, id);
+    CREATE INDEX audit_of_action ON audit (tenant, action, id);
+    CREATE INDEX audit_by_actor ON audit (actor, id);
+    CREATE INDEX audit_by_action ON audit (action, id);
+    CREATE INDEX audit_by_target ON audit (target, id);
+    CREATE INDEX audit_refused ON audit (tenant, id) WHERE refused = 1;
+",
 ];
 
 /// The first step of a day's file.

@@ -12,6 +12,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Params, params};
 
 use super::applier::PROGRESS;
+use super::audit;
 use super::configuration::{DESTINATION, KEY, SUBSCRIPTION, TENANT};
 use super::files::{At, Day, Layout, place};
 use super::history::{attempts_of, delivery_in, unsigned};
@@ -120,7 +121,8 @@ impl Target for EmbeddedStore {
 }
 
 fn count_main(connection: &Connection, path: &Path) -> Result<u64, StoreError> {
-    let plain = ["tenants", "keys", "subscriptions", "destinations", "transitions", "answers"];
+    let plain =
+        ["tenants", "keys", "subscriptions", "destinations", "transitions", "answers", "audit"];
     let mut all = plain.map(|table| format!("(SELECT count(*) FROM {table})")).to_vec();
     all.push("(SELECT count(*) FROM replays)".into());
     all.push("(SELECT count(*) FROM ledger WHERE accepted <> 0)".into());
@@ -172,6 +174,13 @@ impl Table<'_> {
             }
             Part::Transitions => self.transitions(mark),
             Part::Answers => self.answers(mark),
+            Part::Audit => {
+                let sql = format!("{} WHERE id > ?1 ORDER BY id", audit::ENTRY);
+                self.rows("audit", &sql, [self.id_after(mark)?], |reading| {
+                    let entry = audit::entry_of(reading)?;
+                    Ok((hex(entry.id.as_bytes()), Item::Audit(Box::new(entry))))
+                })
+            }
             Part::Replays => {
                 let sql = "SELECT id, body, crc FROM replays WHERE id > ?1 ORDER BY id";
                 self.rows("replays", sql, [self.id_after(mark)?], |reading| {

@@ -8,6 +8,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::EmbeddedStore;
+use super::audit;
 use super::files::{At, Day, place};
 use super::pool::Looking;
 use super::rows::{
@@ -80,6 +81,7 @@ fn verify_main(connection: &Connection, path: &Path) -> Result<(), StoreError> {
         let key: String = reading.get(0)?;
         rows::answer_of(reading, &reading.parse(6)?, &key)
     })?;
+    each(connection, path, "audit", audit::ENTRY, audit::entry_of)?;
     let sql = "SELECT n, body, crc, tenant, destination FROM transitions";
     each(connection, path, "transitions", sql, |reading| {
         let body: String = reading.get(1)?;

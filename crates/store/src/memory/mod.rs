@@ -6,6 +6,7 @@
 //! [`MemoryStore::crash`] keeps everything that was acknowledged and, of the writes that were still
 //! in line, as many from the front as chance has it.
 
+mod audit;
 mod configuration;
 mod faults;
 mod history;

@@ -9,12 +9,13 @@ use postrider_domain::attempt::{Attempt, Verdict};
 use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::{Delivery, DeliveryState};
 use postrider_domain::ids::{
-    DeliveryId, DestinationId, EventId, ReplayId, Shard, SubscriptionId, TenantId,
+    AuditId, DeliveryId, DestinationId, EventId, ReplayId, Shard, SubscriptionId, TenantId,
 };
 use postrider_domain::ledger::Ledger;
 use postrider_domain::time::Timestamp;
 
 use super::index::Index;
+use crate::audit::AuditEntry;
 use crate::nodes::ShardSet;
 use crate::records::{
     DestinationRecord, Epoch, EventRecord, Holding, IdempotentAnswer, Key, ReplayJob,
@@ -40,6 +41,7 @@ pub(super) struct State {
     pub(super) subscriptions: BTreeMap<(TenantId, SubscriptionId), SubscriptionRecord>,
     pub(super) destinations: BTreeMap<(TenantId, DestinationId), DestinationRecord>,
     pub(super) answers: BTreeMap<(TenantId, String), IdempotentAnswer>,
+    pub(super) audit: BTreeMap<AuditId, AuditEntry>,
     pub(super) events: BTreeMap<(TenantId, EventId), StoredEvent>,
     pub(super) deliveries: BTreeMap<DeliveryId, Delivery>,
     pub(super) attempts: BTreeMap<DeliveryId, BTreeMap<u32, Attempt>>,

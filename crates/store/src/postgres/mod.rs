@@ -19,6 +19,7 @@
 
 mod address;
 mod answers;
+mod audit;
 mod clock;
 mod configuration;
 mod counts;

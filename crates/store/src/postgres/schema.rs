@@ -24,10 +24,11 @@ const MIGRATIONS: [&str; VERSION as usize] = [
     include_str!("migrations/0005.sql"),
     include_str!("migrations/0006.sql"),
     include_str!("migrations/0007.sql"),
+    include_str!("migrations/0008.sql"),
 ];
 
 /// The version that they lead to.
-pub(super) const VERSION: u32 = 7;
+pub(super) const VERSION: u32 = 8;
 
 /// Brings the schema to the version that this program knows.
 pub(super) async fn migrate(pool: &Pool) -> Result<(), StoreError> {

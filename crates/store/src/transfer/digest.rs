@@ -30,6 +30,8 @@ pub enum RecordKind {
     Transition,
     /// An answer.
     Answer,
+    /// An entry of the audit log.
+    Audit,
     /// A replay job.
     Replay,
     /// An event.
@@ -54,6 +56,7 @@ impl RecordKind {
             RecordKind::Destination => "destinations",
             RecordKind::Transition => "transitions",
             RecordKind::Answer => "answers",
+            RecordKind::Audit => "audit entries",
             RecordKind::Replay => "replays",
             RecordKind::Event => "events",
             RecordKind::Delivery => "deliveries",
@@ -143,6 +146,10 @@ impl Digest {
                 out.bytes(&answer.body);
                 out.signed(answer.created_at.as_unix_ms());
                 (RecordKind::Answer, Some(tenant))
+            }
+            Item::Audit(entry) => {
+                out.json(entry);
+                (RecordKind::Audit, entry.tenant.as_ref())
             }
             Item::Replay(job) => {
                 out.replay(job);

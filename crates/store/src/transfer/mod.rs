@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::digest::{Difference, Digest, RecordKind, Summed};
 pub use self::run::{Moved, Phase, TransferError, Watch, transfer};
+use crate::audit::AuditEntry;
 use crate::error::StoreError;
 use crate::records::{
     DestinationRecord, EventRecord, IdempotentAnswer, Key, ReplayJob, SubscriptionRecord, Tally,
@@ -50,6 +51,8 @@ pub enum Part {
     Transitions,
     /// Answers that are kept for repeats.
     Answers,
+    /// The audit log.
+    Audit,
     /// Bulk replay jobs.
     Replays,
     /// Events, each with its deliveries and their attempts.
@@ -62,13 +65,14 @@ pub enum Part {
 
 impl Part {
     /// All of them, in order.
-    pub const ALL: [Part; 10] = [
+    pub const ALL: [Part; 11] = [
         Part::Tenants,
         Part::Keys,
         Part::Subscriptions,
         Part::Destinations,
         Part::Transitions,
         Part::Answers,
+        Part::Audit,
         Part::Replays,
         Part::Events,
         Part::Ledgers,
@@ -89,6 +93,7 @@ impl Part {
             Part::Destinations => "destinations",
             Part::Transitions => "transitions",
             Part::Answers => "answers",
+            Part::Audit => "audit",
             Part::Replays => "replays",
             Part::Events => "events",
             Part::Ledgers => "ledgers",
@@ -128,6 +133,8 @@ pub enum Item {
         /// What was answered.
         answer: IdempotentAnswer,
     },
+    /// An entry of the audit log.
+    Audit(Box<AuditEntry>),
     /// A replay job.
     Replay(Box<ReplayJob>),
     /// An event with everything that is owed for it.

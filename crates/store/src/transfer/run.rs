@@ -239,6 +239,7 @@ fn records(items: &[Item]) -> u64 {
         | Item::Destination(_)
         | Item::Transition { .. }
         | Item::Answer { .. }
+        | Item::Audit(_)
         | Item::Replay(_)
         | Item::Ledger { .. }
         | Item::Tally { .. } => 1,

@@ -12,6 +12,7 @@ use rusqlite::Transaction;
 use rusqlite::types::Value;
 
 use super::super::answers;
+use super::super::audit;
 use super::super::configuration as rows_of;
 use super::super::files::At;
 use super::super::rows;
@@ -44,6 +45,7 @@ impl Applier {
                 | Item::Subscription(_)
                 | Item::Destination(_)
                 | Item::Answer { .. }
+                | Item::Audit(_)
                 | Item::Replay(_)) => rest.push(other),
             }
         }
@@ -109,6 +111,7 @@ fn count<'r>(fold: &mut Fold<'r>, item: &'r Item) {
         | Item::Subscription(_)
         | Item::Destination(_)
         | Item::Answer { .. }
+        | Item::Audit(_)
         | Item::Replay(_) => {}
     }
 }
@@ -125,6 +128,7 @@ fn write(transaction: &Transaction<'_>, path: &Path, item: &Item) -> Result<(), 
         Item::Answer { tenant, key, answer } => {
             answers::put(transaction, path, tenant, key, answer)
         }
+        Item::Audit(entry) => audit::put(transaction, path, entry),
         Item::Replay(job) => rows::put_replay(transaction, job).at(path),
         Item::Transition { .. } | Item::Event(_) | Item::Ledger { .. } | Item::Tally { .. } => {
             Ok(())

@@ -89,6 +89,7 @@ impl PostgresStore {
             }
             Part::Transitions => self.timelines(mark, most).await,
             Part::Answers => self.answers(mark, most).await,
+            Part::Audit => self.audit_log(mark, most).await,
             Part::Events => self.whole_events(mark, records_max).await,
             Part::Ledgers => self.ledgers(mark.unwrap_or(""), most).await,
             Part::Tallies => self.minutes(mark, most).await,
@@ -173,6 +174,16 @@ impl PostgresStore {
             let (tenant, key): (TenantId, String) = (parse(row, "tenant")?, get(row, "key")?);
             let answer = answer(row)?;
             Ok((format!("{tenant} {key}"), Item::Answer { tenant, key, answer }))
+        })
+    }
+
+    async fn audit_log(&self, mark: Option<&str>, most: i64) -> Result<Batch, StoreError> {
+        let after = mark.map_or(Ok(Uuid::nil()), |mark| mark.parse().map_err(|_| no_place()))?;
+        let sql = "SELECT id, record FROM postrider.audit WHERE id > $1 ORDER BY id LIMIT $2";
+        let found = self.rows(sql, &[&after, &most]).await?;
+        page(&found, most, |row| {
+            let entry = super::super::audit::entry(row)?;
+            Ok((get::<Uuid>(row, "id")?.to_string(), Item::Audit(Box::new(entry))))
         })
     }
 

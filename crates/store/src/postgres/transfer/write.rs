@@ -17,6 +17,7 @@ use super::super::pool::{Refused, Scope, Step};
 use super::super::replays::{filter_text, state_number as job_state};
 use super::super::rows::{AttemptColumns, DeliveryColumns, ms, shard, to_json, uuid};
 use super::super::settle::{INSERT_ATTEMPTS, INSERT_DONE};
+use crate::audit::AuditEntry;
 use crate::error::StoreError;
 use crate::records::{
     Acceptance, DestinationRecord, IdempotentAnswer, Key, ReplayJob, SubscriptionRecord,
@@ -110,6 +111,7 @@ fn row<'a>(item: &'a Item, rows: &mut Rows, events: &mut Events<'a>) -> Result<(
         Item::Answer { tenant, key, answer } => {
             (insert!("answers"), answer_row(tenant, key, answer))
         }
+        Item::Audit(entry) => (insert!("audit"), audit_row(entry)?),
         Item::Replay(job) => (insert!("replays"), job_row(job)?),
         Item::Event(whole) => {
             events.push(whole);
@@ -166,6 +168,18 @@ fn answer_row(tenant: &TenantId, key: &str, answer: &IdempotentAnswer) -> Json {
         "body": hex(&answer.body),
         "created_at": answer.created_at.as_unix_ms(),
     })
+}
+
+fn audit_row(entry: &AuditEntry) -> Result<Json, StoreError> {
+    Ok(json!({
+        "id": uuid(entry.id.as_bytes()).to_string(),
+        "tenant": entry.tenant.as_ref().map(TenantId::as_str),
+        "actor": entry.actor.id,
+        "action": entry.action,
+        "target": entry.target,
+        "refused": entry.is_refused(),
+        "record": to_json(entry)?,
+    }))
 }
 
 fn ledger_row(tenant: &TenantId, ledger: &Ledger) -> Json {

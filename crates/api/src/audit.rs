@@ -1,0 +1,276 @@
+//! The audit log: every mutation leaves an entry, with who asked, from where, for what, and how it
+//! ended. **No entry holds a secret or a payload**: only names, identifiers and codes.
+//!
+//! The entry is durable before the answer is sent. It is written after the effect, so a process that
+//! is killed between the two has no entry for it; its caller has no answer either. Refused mutations
+//! are in the log too, but not more often than a bucket per tenant allows. Events are not: they are
+//! their own record.
+
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request};
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
+use http_body_util::BodyExt as _;
+use postrider_domain::ids::{AuditId, TenantId};
+use postrider_domain::time::Timestamp;
+use postrider_store::{Actor, ActorKind, AuditEntry, Store, StoreError};
+use serde::Deserialize;
+
+use crate::auth::{Caller, GivenAdmin};
+use crate::layers::ClientAddress;
+use crate::problem::{Code, Problem};
+use crate::random::{self, NoRandomness};
+use crate::settings::Rate;
+use crate::state::ApiState;
+
+/// Refused mutations of one tenant that are written down: 600 at once, and one a second.
+pub(crate) const REFUSED_RATE: Rate = Rate { per_second: 1, burst: 600 };
+
+/// What a mutation is called, and what it is done to.
+type Named = (&'static str, &'static str);
+
+/// The stable names of all mutations. A path that is not here is named by its method and itself.
+const ACTIONS: &[(&str, &str, Named)] = &[
+    ("POST", "/v1/subscriptions", ("subscription.create", "subscription")),
+    ("PATCH", "/v1/subscriptions/{id}", ("subscription.change", "subscription")),
+    ("DELETE", "/v1/subscriptions/{id}", ("subscription.delete", "subscription")),
+    (
+        "POST",
+        "/v1/subscriptions/{id}/secret/rotate",
+        ("subscription.rotate_secret", "subscription"),
+    ),
+    ("POST", "/v1/subscriptions/{id}/test", ("subscription.test", "subscription")),
+    ("POST", "/v1/destinations/{id}/enable", ("destination.enable", "destination")),
+    ("POST", "/v1/destinations/{id}/freeze", ("destination.freeze", "destination")),
+    ("POST", "/v1/deliveries/{id}/replay", ("delivery.replay", "delivery")),
+    ("POST", "/v1/deliveries/{id}/cancel", ("delivery.cancel", "delivery")),
+    ("POST", "/v1/replays", ("replay.start", "replay")),
+    ("POST", "/v1/replays/{id}/pause", ("replay.pause", "replay")),
+    ("POST", "/v1/replays/{id}/resume", ("replay.resume", "replay")),
+    ("POST", "/v1/replays/{id}/cancel", ("replay.cancel", "replay")),
+    ("POST", "/v1/tenants", ("tenant.create", "tenant")),
+    ("DELETE", "/v1/tenants/{id}", ("tenant.delete", "tenant")),
+    ("POST", "/v1/keys", ("key.create", "key")),
+    ("DELETE", "/v1/keys/{id}", ("key.delete", "key")),
+    ("POST", "/v1/backup", ("backup.start", "backup")),
+];
+
+/// Mutating methods that change nothing that the log is for.
+const NOT_LOGGED: &[&str] = &["/v1/events", "/v1/events/batch", "/v1/filters/test"];
+
+/// What is known of a mutation before it is carried out.
+pub(crate) struct Begun {
+    tenant: Option<TenantId>,
+    actor: Actor,
+    action: String,
+    target_kind: &'static str,
+    target: Option<String>,
+    address: Option<String>,
+}
+
+/// The status of an answer, and the code of its problem.
+type Outcome = (StatusCode, Option<Code>);
+
+fn outcome(response: &Response) -> Outcome {
+    (response.status(), response.extensions().get::<Code>().copied())
+}
+
+/// Carries a request out and writes its entry.
+pub(crate) async fn run(
+    state: &ApiState,
+    caller: &Caller,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Some(begun) = begin(caller, &request) else { return next.run(request).await };
+    let begun = begun.of_owner(state).await;
+    let response = next.run(request).await;
+    let (response, begun) = name_created(response, begun).await;
+    begun.end(state, outcome(&response)).await;
+    response
+}
+
+/// Writes the entry of a mutation that was refused before it was carried out.
+pub(crate) async fn refused(state: &ApiState, begun: Option<Begun>, problem: &Problem) {
+    if let Some(begun) = begun {
+        let outcome = (problem.code().status(), Some(problem.code()));
+        begun.of_owner(state).await.end(state, outcome).await;
+    }
+}
+
+/// What a request is about to do; `None` where that is not logged.
+pub(crate) fn begin(caller: &Caller, request: &Request) -> Option<Begun> {
+    let path = request.extensions().get::<MatchedPath>()?.as_str();
+    if NOT_LOGGED.contains(&path) {
+        return None;
+    }
+    let method = request.method().as_str();
+    let named = ACTIONS.iter().find(|(of, at, _)| *of == method && *at == path);
+    let (action, target_kind) = match named {
+        Some((_, _, (action, kind))) => ((*action).to_owned(), *kind),
+        None => (format!("{method} {path}"), "other"),
+    };
+    let target = target_of(path, request.uri().path());
+    let tenant = match (target_kind, &target) {
+        ("tenant", Some(id)) => id.parse().ok(),
+        ("backup", _) => None,
+        (_, _) => Some(caller.tenant.clone()),
+    };
+    let address = request.extensions().get::<ClientAddress>().map(|client| client.0.to_string());
+    Some(Begun { tenant, actor: actor_of(caller), action, target_kind, target, address })
+}
+
+impl Begun {
+    /// The same, as the owner's of the key that it is about: once it is deleted, nobody knows whose
+    /// it was.
+    async fn of_owner(mut self, state: &ApiState) -> Begun {
+        if let ("key", Some(id)) = (self.target_kind, &self.target)
+            && let Ok(Some(key)) = state.store().key(id).await
+        {
+            self.tenant = key.tenant;
+        }
+        self
+    }
+
+    /// Writes the entry, where one is wanted.
+    async fn end(self, state: &ApiState, (status, problem): Outcome) {
+        if is_wanted(state, status, &self) {
+            write(state, self, status, problem).await;
+        }
+    }
+}
+
+fn actor_of(caller: &Caller) -> Actor {
+    if *caller.key_id == *GivenAdmin::KEY_ID {
+        let kind = ActorKind::Environment;
+        return Actor { kind, id: kind.as_str().to_owned(), name: None };
+    }
+    let name = caller.key_name.as_deref().map(str::to_owned);
+    Actor { kind: ActorKind::Key, id: caller.key_id.to_string(), name }
+}
+
+/// The identifier in a path.
+fn target_of(template: &str, path: &str) -> Option<String> {
+    let place = template.split('/').position(|part| part == "{id}")?;
+    let id = path.split('/').nth(place)?;
+    // What somebody typed is repeated only as far as an identifier goes.
+    Some(id.chars().filter(char::is_ascii_graphic).take(300).collect())
+}
+
+/// What an answer says of a thing that was created.
+#[derive(Debug, Deserialize)]
+struct Created {
+    id: Option<String>,
+    tenant: Option<String>,
+    /// Where a backup goes.
+    to: Option<String>,
+}
+
+/// Takes the identifier of what was created, and whose it is, from the answer.
+async fn name_created(response: Response, mut begun: Begun) -> (Response, Begun) {
+    if begun.target.is_some() || !response.status().is_success() {
+        return (response, begun);
+    }
+    let (parts, body) = response.into_parts();
+    // The body of such an answer is in memory; it cannot fail.
+    let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    if let Ok(created) = serde_json::from_slice::<Created>(&bytes) {
+        if begun.target_kind == "tenant" {
+            begun.tenant = created.id.as_deref().and_then(|id| id.parse().ok());
+        } else if begun.target_kind == "key" {
+            begun.tenant = created.tenant.and_then(|tenant| tenant.parse().ok());
+        }
+        begun.target = created.id.or(created.to);
+    }
+    (Response::from_parts(parts, Body::from(bytes)), begun)
+}
+
+/// Whether an entry is written: not for what was turned away for want of capacity, and of refusals
+/// no more than the tenant may leave behind.
+fn is_wanted(state: &ApiState, status: StatusCode, begun: &Begun) -> bool {
+    if [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&status) {
+        return false;
+    }
+    let tenant = begun.tenant.as_ref().map_or("", TenantId::as_str);
+    !status.is_client_error() || state.refusal_rates().take(tenant, state.now()).is_ok()
+}
+
+async fn write(state: &ApiState, begun: Begun, status: StatusCode, problem: Option<Code>) {
+    let Begun { tenant, actor, action, target_kind, target, address } = begun;
+    let at = state.now();
+    let Ok(random) = random::bytes() else { return };
+    let entry = AuditEntry {
+        id: AuditId::new(at, random),
+        at,
+        tenant,
+        actor,
+        action,
+        target_kind: target_kind.to_owned(),
+        target,
+        address,
+        status: Some(status.as_u16()),
+        problem: problem.map(|code| code.as_str().to_owned()),
+    };
+    if let Err(error) = state.store().put_audit(&entry).await {
+        // What was done is done: the operator's log has the entry instead.
+        tracing::error!(%error, ?entry, "an entry of the audit log cannot be written");
+    }
+}
+
+/// Why the server's own entry is not in the log.
+#[derive(Debug, thiserror::Error)]
+pub enum NotNoted {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No identifier can be drawn.
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
+}
+
+/// Notes what the server did by itself.
+pub async fn note_server(
+    store: &dyn Store,
+    action: &str,
+    target_kind: &str,
+    target: Option<&str>,
+    now: Timestamp,
+) -> Result<(), NotNoted> {
+    let kind = ActorKind::Server;
+    let entry = AuditEntry {
+        id: AuditId::new(now, random::bytes()?),
+        at: now,
+        tenant: None,
+        actor: Actor { kind, id: kind.as_str().to_owned(), name: None },
+        action: action.to_owned(),
+        target_kind: target_kind.to_owned(),
+        target: target.map(str::to_owned),
+        address: None,
+        status: None,
+        problem: None,
+    };
+    Ok(store.put_audit(&entry).await?)
+}
+
+/// Whether a request may change something.
+pub(crate) fn is_mutation(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_target_is_the_identifier_in_the_path() {
+        let rotate = "/v1/subscriptions/{id}/secret/rotate";
+        for (template, path, target) in [
+            ("/v1/keys/{id}", "/v1/keys/abc", Some("abc")),
+            (rotate, "/v1/subscriptions/sub_1/secret/rotate", Some("sub_1")),
+            ("/v1/keys", "/v1/keys", None),
+        ] {
+            assert_eq!(target_of(template, path).as_deref(), target, "{path}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The audit log: who did what to which tenant's what, when, from where, and with which outcome.
+//!
+//! An entry is written once it is known how a change ended. **It never holds a secret or a payload**:
+//! only names and identifiers. Entries are ordered by their identifiers, which begin with the time.
+
+use async_trait::async_trait;
+use postrider_domain::ids::{AuditId, TenantId};
+use postrider_domain::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::error::StoreError;
+use crate::records::{Page, PageRequest};
+
+/// One line of the audit log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditEntry {
+    /// Its own. Its time is when the change ended.
+    pub id: AuditId,
+    /// When the change ended.
+    pub at: Timestamp,
+    /// Whose thing it was about; `None` where it is no tenant's.
+    pub tenant: Option<TenantId>,
+    /// Who did it.
+    pub actor: Actor,
+    /// What was done, by its stable name, such as `subscription.create`.
+    pub action: String,
+    /// To what kind of thing, such as `subscription`.
+    pub target_kind: String,
+    /// To which one; `None` where nothing came to be.
+    pub target: Option<String>,
+    /// The address that the request came from.
+    pub address: Option<String>,
+    /// The HTTP status of the answer; `None` for what no request asked for.
+    pub status: Option<u16>,
+    /// The code of the problem, where it was refused or failed.
+    pub problem: Option<String>,
+}
+
+/// Who did something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Actor {
+    /// What it is.
+    pub kind: ActorKind,
+    /// The key's identifier; the kind's name where it was no key.
+    pub id: String,
+    /// What people call the key.
+    pub name: Option<String>,
+}
+
+/// What somebody who does something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActorKind {
+    /// An API key.
+    Key,
+    /// The admin key that the operator gave by the environment.
+    Environment,
+    /// The server itself.
+    Server,
+}
+
+impl ActorKind {
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ActorKind::Key => "key",
+            ActorKind::Environment => "environment",
+            ActorKind::Server => "server",
+        }
+    }
+}
+
+impl AuditEntry {
+    /// Whether the change was refused: nothing came of it.
+    pub fn is_refused(&self) -> bool {
+        self.status.is_some_and(|status| (400..500).contains(&status))
+    }
+}
+
+/// Which entries.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    /// Of this tenant; of all, and of no tenant, where it is `None`.
+    pub tenant: Option<TenantId>,
+    /// By this actor, by its identifier.
+    pub actor: Option<String>,
+    /// With this action.
+    pub action: Option<String>,
+    /// About this target, by its identifier.
+    pub target: Option<String>,
+    /// Not before.
+    pub since: Option<Timestamp>,
+    /// Before.
+    pub until: Option<Timestamp>,
+}
+
+impl AuditFilter {
+    /// The identifiers that are wanted, from the first to before the second, on a page that goes on
+    /// below a place.
+    pub(crate) fn bounds(&self, below: Option<AuditId>) -> ([u8; 16], [u8; 16]) {
+        let low = self.since.map_or([0; 16], first_at);
+        let high = self.until.map_or([u8::MAX; 16], first_at);
+        (low, below.map_or(high, |below| high.min(*below.as_bytes())))
+    }
+
+    pub(crate) fn wants(&self, entry: &AuditEntry) -> bool {
+        let is = |wanted: &Option<String>, found: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
+        };
+        self.tenant.as_ref().is_none_or(|tenant| entry.tenant.as_ref() == Some(tenant))
+            && is(&self.actor, Some(&entry.actor.id))
+            && is(&self.action, Some(&entry.action))
+            && is(&self.target, entry.target.as_deref())
+    }
+}
+
+/// What stands before every identifier of this time.
+pub(crate) fn first_at(at: Timestamp) -> [u8; 16] {
+    let ms = u64::try_from(at.as_unix_ms()).unwrap_or(0).min((1 << 48) - 1);
+    let mut bytes = [0; 16];
+    bytes[..6].copy_from_slice(&ms.to_be_bytes()[2..]);
+    bytes
+}
+
+/// The audit log.
+#[async_trait]
+pub trait Audit: Send + Sync + 'static {
+    /// Writes an entry, or replaces the one with its identifier.
+    async fn put_audit(&self, entry: &AuditEntry) -> Result<(), StoreError>;
+    /// Entries that a filter wants, newest first.
+    async fn audit(
+        &self,
+        filter: &AuditFilter,
+        page: &PageRequest,
+    ) -> Result<Page<AuditEntry>, StoreError>;
+    /// Removes entries from before `before`; and of a tenant with more than `most` entries, or more
+    /// than `refused_most` that were refused, the oldest of these. What is no tenant's counts as one
+    /// tenant's. Returns how many were removed.
+    async fn prune_audit(
+        &self,
+        before: Timestamp,
+        most: u64,
+        refused_most: u64,
+    ) -> Result<u64, StoreError>;
+}
