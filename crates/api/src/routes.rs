@@ -102,6 +102,8 @@ impl PathId {
             | CommandError::JobEnded
             | CommandError::NotAnEndState
             | CommandError::Quota(_)
+            | CommandError::Frozen { .. }
+            | CommandError::Full { .. }
             | CommandError::Moved
             | CommandError::Stopping
             | CommandError::Store(_) => error.into(),
@@ -129,7 +131,13 @@ impl From<CommandError> for Problem {
             CommandError::NotFound => Problem::new(Code::NotFound, error.to_string()),
             CommandError::WrongState(_)
             | CommandError::SubscriptionGone
+            | CommandError::Frozen { .. }
             | CommandError::JobEnded => Problem::new(Code::WrongState, error.to_string()),
+            CommandError::Full { retry_after, is_own, .. } => {
+                let code = if is_own { Code::RateLimited } else { Code::Unavailable };
+                let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
+                Problem::new(code, error.to_string()).retry_after(seconds)
+            }
             CommandError::NotAnEndState => Problem::field("state", error),
             CommandError::Quota(reached) => reached.into(),
             CommandError::Moved => Problem::new(Code::Unavailable, error.to_string()),

@@ -4,6 +4,7 @@
 //! rules that are carried out: [`crate::retry`], [`crate::circuit`] and [`crate::delivery`].
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::attempt::Attempt;
 use crate::circuit::{CircuitState, Evidence};
@@ -27,6 +28,123 @@ pub struct Facts<'a> {
     pub subscription: Option<&'a Subscription>,
     /// Its last attempt, where it had one.
     pub last_attempt: Option<&'a Attempt>,
+    /// What it waits for where it is due; `None` where that is not known here.
+    pub standing: Option<&'a Standing>,
+}
+
+/// What a delivery that is due waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Deliveries of its destination that are sent before it; at least so many where it is stored.
+    pub ahead: usize,
+    /// Whether it is still in the store, behind all that is in memory.
+    pub is_stored: bool,
+    /// What the first of them waits for.
+    pub waits: Vec<Wait>,
+}
+
+/// Something that a delivery waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wait {
+    /// The destination has as many attempts in flight as it may.
+    DestinationLimit {
+        /// How many.
+        in_flight: u32,
+        /// How many may be.
+        limit: u32,
+    },
+    /// The destination's rate is used up.
+    Rate {
+        /// Requests in a thousand seconds.
+        per_1000_seconds: u64,
+        /// When the next one may be sent.
+        next_at: Timestamp,
+    },
+    /// The tenant has as many attempts in flight as it may.
+    TenantLimit {
+        /// How many.
+        in_flight: usize,
+        /// How many may be, as long as others have as much as now.
+        limit: usize,
+    },
+    /// The tenant has as many bytes in flight as it may.
+    TenantBytes {
+        /// How many.
+        bytes: usize,
+        /// How many may be, as long as others have as much as now.
+        limit: usize,
+    },
+    /// All tenants together have as many attempts in flight as they may.
+    TotalLimit {
+        /// How many.
+        in_flight: usize,
+        /// How many may be.
+        limit: usize,
+    },
+    /// Nothing but its turn.
+    Turn {
+        /// Tenants whose turn is before its own.
+        tenants: usize,
+        /// Destinations of its own tenant whose turn is before its own.
+        destinations: usize,
+    },
+    /// Nothing is sent at this moment: the server is stopping, or waits for its store.
+    Pause,
+}
+
+impl Wait {
+    /// For programs.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Wait::DestinationLimit { .. } => "destination_limit",
+            Wait::Rate { .. } => "destination_rate",
+            Wait::TenantLimit { .. } => "tenant_limit",
+            Wait::TenantBytes { .. } => "tenant_bytes",
+            Wait::TotalLimit { .. } => "total_limit",
+            Wait::Turn { .. } => "turn",
+            Wait::Pause => "pause",
+        }
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wait::DestinationLimit { in_flight, limit } => write!(
+                f,
+                "the destination has {in_flight} attempts in flight, and may have {limit} at a time"
+            ),
+            Wait::Rate { per_1000_seconds, next_at } => {
+                let (whole, rest) = (per_1000_seconds / 1000, per_1000_seconds % 1000);
+                let rate = format!("{whole}.{rest:03}");
+                let rate = rate.trim_end_matches('0').trim_end_matches('.');
+                write!(
+                    f,
+                    "the destination's rate limit is {rate} a second; the next is at {next_at}"
+                )
+            }
+            Wait::TenantLimit { in_flight, limit } => write!(
+                f,
+                "the tenant has {in_flight} attempts in flight, and may have {limit} at a time"
+            ),
+            Wait::TenantBytes { bytes, limit } => write!(
+                f,
+                "the tenant has {bytes} bytes of payloads in flight, and may have {limit} at a time"
+            ),
+            Wait::TotalLimit { in_flight, limit } => write!(
+                f,
+                "the server has {in_flight} attempts in flight, and may have {limit} at a time"
+            ),
+            Wait::Turn { tenants, destinations } => write!(
+                f,
+                "it is not its turn yet: {tenants} other tenants and {destinations} other \
+                 destinations of its tenant come before it"
+            ),
+            Wait::Pause => {
+                f.write_str("nothing is sent now: the server is stopping, or waits for its store")
+            }
+        }
+    }
 }
 
 /// The answer.
@@ -42,6 +160,8 @@ pub struct Explanation {
     pub next: Option<NextStep>,
     /// What somebody can do about it; empty where nothing is needed.
     pub unblock: Vec<Unblock>,
+    /// What a delivery that is due waits for; `None` where it is not due, or that is not known.
+    pub standing: Option<Standing>,
 }
 
 /// What happens next.
@@ -89,6 +209,18 @@ impl Action {
 
 /// Explains a delivery at `now`.
 pub fn explain(facts: &Facts<'_>, now: Timestamp, policy: &Policy) -> Explanation {
+    let is_due = match facts.delivery.state {
+        DeliveryState::Queued => !facts.in_flight,
+        DeliveryState::Waiting(slot) => !facts.in_flight && slot.due_at <= now,
+        DeliveryState::Delivered { .. }
+        | DeliveryState::Dead { .. }
+        | DeliveryState::Cancelled { .. } => false,
+    };
+    let standing = facts.standing.filter(|_| is_due).cloned();
+    Explanation { standing, ..explain_state(facts, now, policy) }
+}
+
+fn explain_state(facts: &Facts<'_>, now: Timestamp, policy: &Policy) -> Explanation {
     let delivery = facts.delivery;
     if facts.in_flight {
         return in_flight(facts, policy);
@@ -102,6 +234,7 @@ pub fn explain(facts: &Facts<'_>, now: Timestamp, policy: &Policy) -> Explanatio
             because: last_attempt(facts).into_iter().collect(),
             next: None,
             unblock: Vec::new(),
+            standing: None,
         },
         DeliveryState::Dead { at, reason } => dead(facts, at, reason),
         DeliveryState::Cancelled { at, reason } => cancelled(facts, at, reason),
@@ -119,21 +252,57 @@ fn in_flight(facts: &Facts<'_>, policy: &Policy) -> Explanation {
             what: format!("it ends within {deadline} s, and its outcome is recorded"),
         }),
         unblock: Vec::new(),
+        standing: None,
     }
 }
 
 fn queued(facts: &Facts<'_>, now: Timestamp) -> Explanation {
     let since = facts.delivery.created_at;
+    let mut because = circuit_words(facts, now);
+    because.extend(standing_words(facts));
     Explanation {
         state: StateName::Queued,
         summary: format!("accepted at {since}, in the queue of first attempts"),
-        because: circuit_words(facts, now),
+        because,
         next: Some(NextStep {
-            at: Some(since),
+            at: turn_at(facts, now),
             what: "the first attempt is made as soon as it is its turn".to_owned(),
         }),
         unblock: unblock_destination(facts),
+        standing: None,
     }
+}
+
+/// What a delivery that is due waits for, in words.
+fn standing_words(facts: &Facts<'_>) -> Vec<String> {
+    let Some(standing) = facts.standing else { return Vec::new() };
+    let ahead = match (standing.ahead, standing.is_stored) {
+        (0, false) => "it is the next one of its destination".to_owned(),
+        (n, false) => format!("{n} other deliveries of its destination are sent before it"),
+        (n, true) => {
+            format!("at least {n} other deliveries of its destination are sent before it")
+        }
+    };
+    standing.waits.iter().map(ToString::to_string).chain([ahead]).collect()
+}
+
+/// When its turn comes at the earliest, where a rate says so.
+fn turn_at(facts: &Facts<'_>, now: Timestamp) -> Option<Timestamp> {
+    let standing = facts.standing?;
+    let at = standing.waits.iter().find_map(|wait| match wait {
+        Wait::Rate { per_1000_seconds, next_at } => {
+            let ahead = u64::try_from(standing.ahead).unwrap_or(u64::MAX);
+            let ms = ahead.saturating_mul(1_000_000) / (*per_1000_seconds).max(1);
+            Some(next_at.saturating_add(Duration::from_millis(ms)))
+        }
+        Wait::DestinationLimit { .. }
+        | Wait::TenantLimit { .. }
+        | Wait::TenantBytes { .. }
+        | Wait::TotalLimit { .. }
+        | Wait::Turn { .. }
+        | Wait::Pause => None,
+    });
+    at.map(|at| at.max(now))
 }
 
 fn waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp, policy: &Policy) -> Explanation {
@@ -143,6 +312,9 @@ fn waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp, policy: &Policy) -> Ex
     };
     let mut because: Vec<String> = last_attempt(facts).into_iter().collect();
     because.extend(circuit_words(facts, now));
+    if slot.due_at <= now {
+        because.extend(standing_words(facts));
+    }
     let last_at = retry::last_due_at(slot.clock, &policy.retry);
     if slot.number > 0 {
         because.push(format!("its last retry is due at {last_at}; after that it is kept as dead"));
@@ -153,20 +325,24 @@ fn waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp, policy: &Policy) -> Ex
         because,
         next: Some(next_of_waiting(facts, slot, now)),
         unblock: unblock_waiting(facts),
+        standing: None,
     }
 }
 
 /// What the circuit makes of the slot.
 fn next_of_waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp) -> NextStep {
     let retry = |at: Timestamp| {
-        let when = if at <= now { "now, as soon as it is its turn" } else { "at its slot" };
-        NextStep { at: Some(at), what: format!("it is attempted {when}") }
+        if at <= now {
+            let what = "it is attempted now, as soon as it is its turn".to_owned();
+            return NextStep { at: turn_at(facts, now), what };
+        }
+        NextStep { at: Some(at), what: "it is attempted at its slot".to_owned() }
     };
     let Some(destination) = facts.destination else { return retry(slot.due_at) };
     match &destination.circuit.state {
         CircuitState::Closed => retry(slot.due_at),
         CircuitState::Open { probe_at, .. } => NextStep {
-            at: Some(*probe_at),
+            at: Some((*probe_at).max(now)),
             what: "one delivery, perhaps this one, is sent to probe the destination; a success \
                    enables it again"
                 .to_owned(),
@@ -177,7 +353,7 @@ fn next_of_waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp) -> NextStep {
                 .to_owned(),
         },
         CircuitState::Frozen { .. } => NextStep {
-            at: Some(slot.due_at),
+            at: Some(slot.due_at.max(now)),
             what: "its slot passes without an attempt while the destination is frozen".to_owned(),
         },
     }
@@ -203,6 +379,7 @@ fn dead(facts: &Facts<'_>, at: Timestamp, reason: DeadReason) -> Explanation {
         because,
         next: None,
         unblock,
+        standing: None,
     }
 }
 
@@ -217,6 +394,7 @@ fn cancelled(facts: &Facts<'_>, at: Timestamp, reason: CancelReason) -> Explanat
         because: vec![why.to_owned()],
         next: None,
         unblock: vec![again_hint(facts)],
+        standing: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! One attempt: the request is built from the stored bytes, sent, and its end is reported.
 //!
-//! Rendering and signing happen here, once per attempt, and nowhere else. What a receiver answers
+//! Signing happens here, once per attempt, and nowhere else; the body is shared with the other attempts
+//! of the event. What a receiver answers
 //! leaves this file only without the credentials that it was sent.
 
 use std::borrow::Cow;
@@ -11,9 +12,7 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue};
 use postrider_domain::attempt::{Ending, Finished, OwnFault, OwnFaultKind, Timings};
-use postrider_domain::event::Event;
 use postrider_domain::ids::{DeliveryId, DestinationId};
-use postrider_domain::payload;
 use postrider_domain::planted::{self, Bug};
 use postrider_domain::policy::AttemptPolicy;
 use postrider_domain::signature;
@@ -24,6 +23,7 @@ use tokio::sync::mpsc;
 
 use crate::core::{Attempted, Input};
 use crate::directory::{Keys, Prepared};
+use crate::loaded::Loaded;
 use crate::spans::{AttemptSpan, Spans};
 
 const WEBHOOK_ID: HeaderName = HeaderName::from_static(signature::ID_HEADER);
@@ -38,7 +38,7 @@ pub(crate) struct Job {
     pub(crate) delivery: DeliveryId,
     /// Which attempt of it, from 1.
     pub(crate) number: u32,
-    pub(crate) event: Arc<Event>,
+    pub(crate) event: Arc<Loaded>,
     pub(crate) prepared: Arc<Prepared>,
     pub(crate) target: Option<Arc<Target>>,
     pub(crate) limits: AttemptPolicy,
@@ -98,7 +98,7 @@ async fn run<T: Transport>(
     // What identifies us was given for the URL that the subscription has now, and for no other.
     let is_own = target.destination() == job.prepared.subscription.destination;
     let target = keys.target.as_ref().filter(|_| is_own).unwrap_or(target);
-    let context = TraceContext::of_attempt(job.event.trace, job.delivery, job.number);
+    let context = TraceContext::of_attempt(job.event.event.trace, job.delivery, job.number);
     // Receivers compare `webhook-timestamp` with their own clocks: it is the time of day.
     let times = (started_at, clock.wall());
     let request = request(&job, keys, Arc::clone(target), context, times);
@@ -122,10 +122,10 @@ fn tell(
     let took = u64::try_from(finished.timings.total.as_nanos()).unwrap_or(u64::MAX);
     spans.attempted(AttemptSpan {
         context,
-        parent: job.event.trace.map(|event| event.span()),
-        tenant: &job.event.tenant,
-        event: &job.event.id,
-        kind: &job.event.kind,
+        parent: job.event.event.trace.map(|event| event.span()),
+        tenant: &job.event.event.tenant,
+        event: &job.event.event.id,
+        kind: &job.event.event.kind,
         delivery: job.delivery,
         destination,
         number: job.number,
@@ -142,10 +142,10 @@ fn request(
     (now, wall): (Timestamp, Timestamp),
 ) -> Request {
     let Job { delivery, event, prepared, limits, .. } = job;
-    let payload = payload::render(event, prepared.subscription.format);
+    let payload = event.payload(prepared.subscription.format);
     let (mut id, seconds) = (delivery.to_string(), wall.as_unix_seconds());
     if planted::is(Bug::WebhookIdOfEvent) {
-        id = event.id.to_string();
+        id = event.event.id.to_string();
     }
     let signed = signature::sign(keys.secrets.valid_at(now), &id, seconds, &payload.body);
     // Token and headers were given for the URL that the subscription has now: what is still owed to

@@ -4,22 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use postrider_domain::attempt::Finished;
 use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::destination::Destination;
-use postrider_domain::egress::DestinationUrl;
-use postrider_domain::event::Event;
-use postrider_domain::ids::{
-    DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
-};
+use postrider_domain::explain::Standing;
+use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, SubscriptionId, TenantId};
 use postrider_domain::ledger::Ledger;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_store::{Change, DeliveryFilter, Holding, ReplayJob, ReplayState, Store};
-use postrider_transport::{Clock, Target};
+use postrider_transport::Clock;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-use crate::attempt::{Job, Runner};
+use crate::attempt::Runner;
 use crate::cluster::{Done, Post, Question, Refresher, is_cancelled};
 use crate::core::{Command, Gauges, Input, ReplayChange, TenantOverlay};
 use crate::directory::Directory;
@@ -28,6 +24,7 @@ use crate::ingest::{Ingest, IngestError, Ingested, NewEvent};
 use crate::live::EngineEvent;
 use crate::new_replay::NewReplay;
 pub use crate::refusal::CommandError;
+use crate::trial::Elsewhere;
 
 /// What is known of a destination right now, beyond what the store has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +67,8 @@ pub(crate) struct Shared {
     pub(crate) end: watch::Sender<bool>,
     pub(crate) stopping: AtomicBool,
     pub(crate) refresher: Arc<Refresher>,
+    /// Test sends to destinations of other nodes.
+    pub(crate) elsewhere: Elsewhere,
     /// How other nodes are asked; `None` where there are none.
     pub(crate) post: Option<Arc<Post>>,
 }
@@ -284,50 +283,6 @@ impl EngineHandle {
         self.change_job(tenant, id, ReplayChange::Cancel).await
     }
 
-    /// Sends a test event to a subscription now and waits for the outcome. Nothing of it is kept
-    /// or counted.
-    pub async fn test_send(
-        &self,
-        tenant: &TenantId,
-        subscription: SubscriptionId,
-        event: NewEvent,
-    ) -> Result<Finished, CommandError> {
-        let shared = &self.shared;
-        let mut prepared = shared.directory.get(subscription);
-        if prepared.is_none() {
-            // Another node may have made it a moment ago.
-            shared.refresher.catch_up().await?;
-            prepared = shared.directory.get(subscription);
-        }
-        let prepared = prepared.ok_or(CommandError::NotFound)?;
-        let wish = &prepared.subscription;
-        if wish.tenant != *tenant {
-            return Err(CommandError::NotFound);
-        }
-        let target = DestinationUrl::from_trusted(&wish.url)
-            .ok()
-            .and_then(|url| Target::new(tenant.clone(), wish.destination, url, None).ok());
-        let now = shared.clock.now();
-        let event = Arc::new(Event {
-            id: event.id.unwrap_or_else(|| EventId::new(now, ten(&*shared.entropy))),
-            tenant: tenant.clone(),
-            kind: event.kind,
-            object: event.object,
-            data: event.data,
-            old: event.old,
-            time: event.time.unwrap_or(now),
-            trace: event.trace,
-        });
-        let delivery = DeliveryId::new(now, ten(&*shared.entropy));
-        let limits = shared.policy.borrow().attempt.clone();
-        let target = target.map(Arc::new);
-        let (report, finished) = oneshot::channel();
-        shared
-            .runner
-            .begin_test(Job { delivery, number: 1, event, prepared, target, limits }, report);
-        finished.await.map_err(|_| CommandError::Stopping)
-    }
-
     /// The ledger of a tenant, or of all: the store's, with what is in flight now.
     pub async fn ledger(&self, tenant: Option<&TenantId>) -> Result<Ledger, CommandError> {
         let mut flying = self.overlay_here(tenant.cloned()).await?;
@@ -410,6 +365,14 @@ impl EngineHandle {
             ready: seen.ready,
             oldest_queued_at: seen.oldest_queued_at,
         }))
+    }
+
+    /// What a delivery that is due waits for; `None` where this node does not send it, or it is not
+    /// due.
+    pub async fn standing(&self, delivery: &Delivery) -> Result<Option<Standing>, CommandError> {
+        let Some(lane) = delivery.lane() else { return Ok(None) };
+        let (delivery, destination) = (delivery.id, delivery.destination);
+        self.ask(|reply| Command::Standing { delivery, destination, lane, reply }).await
     }
 
     /// The shards that this node holds.

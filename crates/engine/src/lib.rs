@@ -17,6 +17,7 @@ mod heavy;
 mod inbox;
 mod ingest;
 mod live;
+mod loaded;
 mod new_replay;
 mod notices;
 mod options;
@@ -25,6 +26,7 @@ mod refusal;
 mod shell;
 mod spans;
 mod subscribing;
+mod trial;
 mod upkeep;
 
 pub use crate::core::Gauges;

@@ -80,6 +80,11 @@ impl Notices {
         told.into_iter().for_each(|told| self.publish(told));
     }
 
+    /// Whether some were told of and may have to be told of again.
+    pub(crate) fn are_pending(&self) -> bool {
+        !self.known().is_empty()
+    }
+
     /// Tells of what has happened since the last notices, where those were long enough ago.
     pub(crate) fn flush(&self, now: Timestamp) {
         let mut known = self.known();

@@ -22,8 +22,12 @@ pub struct Options {
     pub destination_in_flight_max: u32,
     /// An answer within this time is a quick one.
     pub quick_answer: Duration,
-    /// Attempts in flight for one tenant; no limit of its own where it is `None`.
+    /// Attempts in flight for one tenant; its share of all where it is `None`.
     pub tenant_in_flight_max: Option<usize>,
+    /// Bytes of payloads in flight, all destinations together.
+    pub flying_bytes_max: usize,
+    /// Bytes of payloads in flight for one tenant; its share of all where it is `None`.
+    pub tenant_flying_bytes_max: Option<usize>,
     /// Events that one tenant may send; no limit where it is `None`.
     pub tenant_ingest: Option<IngestRate>,
 
@@ -97,6 +101,8 @@ impl Default for Options {
             destination_in_flight_max: 64,
             quick_answer: Duration::from_secs(1),
             tenant_in_flight_max: None,
+            flying_bytes_max: 256 * 1024 * 1024,
+            tenant_flying_bytes_max: None,
             tenant_ingest: None,
             matching_threads: None,
             quotas: Quotas::default(),

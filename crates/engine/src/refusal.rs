@@ -1,6 +1,9 @@
 //! Why something that was asked for did not happen.
 
+use std::time::Duration;
+
 use postrider_domain::delivery::WrongState;
+use postrider_domain::time::Timestamp;
 use postrider_store::StoreError;
 
 use crate::quotas::QuotaReached;
@@ -29,6 +32,24 @@ pub enum CommandError {
     /// Another node owns it now.
     #[error("another node of the cluster is taking this over: try again in a few seconds")]
     Moved,
+    /// Nothing is sent to a frozen destination.
+    #[error("the destination is frozen since {since} ({why}): enable it before you test it")]
+    Frozen {
+        /// Since when.
+        since: Timestamp,
+        /// Why, in words.
+        why: String,
+    },
+    /// Everything that it would take is taken.
+    #[error("{what}: try again in {} s", retry_after.as_secs().max(1))]
+    Full {
+        /// What is taken.
+        what: String,
+        /// When to ask again.
+        retry_after: Duration,
+        /// Whether it is the caller's own limit.
+        is_own: bool,
+    },
     /// The engine has stopped.
     #[error("the server is stopping")]
     Stopping,

@@ -3,6 +3,7 @@
 //! Everything that can take time happens in tasks of its own that report back; this task only
 //! waits for the next thing to happen. It decides nothing.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -25,9 +26,11 @@ use crate::handle::{Ended, EngineHandle, Shared};
 use crate::inbox::{Handover, Inbox};
 use crate::ingest::Ingest;
 use crate::live::EngineEvent;
+use crate::loaded::Loaded;
 use crate::notices::Notices;
 use crate::options::Options;
 use crate::spans::Spans;
+use crate::trial::Elsewhere;
 use crate::upkeep::{self, Holder, ToHolder, pause};
 
 /// Inputs that are taken in before the core acts on them: few enough that what is new does not wait
@@ -124,6 +127,7 @@ pub async fn start<T: Transport>(
         end,
         stopping: AtomicBool::new(false),
         refresher,
+        elsewhere: Elsewhere::default(),
         post,
     };
     let engine = EngineHandle { shared: Arc::new(shared) };
@@ -389,11 +393,17 @@ impl Shell {
     fn send_from_store(&mut self, batch: Vec<Outgoing>) {
         let reader = self.reader();
         self.tasks.spawn(async move {
-            let ids: Vec<_> =
-                batch.iter().map(|one| (one.tenant.clone(), one.event_id.clone())).collect();
+            let key = |one: &Outgoing| (one.tenant.clone(), one.event_id.clone());
+            let mut ids: Vec<_> = batch.iter().map(key).collect();
+            // Several deliveries may be of one event.
+            ids.sort_unstable();
+            ids.dedup();
             let Some(events) = reader.insist(|| reader.store.events(&ids)).await else { return };
+            let events: HashMap<_, _> = ids.into_iter().zip(events).collect();
+            let event = |one: &Outgoing| events.get(&key(one)).cloned().flatten();
             // Reading may have taken long: whether they may still be sent is asked again.
-            let read = batch.into_iter().zip(events).collect();
+            let read = batch.into_iter().map(|one| (event(&one), one));
+            let read = read.map(|(event, one)| (one, event)).collect();
             drop(reader.inputs.send(Input::Read(read)));
         });
     }
@@ -411,7 +421,7 @@ impl Shell {
 
 fn job(
     outgoing: Outgoing,
-    event: Arc<postrider_domain::event::Event>,
+    event: Arc<Loaded>,
     limits: postrider_domain::policy::AttemptPolicy,
 ) -> Job {
     let Outgoing { delivery, number, prepared, target, .. } = outgoing;

@@ -206,8 +206,18 @@ pub(crate) async fn tell_tenants(
     options: Options,
 ) {
     let mut events = Vec::new();
-    while happened.recv_many(&mut events, options.page.clamp(1, 1000)).await > 0 {
+    loop {
+        tokio::select! {
+            biased;
+            received = happened.recv_many(&mut events, options.page.clamp(1, 1000)) => {
+                if received == 0 {
+                    return;
+                }
+            }
+            () = pause(FLUSH_EVERY), if ingest.notices.are_pending() => {}
+        }
         let now = ingest.clock.now();
+        ingest.notices.flush(now);
         let mut by_tenant: BTreeMap<TenantId, Vec<NewEvent>> = BTreeMap::new();
         for event in events.drain(..) {
             let Some((owner, event)) = operational(&event, now) else { continue };
@@ -226,20 +236,12 @@ pub(crate) async fn tell_tenants(
     }
 }
 
-/// How often notices that were held back are looked at.
+/// How often notices that were held back are looked at, while there are some.
 const FLUSH_EVERY: Duration = Duration::from_secs(10 * 60);
 
-/// What goes on beside ingest: notices of filters, and the accounts of what is unfinished.
+/// Keeps the accounts of what is unfinished.
 pub(crate) async fn follow_ingest(ingest: Arc<Ingest>) {
-    tokio::join!(flush_notices(Arc::clone(&ingest)), ingest.follow_backlog());
-}
-
-/// Tells of filters that went on exceeding their budget after the last notice.
-async fn flush_notices(ingest: Arc<Ingest>) {
-    loop {
-        pause(FLUSH_EVERY).await;
-        ingest.notices.flush(ingest.clock.now());
-    }
+    ingest.follow_backlog().await;
 }
 
 /// Whether some subscription wants this; what nobody wants is not kept.

@@ -200,12 +200,14 @@ pub(crate) async fn explain(
     let last = PageRequest { limit: 1, cursor: before_last.map(|n| Cursor(n.to_string())) };
     let last = store.attempt_page(&caller.tenant, delivery.id, &last).await?;
     let in_flight = is_in_flight(&state, &delivery).await?;
+    let standing = state.engine().standing(&delivery).await?;
     let facts = Facts {
         delivery: &delivery,
         in_flight,
         destination: destination.as_ref(),
         subscription: subscription.as_ref().map(|record| &record.subscription),
         last_attempt: last.items.last(),
+        standing: standing.as_ref(),
     };
     let explanation = explain::explain(&facts, state.now(), &state.policy());
     Ok(Json(ExplanationView::of(DeliveryView::of(&delivery, in_flight), explanation)))

@@ -368,8 +368,9 @@ pub(crate) struct TestOutcome {
 
 /// Send a test event
 ///
-/// Sends a signed event of the type `postrider.test` now, whatever the state of the destination, and
-/// shows what became of it. It is not retried and counts for nothing.
+/// Sends a signed event of the type `postrider.test` now and shows what became of it. It is not retried,
+/// and the destination's counters do not count it. It takes a place in the destination's and the tenant's
+/// limits like every attempt: 429 where none is free, 409 while the destination is frozen.
 #[utoipa::path(
     post, path = "/v1/subscriptions/{id}/test", tag = "subscriptions",
     params(("id" = String, Path, description = "The subscription")),

@@ -1,6 +1,6 @@
 //! The answer to "where does it stand, and why?".
 
-use postrider_domain::explain::Explanation;
+use postrider_domain::explain::{Explanation, Wait};
 use postrider_domain::time::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -20,6 +20,83 @@ pub(crate) struct ExplanationView {
     next: Option<NextView>,
     /// What somebody can do about it; empty where nothing is needed.
     unblock: Vec<UnblockView>,
+    /// What it waits for where it is due; null where it is not, or where another node sends it.
+    standing: Option<StandingView>,
+}
+
+/// What a delivery that is due waits for.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Standing)]
+struct StandingView {
+    /// Deliveries of its destination that are sent before it; at least so many where it is stored.
+    ahead: usize,
+    /// Whether it is still in the store, behind all that is in memory.
+    stored: bool,
+    /// What the first of them waits for.
+    waits_for: Vec<WaitView>,
+}
+
+/// Something that a delivery waits for. What does not belong to its reason is null.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Wait)]
+struct WaitView {
+    /// `destination_limit`, `destination_rate`, `tenant_limit`, `tenant_bytes`, `total_limit`, `turn` or
+    /// `pause`.
+    reason: &'static str,
+    /// The same, in a sentence.
+    what: String,
+    /// Attempts, or bytes, that are in flight.
+    in_flight: Option<usize>,
+    /// How many may be.
+    limit: Option<usize>,
+    /// Requests a second.
+    per_second: Option<f64>,
+    /// When the next request may be sent; null where that is not known.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    at: Option<Timestamp>,
+    /// Tenants that come before it.
+    tenants: Option<usize>,
+    /// Destinations of its tenant that come before it.
+    destinations: Option<usize>,
+}
+
+impl WaitView {
+    fn of(wait: &Wait) -> Self {
+        let view = WaitView {
+            reason: wait.as_str(),
+            what: wait.to_string(),
+            in_flight: None,
+            limit: None,
+            per_second: None,
+            at: None,
+            tenants: None,
+            destinations: None,
+        };
+        let counted = |view, in_flight, limit| WaitView {
+            in_flight: Some(in_flight),
+            limit: Some(limit),
+            ..view
+        };
+        match *wait {
+            Wait::DestinationLimit { in_flight, limit } => {
+                let count = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+                counted(view, count(in_flight), count(limit))
+            }
+            Wait::Rate { per_1000_seconds, next_at } => {
+                // A rate is at most a million a second.
+                let rate = u32::try_from(per_1000_seconds).unwrap_or(u32::MAX);
+                WaitView { per_second: Some(f64::from(rate) / 1000.0), at: Some(next_at), ..view }
+            }
+            Wait::TenantLimit { in_flight, limit } | Wait::TotalLimit { in_flight, limit } => {
+                counted(view, in_flight, limit)
+            }
+            Wait::TenantBytes { bytes, limit } => counted(view, bytes, limit),
+            Wait::Turn { tenants, destinations } => {
+                WaitView { tenants: Some(tenants), destinations: Some(destinations), ..view }
+            }
+            Wait::Pause => view,
+        }
+    }
 }
 
 /// What happens next.
@@ -43,7 +120,7 @@ struct UnblockView {
 
 impl ExplanationView {
     pub(crate) fn of(delivery: DeliveryView, explanation: Explanation) -> Self {
-        let Explanation { state: _, summary, because, next, unblock } = explanation;
+        let Explanation { state: _, summary, because, next, unblock, standing } = explanation;
         ExplanationView {
             delivery,
             summary,
@@ -53,6 +130,11 @@ impl ExplanationView {
                 .into_iter()
                 .map(|hint| UnblockView { action: hint.action.as_str(), what: hint.what })
                 .collect(),
+            standing: standing.map(|standing| StandingView {
+                ahead: standing.ahead,
+                stored: standing.is_stored,
+                waits_for: standing.waits.iter().map(WaitView::of).collect(),
+            }),
         }
     }
 }

@@ -117,6 +117,32 @@ async fn a_delivery_is_explained_in_words_and_data() {
 }
 
 #[tokio::test]
+async fn queued_delivery_is_explained_by_what_it_waits_for() {
+    let api = Api::new().await;
+    api.subscribe("hang").await;
+    for _ in 0..10 {
+        api.send_event().await;
+    }
+    api.until(async |api| api.receiver.requests.lock().unwrap().len() == 8).await;
+    let queued = api.get("/v1/deliveries?state=queued").expect(200).await;
+    assert_eq!(queued["data"].as_array().unwrap().len(), 2, "newest first");
+    for (delivery, ahead) in queued["data"].as_array().unwrap().iter().zip([1, 0]) {
+        let path = format!("/v1/deliveries/{}/explain", id(delivery));
+        let explained = api.get(&path).expect(200).await;
+        let words = "the destination has 8 attempts in flight, and may have 8 at a time";
+        let standing = &explained["standing"];
+        assert_eq!((&standing["ahead"], &standing["stored"]), (&json!(ahead), &json!(false)));
+        let wait = &standing["waits_for"][0];
+        assert_eq!((&wait["reason"], &wait["what"]), (&json!("destination_limit"), &json!(words)));
+        assert_eq!((&wait["in_flight"], &wait["limit"]), (&json!(8), &json!(8)));
+        assert_eq!(
+            (&explained["because"][0], &explained["next"]["at"]),
+            (&json!(words), &Value::Null)
+        );
+    }
+}
+
+#[tokio::test]
 async fn what_waits_can_be_cancelled_and_what_has_ended_replayed() {
     let api = Api::new().await;
     let delivery = api.delivery("503").await;

@@ -252,6 +252,24 @@ async fn a_test_shows_what_became_of_it() {
 }
 
 #[tokio::test]
+async fn a_test_is_refused_while_its_destination_is_frozen_or_has_no_place() {
+    let api = Api::new().await;
+    let created = api.subscribe("hang").await;
+    let path = format!("/v1/subscriptions/{}/test", id(&created));
+    for _ in 0..8 {
+        api.send_event().await;
+    }
+    api.until(async |api| api.receiver.requests.lock().unwrap().len() == 8).await;
+    let full = api.call("POST", &path).refused(429, "rate_limited", None).await;
+    assert!(full["detail"].as_str().unwrap().contains("8 attempts in flight"), "{full}");
+    let destinations = api.get("/v1/destinations").expect(200).await;
+    let freeze = format!("/v1/destinations/{}/freeze", id(&destinations["data"][0]));
+    api.post(&freeze, json!({"reason": "moving house"})).expect(200).await;
+    let frozen = api.call("POST", &path).refused(409, "wrong_state", None).await;
+    assert!(frozen["detail"].as_str().unwrap().contains("moving house"), "{frozen}");
+}
+
+#[tokio::test]
 async fn a_deleted_subscription_is_gone_with_what_it_was_owed() {
     let api = Api::new().await;
     let delivery = api.delivery("500").await;

@@ -109,6 +109,7 @@ fn told_of(
         destination,
         subscription,
         last_attempt: last_attempt.as_ref(),
+        standing: None,
     };
     render(&explain(&facts, later(3), &Policy::default()))
 }
@@ -134,9 +135,57 @@ fn a_new_delivery_waits_for_its_turn() {
         &told(&delivery(), Some(&destination()), None),
         &[
             "queued: accepted at 2025-11-15T09:30:00.000Z, in the queue of first attempts",
-            "next (2025-11-15T09:30:00.000Z) the first attempt is made as soon as it is its turn",
+            "next (later) the first attempt is made as soon as it is its turn",
         ],
     );
+}
+
+/// A queued delivery that waits for this, behind so many.
+#[track_caller]
+fn check_wait(wait: Wait, ahead: usize, at: Option<Timestamp>, words: &str) {
+    let code = wait.as_str();
+    let standing = Standing { ahead, is_stored: false, waits: vec![wait] };
+    let (delivery, destination) = (delivery(), destination());
+    let facts = Facts {
+        delivery: &delivery,
+        in_flight: false,
+        destination: Some(&destination),
+        subscription: None,
+        last_attempt: None,
+        standing: Some(&standing),
+    };
+    let explanation = explain(&facts, later(3), &Policy::default());
+    assert_eq!(explanation.because[0], words, "{code}");
+    assert_eq!(explanation.next.unwrap().at, at, "{code}");
+    assert_eq!(explanation.standing, Some(standing));
+}
+
+#[test]
+fn queued_delivery_says_what_it_waits_for_and_when_where_that_is_known() {
+    let limit = Wait::DestinationLimit { in_flight: 8, limit: 8 };
+    let words = "the destination has 8 attempts in flight, and may have 8 at a time";
+    check_wait(limit, 0, None, words);
+    let rate = |next_at| Wait::Rate { per_1000_seconds: 2_500, next_at };
+    let words =
+        format!("the destination's rate limit is 2.5 a second; the next is at {}", later(4));
+    check_wait(rate(later(4)), 0, Some(later(4)), &words);
+    let fifth = later(4).saturating_add(Duration::from_millis(2_000));
+    check_wait(rate(later(4)), 5, Some(fifth), &words);
+    let past = format!("the destination's rate limit is 2.5 a second; the next is at {}", later(1));
+    check_wait(rate(later(1)), 0, Some(later(3)), &past);
+    let tenant = Wait::TenantLimit { in_flight: 30, limit: 30 };
+    check_wait(tenant, 0, None, "the tenant has 30 attempts in flight, and may have 30 at a time");
+    let bytes = Wait::TenantBytes { bytes: 900, limit: 1000 };
+    let words = "the tenant has 900 bytes of payloads in flight, and may have 1000 at a time";
+    check_wait(bytes, 0, None, words);
+    let total = Wait::TotalLimit { in_flight: 9, limit: 9 };
+    check_wait(total, 0, None, "the server has 9 attempts in flight, and may have 9 at a time");
+    let turn = Wait::Turn { tenants: 2, destinations: 1 };
+    let words = "it is not its turn yet: 2 other tenants and 1 other destinations of its tenant \
+                 come before it";
+    check_wait(turn, 3, None, words);
+    let words = "nothing is sent now: the server is stopping, or waits for its store";
+    check_wait(Wait::Pause, 0, None, words);
 }
 
 #[test]
@@ -245,6 +294,7 @@ fn a_replayed_delivery_and_one_in_flight_are_told_apart() {
         destination: None,
         subscription: None,
         last_attempt: None,
+        standing: None,
     };
     let explanation = explain(&facts, later(3), &Policy::default());
     check(

@@ -104,6 +104,8 @@ impl Refusal {
             // Quotas are asked by the node that was asked, before it asks another one.
             CommandError::Quota(_)
             | CommandError::NotAnEndState
+            | CommandError::Frozen { .. }
+            | CommandError::Full { .. }
             | CommandError::Moved
             | CommandError::Stopping
             | CommandError::Store(_) => Refusal::Moved,

@@ -5,8 +5,9 @@
 use std::sync::Arc;
 
 use postrider_domain::circuit::Transition;
-use postrider_domain::delivery::{CancelReason, Delivery, WrongState};
+use postrider_domain::delivery::{CancelReason, Delivery, Lane, WrongState};
 use postrider_domain::destination::Destination;
+use postrider_domain::explain::Standing;
 use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId, TenantId};
 use postrider_domain::mass_failure::MassFailureGuard;
 use postrider_domain::policy::Policy;
@@ -19,6 +20,7 @@ use tokio::time::Instant;
 use super::commits::Ack;
 use super::queue::DestIx;
 use super::state::Place;
+use super::trial::Trial;
 use super::{Action, Core, DestinationOverlay, Gauges, Load, LoadId, TenantOverlay};
 use crate::handle::CommandError;
 use crate::live::EngineEvent;
@@ -98,6 +100,23 @@ pub(crate) enum Command {
         tenant: TenantId,
         destination: DestinationId,
         reply: oneshot::Sender<Option<DestinationOverlay>>,
+    },
+    /// What a delivery that is due waits for.
+    Standing {
+        delivery: DeliveryId,
+        destination: DestinationId,
+        lane: Lane,
+        reply: oneshot::Sender<Option<Standing>>,
+    },
+    /// A test send is to have its places.
+    BeginTrial {
+        tenant: TenantId,
+        destination: DestinationId,
+        reply: Reply<Trial>,
+    },
+    /// It gives them back.
+    EndTrial {
+        trial: Trial,
     },
     Holding {
         reply: oneshot::Sender<Arc<Holding>>,
@@ -232,6 +251,13 @@ impl Core {
                 drop(reply.send(flags));
             }
             Command::Look { tenant, destination, reply } => self.show(&tenant, destination, reply),
+            Command::Standing { delivery, destination, lane, reply } => {
+                drop(reply.send(self.standing(delivery, destination, lane)));
+            }
+            Command::BeginTrial { tenant, destination, reply } => {
+                self.begin_trial(&tenant, destination, reply);
+            }
+            Command::EndTrial { trial } => self.end_trial(&trial),
             Command::Holding { reply } => drop(reply.send(self.holding())),
             Command::Gauges { reply } => drop(reply.send(self.gauges())),
         }
@@ -471,6 +497,7 @@ impl Core {
             unpersisted: self.commits.unpersisted(),
             loads: self.loads.len(),
             payload_bytes: self.payload_bytes,
+            flying_bytes: self.flying_bytes.total,
             replays: self.jobs.len(),
             shards: self.holding.shards.len(),
             leased: self.is_leased,

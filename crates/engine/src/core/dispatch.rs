@@ -1,8 +1,10 @@
-//! Who is sent next: destinations take turns, within the limits of the whole, of the lane, of the
-//! tenant and of the destination.
+//! Who is sent next: tenants take turns, and within a tenant its destinations, within the limits of
+//! the whole, of the lane, of the tenant and of the destination.
 //!
 //! The first lane goes first, and retries can never take the share that is reserved for it.
 //! A destination whose limit is reached leaves the ring until something of it ends.
+
+use std::sync::Arc;
 
 use postrider_domain::attempt::{Turn, Verdict};
 use postrider_domain::circuit::Admission;
@@ -12,11 +14,13 @@ use postrider_domain::planted::{self, Bug};
 use postrider_domain::time::Timestamp;
 
 use super::alarms::Alarm;
+use super::payloads::flying_bytes;
 use super::probe::ProbeStage;
-use super::queue::{DestIx, payload_bytes};
+use super::queue::DestIx;
 use super::state::{Flight, Place};
 use super::{Action, Core, Outgoing};
 use crate::live::EngineEvent;
+use crate::loaded::Loaded;
 
 /// First attempts of a destination after which one of its own retries has its turn.
 const FIRST_PER_RETRY: u32 = 8;
@@ -27,7 +31,7 @@ enum Block {
     Limit,
     /// Its rate is used up until then.
     Rate(Timestamp),
-    /// Its tenant's limit is reached: until something of the tenant ends.
+    /// Its tenant has its share of attempts or bytes: until something ends.
     Tenant,
 }
 
@@ -37,17 +41,24 @@ impl Core {
         if self.is_quiet() {
             return;
         }
+        self.unpark();
         while self.in_flight.total() < self.options.in_flight_max
             && let Some(id) = self.rings.probes.pop_front()
         {
-            self.send_probe(id);
+            let event = self.event_of(id);
+            let bytes = flying_bytes(event.as_deref());
+            match self.entries.get(&id).map(|entry| self.dests[entry.dest.get()].tenant) {
+                Some(tenant) if self.tenant_block(tenant, bytes).is_some() => {
+                    self.park_probe(tenant, id);
+                }
+                Some(_) | None => self.send_probe(id),
+            }
         }
         for lane in [Lane::First, Lane::Retry] {
             while self.has_room(lane)
                 && !self.is_quiet()
-                && let Some(ix) = self.rings.of(lane).pop_front()
+                && let Some(ix) = self.next_turn(lane)
             {
-                self.dests[ix.get()].queue(lane).in_ring = false;
                 self.turn(ix, lane);
             }
         }
@@ -62,7 +73,7 @@ impl Core {
             || self.commits.unpersisted() >= self.options.unpersisted_max
     }
 
-    fn has_room(&self, lane: Lane) -> bool {
+    pub(super) fn has_room(&self, lane: Lane) -> bool {
         let options = &self.options;
         let (used, reserved) = match lane {
             Lane::First => (self.in_flight.first, options.retry_lane_reserved),
@@ -82,11 +93,12 @@ impl Core {
         let lane = if ring == Lane::First && self.owes_retry(ix) { Lane::Retry } else { ring };
         let Some(id) = self.peek(ix, lane) else { return };
         match self.ask(ix) {
-            Admission::Admit => match self.block(ix, lane) {
+            Admission::Admit => match self.block(ix, lane, id) {
                 None => {
                     self.pop(ix, lane);
                     self.attempt(id, lane);
                 }
+                Some(Block::Tenant) => return self.keep_turn(ix, ring),
                 Some(block) => return self.park(ix, &block),
             },
             Admission::Probe if self.dests[ix.get()].probe == ProbeStage::None => {
@@ -109,14 +121,25 @@ impl Core {
     /// could be sent.
     fn owes_retry(&mut self, ix: DestIx) -> bool {
         let dest = &self.dests[ix.get()];
-        dest.retry.len > 0
+        let is_owed = dest.retry.len > 0
             && dest.first_since_retry >= FIRST_PER_RETRY
-            && self.has_room(Lane::Retry)
-            && self.block(ix, Lane::Retry).is_none()
-            && self.peek(ix, Lane::Retry).is_some()
+            && self.has_room(Lane::Retry);
+        is_owed
+            && self
+                .peek(ix, Lane::Retry)
+                .is_some_and(|id| self.block(ix, Lane::Retry, id).is_none())
     }
 
-    fn block(&mut self, ix: DestIx, lane: Lane) -> Option<Block> {
+    /// The event of a delivery, where it is in memory.
+    pub(super) fn event_of(&self, id: DeliveryId) -> Option<Arc<Loaded>> {
+        let entry = self.entries.get(&id)?;
+        entry.event.clone().or_else(|| {
+            let delivery = &entry.delivery;
+            self.known_event(&delivery.tenant, &delivery.event)
+        })
+    }
+
+    fn block(&mut self, ix: DestIx, lane: Lane, id: DeliveryId) -> Option<Block> {
         let pressure = self.in_flight.total() * 2 >= self.options.in_flight_max;
         let dest = &mut self.dests[ix.get()];
         let ramp = dest.ramp.as_ref().map_or(0, |ramp| ramp.size);
@@ -126,25 +149,20 @@ impl Core {
         if dest.in_flight >= limit || lane == Lane::Retry && dest.retry_in_flight >= retry_limit {
             return Some(Block::Limit);
         }
-        let in_flight = self.tenants[dest.tenant].in_flight;
-        if self.options.tenant_in_flight_max.is_some_and(|max| in_flight >= max) {
-            return Some(Block::Tenant);
-        }
         let now = self.now;
-        dest.bucket.as_mut().and_then(|bucket| bucket.ready_at(now)).map(Block::Rate)
+        if let Some(at) = dest.bucket.as_mut().and_then(|bucket| bucket.ready_at(now)) {
+            return Some(Block::Rate(at));
+        }
+        let tenant = dest.tenant;
+        let bytes = flying_bytes(self.event_of(id).as_deref());
+        self.tenant_block(tenant, bytes).map(|_| Block::Tenant)
     }
 
     fn park(&mut self, ix: DestIx, block: &Block) {
         match block {
             Block::Limit => self.dests[ix.get()].limit.feel(),
             Block::Rate(at) => self.alarms.set(Alarm::Tokens(ix), *at),
-            Block::Tenant => {
-                let dest = &mut self.dests[ix.get()];
-                if !dest.tenant_parked {
-                    dest.tenant_parked = true;
-                    self.tenants[dest.tenant].parked.push_back(ix);
-                }
-            }
+            Block::Tenant => self.keep_turn(ix, Lane::First),
         }
     }
 
@@ -188,11 +206,16 @@ impl Core {
             return;
         };
         let account = entry.delivery.state.name();
-        let event = entry.event.take();
-        if let Some(event) = &event {
-            self.payload_bytes = self.payload_bytes.saturating_sub(payload_bytes(event));
-        }
-        let flight = Flight { turn, lane, drained, account: Some(account) };
+        let (queued, tenant) = (entry.event.take(), self.dests[entry.dest.get()].tenant);
+        let event = queued.clone().or_else(|| {
+            let delivery = &entry.delivery;
+            self.known.get(&delivery.tenant, &delivery.event)
+        });
+        self.forget_payload(queued.as_deref());
+        let unread_bytes = self.fly(tenant, event.as_deref());
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let flight = Flight { turn, lane, drained, unread_bytes, account: Some(account) };
+        entry.event = event.clone();
         entry.place = Place::InFlight(flight);
         let dest = &mut self.dests[entry.dest.get()];
         dest.in_flight += 1;
@@ -218,7 +241,7 @@ impl Core {
                 tenant: delivery.tenant.clone(),
                 event_id: delivery.event.clone(),
                 event: event.clone(),
-                prepared: std::sync::Arc::clone(&prepared),
+                prepared: Arc::clone(&prepared),
                 target: dest.target.clone(),
             }));
         }
@@ -250,10 +273,5 @@ impl Core {
         self.actions.extend(crate::live::death(&after).map(Action::Publish));
         self.commit_delivery(before, after.clone(), None);
         self.place(after, ix);
-    }
-
-    pub(super) fn forget_payload(&mut self, event: Option<&postrider_domain::event::Event>) {
-        let bytes = event.map_or(0, payload_bytes);
-        self.payload_bytes = self.payload_bytes.saturating_sub(bytes);
     }
 }

@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use postrider_domain::delivery::{Delivery, DeliveryState, Lane};
 use postrider_domain::destination::Destination;
-use postrider_domain::event::Event;
 use postrider_domain::ids::{DestinationId, ReplayId, TenantId};
 use postrider_store::ShardSet;
 
 use super::queue::DestIx;
 use super::{Action, Core, LoadId};
 use crate::handle::CommandError;
+use crate::loaded::Loaded;
 
 /// Deliveries that wait for one destination; beyond it they are read back.
 const WAITING_MAX: usize = 64;
@@ -25,7 +25,7 @@ const WAITING_MAX: usize = 64;
 #[derive(Default)]
 pub(super) struct Finding {
     read: LoadId,
-    deliveries: Vec<(Delivery, Option<Arc<Event>>)>,
+    deliveries: Vec<(Delivery, Option<Arc<Loaded>>)>,
     /// Whether more is in the store than waits here.
     has_more: bool,
     then: Vec<Then>,
@@ -53,7 +53,7 @@ impl Core {
     }
 
     /// A delivery waits for its destination, which is not in memory.
-    pub(super) fn await_destination(&mut self, delivery: Delivery, event: Option<Arc<Event>>) {
+    pub(super) fn await_destination(&mut self, delivery: Delivery, event: Option<Arc<Loaded>>) {
         let (tenant, destination) = (delivery.tenant.clone(), delivery.destination);
         let Some(finding) = self.find(&tenant, destination) else { return };
         if finding.deliveries.len() < WAITING_MAX {

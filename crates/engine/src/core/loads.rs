@@ -19,12 +19,16 @@ use super::due::LAST_ID;
 use super::queue::DestIx;
 use super::{Action, Core};
 use crate::handle::CommandError;
+use crate::loaded::Loaded;
 
 /// The number of a read.
 pub(crate) type LoadId = u64;
 
 /// Events by what they are called.
 pub(crate) type Events = HashMap<(TenantId, EventId), Arc<Event>>;
+
+/// The same, as deliveries share them.
+type SharedEvents = HashMap<(TenantId, EventId), Arc<Loaded>>;
 
 /// Deliveries that were read, and whose events are to be read as well.
 #[derive(Debug)]
@@ -176,6 +180,8 @@ impl Core {
         events: Events,
     ) {
         let Some(Some((load, wish))) = self.loads.open.remove(&id) else { return };
+        let events: SharedEvents =
+            events.into_iter().map(|(key, event)| (key, self.share(event))).collect();
         self.take_loaded(id, load, wish, rows, next_ticket, &events);
         self.reads_ended();
     }
@@ -187,7 +193,7 @@ impl Core {
         wish: Option<Wish>,
         mut rows: Vec<Delivery>,
         next_ticket: u64,
-        events: &Events,
+        events: &SharedEvents,
     ) {
         // What another node owned when this read began may have moved on since.
         let is_known = |destination| {
@@ -308,21 +314,27 @@ impl Core {
         rows: Vec<Delivery>,
         last: Option<DueMark>,
         is_complete: bool,
-        events: &Events,
+        events: &SharedEvents,
     ) {
         self.loads.backlog.is_loading = false;
         self.loads.backlog.next = if is_complete { None } else { Some(last) };
         self.arrive_all(rows, events);
     }
 
-    fn arrive_all(&mut self, rows: Vec<Delivery>, events: &Events) {
+    fn arrive_all(&mut self, rows: Vec<Delivery>, events: &SharedEvents) {
         for row in rows {
             let event = events.get(&(row.tenant.clone(), row.event.clone())).cloned();
             self.arrive(row, event);
         }
     }
 
-    fn queued_loaded(&mut self, ix: DestIx, rows: Vec<Delivery>, limit: usize, events: &Events) {
+    fn queued_loaded(
+        &mut self,
+        ix: DestIx,
+        rows: Vec<Delivery>,
+        limit: usize,
+        events: &SharedEvents,
+    ) {
         let (before, complete) = (self.entries.len(), rows.len() < limit);
         self.arrive_all(rows, events);
         let grew = self.entries.len() > before;

@@ -21,6 +21,7 @@ mod ids;
 mod leaving;
 pub(crate) mod limiter;
 mod loads;
+mod payloads;
 mod probe;
 mod queue;
 mod recovery;
@@ -29,7 +30,10 @@ mod rest;
 mod settle;
 mod shards;
 mod shutdown;
+mod standing;
 mod state;
+mod trial;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -52,6 +56,7 @@ use tokio::time::Instant;
 use crate::directory::{Directory, Prepared};
 use crate::inbox::{Handover, Inbox};
 use crate::live::EngineEvent;
+use crate::loaded::Loaded;
 use crate::options::Options;
 use alarms::Alarms;
 pub(crate) use commands::{Command, ReplayChange, Reply};
@@ -60,12 +65,15 @@ use due::Due;
 use find::Findings;
 pub(crate) use loads::{Events, Fetch, Load, LoadId};
 use loads::{Loads, Seen};
-use queue::{Dest, DestIx, Rings};
+use payloads::{FlyingBytes, Known};
+use queue::{Dest, DestIx};
 use replay::Job;
 use rest::Dests;
 pub use state::Gauges;
 pub(crate) use state::{DestinationOverlay, TenantOverlay};
 use state::{Entries, Entry, InFlight, Place, TenantState};
+pub(crate) use trial::Trial;
+use turns::Rings;
 
 /// Something happened.
 pub(crate) enum Input {
@@ -136,7 +144,7 @@ pub(crate) struct Outgoing {
     pub(crate) tenant: TenantId,
     pub(crate) event_id: EventId,
     /// To be read from the store where it is not in memory any more.
-    pub(crate) event: Option<Arc<Event>>,
+    pub(crate) event: Option<Arc<Loaded>>,
     pub(crate) prepared: Arc<Prepared>,
     pub(crate) target: Option<Arc<Target>>,
 }
@@ -172,6 +180,8 @@ pub(crate) struct Core {
     due: Due,
     alarms: Alarms,
     in_flight: InFlight,
+    flying_bytes: FlyingBytes,
+    known: Known,
     payload_bytes: usize,
     /// Deliveries that ramps have read and not sent yet.
     read_ahead: usize,
@@ -220,6 +230,8 @@ impl Core {
             due: Due::default(),
             alarms: Alarms::default(),
             in_flight: InFlight::default(),
+            flying_bytes: FlyingBytes::default(),
+            known: Known::default(),
             payload_bytes: 0,
             read_ahead: 0,
             loads: Loads::default(),

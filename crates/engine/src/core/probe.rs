@@ -130,6 +130,7 @@ impl Core {
             // Somebody enabled or froze the destination meanwhile: its own turn will come.
             self.dests[ix.get()].probe = ProbeStage::None;
             if let Some(entry) = self.entries.remove(&id) {
+                self.forget_payload(entry.event.as_deref());
                 self.place(entry.delivery, ix);
             }
         }

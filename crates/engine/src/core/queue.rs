@@ -1,7 +1,6 @@
-//! Per destination a first and a retry queue, and the rings in which destinations take turns.
+//! Per destination a first and a retry queue. Whose turn it is stands in [`turns`](super::turns).
 //!
-//! A turn is one delivery: a destination with a million waiting gets no more turns than one with a
-//! single delivery. Every operation costs the same however much waits. A queue holds identifiers;
+//! Every operation costs the same however much waits. A queue holds identifiers;
 //! one whose delivery has gone elsewhere meanwhile is skipped when its turn comes.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -10,7 +9,6 @@ use std::sync::Arc;
 use postrider_domain::delivery::{CancelReason, Delivery, Lane};
 use postrider_domain::destination::Destination;
 use postrider_domain::egress::DestinationUrl;
-use postrider_domain::event::Event;
 use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
 use postrider_domain::subscription::RateLimit;
 use postrider_domain::time::Timestamp;
@@ -22,6 +20,7 @@ use super::recovery::Ramp;
 use super::state::{Entry, Place};
 use super::{Core, Load, LoadId};
 use crate::inbox::Handover;
+use crate::loaded::Loaded;
 use crate::options::Options;
 
 /// A destination's place in the table of all.
@@ -38,28 +37,8 @@ impl DestIx {
     }
 }
 
-/// Whose turn it is, for each lane.
-#[derive(Debug, Default)]
-pub(super) struct Rings {
-    pub(super) first: VecDeque<DestIx>,
-    pub(super) retry: VecDeque<DestIx>,
-    /// Probes that are durable and wait for a place.
-    pub(super) probes: VecDeque<DeliveryId>,
-    /// Lanes that have more in the store and wait for room in memory.
-    pub(super) starved: VecDeque<(DestIx, Lane)>,
-}
-
 /// Reads that may be under way when another lane is read back.
 const LOADS_MAX: usize = 16;
-
-impl Rings {
-    pub(super) fn of(&mut self, lane: Lane) -> &mut VecDeque<DestIx> {
-        match lane {
-            Lane::First => &mut self.first,
-            Lane::Retry => &mut self.retry,
-        }
-    }
-}
 
 /// One lane of a destination.
 #[derive(Debug, Default)]
@@ -94,8 +73,6 @@ pub(super) struct Dest {
     pub(super) bucket: Option<TokenBucket>,
     pub(super) probe: ProbeStage,
     pub(super) ramp: Option<Ramp>,
-    /// Whether it waits for its tenant to have less in flight.
-    pub(super) tenant_parked: bool,
     /// Whether another node owns it now.
     pub(super) lost: bool,
     /// Reads that began before this one do not count: another node may have owned it then.
@@ -133,7 +110,6 @@ impl Dest {
             bucket: None,
             probe: ProbeStage::None,
             ramp: None,
-            tenant_parked: false,
             lost: false,
             known_since,
             used_at: now,
@@ -153,16 +129,23 @@ impl Core {
     pub(super) fn accepted(&mut self, handover: Handover) {
         let Handover { ticket, items } = handover;
         self.inbox.took(items.len());
+        let mut last: Option<Arc<Loaded>> = None;
         for (event, delivery) in items {
+            // Those of one event stand together, and share it.
+            let shared = match last.take() {
+                Some(loaded) if Arc::ptr_eq(&loaded.event, &event) => loaded,
+                Some(_) | None => self.share(event),
+            };
             // A read of the store may have brought it already, and it may even be gone again.
             if !self.seen.has(ticket.number, delivery.id) {
-                self.arrive(delivery, Some(event));
+                self.arrive(delivery, Some(Arc::clone(&shared)));
             }
+            last = Some(shared);
         }
     }
 
     /// A delivery that is queued in the store and perhaps not in memory yet.
-    pub(super) fn arrive(&mut self, delivery: Delivery, event: Option<Arc<Event>>) {
+    pub(super) fn arrive(&mut self, delivery: Delivery, event: Option<Arc<Loaded>>) {
         if self.entries.contains_key(&delivery.id) || self.commits.is_dirty(delivery.id) {
             return;
         }
@@ -185,15 +168,10 @@ impl Core {
     pub(super) fn enqueue_first(
         &mut self,
         delivery: Delivery,
-        event: Option<Arc<Event>>,
+        event: Option<Arc<Loaded>>,
         ix: DestIx,
     ) {
-        let event = event.filter(|event| {
-            let bytes = payload_bytes(event);
-            let fits = self.payload_bytes.saturating_add(bytes) <= self.options.payload_bytes_max;
-            self.payload_bytes += if fits { bytes } else { 0 };
-            fits
-        });
+        let event = event.and_then(|event| self.keep_payload(event));
         let id = delivery.id;
         self.entries.insert(Entry { delivery, event, dest: ix, place: Place::First });
         let dest = &mut self.dests[ix.get()];
@@ -355,8 +333,7 @@ impl Core {
     pub(super) fn activate_lane(&mut self, ix: DestIx, lane: Lane) {
         let queue = self.dests[ix.get()].queue(lane);
         if queue.len > 0 && !queue.in_ring {
-            queue.in_ring = true;
-            self.rings.of(lane).push_back(ix);
+            self.enter_turns(ix, lane);
         }
     }
 
@@ -374,9 +351,4 @@ impl Core {
         }
         self.activate(ix);
     }
-}
-
-/// What an event weighs in memory.
-pub(super) fn payload_bytes(event: &Event) -> usize {
-    event.data.as_bytes().len() + event.old.as_ref().map_or(0, |old| old.as_bytes().len())
 }

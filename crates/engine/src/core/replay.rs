@@ -42,7 +42,7 @@ impl Core {
 
     /// It is time for the next deliveries of a job.
     pub(super) fn replay_next(&mut self, id: ReplayId) {
-        let ready = self.rings.retry.len();
+        let ready = self.rings.ready;
         let full = ready >= self.options.in_flight_max || self.is_quiet();
         let batch = self.options.replay_batch.min(self.options.commit_changes_max).max(1);
         let Some(job) = self.jobs.get_mut(&id) else { return };

@@ -120,8 +120,7 @@ impl Core {
             && dest.retry_in_flight == 0
             && dest.first.is_at_rest()
             && dest.retry.is_at_rest()
-            && dest.ramp.is_none()
-            && !dest.tenant_parked;
+            && dest.ramp.is_none();
         let is_known = dest.lost || is_healthy && dest.probe == ProbeStage::None;
         let alarms = [Alarm::Probe(ix), Alarm::Freeze(ix), Alarm::Tokens(ix), Alarm::Ramp(ix)];
         is_idle

@@ -17,6 +17,7 @@ use super::state::{Entry, Flight, Place};
 use super::{Action, Attempted, Core, Outgoing};
 use crate::attempt::own_fault;
 use crate::live::{EngineEvent, death};
+use crate::loaded::Loaded;
 
 impl Core {
     /// An attempt has ended.
@@ -53,11 +54,26 @@ impl Core {
             let is_cancelled = matches!(entry.delivery.state, DeliveryState::Cancelled { .. });
             if dest.lost || !self.is_leased || is_open || is_cancelled {
                 self.not_sent(id);
-            } else if event.is_some() {
-                self.actions.push(Action::Send(Outgoing { event, ..outgoing }));
+            } else if let Some(event) = event {
+                let event = self.share(event);
+                self.attach(id, &event);
+                self.actions.push(Action::Send(Outgoing { event: Some(event), ..outgoing }));
             } else {
                 self.finished(id, Attempted::NoEvent);
             }
+        }
+    }
+
+    /// The event of an attempt was read.
+    fn attach(&mut self, id: DeliveryId, event: &Arc<Loaded>) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Place::InFlight(mut flight) = entry.place else { return };
+        entry.event = Some(Arc::clone(event));
+        let tenant = self.dests[entry.dest.get()].tenant;
+        self.flown_read(tenant, &mut flight, event);
+        self.rings.freed = true;
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.place = Place::InFlight(flight);
         }
     }
 
@@ -98,21 +114,10 @@ impl Core {
             *tenant.overlay.account(account) -= 1;
         }
         let tenant = dest.tenant;
-        self.unpark(tenant);
+        self.landed(tenant, &flight, entry.event.as_deref());
+        self.rings.freed = true;
         self.activate(ix);
         self.read_back_when_low(ix, Lane::Retry);
-    }
-
-    /// The next destination that waited for its tenant, and still has something to send.
-    fn unpark(&mut self, tenant: usize) {
-        while let Some(next) = self.tenants[tenant].parked.pop_front() {
-            let dest = &mut self.dests[next.get()];
-            dest.tenant_parked = false;
-            if dest.first.len > 0 || dest.retry.len > 0 {
-                self.activate(next);
-                return;
-            }
-        }
     }
 
     fn pace(&self, ending: &Ending, total: std::time::Duration) -> Pace {

@@ -6,19 +6,20 @@ use std::sync::Arc;
 use postrider_domain::attempt::Turn;
 use postrider_domain::delivery::{Delivery, Lane, StateName};
 use postrider_domain::destination::Destination;
-use postrider_domain::event::Event;
 use postrider_domain::ids::DeliveryId;
 use postrider_domain::time::Timestamp;
 
 use super::ids::IdMap;
 use super::queue::DestIx;
+use super::turns::Turns;
+use crate::loaded::Loaded;
 
 /// A delivery that is in memory.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) delivery: Delivery,
-    /// Its event, while there is room for it.
-    pub(super) event: Option<Arc<Event>>,
+    /// Its event, while there is room for it, and while it is in flight.
+    pub(super) event: Option<Arc<Loaded>>,
     pub(super) dest: DestIx,
     pub(super) place: Place,
 }
@@ -99,6 +100,8 @@ pub(super) struct Flight {
     pub(super) turn: Turn,
     pub(super) lane: Lane,
     pub(super) drained: bool,
+    /// Bytes that are set aside until its event was read.
+    pub(super) unread_bytes: usize,
     /// The account that it stands in meanwhile; `None` where it was cancelled in flight.
     pub(super) account: Option<StateName>,
 }
@@ -127,9 +130,23 @@ impl InFlight {
 #[derive(Debug, Default)]
 pub(super) struct TenantState {
     pub(super) in_flight: usize,
+    pub(super) flying_bytes: usize,
     pub(super) overlay: TenantOverlay,
-    /// Destinations that wait for the tenant to have less in flight.
-    pub(super) parked: VecDeque<DestIx>,
+    first: Turns,
+    retry: Turns,
+    /// Whether it waits until something has ended.
+    pub(super) is_parked: bool,
+    /// Probes that wait for the same.
+    pub(super) probes: VecDeque<DeliveryId>,
+}
+
+impl TenantState {
+    pub(super) fn turns(&mut self, lane: Lane) -> &mut Turns {
+        match lane {
+            Lane::First => &mut self.first,
+            Lane::Retry => &mut self.retry,
+        }
+    }
 }
 
 /// What of a tenant's ledger is in flight now: the store does not know.
@@ -194,8 +211,10 @@ pub struct Gauges {
     pub unpersisted: usize,
     /// Reads of the store that are under way.
     pub loads: usize,
-    /// Bytes of payloads in memory.
+    /// Bytes of payloads in memory that wait for their first attempt.
     pub payload_bytes: usize,
+    /// Bytes of payloads in flight.
+    pub flying_bytes: usize,
     /// Replay jobs at work.
     pub replays: usize,
     /// Shards that are owned.

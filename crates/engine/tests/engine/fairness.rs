@@ -187,8 +187,13 @@ async fn a_tenant_that_floods_is_held_to_its_own_rate() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tenants_share_of_what_is_in_flight_leaves_the_rest_to_others() {
-    let options =
-        Options { in_flight_max: 60, tenant_in_flight_max: Some(30), ..Options::default() };
+    let (tenant_in_flight_max, retry_lane_reserved) = (Some(30), 0);
+    let options = Options {
+        in_flight_max: 60,
+        tenant_in_flight_max,
+        retry_lane_reserved,
+        ..Options::default()
+    };
     let mut world = World::with(never_disabled(), options).await;
     for n in 0..50 {
         let url = format!("https://flood.example.com/{n}");

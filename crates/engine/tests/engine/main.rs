@@ -17,5 +17,6 @@ mod replay;
 mod rest;
 mod schedule;
 mod soak;
+mod tenants;
 mod traces;
 mod world;

@@ -1,0 +1,109 @@
+//! Test sends take places like every attempt: of the destination, of the tenant and of the whole.
+
+use std::time::Duration;
+
+use postrider_domain::circuit::CircuitState;
+use postrider_domain::explain::Words;
+use postrider_domain::ids::{DestinationId, TenantId};
+
+use super::Core;
+use super::commands::Reply;
+use super::queue::DestIx;
+use crate::handle::CommandError;
+
+/// When whoever finds everything taken is to ask again: an attempt ends within seconds.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// A test send that has its places.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Trial(DestIx);
+
+impl Core {
+    /// Gives a test send its places, or says why not.
+    pub(super) fn begin_trial(
+        &mut self,
+        tenant: &TenantId,
+        destination: DestinationId,
+        reply: Reply<Trial>,
+    ) {
+        let Some(ix) = self.dest_ix(destination) else {
+            let owner = tenant.clone();
+            let then = move |core: &mut Core, found: Result<(), CommandError>| match found {
+                Ok(()) => core.begin_trial(&owner, destination, reply),
+                // Whoever asked may have gone away.
+                Err(error) => drop(reply.send(Err(error))),
+            };
+            return self.when_found(tenant, destination, Box::new(then));
+        };
+        let admitted = self.admit_trial(ix, tenant).map(|()| {
+            self.count_trial(ix, true);
+            Trial(ix)
+        });
+        if let Err(Ok(trial)) = reply.send(admitted) {
+            // Whoever asked has gone away.
+            self.end_trial(&trial);
+        }
+    }
+
+    /// A test send has ended.
+    pub(super) fn end_trial(&mut self, trial: &Trial) {
+        self.count_trial(trial.0, false);
+        self.rings.freed = true;
+        self.activate(trial.0);
+    }
+
+    fn count_trial(&mut self, ix: DestIx, begins: bool) {
+        let dest = &mut self.dests[ix.get()];
+        dest.used_at = self.now;
+        let tenant = &mut self.tenants[dest.tenant];
+        if begins {
+            dest.in_flight += 1;
+            tenant.in_flight += 1;
+            self.in_flight.first += 1;
+        } else {
+            dest.in_flight -= 1;
+            tenant.in_flight -= 1;
+            self.in_flight.first -= 1;
+        }
+    }
+
+    fn admit_trial(&mut self, ix: DestIx, tenant: &TenantId) -> Result<(), CommandError> {
+        if self.shutdown.is_begun() {
+            return Err(CommandError::Stopping);
+        }
+        if self.dests[ix.get()].record.tenant != *tenant {
+            return Err(CommandError::NotFound);
+        }
+        // Being asked may be what freezes it.
+        self.ask(ix);
+        let dest = &self.dests[ix.get()];
+        if let CircuitState::Frozen { since, evidence } = &dest.record.circuit.state {
+            let why = Words(evidence).to_string();
+            return Err(CommandError::Frozen { since: *since, why });
+        }
+        let full =
+            |what: String, is_own| CommandError::Full { what, retry_after: RETRY_AFTER, is_own };
+        let (in_flight, max) = (self.in_flight.total(), self.options.in_flight_max);
+        let limit = dest.limit.get(in_flight * 2 >= max);
+        if dest.in_flight >= limit {
+            let what = format!("the destination has {limit} attempts in flight, as many as it may");
+            return Err(full(what, true));
+        }
+        if self.tenant_block(dest.tenant, 0).is_some() && in_flight < max {
+            let what = "the tenant has as many attempts in flight as it may";
+            return Err(full(what.to_owned(), true));
+        }
+        if in_flight >= max {
+            return Err(full("as many attempts are in flight as may be".to_owned(), false));
+        }
+        let now = self.now;
+        let bucket = self.dests[ix.get()].bucket.as_mut();
+        match bucket.map(|bucket| bucket.take(1, now)) {
+            Some(Err(at)) => {
+                let what = "the rate limit of the destination is used up".to_owned();
+                Err(CommandError::Full { what, retry_after: at.since(now), is_own: true })
+            }
+            Some(Ok(())) | None => Ok(()),
+        }
+    }
+}

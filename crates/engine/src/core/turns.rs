@@ -1,0 +1,181 @@
+//! Whose turn it is: tenants first, then the destinations of a tenant.
+//!
+//! A turn is one delivery. A tenant with ten thousand destinations gets no more turns than one with a
+//! single one, and within a tenant a destination with a million deliveries no more than one with one.
+//!
+//! **A tenant never has everything.** It may have seven times as many attempts (and bytes) in flight as
+//! are free: alone it uses seven eighths, and whoever comes next finds an eighth free and is given a
+//! fair share as attempts end. A tenant that has its share leaves the rings until something ends.
+
+use std::collections::VecDeque;
+
+use postrider_domain::delivery::Lane;
+use postrider_domain::ids::DeliveryId;
+
+use super::Core;
+use super::queue::DestIx;
+
+/// How many times what is free one tenant may have.
+const SHARE: usize = 7;
+
+/// Tenants that are asked again at a time whether they may go on.
+const UNPARKED_AT_ONCE: usize = 64;
+
+/// Whose turn it is, for each lane.
+#[derive(Debug, Default)]
+pub(super) struct Rings {
+    first: VecDeque<usize>,
+    retry: VecDeque<usize>,
+    /// Destinations that have something due in the retry lane.
+    pub(super) ready: usize,
+    /// Probes that are durable and wait for a place.
+    pub(super) probes: VecDeque<DeliveryId>,
+    /// Lanes that have more in the store and wait for room in memory.
+    pub(super) starved: VecDeque<(DestIx, Lane)>,
+    /// Tenants that have their share.
+    parked: VecDeque<usize>,
+    /// Whether something has ended since they were last asked.
+    pub(super) freed: bool,
+}
+
+impl Rings {
+    pub(super) fn of(&mut self, lane: Lane) -> &mut VecDeque<usize> {
+        match lane {
+            Lane::First => &mut self.first,
+            Lane::Retry => &mut self.retry,
+        }
+    }
+}
+
+/// The destinations of a tenant that have something to send in one lane.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    pub(super) dests: VecDeque<DestIx>,
+    /// Whether the tenant is in the lane's ring.
+    pub(super) in_ring: bool,
+}
+
+/// What a tenant waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Share {
+    /// It has as many attempts in flight as it may.
+    Attempts { limit: usize },
+    /// It has as many bytes in flight as it may.
+    Bytes { limit: usize },
+}
+
+impl Core {
+    /// Why a tenant may not have one more attempt in flight, with so many bytes.
+    pub(super) fn tenant_block(&self, tenant: usize, bytes: usize) -> Option<Share> {
+        let (options, tenant) = (&self.options, &self.tenants[tenant]);
+        let free = options.in_flight_max.saturating_sub(self.in_flight.total());
+        let limit = options.tenant_in_flight_max.unwrap_or(usize::MAX);
+        let limit = limit.min(free.saturating_mul(SHARE));
+        if tenant.in_flight >= limit {
+            return Some(Share::Attempts { limit });
+        }
+        let max = options.flying_bytes_max;
+        let free = max.saturating_sub(self.flying_bytes.total);
+        let limit = options.tenant_flying_bytes_max.unwrap_or(usize::MAX);
+        let limit = limit.min(free.saturating_mul(SHARE));
+        // What is larger than the whole must be sent as well: alone.
+        let fits = bytes == 0
+            || tenant.flying_bytes == 0 && self.flying_bytes.total == 0
+            || bytes <= free && tenant.flying_bytes.saturating_add(bytes) <= limit;
+        (!fits).then_some(Share::Bytes { limit })
+    }
+
+    /// The next destination of a lane; its tenant goes to the end of the ring.
+    pub(super) fn next_turn(&mut self, lane: Lane) -> Option<DestIx> {
+        while let Some(tenant) = self.rings.of(lane).pop_front() {
+            self.tenants[tenant].turns(lane).in_ring = false;
+            if self.tenants[tenant].is_parked {
+                continue;
+            }
+            if self.tenant_block(tenant, 0).is_some() {
+                self.park_tenant(tenant);
+                continue;
+            }
+            let Some(ix) = self.tenants[tenant].turns(lane).dests.pop_front() else { continue };
+            self.rings.ready -= usize::from(lane == Lane::Retry);
+            self.dests[ix.get()].queue(lane).in_ring = false;
+            self.enter_ring(tenant, lane);
+            return Some(ix);
+        }
+        None
+    }
+
+    /// How many tenants, and how many destinations of its own tenant, have their turn before a
+    /// destination.
+    pub(super) fn turns_ahead(&mut self, ix: DestIx, lane: Lane) -> (usize, usize) {
+        let tenant = self.dests[ix.get()].tenant;
+        let ring = self.rings.of(lane);
+        let tenants = ring.iter().position(|other| *other == tenant).unwrap_or(0);
+        let dests = &self.tenants[tenant].turns(lane).dests;
+        (tenants, dests.iter().position(|other| *other == ix).unwrap_or(0))
+    }
+
+    /// A destination has something to send in this lane.
+    pub(super) fn enter_turns(&mut self, ix: DestIx, lane: Lane) {
+        let dest = &mut self.dests[ix.get()];
+        dest.queue(lane).in_ring = true;
+        let tenant = dest.tenant;
+        self.tenants[tenant].turns(lane).dests.push_back(ix);
+        self.rings.ready += usize::from(lane == Lane::Retry);
+        self.enter_ring(tenant, lane);
+    }
+
+    fn enter_ring(&mut self, tenant: usize, lane: Lane) {
+        let known = &mut self.tenants[tenant];
+        let is_parked = known.is_parked;
+        let turns = known.turns(lane);
+        if !is_parked && !turns.in_ring && !turns.dests.is_empty() {
+            turns.in_ring = true;
+            self.rings.of(lane).push_back(tenant);
+        }
+    }
+
+    /// A destination keeps its turn: its tenant has its share.
+    pub(super) fn keep_turn(&mut self, ix: DestIx, lane: Lane) {
+        let dest = &mut self.dests[ix.get()];
+        let tenant = dest.tenant;
+        let queue = dest.queue(lane);
+        if !queue.in_ring {
+            queue.in_ring = true;
+            self.tenants[tenant].turns(lane).dests.push_front(ix);
+            self.rings.ready += usize::from(lane == Lane::Retry);
+        }
+        self.park_tenant(tenant);
+    }
+
+    fn park_tenant(&mut self, tenant: usize) {
+        if !std::mem::replace(&mut self.tenants[tenant].is_parked, true) {
+            self.rings.parked.push_back(tenant);
+        }
+    }
+
+    /// A probe waits for its tenant to have less in flight.
+    pub(super) fn park_probe(&mut self, tenant: usize, probe: DeliveryId) {
+        self.tenants[tenant].probes.push_back(probe);
+        self.park_tenant(tenant);
+    }
+
+    /// Something has ended: tenants that had their share are asked again, those that wait longest
+    /// first. All of them where nothing is in flight, since nothing else would ever ask them.
+    pub(super) fn unpark(&mut self) {
+        if !std::mem::take(&mut self.rings.freed) {
+            return;
+        }
+        let waiting = self.rings.parked.len();
+        let asked =
+            if self.in_flight.total() == 0 { waiting } else { waiting.min(UNPARKED_AT_ONCE) };
+        for _ in 0..asked {
+            let Some(tenant) = self.rings.parked.pop_front() else { break };
+            let known = &mut self.tenants[tenant];
+            known.is_parked = false;
+            self.rings.probes.extend(known.probes.drain(..));
+            self.enter_ring(tenant, Lane::First);
+            self.enter_ring(tenant, Lane::Retry);
+        }
+    }
+}
