@@ -271,13 +271,12 @@ pub(crate) enum End {
 pub(crate) fn wait_for_end(stream: &mut TcpStream, until: Instant) -> End {
     let mut buffer = [0; 16 * 1024];
     loop {
-        let left = until.saturating_duration_since(now());
-        if left.is_zero() {
-            return End::Open;
-        }
+        // One look at least: it may have been closed while others were waited for.
+        let left = until.saturating_duration_since(now()).max(Duration::from_millis(1));
         stream.set_read_timeout(Some(left)).unwrap();
         match stream.read(&mut buffer) {
             Ok(0) => return End::Closed,
+            Ok(_) if now() >= until => return End::Open,
             Ok(_) => {}
             Err(error) if is_timeout(&error) => return End::Open,
             Err(_) => return End::Closed,
