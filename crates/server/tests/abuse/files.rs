@@ -236,7 +236,7 @@ fn admin_key_is_not_written_through_a_link() {
 #[test]
 fn tenant_that_fills_the_disk_with_large_events_is_stopped() {
     let mut verdict = Verdict::of("1 MB events to a receiver that hangs");
-    let scene = Scene::start();
+    let scene = Scene::with(&["limits.tenant_unfinished_bytes=50000000"]);
     let hole = crate::receivers::hanging();
     scene.subscribe(&format!("http://{hole}/"), "a.b");
     let quiet = scene.quiet();
@@ -244,7 +244,7 @@ fn tenant_that_fills_the_disk_with_large_events_is_stopped() {
     let event = json!({"type": "a.b", "data": "x".repeat(1_000_000)}).to_string();
     let mut client = scene.attacker();
     let (mut accepted, mut refused) = (0, 0);
-    for _ in 0..count(100, 3_000) {
+    for _ in 0..count(100, 300) {
         match client.send("POST", "/v1/events", "", event.as_bytes()).map_or(0, |a| a.status) {
             202 => accepted += 1,
             429 | 503 => refused += 1,
@@ -258,7 +258,6 @@ fn tenant_that_fills_the_disk_with_large_events_is_stopped() {
     let peak = scene.peak();
     verdict.figure(format!("{accepted} MB accepted, {refused} refused, memory {peak} MiB"));
     verdict.must(peak < 400, format!("memory reached {peak} MiB"));
-    verdict
-        .must_in_long_form(refused > 0, "3 GB of one tenant's unfinished deliveries were accepted");
+    verdict.must(refused > 0, "no limit on the bytes of unfinished deliveries");
     verdict.end();
 }

@@ -77,7 +77,7 @@ pub(crate) fn echoing(bytes: usize) -> SocketAddr {
 #[test]
 fn large_batch_to_many_subscriptions_is_bounded() {
     let mut verdict = Verdict::of("batch of 1,000 events to many subscriptions");
-    let scene = Scene::with(&["limits.tenant_subscriptions=5000"]);
+    let scene = Scene::start();
     let hole = hanging();
     let made = subscribe_many(
         &scene,

@@ -45,7 +45,7 @@ fn repeat(attack: &Attack, path: &str, headers: &str, body: &str) -> (u16, Json)
 #[test]
 fn abandoned_requests_have_one_effect_and_one_answer() {
     let mut verdict = Verdict::of("disconnects before the answer, repeated");
-    let scene = Scene::with(&["limits.tenant_subscriptions=5000"]);
+    let scene = Scene::start();
     let attack = scene.attack();
     let rounds = count(60, 1_000);
     // How long an answer takes here: the disconnects are spread over twice that time.
