@@ -7,7 +7,7 @@ use std::time::Duration;
 use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::destination::Destination;
 use postrider_domain::explain::Standing;
-use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, SubscriptionId, TenantId};
+use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, TenantId};
 use postrider_domain::ledger::Ledger;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
