@@ -69,7 +69,7 @@ fn the_doctor_sees_the_cluster() {
     assert_eq!(found("cluster's ring").0, "ok", "{}", found("cluster's ring").1);
     let (level, nodes) = found("nodes");
     assert_eq!(
-        (level.as_str(), nodes.matches(": 128 shards, heard of").count()),
+        (level.as_str(), nodes.matches(", 128 shards, heard of").count()),
         ("ok", 2),
         "{nodes}"
     );

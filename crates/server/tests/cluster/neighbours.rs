@@ -1,6 +1,7 @@
 //! What is done on one node and relied upon at another.
 
 use serde_json::{Value as Json, json};
+use std::os::unix::fs::PermissionsExt as _;
 
 use crate::receiver::Receiver;
 use crate::server::Server as Postgres;
@@ -169,7 +170,9 @@ fn a_node_without_the_key_ring_refuses_to_start() {
     let said = refusal(&pair.url);
     assert!(said.contains("is missing, and this data was sealed with it"), "{said}");
     std::fs::create_dir_all(&path).unwrap();
-    std::fs::write(path.join("keyring"), other_ring(&pair)).unwrap();
+    let ring = path.join("keyring");
+    std::fs::write(&ring, other_ring(&pair)).unwrap();
+    std::fs::set_permissions(&ring, std::fs::Permissions::from_mode(0o600)).unwrap();
     let said = refusal(&pair.url);
     assert!(said.contains("is not the key ring of this cluster"), "{said}");
 }
