@@ -124,8 +124,8 @@ struct Process {
     engine: EngineHandle,
 }
 
-/// The tasks of an engine at rest: the loop, and those that tell, prune and hold.
-const TASKS_MAX: usize = 4;
+/// The tasks of an engine at rest: the loop, and those that tell, keep accounts, prune and hold.
+const TASKS_MAX: usize = 5;
 
 /// Every subscription has the same secret.
 struct SameForAll;
