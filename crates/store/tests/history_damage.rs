@@ -32,7 +32,7 @@ fn options() -> Options {
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap()
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap()
 }
 
 fn payload(n: u64) -> RawJson {
