@@ -12,9 +12,11 @@ use rustix::fs::Mode;
 use crate::config::Config;
 
 /// What Postrider has in a data directory, without what SQLite adds to a name.
-const OURS: [&str; 10] = [
+const OURS: [&str; 12] = [
     "admin.key",
     "admin.key.new",
+    "clock",
+    "clock.new",
     "history",
     "journal",
     "keyring",
