@@ -174,7 +174,7 @@ fn a_node_without_the_key_ring_refuses_to_start() {
     std::fs::write(&ring, other_ring(&pair)).unwrap();
     std::fs::set_permissions(&ring, std::fs::Permissions::from_mode(0o600)).unwrap();
     let said = refusal(&pair.url);
-    assert!(said.contains("is not the key ring of this cluster"), "{said}");
+    assert!(said.contains("is the key ring of another store"), "{said}");
 }
 
 #[test]
