@@ -77,8 +77,7 @@ pub async fn start<T: Transport>(
     let refresher = Refresher::new(&store, &directory, &inputs);
     let live = broadcast::Sender::new(options.live_events_max.max(1));
     let (tenants, happened) = mpsc::channel(options.live_events_max.max(1));
-    let notices = Notices::new(tenants.clone(), live.clone());
-    let told = (notices, spans.clone());
+    let told = (Notices::new(tenants.clone(), live.clone()), spans.clone());
     let ingest = Ingest::new(&store, &clock, &entropy, &refresher, &inbox, &options, told);
     let ingest = Arc::new(ingest);
     let runner: Arc<dyn Runner> =

@@ -183,6 +183,7 @@ impl Wish {
 }
 
 impl Core {
+    #[expect(clippy::too_many_lines, reason = "one arm for each command, and nothing else")]
     pub(super) fn command(&mut self, command: Command) {
         match command {
             Command::Destination { record, reply } => {
