@@ -172,8 +172,9 @@ fn hooks(line: Arc<Line>, fatal: Option<FatalHook>) -> Hooks {
         synced: Box::new(move |records| line.push_records(records)),
         fatal: Some(Box::new(move |error| {
             let why = format!("a sync of the journal failed: {error}");
-            stopped.stop(&why);
+            // Whoever is refused from now on can rely on it that the process knows.
             tell(fatal.as_ref(), &why);
+            stopped.stop(&why);
         })),
     }
 }

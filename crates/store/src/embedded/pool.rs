@@ -5,13 +5,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use postrider_domain::ids::{EventId, TenantId};
-use rusqlite::{Connection, InterruptHandle};
+use rusqlite::Connection;
 
 use super::applier::Days;
-use super::files::{Day, Layout, open_reader};
+use super::files::{At, Day, Layout, open_reader};
 use super::sieve::Sieves;
 use crate::error::StoreError;
 
@@ -98,50 +99,27 @@ impl Pool {
 }
 
 /// Stops a look from outside, also in the middle of a statement.
-#[derive(Default)]
-pub(super) struct Stop(Mutex<Stopping>);
+///
+/// The statement asks, every thousand steps. SQLite's interrupt would not do: it is lost where it
+/// comes before the first step, and the statement then runs on, with its place, for nobody.
+#[derive(Debug, Default)]
+pub(super) struct Stop(AtomicBool);
 
-#[derive(Default)]
-struct Stopping {
-    is_stopped: bool,
-    /// The connections that the look uses at this moment.
-    used: Vec<InterruptHandle>,
-}
-
-impl std::fmt::Debug for Stop {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Stop")
-    }
-}
+/// Steps of SQLite's machine between two questions whether to go on: some tens of microseconds.
+const STEPS_BETWEEN_CHECKS: i32 = 1_000;
 
 impl Stop {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Stopping> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Ends the look: the statement that runs fails, and no other begins.
     pub(super) fn stop(&self) {
-        let mut stopping = self.lock();
-        stopping.is_stopped = true;
-        stopping.used.iter().for_each(InterruptHandle::interrupt);
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 
     fn check(&self) -> Result<(), StoreError> {
-        if self.lock().is_stopped { Err(gone()) } else { Ok(()) }
-    }
-
-    fn begin(&self, connection: &Connection) -> Result<(), StoreError> {
-        let mut stopping = self.lock();
-        if stopping.is_stopped {
-            return Err(gone());
-        }
-        stopping.used.push(connection.get_interrupt_handle());
-        Ok(())
-    }
-
-    /// The connection goes back to the pool: who uses it next is not to be interrupted.
-    fn end(&self) {
-        self.lock().used.pop();
+        if self.is_stopped() { Err(gone()) } else { Ok(()) }
     }
 }
 
@@ -197,10 +175,13 @@ impl Looking<'_> {
         path: &Path,
         look: impl FnOnce(&Connection, &Path) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let connection = self.pool.take(path)?;
-        self.stop.begin(&connection)?;
+        self.stop.check()?;
+        let mut connection = self.pool.take(path)?;
+        let stop = Arc::clone(&self.stop);
+        connection
+            .progress_handler(STEPS_BETWEEN_CHECKS, Some(move || stop.is_stopped()))
+            .at(path)?;
         let answer = look(&connection, path);
-        self.stop.end();
         if answer.is_ok() {
             self.pool.give_back(path, connection);
         }

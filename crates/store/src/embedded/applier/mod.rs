@@ -187,8 +187,9 @@ impl Applier {
 
     fn stop(&mut self, error: &StoreError) {
         let why = if let StoreError::Stopped(why) = error { why } else { &error.to_string() };
-        self.line.stop(why);
+        // The hook first: whoever is refused from now on can rely on it that the process knows.
         (self.fatal)(why);
+        self.line.stop(why);
     }
 
     /// On a full disk nothing is given up: the records stay, here and in the journal.

@@ -405,10 +405,11 @@ impl Writer {
         let (Trouble::Sync(error) | Trouble::Write(error)) = trouble else { return };
         let error = Arc::new(error);
         self.failed = Some(Arc::clone(&error));
-        refuse(waiting, &AppendError::SyncFailed, |_| true);
+        // The embedding first: whoever is refused can rely on it that the process knows.
         if let Some(fatal) = self.hooks.fatal.take() {
             fatal(error);
         }
+        refuse(waiting, &AppendError::SyncFailed, |_| true);
     }
 
     /// Vouches durably for everything. The journal is not written to after that.
