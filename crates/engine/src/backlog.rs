@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use postrider_domain::event::Event;
 use postrider_domain::ids::TenantId;
 use postrider_domain::ledger::Ledger;
 use postrider_domain::time::Timestamp;
-use postrider_store::{Acceptance, Store};
+use postrider_store::Store;
 use postrider_transport::Clock;
 use tokio::sync::Notify;
 
@@ -64,6 +65,25 @@ struct Account {
     ended_per_1000_seconds: AtomicU64,
 }
 
+/// What a batch would add to an account.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Owed {
+    deliveries: u64,
+    bytes: u64,
+}
+
+impl Owed {
+    /// Adds an event that goes to so many subscriptions.
+    pub(crate) fn add(&mut self, event: &Event, subscriptions: usize) {
+        let deliveries = u64::try_from(subscriptions).unwrap_or(u64::MAX);
+        let old = event.old.as_ref().map_or(0, |old| old.as_bytes().len());
+        let size = event.data.as_bytes().len().saturating_add(old);
+        let bytes = deliveries.saturating_mul(u64::try_from(size).unwrap_or(u64::MAX));
+        self.deliveries = self.deliveries.saturating_add(deliveries);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
 /// The three quotas of a party.
 const OF_TENANT: [Quota; 3] =
     [Quota::TenantQueued, Quota::TenantUnfinished, Quota::TenantUnfinishedBytes];
@@ -87,17 +107,10 @@ impl Backlog {
     pub(crate) fn admit(
         &self,
         tenant: &TenantId,
-        batch: &[Acceptance],
+        owed: Owed,
         now: Timestamp,
     ) -> Result<(), QuotaReached> {
-        let (mut more, mut bytes) = (0_u64, 0_u64);
-        for acceptance in batch {
-            let owed = u64::try_from(acceptance.deliveries.len()).unwrap_or(u64::MAX);
-            let old = acceptance.event.old.as_ref().map_or(0, |old| old.as_bytes().len());
-            let size = acceptance.event.data.as_bytes().len().saturating_add(old);
-            more = more.saturating_add(owed);
-            bytes = bytes.saturating_add(owed.saturating_mul(u64::try_from(size).unwrap_or(0)));
-        }
+        let Owed { deliveries: more, bytes } = owed;
         if more == 0 || !self.limits_anything() {
             return Ok(());
         }

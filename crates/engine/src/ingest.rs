@@ -19,7 +19,7 @@ use postrider_store::{Acceptance, Accepted, Store, StoreError};
 use postrider_transport::Clock;
 use sha2::{Digest, Sha256};
 
-use crate::backlog::Backlog;
+use crate::backlog::{Backlog, Owed};
 use crate::cluster::Refresher;
 use crate::core::limiter::TokenBucket;
 use crate::entropy::{Entropy, ten};
@@ -185,10 +185,13 @@ impl Ingest {
         let spans = spans.map(|spans| Accepting::begin(spans, &*self.entropy, &mut events));
         let mut batch: Vec<Acceptance> =
             events.into_iter().map(|event| self.acceptance(tenant, event, now)).collect();
-        let mut over_budget = self.owe(tenant, &mut batch, now).await?;
+        let matched = self.match_batch(tenant, &batch).await?;
+        // The quotas are asked before the deliveries exist: a batch that matches thousands of
+        // subscriptions and is refused must not cost the memory of its deliveries.
         if checked == Checked::Yes {
-            self.backlog.admit(tenant, &batch, now)?;
+            self.backlog.admit(tenant, owed(&batch, &matched), now)?;
         }
+        let mut over_budget = self.owe(&mut batch, matched, now);
         let mut pending = self.begin(tenant, &batch);
         let made = match self.make_durable(&batch, version).await {
             // A subscription changed on another node: match once more, with all that was changed
@@ -196,7 +199,8 @@ impl Ingest {
             Ok(None) => {
                 pending.forget();
                 self.refresher.catch_up().await?;
-                over_budget = self.owe(tenant, &mut batch, now).await?;
+                let matched = self.match_batch(tenant, &batch).await?;
+                over_budget = self.owe(&mut batch, matched, now);
                 pending = self.begin(tenant, &batch);
                 self.store.accept(batch.clone()).await
             }
@@ -289,15 +293,22 @@ impl Ingest {
         Acceptance { event, accepted_at: now, fingerprint, id_given, deliveries: Vec::new() }
     }
 
-    /// Says what is owed for each event; answers which filters exceeded their budget on which event.
-    async fn owe(
+    async fn match_batch(
         &self,
         tenant: &TenantId,
-        batch: &mut [Acceptance],
-        now: Timestamp,
-    ) -> Result<Vec<(usize, SubscriptionId)>, Busy> {
+        batch: &[Acceptance],
+    ) -> Result<Vec<Matched>, Busy> {
         let events: Vec<_> = batch.iter().map(|one| Arc::clone(&one.event)).collect();
-        let matched = self.matched(tenant, &events).await?;
+        self.matched(tenant, &events).await
+    }
+
+    /// Makes the deliveries of each event; answers which filters exceeded their budget on which event.
+    fn owe(
+        &self,
+        batch: &mut [Acceptance],
+        matched: Vec<Matched>,
+        now: Timestamp,
+    ) -> Vec<(usize, SubscriptionId)> {
         let mut over_budget = Vec::new();
         for (n, (acceptance, matched)) in batch.iter_mut().zip(matched).enumerate() {
             let deliveries = matched.subscriptions.iter().map(|subscription| {
@@ -308,7 +319,7 @@ impl Ingest {
             acceptance.deliveries = deliveries.collect();
             over_budget.extend(matched.over_budget.into_iter().map(|id| (n, id)));
         }
-        Ok(over_budget)
+        over_budget
     }
 
     /// Who gets each of these events. What is more than light work is done elsewhere: nobody
@@ -358,6 +369,15 @@ impl Ingest {
         let events = u64::try_from(events).unwrap_or(u64::MAX);
         bucket.take(events, now).map_err(|at| IngestError::TooFast { retry_after: at.since(now) })
     }
+}
+
+/// How many deliveries a batch makes by what its events match, and how many bytes they owe.
+fn owed(batch: &[Acceptance], matched: &[Matched]) -> Owed {
+    let mut all = Owed::default();
+    for (acceptance, matched) in batch.iter().zip(matched) {
+        all.add(&acceptance.event, matched.subscriptions.len());
+    }
+    all
 }
 
 /// Tenants whose rate is remembered before those at rest are forgotten.

@@ -1,12 +1,17 @@
 //! Tenants beside each other: turns, shares of what is in flight, test sends, and what a delivery that
 //! is due waits for.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use postrider_domain::delivery::{DeliveryState, StateName};
 use postrider_domain::explain::{Standing, Wait};
 use postrider_domain::ids::TenantId;
 use postrider_domain::policy::Policy;
 use postrider_domain::subscription::RateLimit;
-use postrider_engine::{CommandError, Options};
+use postrider_engine::{
+    CommandError, Entropy, IngestError, NewEvent, Options, Parts, Quotas, SeededEntropy,
+};
 
 use crate::world::{MINUTE, Mood, OK, World, event, ms, never_disabled, tenant};
 
@@ -152,6 +157,38 @@ async fn frozen_destination_is_not_attempted_by_a_test_send() {
     assert!(matches!(error, CommandError::Frozen { .. }), "{error:?}");
     assert!(error.to_string().contains("moved away"), "{error}");
     assert_eq!(world.script.sent().len(), 0);
+}
+
+/// Counts how often random bytes are drawn: once for each delivery that is made.
+struct CountedEntropy(SeededEntropy, AtomicUsize);
+
+impl Entropy for CountedEntropy {
+    fn fill(&self, bytes: &mut [u8]) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.fill(bytes);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_that_a_quota_refuses_makes_no_deliveries() {
+    let entropy = Arc::new(CountedEntropy(SeededEntropy::new(1), AtomicUsize::new(0)));
+    let quotas = Quotas { tenant_queued: 4, ..Quotas::default() };
+    let options = Options { quotas, ..Options::default() };
+    let drawn_from = Arc::clone(&entropy) as Arc<dyn Entropy>;
+    let alter = |parts| Parts { entropy: drawn_from, ..parts };
+    let mut world = World::altered(options, alter).await;
+    for n in 0..3 {
+        let url = format!("https://hooks.example.com/{n}");
+        world.script.set(&url, Mood::Hangs);
+        world.subscribe(&url).await;
+    }
+    let named = |id: &str| NewEvent { id: Some(id.parse().unwrap()), ..event("1") };
+    entropy.1.store(0, Ordering::Relaxed);
+    world.engine.ingest(&tenant(), vec![named("first")]).await.unwrap();
+    assert_eq!(entropy.1.swap(0, Ordering::Relaxed), 3, "one identifier for each delivery");
+    let refused = world.engine.ingest(&tenant(), vec![named("second")]).await;
+    assert!(matches!(&refused, Err(IngestError::Quota(_))), "{refused:?}");
+    assert_eq!(entropy.1.load(Ordering::Relaxed), 0, "nothing is made of what is refused");
 }
 
 /// What the newest queued delivery of the first tenant waits for.

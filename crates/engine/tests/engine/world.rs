@@ -299,12 +299,15 @@ impl World {
 
     /// A world whose traces somebody records.
     pub(crate) async fn recorded_by(spans: Arc<dyn Spans>) -> Self {
-        let (store, policy, options) =
-            (MemoryStore::default(), Policy::default(), Options::default());
+        World::altered(Options::default(), |parts| Parts { spans: Some(spans), ..parts }).await
+    }
+
+    /// A world whose engine is made of other parts than usual.
+    pub(crate) async fn altered(options: Options, alter: impl FnOnce(Parts) -> Parts) -> Self {
+        let (store, policy) = (MemoryStore::default(), Policy::default());
         let clock = Arc::new(TokioClock { begin: Instant::now() });
         let script = Arc::new(Script::new(Arc::clone(&clock)));
-        let parts = parts(Arc::new(store.clone()), &clock, &policy, &options, 0);
-        let parts = Parts { spans: Some(spans), ..parts };
+        let parts = alter(parts(Arc::new(store.clone()), &clock, &policy, &options, 0));
         let engine = postrider_engine::start(parts, Arc::clone(&script)).await.unwrap();
         World::of(engine, store, clock, script, policy, options)
     }
