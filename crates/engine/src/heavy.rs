@@ -2,8 +2,9 @@
 //!
 //! Matching a large event, or trying a filter on one, may take tens of milliseconds of computing. It
 //! never happens on the threads that everybody's requests share: there are fewer of these threads than
-//! the machine has cores, one tenant has at most half of them, and tenants take turns. What waits is
-//! bounded for each tenant and in total; beyond it the caller is told to come back.
+//! the machine has cores, they have the lowest priority, one tenant has at most half of them, and
+//! tenants take turns. What waits is bounded for each tenant and in total; beyond it the caller is told
+//! to come back.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,6 +20,9 @@ use crate::handle::EngineHandle;
 const TENANT_WAITING_MAX: usize = 16;
 /// Jobs of all tenants that wait.
 const WAITING_MAX: usize = 512;
+
+/// What is added to the niceness of a thread, on Linux of this thread alone.
+const LOWEST_PRIORITY: i32 = 19;
 
 /// Why a job was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -159,6 +163,8 @@ impl Shared {
 
     /// What one thread does until the engine has ended.
     fn work(&self) {
+        // Where the system does not allow it, the work is done all the same.
+        rustix::process::nice(LOWEST_PRIORITY).ok();
         let mut lines = self.lines();
         while !lines.is_over {
             let Some((tenant, job)) = lines.take(self.tenant_threads) else {

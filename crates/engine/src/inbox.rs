@@ -6,8 +6,7 @@
 //! the deliveries (or somebody dropped them), so that the lanes know which reads of the store may
 //! overlap with a handover that is still to come.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,10 +27,17 @@ const DOUBTS: [Duration; 3] =
 pub(crate) struct Inbox {
     sender: mpsc::Sender<Handover>,
     deliveries_max: usize,
-    deliveries: AtomicUsize,
+    waiting: Mutex<Waiting>,
     tickets: Mutex<Tickets>,
     spilled: Mutex<BTreeMap<DestinationId, TenantId>>,
     pub(crate) spilled_notice: Notify,
+}
+
+/// How many deliveries are on their way to the lanes.
+#[derive(Default)]
+struct Waiting {
+    all: usize,
+    of: HashMap<TenantId, usize>,
 }
 
 #[derive(Default)]
@@ -40,10 +46,20 @@ struct Tickets {
     open: BTreeSet<u64>,
 }
 
-/// Deliveries that are durable and on their way to the lanes.
+/// Deliveries of one tenant that are durable and on their way to the lanes.
 pub(crate) struct Handover {
-    pub(crate) ticket: Ticket,
+    pub(crate) tenant: TenantId,
+    pub(crate) ticket: Arc<Ticket>,
     pub(crate) items: Vec<(Arc<Event>, Delivery)>,
+}
+
+impl Handover {
+    /// Takes so many deliveries from its front.
+    pub(crate) fn cut(&mut self, count: usize) -> Handover {
+        let after = self.items.split_off(count.min(self.items.len()));
+        let items = std::mem::replace(&mut self.items, after);
+        Handover { tenant: self.tenant.clone(), ticket: Arc::clone(&self.ticket), items }
+    }
 }
 
 /// An acceptance that is under way. Dropping it says that the lanes have seen all they will see.
@@ -82,7 +98,7 @@ impl Inbox {
         let inbox = Inbox {
             sender,
             deliveries_max,
-            deliveries: AtomicUsize::new(0),
+            waiting: Mutex::default(),
             tickets: Mutex::default(),
             spilled: Mutex::default(),
             spilled_notice: Notify::new(),
@@ -123,9 +139,34 @@ impl Inbox {
         std::mem::take(&mut *self.spilled.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The lanes took so many deliveries.
-    pub(crate) fn took(&self, deliveries: usize) {
-        self.deliveries.fetch_sub(deliveries, Ordering::Relaxed);
+    /// Whether so many deliveries of a tenant fit beside what waits: then they wait too. A tenant has
+    /// at most half of the room, so that what others hand over never has to be read back because of
+    /// it. What is larger than that fits where nothing of the tenant waits.
+    fn admit(&self, tenant: &TenantId, deliveries: usize) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = waiting.of.get(tenant).copied().unwrap_or(0);
+        let half = self.deliveries_max / 2;
+        let fits = |has: usize, most: usize| has.saturating_add(deliveries) <= most;
+        if waiting.all != 0 && !fits(waiting.all, self.deliveries_max)
+            || own != 0 && !fits(own, half)
+        {
+            return false;
+        }
+        waiting.all += deliveries;
+        *waiting.of.entry(tenant.clone()).or_default() += deliveries;
+        true
+    }
+
+    /// The lanes took so many deliveries of a tenant.
+    pub(crate) fn took(&self, tenant: &TenantId, deliveries: usize) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.all = waiting.all.saturating_sub(deliveries);
+        if let Some(own) = waiting.of.get_mut(tenant) {
+            *own = own.saturating_sub(deliveries);
+            if *own == 0 {
+                waiting.of.remove(tenant);
+            }
+        }
     }
 
     fn spill(&self, tenant: &TenantId, destinations: &[DestinationId]) {
@@ -151,11 +192,12 @@ impl Pending {
             return;
         }
         let (inbox, count) = (Arc::clone(&ticket.inbox), items.len());
-        let waiting = inbox.deliveries.fetch_add(count, Ordering::Relaxed);
-        let fits = waiting == 0 || waiting.saturating_add(count) <= inbox.deliveries_max;
-        let handover = Handover { ticket, items };
+        let fits = inbox.admit(&self.tenant, count);
+        let handover = Handover { tenant: self.tenant.clone(), ticket: Arc::new(ticket), items };
         if !fits || inbox.sender.try_send(handover).is_err() {
-            inbox.took(count);
+            if fits {
+                inbox.took(&self.tenant, count);
+            }
             if !planted::is(Bug::LostOnOverflow) {
                 inbox.spill(&self.tenant, &self.destinations);
             }
@@ -227,14 +269,14 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_remembered_by_its_destinations() {
-        let (inbox, mut receiver) = Inbox::new(2, 3);
+        let (inbox, mut receiver) = Inbox::new(2, 6);
         inbox.begin(&tenant(), vec![destination(1)]).hand_over(items(2));
         assert!(inbox.take_spilled().is_empty());
         inbox.begin(&tenant(), vec![destination(2)]).hand_over(items(2));
         assert_eq!(
             inbox.take_spilled(),
             BTreeMap::from([(destination(2), tenant())]),
-            "four are more than three"
+            "four are more than half of six"
         );
         inbox.begin(&tenant(), vec![destination(3)]).hand_over(items(1));
         inbox.begin(&tenant(), vec![destination(4)]).hand_over(items(0));
@@ -242,6 +284,24 @@ mod tests {
         assert_eq!(receiver.try_recv().unwrap().items.len(), 2);
         assert_eq!(receiver.try_recv().unwrap().items.len(), 1);
         assert!(receiver.try_recv().is_err());
+    }
+
+    #[test]
+    fn tenant_that_fills_its_half_leaves_the_other_half() {
+        let (inbox, mut receiver) = Inbox::new(9, 6);
+        let other: TenantId = "other".parse().unwrap();
+        for _ in 0..3 {
+            inbox.begin(&tenant(), vec![destination(1)]).hand_over(items(3));
+        }
+        inbox.begin(&other, vec![destination(2)]).hand_over(items(3));
+        assert_eq!(inbox.take_spilled(), BTreeMap::from([(destination(1), tenant())]));
+        let first = receiver.try_recv().unwrap();
+        assert_eq!((&first.tenant, first.items.len()), (&tenant(), 3));
+        let second = receiver.try_recv().unwrap();
+        assert_eq!((&second.tenant, second.items.len()), (&other, 3));
+        inbox.took(&tenant(), 3);
+        inbox.begin(&tenant(), vec![destination(1)]).hand_over(items(3));
+        assert!(inbox.take_spilled().is_empty());
     }
 
     #[test]

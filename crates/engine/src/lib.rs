@@ -13,6 +13,7 @@ mod core;
 mod directory;
 mod entropy;
 mod handle;
+mod handovers;
 mod heavy;
 mod inbox;
 mod ingest;

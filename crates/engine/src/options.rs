@@ -44,7 +44,7 @@ pub struct Options {
 
     /// Accepted batches on their way to the lanes.
     pub handover_batches_max: usize,
-    /// Accepted deliveries on their way to the lanes.
+    /// Accepted deliveries on their way to the lanes; one tenant has at most half of them.
     pub handover_deliveries_max: usize,
     /// Deliveries that are held in memory until their turn, all destinations together. A lane that
     /// has none there may have one beyond it, and what is in flight has its own limit.
@@ -108,7 +108,7 @@ impl Default for Options {
             quotas: Quotas::default(),
             operator_tenant: None,
             handover_batches_max: 4096,
-            handover_deliveries_max: 50_000,
+            handover_deliveries_max: 100_000,
             resident_max: 200_000,
             lane_resident_max: 4096,
             payload_bytes_max: 64 * 1024 * 1024,

@@ -23,6 +23,7 @@ use crate::core::{Action, Command, Core, Fetch, Input, Load, LoadId, Outgoing};
 use crate::directory::{Credentials, Directory};
 use crate::entropy::Entropy;
 use crate::handle::{Ended, EngineHandle, Shared};
+use crate::handovers::Handovers;
 use crate::inbox::{Handover, Inbox};
 use crate::ingest::Ingest;
 use crate::live::EngineEvent;
@@ -208,7 +209,8 @@ impl Shell {
         mut end: watch::Receiver<bool>,
         ended: watch::Sender<Option<Ended>>,
     ) {
-        let (mut inputs, mut accepted) = (Vec::new(), Vec::new());
+        let (mut inputs, mut arrived) = (Vec::new(), Vec::new());
+        let mut accepted = Handovers::default();
         let inbox = Arc::clone(&self.inbox);
         while self.stopped.is_none() {
             let now = self.clock.now();
@@ -217,7 +219,8 @@ impl Shell {
             for input in inputs.drain(..) {
                 self.core.handle(input, now);
             }
-            for handover in accepted.drain(..) {
+            arrived.drain(..).for_each(|handover| accepted.add(handover));
+            for handover in accepted.take_step() {
                 self.core.handle(Input::Accepted(handover), now);
             }
             self.look_at_lease();
@@ -236,13 +239,15 @@ impl Shell {
                 }
                 _ = received.recv_many(&mut inputs, INPUTS_AT_ONCE) => {
                     // Neither of the two may keep the other waiting.
-                    while accepted.len() < INPUTS_AT_ONCE
+                    while arrived.len() < INPUTS_AT_ONCE
                         && let Ok(handover) = handovers.try_recv()
                     {
-                        accepted.push(handover);
+                        arrived.push(handover);
                     }
                 }
-                _ = handovers.recv_many(&mut accepted, INPUTS_AT_ONCE) => {}
+                _ = handovers.recv_many(&mut arrived, INPUTS_AT_ONCE) => {}
+                // The next step, after everybody else who is ready.
+                () = tokio::task::yield_now(), if !accepted.is_empty() => {}
                 () = pause(sleep) => {}
             }
         }

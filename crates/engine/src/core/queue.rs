@@ -127,8 +127,8 @@ impl Dest {
 impl Core {
     /// What was accepted enters the first lane.
     pub(super) fn accepted(&mut self, handover: Handover) {
-        let Handover { ticket, items } = handover;
-        self.inbox.took(items.len());
+        let Handover { tenant, ticket, items } = handover;
+        self.inbox.took(&tenant, items.len());
         let mut last: Option<Arc<Loaded>> = None;
         for (event, delivery) in items {
             // Those of one event stand together, and share it.

@@ -23,6 +23,8 @@ const TURN: Duration = Duration::from_secs(10);
 const PER_SECOND: u32 = 100;
 /// The victim's connections, each of which sends its share.
 const SENDERS: u32 = 4;
+/// How many pages of its deliveries the victim reads a second, on a connection of their own.
+const LISTS_PER_SECOND: u32 = 20;
 /// An event that has not arrived so long after the turn counts as arriving then.
 const LAST_ARRIVAL: Duration = Duration::from_secs(30);
 
@@ -78,7 +80,10 @@ fn take(stream: TcpStream, arrivals: &Arrivals) -> Option<()> {
 #[derive(Default)]
 struct Turn {
     arrival: Vec<Duration>,
-    api: Vec<Duration>,
+    /// From the moment at which a request was due to its answer: of events that are sent, and of
+    /// lists.
+    sent: Vec<Duration>,
+    listed: Vec<Duration>,
     failed: usize,
     server_cpu: Duration,
     attacker_cpu: Duration,
@@ -89,28 +94,50 @@ fn is(answer: std::io::Result<crate::kit::Answer>, status: u16) -> bool {
     answer.is_ok_and(|answer| answer.status == status)
 }
 
-/// One sender's share of a turn: its answers by the time they were due, and how many failed.
-fn send(address: SocketAddr, key: &str, sender: u32, start: Instant) -> (Vec<Duration>, usize) {
+/// What one connection does in a turn, one request after the other: the answers by the time they
+/// were due, and how many failed.
+fn send(
+    address: SocketAddr,
+    key: &str,
+    start: Instant,
+    numbers: impl Iterator<Item = (u32, u32)>,
+    mut request: impl FnMut(&mut Client, u32) -> bool,
+) -> (Vec<Duration>, usize) {
     let mut client = Client::new(address, key, VICTIM);
-    let (mut api, mut failed) = (Vec::new(), 0);
-    for n in (sender..PER_SECOND * 10).step_by(usize::try_from(SENDERS).unwrap()) {
-        let due = start + TURN * n / (PER_SECOND * 10);
+    let (mut answered, mut failed) = (Vec::new(), 0);
+    for (n, of) in numbers {
+        let due = start + TURN * n / of;
         while now() < due {
             thread::park_timeout(due.saturating_duration_since(now()));
         }
         // After a long stall nothing more is sent: what is left has failed, and is as late as it is.
         let is_over = now() > start + TURN + LAST_ARRIVAL;
-        let body = json!({"type": "good.event", "data": {"n": n}}).to_string();
-        let answer = (!is_over).then(|| client.send("POST", "/v1/events", "", body.as_bytes()));
-        failed += usize::from(!answer.is_some_and(|answer| is(answer, 202)));
-        api.push(due.elapsed());
-        if n % 5 == sender % 5 && !is_over {
-            let begun = now();
-            failed += usize::from(!is(client.get("/v1/deliveries?limit=10"), 200));
-            api.push(begun.elapsed());
-        }
+        failed += usize::from(is_over || !request(&mut client, n));
+        answered.push(due.elapsed());
     }
-    (api, failed)
+    (answered, failed)
+}
+
+/// One sender's share of the events.
+fn send_events(
+    address: SocketAddr,
+    key: &str,
+    sender: u32,
+    start: Instant,
+) -> (Vec<Duration>, usize) {
+    let total = PER_SECOND * 10;
+    let numbers = (sender..total).step_by(usize::try_from(SENDERS).unwrap()).map(|n| (n, total));
+    send(address, key, start, numbers, |client, n| {
+        let body = json!({"type": "good.event", "data": {"n": n}}).to_string();
+        is(client.send("POST", "/v1/events", "", body.as_bytes()), 202)
+    })
+}
+
+fn send_lists(address: SocketAddr, key: &str, start: Instant) -> (Vec<Duration>, usize) {
+    let total = LISTS_PER_SECOND * 10;
+    send(address, key, start, (0..total).map(|n| (n, total)), |client, _| {
+        is(client.get("/v1/deliveries?limit=10"), 200)
+    })
 }
 
 fn turn(scene: &Scene, arrivals: &Arrivals, attacker: u32) -> Turn {
@@ -121,11 +148,15 @@ fn turn(scene: &Scene, arrivals: &Arrivals, attacker: u32) -> Turn {
     let start = now() + Duration::from_millis(50);
     let mut turn = Turn::default();
     thread::scope(|scope| {
-        let senders: Vec<_> =
-            (0..SENDERS).map(|n| scope.spawn(move || send(address, key, n, start))).collect();
+        let senders: Vec<_> = (0..SENDERS)
+            .map(|n| scope.spawn(move || send_events(address, key, n, start)))
+            .collect();
+        let (listed, failed) = send_lists(address, key, start);
+        turn.listed = listed;
+        turn.failed += failed;
         for sender in senders {
-            let (api, failed) = sender.join().unwrap();
-            turn.api.extend(api);
+            let (sent, failed) = sender.join().unwrap();
+            turn.sent.extend(sent);
             turn.failed += failed;
         }
     });
@@ -168,7 +199,8 @@ impl Attacker {
         command.args(["-n", "19"]).arg(program);
         command.args(["--ignored", "--exact", "storm::attacker_process", "--nocapture"]);
         let keys = [scene.mallory.as_str(), scene.reader.as_str()];
-        command.env("ABUSE_TARGET", format!("{} {} {}", scene.address(), keys[0], keys[1]));
+        let target = format!("{} {} {} {}", scene.address(), keys[0], keys[1], only());
+        command.env("ABUSE_TARGET", target.trim_end());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -195,6 +227,12 @@ impl Drop for Attacker {
 #[expect(clippy::disallowed_methods, reason = "the number of rounds comes from the command line")]
 fn rounds() -> usize {
     std::env::var("ABUSE_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
+}
+
+/// Parts of names of attacks, apart by spaces: to find the one that does harm.
+#[expect(clippy::disallowed_methods, reason = "the attacks come from the command line")]
+fn only() -> String {
+    std::env::var("ABUSE_ONLY").unwrap_or_default()
 }
 
 #[test]
@@ -225,7 +263,8 @@ fn one_tenant_attacks_and_another_does_not_notice() {
     let [alone, beside] = &turns;
     for (name, of) in [
         ("event to arrival", (|turn| &turn.arrival) as fn(&Turn) -> &Vec<Duration>),
-        ("API", |turn| &turn.api),
+        ("API for events", |turn| &turn.sent),
+        ("API for lists", |turn| &turn.listed),
     ] {
         let pooled = |turns: &[Turn], p: usize| {
             percentile(&turns.iter().flat_map(|turn| of(turn).clone()).collect::<Vec<_>>(), p)
@@ -263,9 +302,9 @@ fn one_tenant_attacks_and_another_does_not_notice() {
 
 fn shown(turn: &Turn) -> String {
     let [p50, p99] = [50, 99].map(|p| ms(percentile(&turn.arrival, p)));
-    let api = ms(percentile(&turn.api, 99));
+    let [sent, listed] = [&turn.sent, &turn.listed].map(|times| ms(percentile(times, 99)));
     format!(
-        "arrival p50 {p50}, p99 {p99}, API p99 {api}, {} failed, server {:.1} s, attacker {:.1} s",
+        "arrival p50 {p50}, p99 {p99}, events p99 {sent}, lists p99 {listed}, {} failed, server {:.1} s, attacker {:.1} s",
         turn.failed,
         turn.server_cpu.as_secs_f64(),
         turn.attacker_cpu.as_secs_f64()

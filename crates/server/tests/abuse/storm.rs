@@ -24,6 +24,8 @@ struct Target {
     hole: SocketAddr,
     /// Subscriptions of the attacker's.
     subscriptions: Vec<String>,
+    /// Parts of names of attacks: all others are left out. Empty: none is.
+    only: Vec<String>,
 }
 
 impl Target {
@@ -34,10 +36,14 @@ impl Target {
 
 /// Does this again and again on a thread of its own, so long apart at least.
 fn every(
+    name: &str,
     pause: Duration,
     target: &Target,
     mut attack: impl FnMut(&Target, usize) + Send + 'static,
 ) {
+    if !target.only.is_empty() && !target.only.iter().any(|part| name.contains(part.as_str())) {
+        return;
+    }
     let target = target.clone();
     drop(thread::spawn(move || {
         for n in 0.. {
@@ -65,6 +71,7 @@ fn attacker_process() {
         reader: words[2].to_owned(),
         hole: hanging(),
         subscriptions: Vec::new(),
+        only: words[3..].iter().map(|&part| part.to_owned()).collect(),
     };
     prepare(&mut target);
     println!("attacker ready");
@@ -110,20 +117,20 @@ fn requests(target: &Target) {
     // 16 costly filter tests a second.
     for _ in 0..4 {
         let body = json!({"filter": filter(9), "event": event(140_000)}).to_string();
-        every(millis(250), target, move |target, _| {
+        every("filter-tests", millis(250), target, move |target, _| {
             let mut client = Client::new(target.address, &target.reader, ATTACKER);
             drop(client.send("POST", "/v1/filters/test", "", body.as_bytes()));
         });
     }
     // 100 lists a second that find nothing, 50 explanations, 20 pages of a megabyte.
     for _ in 0..10 {
-        every(millis(100), target, |target, n| {
+        every("empty-lists", millis(100), target, |target, n| {
             let subscription = target.subscriptions.get(n % 7).map_or("none", String::as_str);
             let path = format!("/v1/deliveries?subscription={subscription}&state=dead&limit=1000");
             drop(target.client().get(&path));
         });
     }
-    every(millis(20), target, |target, n| {
+    every("explanations", millis(20), target, |target, n| {
         let list = target.client().get("/v1/deliveries?limit=1");
         let id = list.map_or(Json::Null, |answer| answer.json()["data"][0]["id"].clone());
         if n % 2 == 0 {
@@ -131,17 +138,19 @@ fn requests(target: &Target) {
             drop(target.client().get(&format!("/v1/deliveries/{id}/explain")));
         }
     });
-    every(millis(50), target, |target, _| drop(target.client().get("/v1/events?limit=1000")));
+    every("large-pages", millis(50), target, |target, _| {
+        drop(target.client().get("/v1/events?limit=1000"))
+    });
     // 50 unknown keys a second, each of which has to be looked up.
-    every(millis(20), target, |target, n| {
+    every("unknown-keys", millis(20), target, |target, n| {
         let key = format!("pr_{n:016x}_{}", "A".repeat(43));
         drop(Client::new(target.address, &key, ATTACKER).get("/v1/events"));
     });
     // Ten replays a second, ten subscriptions made and deleted, twenty test sends at a time.
-    every(millis(100), target, |target, _| {
+    every("replays", millis(100), target, |target, _| {
         drop(target.client().post("/v1/replays", &json!({"state": "delivered", "per_second": 1})));
     });
-    every(millis(100), target, |target, n| {
+    every("churn", millis(100), target, |target, n| {
         let url = format!("http://{}/c{}", target.hole, n % 50);
         let wish = json!({"url": url, "types": ["churn.event"]});
         let made = target.client().post("/v1/subscriptions", &wish);
@@ -151,7 +160,7 @@ fn requests(target: &Target) {
         }
     });
     for sender in 0..20 {
-        every(millis(200), target, move |target, _| {
+        every("test-sends", millis(200), target, move |target, _| {
             let subscription = target.subscriptions.get(sender).map_or("none", String::as_str);
             let path = format!("/v1/subscriptions/{subscription}/test");
             target.client().status("POST", &path, &Json::Null);
@@ -165,7 +174,7 @@ fn bodies(target: &Target) {
     // and with the other.
     for sender in 0..30 {
         let mut held: Option<TcpStream> = None;
-        every(millis(100), target, move |target, n| {
+        every("held-bodies", millis(100), target, move |target, n| {
             if held.is_none() {
                 held = connect(target.address, ATTACKER).ok().and_then(|mut stream| {
                     stream.set_write_timeout(Some(millis(50))).ok()?;
@@ -184,11 +193,11 @@ fn bodies(target: &Target) {
     }
     // Five hostile bodies of half a megabyte a second.
     let nested = format!("{{\"type\":\"a.b\",\"data\":{}", "[".repeat(500_000));
-    every(millis(200), target, move |target, _| {
+    every("hostile-bodies", millis(200), target, move |target, _| {
         drop(target.client().send("POST", "/v1/events", "", nested.as_bytes()));
     });
     // Twenty requests a second whose client goes away at once.
-    every(millis(50), target, |target, n| {
+    every("disconnects", millis(50), target, |target, n| {
         let body = json!({"type": "nobody.wants", "data": n}).to_string();
         let headers = format!("idempotency-key: storm-{n}\r\n");
         let head = request_head(&target.key, "POST", "/v1/events", &headers, body.len());
@@ -202,7 +211,7 @@ fn bodies(target: &Target) {
 fn connections(target: &Target) {
     // Up to 10,000 silent ones from twenty addresses, 500 a second; the closed ones are replaced.
     let mut open: Vec<TcpStream> = Vec::new();
-    every(millis(20), target, move |target, n| {
+    every("silent-connections", millis(20), target, move |target, n| {
         for m in 0..10 {
             let source = Ipv4Addr::new(127, 0, 0, u8::try_from(10 + (n + m) % 20).unwrap());
             if open.len() < 10_000
@@ -221,9 +230,11 @@ fn connections(target: &Target) {
         }
     });
     // Up to 1,100 streams, 50 a second, none of which is read; twenty lists that are not read.
-    for (path, most, pause) in [("/v1/stream", 1_100, 20), ("/v1/events?limit=1000", 20, 250)] {
+    for (name, path, most, pause) in
+        [("streams", "/v1/stream", 1_100, 20), ("unread-lists", "/v1/events?limit=1000", 20, 250)]
+    {
         let mut open: Vec<TcpStream> = Vec::new();
-        every(millis(pause), target, move |target, n| {
+        every(name, millis(pause), target, move |target, n| {
             if let Ok(mut stream) = connect(target.address, ATTACKER) {
                 let head = request_head(&target.key, "GET", path, "", 0);
                 drop(stream.write_all(head.as_bytes()));
@@ -237,7 +248,7 @@ fn connections(target: &Target) {
     }
     // 2,000 streams a second that are reset at once, and 5,000 pings.
     let mut resets: Option<(Http2, u32)> = None;
-    every(millis(100), target, move |target, _| {
+    every("resets", millis(100), target, move |target, _| {
         let opened = || Some((Http2::open(target.address, ATTACKER, &[]).ok()?, 1));
         let Some((mut http2, mut stream)) = resets.take().or_else(opened) else { return };
         let block = request("POST", "/v1/events", &target.key);
@@ -260,17 +271,17 @@ fn flows(target: &Target) {
     // A megabyte to 300 receivers that hang, every five seconds; one a second against twenty costly
     // filters; 500 small events to twenty receivers that hang, twice a second.
     let large = json!({"type": "large.event", "data": "x".repeat(1_000_000)}).to_string();
-    every(millis(5_000), target, move |target, _| {
+    every("large-events", millis(5_000), target, move |target, _| {
         drop(target.client().send("POST", "/v1/events", "", large.as_bytes()));
     });
     let mut filtered = event(1_000_000);
     filtered["type"] = json!("filtered.event");
     let filtered = filtered.to_string();
-    every(millis(1_000), target, move |target, _| {
+    every("filtered-events", millis(1_000), target, move |target, _| {
         drop(target.client().send("POST", "/v1/events", "", filtered.as_bytes()));
     });
     let batch = json!(vec![json!({"type": "batch.event", "data": 1}); 500]).to_string();
-    every(millis(500), target, move |target, _| {
+    every("batches", millis(500), target, move |target, _| {
         drop(target.client().send("POST", "/v1/events/batch", "", batch.as_bytes()));
     });
 }
