@@ -23,7 +23,7 @@ use postrider_domain::egress::{DestinationUrl, EgressPolicy};
 use postrider_domain::ids::{DestinationId, TenantId};
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
-use postrider_engine::{EngineHandle, Options, Parts, SeededEntropy};
+use postrider_engine::{Background, EngineHandle, Options, Parts, SeededEntropy};
 use postrider_store::Store;
 use postrider_store::embedded::{EmbeddedStore, Options as StoreOptions};
 use postrider_store::memory::MemoryStore;
@@ -123,6 +123,7 @@ impl Server {
             policy: Policy::default(),
             options: Options::default(),
             spans: None,
+            background: Background::default(),
         };
         let engine = postrider_engine::start(parts, Arc::new(Answers)).await.unwrap();
         let state = ApiState::new(ApiParts {

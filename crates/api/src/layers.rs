@@ -7,6 +7,9 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use http_body::Body as _;
+use postrider_engine::LARGE_BYTES;
+use tracing::Instrument as _;
 
 use crate::auth::TENANT_HEADER;
 use crate::idempotency::IDEMPOTENCY_KEY;
@@ -16,6 +19,9 @@ use crate::state::ApiState;
 /// Where a request comes from. The listener puts it into the extensions of each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientAddress(pub IpAddr);
+
+/// A page of more than so many is much work.
+const SHORT_PAGE: u32 = 100;
 
 /// For everything that is not a page: nothing may be loaded, and nobody may frame it.
 const CSP: HeaderValue =
@@ -86,13 +92,32 @@ async fn note(state: &ApiState, request: Request, next: Next) -> Response {
 /// Ends requests that take too long, whatever they wait for.
 async fn hurry(state: &ApiState, request: Request, next: Next) -> Response {
     let deadline = state.settings().request_deadline;
-    match tokio::time::timeout(deadline, next.run(request)).await {
+    match tokio::time::timeout(deadline, answer(state, request, next)).await {
         Ok(response) => response,
         Err(_) => {
             let detail = format!("no answer after {} s: it may have happened", deadline.as_secs());
             Problem::new(Code::TimedOut, detail).into_response()
         }
     }
+}
+
+/// Answers a request; one that is much work in the background, so that no other waits for it.
+async fn answer(state: &ApiState, request: Request, next: Next) -> Response {
+    if is_large(&request) {
+        state.engine().background().run(next.run(request).in_current_span()).await
+    } else {
+        next.run(request).await
+    }
+}
+
+/// Whether a request brings much, or a number of bytes that it does not say, or asks for a long page.
+fn is_large(request: &Request) -> bool {
+    let brings = request.body().size_hint().upper();
+    let brings_much = brings.is_none_or(|bytes| bytes >= LARGE_BYTES as u64);
+    let limit = request.uri().query().and_then(|query| {
+        query.split('&').find_map(|pair| pair.strip_prefix("limit=")?.parse::<u32>().ok())
+    });
+    brings_much || limit.is_some_and(|limit| limit > SHORT_PAGE)
 }
 
 /// There is no such path.

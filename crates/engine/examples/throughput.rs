@@ -19,8 +19,8 @@ use postrider_domain::signature::{SigningSecret, SigningSecrets};
 use postrider_domain::subscription::Subscription;
 use postrider_domain::time::Timestamp;
 use postrider_engine::{
-    Credentials, CredentialsError, EngineHandle, NewEvent, OpenCredentials, Options, Parts,
-    SeededEntropy,
+    Background, Credentials, CredentialsError, EngineHandle, NewEvent, OpenCredentials, Options,
+    Parts, SeededEntropy,
 };
 use postrider_store::SubscriptionRecord;
 use postrider_store::memory::MemoryStore;
@@ -115,6 +115,7 @@ async fn measure(destinations: usize, deliveries: usize) {
         policy: Policy::default(),
         options: Options::default(),
         spans: None,
+        background: Background::default(),
     };
     let engine = postrider_engine::start(parts, Arc::clone(&answers)).await.unwrap();
     for n in 0..destinations {

@@ -21,6 +21,7 @@ use postrider_domain::trace::{self, TraceContext};
 use postrider_transport::{Clock, Request, Target, Transport};
 use tokio::sync::mpsc;
 
+use crate::background::{Background, LARGE_BYTES};
 use crate::core::{Attempted, Input};
 use crate::directory::{Keys, Prepared};
 use crate::loaded::Loaded;
@@ -57,13 +58,14 @@ pub(crate) struct TransportRunner<T> {
     pub(crate) transport: Arc<T>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) spans: Option<Arc<dyn Spans>>,
+    pub(crate) background: Background,
 }
 
 impl<T: Transport> Runner for TransportRunner<T> {
     fn begin(&self, job: Job, report: mpsc::UnboundedSender<Input>) {
         let (transport, clock) = (Arc::clone(&self.transport), Arc::clone(&self.clock));
         let spans = self.spans.clone();
-        tokio::spawn(async move {
+        self.background.spawn(job.event.bytes() >= LARGE_BYTES, async move {
             let delivery = job.delivery;
             let finished = run(&*transport, &*clock, spans.as_deref(), job).await;
             // Nobody listens only where the engine is gone: then nothing is to be settled.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::destination::Destination;
+use postrider_domain::event::RawJson;
 use postrider_domain::explain::Standing;
 use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, TenantId};
 use postrider_domain::ledger::Ledger;
@@ -16,6 +17,7 @@ use postrider_transport::Clock;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::attempt::Runner;
+use crate::background::{Background, LARGE_BATCH, LARGE_BYTES};
 use crate::cluster::{Done, Post, Question, Refresher, is_cancelled};
 use crate::core::{Command, Gauges, Input, ReplayChange, TenantOverlay};
 use crate::directory::Directory;
@@ -71,6 +73,15 @@ pub(crate) struct Shared {
     pub(crate) elsewhere: Elsewhere,
     /// How other nodes are asked; `None` where there are none.
     pub(crate) post: Option<Arc<Post>>,
+    /// Where large work is done.
+    pub(crate) background: Background,
+}
+
+/// Whether accepting these is much work.
+fn is_large(events: &[NewEvent]) -> bool {
+    let bytes = |json: &RawJson| json.as_bytes().len();
+    let of = |event: &NewEvent| bytes(&event.data) + event.old.as_ref().map_or(0, bytes);
+    events.len() >= LARGE_BATCH || events.iter().map(of).sum::<usize>() >= LARGE_BYTES
 }
 
 /// A running engine.
@@ -92,8 +103,15 @@ impl EngineHandle {
         }
         let (ingest, tenant) = (Arc::clone(&self.shared.ingest), tenant.clone());
         // In a task of its own: a caller that goes away leaves nothing half done.
-        let task = tokio::spawn(async move { ingest.ingest(&tenant, events).await });
+        let is_large = is_large(&events);
+        let work = async move { ingest.ingest(&tenant, events).await };
+        let task = self.shared.background.spawn(is_large, work);
         task.await.unwrap_or(Err(IngestError::Stopping))
+    }
+
+    /// Where large work is done.
+    pub fn background(&self) -> &Background {
+        &self.shared.background
     }
 
     /// Has a destination's owner do something with it, and says how it is then.

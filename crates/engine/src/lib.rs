@@ -7,6 +7,7 @@
 //! what was accepted is delivered, waiting, dead or cancelled, whenever the process ends.
 
 mod attempt;
+mod background;
 mod backlog;
 mod cluster;
 mod core;
@@ -31,6 +32,7 @@ mod trial;
 mod upkeep;
 
 pub use crate::core::Gauges;
+pub use background::{Background, LARGE_BYTES};
 pub use directory::{Credentials, CredentialsError, OpenCredentials};
 pub use entropy::{Entropy, SeededEntropy};
 pub use handle::{CommandError, DestinationView, Ended, EngineHandle};

@@ -18,6 +18,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::attempt::{Job, Runner, TransportRunner};
+use crate::background::Background;
 use crate::cluster::{self, NEWEST, Post, Refresher, ToReplay, instant};
 use crate::core::{Action, Command, Core, Fetch, Input, Load, LoadId, Outgoing};
 use crate::directory::{Credentials, Directory};
@@ -54,6 +55,8 @@ pub struct Parts {
     pub options: Options,
     /// Who records traces, where somebody does.
     pub spans: Option<Arc<dyn Spans>>,
+    /// Where large work is done.
+    pub background: Background,
 }
 
 /// Starts an engine: reads what is owed and goes on with it.
@@ -65,7 +68,7 @@ pub async fn start<T: Transport>(
     parts: Parts,
     transport: Arc<T>,
 ) -> Result<EngineHandle, StoreError> {
-    let Parts { store, clock, entropy, credentials, policy, options, spans } = parts;
+    let Parts { store, clock, entropy, credentials, policy, options, spans, background } = parts;
     let options = Options { page: options.page.max(1), ..options };
     let directory = Arc::new(Directory::new(credentials));
     let post = Post::new(&store, &entropy);
@@ -81,8 +84,12 @@ pub async fn start<T: Transport>(
     let told = (Notices::new(tenants.clone(), live.clone()), spans.clone());
     let ingest = Ingest::new(&store, &clock, &entropy, &refresher, &inbox, &options, told);
     let ingest = Arc::new(ingest);
-    let runner: Arc<dyn Runner> =
-        Arc::new(TransportRunner { transport, clock: Arc::clone(&clock), spans });
+    let runner: Arc<dyn Runner> = Arc::new(TransportRunner {
+        transport,
+        clock: Arc::clone(&clock),
+        spans,
+        background: background.clone(),
+    });
     let core =
         load(&store, &*clock, &policy.borrow().clone(), &options, &directory, &inbox).await?;
     let mut tasks = JoinSet::new();
@@ -129,6 +136,7 @@ pub async fn start<T: Transport>(
         refresher,
         elsewhere: Elsewhere::default(),
         post,
+        background,
     };
     let engine = EngineHandle { shared: Arc::new(shared) };
     cluster::begin(&engine, replays);

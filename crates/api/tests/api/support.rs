@@ -18,7 +18,7 @@ use postrider_domain::attempt::{
 };
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
-use postrider_engine::{EngineHandle, Options, Parts, Quotas, SeededEntropy};
+use postrider_engine::{Background, EngineHandle, Options, Parts, Quotas, SeededEntropy};
 use postrider_store::History as _;
 use postrider_store::memory::MemoryStore;
 use postrider_transport::{Clock, Egress, Transport};
@@ -150,6 +150,7 @@ impl Api {
             policy: Policy::default(),
             options,
             spans: None,
+            background: Background::default(),
         };
         let engine = postrider_engine::start(parts, Arc::clone(&receiver)).await.unwrap();
         let state = ApiState::new(ApiParts {

@@ -20,8 +20,8 @@ use postrider_domain::signature::{SigningSecret, SigningSecrets};
 use postrider_domain::subscription::Subscription;
 use postrider_domain::time::Timestamp;
 use postrider_engine::{
-    Credentials, CredentialsError, EngineHandle, Ingested, NewEvent, OpenCredentials, Options,
-    Parts, SeededEntropy, Spans,
+    Background, Credentials, CredentialsError, EngineHandle, Ingested, NewEvent, OpenCredentials,
+    Options, Parts, SeededEntropy, Spans,
 };
 use postrider_store::memory::MemoryStore;
 use postrider_store::{
@@ -547,6 +547,7 @@ fn parts(
         policy: policy.clone(),
         options: options.clone(),
         spans: None,
+        background: Background::default(),
     }
 }
 

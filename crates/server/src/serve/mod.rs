@@ -5,6 +5,7 @@
 //! start makes one before the first request is answered, so any address may be listened on.
 
 mod attempts;
+mod background;
 mod banner;
 mod clock;
 mod cluster;
@@ -29,14 +30,16 @@ use anyhow::Context as _;
 use postrider_api::{
     ApiParts, ApiSettings, ApiState, Bootstrap, GivenAdmin, Rate, Vault, bootstrap_admin,
 };
-use postrider_engine::{Ended, EngineHandle, IngestRate, Parts, SeededEntropy, Spans};
+use postrider_engine::{Background, Ended, EngineHandle, IngestRate, Parts, SeededEntropy, Spans};
 use postrider_store::embedded::{EmbeddedStore, Options as StoreOptions};
 use postrider_store::{Store, StoreError};
 use postrider_transport::{Clock, Egress, HttpTransport};
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use self::background::BackgroundRuntime;
 use self::banner::AdminKey;
 use self::clock::ServerClock;
 pub(crate) use self::cluster::is_name as is_node_name;
@@ -93,6 +96,8 @@ pub(crate) struct Server {
     traces: Option<Exporter>,
     vault: Vault,
     api: ApiState,
+    /// Large work is done here until the server has ended.
+    _background: BackgroundRuntime,
 }
 
 impl Server {
@@ -144,7 +149,8 @@ impl Server {
         let tls = http::Tls::of(config)?;
         let metrics = Metrics::default();
         let (fatal, stopped) = mpsc::unbounded_channel();
-        let (store, steady) = open_store(config, fatal).await?;
+        let background = BackgroundRuntime::start()?;
+        let (store, steady) = open_store(config, fatal, background.handle()).await?;
         let clock: Arc<dyn Clock> = Arc::clone(&steady) as Arc<dyn Clock>;
         let store: Arc<dyn Store> = Arc::new(Observed::new(store, metrics.clone(), log.attempts()));
         let vault = secrets::open_vault(config, &*store).await?;
@@ -158,7 +164,9 @@ impl Server {
         let traces = Exporter::start(&config.telemetry, &metrics)?;
         let spans = traces.clone().map(|traces| Arc::new(traces) as Arc<dyn Spans>);
         let (for_engine, now) = (Arc::clone(&store), Arc::clone(&clock));
-        let (engine, egress) = start_engine(&loaded, for_engine, now, vault.clone(), spans).await?;
+        let (engine, egress) =
+            start_engine(&loaded, for_engine, now, vault.clone(), (spans, background.handle()))
+                .await?;
         drop(tokio::spawn(steady.follow(engine.clone())));
         drop(tokio::spawn(outward::follow_own_addresses(config.clone(), egress.clone())));
         let looking =
@@ -187,6 +195,7 @@ impl Server {
             traces,
             vault: kept,
             api: state,
+            _background: background,
         };
         Ok((server, first))
     }
@@ -287,6 +296,7 @@ async fn stopped_again(signals: &mut Signals) {
 async fn open_store(
     config: &Config,
     fatal: mpsc::UnboundedSender<String>,
+    background: &Handle,
 ) -> anyhow::Result<(Arc<dyn Store>, Arc<ServerClock>)> {
     if let StoreChoice::Postgres(url) = &config.store {
         let store = cluster::connect(config, url).await?;
@@ -294,6 +304,7 @@ async fn open_store(
         return Ok((store, clock));
     }
     let options = StoreOptions {
+        lists_on: Some(background.clone()),
         // Nobody listens only where the server is ending already.
         fatal: Some(Arc::new(move |why| drop(fatal.send(why.to_owned())))),
         ..StoreOptions::default()
@@ -309,7 +320,7 @@ async fn start_engine(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     vault: Vault,
-    spans: Option<Arc<dyn Spans>>,
+    (spans, background): (Option<Arc<dyn Spans>>, &Handle),
 ) -> anyhow::Result<(EngineHandle, Egress)> {
     let config = &loaded.config;
     let mut seed = [0; 8];
@@ -325,6 +336,7 @@ async fn start_engine(
         policy: loaded.policy(),
         options,
         spans,
+        background: Background::on(background.clone()),
     };
     let transport = HttpTransport::new(config.transport_options()?, clock)?;
     let egress = transport.egress();

@@ -17,8 +17,8 @@ use anyhow::{Context as _, Result};
 use postrider_domain::ids::{DestinationId, TenantId};
 use postrider_domain::signature::{SigningSecret, SigningSecrets};
 use postrider_engine::{
-    Credentials, CredentialsError, Ended, EngineHandle, OpenCredentials, Options, Parts,
-    SeededEntropy,
+    Background, Credentials, CredentialsError, Ended, EngineHandle, OpenCredentials, Options,
+    Parts, SeededEntropy,
 };
 use postrider_store::memory::{Durable, MemoryStore, Options as StoreOptions};
 use postrider_store::{History, Store, SubscriptionRecord};
@@ -200,6 +200,7 @@ impl World {
             policy: self.oracle().rules.policy(),
             options: self.nature.options.clone(),
             spans: None,
+            background: Background::default(),
         };
         let receivers = Arc::clone(&self.receivers);
         self.oracle().started(self.now);

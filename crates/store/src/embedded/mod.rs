@@ -125,6 +125,8 @@ pub struct Options {
     pub check_bytes: u64,
     /// Who is told when the store has stopped for good.
     pub fatal: Option<FatalHook>,
+    /// Whose threads read lists; those of whoever asks where it is `None`.
+    pub lists_on: Option<tokio::runtime::Handle>,
 }
 
 impl Default for Options {
@@ -134,6 +136,7 @@ impl Default for Options {
             reserve_bytes: 64 << 20,
             check_bytes: 64 << 20,
             fatal: None,
+            lists_on: None,
         }
     }
 }
@@ -162,6 +165,8 @@ pub struct EmbeddedStore {
     points: Arc<Turns>,
     /// Places for lists, by tenant.
     lists: Arc<Turns>,
+    /// Whose threads read lists.
+    lists_on: Option<tokio::runtime::Handle>,
     days: Days,
     keeping: Keeping,
     sieves: Arc<Sieves>,
@@ -205,7 +210,7 @@ impl EmbeddedStore {
     ) -> Result<T, StoreError> {
         let turn = self.points.take(Some(tenant)).await?;
         self.barrier().await?;
-        self.look_for(turn, look).await
+        self.look_for(None, turn, look).await
     }
 
     /// Reads a list, whose size the tenant chooses, after a barrier. An administrator's list, of no
@@ -217,22 +222,27 @@ impl EmbeddedStore {
     ) -> Result<T, StoreError> {
         let turn = self.lists.take(tenant).await?;
         self.barrier().await?;
-        self.look_for(turn, look).await
+        self.look_for(self.lists_on.as_ref(), turn, look).await
     }
 
     /// Looks until it has the answer, the caller goes away or the time is over.
     async fn look_for<T: Send + 'static>(
         &self,
+        on: Option<&tokio::runtime::Handle>,
         turn: Turn,
         look: impl FnOnce(&Looking<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (pool, stop) = (Arc::clone(&self.pool), Arc::new(Stop::default()));
         let _ends_with_the_caller = StopOnDrop(Arc::clone(&stop));
-        let looked = tokio::task::spawn_blocking(move || {
+        let looking = move || {
             let answer = look(&pool.look_until(stop));
             drop(turn);
             answer
-        });
+        };
+        let looked = match on {
+            Some(runtime) => runtime.spawn_blocking(looking),
+            None => tokio::task::spawn_blocking(looking),
+        };
         match tokio::time::timeout(READ_TIME_MAX, looked).await {
             Ok(looked) => answered(looked),
             Err(_) => Err(StoreError::TooSlow(READ_TIME_MAX)),

@@ -99,6 +99,7 @@ impl EmbeddedStore {
             segment_bytes: options.segment_bytes,
             ..journal::Options::new(identity.store_id, u64::from_le_bytes(nonce))
         };
+        let lists_on = options.lists_on.clone();
         let hooks = hooks(Arc::clone(&line), options.fatal.clone());
         let opened = Journal::open(Arc::new(disk), journal_options, hooks);
         let (journal, recovered) = opened.map_err(|error| journal_error(&layout, error))?;
@@ -130,6 +131,7 @@ impl EmbeddedStore {
             vital: Arc::new(tokio::sync::Semaphore::new(pool::VITAL_MAX)),
             points: Turns::new(pool::POINTS_MAX, pool::POINTS_LINE_MAX),
             lists: Turns::new(pool::LISTS_MAX, pool::LISTS_LINE_MAX),
+            lists_on,
             layout,
             journal,
             line,
