@@ -10,6 +10,7 @@ mod domain;
 mod hosts;
 mod length;
 mod links;
+mod logs;
 mod module_doc;
 mod paths;
 mod reach;
@@ -38,6 +39,7 @@ const RULES: &[(&str, Rule)] = &[
     ("crates depend in one direction", direction::check),
     ("the domain is pure", domain::check),
     ("tests do not sleep", sleep::check),
+    ("log lines have words and numbers, not Rust's Debug", logs::check),
     ("no registry is named by its host", hosts::check),
     ("white space is plain", whitespace::check),
     ("the changelog has its open section", changelog::check),

@@ -23,6 +23,7 @@ use crate::problem::{Code, Problem};
 use crate::random::{self, NoRandomness};
 use crate::settings::Rate;
 use crate::state::ApiState;
+use crate::wire::audit::AuditView;
 
 /// Refused mutations of one tenant that are written down: 600 at once, and one a second.
 pub(crate) const REFUSED_RATE: Rate = Rate { per_second: 1, burst: 600 };
@@ -213,8 +214,9 @@ async fn write(state: &ApiState, begun: Begun, status: StatusCode, problem: Opti
         problem: problem.map(|code| code.as_str().to_owned()),
     };
     if let Err(error) = state.store().put_audit(&entry).await {
-        // What was done is done: the operator's log has the entry instead.
-        tracing::error!(%error, ?entry, "an entry of the audit log cannot be written");
+        // The change itself is durable: the operator's log has the entry instead.
+        let entry = serde_json::to_string(&AuditView::of(entry)).unwrap_or_default();
+        tracing::error!(%error, entry, "cannot write an entry of the audit log");
     }
 }
 

@@ -247,6 +247,25 @@ pub enum Turn {
     Probe,
 }
 
+impl Turn {
+    /// `first`, `retry` or `probe`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Turn::First => "first",
+            Turn::Retry(_) => "retry",
+            Turn::Probe => "probe",
+        }
+    }
+
+    /// The number of the retry, where it is one.
+    pub const fn retry(self) -> Option<u32> {
+        match self {
+            Turn::Retry(number) => Some(number),
+            Turn::First | Turn::Probe => None,
+        }
+    }
+}
+
 /// An attempt as it is kept. Immutable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {

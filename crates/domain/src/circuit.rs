@@ -194,6 +194,21 @@ impl Evidence {
         Evidence::ByHand { reason: Some(TAKEN_BACK.to_owned()) }
     }
 
+    /// The word that the API shows as `why`.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Evidence::FailureShare => "failure_share",
+            Evidence::ConsecutiveFailures => "consecutive_failures",
+            Evidence::NoSuccess { .. } => "no_success",
+            Evidence::Gone => "gone",
+            Evidence::ProbeSent { .. } => "probe_sent",
+            Evidence::ProbeFailed => "probe_failed",
+            Evidence::ProbeLost => "probe_lost",
+            Evidence::Success { .. } => "success",
+            Evidence::ByHand { .. } => "by_hand",
+        }
+    }
+
     /// Whether it is [`Evidence::taken_back`].
     pub fn is_taken_back(&self) -> bool {
         matches!(self, Evidence::ByHand { reason: Some(reason) } if reason == TAKEN_BACK)

@@ -1,6 +1,6 @@
 //! One URL of one tenant, with its circuit. Never shared between tenants.
 
-use crate::circuit::{Circuit, CircuitState, Evidence};
+use crate::circuit::{Circuit, CircuitState, Evidence, StateName};
 use crate::ids::{DestinationId, TenantId};
 use crate::time::Timestamp;
 
@@ -19,7 +19,7 @@ pub struct Destination {
     pub circuit: Circuit,
 }
 
-/// A destination's state as the API and the dashboard show it.
+/// A destination's state in the words of the contract: the API, metrics and logs use no others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DestinationState {
     /// Its circuit is closed.
@@ -39,11 +39,7 @@ impl Destination {
 
     /// The state as it is shown.
     pub fn state(&self) -> DestinationState {
-        match self.circuit.state {
-            CircuitState::Closed => DestinationState::Enabled,
-            CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => DestinationState::Disabled,
-            CircuitState::Frozen { .. } => DestinationState::Frozen,
-        }
+        self.circuit.state_name().into()
     }
 
     /// Why it is not enabled.
@@ -57,7 +53,21 @@ impl Destination {
     }
 }
 
+impl From<StateName> for DestinationState {
+    fn from(circuit: StateName) -> Self {
+        match circuit {
+            StateName::Closed => DestinationState::Enabled,
+            StateName::Open | StateName::HalfOpen => DestinationState::Disabled,
+            StateName::Frozen => DestinationState::Frozen,
+        }
+    }
+}
+
 impl DestinationState {
+    /// Every state.
+    pub const ALL: [DestinationState; 3] =
+        [DestinationState::Enabled, DestinationState::Disabled, DestinationState::Frozen];
+
     /// `enabled`, `disabled` or `frozen`.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,7 +1,7 @@
 //! Deliveries and their attempts, as they are shown.
 
 use postrider_domain::attempt::Verdict;
-use postrider_domain::attempt::{Attempt, BodyEnd, Connection, Ending, Finished, Timings, Turn};
+use postrider_domain::attempt::{Attempt, BodyEnd, Connection, Ending, Finished, Timings};
 use postrider_domain::delivery::{CancelReason, DeadReason, Delivery, DeliveryState, StateName};
 use postrider_domain::time::Timestamp;
 use serde::Serialize;
@@ -216,11 +216,7 @@ fn reason(state: &DeliveryState) -> Option<&'static str> {
 impl AttemptView {
     /// An attempt. What only the operator may know is shown to admins alone.
     pub(crate) fn of(attempt: &Attempt, for_admin: bool) -> Self {
-        let (turn, retry) = match attempt.turn {
-            Turn::First => ("first", None),
-            Turn::Retry(n) => ("retry", Some(n)),
-            Turn::Probe => ("probe", None),
-        };
+        let (turn, retry) = (attempt.turn.as_str(), attempt.turn.retry());
         let outcome = outcome(attempt.started_at, &attempt.timings, &attempt.ending, for_admin);
         AttemptView { number: attempt.number, turn, retry, outcome }
     }

@@ -1,6 +1,6 @@
 //! Destinations as they are shown: state, counters, and how near each threshold is.
 
-use postrider_domain::circuit::{CircuitState, Counters, StateName, Transition};
+use postrider_domain::circuit::{CircuitState, Counters, Transition};
 use postrider_domain::destination::DestinationState;
 use postrider_domain::explain::Words;
 use postrider_domain::policy::CircuitPolicy;
@@ -49,6 +49,16 @@ enum DestinationStateWord {
     Enabled,
     Disabled,
     Frozen,
+}
+
+impl DestinationStateWord {
+    const fn of(state: DestinationState) -> Self {
+        match state {
+            DestinationState::Enabled => DestinationStateWord::Enabled,
+            DestinationState::Disabled => DestinationStateWord::Disabled,
+            DestinationState::Frozen => DestinationStateWord::Frozen,
+        }
+    }
 }
 
 /// How near a destination is to each threshold.
@@ -108,11 +118,7 @@ impl DestinationView {
         DestinationView {
             id: destination.id.to_string(),
             url: destination.url.clone(),
-            state: match destination.state() {
-                DestinationState::Enabled => DestinationStateWord::Enabled,
-                DestinationState::Disabled => DestinationStateWord::Disabled,
-                DestinationState::Frozen => DestinationStateWord::Frozen,
-            },
+            state: DestinationStateWord::of(destination.state()),
             reason: destination.evidence().map(|evidence| Words(evidence).to_string()),
             attempts,
             successes,
@@ -178,10 +184,9 @@ pub(crate) struct ReasonBody {
 pub(crate) struct TransitionView {
     #[schema(value_type = String, format = DateTime)]
     at: Timestamp,
-    /// `closed`, `open`, `half_open` or `frozen`.
-    from: &'static str,
-    /// `closed`, `open`, `half_open` or `frozen`.
-    to: &'static str,
+    from: DestinationStateWord,
+    /// The same as `from` where the destination stays disabled: a probe was sent, failed or was lost.
+    to: DestinationStateWord,
     /// Why, in words.
     reason: String,
     /// Why, as data.
@@ -206,20 +211,11 @@ impl TransitionView {
         let Counters { attempts, successes, failures, consecutive_failures } = transition.counters;
         TransitionView {
             at: transition.at,
-            from: circuit_name(transition.from),
-            to: circuit_name(transition.to),
+            from: DestinationStateWord::of(transition.from.into()),
+            to: DestinationStateWord::of(transition.to.into()),
             reason: Words(&transition.evidence).to_string(),
             evidence: serde_json::to_value(&transition.evidence).unwrap_or(Value::Null),
             counters: CountersView { attempts, successes, failures, consecutive_failures },
         }
-    }
-}
-
-const fn circuit_name(name: StateName) -> &'static str {
-    match name {
-        StateName::Closed => "closed",
-        StateName::Open => "open",
-        StateName::HalfOpen => "half_open",
-        StateName::Frozen => "frozen",
     }
 }

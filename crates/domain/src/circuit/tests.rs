@@ -570,3 +570,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn every_evidence_has_the_word_that_the_api_shows_as_why() {
+    let delivery = DeliveryId::from_bytes([1; 16]);
+    for evidence in [
+        Evidence::FailureShare,
+        Evidence::ConsecutiveFailures,
+        Evidence::NoSuccess { since: Timestamp::EPOCH },
+        Evidence::Gone,
+        Evidence::ProbeSent { delivery },
+        Evidence::ProbeFailed,
+        Evidence::ProbeLost,
+        Evidence::Success { by_probe: true },
+        Evidence::ByHand { reason: None },
+    ] {
+        let shown = serde_json::to_value(&evidence).unwrap();
+        assert_eq!(shown["why"], evidence.as_str());
+    }
+}

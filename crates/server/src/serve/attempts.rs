@@ -73,14 +73,17 @@ fn put_line(
     write!(
         out,
         "{{\"timestamp\":\"{now}\",\"level\":\"INFO\",\"message\":\"attempt\",\"delivery\":\"{}\",\
-         \"destination\":\"{}\",\"tenant\":\"{}\",\"attempt\":{},\"turn\":\"{:?}\",\"outcome\":\"{}\"",
+         \"destination\":\"{}\",\"tenant\":\"{}\",\"attempt\":{},\"turn\":\"{}\"",
         delivery.id,
         delivery.destination,
         delivery.tenant,
         attempt.number,
-        attempt.turn,
-        class(&attempt.ending),
+        attempt.turn.as_str(),
     )?;
+    if let Some(retry) = attempt.turn.retry() {
+        write!(out, ",\"retry\":{retry}")?;
+    }
+    write!(out, ",\"outcome\":\"{}\"", class(&attempt.ending))?;
     if let Some(status) = attempt.ending.status() {
         write!(out, ",\"status\":{status}")?;
     }
@@ -143,7 +146,8 @@ impl One {
             destination = %self.destination,
             tenant = %self.tenant,
             attempt = self.number,
-            turn = ?self.turn,
+            turn = self.turn.as_str(),
+            retry = self.turn.retry(),
             outcome = self.outcome,
             status = self.status,
             error = self.error,
@@ -192,7 +196,8 @@ mod tests {
         assert!(text.ends_with("}\n") && text.lines().count() == 1);
         let line: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&line["message"], &line["attempt"]), (&"attempt".into(), &2.into()));
-        assert_eq!((&line["error"], &line["turn"]), (&detail.into(), &"Retry(1)".into()));
+        assert_eq!(line["error"], detail);
+        assert_eq!((&line["turn"], &line["retry"]), (&"retry".into(), &1.into()));
         assert_eq!((&line["ms"], &line["state"]), (&7.into(), &"queued".into()));
         assert_eq!(line["delivery"], id.to_string());
         assert_eq!(line["target"], ATTEMPTS);

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use postrider_domain::attempt::{Ending, FailureClass, Turn};
-use postrider_domain::circuit::StateName as CircuitName;
 use postrider_domain::delivery::StateName;
+use postrider_domain::destination::DestinationState;
 use postrider_domain::ids::DestinationId;
 use postrider_domain::ledger::Ledger;
 
@@ -36,7 +36,7 @@ struct State {
     spans_exported: u64,
     spans_lost: u64,
     transitions: BTreeMap<(&'static str, &'static str), u64>,
-    circuits: HashMap<DestinationId, CircuitName>,
+    circuits: HashMap<DestinationId, DestinationState>,
     looked: Looked,
     /// What quotas refused, by quota.
     refused: Vec<(&'static str, u64)>,
@@ -121,7 +121,7 @@ impl Metrics {
         let mut state = self.state();
         state.settle_seconds.observe(took);
         for (turn, outcome, took) in attempts {
-            *state.attempts.entry((turn_name(turn), outcome)).or_default() += 1;
+            *state.attempts.entry((turn.as_str(), outcome)).or_default() += 1;
             state.attempt_seconds.observe(took);
         }
     }
@@ -138,19 +138,19 @@ impl Metrics {
         *self.state().store_errors.entry(what).or_default() += 1;
     }
 
-    /// A destination's circuit went from one state to another.
-    pub(super) fn transition(&self, from: CircuitName, to: CircuitName) {
-        *self.state().transitions.entry((circuit(from), circuit(to))).or_default() += 1;
+    /// A destination went from one state to another.
+    pub(super) fn transition(&self, from: DestinationState, to: DestinationState) {
+        *self.state().transitions.entry((from.as_str(), to.as_str())).or_default() += 1;
     }
 
-    /// A destination's circuit is in this state now.
-    pub(super) fn circuit_is(&self, destination: DestinationId, state: CircuitName) {
+    /// A destination is in this state now.
+    pub(super) fn circuit_is(&self, destination: DestinationId, state: DestinationState) {
         self.state().circuits.insert(destination, state);
     }
 
-    /// A destination is known; its circuit is closed unless it was known before.
+    /// A destination is known; it is enabled unless it was known before.
     pub(super) fn destination_exists(&self, destination: DestinationId) {
-        self.state().circuits.entry(destination).or_insert(CircuitName::Closed);
+        self.state().circuits.entry(destination).or_insert(DestinationState::Enabled);
     }
 
     /// What quotas have refused so far.
@@ -183,7 +183,11 @@ impl State {
             let name = format!("postrider_attempts_total{{turn=\"{turn}\",outcome=\"{outcome}\"}}");
             page.line(&name, count);
         }
-        page.head("postrider_circuit_transitions_total", "counter", "Transitions of circuits.");
+        page.head(
+            "postrider_circuit_transitions_total",
+            "counter",
+            "Changes of destinations' states.",
+        );
         for ((from, to), count) in &self.transitions {
             let name =
                 format!("postrider_circuit_transitions_total{{from=\"{from}\",to=\"{to}\"}}");
@@ -260,12 +264,10 @@ impl State {
         let help = "1 while this node's lease holds; nothing is sent otherwise.";
         page.head("postrider_leased", "gauge", help);
         page.line("postrider_leased", &u64::from(self.looked.leased));
-        page.head("postrider_circuits", "gauge", "Destinations by the state of their circuit.");
-        for name in
-            [CircuitName::Closed, CircuitName::Open, CircuitName::HalfOpen, CircuitName::Frozen]
-        {
-            let count = self.circuits.values().filter(|state| **state == name).count();
-            page.line(&format!("postrider_circuits{{state=\"{}\"}}", circuit(name)), &count);
+        page.head("postrider_circuits", "gauge", "Destinations by their state.");
+        for state in DestinationState::ALL {
+            let count = self.circuits.values().filter(|one| **one == state).count();
+            page.line(&format!("postrider_circuits{{state=\"{}\"}}", state.as_str()), &count);
         }
     }
 }
@@ -291,23 +293,6 @@ pub(super) const fn class(ending: &Ending) -> &'static str {
             FailureClass::Protocol => "protocol",
         },
         Ending::OwnFault(_) => "own_fault",
-    }
-}
-
-const fn turn_name(turn: Turn) -> &'static str {
-    match turn {
-        Turn::First => "first",
-        Turn::Retry(_) => "retry",
-        Turn::Probe => "probe",
-    }
-}
-
-const fn circuit(name: CircuitName) -> &'static str {
-    match name {
-        CircuitName::Closed => "closed",
-        CircuitName::Open => "open",
-        CircuitName::HalfOpen => "half_open",
-        CircuitName::Frozen => "frozen",
     }
 }
 
@@ -376,7 +361,7 @@ mod tests {
     fn every_line_is_of_the_text_format() {
         let metrics = Metrics::default();
         metrics.accepted(1, 2, Duration::from_millis(1));
-        metrics.transition(CircuitName::Closed, CircuitName::Open);
+        metrics.transition(DestinationState::Enabled, DestinationState::Disabled);
         metrics.store_failed("accept");
         for line in metrics.render().lines().filter(|line| !line.starts_with("# ")) {
             let (name, value) = line.rsplit_once(' ').unwrap();

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_domain::attempt::{Attempt, Turn};
-use postrider_domain::circuit::{StateName as CircuitName, Transition};
+use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::Delivery;
+use postrider_domain::destination::DestinationState;
 use postrider_domain::event::Event;
 use postrider_domain::ids::{
     DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
@@ -74,7 +75,7 @@ fn instant() -> Instant {
 struct Turned {
     destination: DestinationId,
     tenant: TenantId,
-    state: CircuitName,
+    state: DestinationState,
     transitions: Vec<Transition>,
 }
 
@@ -82,13 +83,18 @@ impl Turned {
     fn tell(&self, metrics: &Metrics) {
         metrics.circuit_is(self.destination, self.state);
         for transition in &self.transitions {
-            metrics.transition(transition.from, transition.to);
+            let (from, to): (DestinationState, DestinationState) =
+                (transition.from.into(), transition.to.into());
+            // A probe does not change the state; it is counted among the attempts.
+            if from != to {
+                metrics.transition(from, to);
+            }
             tracing::info!(
                 destination = %self.destination,
                 tenant = %self.tenant,
-                from = ?transition.from,
-                to = ?transition.to,
-                evidence = ?transition.evidence,
+                from = from.as_str(),
+                to = to.as_str(),
+                why = transition.evidence.as_str(),
                 "circuit"
             );
         }
@@ -122,7 +128,7 @@ impl Work for Observed {
             .map(|change| Turned {
                 destination: change.id,
                 tenant: change.tenant.clone(),
-                state: change.circuit.state_name(),
+                state: change.circuit.state_name().into(),
                 transitions: change.transitions.clone(),
             })
             .collect();
@@ -211,7 +217,7 @@ impl Configuration for Observed {
     ) -> Result<Vec<DestinationRecord>, StoreError> {
         let result = self.store.held_destinations(holding).await;
         for destination in result.iter().flatten() {
-            self.metrics.circuit_is(destination.id, destination.circuit.state_name());
+            self.metrics.circuit_is(destination.id, destination.state());
         }
         result
     }

@@ -170,15 +170,13 @@ fn metrics_tell_of_what_became_durable() {
     server.subscribe(&bad.url());
     server.send(3);
     let page = server.wait("the metrics of six attempts", |server| {
-        let (status, page) =
-            http::request(server.address, &server.key, "GET", "/metrics", None).unwrap();
-        assert_eq!(status, 200);
+        let page = server.metrics();
         let expected = [
             "postrider_events_accepted_total 3",
             "postrider_deliveries_accepted_total 6",
             "postrider_attempts_total{turn=\"first\",outcome=\"delivered\"} 3",
             "postrider_attempts_total{turn=\"first\",outcome=\"status_5xx\"} 3",
-            "postrider_circuits{state=\"closed\"} 2",
+            "postrider_circuits{state=\"enabled\"} 2",
             "postrider_ledger{state=\"delivered\"} 3",
             "postrider_ledger{state=\"waiting\"} 3",
             "postrider_ledger_balanced 1",

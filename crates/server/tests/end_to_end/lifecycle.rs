@@ -141,8 +141,21 @@ fn a_destination_is_disabled_probed_and_enabled_again() {
         (server.ledger()["delivered"] == 101).then_some(())
     });
     let path = format!("/v1/destinations/{}/timeline", text(&disabled, "id"));
-    let timeline = server.get(&path).to_string();
-    assert!(timeline.contains("open") && timeline.contains("closed"), "{timeline}");
+    let timeline = server.get(&path);
+    let steps: Vec<_> = (timeline["data"].as_array().unwrap().iter())
+        .map(|one| ["from", "to"].map(|name| text(one, name)).join(" to "))
+        .collect();
+    assert_eq!(steps.first().unwrap(), "disabled to enabled", "{timeline}");
+    assert_eq!(steps.last().unwrap(), "enabled to disabled", "{timeline}");
+    for line in [
+        "postrider_circuits{state=\"enabled\"} 1",
+        "postrider_circuits{state=\"disabled\"} 0",
+        "postrider_circuits{state=\"frozen\"} 0",
+        "postrider_circuit_transitions_total{from=\"enabled\",to=\"disabled\"} 1",
+        "postrider_circuit_transitions_total{from=\"disabled\",to=\"enabled\"} 1",
+    ] {
+        server.wait(line, |server| server.metrics().contains(line).then_some(()));
+    }
     assert!(balances(&server.ledger()));
 }
 

@@ -97,7 +97,7 @@ fn every_attempt_has_its_one_line() {
         assert_eq!(line[name], value, "{line}");
     }
     assert_eq!(line["status"], 503);
-    assert!(line["ms"].is_u64() && line["turn"] == "First", "{line}");
+    assert!(line["ms"].is_u64() && line["turn"] == "first", "{line}");
 }
 
 #[test]

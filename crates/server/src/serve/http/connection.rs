@@ -41,6 +41,18 @@ pub(super) enum Overdue {
     Evicted,
 }
 
+impl Overdue {
+    /// The word for the log.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Overdue::NoRequest => "no_request",
+            Overdue::Idle => "idle",
+            Overdue::Stalled => "stalled",
+            Overdue::Evicted => "evicted",
+        }
+    }
+}
+
 /// What a client sent and nobody read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unread {

@@ -35,6 +35,16 @@ pub(super) enum Full {
     Address,
 }
 
+impl Full {
+    /// The setting that was reached, for the log.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Full::Total => "http.connections_max",
+            Full::Address => "http.connections_per_address_max",
+        }
+    }
+}
+
 /// One party: an IPv4 address, or the /64 network of an IPv6 address, which is what one customer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Party(IpAddr);

@@ -162,7 +162,7 @@ impl Listener {
     /// Answers a connection that there is no place for. With TLS, and where too many are being
     /// answered already, it is closed without a word.
     fn refuse(&self, stream: TcpStream, peer: SocketAddr, full: door::Full) {
-        tracing::debug!(%peer, ?full, "no place for a connection");
+        tracing::debug!(%peer, limit = full.as_str(), "connection refused: too many are open");
         let place = Arc::clone(&self.refusals).try_acquire_owned();
         if let (Ok(place), None) = (place, &self.acceptor) {
             drop(tokio::spawn(async move {
@@ -194,7 +194,7 @@ impl Listener {
                 Ok(secured) => Box::pin(self.serve(secured, service)).await,
                 Err(error) => tracing::debug!(%peer, %error, "a TLS handshake failed"),
             },
-            why = connection.overdue(self.deadlines) => tracing::debug!(%peer, ?why, "closed"),
+            why = connection.overdue(self.deadlines) => tracing::debug!(%peer, why = why.as_str(), "connection closed"),
             () = stopped(&mut stop) => {}
         }
     }
@@ -216,7 +216,7 @@ impl Listener {
                     return;
                 }
                 why = connection.overdue(self.deadlines) => {
-                    tracing::debug!(%peer, ?why, "closed");
+                    tracing::debug!(%peer, why = why.as_str(), "connection closed");
                     if why == Overdue::Idle {
                         talk.as_mut().graceful_shutdown();
                         drop(tokio::time::timeout(GOODBYE, talk).await);

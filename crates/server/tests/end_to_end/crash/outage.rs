@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use crate::crash::neighbours::{Pulse, in_order};
 use crate::crash::{count, figure};
@@ -53,7 +53,8 @@ fn a_destination_that_returns_is_not_flooded_and_nobody_else_notices() {
     let destination = destinations.iter().find(|one| one["url"] == made["url"]).unwrap();
     let timeline = server.get(&format!("/v1/destinations/{}/timeline", text(destination, "id")));
     let entries = timeline["data"].as_array().unwrap();
-    let trips = entries.iter().filter(|one| one["from"] == "closed" && one["to"] == "open").count();
+    let is_trip = |one: &&Json| one["from"] == "enabled" && one["to"] == "disabled";
+    let trips = entries.iter().filter(is_trip).count();
     assert_eq!(trips, 1, "{timeline}");
     assert_eq!(destination["state"], "enabled", "{destination}");
     let (quiet, busy) = (in_order(&mut quiet), in_order(&mut busy));

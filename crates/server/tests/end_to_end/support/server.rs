@@ -158,6 +158,14 @@ impl Server {
         self.ask("GET", path, None, 200)
     }
 
+    /// The page that Prometheus reads.
+    pub(crate) fn metrics(&self) -> String {
+        let (status, page) =
+            http::request(self.address, &self.key, "GET", "/metrics", None).unwrap();
+        assert_eq!(status, 200, "{page}");
+        page
+    }
+
     /// Subscribes this URL to everything.
     pub(crate) fn subscribe(&self, url: &str) -> Json {
         self.subscribe_to(url, "*")
