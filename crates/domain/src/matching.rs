@@ -156,6 +156,11 @@ impl SubscriptionIndex {
         self.tenants.get(tenant).cloned()
     }
 
+    /// The subscriptions of every tenant as they are now.
+    pub fn snapshots(&self) -> Vec<TenantIndex> {
+        self.tenants.values().cloned().collect()
+    }
+
     /// The subscriptions that want this event, each once, by identifier, and those whose filters
     /// did not come to an answer.
     pub fn matches(&self, event: &Event) -> Vec<Arc<Subscription>> {
@@ -238,6 +243,13 @@ impl TenantIndex {
     ) -> impl Iterator<Item = &Arc<Subscription>> {
         let range = (destination, FIRST_ID)..=(destination, LAST_ID);
         self.by_destination.range(range).filter_map(|(_, id)| self.by_id.get(id))
+    }
+
+    /// Every destination that a subscription names, each once.
+    pub fn destinations(&self) -> impl Iterator<Item = DestinationId> {
+        let mut before = None;
+        let all = self.by_destination.iter().map(|(destination, _)| *destination);
+        all.filter(move |destination| before.replace(*destination) != Some(*destination))
     }
 
     fn insert(&mut self, subscription: Arc<Subscription>) {

@@ -150,6 +150,11 @@ impl Directory {
         read(&self.index).snapshot(tenant)
     }
 
+    /// The subscriptions of every tenant as they are now.
+    pub(crate) fn snapshots(&self) -> Vec<TenantIndex> {
+        read(&self.index).snapshots()
+    }
+
     pub(crate) fn get(&self, id: SubscriptionId) -> Option<Arc<Prepared>> {
         read(&self.prepared).get(&id).cloned()
     }

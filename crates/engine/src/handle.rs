@@ -10,6 +10,7 @@ use postrider_domain::event::RawJson;
 use postrider_domain::explain::Standing;
 use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, TenantId};
 use postrider_domain::ledger::Ledger;
+use postrider_domain::matching::TenantIndex;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_store::{Change, DeliveryFilter, Holding, ReplayJob, ReplayState, Store};
@@ -396,6 +397,11 @@ impl EngineHandle {
     /// The shards that this node holds.
     pub async fn holding(&self) -> Result<Arc<Holding>, CommandError> {
         self.ask(|reply| Command::Holding { reply }).await
+    }
+
+    /// The subscriptions of every tenant, on all nodes, as this node knows them now.
+    pub fn subscriptions(&self) -> Vec<TenantIndex> {
+        self.shared.directory.snapshots()
     }
 
     /// Keys and tenants that other nodes deleted, from now on; `None` means that any may be.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use postrider_domain::matching::TenantIndex;
 use postrider_domain::time::Timestamp;
 use postrider_engine::EngineHandle;
-use postrider_store::Store;
+use postrider_store::{Holding, Store, StoreError};
 use postrider_transport::Clock;
 
 use super::metrics::{Looked, Metrics};
@@ -35,7 +36,9 @@ pub(super) async fn look(
         let refused = engine.quota_refusals().into_iter();
         metrics.refused(refused.map(|(quota, count)| (quota.name(), count)).collect());
         let now = clock.now();
-        let Ok(ages) = ages(&engine, &*store, now).await else { continue };
+        let Ok(holding) = engine.holding().await else { continue };
+        count_destinations(&engine, &metrics, &holding).await;
+        let Ok(ages) = ages(&holding, &*store, now).await else { continue };
         metrics.looked(Looked {
             ledger,
             held: gauges.held,
@@ -63,15 +66,27 @@ fn alert(held: bool) {
     }
 }
 
+/// Counts destinations off the async workers: it takes time in proportion to the subscriptions.
+async fn count_destinations(engine: &EngineHandle, metrics: &Metrics, holding: &Arc<Holding>) {
+    let (metrics, holding) = (metrics.clone(), Arc::clone(holding));
+    let subscriptions = engine.subscriptions();
+    let count = move || {
+        let named = subscriptions.iter().flat_map(TenantIndex::destinations);
+        metrics.count_destinations(named, &holding);
+    };
+    if let Err(error) = tokio::task::spawn_blocking(count).await {
+        tracing::error!(%error, "cannot count the destinations for the metrics");
+    }
+}
+
 /// How long the oldest of each lane has waited past its time.
 async fn ages(
-    engine: &EngineHandle,
+    holding: &Holding,
     store: &dyn Store,
     now: Timestamp,
-) -> anyhow::Result<(Duration, Duration)> {
-    let holding = engine.holding().await?;
-    let queued = store.queued(&holding, None, 1).await?;
-    let due = store.due(&holding, None, now, 1).await?;
+) -> Result<(Duration, Duration), StoreError> {
+    let queued = store.queued(holding, None, 1).await?;
+    let due = store.due(holding, None, now, 1).await?;
     let first = queued.first().map_or(Duration::ZERO, |delivery| now.since(delivery.created_at));
     let retry = due.first().and_then(|delivery| delivery.next_attempt_at());
     Ok((first, retry.map_or(Duration::ZERO, |at| now.since(at))))

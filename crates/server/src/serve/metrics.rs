@@ -13,6 +13,7 @@ use postrider_domain::delivery::StateName;
 use postrider_domain::destination::DestinationState;
 use postrider_domain::ids::DestinationId;
 use postrider_domain::ledger::Ledger;
+use postrider_store::Holding;
 
 /// Upper ends of the buckets of a latency, in microseconds.
 const BUCKETS_US: [u64; 12] = [
@@ -36,7 +37,9 @@ struct State {
     spans_exported: u64,
     spans_lost: u64,
     transitions: BTreeMap<(&'static str, &'static str), u64>,
-    circuits: HashMap<DestinationId, DestinationState>,
+    /// Destinations of this node's shards that are disabled or frozen. All others are enabled.
+    not_enabled: HashMap<DestinationId, DestinationState>,
+    destinations: DestinationCounts,
     looked: Looked,
     /// What quotas refused, by quota.
     refused: Vec<(&'static str, u64)>,
@@ -64,6 +67,24 @@ pub(crate) struct Looked {
     pub(crate) first_lane_age: Duration,
     /// How long the waiting delivery that is due first is overdue.
     pub(crate) retry_lane_overdue: Duration,
+}
+
+/// Destinations of this node's shards by their state.
+#[derive(Debug, Clone, Copy, Default)]
+struct DestinationCounts {
+    all: u64,
+    disabled: u64,
+    frozen: u64,
+}
+
+impl DestinationCounts {
+    const fn of(self, state: DestinationState) -> u64 {
+        match state {
+            DestinationState::Enabled => self.all - self.disabled - self.frozen,
+            DestinationState::Disabled => self.disabled,
+            DestinationState::Frozen => self.frozen,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -143,14 +164,41 @@ impl Metrics {
         *self.state().transitions.entry((from.as_str(), to.as_str())).or_default() += 1;
     }
 
-    /// A destination is in this state now.
-    pub(super) fn circuit_is(&self, destination: DestinationId, state: DestinationState) {
-        self.state().circuits.insert(destination, state);
+    /// A destination of this node's shards is in this state now.
+    pub(super) fn destination_is(&self, destination: DestinationId, state: DestinationState) {
+        match state {
+            DestinationState::Enabled => self.state().not_enabled.remove(&destination),
+            DestinationState::Disabled | DestinationState::Frozen => {
+                self.state().not_enabled.insert(destination, state)
+            }
+        };
     }
 
-    /// A destination is known; it is enabled unless it was known before.
-    pub(super) fn destination_exists(&self, destination: DestinationId) {
-        self.state().circuits.entry(destination).or_insert(DestinationState::Enabled);
+    /// Counts the destinations that a subscription names, in the shards that this node holds: a shard
+    /// that moved is counted by its new owner alone, and a destination that nobody names any more by
+    /// no node. A frozen one that is named again is still frozen, so its state is kept as long as the
+    /// shard is held.
+    pub(super) fn count_destinations(
+        &self,
+        named: impl Iterator<Item = DestinationId>,
+        holding: &Holding,
+    ) {
+        let not_enabled = {
+            let mut state = self.state();
+            state.not_enabled.retain(|destination, _| holding.has(destination.shard()));
+            state.not_enabled.clone()
+        };
+        // Counted without the lock: no settlement waits for it.
+        let mut counts = DestinationCounts::default();
+        for destination in named.filter(|destination| holding.has(destination.shard())) {
+            counts.all += 1;
+            match not_enabled.get(&destination) {
+                Some(DestinationState::Disabled) => counts.disabled += 1,
+                Some(DestinationState::Frozen) => counts.frozen += 1,
+                Some(DestinationState::Enabled) | None => {}
+            }
+        }
+        self.state().destinations = counts;
     }
 
     /// What quotas have refused so far.
@@ -264,9 +312,10 @@ impl State {
         let help = "1 while this node's lease holds; nothing is sent otherwise.";
         page.head("postrider_leased", "gauge", help);
         page.line("postrider_leased", &u64::from(self.looked.leased));
-        page.head("postrider_circuits", "gauge", "Destinations by their state.");
+        let help = "Destinations in this node's shards that a subscription names, by their state.";
+        page.head("postrider_circuits", "gauge", help);
         for state in DestinationState::ALL {
-            let count = self.circuits.values().filter(|one| **one == state).count();
+            let count = self.destinations.of(state);
             page.line(&format!("postrider_circuits{{state=\"{}\"}}", state.as_str()), &count);
         }
     }
@@ -317,6 +366,8 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use postrider_domain::attempt::{Answer, BodyEnd, Failure, Phase};
+    use postrider_domain::ids::{Shard, TenantId};
+    use postrider_store::Epoch;
 
     use super::*;
 
@@ -355,6 +406,63 @@ mod tests {
         ] {
             assert!(page.lines().any(|found| found == line), "{line} is not in\n{page}");
         }
+    }
+
+    fn holding(shards: std::ops::RangeInclusive<u8>) -> Holding {
+        Holding { shards: shards.map(|shard| (Shard(shard), Epoch(1))).collect() }
+    }
+
+    /// The counts of enabled, disabled and frozen destinations on the page.
+    fn counted(metrics: &Metrics) -> [u64; 3] {
+        let page = metrics.render();
+        DestinationState::ALL.map(|state| {
+            let line = format!("postrider_circuits{{state=\"{}\"}} ", state.as_str());
+            page.lines().find_map(|found| found.strip_prefix(&line)).unwrap().parse().unwrap()
+        })
+    }
+
+    fn destinations() -> Vec<DestinationId> {
+        let tenant = TenantId::default_tenant();
+        let url = |n| format!("https://hooks.example.com/{n}");
+        (0..100).map(|n| DestinationId::of(&tenant, &url(n))).collect()
+    }
+
+    #[test]
+    fn destinations_of_a_shard_that_moved_are_counted_by_its_new_owner_alone() {
+        let all = destinations();
+        let (old, new) = (Metrics::default(), Metrics::default());
+        for destination in &all {
+            old.destination_is(*destination, DestinationState::Disabled);
+        }
+        old.count_destinations(all.iter().copied(), &holding(0..=255));
+        assert_eq!(counted(&old), [0, 100, 0]);
+
+        // Half of the shards move. Their new owner reads the destinations from the store.
+        let moved = holding(128..=255);
+        for destination in all.iter().filter(|destination| moved.has(destination.shard())) {
+            new.destination_is(*destination, DestinationState::Disabled);
+        }
+        old.count_destinations(all.iter().copied(), &holding(0..=127));
+        new.count_destinations(all.iter().copied(), &moved);
+        let (left, gained) = (counted(&old)[1], counted(&new)[1]);
+        assert_eq!(left + gained, 100, "{left} and {gained}");
+        assert!(left > 0 && gained > 0, "{left} and {gained}");
+        assert_eq!(old.state().not_enabled.len() as u64, left, "what moved is forgotten");
+    }
+
+    #[test]
+    fn a_destination_that_no_subscription_names_is_not_counted() {
+        let all = destinations();
+        let metrics = Metrics::default();
+        metrics.destination_is(all[0], DestinationState::Frozen);
+        metrics.count_destinations(all.iter().copied(), &holding(0..=255));
+        assert_eq!(counted(&metrics), [99, 0, 1]);
+        metrics.count_destinations(all[2..].iter().copied(), &holding(0..=255));
+        assert_eq!(counted(&metrics), [98, 0, 0]);
+        metrics.count_destinations(all.iter().copied(), &holding(0..=255));
+        assert_eq!(counted(&metrics), [99, 0, 1], "it is still frozen when it is named again");
+        metrics.destination_is(all[0], DestinationState::Enabled);
+        assert!(metrics.state().not_enabled.is_empty());
     }
 
     #[test]

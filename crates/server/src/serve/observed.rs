@@ -81,7 +81,7 @@ struct Turned {
 
 impl Turned {
     fn tell(&self, metrics: &Metrics) {
-        metrics.circuit_is(self.destination, self.state);
+        metrics.destination_is(self.destination, self.state);
         for transition in &self.transitions {
             let (from, to): (DestinationState, DestinationState) =
                 (transition.from.into(), transition.to.into());
@@ -204,11 +204,7 @@ impl Configuration for Observed {
         record: &SubscriptionRecord,
         destination: &DestinationRecord,
     ) -> Result<SubscriptionPut, StoreError> {
-        let result = self.store.put_subscription(record, destination).await;
-        if matches!(result, Ok(SubscriptionPut::Stored)) {
-            self.metrics.destination_exists(destination.id);
-        }
-        result
+        self.store.put_subscription(record, destination).await
     }
 
     async fn held_destinations(
@@ -217,7 +213,7 @@ impl Configuration for Observed {
     ) -> Result<Vec<DestinationRecord>, StoreError> {
         let result = self.store.held_destinations(holding).await;
         for destination in result.iter().flatten() {
-            self.metrics.circuit_is(destination.id, destination.state());
+            self.metrics.destination_is(destination.id, destination.state());
         }
         result
     }

@@ -1,10 +1,11 @@
 //! What is measured and told of a cluster from outside: `postrider bench` on several nodes, and
 //! `postrider doctor`.
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
-use crate::neighbours::{KEY, pair};
+use crate::neighbours::{KEY, Pair, pair};
 use crate::server::Server as Postgres;
+use crate::support::server::Server;
 use crate::support::{postrider, stderr, stdout};
 
 #[test]
@@ -108,4 +109,31 @@ fn the_doctor_says_why_a_database_will_not_do() {
     let root = empty.replace("postrider@", "postgres@");
     let (level, said) = doctor(&["--store", &root])("database role");
     assert!(level == "note" && said.contains("superuser"), "{said}");
+}
+
+/// The enabled destinations that a node counts.
+fn enabled(node: &Server) -> u64 {
+    let page = node.metrics();
+    let value =
+        page.lines().find_map(|line| line.strip_prefix("postrider_circuits{state=\"enabled\"} "));
+    value.unwrap_or_else(|| panic!("{page}")).parse().unwrap()
+}
+
+#[test]
+fn every_destination_is_counted_by_the_one_node_that_holds_its_shard() {
+    let Pair { nodes: [mut first, mut second], postgres: _postgres, folder: _folder, .. } = pair();
+    for n in 0..20 {
+        let body = json!({"url": format!("http://127.0.0.1:9/{n}"), "types": ["task.*"]});
+        first.ask("POST", "/v1/subscriptions", Some(&body), 201);
+    }
+    let counts = first.wait("20 destinations on two nodes", |first| {
+        let counts = [enabled(first), enabled(&second)];
+        (counts.iter().sum::<u64>() == 20).then_some(counts)
+    });
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+    second.signal("TERM");
+    assert!(second.ended().0.success());
+    first.wait("20 destinations on the node that is left", |first| {
+        (enabled(first) == 20).then_some(())
+    });
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use crate::support::receiver::Arrived;
+use crate::support::server::Server;
 use crate::support::{Receiver, Start, http, run, stderr, stdout, text};
 
 /// What was told: which tenant's, which type, how near.
@@ -129,6 +130,21 @@ fn metrics_have_everything_that_was_promised() {
             None
         })
     });
+}
+
+#[test]
+fn a_destination_is_not_counted_after_its_last_subscription_was_deleted() {
+    let receiver = Receiver::start(200);
+    let mut server = Start::dev().fresh();
+    let made = server.subscribe(&receiver.url());
+    let enabled = |server: &Server, count: u32| {
+        let line = format!("postrider_circuits{{state=\"enabled\"}} {count}\n");
+        server.metrics().contains(&line).then_some(())
+    };
+    server.wait("one enabled destination", |server| enabled(server, 1));
+    let path = format!("/v1/subscriptions/{}", made["id"].as_str().unwrap());
+    server.ask("DELETE", &path, None, 204);
+    server.wait("no destination", |server| enabled(server, 0));
 }
 
 /// The spans that a collector was sent.
