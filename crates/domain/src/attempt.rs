@@ -216,6 +216,14 @@ impl Ending {
         }
     }
 
+    /// Whether the delivery arrived.
+    pub fn is_success(&self) -> bool {
+        match self.verdict() {
+            Verdict::Success => true,
+            Verdict::Failure | Verdict::Gone | Verdict::OwnFault => false,
+        }
+    }
+
     /// When the receiver wants to be asked again: only 429 and 503 may say so.
     pub fn retry_after(&self, now: Timestamp) -> Option<Timestamp> {
         match self {
@@ -350,7 +358,9 @@ mod tests {
                 410 => Verdict::Gone,
                 _ => Verdict::Failure,
             };
-            assert_eq!(answered(status, None).verdict(), expected, "{status}");
+            let ending = answered(status, None);
+            assert_eq!(ending.verdict(), expected, "{status}");
+            assert_eq!(ending.is_success(), expected == Verdict::Success, "{status}");
         }
     }
 

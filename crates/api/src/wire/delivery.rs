@@ -1,6 +1,5 @@
 //! Deliveries and their attempts, as they are shown.
 
-use postrider_domain::attempt::Verdict;
 use postrider_domain::attempt::{Attempt, BodyEnd, Connection, Ending, Finished, Timings};
 use postrider_domain::delivery::{CancelReason, DeadReason, Delivery, DeliveryState, StateName};
 use postrider_domain::time::Timestamp;
@@ -234,10 +233,7 @@ fn outcome(
     ending: &Ending,
     for_admin: bool,
 ) -> OutcomeView {
-    let is_success = match ending.verdict() {
-        Verdict::Success => true,
-        Verdict::Failure | Verdict::Gone | Verdict::OwnFault => false,
-    };
+    let is_success = ending.is_success();
     let (body, body_end, detail) = match ending {
         Ending::Answered(answer) => {
             let text = String::from_utf8_lossy(&answer.body).into_owned();

@@ -282,6 +282,15 @@ pub(crate) struct Loaded {
     origins: BTreeMap<&'static str, Origin>,
 }
 
+/// The settings that differ after the configuration was read again.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changed {
+    /// Those that are in force now.
+    pub(crate) taken: Vec<&'static str>,
+    /// Those that a restart would take.
+    pub(crate) needs_restart: Vec<&'static str>,
+}
+
 impl Loaded {
     /// Puts all sources together. All faults are found at once.
     pub(crate) fn new(
@@ -335,6 +344,27 @@ impl Loaded {
     /// Every setting with its value and origin, in the order of the documents.
     pub(crate) fn shown(&self) -> Vec<Shown> {
         show::all(self)
+    }
+
+    /// Takes from `next` what a running server can take.
+    pub(crate) fn take_changes(&mut self, next: &Loaded) -> Changed {
+        let mut changed = Changed::default();
+        for setting in settings::ALL {
+            if (setting.show)(&self.config) == (setting.show)(&next.config) {
+                continue;
+            }
+            if !setting.live {
+                changed.needs_restart.push(setting.key);
+                continue;
+            }
+            (setting.copy)(&mut self.config, &next.config);
+            match next.origins.get(setting.key) {
+                Some(origin) => self.origins.insert(setting.key, origin.clone()),
+                None => self.origins.remove(setting.key),
+            };
+            changed.taken.push(setting.key);
+        }
+        changed
     }
 
     /// The policy that is in force: on the faster clock, where there is one.

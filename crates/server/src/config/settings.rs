@@ -1,7 +1,9 @@
 //! The table of all settings.
 //!
-//! One line each: the key as it is written, the field that it sets, and what it is. What a value
-//! may look like follows from the field's type (see [`super::value`]).
+//! One line each: the key as it is written, the field that it sets, and what it is. `(secret)` marks
+//! a value that is never shown, `(live)` one that a running server takes when it reads the
+//! configuration again. What a value may look like follows from the field's type (see
+//! [`super::value`]).
 
 use serde_json::Value as Json;
 
@@ -16,31 +18,43 @@ pub(super) struct Setting {
     pub(super) help: &'static str,
     /// Whether its value must never be shown.
     pub(super) secret: bool,
+    /// Whether a running server takes a change of it (SIGHUP); else it needs a restart.
+    pub(super) live: bool,
     /// Takes a value, or says what a value must be.
     pub(super) set: fn(&mut Config, &Raw) -> Result<(), String>,
     /// The value; `null` where it is not set.
     pub(super) show: fn(&Config) -> Json,
+    /// Takes the value of another configuration.
+    pub(super) copy: fn(&mut Config, &Config),
 }
 
-macro_rules! is_secret {
-    () => {
+macro_rules! is {
+    ($mark:ident,) => {
         false
     };
-    (secret) => {
+    (secret, secret) => {
         true
+    };
+    (live, live) => {
+        true
+    };
+    ($mark:ident, $other:ident) => {
+        false
     };
 }
 
 macro_rules! settings {
-    ($($key:literal $(($secret:ident))? = $($field:ident).+, $help:literal;)*) => {
+    ($($key:literal $(($mark:ident))? = $($field:ident).+, $help:literal;)*) => {
         &[$(Setting {
             key: $key,
             help: $help,
-            secret: is_secret!($($secret)?),
+            secret: is!(secret, $($mark)?),
+            live: is!(live, $($mark)?),
             set: |config, raw| {
                 Value::take(&mut config.$($field).+, raw)
             },
             show: |config| Value::show(&config.$($field).+),
+            copy: |config, from| config.$($field).+.clone_from(&from.$($field).+),
         }),*]
     };
 }
@@ -60,26 +74,26 @@ pub(super) const ALL: &[Setting] = settings! {
 
     "postgres.connections" = postgres.connections, "connections to the database, beside the one that listens";
     "postgres.listen_url" (secret) = postgres.listen_url, "where to listen for what other nodes say, past a pooler; as `store` unless set";
-    "attempt.deadline" = policy.attempt.deadline, "for one attempt: DNS, connect, TLS, request, response";
-    "attempt.response_body_bytes_max" = policy.attempt.response_body_bytes_max, "what is kept of a response's body";
-    "retry.unit" = policy.retry.unit, "retry n falls due (2^n - 1) units after the first attempt";
-    "retry.max" = policy.retry.max, "how many retries there are";
-    "retry.measured_from" = policy.retry.measured_from, "what the offsets count from";
-    "retry.jitter" = policy.retry.jitter, "share of its delay by which a retry may be moved later";
-    "circuit.disable_share" = policy.circuit.disable_share, "disabled when more than this share of the attempts failed ...";
-    "circuit.disable_grace" = policy.circuit.disable_grace, "... and there were more attempts than these";
-    "circuit.disable_consecutive" = policy.circuit.disable_consecutive, "disabled at so many consecutive failures";
-    "circuit.probe_interval" = policy.circuit.probe_interval, "how often a disabled destination is tried";
-    "circuit.freeze_over_consecutive" = policy.circuit.freeze_over_consecutive, "frozen over so many consecutive failures ...";
-    "circuit.freeze_after" = policy.circuit.freeze_after, "... when the last success is longer ago than this";
-    "circuit.freeze_consecutive" = policy.circuit.freeze_consecutive, "frozen at so many consecutive failures in any time";
-    "recovery.mode" = policy.recovery.mode, "what waits follows its slots, or drains at once by a ramp";
-    "recovery.ramp_step" = policy.recovery.ramp_step, "how long a step of the ramp lasts";
-    "mass_failure.window" = policy.mass_failure.window, "when so many fail within this time, the fault is probably ours";
-    "mass_failure.destinations_min" = policy.mass_failure.destinations_min, "it takes at least so many destinations";
-    "mass_failure.share" = policy.mass_failure.share, "it takes more than this share of them";
-    "mass_failure.hold_max" = policy.mass_failure.hold_max, "transitions are held no longer than this";
-    "retention.finished" = policy.retention.finished, "how long finished deliveries are kept";
+    "attempt.deadline" (live) = policy.attempt.deadline, "for one attempt: DNS, connect, TLS, request, response";
+    "attempt.response_body_bytes_max" (live) = policy.attempt.response_body_bytes_max, "what is kept of a response's body";
+    "retry.unit" (live) = policy.retry.unit, "retry n falls due (2^n - 1) units after the first attempt";
+    "retry.max" (live) = policy.retry.max, "how many retries there are";
+    "retry.measured_from" (live) = policy.retry.measured_from, "what the offsets count from";
+    "retry.jitter" (live) = policy.retry.jitter, "share of its delay by which a retry may be moved later";
+    "circuit.disable_share" (live) = policy.circuit.disable_share, "disabled when more than this share of the attempts failed ...";
+    "circuit.disable_grace" (live) = policy.circuit.disable_grace, "... and there were more attempts than these";
+    "circuit.disable_consecutive" (live) = policy.circuit.disable_consecutive, "disabled at so many consecutive failures";
+    "circuit.probe_interval" (live) = policy.circuit.probe_interval, "how often a disabled destination is tried";
+    "circuit.freeze_over_consecutive" (live) = policy.circuit.freeze_over_consecutive, "frozen over so many consecutive failures ...";
+    "circuit.freeze_after" (live) = policy.circuit.freeze_after, "... when the last success is longer ago than this";
+    "circuit.freeze_consecutive" (live) = policy.circuit.freeze_consecutive, "frozen at so many consecutive failures in any time";
+    "recovery.mode" (live) = policy.recovery.mode, "what waits follows its slots, or drains at once by a ramp";
+    "recovery.ramp_step" (live) = policy.recovery.ramp_step, "how long a step of the ramp lasts";
+    "mass_failure.window" (live) = policy.mass_failure.window, "when so many fail within this time, the fault is probably ours";
+    "mass_failure.destinations_min" (live) = policy.mass_failure.destinations_min, "it takes at least so many destinations";
+    "mass_failure.share" (live) = policy.mass_failure.share, "it takes more than this share of them";
+    "mass_failure.hold_max" (live) = policy.mass_failure.hold_max, "transitions are held no longer than this";
+    "retention.finished" (live) = policy.retention.finished, "how long finished deliveries are kept";
 
     "egress.allow_http" = egress.allow_http, "plain http to public addresses";
     "egress.allow" = egress.allow, "networks that are trusted although they are not public";
@@ -170,7 +184,7 @@ pub(super) const ALL: &[Setting] = settings! {
     "metrics.listen" = metrics.listen, "address of /metrics alone, which is then served nowhere else";
     "metrics.key" (secret) = metrics.key, "key that /metrics needs, as a bearer token; none unless set";
     "shutdown.deadline" = shutdown.deadline, "how long what is in flight may take at the end";
-    "telemetry.log" = telemetry.log, "what is logged: error, warn, info, debug, trace, or a filter such as info,postrider=debug";
+    "telemetry.log" (live) = telemetry.log, "what is logged: error, warn, info, debug, trace, or a filter such as info,postrider=debug";
     "telemetry.format" = telemetry.format, "how log lines look";
     "telemetry.attempts" = telemetry.attempts, "one log line for each attempt";
     "telemetry.otlp_endpoint" = telemetry.otlp_endpoint, "collector of traces (OTLP over HTTP), such as http://127.0.0.1:4318";

@@ -326,3 +326,22 @@ fn nothing_in_a_file_breaks_the_configuration() {
     assert!(read > 50, "{read}");
     println!("fuzz: configuration, {runs} files, {read} read, 0 failures");
 }
+
+#[test]
+fn a_running_server_takes_the_live_settings_and_names_the_others() {
+    let mut current = load("", &[], &[]).unwrap();
+    let text = "retry.max = 7\nhttp.headers_max = 50\ntelemetry.log = \"debug\"\n\
+                metrics.key = \"a-key-of-24-characters-or-more\"\n";
+    let changed = current.take_changes(&load(text, &[], &[]).unwrap());
+    assert_eq!(changed.taken, ["retry.max", "telemetry.log"]);
+    assert_eq!(changed.needs_restart, ["http.headers_max", "metrics.key"]);
+    assert_eq!(
+        (current.config.policy.retry.max, current.config.telemetry.log.as_str()),
+        (7, "debug")
+    );
+    assert_ne!(current.config.http.headers_max, 50);
+    assert!(matches!(current.origin("retry.max"), Origin::File { .. }));
+    let changed = current.take_changes(&load("", &[], &[]).unwrap());
+    assert_eq!(changed.taken, ["retry.max", "telemetry.log"], "the defaults are in force again");
+    assert!(matches!(current.origin("retry.max"), Origin::Default));
+}

@@ -321,11 +321,11 @@ impl State {
     }
 }
 
-/// The kind of an ending: a class of status, or the class of a failure.
-pub(super) const fn class(ending: &Ending) -> &'static str {
+/// The kind of an ending: `delivered`, else a class of status or the class of a failure.
+pub(super) fn class(ending: &Ending) -> &'static str {
     match ending {
+        success if success.is_success() => "delivered",
         Ending::Answered(answer) => match answer.status {
-            200..300 => "delivered",
             100..200 => "status_1xx",
             300..400 => "status_3xx",
             400..500 => "status_4xx",

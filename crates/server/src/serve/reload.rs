@@ -1,4 +1,5 @@
-//! Reading the configuration again: what can change at once does, the rest is named.
+//! Reading the configuration again: a running server takes the settings that are marked `(live)` in
+//! the table of settings; the log names the others that changed.
 
 use postrider_engine::EngineHandle;
 
@@ -7,11 +8,7 @@ use crate::commands::load;
 use crate::config::{Environment, Loaded};
 use crate::telemetry::LogHandle;
 
-/// Settings that a running server takes: the policy and what is logged.
-const RELOADABLE: [&str; 7] =
-    ["attempt.", "retry.", "circuit.", "recovery.", "mass_failure.", "retention.", "telemetry.log"];
-
-/// Reads everything again and takes what it can. Whatever is wrong changes nothing.
+/// Reads the whole configuration again. A faulty one changes nothing.
 pub(super) fn reload(
     current: &mut Loaded,
     arguments: &ServerArgs,
@@ -26,24 +23,16 @@ pub(super) fn reload(
             return;
         }
     };
-    let (taken, left) = changed(current, &next);
-    current.config.policy = next.config.policy.clone();
-    current.config.telemetry.log.clone_from(&next.config.telemetry.log);
+    let changed = current.take_changes(&next);
     if let Err(error) = log.reload(&current.config.telemetry) {
         tracing::error!(%error, "the log stays as it was");
     }
     if engine.reload_policy(current.policy()).is_err() {
         tracing::warn!("the server is stopping: the policy stays as it was");
     }
-    tracing::info!(taken = taken.join(", "), "reloaded");
-    if !left.is_empty() {
-        tracing::warn!(settings = left.join(", "), "this change needs a restart");
+    tracing::info!(taken = changed.taken.join(", "), "reloaded");
+    if !changed.needs_restart.is_empty() {
+        let settings = changed.needs_restart.join(", ");
+        tracing::warn!(settings, "this change needs a restart");
     }
-}
-
-/// The settings that differ: those that can be taken, and the others.
-fn changed(current: &Loaded, next: &Loaded) -> (Vec<&'static str>, Vec<&'static str>) {
-    let pairs = current.shown().into_iter().zip(next.shown());
-    let keys = pairs.filter(|(old, new)| old.value != new.value).map(|(old, _)| old.key);
-    keys.partition(|key| RELOADABLE.iter().any(|prefix| key.starts_with(prefix)))
 }

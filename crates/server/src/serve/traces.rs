@@ -8,7 +8,6 @@
 use std::time::{Duration, SystemTime};
 
 use hyper::Method;
-use postrider_domain::attempt::{Ending, FailureClass};
 use postrider_domain::policy::Share;
 use postrider_domain::trace::TraceContext;
 use postrider_engine::{AcceptedSpan, AttemptSpan, Spans};
@@ -107,7 +106,7 @@ impl Spans for Exporter {
 
     fn attempted(&self, span: AttemptSpan<'_>) {
         let ending = &span.finished.ending;
-        let error = (!is_delivered(ending)).then(|| class(ending));
+        let error = (!ending.is_success()).then(|| class(ending));
         let mut attributes = vec![
             ("http.request.method", json!({"stringValue": "POST"})),
             ("postrider.tenant", json!({"stringValue": span.tenant})),
@@ -126,22 +125,6 @@ impl Spans for Exporter {
         }
         let about = About { name: "attempt delivery", kind: CLIENT, error };
         self.put(written(span.context, span.parent, about, span.time, &attributes));
-    }
-}
-
-fn is_delivered(ending: &Ending) -> bool {
-    match ending {
-        Ending::Answered(answer) => (200..300).contains(&answer.status),
-        Ending::Failed(failure) => match failure.class {
-            FailureClass::Refused
-            | FailureClass::Reset
-            | FailureClass::Dns
-            | FailureClass::Tls
-            | FailureClass::Timeout(_)
-            | FailureClass::Blocked
-            | FailureClass::Protocol => false,
-        },
-        Ending::OwnFault(_) => false,
     }
 }
 
