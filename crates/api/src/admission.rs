@@ -21,7 +21,7 @@ use postrider_domain::ids::TenantId;
 use crate::audit;
 use crate::auth::Caller;
 use crate::budget::{Budget, Share};
-use crate::gate::Place;
+use crate::gate::Permit;
 use crate::idempotency;
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -29,7 +29,9 @@ use crate::state::ApiState;
 /// What a request holds until it is answered. A part of the work that outlives its request keeps a
 /// clone of it, from the request's extensions.
 #[derive(Debug, Clone)]
-pub(crate) struct Held(#[expect(dead_code, reason = "held, not read")] Arc<(Place, SharedShare)>);
+pub(crate) struct RequestPermit(
+    #[expect(dead_code, reason = "held, not read")] Arc<(Permit, SharedShare)>,
+);
 
 type SharedShare = Arc<Mutex<Share>>;
 
@@ -48,13 +50,13 @@ pub(crate) async fn admit(
         return Err(problem);
     }
     let tenant = caller.tenant.clone();
-    let place = state.gate().enter(&tenant).await?;
+    let permit = state.gate().enter(&tenant).await?;
     let share = Arc::new(Mutex::new(state.request_bytes().share(&tenant)));
-    let held = Held(Arc::new((place, Arc::clone(&share))));
+    let held = RequestPermit(Arc::new((permit, Arc::clone(&share))));
     request.extensions_mut().insert(caller);
     request.extensions_mut().insert(held.clone());
     let is_get = matches!(*request.method(), Method::GET | Method::HEAD);
-    let request = request.map(|body| Body::new(Counted { body, share }));
+    let request = request.map(|body| Body::new(CountedBody { body, share }));
     let response = idempotency::remember(state, request, next).await;
     drop(held);
     hold_answer(state.answer_bytes(), &tenant, response, is_get)
@@ -76,12 +78,12 @@ fn needed(method: &Method, path: &str) -> Option<Scope> {
 }
 
 /// A request's body, whose bytes count as they arrive.
-struct Counted {
+struct CountedBody {
     body: Body,
     share: SharedShare,
 }
 
-impl HttpBody for Counted {
+impl HttpBody for CountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -126,16 +128,16 @@ fn hold_answer(
         budget.overdraw(tenant, bytes)
     };
     let share = Arc::new(share);
-    Ok(response.map(|body| Body::new(Answer { body, share })))
+    Ok(response.map(|body| Body::new(CountedAnswer { body, share })))
 }
 
 /// An answer's body, whose pieces hold its share until the last of them is written.
-struct Answer {
+struct CountedAnswer {
     body: Body,
     share: Arc<Share>,
 }
 
-impl HttpBody for Answer {
+impl HttpBody for CountedAnswer {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -29,10 +29,10 @@ use crate::wire::audit::AuditView;
 pub(crate) const REFUSED_RATE: Rate = Rate { per_second: 1, burst: 600 };
 
 /// What a mutation is called, and what it is done to.
-type Named = (&'static str, &'static str);
+type ActionName = (&'static str, &'static str);
 
 /// The stable names of all mutations. A path that is not here is named by its method and itself.
-const ACTIONS: &[(&str, &str, Named)] = &[
+const ACTIONS: &[(&str, &str, ActionName)] = &[
     ("POST", "/v1/subscriptions", ("subscription.create", "subscription")),
     ("PATCH", "/v1/subscriptions/{id}", ("subscription.change", "subscription")),
     ("DELETE", "/v1/subscriptions/{id}", ("subscription.delete", "subscription")),
@@ -61,7 +61,7 @@ const ACTIONS: &[(&str, &str, Named)] = &[
 const NOT_LOGGED: &[&str] = &["/v1/events", "/v1/events/batch", "/v1/filters/test"];
 
 /// What is known of a mutation before it is carried out.
-pub(crate) struct Begun {
+pub(crate) struct PendingEntry {
     tenant: Option<TenantId>,
     actor: Actor,
     action: String,
@@ -93,7 +93,7 @@ pub(crate) async fn run(
 }
 
 /// Writes the entry of a mutation that was refused before it was carried out.
-pub(crate) async fn refused(state: &ApiState, begun: Option<Begun>, problem: &Problem) {
+pub(crate) async fn refused(state: &ApiState, begun: Option<PendingEntry>, problem: &Problem) {
     if let Some(begun) = begun {
         let outcome = (problem.code().status(), Some(problem.code()));
         begun.of_owner(state).await.end(state, outcome).await;
@@ -101,7 +101,7 @@ pub(crate) async fn refused(state: &ApiState, begun: Option<Begun>, problem: &Pr
 }
 
 /// What a request is about to do; `None` where that is not logged.
-pub(crate) fn begin(caller: &Caller, request: &Request) -> Option<Begun> {
+pub(crate) fn begin(caller: &Caller, request: &Request) -> Option<PendingEntry> {
     let path = request.extensions().get::<MatchedPath>()?.as_str();
     if NOT_LOGGED.contains(&path) {
         return None;
@@ -119,13 +119,13 @@ pub(crate) fn begin(caller: &Caller, request: &Request) -> Option<Begun> {
         (_, _) => Some(caller.tenant.clone()),
     };
     let address = request.extensions().get::<ClientAddress>().map(|client| client.0.to_string());
-    Some(Begun { tenant, actor: actor_of(caller), action, target_kind, target, address })
+    Some(PendingEntry { tenant, actor: actor_of(caller), action, target_kind, target, address })
 }
 
-impl Begun {
+impl PendingEntry {
     /// The same, as the owner's of the key that it is about: once it is deleted, nobody knows whose
     /// it was.
-    async fn of_owner(mut self, state: &ApiState) -> Begun {
+    async fn of_owner(mut self, state: &ApiState) -> PendingEntry {
         if let ("key", Some(id)) = (self.target_kind, &self.target)
             && let Ok(Some(key)) = state.store().key(id).await
         {
@@ -169,7 +169,7 @@ struct Created {
 }
 
 /// Takes the identifier of what was created, and whose it is, from the answer.
-async fn name_created(response: Response, mut begun: Begun) -> (Response, Begun) {
+async fn name_created(response: Response, mut begun: PendingEntry) -> (Response, PendingEntry) {
     if begun.target.is_some() || !response.status().is_success() {
         return (response, begun);
     }
@@ -189,7 +189,7 @@ async fn name_created(response: Response, mut begun: Begun) -> (Response, Begun)
 
 /// Whether an entry is written: not for what was turned away for want of capacity, and of refusals
 /// no more than the tenant may leave behind.
-fn is_wanted(state: &ApiState, status: StatusCode, begun: &Begun) -> bool {
+fn is_wanted(state: &ApiState, status: StatusCode, begun: &PendingEntry) -> bool {
     if [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&status) {
         return false;
     }
@@ -197,8 +197,8 @@ fn is_wanted(state: &ApiState, status: StatusCode, begun: &Begun) -> bool {
     !status.is_client_error() || state.refusal_rates().take(tenant, state.now()).is_ok()
 }
 
-async fn write(state: &ApiState, begun: Begun, status: StatusCode, problem: Option<Code>) {
-    let Begun { tenant, actor, action, target_kind, target, address } = begun;
+async fn write(state: &ApiState, begun: PendingEntry, status: StatusCode, problem: Option<Code>) {
+    let PendingEntry { tenant, actor, action, target_kind, target, address } = begun;
     let at = state.now();
     let Ok(random) = random::bytes() else { return };
     let entry = AuditEntry {
@@ -222,7 +222,7 @@ async fn write(state: &ApiState, begun: Begun, status: StatusCode, problem: Opti
 
 /// Why the server's own entry is not in the log.
 #[derive(Debug, thiserror::Error)]
-pub enum NotNoted {
+pub enum AuditError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -231,20 +231,47 @@ pub enum NotNoted {
     NoRandomness(#[from] NoRandomness),
 }
 
-/// Notes what the server did by itself.
+/// Writes the entry of something that the server did by itself.
 pub async fn note_server(
     store: &dyn Store,
     action: &str,
     target_kind: &str,
     target: Option<&str>,
     now: Timestamp,
-) -> Result<(), NotNoted> {
+) -> Result<(), AuditError> {
     let kind = ActorKind::Server;
+    let actor = Actor { kind, id: kind.as_str().to_owned(), name: None };
+    note(store, actor, action, target_kind, target, now).await
+}
+
+/// Writes the entry of something that the operator did at the machine, without a request: by a
+/// signal or an offline command. Stored as an actor of the kind `server`, which nodes of the version
+/// before this one can read.
+pub async fn note_operator(
+    store: &dyn Store,
+    action: &str,
+    target_kind: &str,
+    target: Option<&str>,
+    now: Timestamp,
+) -> Result<(), AuditError> {
+    let (id, name) = ("operator".to_owned(), Some("operator at the machine".to_owned()));
+    let actor = Actor { kind: ActorKind::Server, id, name };
+    note(store, actor, action, target_kind, target, now).await
+}
+
+async fn note(
+    store: &dyn Store,
+    actor: Actor,
+    action: &str,
+    target_kind: &str,
+    target: Option<&str>,
+    now: Timestamp,
+) -> Result<(), AuditError> {
     let entry = AuditEntry {
         id: AuditId::new(now, random::bytes()?),
         at: now,
         tenant: None,
-        actor: Actor { kind, id: kind.as_str().to_owned(), name: None },
+        actor,
         action: action.to_owned(),
         target_kind: target_kind.to_owned(),
         target: target.map(str::to_owned),

@@ -6,7 +6,7 @@
 
 mod bootstrap;
 mod key;
-mod memory;
+mod key_cache;
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use postrider_store::Key;
 
 pub use bootstrap::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin};
 pub(crate) use key::{NewKey, new_key};
-pub(crate) use memory::Memory;
+pub(crate) use key_cache::KeyCache;
 
 use crate::admission;
 use crate::problem::{Code, Problem};
@@ -113,14 +113,14 @@ pub(crate) async fn authenticate(
 /// cannot be asked now changes nothing.
 pub(crate) async fn is_still_valid(state: &ApiState, caller: &Caller) -> bool {
     let now = state.now();
-    let memory = state.memory();
+    let cache = state.key_cache();
     let is_valid = match &*caller.key_id {
         GivenAdmin::KEY_ID => Ok(true),
-        id => memory.key(state, id, now).await.map(|key| {
+        id => cache.key(state, id, now).await.map(|key| {
             key.is_some_and(|key| key.expires_at.is_none_or(|expires_at| now < expires_at))
         }),
     };
-    is_valid.unwrap_or(true) && memory.has_tenant(state, &caller.tenant, now).await.unwrap_or(true)
+    is_valid.unwrap_or(true) && cache.has_tenant(state, &caller.tenant, now).await.unwrap_or(true)
 }
 
 /// Refuses whoever lacks the key of the metrics, where the operator set one.
@@ -152,13 +152,13 @@ async fn identify(state: &ApiState, token: &[u8], now: Timestamp) -> Result<Iden
         return Ok((Arc::from(GivenAdmin::KEY_ID), None, None, Arc::from([Scope::Admin])));
     }
     let (id, secret) = key::parse(token).ok_or_else(unauthorized)?;
-    let known = state.memory().key(state, id, now).await?;
+    let known = state.key_cache().key(state, id, now).await?;
     let known = known.filter(|key| key::is_secret_of(state.vault(), key, secret));
     let known = known.ok_or_else(unauthorized)?;
     if known.expires_at.is_some_and(|at| at <= now) {
         return Err(Problem::new(Code::Unauthorized, "the key has expired: use another one"));
     }
-    state.memory().touch(state, id, now);
+    state.key_cache().touch(state, id, now);
     let name = known.name.as_deref().map(Arc::from);
     Ok((Arc::from(known.id.as_str()), name, known.tenant.clone(), scopes_of(&known)))
 }
@@ -184,7 +184,7 @@ async fn tenant(
     let exists = match (&named, &bound_to) {
         (None, _) => false,
         (Some(named), Some(own)) => named == own,
-        (Some(named), None) => state.memory().has_tenant(state, named, now).await?,
+        (Some(named), None) => state.key_cache().has_tenant(state, named, now).await?,
     };
     named.filter(|_| exists).ok_or_else(unknown_tenant)
 }

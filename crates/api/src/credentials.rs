@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 pub use self::tls::{ClientCertificate, TlsCredentials};
 
-use crate::vault::{Place, Vault, VaultError};
+use crate::vault::{SealContext, Vault, VaultError};
 
 const SECRETS: &str = "secrets";
 const TOKEN: &str = "auth_token";
@@ -69,14 +69,14 @@ impl Credentials {
     /// Opens what a record holds.
     pub fn open(vault: &Vault, record: &SubscriptionRecord) -> Result<Self, VaultError> {
         let (tenant, id) = (&record.subscription.tenant, record.subscription.id.to_string());
-        let place = |field| Place { tenant, owner: &id, field };
+        let context = |field| SealContext { tenant, owner: &id, field };
         let [secrets, token, tls, headers] =
             split(&record.credentials).ok_or(VaultError::Damaged)?;
-        let secrets = vault.open(place(SECRETS), secrets)?;
+        let secrets = vault.open(context(SECRETS), secrets)?;
         let token = match token {
             [] => None,
             sealed => {
-                let token = vault.open(place(TOKEN), sealed)?;
+                let token = vault.open(context(TOKEN), sealed)?;
                 let text = std::str::from_utf8(&token).map_err(|_| VaultError::Damaged)?;
                 Some(Zeroizing::new(text.to_owned()))
             }
@@ -85,14 +85,14 @@ impl Credentials {
         let tls = match tls {
             [] => TlsCredentials::default(),
             sealed => {
-                let opened = vault.open(place(TLS), sealed)?;
+                let opened = vault.open(context(TLS), sealed)?;
                 TlsCredentials::read(&opened).ok_or(VaultError::Damaged)?
             }
         };
         let headers = match headers {
             [] => record.subscription.headers.clone(),
             sealed => {
-                let opened = vault.open(place(HEADERS), sealed)?;
+                let opened = vault.open(context(HEADERS), sealed)?;
                 serde_json::from_slice(&opened).map_err(|_| VaultError::Damaged)?
             }
         };
@@ -122,21 +122,21 @@ impl Credentials {
         form: HeaderForm,
     ) -> Result<Vec<u8>, VaultError> {
         let (tenant, id) = (&subscription.tenant, subscription.id.to_string());
-        let place = |field| Place { tenant, owner: &id, field };
-        let secrets = vault.seal(place(SECRETS), write_secrets(&self.secrets).as_bytes())?;
+        let context = |field| SealContext { tenant, owner: &id, field };
+        let secrets = vault.seal(context(SECRETS), write_secrets(&self.secrets).as_bytes())?;
         let token = match &self.token {
             None => Vec::new(),
-            Some(token) => vault.seal(place(TOKEN), token.as_bytes())?,
+            Some(token) => vault.seal(context(TOKEN), token.as_bytes())?,
         };
         let tls = match self.tls.is_empty() {
             true => Vec::new(),
-            false => vault.seal(place(TLS), &self.tls.write())?,
+            false => vault.seal(context(TLS), &self.tls.write())?,
         };
         let mut parts = vec![secrets, token, tls];
         let mut record = vec![THREE_PARTS];
         if form == HeaderForm::Sealed && !self.headers.is_empty() {
             let text = serde_json::to_vec(&self.headers).map_err(|_| VaultError::Damaged)?;
-            parts.push(vault.seal(place(HEADERS), &Zeroizing::new(text))?);
+            parts.push(vault.seal(context(HEADERS), &Zeroizing::new(text))?);
             record = vec![FOUR_PARTS];
         }
         for part in parts {
@@ -300,7 +300,7 @@ mod tests {
         let Subscription { tenant, id, .. } = subscription();
         let owner = id.to_string();
         let seal = |field, text: &[u8]| {
-            vault.seal(Place { tenant: &tenant, owner: &owner, field }, text).unwrap()
+            vault.seal(SealContext { tenant: &tenant, owner: &owner, field }, text).unwrap()
         };
         let sealed = seal(SECRETS, write_secrets(&secrets).as_bytes());
         let length = u32::try_from(sealed.len()).unwrap().to_be_bytes();

@@ -29,7 +29,7 @@ pub(crate) struct Gate {
 
 /// A place for one request, given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Permit {
     _of_tenant: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
     _present: Share,
@@ -51,7 +51,7 @@ impl Gate {
     }
 
     /// A place for a request of this tenant, as soon as there is one.
-    pub(crate) async fn enter(&self, tenant: &TenantId) -> Result<Place, Exhausted> {
+    pub(crate) async fn enter(&self, tenant: &TenantId) -> Result<Permit, Exhausted> {
         let present = self.present.take(tenant, 1)?;
         let own = self.of(tenant);
         let mut refusal = Exhausted::Tenant(WHAT);
@@ -60,7 +60,7 @@ impl Gate {
             let of_tenant = own.acquire_owned().await.ok()?;
             refusal = Exhausted::Total(WHAT);
             let of_all = Arc::clone(&self.total).acquire_owned().await.ok()?;
-            Some(Place { _of_tenant: of_tenant, _of_all: of_all, _present: present })
+            Some(Permit { _of_tenant: of_tenant, _of_all: of_all, _present: present })
         };
         let entered = tokio::time::timeout(self.wait_max, entering).await;
         entered.ok().flatten().ok_or(refusal)

@@ -33,10 +33,10 @@ use crate::body;
 use crate::draw::Draw;
 use crate::problem::{Code, PROBLEM_JSON, Problem};
 use crate::random;
-use crate::running;
+use crate::running_mutations;
 use crate::settings::IDEMPOTENCY_KEY_CHARS_MAX;
 use crate::state::ApiState;
-use crate::vault::Place;
+use crate::vault::SealContext;
 
 /// The header that makes a mutation repeatable.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -50,7 +50,10 @@ const ANSWERING_MAX: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The tenant, and the caller's key with the idempotency key.
-type Whose = (TenantId, String);
+struct AnswerKey {
+    tenant: TenantId,
+    key: String,
+}
 
 /// Answers a repeat from memory, and remembers the answer of everything else that has a key. Every
 /// mutation is carried out to its end.
@@ -66,7 +69,7 @@ pub(crate) async fn remember(state: &ApiState, request: Request, next: Next) -> 
         None => {
             let (mine, tenant) = (state.clone(), caller.tenant.clone());
             let run = async move { audit::run(&mine, &caller, request, next).await };
-            running::to_the_end(state, &tenant, run).await
+            running_mutations::to_the_end(state, &tenant, run).await
         }
     }
 }
@@ -93,35 +96,42 @@ async fn repeatable(
     };
     let body = body::read(body, max, state).await?;
     let digest = digest(&parts, &body);
-    let whose = (caller.tenant.clone(), format!("{}:{key}", caller.key_id));
+    let answer_key =
+        AnswerKey { tenant: caller.tenant.clone(), key: format!("{}:{key}", caller.key_id) };
     // Whoever goes away while it waits for its turn has not begun.
-    let turn = state.locks().of_idempotency_key(&whose.0, &whose.1).lock_owned().await;
+    let turn =
+        state.locks().of_idempotency_key(&answer_key.tenant, &answer_key.key).lock_owned().await;
     let request = Request::from_parts(parts, Body::from(body));
     let (mine, caller) = (state.clone(), caller.clone());
     let tenant = caller.tenant.clone();
     let run = async move {
-        let once = Once { state: &mine, caller: &caller, whose: &whose, digest };
-        let answer = once.in_turn(request, next).await;
+        let idempotent =
+            IdempotentRequest { state: &mine, caller: &caller, answer_key: &answer_key, digest };
+        let answer = idempotent.in_turn(request, next).await;
         drop(turn);
         answer.unwrap_or_else(Problem::into_response)
     };
-    Ok(running::to_the_end(state, &tenant, run).await)
+    Ok(running_mutations::to_the_end(state, &tenant, run).await)
 }
 
 /// A request with a key, in its turn.
-struct Once<'a> {
+struct IdempotentRequest<'a> {
     state: &'a ApiState,
     caller: &'a Caller,
-    whose: &'a Whose,
+    answer_key: &'a AnswerKey,
     digest: [u8; 32],
 }
 
-impl Once<'_> {
+impl IdempotentRequest<'_> {
     /// Carries a request out, or answers it from memory, when no other node works on its key.
     async fn in_turn(&self, request: Request, next: Next) -> Result<Response, Problem> {
-        let Once { state, whose, .. } = *self;
+        let IdempotentRequest { state, answer_key, .. } = *self;
         let wait = async {
-            while !state.store().begin_answer(&whose.0, &whose.1, ANSWERING_MAX).await? {
+            while !state
+                .store()
+                .begin_answer(&answer_key.tenant, &answer_key.key, ANSWERING_MAX)
+                .await?
+            {
                 pause(LOOK_AGAIN).await;
             }
             Ok::<_, Problem>(())
@@ -133,7 +143,7 @@ impl Once<'_> {
             Problem::new(Code::Unavailable, detail)
         })??;
         let answer = self.carry_out(request, next).await;
-        if let Err(error) = state.store().end_answer(&whose.0, &whose.1).await {
+        if let Err(error) = state.store().end_answer(&answer_key.tenant, &answer_key.key).await {
             tracing::warn!(%error, "other nodes wait for this idempotency key until its turn expires");
         }
         answer
@@ -141,14 +151,14 @@ impl Once<'_> {
 
     /// Notes that the request begins, carries it out and keeps its answer; or answers it from memory.
     async fn carry_out(&self, mut request: Request, next: Next) -> Result<Response, Problem> {
-        let Once { state, caller, whose, digest } = *self;
+        let IdempotentRequest { state, caller, answer_key, digest } = *self;
         let fresh = IdempotentAnswer {
             request: digest,
             status: IdempotentAnswer::BEGUN,
             body: random::bytes::<32>()?.to_vec(),
             created_at: state.now(),
         };
-        let known = keep(state, whose, &fresh).await?;
+        let known = keep(state, answer_key, &fresh).await?;
         if known.request != digest {
             let detail = "this Idempotency-Key came with another request before: use a new one";
             return Err(
@@ -156,30 +166,38 @@ impl Once<'_> {
             );
         }
         if known.is_answer() {
-            return answer_again(state, whose, &known);
+            return answer_again(state, answer_key, &known);
         }
         // Whoever reads the store cannot tell the secrets that are derived from it.
         let purpose: &[u8] = b"seed of an idempotent request";
-        let parts =
-            [purpose, whose.0.as_str().as_bytes(), whose.1.as_bytes(), &digest, &known.body];
+        let parts = [
+            purpose,
+            answer_key.tenant.as_str().as_bytes(),
+            answer_key.key.as_bytes(),
+            &digest,
+            &known.body,
+        ];
         let seed = state.vault().keyed_hash(&parts);
         let is_repeated = known != fresh;
         request.extensions_mut().insert(Draw::seeded(seed, known.created_at, is_repeated));
         let response = audit::run(state, caller, request, next).await;
-        keep_answer(state, whose, digest, response).await
+        keep_answer(state, answer_key, digest, response).await
     }
 }
 
 /// Keeps an answer or a note; returns what is kept for this key and not too old.
 async fn keep(
     state: &ApiState,
-    whose: &Whose,
+    answer_key: &AnswerKey,
     answer: &IdempotentAnswer,
 ) -> Result<IdempotentAnswer, Problem> {
     let memory = state.settings().idempotency_memory;
     let end = answer.created_at.saturating_sub(memory);
     let since = end.saturating_add(Duration::from_millis(1));
-    let kept = state.store().keep_idempotent_answer(&whose.0, &whose.1, answer, since).await;
+    let kept = state
+        .store()
+        .keep_idempotent_answer(&answer_key.tenant, &answer_key.key, answer, since)
+        .await;
     Ok(kept?)
 }
 
@@ -218,10 +236,11 @@ fn digest(parts: &axum::http::request::Parts, body: &Bytes) -> [u8; 32] {
 
 fn answer_again(
     state: &ApiState,
-    whose: &Whose,
+    answer_key: &AnswerKey,
     known: &IdempotentAnswer,
 ) -> Result<Response, Problem> {
-    let body = state.vault().open(place(whose), &known.body).map_err(|_| Problem::internal())?;
+    let body =
+        state.vault().open(context(answer_key), &known.body).map_err(|_| Problem::internal())?;
     let status = StatusCode::from_u16(known.status).map_err(|_| Problem::internal())?;
     let mut response = (status, body.to_vec()).into_response();
     let headers = response.headers_mut();
@@ -239,7 +258,7 @@ fn answer_again(
 /// repeat makes the same again.
 async fn keep_answer(
     state: &ApiState,
-    whose: &Whose,
+    answer_key: &AnswerKey,
     digest: [u8; 32],
     response: Response,
 ) -> Result<Response, Problem> {
@@ -249,17 +268,17 @@ async fn keep_answer(
     let is_final = !status.is_server_error()
         && status != StatusCode::TOO_MANY_REQUESTS
         && status != StatusCode::REQUEST_TIMEOUT;
-    if is_final && let Ok(sealed) = state.vault().seal(place(whose), &body) {
+    if is_final && let Ok(sealed) = state.vault().seal(context(answer_key), &body) {
         let answer = IdempotentAnswer {
             request: digest,
             status: status.as_u16(),
             body: sealed,
             created_at: state.now(),
         };
-        match keep(state, whose, &answer).await {
+        match keep(state, answer_key, &answer).await {
             // Another node was first: its answer is the answer.
             Ok(kept) if kept != answer && kept.is_answer() => {
-                return answer_again(state, whose, &kept);
+                return answer_again(state, answer_key, &kept);
             }
             Ok(_) => {}
             Err(problem) => tracing::warn!(code = problem.code().as_str(), "an answer is not kept"),
@@ -268,8 +287,8 @@ async fn keep_answer(
     Ok(Response::from_parts(parts, Body::from(body)))
 }
 
-fn place(whose: &Whose) -> Place<'_> {
-    Place { tenant: &whose.0, owner: &whose.1, field: "idempotent answer" }
+fn context(answer_key: &AnswerKey) -> SealContext<'_> {
+    SealContext { tenant: &answer_key.tenant, owner: &answer_key.key, field: "idempotent answer" }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //! | what happens on a path? | `routes`, one file per resource |
 //! | how much may one tenant have at the same time? | `admission`, `gate`, `budget` |
 //! | what if a request comes twice? | [`idempotency`] |
-//! | what if its caller goes away? | `running` |
+//! | what if its caller goes away? | `running_mutations` |
 //! | who did what? | `audit` |
 //! | what is it made of? | [`state`], [`settings`] |
 
@@ -33,7 +33,7 @@ pub mod problem;
 mod random;
 mod rates;
 mod routes;
-mod running;
+mod running_mutations;
 pub mod settings;
 pub mod state;
 pub mod vault;
@@ -43,7 +43,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use tower_http::catch_panic::CatchPanicLayer;
 
-pub use audit::{NotNoted, note_server};
+pub use audit::{AuditError, note_operator, note_server};
 pub use auth::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin};
 pub use budget::Quota;
 pub use document::openapi;

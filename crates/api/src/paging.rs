@@ -40,14 +40,14 @@ impl<T> List<T> {
     }
 
     /// A page of the store, shown.
-    pub(crate) fn of<R>(asked: &Asked, page: Page<R>, show: impl FnMut(R) -> T) -> Self {
+    pub(crate) fn of<R>(asked: &ListRequest, page: Page<R>, show: impl FnMut(R) -> T) -> Self {
         let data = page.items.into_iter().map(show).collect();
         List { data, next_cursor: page.next.map(|next| asked.shown(&next)) }
     }
 
     /// A page of the store, shown by something that can fail.
     pub(crate) fn try_of<R>(
-        asked: &Asked,
+        asked: &ListRequest,
         page: Page<R>,
         show: impl FnMut(R) -> Result<T, Problem>,
     ) -> Result<Self, Problem> {
@@ -122,13 +122,13 @@ impl ListOf<'_> {
 
 /// The page that a request asks for.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ListRequest {
     mark: [u8; MARK_BYTES],
     /// In the store's words.
     pub(crate) request: PageRequest,
 }
 
-impl Asked {
+impl ListRequest {
     /// A cursor in a form that needs no escaping in a URL.
     pub(crate) fn shown(&self, cursor: &Cursor) -> String {
         URL_SAFE_NO_PAD.encode([self.mark.as_slice(), cursor.0.as_bytes()].concat())
@@ -140,7 +140,7 @@ pub(crate) fn page(
     list: ListOf<'_>,
     limit: Option<&str>,
     cursor: Option<&str>,
-) -> Result<Asked, Problem> {
+) -> Result<ListRequest, Problem> {
     let limit = match limit {
         None => PAGE_DEFAULT,
         Some(text) => text
@@ -151,7 +151,7 @@ pub(crate) fn page(
     };
     let mark = list.mark();
     let cursor = cursor.map(|text| read_cursor(text, mark)).transpose()?;
-    Ok(Asked { mark, request: PageRequest { limit, cursor } })
+    Ok(ListRequest { mark, request: PageRequest { limit, cursor } })
 }
 
 fn read_cursor(text: &str, mark: [u8; MARK_BYTES]) -> Result<Cursor, Problem> {

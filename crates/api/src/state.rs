@@ -13,13 +13,13 @@ use postrider_transport::{Clock, Egress};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::audit::REFUSED_RATE;
-use crate::auth::{GivenAdmin, Memory};
+use crate::auth::{GivenAdmin, KeyCache};
 use crate::budget::Budget;
 use crate::gate::Gate;
 use crate::locks::Locks;
 use crate::rates::Buckets;
-use crate::routes::backup::Desk;
-use crate::running::Running;
+use crate::routes::backup::BackupStatus;
+use crate::running_mutations::RunningMutations;
 use crate::settings::ApiSettings;
 use crate::vault::Vault;
 
@@ -64,7 +64,7 @@ pub struct ApiState(Arc<Inner>);
 
 struct Inner {
     parts: ApiParts,
-    memory: Memory,
+    key_cache: KeyCache,
     locks: Locks,
     key_rates: Buckets,
     tenant_rates: Buckets,
@@ -72,8 +72,8 @@ struct Inner {
     request_bytes: Arc<Budget>,
     answer_bytes: Arc<Budget>,
     streams: Arc<Budget>,
-    backups: Desk,
-    running: Running,
+    backups: BackupStatus,
+    running: RunningMutations,
     refusal_rates: Buckets,
 }
 
@@ -88,7 +88,7 @@ impl ApiState {
         let streams = Budget::new("streams", parts.settings.streams);
         ApiState(Arc::new(Inner {
             parts,
-            memory: Memory::default(),
+            key_cache: KeyCache::default(),
             locks: Locks::default(),
             key_rates,
             tenant_rates,
@@ -96,8 +96,8 @@ impl ApiState {
             request_bytes,
             answer_bytes,
             streams,
-            backups: Desk::default(),
-            running: Running::default(),
+            backups: BackupStatus::default(),
+            running: RunningMutations::default(),
             refusal_rates: Buckets::new(Some(REFUSED_RATE)),
         }))
     }
@@ -143,8 +143,8 @@ impl ApiState {
         self.0.parts.metrics_key.as_ref()
     }
 
-    pub(crate) fn memory(&self) -> &Memory {
-        &self.0.memory
+    pub(crate) fn key_cache(&self) -> &KeyCache {
+        &self.0.key_cache
     }
 
     pub(crate) fn locks(&self) -> &Locks {
@@ -155,7 +155,7 @@ impl ApiState {
         &self.0.key_rates
     }
 
-    pub(crate) fn backups(&self) -> &Desk {
+    pub(crate) fn backups(&self) -> &BackupStatus {
         &self.0.backups
     }
 
@@ -164,7 +164,7 @@ impl ApiState {
         &self.0.refusal_rates
     }
 
-    pub(crate) fn running(&self) -> &Running {
+    pub(crate) fn running(&self) -> &RunningMutations {
         &self.0.running
     }
 
@@ -179,10 +179,10 @@ impl ApiState {
         let mut changes = self.engine().changes();
         loop {
             match changes.recv().await {
-                Ok(Some(Change::Key(id))) => self.memory().forget_key(&id),
-                Ok(Some(Change::Tenant(id))) => self.memory().forget_tenant(&id),
+                Ok(Some(Change::Key(id))) => self.key_cache().forget_key(&id),
+                Ok(Some(Change::Tenant(id))) => self.key_cache().forget_tenant(&id),
                 Ok(Some(Change::Subscription(..))) => {}
-                Ok(None) | Err(RecvError::Lagged(_)) => self.memory().forget_all(),
+                Ok(None) | Err(RecvError::Lagged(_)) => self.key_cache().forget_all(),
                 Err(RecvError::Closed) => return,
             }
         }

@@ -1,7 +1,7 @@
 //! Secrets at rest: sealed before they reach the store, opened only where they are used.
 //!
 //! XChaCha20-Poly1305 with a random nonce. What is sealed is bound to its tenant, to whom it
-//! belongs and to its field, so that no ciphertext can be moved to another place; it names the key
+//! belongs and to its field, so that no ciphertext can be moved to another context; it names the key
 //! that it was sealed with, and one that names a key that is not in the ring is refused by name.
 //!
 //! ```text
@@ -34,7 +34,7 @@ pub struct Vault(Arc<RwLock<KeyRing>>);
 
 /// Where something sealed belongs. It opens nowhere else.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct SealContext<'a> {
     /// Whose it is.
     pub tenant: &'a TenantId,
     /// What it belongs to, such as a subscription's identifier.
@@ -55,7 +55,7 @@ pub enum VaultError {
         /// Its name.
         id: String,
     },
-    /// Not what was sealed, or not for this place.
+    /// Not what was sealed, or not for this context.
     #[error("a sealed secret is damaged, or was moved from where it belongs")]
     Damaged,
     /// No nonce can be drawn.
@@ -73,26 +73,30 @@ impl Vault {
     }
 
     /// Seals with the newest key.
-    pub fn seal(&self, place: Place<'_>, plaintext: &[u8]) -> Result<Vec<u8>, VaultError> {
+    pub fn seal(&self, context: SealContext<'_>, plaintext: &[u8]) -> Result<Vec<u8>, VaultError> {
         let nonce = random::bytes::<NONCE_BYTES>()?;
         let ring = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let (id, key) = ring.newest();
         let id_length = u8::try_from(id.len()).map_err(|_| VaultError::Damaged)?;
-        let payload = Payload { msg: plaintext, aad: &place.bytes() };
+        let payload = Payload { msg: plaintext, aad: &context.bytes() };
         let ciphertext = XChaCha20Poly1305::new(key.into())
             .encrypt(&XNonce::from(nonce), payload)
             .map_err(|_| VaultError::Damaged)?;
         Ok([&[VERSION, id_length], id.as_bytes(), &nonce, &ciphertext].concat())
     }
 
-    /// Opens what was sealed for this place.
-    pub fn open(&self, place: Place<'_>, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, VaultError> {
+    /// Opens what was sealed for this context.
+    pub fn open(
+        &self,
+        context: SealContext<'_>,
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, VaultError> {
         let (id, rest) = key_id(sealed).ok_or(VaultError::Damaged)?;
         let (nonce, ciphertext) =
             rest.split_first_chunk::<NONCE_BYTES>().ok_or(VaultError::Damaged)?;
         let ring = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let key = ring.get(id).ok_or_else(|| VaultError::MissingKey { id: id.to_owned() })?;
-        let payload = Payload { msg: ciphertext, aad: &place.bytes() };
+        let payload = Payload { msg: ciphertext, aad: &context.bytes() };
         XChaCha20Poly1305::new(key.into())
             .decrypt(&XNonce::from(*nonce), payload)
             .map(Zeroizing::new)
@@ -136,7 +140,7 @@ impl std::fmt::Debug for Vault {
     }
 }
 
-impl Place<'_> {
+impl SealContext<'_> {
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for part in [self.tenant.as_str(), self.owner, self.field] {
@@ -158,23 +162,23 @@ fn key_id(sealed: &[u8]) -> Option<(&str, &[u8])> {
 mod tests {
     use super::*;
 
-    fn place<'a>(tenant: &'a TenantId, owner: &'a str, field: &'a str) -> Place<'a> {
-        Place { tenant, owner, field }
+    fn context<'a>(tenant: &'a TenantId, owner: &'a str, field: &'a str) -> SealContext<'a> {
+        SealContext { tenant, owner, field }
     }
 
     #[test]
     fn what_was_sealed_opens_at_its_place_and_nowhere_else() {
         let vault = Vault::new(KeyRing::generate().unwrap());
         let (tenant, other) = (TenantId::default_tenant(), "other".parse().unwrap());
-        let here = place(&tenant, "sub_1", "token");
+        let here = context(&tenant, "sub_1", "token");
         let sealed = vault.seal(here, b"s3cret").unwrap();
         assert_eq!(vault.open(here, &sealed).unwrap().as_slice(), b"s3cret");
         assert!(!sealed.windows(6).any(|window| window == b"s3cret"));
         for elsewhere in [
-            place(&other, "sub_1", "token"),
-            place(&tenant, "sub_2", "token"),
-            place(&tenant, "sub_1", "secrets"),
-            place(&tenant, "sub_1t", "oken"),
+            context(&other, "sub_1", "token"),
+            context(&tenant, "sub_2", "token"),
+            context(&tenant, "sub_1", "secrets"),
+            context(&tenant, "sub_1t", "oken"),
         ] {
             assert_eq!(vault.open(elsewhere, &sealed), Err(VaultError::Damaged));
         }
@@ -184,7 +188,7 @@ mod tests {
     fn every_flipped_bit_and_every_cut_is_noticed() {
         let vault = Vault::new(KeyRing::generate().unwrap());
         let tenant = TenantId::default_tenant();
-        let here = place(&tenant, "sub_1", "token");
+        let here = context(&tenant, "sub_1", "token");
         let sealed = vault.seal(here, b"s3cret").unwrap();
         for n in 0..sealed.len() {
             let mut flipped = sealed.clone();
@@ -199,7 +203,7 @@ mod tests {
         let mut ring = KeyRing::generate().unwrap();
         let vault = Vault::new(ring.clone());
         let tenant = TenantId::default_tenant();
-        let here = place(&tenant, "sub_1", "token");
+        let here = context(&tenant, "sub_1", "token");
         let old = vault.seal(here, b"s3cret").unwrap();
         let hash = vault.keyed_hash(&[b"a"]);
         ring.add_key().unwrap();
@@ -213,7 +217,7 @@ mod tests {
     #[test]
     fn a_key_that_is_not_in_the_ring_is_named() {
         let tenant = TenantId::default_tenant();
-        let here = place(&tenant, "sub_1", "token");
+        let here = context(&tenant, "sub_1", "token");
         let ring = KeyRing::generate().unwrap();
         let id = ring.newest().0.to_owned();
         let sealed = Vault::new(ring).seal(here, b"s3cret").unwrap();

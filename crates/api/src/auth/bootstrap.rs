@@ -8,7 +8,7 @@ use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
 use super::key::{NewKey, new_key};
-use crate::audit::{NotNoted, note_server};
+use crate::audit::{AuditError, note_server};
 use crate::draw::Draw;
 use crate::random::NoRandomness;
 use crate::vault::Vault;
@@ -46,11 +46,11 @@ pub enum BootstrapError {
     NoRandomness(#[from] NoRandomness),
 }
 
-impl From<NotNoted> for BootstrapError {
-    fn from(error: NotNoted) -> Self {
+impl From<AuditError> for BootstrapError {
+    fn from(error: AuditError) -> Self {
         match error {
-            NotNoted::Store(error) => error.into(),
-            NotNoted::NoRandomness(error) => error.into(),
+            AuditError::Store(error) => error.into(),
+            AuditError::NoRandomness(error) => error.into(),
         }
     }
 }

@@ -61,9 +61,9 @@ pub(crate) struct BackupView {
 
 /// The backup that is being made, or the last one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Desk(Arc<Mutex<Option<BackupView>>>);
+pub(crate) struct BackupStatus(Arc<Mutex<Option<BackupView>>>);
 
-impl Desk {
+impl BackupStatus {
     fn lock(&self) -> MutexGuard<'_, Option<BackupView>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,6 +1,6 @@
 //! Deliveries: look, explain, replay, cancel.
 
-mod flying;
+mod in_flight;
 
 use axum::Json;
 use axum::extract::State;
@@ -17,7 +17,7 @@ use super::subscriptions::PageQuery;
 use crate::auth::{Caller, CanManage, CanRead};
 use crate::body::{Nothing, StrictOrNone};
 use crate::draw::Draw;
-use crate::paging::{Asked, List, ListOf, Query, page, parameter};
+use crate::paging::{List, ListOf, ListRequest, Query, page, parameter};
 use crate::problem::Problem;
 use crate::state::ApiState;
 use crate::wire::delivery::{AttemptView, DeliveryDetail, DeliveryView, is_in_flight};
@@ -102,7 +102,7 @@ pub(crate) async fn list(
     let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
     let filter = query.filter()?;
     if filter.state == Some(StateName::InFlight) {
-        return flying::list(&state, &caller, filter, &asked).await.map(Json);
+        return in_flight::list(&state, &caller, filter, &asked).await.map(Json);
     }
     let found = state.store().list_deliveries(&caller.tenant, &filter, &asked.request).await?;
     let views = DeliveryView::of_all(&state, &found.items).await?;
@@ -164,7 +164,7 @@ fn asked_of_log(
     id: &PathId,
     limit: Option<&str>,
     cursor: Option<&str>,
-) -> Result<Asked, Problem> {
+) -> Result<ListRequest, Problem> {
     let filters = [Some(id.0.as_str())];
     page(
         ListOf { name: "attempts", tenant: Some(&caller.tenant), filters: &filters },

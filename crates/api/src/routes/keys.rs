@@ -174,6 +174,6 @@ pub(crate) async fn delete(
         return Err(Problem::new(Code::KeyInUse, detail));
     }
     let deleted = state.store().delete_key(key.tenant.as_ref(), &key.id).await?;
-    state.memory().forget_key(&key.id);
+    state.key_cache().forget_key(&key.id);
     if deleted { Ok(StatusCode::NO_CONTENT) } else { Err(id.unknown("key")) }
 }

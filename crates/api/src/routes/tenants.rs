@@ -117,7 +117,7 @@ pub(crate) async fn delete(
         Err(StoreError::Internal(_)) => return Err(in_use()),
         Err(error) => return Err(error.into()),
     };
-    state.memory().forget_tenant(&tenant);
+    state.key_cache().forget_tenant(&tenant);
     // What is gone may have been deleted by an earlier run of this request.
     let is_gone = deleted || draw.repeats().is_some();
     if is_gone { Ok(StatusCode::NO_CONTENT) } else { Err(id.unknown("tenant")) }

@@ -38,7 +38,7 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     let given = |flag: Option<String>, name: &str, variable: &str| {
         let given = flag.or_else(|| environment.get(variable).map(str::to_owned));
-        given.map(Place::new).ok_or_else(|| {
+        given.map(StoreLocation::new).ok_or_else(|| {
             Failure::usage(format!("{name} is missing: give a data directory or postgres://…"))
         })
     };
@@ -55,41 +55,43 @@ pub(crate) async fn run(
 
 /// One end of a move.
 #[derive(Debug)]
-enum Place {
+enum StoreLocation {
     /// A data directory.
     Directory(PathBuf),
     /// A database, with all that its URL says.
     Database(String),
 }
 
-impl Place {
-    fn new(given: String) -> Place {
+impl StoreLocation {
+    fn new(given: String) -> StoreLocation {
         // Also a mistyped one: as the name of a directory it would be shown whole.
         if ["://", "host=", "password="].iter().any(|mark| given.contains(mark)) {
-            return Place::Database(given);
+            return StoreLocation::Database(given);
         }
-        Place::Directory(PathBuf::from(given))
+        StoreLocation::Directory(PathBuf::from(given))
     }
 
     /// As it may be shown: without a password.
     fn shown(&self) -> String {
         match self {
-            Place::Directory(path) => path.display().to_string(),
-            Place::Database(url) => postgres::shown(url),
+            StoreLocation::Directory(path) => path.display().to_string(),
+            StoreLocation::Database(url) => postgres::shown(url),
         }
     }
 
     async fn open_source(&self) -> anyhow::Result<Arc<dyn Source>> {
         match self {
-            Place::Directory(path) => Ok(open(path, EmbeddedStore::open_to_move).await?),
-            Place::Database(url) => Ok(PostgresStore::connect(url, options()).await?),
+            StoreLocation::Directory(path) => Ok(open(path, EmbeddedStore::open_to_move).await?),
+            StoreLocation::Database(url) => Ok(PostgresStore::connect(url, options()).await?),
         }
     }
 
     async fn open_target(&self) -> anyhow::Result<Arc<dyn Target>> {
         match self {
-            Place::Directory(path) => Ok(open(path, EmbeddedStore::open_to_fill).await?),
-            Place::Database(url) => Ok(PostgresStore::connect_to_fill(url, options()).await?),
+            StoreLocation::Directory(path) => Ok(open(path, EmbeddedStore::open_to_fill).await?),
+            StoreLocation::Database(url) => {
+                Ok(PostgresStore::connect_to_fill(url, options()).await?)
+            }
         }
     }
 }
@@ -171,7 +173,7 @@ impl Watch for Progress {
 }
 
 /// For programs: what was moved, with the checksums that both sides have.
-fn summary(from: &Place, to: &Place, moved: &Moved) -> Json {
+fn summary(from: &StoreLocation, to: &StoreLocation, moved: &Moved) -> Json {
     let kind = |(kind, sum): (&postrider_store::transfer::RecordKind, &_)| {
         let postrider_store::transfer::Summed { count, sum } = sum;
         (kind.as_str().to_owned(), json!({ "count": count, "checksum": format!("{sum:032x}") }))
@@ -191,7 +193,7 @@ fn summary(from: &Place, to: &Place, moved: &Moved) -> Json {
 }
 
 /// For people.
-fn words(from: &Place, to: &Place, moved: &Moved, output: Output) -> String {
+fn words(from: &StoreLocation, to: &StoreLocation, moved: &Moved, output: Output) -> String {
     let mut lines = Vec::new();
     let done = if moved.was_finished { "was moved before" } else { "moved" };
     lines.push(format!(
@@ -212,9 +214,9 @@ fn words(from: &Place, to: &Place, moved: &Moved, output: Output) -> String {
 }
 
 /// What is left to whoever moves.
-fn next_steps(to: &Place) -> Vec<String> {
+fn next_steps(to: &StoreLocation) -> Vec<String> {
     let ring = match to {
-        Place::Directory(path) => {
+        StoreLocation::Directory(path) => {
             let ring = path.join("keyring");
             let there = if ring.exists() { "is there" } else { "is missing" };
             format!(
@@ -223,15 +225,19 @@ fn next_steps(to: &Place) -> Vec<String> {
                 ring.display()
             )
         }
-        Place::Database(_) => "Secrets were moved as they are sealed: give every node the file \
+        StoreLocation::Database(_) => {
+            "Secrets were moved as they are sealed: give every node the file \
              `keyring` of the source's data directory, by POSTRIDER_KEYRING or in its own."
-            .to_owned(),
+                .to_owned()
+        }
     };
     let start = match to {
-        Place::Directory(path) => {
+        StoreLocation::Directory(path) => {
             format!("Then: postrider serve --data-dir {}", path.display())
         }
-        Place::Database(_) => format!("Then, on each node: postrider serve --store {}", to.shown()),
+        StoreLocation::Database(_) => {
+            format!("Then, on each node: postrider serve --store {}", to.shown())
+        }
     };
     vec![
         ring,
@@ -256,7 +262,7 @@ mod tests {
             ("postgre://me:secret@db/hooks", "postgre://me@db/hooks"),
             ("postgres://me:se/cret@db/hooks", "postgres://***"),
         ] {
-            assert_eq!(Place::new(given.to_owned()).shown(), shown);
+            assert_eq!(StoreLocation::new(given.to_owned()).shown(), shown);
         }
     }
 }

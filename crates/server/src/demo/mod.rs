@@ -24,7 +24,7 @@ use crate::commands::load;
 use crate::config::{Environment, Loaded, parse_duration};
 use crate::exit::Failure;
 use crate::output::{Colour, Output, entries, line, part, table};
-use crate::serve::{ListenOptions, Server, listen_http};
+use crate::serve::{ListenerOptions, Server, listen_http};
 use crate::telemetry;
 
 /// Events of a batch, and how often one is sent.
@@ -96,7 +96,7 @@ async fn show(
     key: String,
     output: Output,
 ) -> Result<(), Failure> {
-    let options = ListenOptions::of(&loaded.config);
+    let options = ListenerOptions::of(&loaded.config);
     let mut server = Server::start_quietly(loaded, log).await?;
     let address = server.address();
     let client = Client::new(&format!("http://{address}"), Some(key.clone()), None)?;

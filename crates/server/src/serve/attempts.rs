@@ -19,26 +19,26 @@ use crate::telemetry::{ATTEMPTS, AttemptLog};
 const LINE_BYTES: usize = 384;
 
 /// What is told of the attempts of a commit, without what they sent and got.
-pub(super) enum Seen {
+pub(super) enum AttemptLines {
     /// Nobody wants to know.
     Nothing,
     /// Lines of JSON, as they are written.
     Lines { text: String, count: u64 },
     /// For people, by way of tracing.
-    Attempts(Vec<One>),
+    Attempts(Vec<AttemptLine>),
 }
 
-impl Seen {
+impl AttemptLines {
     pub(super) fn of<'a>(
         attempts: impl Iterator<Item = (&'a Delivery, &'a Attempt)> + Clone,
         log: &AttemptLog,
-    ) -> Seen {
+    ) -> AttemptLines {
         if !AttemptLog::is_wanted() {
-            return Seen::Nothing;
+            return AttemptLines::Nothing;
         }
         if !log.is_json() {
-            return Seen::Attempts(
-                attempts.map(|(delivery, one)| One::of(delivery, one)).collect(),
+            return AttemptLines::Attempts(
+                attempts.map(|(delivery, one)| AttemptLine::of(delivery, one)).collect(),
             );
         }
         let now = SystemClock.now().to_string();
@@ -49,21 +49,21 @@ impl Seen {
             put_line(&mut text, &now, delivery, attempt).unwrap_or_default();
             count += 1;
         }
-        Seen::Lines { text, count }
+        AttemptLines::Lines { text, count }
     }
 
     /// Writes them.
     pub(super) fn log(self, log: &AttemptLog) {
         match self {
-            Seen::Nothing => {}
-            Seen::Lines { count: 0, .. } => {}
-            Seen::Lines { text, count } => log.write(text.into_bytes(), count),
-            Seen::Attempts(all) => all.iter().for_each(One::log),
+            AttemptLines::Nothing => {}
+            AttemptLines::Lines { count: 0, .. } => {}
+            AttemptLines::Lines { text, count } => log.write(text.into_bytes(), count),
+            AttemptLines::Attempts(all) => all.iter().for_each(AttemptLine::log),
         }
     }
 }
 
-/// One line, as tracing would write it.
+/// AttemptLine line, as tracing would write it.
 fn put_line(
     out: &mut String,
     now: &str,
@@ -108,7 +108,7 @@ fn error(ending: &Ending) -> Option<&str> {
 }
 
 /// What is told of an attempt.
-pub(super) struct One {
+pub(super) struct AttemptLine {
     delivery: DeliveryId,
     destination: DestinationId,
     tenant: TenantId,
@@ -122,9 +122,9 @@ pub(super) struct One {
     next: Option<Timestamp>,
 }
 
-impl One {
-    fn of(delivery: &Delivery, attempt: &Attempt) -> One {
-        One {
+impl AttemptLine {
+    fn of(delivery: &Delivery, attempt: &Attempt) -> AttemptLine {
+        AttemptLine {
             delivery: delivery.id,
             destination: delivery.destination,
             tenant: delivery.tenant.clone(),

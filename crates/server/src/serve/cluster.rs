@@ -72,9 +72,9 @@ pub(crate) fn is_name(text: &str) -> bool {
 
 /// How many shards were held last, for the log.
 #[derive(Default)]
-pub(super) struct Shards(Mutex<Option<Result<usize, ()>>>);
+pub(super) struct ShardLog(Mutex<Option<Result<usize, ()>>>);
 
-impl Shards {
+impl ShardLog {
     /// Says when something about them changes.
     pub(super) fn tell(&self, node: Option<&str>, held: Result<&Holding, &StoreError>) {
         let Some(node) = node else { return };

@@ -21,14 +21,14 @@ const CONNECTIONS_PER_ADDRESS_MAX: usize = 32;
 
 /// The sockets, bound before anything else happens.
 #[derive(Debug, Default)]
-pub(super) struct Sockets {
+pub(super) struct HealthListeners {
     health: Option<TcpListener>,
     metrics: Option<TcpListener>,
 }
 
-impl Sockets {
+impl HealthListeners {
     /// Binds them. An address that was chosen by the operator must be free; the default one need not.
-    pub(super) async fn bind(config: &Config) -> anyhow::Result<Sockets> {
+    pub(super) async fn bind(config: &Config) -> anyhow::Result<HealthListeners> {
         let health = match config.server.health_listen {
             HealthListen::Off => None,
             HealthListen::At(address) => Some(bind(address, "server.health_listen").await?),
@@ -49,7 +49,7 @@ impl Sockets {
             Some(address) => Some(bind(address, "metrics.listen").await?),
             None => None,
         };
-        Ok(Sockets { health, metrics })
+        Ok(HealthListeners { health, metrics })
     }
 
     /// Serves what belongs to each, until told to stop.
@@ -62,7 +62,7 @@ impl Sockets {
             if let Ok(address) = socket.local_addr() {
                 tracing::info!(%address, what, "listening apart from the API");
             }
-            let mut options = http::Options::of(config);
+            let mut options = http::ListenerOptions::of(config);
             options.limits.connections_max = CONNECTIONS_MAX;
             options.limits.per_address_max = CONNECTIONS_PER_ADDRESS_MAX;
             drop(tokio::spawn(http::serve(socket, router, options, stop.clone())));
@@ -99,9 +99,9 @@ mod tests {
         let address = taken.local_addr().unwrap();
         let mut config = Config::default();
         config.listen.set_port(address.port() - PORT_OFFSET);
-        assert!(Sockets::bind(&config).await.unwrap().health.is_none());
+        assert!(HealthListeners::bind(&config).await.unwrap().health.is_none());
         config.server.health_listen = HealthListen::At(address);
-        let refused = Sockets::bind(&config).await.unwrap_err().to_string();
+        let refused = HealthListeners::bind(&config).await.unwrap_err().to_string();
         assert!(refused.contains("server.health_listen"), "{refused}");
     }
 }

@@ -1,7 +1,7 @@
 //! What Prometheus reads.
 //!
 //! Counters are of what became durable: they are fed by the store's answers (see
-//! [`super::observed`]), so that an attempt is counted once, and only when it is settled. Gauges
+//! [`super::instrumented_store`]), so that an attempt is counted once, and only when it is settled. Gauges
 //! are looked at every few seconds. No label has a value that a tenant can choose.
 
 use std::collections::{BTreeMap, HashMap};
@@ -40,18 +40,18 @@ struct State {
     /// Destinations of this node's shards that are disabled or frozen. All others are enabled.
     not_enabled: HashMap<DestinationId, DestinationState>,
     destinations: DestinationCounts,
-    looked: Looked,
+    gauges: GaugeValues,
     /// What quotas refused, by quota.
     refused: Vec<(&'static str, u64)>,
 }
 
 /// What is looked at now and then.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Looked {
+pub(crate) struct GaugeValues {
     /// The ledger, with what is in flight.
     pub(crate) ledger: Ledger,
     /// Whether circuits are held because most destinations fail at once.
-    pub(crate) held: bool,
+    pub(crate) transitions_suspended: bool,
     /// How far the clock that times are kept on is ahead of the time of day.
     pub(crate) clock_ahead_ms: i64,
     /// Shards that this node owns.
@@ -207,8 +207,8 @@ impl Metrics {
     }
 
     /// What was seen now.
-    pub(super) fn looked(&self, looked: Looked) {
-        self.state().looked = looked;
+    pub(super) fn set_gauges(&self, gauges: GaugeValues) {
+        self.state().gauges = gauges;
     }
 
     /// The page that Prometheus reads.
@@ -263,7 +263,7 @@ impl State {
     }
 
     fn render_lanes(&self, page: &mut Page) {
-        let ledger = &self.looked.ledger;
+        let ledger = &self.gauges.ledger;
         page.head("postrider_ledger_accepted", "gauge", "Deliveries that were ever accepted.");
         page.line("postrider_ledger_accepted", &ledger.accepted);
         page.head("postrider_ledger", "gauge", "Deliveries by where they stand.");
@@ -285,33 +285,33 @@ impl State {
         page.line("postrider_lane_depth{lane=\"first\"}", &ledger.queued);
         page.line("postrider_lane_depth{lane=\"retry\"}", &ledger.waiting);
         page.head("postrider_lane_in_flight", "gauge", "Attempts that are under way.");
-        page.line("postrider_lane_in_flight{lane=\"first\"}", &self.looked.in_flight_first);
-        page.line("postrider_lane_in_flight{lane=\"retry\"}", &self.looked.in_flight_retry);
+        page.line("postrider_lane_in_flight{lane=\"first\"}", &self.gauges.in_flight_first);
+        page.line("postrider_lane_in_flight{lane=\"retry\"}", &self.gauges.in_flight_retry);
         let help =
             "Filters that took more steps than they may; the event was delivered unfiltered.";
         page.head("postrider_filters_over_budget_total", "counter", help);
-        page.line("postrider_filters_over_budget_total", &self.looked.filters_over_budget);
+        page.line("postrider_filters_over_budget_total", &self.gauges.filters_over_budget);
         let help =
             "Age of the oldest queued delivery; by how much the first waiting one is overdue.";
         page.head("postrider_lane_age_seconds", "gauge", help);
         let ages =
-            [("first", self.looked.first_lane_age), ("retry", self.looked.retry_lane_overdue)];
+            [("first", self.gauges.first_lane_age), ("retry", self.gauges.retry_lane_overdue)];
         for (lane, age) in ages {
             let us = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
             page.line(&format!("postrider_lane_age_seconds{{lane=\"{lane}\"}}"), &seconds(us));
         }
         let help = "1 while so many destinations fail at once that the fault is probably ours.";
         page.head("postrider_mass_failure_hold", "gauge", help);
-        page.line("postrider_mass_failure_hold", &u64::from(self.looked.held));
+        page.line("postrider_mass_failure_hold", &u64::from(self.gauges.transitions_suspended));
         let help =
             "How far the clock that times are kept on is ahead of the time of day, which was set.";
         page.head("postrider_clock_ahead_milliseconds", "gauge", help);
-        page.line("postrider_clock_ahead_milliseconds", &self.looked.clock_ahead_ms);
+        page.line("postrider_clock_ahead_milliseconds", &self.gauges.clock_ahead_ms);
         page.head("postrider_shards", "gauge", "Shards that this node owns, of 256.");
-        page.line("postrider_shards", &self.looked.shards);
+        page.line("postrider_shards", &self.gauges.shards);
         let help = "1 while this node's lease holds; nothing is sent otherwise.";
         page.head("postrider_leased", "gauge", help);
-        page.line("postrider_leased", &u64::from(self.looked.leased));
+        page.line("postrider_leased", &u64::from(self.gauges.leased));
         let help = "Destinations in this node's shards that a subscription names, by their state.";
         page.head("postrider_circuits", "gauge", help);
         for state in DestinationState::ALL {

@@ -10,16 +10,16 @@ mod banner;
 mod clock;
 mod cluster;
 mod files;
+mod gauges;
 mod health;
 mod http;
-mod looking;
+mod instrumented_store;
 mod metrics;
-mod observed;
-mod outward;
 mod reload;
 mod secrets;
 mod signals;
 mod traces;
+mod transport_options;
 
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
@@ -44,11 +44,11 @@ use self::banner::AdminKey;
 use self::clock::ServerClock;
 pub(crate) use self::cluster::is_name as is_node_name;
 pub(crate) use self::files::keep_private;
-pub(crate) use self::http::{Options as ListenOptions, serve as listen_http};
+pub(crate) use self::http::{ListenerOptions, serve as listen_http};
+use self::instrumented_store::InstrumentedStore;
 use self::metrics::Metrics;
-use self::observed::Observed;
 pub(crate) use self::secrets::mark as ring_mark;
-use self::signals::{Asked, Signals};
+use self::signals::{Order, Signals};
 use self::traces::Exporter;
 use crate::cli::ServerArgs;
 use crate::commands::load;
@@ -145,14 +145,15 @@ impl Server {
             .await
             .with_context(|| format!("cannot listen on {}", config.listen))?;
         let address = listener.local_addr()?;
-        let apart = health::Sockets::bind(config).await?;
+        let apart = health::HealthListeners::bind(config).await?;
         let tls = http::Tls::of(config)?;
         let metrics = Metrics::default();
         let (fatal, stopped) = mpsc::unbounded_channel();
         let background = BackgroundRuntime::start()?;
         let (store, steady) = open_store(config, fatal, background.handle()).await?;
         let clock: Arc<dyn Clock> = Arc::clone(&steady) as Arc<dyn Clock>;
-        let store: Arc<dyn Store> = Arc::new(Observed::new(store, metrics.clone(), log.attempts()));
+        let store: Arc<dyn Store> =
+            Arc::new(InstrumentedStore::new(store, metrics.clone(), log.attempts()));
         let vault = secrets::open_vault(config, &*store).await?;
         secrets::reseal(config, &*store, &vault, clock.now()).await?;
         if config.store != StoreChoice::Embedded {
@@ -168,10 +169,10 @@ impl Server {
             start_engine(&loaded, for_engine, now, vault.clone(), (spans, background.handle()))
                 .await?;
         drop(tokio::spawn(steady.follow(engine.clone())));
-        drop(tokio::spawn(outward::follow_own_addresses(config.clone(), egress.clone())));
-        let looking =
-            looking::look(engine.clone(), Arc::clone(&store), Arc::clone(&clock), metrics.clone());
-        drop(tokio::spawn(looking));
+        drop(tokio::spawn(transport_options::follow_own_addresses(config.clone(), egress.clone())));
+        let gauges =
+            gauges::follow(engine.clone(), Arc::clone(&store), Arc::clone(&clock), metrics.clone());
+        drop(tokio::spawn(gauges));
 
         let kept = vault.clone();
         let parts = Assembly { store: &store, engine: &engine, clock, vault, metrics, egress };
@@ -181,7 +182,7 @@ impl Server {
         let (stop_listening, stop) = watch::channel(false);
         apart.serve(config, &state, &stop);
         let router = postrider_api::router(state.clone());
-        let options = http::Options { tls, ..http::Options::of(config) };
+        let options = http::ListenerOptions { tls, ..http::ListenerOptions::of(config) };
         let listening = tokio::spawn(http::serve(listener, router, options, stop));
         let server = Server {
             loaded,
@@ -210,9 +211,9 @@ impl Server {
         let engine = self.engine.clone();
         loop {
             tokio::select! {
-                asked = self.signals.next() => match asked {
-                    Asked::Stop => break,
-                    Asked::Reload => {
+                order = self.signals.next() => match order {
+                    Order::Stop => break,
+                    Order::Reload => {
                         reload::reload(&mut self.loaded, arguments, environment, &engine, log);
                         secrets::reload_ring(&self.loaded.config, &self.vault);
                     }
@@ -233,9 +234,9 @@ impl Server {
         tokio::pin!(over);
         loop {
             tokio::select! {
-                asked = self.signals.next() => match asked {
-                    Asked::Stop => return Ok(()),
-                    Asked::Reload => {}
+                order = self.signals.next() => match order {
+                    Order::Stop => return Ok(()),
+                    Order::Reload => {}
                 },
                 () = &mut over => return Ok(()),
                 ended = engine.ended() => match ended {
@@ -289,7 +290,7 @@ fn stopped(why: &str) -> anyhow::Result<()> {
 }
 
 async fn stopped_again(signals: &mut Signals) {
-    while signals.next().await != Asked::Stop {}
+    while signals.next().await != Order::Stop {}
 }
 
 /// Opens the store, with what the journal still has, and the clock that goes with it.

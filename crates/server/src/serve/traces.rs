@@ -19,7 +19,7 @@ use crate::client::Client;
 use crate::config::TelemetrySettings;
 
 /// Spans that wait to be sent.
-const LINE_MAX: usize = 8192;
+const QUEUE_MAX: usize = 8192;
 /// Spans in one request.
 const BATCH_MAX: usize = 512;
 /// The first span of a batch waits at most so long for others.
@@ -35,7 +35,7 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 const SERVER: u8 = 2;
 const CLIENT: u8 = 3;
 
-enum Line {
+enum QueueItem {
     Span(Json),
     Flush(oneshot::Sender<()>),
 }
@@ -43,7 +43,7 @@ enum Line {
 /// Takes spans and has them sent. A clone sends over the same line.
 #[derive(Clone)]
 pub(super) struct Exporter {
-    line: mpsc::Sender<Line>,
+    queue: mpsc::Sender<QueueItem>,
     sample: Share,
     metrics: Metrics,
 }
@@ -57,23 +57,23 @@ impl Exporter {
         let Some(endpoint) = &settings.otlp_endpoint else { return Ok(None) };
         let collector = Client::new(endpoint, settings.otlp_token.clone(), None)
             .map_err(|_| anyhow::anyhow!("telemetry.otlp_endpoint is not a URL"))?;
-        let (line, spans) = mpsc::channel(LINE_MAX);
+        let (queue, spans) = mpsc::channel(QUEUE_MAX);
         drop(tokio::spawn(send_all(spans, collector, metrics.clone())));
         let sample = settings.otlp_sample;
-        Ok(Some(Exporter { line, sample, metrics: metrics.clone() }))
+        Ok(Some(Exporter { queue, sample, metrics: metrics.clone() }))
     }
 
     /// Waits until what was told is sent, or for a moment.
     pub(super) async fn flush(&self) {
         let (done, sent) = oneshot::channel();
-        if self.line.try_send(Line::Flush(done)).is_ok() {
+        if self.queue.try_send(QueueItem::Flush(done)).is_ok() {
             // Whether it came in time or not: the process ends.
             drop(tokio::time::timeout(FLUSH_MAX, sent).await);
         }
     }
 
     fn put(&self, span: Json) {
-        if self.line.try_send(Line::Span(span)).is_err() {
+        if self.queue.try_send(QueueItem::Span(span)).is_err() {
             self.metrics.spans(0, 1);
         }
     }
@@ -100,8 +100,8 @@ impl Spans for Exporter {
             ("postrider.deliveries", json!({"intValue": span.deliveries.to_string()})),
             ("postrider.duplicate", json!({"boolValue": span.duplicate})),
         ];
-        let about = About { name: "accept event", kind: SERVER, error: None };
-        self.put(written(span.context, span.parent, about, span.time, &attributes));
+        let head = SpanHead { name: "accept event", kind: SERVER, error: None };
+        self.put(written(span.context, span.parent, head, span.time, &attributes));
     }
 
     fn attempted(&self, span: AttemptSpan<'_>) {
@@ -123,13 +123,13 @@ impl Spans for Exporter {
         if let Some(error) = error {
             attributes.push(("error.type", json!({"stringValue": error})));
         }
-        let about = About { name: "attempt delivery", kind: CLIENT, error };
-        self.put(written(span.context, span.parent, about, span.time, &attributes));
+        let head = SpanHead { name: "attempt delivery", kind: CLIENT, error };
+        self.put(written(span.context, span.parent, head, span.time, &attributes));
     }
 }
 
 /// What a span is.
-struct About {
+struct SpanHead {
     name: &'static str,
     kind: u8,
     error: Option<&'static str>,
@@ -139,7 +139,7 @@ struct About {
 fn written(
     context: TraceContext,
     parent: Option<[u8; 8]>,
-    About { name, kind, error }: About,
+    SpanHead { name, kind, error }: SpanHead,
     (began, ended): (u64, u64),
     attributes: &[(&str, Json)],
 ) -> Json {
@@ -180,14 +180,14 @@ fn request(spans: &[Json]) -> Json {
 }
 
 /// Sends what comes, in batches, until nobody can tell of anything any more.
-async fn send_all(mut line: mpsc::Receiver<Line>, collector: Client, metrics: Metrics) {
+async fn send_all(mut queue: mpsc::Receiver<QueueItem>, collector: Client, metrics: Metrics) {
     let mut complaints = Complaints::default();
-    while let Some(first) = line.recv().await {
+    while let Some(first) = queue.recv().await {
         let (mut spans, mut waiting) = (Vec::new(), Vec::new());
         sort(first, &mut spans, &mut waiting);
         let gather = async {
             while spans.len() < BATCH_MAX && waiting.is_empty() {
-                let Some(next) = line.recv().await else { break };
+                let Some(next) = queue.recv().await else { break };
                 sort(next, &mut spans, &mut waiting);
             }
         };
@@ -210,10 +210,10 @@ async fn send_all(mut line: mpsc::Receiver<Line>, collector: Client, metrics: Me
     }
 }
 
-fn sort(line: Line, spans: &mut Vec<Json>, waiting: &mut Vec<oneshot::Sender<()>>) {
-    match line {
-        Line::Span(span) => spans.push(span),
-        Line::Flush(done) => waiting.push(done),
+fn sort(item: QueueItem, spans: &mut Vec<Json>, waiting: &mut Vec<oneshot::Sender<()>>) {
+    match item {
+        QueueItem::Span(span) => spans.push(span),
+        QueueItem::Flush(done) => waiting.push(done),
     }
 }
 

@@ -14,7 +14,7 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::sync::Semaphore;
 
 use super::connection::InFlight;
-use super::door::Asking;
+use super::connection_limits::ForwardedRequest;
 
 /// The largest piece of an answer that is handed to the connection at once.
 const CHUNK_BYTES_MAX: usize = 64 * 1024;
@@ -24,7 +24,7 @@ const QUIET_MAX: Duration = Duration::from_secs(1);
 
 /// How much of a body that nobody wants is read, so that the answer reaches the client.
 #[derive(Debug)]
-pub(super) struct Discard {
+pub(super) struct DiscardLimits {
     pub(super) bytes_max: usize,
     pub(super) time_max: Duration,
     /// Bodies that are being discarded at the same time.
@@ -33,30 +33,30 @@ pub(super) struct Discard {
 
 /// A request's body, of which the listener keeps a hold. A clone is the same body.
 #[derive(Clone)]
-pub(super) struct Asked {
-    body: Arc<Mutex<Rest>>,
+pub(super) struct RequestBody {
+    body: Arc<Mutex<UnreadBody>>,
     in_flight: Arc<InFlight>,
 }
 
-struct Rest {
+struct UnreadBody {
     /// `None` once it is being discarded.
     body: Option<Incoming>,
     was_read: bool,
 }
 
-impl Asked {
-    pub(super) fn new(body: Incoming, in_flight: Arc<InFlight>) -> Asked {
-        let rest = Rest { body: Some(body), was_read: false };
-        Asked { body: Arc::new(Mutex::new(rest)), in_flight }
+impl RequestBody {
+    pub(super) fn new(body: Incoming, in_flight: Arc<InFlight>) -> RequestBody {
+        let rest = UnreadBody { body: Some(body), was_read: false };
+        RequestBody { body: Arc::new(Mutex::new(rest)), in_flight }
     }
 
-    fn rest(&self) -> MutexGuard<'_, Rest> {
+    fn rest(&self) -> MutexGuard<'_, UnreadBody> {
         self.body.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads and discards what nobody has read, within limits; whether all of it was read. A client that
     /// asked whether to send the body (`expects`) and was not told to does not send it.
-    pub(super) async fn discard(&self, limits: &Discard, expects: bool) -> bool {
+    pub(super) async fn discard(&self, limits: &DiscardLimits, expects: bool) -> bool {
         let (body, was_read) = {
             let mut rest = self.rest();
             (rest.body.take(), rest.was_read)
@@ -87,7 +87,7 @@ impl Asked {
     }
 }
 
-impl HttpBody for Asked {
+impl HttpBody for RequestBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -116,18 +116,22 @@ impl HttpBody for Asked {
 }
 
 /// An answer's body, in pieces of a bounded size.
-pub(super) struct Answered {
+pub(super) struct ResponseBody {
     body: Body,
     /// What is left of the piece that the handler made.
     rest: Bytes,
     in_flight: Arc<InFlight>,
-    _place: Option<Asking>,
+    _place: Option<ForwardedRequest>,
 }
 
-impl Answered {
-    pub(super) fn new(body: Body, in_flight: Arc<InFlight>, place: Option<Asking>) -> Answered {
+impl ResponseBody {
+    pub(super) fn new(
+        body: Body,
+        in_flight: Arc<InFlight>,
+        place: Option<ForwardedRequest>,
+    ) -> ResponseBody {
         in_flight.offer();
-        Answered { body, rest: Bytes::new(), in_flight, _place: place }
+        ResponseBody { body, rest: Bytes::new(), in_flight, _place: place }
     }
 
     fn next_chunk(&mut self) -> Frame<Bytes> {
@@ -137,7 +141,7 @@ impl Answered {
     }
 }
 
-impl HttpBody for Answered {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -177,7 +181,7 @@ impl HttpBody for Answered {
     }
 }
 
-impl Drop for Answered {
+impl Drop for ResponseBody {
     fn drop(&mut self) {
         // Only the pieces that are not written yet are left to be taken.
         self.in_flight.wait();

@@ -6,7 +6,7 @@
 
 mod bodies;
 mod connection;
-mod door;
+mod connection_limits;
 mod forwarded;
 mod io;
 mod refusal;
@@ -26,10 +26,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
-use self::bodies::Discard;
+use self::bodies::DiscardLimits;
 use self::connection::{Deadlines, Overdue};
-pub(crate) use self::door::Limits;
-use self::door::{Admitted, Door};
+pub(crate) use self::connection_limits::ConnectionLimits;
+use self::connection_limits::{AdmittedConnection, ConnectionTable};
 use self::io::{Linger, Socket};
 use self::service::Service;
 pub(crate) use self::tls::Tls;
@@ -56,22 +56,22 @@ const GOODBYE: Duration = Duration::from_secs(1);
 
 /// How a listener works.
 #[derive(Debug, Clone)]
-pub(crate) struct Options {
+pub(crate) struct ListenerOptions {
     pub(crate) http: HttpSettings,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ConnectionLimits,
     pub(crate) tls: Option<Tls>,
 }
 
-impl Options {
+impl ListenerOptions {
     /// As configured for the API, without TLS.
-    pub(crate) fn of(config: &Config) -> Options {
+    pub(crate) fn of(config: &Config) -> ListenerOptions {
         let http = config.http.clone();
-        let limits = Limits {
+        let limits = ConnectionLimits {
             connections_max: http.connections_max,
             per_address_max: http.connections_per_address_max,
             trusted_proxies: config.server.trusted_proxies.clone(),
         };
-        Options { http, limits, tls: None }
+        ListenerOptions { http, limits, tls: None }
     }
 }
 
@@ -81,8 +81,8 @@ struct Listener {
     server: Builder<TokioExecutor>,
     deadlines: Deadlines,
     linger: Linger,
-    discard: Arc<Discard>,
-    door: Arc<Door>,
+    discard: Arc<DiscardLimits>,
+    table: Arc<ConnectionTable>,
     refusals: Arc<Semaphore>,
     acceptor: Option<TlsAcceptor>,
     stop: watch::Receiver<bool>,
@@ -93,7 +93,7 @@ struct Listener {
 pub(crate) async fn serve(
     socket: TcpListener,
     router: Router,
-    options: Options,
+    options: ListenerOptions,
     mut stop: watch::Receiver<bool>,
 ) {
     let listener = match Listener::new(router, options, stop.clone()) {
@@ -107,10 +107,10 @@ pub(crate) async fn serve(
     let (alive, mut ended) = mpsc::channel::<()>(1);
     loop {
         let (stream, peer) = tokio::select! {
-            accepted = accept(&socket, &listener.door) => accepted,
+            accepted = accept(&socket, &listener.table) => accepted,
             () = stopped(&mut stop) => break,
         };
-        match listener.door.admit(peer.ip()) {
+        match listener.table.admit(peer.ip()) {
             Ok(admitted) => {
                 let talk = Arc::clone(&listener).talk(stream, peer, admitted);
                 let alive = alive.clone();
@@ -130,7 +130,7 @@ pub(crate) async fn serve(
 impl Listener {
     fn new(
         router: Router,
-        options: Options,
+        options: ListenerOptions,
         stop: watch::Receiver<bool>,
     ) -> anyhow::Result<Listener> {
         let http = &options.http;
@@ -147,12 +147,12 @@ impl Listener {
                 write: http.write_timeout,
             },
             linger: Linger { bytes_max: http.discard_bytes_max, time_max: http.discard_timeout },
-            discard: Arc::new(Discard {
+            discard: Arc::new(DiscardLimits {
                 bytes_max: http.discard_bytes_max,
                 time_max: http.discard_timeout,
                 places: Semaphore::new(DISCARDS_MAX),
             }),
-            door: Door::new(options.limits),
+            table: ConnectionTable::new(options.limits),
             refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
             acceptor,
             stop,
@@ -161,7 +161,7 @@ impl Listener {
 
     /// Answers a connection that there is no place for. With TLS, and where too many are being
     /// answered already, it is closed without a word.
-    fn refuse(&self, stream: TcpStream, peer: SocketAddr, full: door::Full) {
+    fn refuse(&self, stream: TcpStream, peer: SocketAddr, full: connection_limits::LimitReached) {
         tracing::debug!(%peer, limit = full.as_str(), "connection refused: too many are open");
         let place = Arc::clone(&self.refusals).try_acquire_owned();
         if let (Ok(place), None) = (place, &self.acceptor) {
@@ -173,7 +173,12 @@ impl Listener {
     }
 
     /// Serves one connection to its end.
-    async fn talk(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, admitted: Admitted) {
+    async fn talk(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        admitted: AdmittedConnection,
+    ) {
         // Small answers must not wait for more; where it cannot be set, they are merely slower.
         stream.set_nodelay(true).unwrap_or_default();
         let connection = Arc::clone(&admitted.connection);
@@ -181,7 +186,7 @@ impl Listener {
         let service = Service {
             router: self.router.clone(),
             peer: peer.ip(),
-            door: Arc::clone(&self.door),
+            table: Arc::clone(&self.table),
             connection: Arc::clone(&connection),
             discard: Arc::clone(&self.discard),
         };
@@ -260,14 +265,14 @@ fn builder(settings: &HttpSettings) -> Builder<TokioExecutor> {
 }
 
 /// The next connection.
-async fn accept(socket: &TcpListener, door: &Door) -> (TcpStream, SocketAddr) {
+async fn accept(socket: &TcpListener, table: &ConnectionTable) -> (TcpStream, SocketAddr) {
     loop {
         match socket.accept().await {
             Ok(accepted) => return accepted,
             Err(error) => {
                 tracing::warn!(%error, "cannot take a connection");
                 // Most often there are too many open files: idle connections give theirs back.
-                door.relieve();
+                table.relieve();
                 pause().await;
             }
         }

@@ -9,7 +9,7 @@ use postrider_api::problem::{Code, PROBLEM_JSON, Problem};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::door::Full;
+use super::connection_limits::LimitReached;
 
 /// Seconds after which a refused client may try again.
 const RETRY_AFTER_SECONDS: u64 = 5;
@@ -19,10 +19,12 @@ const TIME_MAX: Duration = Duration::from_secs(1);
 const DISCARDED_BYTES_MAX: u64 = 64 * 1024;
 
 /// What is wrong.
-pub(super) fn problem(full: Full) -> Problem {
+pub(super) fn problem(full: LimitReached) -> Problem {
     let problem = match full {
-        Full::Total => Problem::new(Code::Overloaded, "all connections of the server are in use"),
-        Full::Address => Problem::new(
+        LimitReached::Total => {
+            Problem::new(Code::Overloaded, "all connections of the server are in use")
+        }
+        LimitReached::Address => Problem::new(
             Code::TooManyAtOnce,
             "your address has too many connections or requests at the same time",
         ),
@@ -31,7 +33,7 @@ pub(super) fn problem(full: Full) -> Problem {
 }
 
 /// Answers and closes.
-pub(super) async fn answer(mut stream: TcpStream, full: Full) {
+pub(super) async fn answer(mut stream: TcpStream, full: LimitReached) {
     let problem = problem(full);
     let body = serde_json::to_string(&problem.body()).unwrap_or_default();
     let status = problem.code().status();

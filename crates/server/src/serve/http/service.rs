@@ -15,9 +15,9 @@ use hyper::body::Incoming;
 use postrider_api::ClientAddress;
 use tower::ServiceExt as _;
 
-use super::bodies::{Answered, Asked, Discard};
+use super::bodies::{DiscardLimits, RequestBody, ResponseBody};
 use super::connection::Connection;
-use super::door::Door;
+use super::connection_limits::ConnectionTable;
 use super::refusal;
 
 /// Answers the requests of one connection.
@@ -25,19 +25,19 @@ use super::refusal;
 pub(super) struct Service {
     pub(super) router: Router,
     pub(super) peer: IpAddr,
-    pub(super) door: Arc<Door>,
+    pub(super) table: Arc<ConnectionTable>,
     pub(super) connection: Arc<Connection>,
-    pub(super) discard: Arc<Discard>,
+    pub(super) discard: Arc<DiscardLimits>,
 }
 
 impl Service {
-    async fn answer(self, request: Request<Incoming>) -> Response<Answered> {
+    async fn answer(self, request: Request<Incoming>) -> Response<ResponseBody> {
         let in_flight = self.connection.begin();
         let is_http_2 = request.version() == Version::HTTP_2;
         let expects = request.headers().contains_key(EXPECT);
         let (mut parts, body) = request.into_parts();
-        let asked = Asked::new(body, Arc::clone(&in_flight));
-        let (mut response, place) = match self.door.request(self.peer, &parts.headers) {
+        let asked = RequestBody::new(body, Arc::clone(&in_flight));
+        let (mut response, place) = match self.table.request(self.peer, &parts.headers) {
             Ok((client, place)) => {
                 parts.extensions.insert(ClientAddress(client));
                 let request = Request::from_parts(parts, Body::new(asked.clone()));
@@ -54,12 +54,12 @@ impl Service {
             // There is no such header in HTTP/2: a stream ends without its connection.
             response.headers_mut().remove(CONNECTION);
         }
-        response.map(|body| Answered::new(body, in_flight, place))
+        response.map(|body| ResponseBody::new(body, in_flight, place))
     }
 }
 
 impl hyper::service::Service<Request<Incoming>> for Service {
-    type Response = Response<Answered>;
+    type Response = Response<ResponseBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 

@@ -16,7 +16,7 @@ use crate::state::ApiState;
 
 /// How many mutations run, by tenant.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Running(Arc<Mutex<Counts>>);
+pub(crate) struct RunningMutations(Arc<Mutex<Counts>>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -26,12 +26,12 @@ struct Counts {
 
 /// A mutation that runs. It is counted until this is dropped.
 #[derive(Debug)]
-struct Place {
-    running: Running,
+struct RunningMutation {
+    running: RunningMutations,
     tenant: TenantId,
 }
 
-impl Running {
+impl RunningMutations {
     fn lock(&self) -> MutexGuard<'_, Counts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -42,7 +42,7 @@ impl Running {
         tenant: &TenantId,
         tenant_max: usize,
         total_max: usize,
-    ) -> Result<Place, Problem> {
+    ) -> Result<RunningMutation, Problem> {
         let mut counts = self.lock();
         let of_tenant = counts.of_tenant.get(tenant).copied().unwrap_or(0);
         if of_tenant >= tenant_max {
@@ -57,7 +57,7 @@ impl Running {
         }
         counts.total += 1;
         *counts.of_tenant.entry(tenant.clone()).or_default() += 1;
-        Ok(Place { running: self.clone(), tenant: tenant.clone() })
+        Ok(RunningMutation { running: self.clone(), tenant: tenant.clone() })
     }
 
     /// How many run.
@@ -66,7 +66,7 @@ impl Running {
     }
 }
 
-impl Drop for Place {
+impl Drop for RunningMutation {
     fn drop(&mut self) {
         let mut counts = self.running.lock();
         counts.total -= 1;
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn mutations_are_limited_per_tenant_and_in_total_and_places_come_back() {
-        let (running, one) = (Running::default(), TenantId::default_tenant());
+        let (running, one) = (RunningMutations::default(), TenantId::default_tenant());
         let other: TenantId = "other".parse().unwrap();
         let enter = |tenant: &TenantId| running.enter(tenant, 2, 3);
         let places = [enter(&one).unwrap(), enter(&one).unwrap()];

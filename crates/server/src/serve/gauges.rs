@@ -9,12 +9,12 @@ use postrider_engine::EngineHandle;
 use postrider_store::{Holding, Store, StoreError};
 use postrider_transport::Clock;
 
-use super::metrics::{Looked, Metrics};
+use super::metrics::{GaugeValues, Metrics};
 
 const EVERY: Duration = Duration::from_secs(2);
 
-/// Looks until the engine stops answering.
-pub(super) async fn look(
+/// Reads the gauges every few seconds, as long as the process runs.
+pub(super) async fn follow(
     engine: EngineHandle,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -22,16 +22,16 @@ pub(super) async fn look(
 ) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut was_held = false;
+    let mut was_suspended = false;
     loop {
         ticks.tick().await;
         let (Ok(gauges), Ok(ledger)) = (engine.gauges().await, engine.ledger(None).await) else {
             // Stopping, or a store that does not answer now: what was seen last stays.
             continue;
         };
-        if gauges.held != was_held {
-            was_held = gauges.held;
-            alert(was_held);
+        if gauges.held != was_suspended {
+            was_suspended = gauges.held;
+            alert(was_suspended);
         }
         let refused = engine.quota_refusals().into_iter();
         metrics.refused(refused.map(|(quota, count)| (quota.name(), count)).collect());
@@ -39,9 +39,9 @@ pub(super) async fn look(
         let Ok(holding) = engine.holding().await else { continue };
         count_destinations(&engine, &metrics, &holding).await;
         let Ok(ages) = ages(&holding, &*store, now).await else { continue };
-        metrics.looked(Looked {
+        metrics.set_gauges(GaugeValues {
             ledger,
-            held: gauges.held,
+            transitions_suspended: gauges.held,
             clock_ahead_ms: now.ms_from(clock.wall()),
             shards: u64::try_from(gauges.shards).unwrap_or(u64::MAX),
             leased: gauges.leased,
@@ -55,8 +55,8 @@ pub(super) async fn look(
 }
 
 /// The operator is to know: either way it is worth a look.
-fn alert(held: bool) {
-    if held {
+fn alert(suspended: bool) {
+    if suspended {
         tracing::error!(
             "most destinations began to fail at once: the fault is probably ours, so none is \
              disabled or frozen for now; look at this machine's network, resolver and proxy"

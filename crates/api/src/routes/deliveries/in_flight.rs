@@ -5,7 +5,7 @@ use postrider_domain::ids::DeliveryId;
 use postrider_store::{Cursor, DeliveryFilter, Page};
 
 use crate::auth::Caller;
-use crate::paging::{Asked, List, bad_cursor};
+use crate::paging::{List, ListRequest, bad_cursor};
 use crate::problem::Problem;
 use crate::state::ApiState;
 use crate::wire::delivery::DeliveryView;
@@ -15,7 +15,7 @@ pub(super) async fn list(
     state: &ApiState,
     caller: &Caller,
     filter: DeliveryFilter,
-    asked: &Asked,
+    asked: &ListRequest,
 ) -> Result<List<DeliveryView>, Problem> {
     let page = &asked.request;
     let below = page.cursor.as_ref().map(|Cursor(text)| text.parse()).transpose();

@@ -30,22 +30,26 @@ use postrider_store::{
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use super::attempts::Seen;
-use super::cluster::Shards;
+use super::attempts::AttemptLines;
+use super::cluster::ShardLog;
 use super::metrics::{Metrics, class};
 use crate::telemetry::AttemptLog;
 
 /// A store that is watched.
-pub(super) struct Observed {
+pub(super) struct InstrumentedStore {
     store: Arc<dyn Store>,
     metrics: Metrics,
     log: AttemptLog,
-    shards: Shards,
+    shard_log: ShardLog,
 }
 
-impl Observed {
-    pub(super) fn new(store: Arc<dyn Store>, metrics: Metrics, log: AttemptLog) -> Observed {
-        Observed { store, metrics, log, shards: Shards::default() }
+impl InstrumentedStore {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        metrics: Metrics,
+        log: AttemptLog,
+    ) -> InstrumentedStore {
+        InstrumentedStore { store, metrics, log, shard_log: ShardLog::default() }
     }
 }
 
@@ -54,7 +58,7 @@ fn owed(batch: &[Acceptance]) -> Vec<u64> {
     batch.iter().map(|one| u64::try_from(one.deliveries.len()).unwrap_or(0)).collect()
 }
 
-impl Observed {
+impl InstrumentedStore {
     fn accepted(&self, answers: &[Accepted], owed: &[u64], began: Instant) {
         if answers.contains(&Accepted::Conflict) {
             return;
@@ -72,15 +76,15 @@ fn instant() -> Instant {
 }
 
 /// What is told of a destination that changed.
-struct Turned {
+struct CircuitChange {
     destination: DestinationId,
     tenant: TenantId,
     state: DestinationState,
     transitions: Vec<Transition>,
 }
 
-impl Turned {
-    fn tell(&self, metrics: &Metrics) {
+impl CircuitChange {
+    fn report(&self, metrics: &Metrics) {
         metrics.destination_is(self.destination, self.state);
         for transition in &self.transitions {
             let (from, to): (DestinationState, DestinationState) =
@@ -102,7 +106,7 @@ impl Turned {
 }
 
 #[async_trait]
-impl Intake for Observed {
+impl Intake for InstrumentedStore {
     async fn accept(&self, batch: Vec<Acceptance>) -> Result<Vec<Accepted>, StoreError> {
         let owed = owed(&batch);
         let began = instant();
@@ -116,16 +120,16 @@ impl Intake for Observed {
 }
 
 #[async_trait]
-impl Work for Observed {
+impl Work for InstrumentedStore {
     async fn settle(&self, holding: &Holding, commit: Commit) -> Result<(), StoreError> {
         let with_attempt = (commit.deliveries.iter())
             .filter_map(|change| Some((&change.delivery, change.attempt.as_ref()?)));
         let attempts: Vec<(Turn, &'static str, Duration)> = (with_attempt.clone())
             .map(|(_, attempt)| (attempt.turn, class(&attempt.ending), attempt.timings.total))
             .collect();
-        let seen = Seen::of(with_attempt, &self.log);
-        let turned: Vec<Turned> = (commit.destinations.iter())
-            .map(|change| Turned {
+        let lines = AttemptLines::of(with_attempt, &self.log);
+        let circuit_changes: Vec<CircuitChange> = (commit.destinations.iter())
+            .map(|change| CircuitChange {
                 destination: change.id,
                 tenant: change.tenant.clone(),
                 state: change.circuit.state_name().into(),
@@ -139,8 +143,8 @@ impl Work for Observed {
             return result;
         }
         self.metrics.settled(began.elapsed(), attempts.into_iter());
-        seen.log(&self.log);
-        turned.iter().for_each(|one| one.tell(&self.metrics));
+        lines.log(&self.log);
+        circuit_changes.iter().for_each(|one| one.report(&self.metrics));
         result
     }
 
@@ -198,7 +202,7 @@ impl Work for Observed {
 }
 
 #[async_trait]
-impl Configuration for Observed {
+impl Configuration for InstrumentedStore {
     async fn put_subscription(
         &self,
         record: &SubscriptionRecord,
@@ -348,7 +352,7 @@ impl Configuration for Observed {
 }
 
 #[async_trait]
-impl History for Observed {
+impl History for InstrumentedStore {
     async fn event(
         &self,
         tenant: &TenantId,
@@ -441,7 +445,7 @@ impl History for Observed {
 }
 
 #[async_trait]
-impl Usages for Observed {
+impl Usages for InstrumentedStore {
     async fn usage(&self, tenant: Option<&TenantId>) -> Result<Usage, StoreError> {
         self.store.usage(tenant).await
     }
@@ -456,7 +460,7 @@ impl Usages for Observed {
 }
 
 #[async_trait]
-impl Replays for Observed {
+impl Replays for InstrumentedStore {
     async fn put_replay(&self, job: &ReplayJob) -> Result<(), StoreError> {
         self.store.put_replay(job).await
     }
@@ -491,7 +495,7 @@ impl Replays for Observed {
 }
 
 #[async_trait]
-impl Nodes for Observed {
+impl Nodes for InstrumentedStore {
     fn node(&self) -> Option<&str> {
         self.store.node()
     }
@@ -502,7 +506,7 @@ impl Nodes for Observed {
 
     async fn hold_and_keep(&self) -> Result<(Holding, ShardSet), StoreError> {
         let result = self.store.hold_and_keep().await;
-        self.shards.tell(self.store.node(), result.as_ref().map(|(holding, _)| holding));
+        self.shard_log.tell(self.store.node(), result.as_ref().map(|(holding, _)| holding));
         result
     }
 
@@ -569,10 +573,10 @@ impl Nodes for Observed {
 }
 
 #[async_trait]
-impl Upkeep for Observed {
+impl Upkeep for InstrumentedStore {
     async fn hold_shards(&self) -> Result<Holding, StoreError> {
         let result = self.store.hold_shards().await;
-        self.shards.tell(self.store.node(), result.as_ref());
+        self.shard_log.tell(self.store.node(), result.as_ref());
         result
     }
 

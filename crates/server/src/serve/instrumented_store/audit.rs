@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use postrider_domain::time::Timestamp;
 use postrider_store::{Audit, AuditEntry, AuditFilter, Page, PageRequest, StoreError};
 
-use super::Observed;
+use super::InstrumentedStore;
 
 #[async_trait]
-impl Audit for Observed {
+impl Audit for InstrumentedStore {
     async fn put_audit(&self, entry: &AuditEntry) -> Result<(), StoreError> {
         self.store.put_audit(entry).await
     }

@@ -17,7 +17,7 @@ use super::forwarded;
 
 /// How many there may be.
 #[derive(Debug, Clone)]
-pub(crate) struct Limits {
+pub(crate) struct ConnectionLimits {
     /// Connections in total.
     pub(crate) connections_max: usize,
     /// Connections of one address; behind a trusted proxy, its requests at the same time.
@@ -28,91 +28,96 @@ pub(crate) struct Limits {
 
 /// Which limit was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Full {
+pub(super) enum LimitReached {
     /// The server's.
     Total,
     /// That of one address.
     Address,
 }
 
-impl Full {
+impl LimitReached {
     /// The setting that was reached, for the log.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
-            Full::Total => "http.connections_max",
-            Full::Address => "http.connections_per_address_max",
+            LimitReached::Total => "http.connections_max",
+            LimitReached::Address => "http.connections_per_address_max",
         }
     }
 }
 
-/// One party: an IPv4 address, or the /64 network of an IPv6 address, which is what one customer has.
+/// One network: an IPv4 address, or the /64 network of an IPv6 address, which is what one customer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Party(IpAddr);
+struct ClientNetwork(IpAddr);
 
-impl Party {
-    fn of(address: IpAddr) -> Party {
+impl ClientNetwork {
+    fn of(address: IpAddr) -> ClientNetwork {
         match address.to_canonical() {
-            v4 @ IpAddr::V4(_) => Party(v4),
-            IpAddr::V6(v6) => Party(IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64))),
+            v4 @ IpAddr::V4(_) => ClientNetwork(v4),
+            IpAddr::V6(v6) => {
+                ClientNetwork(IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)))
+            }
         }
     }
 }
 
 /// Everybody who is connected to one listener.
 #[derive(Debug)]
-pub(super) struct Door {
-    limits: Limits,
+pub(super) struct ConnectionTable {
+    limits: ConnectionLimits,
     epoch: Instant,
-    inside: Mutex<Inside>,
-    requests: Mutex<HashMap<Party, usize>>,
+    open: Mutex<OpenConnections>,
+    requests: Mutex<HashMap<ClientNetwork, usize>>,
 }
 
 #[derive(Debug, Default)]
-struct Inside {
+struct OpenConnections {
     last: u64,
-    connections: HashMap<u64, (Arc<Connection>, Option<Party>)>,
-    parties: HashMap<Party, HashSet<u64>>,
+    connections: HashMap<u64, (Arc<Connection>, Option<ClientNetwork>)>,
+    networks: HashMap<ClientNetwork, HashSet<u64>>,
 }
 
-impl Door {
-    pub(super) fn new(limits: Limits) -> Arc<Door> {
-        Arc::new(Door {
+impl ConnectionTable {
+    pub(super) fn new(limits: ConnectionLimits) -> Arc<ConnectionTable> {
+        Arc::new(ConnectionTable {
             limits,
             epoch: now(),
-            inside: Mutex::default(),
+            open: Mutex::default(),
             requests: Mutex::default(),
         })
     }
 
     /// A place for a connection of this peer.
-    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<Admitted, Full> {
-        let party = (!self.is_proxy(peer)).then(|| Party::of(peer));
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        peer: IpAddr,
+    ) -> Result<AdmittedConnection, LimitReached> {
+        let network = (!self.is_proxy(peer)).then(|| ClientNetwork::of(peer));
         let connection = Connection::new(self.epoch);
-        let mut inside = self.inside();
+        let mut open = self.open();
         let max = self.limits.per_address_max;
-        if party.is_some_and(|party| inside.count(party) >= max)
-            && !inside.make_room(party, 1 + max / 64)
+        if network.is_some_and(|network| open.count(network) >= max)
+            && !open.make_room(network, 1 + max / 64)
         {
-            return Err(Full::Address);
+            return Err(LimitReached::Address);
         }
         let max = self.limits.connections_max;
-        if inside.connections.len() >= max && !inside.make_room(None, 1 + max / 64) {
-            return Err(Full::Total);
+        if open.connections.len() >= max && !open.make_room(None, 1 + max / 64) {
+            return Err(LimitReached::Total);
         }
-        inside.last += 1;
-        let id = inside.last;
-        inside.connections.insert(id, (Arc::clone(&connection), party));
-        if let Some(party) = party {
-            inside.parties.entry(party).or_default().insert(id);
+        open.last += 1;
+        let id = open.last;
+        open.connections.insert(id, (Arc::clone(&connection), network));
+        if let Some(network) = network {
+            open.networks.entry(network).or_default().insert(id);
         }
-        Ok(Admitted { door: Arc::clone(self), id, connection })
+        Ok(AdmittedConnection { table: Arc::clone(self), id, connection })
     }
 
     /// Evicts some idle connections.
     pub(super) fn relieve(&self) {
-        let mut inside = self.inside();
-        let wanted = 1 + inside.connections.len() / 64;
-        inside.make_room(None, wanted);
+        let mut open = self.open();
+        let wanted = 1 + open.connections.len() / 64;
+        open.make_room(None, wanted);
     }
 
     /// The address that a request comes from, and its place among the requests of that address.
@@ -120,19 +125,19 @@ impl Door {
         self: &Arc<Self>,
         peer: IpAddr,
         headers: &HeaderMap,
-    ) -> Result<(IpAddr, Option<Asking>), Full> {
+    ) -> Result<(IpAddr, Option<ForwardedRequest>), LimitReached> {
         if !self.is_proxy(peer) {
             return Ok((peer.to_canonical(), None));
         }
         let client = forwarded::client(peer, headers, &self.limits.trusted_proxies);
-        let party = Party::of(client);
+        let network = ClientNetwork::of(client);
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = requests.entry(party).or_insert(0);
+        let count = requests.entry(network).or_insert(0);
         if *count >= self.limits.per_address_max {
-            return Err(Full::Address);
+            return Err(LimitReached::Address);
         }
         *count += 1;
-        Ok((client, Some(Asking { door: Arc::clone(self), party })))
+        Ok((client, Some(ForwardedRequest { table: Arc::clone(self), network })))
     }
 
     fn is_proxy(&self, peer: IpAddr) -> bool {
@@ -140,23 +145,23 @@ impl Door {
         self.limits.trusted_proxies.iter().any(|network| network.contains(&peer))
     }
 
-    fn inside(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> MutexGuard<'_, OpenConnections> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inside {
-    fn count(&self, party: Party) -> usize {
-        self.parties.get(&party).map_or(0, HashSet::len)
+impl OpenConnections {
+    fn count(&self, network: ClientNetwork) -> usize {
+        self.networks.get(&network).map_or(0, HashSet::len)
     }
 
-    /// Evicts up to so many idle connections (of one party, where one is named); whether there was any.
+    /// Evicts up to so many idle connections (of one network, where one is named); whether there was any.
     /// Several at once, so that a flood does not search the whole table for each connection.
-    fn make_room(&mut self, of: Option<Party>, wanted: usize) -> bool {
+    fn make_room(&mut self, of: Option<ClientNetwork>, wanted: usize) -> bool {
         let candidate = |id: &u64| Some((self.connections.get(id)?.0.expendable()?, *id));
         let mut idle: Vec<_> = match of {
-            Some(party) => {
-                self.parties.get(&party).into_iter().flatten().filter_map(candidate).collect()
+            Some(network) => {
+                self.networks.get(&network).into_iter().flatten().filter_map(candidate).collect()
             }
             None => self.connections.keys().filter_map(candidate).collect(),
         };
@@ -174,13 +179,13 @@ impl Inside {
 
     /// Forgets a connection; `None` where it was evicted before.
     fn leave(&mut self, id: u64) -> Option<Arc<Connection>> {
-        let (connection, party) = self.connections.remove(&id)?;
-        if let Some(party) = party
-            && let Some(ids) = self.parties.get_mut(&party)
+        let (connection, network) = self.connections.remove(&id)?;
+        if let Some(network) = network
+            && let Some(ids) = self.networks.get_mut(&network)
         {
             ids.remove(&id);
             if ids.is_empty() {
-                self.parties.remove(&party);
+                self.networks.remove(&network);
             }
         }
         Some(connection)
@@ -189,33 +194,33 @@ impl Inside {
 
 /// A place for a connection, given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Admitted {
-    door: Arc<Door>,
+pub(super) struct AdmittedConnection {
+    table: Arc<ConnectionTable>,
     id: u64,
     pub(super) connection: Arc<Connection>,
 }
 
-impl Drop for Admitted {
+impl Drop for AdmittedConnection {
     fn drop(&mut self) {
         // `None` where it was evicted.
-        drop(self.door.inside().leave(self.id));
+        drop(self.table.open().leave(self.id));
     }
 }
 
 /// A place for a request of a forwarded address, given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Asking {
-    door: Arc<Door>,
-    party: Party,
+pub(super) struct ForwardedRequest {
+    table: Arc<ConnectionTable>,
+    network: ClientNetwork,
 }
 
-impl Drop for Asking {
+impl Drop for ForwardedRequest {
     fn drop(&mut self) {
-        let mut requests = self.door.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = requests.get_mut(&self.party) {
+        let mut requests = self.table.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = requests.get_mut(&self.network) {
             *count -= 1;
             if *count == 0 {
-                requests.remove(&self.party);
+                requests.remove(&self.network);
             }
         }
     }
@@ -227,9 +232,9 @@ mod tests {
 
     use super::*;
 
-    fn door(connections_max: usize, per_address_max: usize) -> Arc<Door> {
+    fn table(connections_max: usize, per_address_max: usize) -> Arc<ConnectionTable> {
         let trusted_proxies = vec!["192.0.2.0/24".parse().unwrap()];
-        Door::new(Limits { connections_max, per_address_max, trusted_proxies })
+        ConnectionTable::new(ConnectionLimits { connections_max, per_address_max, trusted_proxies })
     }
 
     fn ip(text: &str) -> IpAddr {
@@ -238,62 +243,62 @@ mod tests {
 
     #[test]
     fn busy_connections_of_one_address_keep_only_that_address_out() {
-        let door = door(10, 2);
-        let first = door.admit(ip("10.0.0.1")).unwrap();
-        let second = door.admit(ip("10.0.0.1")).unwrap();
+        let table = table(10, 2);
+        let first = table.admit(ip("10.0.0.1")).unwrap();
+        let second = table.admit(ip("10.0.0.1")).unwrap();
         let (_a, _b) = (first.connection.begin(), second.connection.begin());
-        assert_eq!(door.admit(ip("10.0.0.1")).unwrap_err(), Full::Address);
-        assert_eq!(door.admit(ip("::ffff:10.0.0.1")).unwrap_err(), Full::Address);
-        door.admit(ip("10.0.0.2")).unwrap();
+        assert_eq!(table.admit(ip("10.0.0.1")).unwrap_err(), LimitReached::Address);
+        assert_eq!(table.admit(ip("::ffff:10.0.0.1")).unwrap_err(), LimitReached::Address);
+        table.admit(ip("10.0.0.2")).unwrap();
         drop(second);
-        door.admit(ip("10.0.0.1")).unwrap();
+        table.admit(ip("10.0.0.1")).unwrap();
     }
 
     #[test]
     fn ipv6_addresses_of_one_network_are_one_party() {
-        let door = door(10, 1);
-        let only = door.admit(ip("2001:db8:0:1::1")).unwrap();
+        let table = table(10, 1);
+        let only = table.admit(ip("2001:db8:0:1::1")).unwrap();
         let _busy = only.connection.begin();
-        assert_eq!(door.admit(ip("2001:db8:0:1:ffff::2")).unwrap_err(), Full::Address);
-        door.admit(ip("2001:db8:0:2::1")).unwrap();
+        assert_eq!(table.admit(ip("2001:db8:0:1:ffff::2")).unwrap_err(), LimitReached::Address);
+        table.admit(ip("2001:db8:0:2::1")).unwrap();
     }
 
     #[test]
     fn idle_connections_give_way_and_those_that_never_asked_go_first() {
-        let door = door(2, 2);
-        let asked = door.admit(ip("10.0.0.1")).unwrap();
+        let table = table(2, 2);
+        let asked = table.admit(ip("10.0.0.1")).unwrap();
         drop(asked.connection.begin());
-        let silent = door.admit(ip("10.0.0.2")).unwrap();
-        let third = door.admit(ip("10.0.0.3")).unwrap();
+        let silent = table.admit(ip("10.0.0.2")).unwrap();
+        let third = table.admit(ip("10.0.0.3")).unwrap();
         assert!(silent.connection.expendable().is_none(), "evicted");
         assert!(asked.connection.expendable().is_some(), "still there");
         let (_a, _b) = (asked.connection.begin(), third.connection.begin());
-        assert_eq!(door.admit(ip("10.0.0.4")).unwrap_err(), Full::Total);
+        assert_eq!(table.admit(ip("10.0.0.4")).unwrap_err(), LimitReached::Total);
         drop(third);
-        door.admit(ip("10.0.0.4")).unwrap();
+        table.admit(ip("10.0.0.4")).unwrap();
         drop((asked, silent));
-        assert!(door.inside().parties.is_empty() && door.inside().connections.is_empty());
+        assert!(table.open().networks.is_empty() && table.open().connections.is_empty());
     }
 
     #[test]
     fn behind_a_proxy_requests_are_counted_by_forwarded_address() {
-        let door = door(10, 1);
+        let table = table(10, 1);
         let proxy = ip("192.0.2.1");
         for _ in 0..5 {
-            std::mem::forget(door.admit(proxy).unwrap());
+            std::mem::forget(table.admit(proxy).unwrap());
         }
         let from = |client: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert("x-forwarded-for", HeaderValue::from_static(client));
             headers
         };
-        let (client, place) = door.request(proxy, &from("198.51.100.1")).unwrap();
+        let (client, place) = table.request(proxy, &from("198.51.100.1")).unwrap();
         assert_eq!(client, ip("198.51.100.1"));
-        assert_eq!(door.request(proxy, &from("198.51.100.1")).unwrap_err(), Full::Address);
-        door.request(proxy, &from("198.51.100.2")).unwrap();
+        assert_eq!(table.request(proxy, &from("198.51.100.1")).unwrap_err(), LimitReached::Address);
+        table.request(proxy, &from("198.51.100.2")).unwrap();
         drop(place);
-        door.request(proxy, &from("198.51.100.1")).unwrap();
-        let (client, place) = door.request(ip("10.0.0.1"), &from("198.51.100.9")).unwrap();
+        table.request(proxy, &from("198.51.100.1")).unwrap();
+        let (client, place) = table.request(ip("10.0.0.1"), &from("198.51.100.9")).unwrap();
         assert_eq!((client, place.is_none()), (ip("10.0.0.1"), true), "not a proxy of ours");
     }
 }

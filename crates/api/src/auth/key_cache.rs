@@ -16,7 +16,7 @@ use crate::state::ApiState;
 
 /// What was looked up, and which keys were used.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct KeyCache {
     keys: Mutex<HashMap<String, (Arc<Key>, Timestamp)>>,
     tenants: Mutex<HashMap<TenantId, Timestamp>>,
     used: Mutex<Used>,
@@ -28,7 +28,7 @@ struct Used {
     written_at: Option<Timestamp>,
 }
 
-impl Memory {
+impl KeyCache {
     /// The key with this identifier.
     pub(super) async fn key(
         &self,
