@@ -68,7 +68,6 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
     match command {
         Command::Serve(arguments) => serve::run(&arguments, environment, output),
         Command::Demo(demo) => demo::run(&demo, environment, output),
-        Command::Keyring(keyring) => commands::keyring::run(&keyring, environment, output),
         Command::Config(arguments) => {
             commands::config::run(&commands::load(&arguments, environment)?, output)
         }
@@ -89,6 +88,7 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
         | Command::Keys(_)
         | Command::Audit(_)
         | Command::Backup(_)
+        | Command::Keyring(_)
         | Command::Restore(_)
         | Command::Doctor(_)
         | Command::Migrate(_)) => {
@@ -106,6 +106,7 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
             commands::send::run(&context(&remote.connection)?, remote.command).await
         }
         Command::Listen(listen) => commands::listen::run(listen, output).await,
+        Command::Keyring(keyring) => commands::keyring::run(&keyring, environment, output).await,
         Command::Tail(remote) => {
             commands::tail::run(&context(&remote.connection)?, remote.command).await
         }
@@ -137,7 +138,6 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
         Command::Migrate(migrate) => commands::migrate::run(migrate, environment, output).await,
         Command::Serve(_)
         | Command::Demo(_)
-        | Command::Keyring(_)
         | Command::Config(_)
         | Command::Simulate(_)
         | Command::Bench(_)

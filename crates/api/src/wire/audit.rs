@@ -19,7 +19,8 @@ pub(crate) struct AuditView {
     /// `key`, `environment` (the admin key of the environment) or `server`.
     #[schema(example = "key")]
     actor: &'static str,
-    /// The key's identifier; `environment` or `server` where it was no key.
+    /// The key's identifier; where it was no key: `environment`, `server`, or `operator` for what the
+    /// operator did at the machine.
     key: String,
     /// What people call the key.
     key_name: Option<String>,

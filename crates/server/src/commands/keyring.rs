@@ -1,14 +1,20 @@
-//! `postrider keyring`: the keys that secrets at rest are sealed with. Touches the file only.
+//! `postrider keyring`: the keys that secrets at rest are sealed with. Changes the file, and writes an
+//! entry into the audit log of the data directory where no server runs on it.
 //!
 //! **No key is ever printed**, only names.
 
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use postrider_api::note_operator;
 use postrider_api::vault::KeyRing;
+use postrider_store::embedded::{EmbeddedStore, Options};
+use postrider_store::{StoreError, Upkeep as _};
+use postrider_transport::{Clock as _, SystemClock};
 use serde_json::json;
 
 use super::load;
 use crate::cli::ServerArgs;
-use crate::config::Environment;
+use crate::config::{Config, Environment, StoreChoice};
 use crate::exit::Failure;
 use crate::output::Output;
 
@@ -27,7 +33,7 @@ enum Command {
     Rotate(ServerArgs),
 }
 
-pub(crate) fn run(
+pub(crate) async fn run(
     keyring: &Keyring,
     environment: &Environment,
     output: Output,
@@ -36,11 +42,13 @@ pub(crate) fn run(
         Command::Show(arguments) => (arguments, false),
         Command::Rotate(arguments) => (arguments, true),
     };
-    let path = load(arguments, environment)?.config.keyring_path();
+    let config = load(arguments, environment)?.config;
+    let path = config.keyring_path();
     let mut ring = KeyRing::read(&path).map_err(|error| Failure::failed(error.to_string()))?;
     if rotate {
         ring.add_key().map_err(|error| Failure::failed(error.to_string()))?;
         ring.replace(&path).map_err(|error| Failure::failed(error.to_string()))?;
+        note_rotation(&config, ring.names().last().copied().unwrap_or_default()).await?;
     }
     let names = ring.names();
     let newest = names.last().copied().unwrap_or_default();
@@ -57,4 +65,30 @@ pub(crate) fn run(
                     is lost without it.";
         format!("{}\n{list}{}", path.display(), if rotate { next } else { "" })
     })?)
+}
+
+/// Writes the rotation into the audit log of a data directory that no server has open. A running server
+/// writes an entry of its own when it takes the new key.
+async fn note_rotation(config: &Config, newest: &str) -> Result<(), Failure> {
+    let data_dir = config.data_dir.clone();
+    if config.store != StoreChoice::Embedded || !data_dir.join("main.db").is_file() {
+        return Ok(());
+    }
+    let opened = tokio::task::spawn_blocking(|| EmbeddedStore::open(data_dir, Options::default()));
+    let store = match opened.await.context("opening the store panicked")? {
+        Ok(store) => store,
+        Err(StoreError::Locked { .. }) => return Ok(()),
+        Err(error) => return Err(failed(&error)),
+    };
+    let now = SystemClock.now();
+    let noted = note_operator(&*store, "keyring.rotate", "keyring", Some(newest), now).await;
+    store.close().await.map_err(|error| failed(&error))?;
+    noted.map_err(|error| failed(&error))
+}
+
+/// The ring in the file is the new one already.
+fn failed(error: &dyn std::error::Error) -> Failure {
+    Failure::failed(format!(
+        "the key ring has its new key, but the audit log has no entry of it: {error}"
+    ))
 }

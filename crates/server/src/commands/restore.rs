@@ -6,9 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use postrider_api::{AuditError, note_operator};
 use postrider_domain::ledger::Ledger;
 use postrider_store::embedded::{EmbeddedStore, Options};
 use postrider_store::{History as _, StoreError, Upkeep as _};
+use postrider_transport::{Clock as _, SystemClock};
 use serde_json::json;
 
 use super::backup::{bytes_in, in_words};
@@ -38,7 +40,7 @@ pub(crate) async fn run(arguments: &Restore, output: Output) -> Result<(), Failu
     let (copy_from, copy_to) = (from.clone(), data_dir.clone());
     let copied = tokio::task::spawn_blocking(move || EmbeddedStore::restore(copy_from, copy_to));
     let restored = match copied.await {
-        Ok(Ok(())) => verify(data_dir).await,
+        Ok(Ok(())) => verify(from, data_dir).await,
         Ok(Err(error)) => Err(error),
         Err(error) => Err(StoreError::Internal(error.to_string())),
     };
@@ -64,16 +66,25 @@ fn is_empty(directory: &Path) -> std::io::Result<bool> {
     }
 }
 
-/// Opens what was restored and reads every byte of it.
-async fn verify(data_dir: &Path) -> Result<Ledger, StoreError> {
-    let place = data_dir.to_owned();
-    let opened = tokio::task::spawn_blocking(|| EmbeddedStore::open(place, Options::default()));
+/// Opens what was restored, reads every byte of it, and writes down in its audit log where it is from.
+async fn verify(backup: &Path, data_dir: &Path) -> Result<Ledger, StoreError> {
+    let data_dir = data_dir.to_owned();
+    let opened = tokio::task::spawn_blocking(|| EmbeddedStore::open(data_dir, Options::default()));
     let store = opened.await.map_err(|error| StoreError::Internal(error.to_string()))??;
-    let verified = store.verify().await;
-    let ledger = store.ledger(None).await;
+    let verified = verify_opened(&store, backup).await;
     store.close().await?;
-    verified?;
-    ledger
+    verified
+}
+
+async fn verify_opened(store: &EmbeddedStore, backup: &Path) -> Result<Ledger, StoreError> {
+    store.verify().await?;
+    let (now, backup) = (SystemClock.now(), backup.display().to_string());
+    let noted = note_operator(store, "store.restore", "store", Some(&backup), now).await;
+    noted.map_err(|error| match error {
+        AuditError::Store(error) => error,
+        AuditError::NoRandomness(error) => StoreError::Internal(error.to_string()),
+    })?;
+    store.ledger(None).await
 }
 
 fn say(arguments: &Restore, ledger: &Ledger, output: Output) -> Result<(), Failure> {

@@ -29,6 +29,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use postrider_api::{
     ApiParts, ApiSettings, ApiState, Bootstrap, GivenAdmin, Rate, Vault, bootstrap_admin,
+    note_operator,
 };
 use postrider_engine::{Background, Ended, EngineHandle, IngestRate, Parts, SeededEntropy, Spans};
 use postrider_store::embedded::{EmbeddedStore, Options as StoreOptions};
@@ -88,6 +89,7 @@ pub(crate) struct Server {
     address: SocketAddr,
     signals: Signals,
     store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
     engine: EngineHandle,
     stop_listening: watch::Sender<bool>,
     listening: JoinHandle<()>,
@@ -175,6 +177,7 @@ impl Server {
         drop(tokio::spawn(gauges));
 
         let kept = vault.clone();
+        let of_server = Arc::clone(&clock);
         let parts = Assembly { store: &store, engine: &engine, clock, vault, metrics, egress };
         let state = parts.api(config, &first)?;
         drop(tokio::spawn(state.clone().follow_changes()));
@@ -189,6 +192,7 @@ impl Server {
             address,
             signals,
             store,
+            clock: of_server,
             engine,
             stop_listening,
             listening,
@@ -214,8 +218,14 @@ impl Server {
                 order = self.signals.next() => match order {
                     Order::Stop => break,
                     Order::Reload => {
-                        reload::reload(&mut self.loaded, arguments, environment, &engine, log);
-                        secrets::reload_ring(&self.loaded.config, &self.vault);
+                        let loaded = &mut self.loaded;
+                        let taken = reload::reload(loaded, arguments, environment, &engine, log);
+                        if !taken.is_empty() {
+                            self.note("settings.reload", "settings", &taken.join(", ")).await;
+                        }
+                        if let Some(newest) = secrets::reload_ring(&self.loaded.config, &self.vault) {
+                            self.note("keyring.reload", "keyring", &newest).await;
+                        }
                     }
                 },
                 ended = engine.ended() => match ended {
@@ -226,6 +236,15 @@ impl Server {
             }
         }
         self.stop().await
+    }
+
+    /// Writes what the operator did by a signal into the audit log.
+    async fn note(&self, action: &str, target_kind: &str, target: &str) {
+        let now = self.clock.now();
+        let noted = note_operator(&*self.store, action, target_kind, Some(target), now).await;
+        if let Err(error) = noted {
+            tracing::error!(%error, action, target, "cannot write an entry of the audit log");
+        }
     }
 
     /// Until something is over, or somebody or something ends it.

@@ -8,19 +8,19 @@ use crate::commands::load;
 use crate::config::{Environment, Loaded};
 use crate::telemetry::LogHandle;
 
-/// Reads the whole configuration again. A faulty one changes nothing.
+/// Reads the whole configuration again; returns the settings that changed. A faulty one changes nothing.
 pub(super) fn reload(
     current: &mut Loaded,
     arguments: &ServerArgs,
     environment: &Environment,
     engine: &EngineHandle,
     log: &LogHandle,
-) {
+) -> Vec<&'static str> {
     let next = match load(arguments, environment) {
         Ok(next) => next,
         Err(error) => {
             tracing::error!(%error, "the configuration stays as it was");
-            return;
+            return Vec::new();
         }
     };
     let changed = current.take_changes(&next);
@@ -35,4 +35,5 @@ pub(super) fn reload(
         let settings = changed.needs_restart.join(", ");
         tracing::warn!(settings, "this change needs a restart");
     }
+    changed.taken
 }

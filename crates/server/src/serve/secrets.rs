@@ -146,8 +146,9 @@ pub(super) async fn seal_headers_of_cluster(store: Arc<dyn Store>, vault: Vault)
     }
 }
 
-/// Takes the key ring as it is in its file now, where it can do all that the one before could.
-pub(super) fn reload_ring(config: &Config, vault: &Vault) {
+/// Takes the key ring as it is in its file now, where it has all keys that the one before had. Returns
+/// the name of its newest key, where the ring changed.
+pub(super) fn reload_ring(config: &Config, vault: &Vault) -> Option<String> {
     let path = config.keyring_path();
     match KeyRing::read(&path) {
         Ok(ring) if ring.names() == vault.ring().names() => {}
@@ -155,6 +156,7 @@ pub(super) fn reload_ring(config: &Config, vault: &Vault) {
             let newest = ring.names().last().copied().unwrap_or_default().to_owned();
             vault.replace(ring);
             tracing::info!(newest, "the key ring has a new key, which is used from now on");
+            return Some(newest);
         }
         Ok(_) => tracing::error!(
             path = %path.display(),
@@ -162,6 +164,7 @@ pub(super) fn reload_ring(config: &Config, vault: &Vault) {
         ),
         Err(error) => tracing::error!(%error, "the key ring stays as it was"),
     }
+    None
 }
 
 /// Writes the admin key, readable by its owner alone, whole or not at all.
