@@ -327,8 +327,9 @@ impl EngineHandle {
         Ok(all.collect())
     }
 
-    /// Whether a tenant may have this subscription. Asked by one change at a time on each node; in a
-    /// cluster nodes may together exceed a quota by what they change within a few milliseconds.
+    /// Whether a tenant may have this subscription. Each tenant has one change at a time on each node:
+    /// tenants may together exceed a total, and nodes a tenant's quota, by what they change within a few
+    /// milliseconds.
     pub(crate) async fn admit_subscription(
         &self,
         record: &SubscriptionRecord,

@@ -1,5 +1,5 @@
-//! Subscriptions come and go. One change at a time on each node; what is stored comes first, then the
-//! directory.
+//! Creating, changing and deleting subscriptions: first in the store, then in the directory. Each tenant
+//! has one change at a time on each node.
 
 use postrider_domain::ids::{SubscriptionId, TenantId};
 use postrider_store::{DestinationRecord, SubscriptionPut, SubscriptionRecord};
@@ -22,8 +22,8 @@ impl EngineHandle {
 
     async fn put(&self, record: SubscriptionRecord) -> Result<SubscriptionPut, CommandError> {
         let shared = &self.shared;
-        let _one_at_a_time = shared.refresher.changing.lock().await;
         let subscription = &record.subscription;
+        let _one_at_a_time = shared.refresher.changing.of(&subscription.tenant).await;
         let (tenant, now) = (subscription.tenant.clone(), shared.clock.now());
         let destination = DestinationRecord::new(tenant.clone(), subscription.url.clone(), now);
         let before = shared.store.subscription(&tenant, subscription.id).await?;
@@ -59,7 +59,7 @@ impl EngineHandle {
 
     async fn delete(&self, tenant: &TenantId, id: SubscriptionId) -> Result<bool, CommandError> {
         let shared = &self.shared;
-        let _one_at_a_time = shared.refresher.changing.lock().await;
+        let _one_at_a_time = shared.refresher.changing.of(tenant).await;
         let Some(before) = shared.store.subscription(tenant, id).await? else { return Ok(false) };
         let now = shared.clock.now();
         if !shared.store.mark_subscription_deleted(tenant, id, now).await? {

@@ -4,12 +4,14 @@
 //! accepts an event has the store compare the version that it matched with, and whoever finds a
 //! delivery of a subscription that it does not know catches up before it calls that one deleted.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError, Weak};
 
 use postrider_domain::ids::{SubscriptionId, TenantId};
 use postrider_store::{Change, Store, StoreError};
-use tokio::sync::{Mutex, broadcast, mpsc};
+use tokio::sync::{
+    Mutex, OwnedMutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, broadcast, mpsc,
+};
 
 use crate::core::{Command, Input};
 use crate::directory::Directory;
@@ -23,11 +25,53 @@ pub(crate) struct Refresher {
     store: Arc<dyn Store>,
     pub(crate) directory: Arc<Directory>,
     inputs: mpsc::UnboundedSender<Input>,
-    /// Changes of subscriptions go one after the other: the store and the index must agree.
-    pub(crate) changing: Mutex<()>,
-    /// Held by whoever waits to catch up: whoever comes meanwhile need not wait as well.
+    pub(crate) changing: Changing,
+    /// Held by the one that catches up.
+    catching_up: Mutex<()>,
+    /// Held by the one that waits to catch up: who comes meanwhile need not wait as well.
     turn: Mutex<()>,
     pub(crate) changes: broadcast::Sender<Option<Change>>,
+}
+
+/// Changes of subscriptions go one after the other for each tenant: the store and the directory must
+/// agree. A tenant whose change takes long does not delay another's.
+#[derive(Debug, Default)]
+pub(crate) struct Changing {
+    /// Held for reading by every change, for writing by what replaces the whole directory.
+    all: RwLock<()>,
+    /// Locks that nobody holds or waits for are forgotten.
+    tenants: std::sync::Mutex<HashMap<TenantId, Weak<Mutex<()>>>>,
+}
+
+/// The right to change a tenant's subscriptions, until it is dropped.
+pub(crate) struct ChangeOfTenant<'a> {
+    _tenant: OwnedMutexGuard<()>,
+    _all: RwLockReadGuard<'a, ()>,
+}
+
+impl Changing {
+    /// Waits for the changes of this tenant that came before.
+    pub(crate) async fn of(&self, tenant: &TenantId) -> ChangeOfTenant<'_> {
+        // The tenant's lock first: one that waits for it must not hold the directory.
+        let tenant = self.lock_of(tenant).lock_owned().await;
+        ChangeOfTenant { _tenant: tenant, _all: self.all.read().await }
+    }
+
+    /// Waits for all changes that have begun.
+    async fn all(&self) -> RwLockWriteGuard<'_, ()> {
+        self.all.write().await
+    }
+
+    fn lock_of(&self, tenant: &TenantId) -> Arc<Mutex<()>> {
+        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lock) = tenants.get(tenant).and_then(Weak::upgrade) {
+            return lock;
+        }
+        tenants.retain(|_, lock| lock.strong_count() > 0);
+        let lock = Arc::default();
+        tenants.insert(tenant.clone(), Arc::downgrade(&lock));
+        lock
+    }
 }
 
 /// Changes that a slow listener may lag behind.
@@ -43,7 +87,8 @@ impl Refresher {
             store: Arc::clone(store),
             directory: Arc::clone(directory),
             inputs: inputs.clone(),
-            changing: Mutex::default(),
+            changing: Changing::default(),
+            catching_up: Mutex::default(),
             turn: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES_MAX),
         })
@@ -52,14 +97,14 @@ impl Refresher {
     /// Takes over everything that was changed before this was called, unless somebody else is about to.
     pub(crate) async fn catch_up_once(&self) -> Result<(), StoreError> {
         let Ok(turn) = self.turn.try_lock() else { return Ok(()) };
-        let _one_at_a_time = self.changing.lock().await;
+        let _one_at_a_time = self.catching_up.lock().await;
         drop(turn);
         self.run().await
     }
 
     /// Takes over everything that was changed before this was called.
     pub(crate) async fn catch_up(&self) -> Result<(), StoreError> {
-        let _one_at_a_time = self.changing.lock().await;
+        let _one_at_a_time = self.catching_up.lock().await;
         self.run().await
     }
 
@@ -67,11 +112,15 @@ impl Refresher {
         loop {
             let changes = self.store.changes(self.directory.version()).await?;
             if changes.everything {
+                let _alone = self.changing.all().await;
                 self.reload().await?;
             }
             for change in &changes.list {
                 match change {
-                    Change::Subscription(tenant, id) => self.take_over(tenant, *id).await?,
+                    Change::Subscription(tenant, id) => {
+                        let _one_at_a_time = self.changing.of(tenant).await;
+                        self.take_over(tenant, *id).await?;
+                    }
                     // Nobody may be interested.
                     Change::Key(_) | Change::Tenant(_) => {
                         drop(self.changes.send(Some(change.clone())));
@@ -127,5 +176,31 @@ impl Refresher {
     fn tell(&self, command: Command) {
         // Nobody takes it only where the engine has ended.
         drop(self.inputs.send(Input::Command(command)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_change_of_one_tenant_delays_no_other_tenant() {
+        const NOW: Duration = Duration::ZERO;
+        let changing = Changing::default();
+        let [a, b] = ["a", "b"].map(|name| name.parse::<TenantId>().unwrap());
+        let slow = timeout(NOW, changing.of(&a)).await.expect("nobody changes anything");
+        assert!(timeout(NOW, changing.of(&a)).await.is_err(), "changes of one tenant go in order");
+        assert!(timeout(NOW, changing.of(&b)).await.is_ok());
+        assert!(timeout(NOW, changing.all()).await.is_err(), "a change has begun");
+        drop(slow);
+        assert!(timeout(NOW, changing.all()).await.is_ok());
+        assert!(timeout(NOW, changing.of(&a)).await.is_ok());
+        let b = changing.lock_of(&b);
+        assert_eq!(changing.tenants.lock().unwrap().len(), 1, "nothing is remembered for ever");
+        drop(b);
     }
 }
