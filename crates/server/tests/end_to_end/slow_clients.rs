@@ -4,7 +4,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 
 use crate::support::server::Server;
-use crate::support::{PATIENCE, Start, http};
+use crate::support::{Deadline, PATIENCE, Receiver, Start, http};
 
 /// The beginning of an HTTP/2 connection: the preface and an empty SETTINGS frame.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -31,6 +31,13 @@ fn wait_for_the_end(stream: &mut TcpStream, what: &str) {
 
 /// A stream of server-sent events, whose head has arrived.
 fn follow(server: &Server, headers: &str) -> TcpStream {
+    let (stream, status) = ask_for_stream(server, headers);
+    assert_eq!(status, "200");
+    stream
+}
+
+/// Asks for a stream of server-sent events; with the status of the answer.
+fn ask_for_stream(server: &Server, headers: &str) -> (TcpStream, String) {
     let mut stream = connect(server);
     let key = &server.key;
     let head = format!(
@@ -39,8 +46,8 @@ fn follow(server: &Server, headers: &str) -> TcpStream {
     stream.write_all(head.as_bytes()).unwrap();
     let mut status = [0; 12];
     stream.read_exact(&mut status).unwrap();
-    assert_eq!(&status, b"HTTP/1.1 200");
-    stream
+    let status = str::from_utf8(&status).unwrap().strip_prefix("HTTP/1.1 ").unwrap();
+    (stream, status.to_owned())
 }
 
 #[test]
@@ -120,6 +127,26 @@ fn client_that_does_not_read_its_answers_is_closed() {
         }
     };
     assert_ne!(error.kind(), io::ErrorKind::WouldBlock, "the server waited for the client");
+}
+
+#[test]
+fn stalled_reader_of_the_stream_is_closed_and_frees_its_place() {
+    let receiver = Receiver::start(200);
+    let settings = ["http.write_timeout=100ms", "limits.tenant_streams_max=1"];
+    let settings = settings.map(|setting| ["--set", setting]).concat();
+    let server = Start::dev().with(&settings).with(&["--set", "telemetry.attempts=false"]).fresh();
+    for n in 0..8 {
+        server.subscribe(&receiver.url_of(&format!("/{n}")));
+    }
+    let mut stalled = follow(&server, "");
+    assert_eq!(ask_for_stream(&server, "").1, "429", "the tenant's only place is taken");
+    // Eight attempts for each event are told until the buffers of the connection are full.
+    let deadline = Deadline::new();
+    while ask_for_stream(&server, "").1 != "200" {
+        assert!(!deadline.has_passed(), "the stalled reader still has its place");
+        server.send(200);
+    }
+    wait_for_the_end(&mut stalled, "a stalled reader");
 }
 
 #[test]
