@@ -1,5 +1,5 @@
-//! What stands between a caller who is known and the handler: the scope that the call needs, a place
-//! among the tenant's requests, and the bytes of the body and of the answer.
+//! Checks between authentication and the handler: the scope that the call needs, a permit of the
+//! tenant's requests in progress, and the budgets for bytes of bodies and answers.
 //!
 //! **No byte of a body is read before its caller may make the call.** What a body and an answer take of
 //! their budgets is held for as long as they are in memory.
@@ -35,7 +35,7 @@ pub(crate) struct RequestPermit(
 
 type SharedShare = Arc<Mutex<Share>>;
 
-/// Lets a request in, and has it answered.
+/// Admits a request and answers it.
 pub(crate) async fn admit(
     state: &ApiState,
     caller: Caller,
@@ -62,8 +62,8 @@ pub(crate) async fn admit(
     hold_answer(state.answer_bytes(), &tenant, response, is_get)
 }
 
-/// The scope without which the body of a mutation is not read. The handler's own demand is what counts;
-/// a test holds the two together.
+/// The scope without which the body of a mutation is not read. The handler checks its scope again; a test
+/// compares the two.
 fn needed(method: &Method, path: &str) -> Option<Scope> {
     if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
         return None;
@@ -112,8 +112,8 @@ impl HttpBody for CountedBody {
     }
 }
 
-/// Counts an answer for as long as it is in memory. Only what changed nothing can be refused here:
-/// everything else was done, and its answer is small.
+/// Counts an answer for as long as it is in memory. Only reads can be refused here: a mutation has been
+/// carried out, and its answer is small.
 fn hold_answer(
     budget: &Arc<Budget>,
     tenant: &TenantId,

@@ -57,7 +57,7 @@ const ACTIONS: &[(&str, &str, ActionName)] = &[
     ("POST", "/v1/backup", ("backup.start", "backup")),
 ];
 
-/// Mutating methods that change nothing that the log is for.
+/// Paths with mutating methods that have no entry: events are their own record.
 const NOT_LOGGED: &[&str] = &["/v1/events", "/v1/events/batch", "/v1/filters/test"];
 
 /// What is known of a mutation before it is carried out.
@@ -123,7 +123,7 @@ pub(crate) fn begin(caller: &Caller, request: &Request) -> Option<PendingEntry> 
 }
 
 impl PendingEntry {
-    /// The same, as the owner's of the key that it is about: once it is deleted, nobody knows whose
+    /// The same, with the tenant of the key that it is about: once the key is deleted, nobody knows whose
     /// it was.
     async fn of_owner(mut self, state: &ApiState) -> PendingEntry {
         if let ("key", Some(id)) = (self.target_kind, &self.target)
@@ -155,7 +155,7 @@ fn actor_of(caller: &Caller) -> Actor {
 fn target_of(template: &str, path: &str) -> Option<String> {
     let place = template.split('/').position(|part| part == "{id}")?;
     let id = path.split('/').nth(place)?;
-    // What somebody typed is repeated only as far as an identifier goes.
+    // Text of a caller is repeated only up to the length of an identifier.
     Some(id.chars().filter(char::is_ascii_graphic).take(300).collect())
 }
 
@@ -187,8 +187,8 @@ async fn name_created(response: Response, mut begun: PendingEntry) -> (Response,
     (Response::from_parts(parts, Body::from(bytes)), begun)
 }
 
-/// Whether an entry is written: not for what was turned away for want of capacity, and of refusals
-/// no more than the tenant may leave behind.
+/// Whether an entry is written: not for requests that were refused for lack of capacity, and for other
+/// refusals only within the tenant's rate.
 fn is_wanted(state: &ApiState, status: StatusCode, begun: &PendingEntry) -> bool {
     if [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&status) {
         return false;

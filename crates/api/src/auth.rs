@@ -33,7 +33,7 @@ use crate::state::ApiState;
 /// The header by which an admin key names the tenant.
 pub const TENANT_HEADER: HeaderName = HeaderName::from_static("postrider-tenant");
 
-/// Who is asking, and for which tenant.
+/// The authenticated caller, and the tenant that the request is for.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The tenant that the request is about.
@@ -95,7 +95,7 @@ extractors! {
     IsAdmin needs Admin;
 }
 
-/// Finds out who is asking, before anything else of the request is looked at.
+/// Authenticates the caller, before anything else of the request is read.
 pub(crate) async fn authenticate(
     State(state): State<ApiState>,
     request: Request,
@@ -123,7 +123,7 @@ pub(crate) async fn is_still_valid(state: &ApiState, caller: &Caller) -> bool {
     is_valid.unwrap_or(true) && cache.has_tenant(state, &caller.tenant, now).await.unwrap_or(true)
 }
 
-/// Refuses whoever lacks the key of the metrics, where the operator set one.
+/// Refuses a request without the metrics key, where the operator set one.
 pub(crate) fn check_metrics_key(state: &ApiState, headers: &HeaderMap) -> Result<(), Problem> {
     let Some(key) = state.metrics_key() else { return Ok(()) };
     let is_it = bearer(headers).is_some_and(|token| key.is(state.vault(), token));
@@ -180,7 +180,7 @@ async fn tenant(
         None => return Ok(bound_to.unwrap_or_else(TenantId::default_tenant)),
         Some(name) => name.to_str().ok().and_then(|name| name.parse::<TenantId>().ok()),
     };
-    // A tenant that is not the key's own does not exist, as far as its holder can see.
+    // To the holder of a key, other tenants do not exist.
     let exists = match (&named, &bound_to) {
         (None, _) => false,
         (Some(named), Some(own)) => named == own,

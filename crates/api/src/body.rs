@@ -19,7 +19,7 @@ use crate::problem::{Code, Problem};
 use crate::settings::BODY_BYTES_MAX;
 use crate::state::ApiState;
 
-/// Fields whose values are nobody's business, not even in an error.
+/// Fields whose values are secrets: no error repeats them.
 const SECRET_FIELDS: [&str; 3] = ["secret", "auth_token", "headers"];
 
 /// A JSON body, checked strictly.
@@ -105,7 +105,7 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
 }
 
 fn is_json(kind: &str) -> bool {
-    // The form is what curl says where nobody tells it otherwise.
+    // The form is curl's default content type.
     ["application/json", "application/x-www-form-urlencoded"].contains(&kind)
         || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
@@ -133,7 +133,7 @@ pub(crate) fn json_problem(fault: InvalidJson) -> Problem {
     }
 }
 
-/// Where and why a body does not fit.
+/// The problem of a body that cannot be deserialized, with its field.
 fn fault(error: serde_path_to_error::Error<serde_json::Error>) -> Problem {
     let mut path = error.path().to_string();
     let error = error.into_inner();
@@ -159,7 +159,7 @@ fn fault(error: serde_path_to_error::Error<serde_json::Error>) -> Problem {
     if path == "." { problem } else { problem.at(path) }
 }
 
-/// The field that is there twice: serde names it in words only.
+/// The name of a repeated field: serde has it only in its message.
 fn repeated_field(text: &str) -> Option<&str> {
     text.strip_prefix("duplicate field `")?.split('`').next()
 }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_apart_and_have_their_place() {
+    fn faults_of_a_body_have_their_code_and_field() {
         for body in ["", "{", "nonsense", "{} {}", "{\"enabled\": tru}", "{\"types\": [\"a\",]}"] {
             check(body, Code::InvalidJson, None);
         }
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_null_and_given_are_three_things() {
+    fn patch_field_tells_absent_null_and_given_apart() {
         let read = |body: &str| parse::<Sample>(&Bytes::from(body.to_owned())).unwrap().auth_token;
         assert_eq!(read("{}"), Patch::Absent);
         assert_eq!(read("{\"auth_token\": null}"), Patch::Null);

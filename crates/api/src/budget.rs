@@ -1,4 +1,4 @@
-//! Budgets: how much of something one tenant may have at the same time, and all tenants together.
+//! Budgets: how much of a resource one tenant may hold at the same time, and all tenants together.
 //!
 //! Bytes of request bodies, bytes of answers and open streams are counted so. **Nothing waits for a
 //! budget**: what does not fit is refused at once, so two holders can never wait for each other.
@@ -10,7 +10,7 @@ use postrider_domain::ids::TenantId;
 
 use crate::problem::{Code, Problem};
 
-/// How long a caller waits where its tenant, or the server, has no more to give.
+/// `Retry-After` of a refusal by a budget.
 const RETRY_AFTER_SECONDS: u64 = 2;
 
 /// A limit for each tenant and one for all of them.
@@ -39,10 +39,10 @@ struct Taken {
 /// There is no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Exhausted {
-    /// The tenant has all that one may have.
+    /// The tenant's limit is reached.
     #[error("the tenant has too many {0} at the same time: let some of them end first")]
     Tenant(&'static str),
-    /// All that there is has been taken.
+    /// The limit of all tenants is reached.
     #[error("the server has too many {0} at the same time: repeat the request")]
     Total(&'static str),
 }
@@ -79,7 +79,7 @@ impl Budget {
         Ok(share)
     }
 
-    /// A share of this much, also where that is more than there is: for what cannot be refused any more.
+    /// A share of this much, also beyond the limit: for what can no longer be refused.
     pub(crate) fn overdraw(self: &Arc<Self>, tenant: &TenantId, amount: usize) -> Share {
         let mut share = self.share(tenant);
         self.taken().add(tenant, amount);
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tenant_and_total_are_limited_and_shares_come_back() {
+    fn budget_limits_tenant_and_total_and_takes_shares_back() {
         let budget = Budget::new("things", Quota { per_tenant: 3, in_total: 5 });
         let [a, b, c] = ["a", "b", "c"].map(|name| name.parse::<TenantId>().unwrap());
         let mut first = budget.take(&a, 2).unwrap();

@@ -52,7 +52,7 @@ impl HeaderForm {
     }
 }
 
-/// What a subscription signs with, and what it shows its receiver.
+/// The open credentials of a subscription.
 #[derive(Clone)]
 pub struct Credentials {
     /// The signing secrets.
@@ -61,12 +61,12 @@ pub struct Credentials {
     pub token: Option<Zeroizing<String>>,
     /// Headers that are added to each request.
     pub headers: Vec<CustomHeader>,
-    /// The client certificate, and whom it believes.
+    /// The client certificate, and the authorities that are trusted.
     pub tls: TlsCredentials,
 }
 
 impl Credentials {
-    /// Opens what a record holds.
+    /// Opens the credentials of a record.
     pub fn open(vault: &Vault, record: &SubscriptionRecord) -> Result<Self, VaultError> {
         let (tenant, id) = (&record.subscription.tenant, record.subscription.id.to_string());
         let context = |field| SealContext { tenant, owner: &id, field };
@@ -205,7 +205,7 @@ fn split_one(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// The current secret, then each older one after the time at which it expires.
 fn write_secrets(secrets: &SigningSecrets) -> Zeroizing<String> {
-    // Large enough from the start: a string that grows leaves its old bytes behind.
+    // Allocated at full size: a string that grows leaves copies of the secret behind.
     let mut text = Zeroizing::new(String::with_capacity(secrets.all().count() * 192));
     for (secret, expires_at) in secrets.all() {
         if let Some(at) = expires_at {

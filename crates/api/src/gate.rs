@@ -1,7 +1,8 @@
-//! The gate in front of every handler: how many requests of one tenant are executed at the same time.
+//! The gate in front of every handler: limits how many requests of one tenant are executed at the same
+//! time.
 //!
-//! A tenant whose requests are slow fills its own places and then waits at its own gate. **No tenant can
-//! take the places of another**, and nobody waits for long: after a moment the request is refused.
+//! A tenant whose requests are slow uses up its own permits, and its further requests wait. **No tenant
+//! can take the permits of another**, and a request that waits too long is refused.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,22 +13,22 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::budget::{Budget, Exhausted, Quota, Share};
 
-/// For each place, so many requests may wait.
+/// For each permit, so many requests may wait.
 const WAITING_PER_PLACE: usize = 8;
 const WHAT: &str = "requests in progress";
 
-/// Places for requests.
+/// Permits for requests.
 #[derive(Debug)]
 pub(crate) struct Gate {
     quota: Quota,
     wait_max: Duration,
-    /// Everybody who is inside or waits.
+    /// Requests that are executed or wait.
     present: Arc<Budget>,
     tenants: Mutex<HashMap<TenantId, Arc<Semaphore>>>,
     total: Arc<Semaphore>,
 }
 
-/// A place for one request, given back when it is dropped.
+/// The right to execute one request, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     _of_tenant: OwnedSemaphorePermit,
@@ -50,13 +51,14 @@ impl Gate {
         }
     }
 
-    /// A place for a request of this tenant, as soon as there is one.
+    /// Waits for a permit for a request of this tenant.
     pub(crate) async fn enter(&self, tenant: &TenantId) -> Result<Permit, Exhausted> {
         let present = self.present.take(tenant, 1)?;
         let own = self.of(tenant);
         let mut refusal = Exhausted::Tenant(WHAT);
         let entering = async {
-            // Its own place first: whoever waits for the server holds no other tenant's place.
+            // The tenant's own permit first: a request that waits for the total holds no permit
+            // of another tenant.
             let of_tenant = own.acquire_owned().await.ok()?;
             refusal = Exhausted::Total(WHAT);
             let of_all = Arc::clone(&self.total).acquire_owned().await.ok()?;
@@ -66,7 +68,7 @@ impl Gate {
         entered.ok().flatten().ok_or(refusal)
     }
 
-    /// The places of a tenant. Those of tenants without a request are forgotten.
+    /// The semaphore of a tenant. Those of tenants without a request are dropped.
     fn of(&self, tenant: &TenantId) -> Arc<Semaphore> {
         let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = tenants.get(tenant) {

@@ -43,10 +43,10 @@ pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key
 /// Set on an answer that was given before.
 pub const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// How long another node's work on an answer is waited for. It is longer than any request may take,
-/// so what is older belongs to a node that is gone.
+/// How long to wait for another node that works on the same key. Longer than any request may take, so an
+/// older claim belongs to a node that has died.
 const ANSWERING_MAX: Duration = Duration::from_secs(60);
-/// Between two looks at whether another node is done.
+/// Pause between two checks whether the other node is done.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The tenant, and the caller's key with the idempotency key.
@@ -98,7 +98,7 @@ async fn repeatable(
     let digest = digest(&parts, &body);
     let answer_key =
         AnswerKey { tenant: caller.tenant.clone(), key: format!("{}:{key}", caller.key_id) };
-    // Whoever goes away while it waits for its turn has not begun.
+    // A client that disconnects while it waits here has changed nothing.
     let turn =
         state.locks().of_idempotency_key(&answer_key.tenant, &answer_key.key).lock_owned().await;
     let request = Request::from_parts(parts, Body::from(body));
@@ -136,7 +136,7 @@ impl IdempotentRequest<'_> {
             }
             Ok::<_, Problem>(())
         };
-        // Nobody waits longer than that, so the caller has its answer or is gone.
+        // The deadline of requests ends the wait too.
         tokio::time::timeout(state.settings().request_deadline, wait).await.map_err(|_| {
             let detail =
                 "another node works on a request with this Idempotency-Key: repeat it later";
@@ -168,7 +168,7 @@ impl IdempotentRequest<'_> {
         if known.is_answer() {
             return answer_again(state, answer_key, &known);
         }
-        // Whoever reads the store cannot tell the secrets that are derived from it.
+        // Keyed with the ring: the seed in the store alone does not give away the secrets derived from it.
         let purpose: &[u8] = b"seed of an idempotent request";
         let parts = [
             purpose,
@@ -254,8 +254,8 @@ fn answer_again(
     Ok(response)
 }
 
-/// Keeps a response. One that cannot be kept is given all the same: what was done is done, and a
-/// repeat makes the same again.
+/// Keeps a response. If that fails, it is still answered: the change has been made, and a repeat makes the
+/// same again.
 async fn keep_answer(
     state: &ApiState,
     answer_key: &AnswerKey,

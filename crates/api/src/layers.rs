@@ -1,4 +1,4 @@
-//! What happens around every route: security headers, a deadline, and kind answers for paths and
+//! Layers around every route: security headers, a deadline, and problem documents for paths and
 //! methods that there are not.
 
 use std::net::IpAddr;
@@ -54,7 +54,7 @@ fn unambiguous(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Sets the headers that keep browsers from being clever. What a route says itself stands.
+/// Sets the security headers for browsers. A header that the route has set stays.
 fn secure(response: &mut Response) {
     let headers = response.headers_mut();
     for (name, value) in [
@@ -72,7 +72,7 @@ fn secure(response: &mut Response) {
     }
 }
 
-/// One line for each request: for everybody who failed by our fault, and for whoever asks for more.
+/// Logs each request: server errors as errors, all others for debugging.
 async fn note(state: &ApiState, request: Request, next: Next) -> Response {
     let begun = state.now();
     let method = request.method().clone();
@@ -132,7 +132,7 @@ pub(crate) async fn wrong_method(method: Method) -> Problem {
     Problem::new(Code::MethodNotAllowed, format!("this path does not take {shown}"))
 }
 
-/// Something panicked: a bug of ours. The caller is not told what.
+/// The answer after a panic, which is a bug of ours. The caller is not told the cause.
 pub(crate) fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
     tracing::error!("a request panicked: this is a bug");
     Problem::internal().into_response()

@@ -1,4 +1,4 @@
-//! One thing at a time, by name: for a read and a write that belong together, and for two requests
+//! Locks by name: for a read and a write that belong together, and for two requests
 //! with the same idempotency key. Holds within this process; names are forgotten when nobody holds
 //! them.
 

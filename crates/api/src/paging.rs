@@ -1,7 +1,7 @@
 //! Lists: `limit` and `cursor` in, `data` and `next_cursor` out. And reading a query, strictly.
 //!
 //! A cursor carries a mark of the list and the filters that it was made for. **A cursor of another
-//! list, tenant or filter is refused**: its place would be a wrong one there.
+//! list, tenant or filter is refused**: it would point to a wrong entry there.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -167,7 +167,7 @@ fn read_cursor(text: &str, mark: [u8; MARK_BYTES]) -> Result<Cursor, Problem> {
     place.map(|place| Cursor(place.to_owned())).ok_or_else(bad_cursor)
 }
 
-/// The refusal of something that is no cursor.
+/// The problem of a malformed cursor.
 pub(crate) fn bad_cursor() -> Problem {
     Problem::field("cursor", "not a cursor: give next_cursor of the page before, unchanged")
 }

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 /// The media type of a problem document.
 pub const PROBLEM_JSON: &str = "application/problem+json";
-/// What a caller waits before it asks again, where we do not know better.
+/// The default `Retry-After`.
 const RETRY_AFTER_SECONDS: u64 = 5;
 
 /// A refusal, ready to be answered.
@@ -206,7 +206,7 @@ impl Problem {
 
     /// No such thing, or not the caller's: the two cannot be told apart.
     pub fn not_found(what: &str, id: &str) -> Self {
-        // What somebody typed is repeated only as far as an identifier goes.
+        // Text of a caller is repeated only up to the length of an identifier.
         let shown: String = id.chars().filter(|c| !c.is_control()).take(300).collect();
         Problem::new(Code::NotFound, format!("there is no {what} {shown}"))
     }
@@ -286,7 +286,7 @@ impl IntoResponse for Problem {
 }
 
 impl From<StoreError> for Problem {
-    /// The caller is told what it can do; what the operator needs stays with the operator.
+    /// The caller is told what to do; the cause is logged for the operator.
     fn from(error: StoreError) -> Self {
         match &error {
             StoreError::UnknownCursor | StoreError::Busy | StoreError::TooSlow(_) => {}
@@ -343,7 +343,7 @@ impl Problem {
         self.code.status()
     }
 
-    /// Something that should not happen. No detail leaves the house.
+    /// An internal error. Its cause is logged and not shown.
     pub fn internal() -> Self {
         Problem::new(Code::Internal, "an internal error; the operator's log has the cause")
     }
@@ -354,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_unique_and_say_what_to_do() {
+    fn problem_codes_are_unique_and_say_what_to_do() {
         for (n, code) in Code::ALL.iter().enumerate() {
             assert!(Code::ALL[..n].iter().all(|other| other.as_str() != code.as_str()));
             assert!(code.remedy().ends_with('.'), "{code:?}");

@@ -2,7 +2,7 @@
 
 use zeroize::Zeroizing;
 
-/// The system gives no random numbers. Nothing can be made without.
+/// The system gives no random numbers. No identifier or secret can be made without them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the system gives no random numbers: {0}")]
 pub struct NoRandomness(String);

@@ -76,7 +76,7 @@ pub(crate) fn open() -> OpenApiRouter<ApiState> {
         .routes(routes!(docs::style))
 }
 
-/// What the operator's own tools ask for.
+/// Health and metrics.
 pub(crate) fn health() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(meta::metrics))
@@ -84,11 +84,11 @@ pub(crate) fn health() -> OpenApiRouter<ApiState> {
         .routes(routes!(meta::readyz))
 }
 
-/// The identifier in a path, whatever somebody wrote there.
+/// The id in a path, not yet parsed.
 pub(crate) struct PathId(pub(crate) String);
 
 impl PathId {
-    /// The identifier as one of its kind; what is none names nothing.
+    /// Parses the id; a malformed one is answered with 404.
     pub(crate) fn of<T: FromStr>(&self, what: &str) -> Result<T, Problem> {
         self.0.parse().map_err(|_| self.unknown(what))
     }
@@ -147,7 +147,7 @@ impl From<CommandError> for Problem {
     }
 }
 
-/// The refusal of work that would keep others waiting.
+/// The problem of a request whose large work is not taken now.
 pub(crate) fn busy(busy: Busy) -> Problem {
     let detail = format!("{busy}: repeat the request after a pause");
     let problem = match busy {
@@ -157,7 +157,7 @@ pub(crate) fn busy(busy: Busy) -> Problem {
     problem.retry_after(busy.retry_after().as_secs())
 }
 
-/// The refusal of a server that is stopping.
+/// The problem of a server that is stopping.
 pub(crate) fn stopping() -> Problem {
     Problem::new(Code::Unavailable, "the server is stopping: repeat the request in a moment")
 }

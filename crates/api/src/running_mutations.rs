@@ -1,8 +1,8 @@
-//! Mutations that are being carried out. **One that has begun runs to its end**, also when the client
-//! that asked for it goes away or its deadline passes: nothing is left half done.
+//! Mutations that are being carried out. **One that has begun is finished**, also when its client
+//! disconnects or its deadline passes.
 //!
-//! Each runs in a task of its own. Their number is limited, per tenant and in total, so that nobody
-//! can pile them up by disconnecting.
+//! Each runs in a task of its own. Their number is limited, per tenant and in total, so that a client
+//! cannot start more and more of them by disconnecting.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,7 +52,8 @@ impl RunningMutations {
             return Err(Problem::new(Code::RateLimited, detail).retry_after(1));
         }
         if counts.total >= total_max {
-            let detail = "as many changes are being carried out as may be: try again in a moment";
+            let detail =
+                "too many changes are being carried out on this server: try again in a moment";
             return Err(Problem::new(Code::Unavailable, detail).retry_after(1));
         }
         counts.total += 1;
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mutations_are_limited_per_tenant_and_in_total_and_places_come_back() {
+    fn mutations_are_limited_per_tenant_and_in_total_and_counts_go_down_again() {
         let (running, one) = (RunningMutations::default(), TenantId::default_tenant());
         let other: TenantId = "other".parse().unwrap();
         let enter = |tenant: &TenantId| running.enter(tenant, 2, 3);

@@ -32,7 +32,7 @@ const NONCE_BYTES: usize = 24;
 #[derive(Clone)]
 pub struct Vault(Arc<RwLock<KeyRing>>);
 
-/// Where something sealed belongs. It opens nowhere else.
+/// What a sealed secret is bound to. It cannot be opened with another context.
 #[derive(Debug, Clone, Copy)]
 pub struct SealContext<'a> {
     /// Whose it is.
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_opens_at_its_place_and_nowhere_else() {
+    fn sealed_secret_opens_only_with_its_own_context() {
         let vault = Vault::new(KeyRing::generate().unwrap());
         let (tenant, other) = (TenantId::default_tenant(), "other".parse().unwrap());
         let here = context(&tenant, "sub_1", "token");

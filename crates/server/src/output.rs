@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_written_out() {
+    fn control_characters_are_escaped_for_the_terminal() {
         for (text, safe) in [
             ("plain ü", "plain ü"),
             ("\u{1b}[31mred", "\\u{1b}[31mred"),

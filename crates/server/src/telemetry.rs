@@ -1,4 +1,4 @@
-//! What is written about what happens: structured log lines.
+//! The log: structured lines.
 //!
 //! For people on a terminal, one JSON object a line elsewhere. **No secret is ever logged**: lines
 //! are made of identifiers, classes, numbers and places. And **nobody waits for the log**: a thread
@@ -31,7 +31,7 @@ const BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The end of a process waits so long for its last lines.
 const FLUSH_MAX: Duration = Duration::from_secs(2);
 
-/// Turns the level of a running server, and sees to its last lines.
+/// Changes what a running server logs, and flushes its last lines.
 #[derive(Clone)]
 pub(crate) struct LogHandle {
     level: reload::Handle<Targets, Registry>,
@@ -39,18 +39,18 @@ pub(crate) struct LogHandle {
     is_json: bool,
 }
 
-/// The way of the lines of attempts into the log. There is one for each delivery: where lines are
-/// JSON they are written without the detour over tracing, many at a time.
+/// Writes the lines of attempts. There is one for each attempt, so JSON lines are written many at a time
+/// and without tracing.
 #[derive(Clone)]
 pub(crate) struct AttemptLog(Option<Lines>);
 
 impl AttemptLog {
-    /// Whether anybody wants these lines.
+    /// Whether these lines are logged at all.
     pub(crate) fn is_wanted() -> bool {
         tracing::enabled!(target: ATTEMPTS, tracing::Level::INFO)
     }
 
-    /// Whether lines are made by whoever has them, as JSON.
+    /// Whether callers format lines themselves, as JSON.
     pub(crate) const fn is_json(&self) -> bool {
         self.0.is_some()
     }
@@ -63,7 +63,7 @@ impl AttemptLog {
     }
 }
 
-/// What a text says about what is logged: `info`, or `info,postrider=debug`.
+/// Parses a log filter: `info`, or `info,postrider=debug`.
 pub(crate) fn filter(text: &str) -> anyhow::Result<Targets> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     for directive in text.split(',') {
@@ -130,14 +130,14 @@ enum Line {
     Flush(SyncSender<()>),
 }
 
-/// The way to the thread that writes.
+/// The queue of the thread that writes.
 #[derive(Clone)]
 struct Lines {
     sender: SyncSender<Line>,
     waiting: Arc<Waiting>,
 }
 
-/// What is on its way to the thread that writes.
+/// What waits in that queue.
 #[derive(Default)]
 struct Waiting {
     bytes: AtomicUsize,
@@ -170,7 +170,7 @@ impl Lines {
     }
 }
 
-/// Writes what comes, and flushes whenever nothing more waits.
+/// Writes queued lines, and flushes whenever the queue is empty.
 fn write_all(lines: &Receiver<Line>, waiting: &Waiting, mut target: impl Write) {
     // A log that cannot be written is no reason to stop delivering.
     while let Ok(first) = lines.recv() {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_stuck_costs_lines_and_nothing_else() {
+    fn stuck_log_reader_loses_lines_and_delays_nobody() {
         let (let_go, go_on) = channel();
         let (written, read) = channel();
         let lines = Lines::to(Stuck { go_on: Mutex::new(go_on), written }).unwrap();

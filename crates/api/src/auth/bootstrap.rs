@@ -55,7 +55,7 @@ impl From<AuditError> for BootstrapError {
     }
 }
 
-/// Sees to it that the tenant `default` and an admin key exist. Call it before the first request.
+/// Creates the tenant `default` and an admin key where they are missing. Call it before the first request.
 pub async fn bootstrap_admin(
     store: &dyn Store,
     vault: &Vault,
@@ -80,7 +80,7 @@ pub async fn bootstrap_admin(
 }
 
 impl GivenAdmin {
-    /// What stands in the place of a key's identifier.
+    /// What is shown instead of a key's identifier.
     pub const KEY_ID: &'static str = "given";
 
     /// An admin key with this text.

@@ -93,13 +93,13 @@ impl KeyCache {
         locked(&self.keys).retain(|_, (key, _)| key.tenant.as_ref() != Some(id));
     }
 
-    /// Anything may have been deleted.
+    /// Forgets everything: any key or tenant may have been deleted.
     pub(crate) fn forget_all(&self) {
         locked(&self.tenants).clear();
         locked(&self.keys).clear();
     }
 
-    /// A key was used. Written down in batches, beside the requests.
+    /// Notes that a key was used. Written to the store in batches, not by the request itself.
     pub(super) fn touch(&self, state: &ApiState, id: &str, now: Timestamp) {
         let mut used = locked(&self.used);
         match used.at.get_mut(id) {
@@ -116,7 +116,7 @@ impl KeyCache {
         used.written_at = Some(now);
         let batch: Vec<(String, Timestamp)> = std::mem::take(&mut used.at).into_iter().collect();
         let store = Arc::clone(state.store());
-        // Roughly when is all that is promised: a batch that fails is not worth a retry.
+        // The time of last use is approximate: a batch that fails is not repeated.
         tokio::spawn(async move { store.touch_keys(&batch).await.ok() });
     }
 }

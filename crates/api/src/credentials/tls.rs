@@ -1,4 +1,4 @@
-//! The client certificate of a subscription and the authorities that it believes: given as PEM, kept
+//! The client certificate of a subscription and the authorities that it trusts: given as PEM, kept
 //! sealed, and shown by subject, expiry and fingerprint only.
 //!
 //! **A key is never shown, not even in part, and no error repeats any of it.**
@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 pub struct TlsCredentials {
     /// The certificate (and what leads from it to its root) with its key.
     pub client: Option<ClientCertificate>,
-    /// The authorities that are believed instead of the usual ones.
+    /// The authorities that are trusted instead of the usual ones.
     pub authorities: Option<String>,
 }
 
@@ -82,7 +82,7 @@ impl TlsCredentials {
         let length =
             |text: &Option<std::borrow::Cow<'_, str>>| text.as_ref().map_or(0, |t| t.len());
         let room = length(&written.chain) + length(&written.key) + length(&written.authorities);
-        // Large enough from the start: bytes that grow leave their old place behind.
+        // Allocated at full size: a buffer that grows leaves copies of the secret behind.
         let mut bytes = Zeroizing::new(Vec::with_capacity(room * 2 + 64));
         // Three optional texts: this cannot fail. Were it to, reading would refuse the rest.
         serde_json::to_writer(&mut *bytes, &written).unwrap_or_default();

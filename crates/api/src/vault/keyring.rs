@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_survives_its_file_which_is_its_owners_alone() {
+    fn key_ring_survives_its_file_which_only_its_owner_can_read() {
         let folder = Folder::new();
         let path = folder.0.join("keyring");
         let mut ring = KeyRing::generate().unwrap();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_ring_is_refused_and_not_repeated() {
+    fn malformed_key_ring_is_refused_and_its_text_is_not_repeated() {
         let good = KeyRing::generate().unwrap().to_text().to_string();
         for bad in [
             "",

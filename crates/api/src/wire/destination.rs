@@ -161,7 +161,7 @@ impl ThresholdsView {
     }
 }
 
-/// A share with four decimals; nothing of nothing is nothing.
+/// A share with four decimals; 0 where there were no attempts.
 fn ratio(part: u64, whole: u64) -> f64 {
     let ten_thousandths = (u128::from(part) * 10_000).checked_div(u128::from(whole)).unwrap_or(0);
     f64::from(u32::try_from(ten_thousandths).unwrap_or(u32::MAX)) / 10_000.0

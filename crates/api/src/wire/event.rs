@@ -59,7 +59,7 @@ pub(crate) enum Keep<'a> {
 
 /// Reads one event.
 pub(crate) fn read(text: &[u8], keep: Keep<'_>) -> Result<NewEvent, Problem> {
-    // The quick way first; the place of a fault is looked for only where there is one.
+    // The quick parser first; the slower one that knows the field of a fault only where there is one.
     let body: EventBody<'_> = match serde_json::from_slice(text) {
         Ok(body) => body,
         Err(_) => body::parse_fields(text)?,
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_an_event_has_its_place() {
+    fn faults_of_an_event_name_their_field() {
         let deep = format!("{{\"type\": \"a\", \"data\": {}{}}}", "[".repeat(65), "]".repeat(65));
         let deeper = deep.replace('[', "[[").replace(']', "]]");
         for (body, code, field) in [

@@ -175,10 +175,10 @@ async fn reachable(context: &Context, path: &str) -> Result<String, String> {
     }
 }
 
-/// How long an answer is waited for.
+/// How long a server or a database may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What comes of it, unless that takes too long.
+/// The result, or `None` after too long.
 async fn patiently<T>(work: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(PATIENCE, work).await.ok()
 }

@@ -154,7 +154,7 @@ impl Receiver {
         };
         self.wait().await;
         let received = Received { number, head: &head, body: &body, verified, status };
-        // Whoever closed our output has seen enough.
+        // The reader of our output has closed it.
         if received.print(self.output).is_err() || self.count == Some(number) {
             self.enough.notify_one();
         }

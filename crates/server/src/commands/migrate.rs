@@ -213,7 +213,7 @@ fn words(from: &StoreLocation, to: &StoreLocation, moved: &Moved, output: Output
     lines.join("\n")
 }
 
-/// What is left to whoever moves.
+/// What the operator has to do next.
 fn next_steps(to: &StoreLocation) -> Vec<String> {
     let ring = match to {
         StoreLocation::Directory(path) => {
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_a_directory_or_a_database_and_never_shows_a_password() {
+    fn store_location_is_a_directory_or_a_database_and_never_shows_a_password() {
         for (given, shown) in [
             ("./postrider-data", "./postrider-data"),
             ("postgres://me:secret@db:5432/hooks", "postgres://me@db:5432/hooks"),

@@ -29,7 +29,7 @@ use crate::config::{ConfigError, Environment, Given, Loaded};
 use crate::exit::Failure;
 use crate::output::Output;
 
-/// Where a server listens unless somebody says otherwise.
+/// The default address of a server.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
 
 /// What a command needs: the server, and how to print.

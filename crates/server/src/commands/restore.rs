@@ -1,7 +1,7 @@
 //! `postrider restore`: makes a data directory of a backup, and reads all of it.
 //!
 //! The directory must be new or empty: **nothing that is there is ever overwritten.** What does not
-//! verify is taken away again.
+//! verify is removed again.
 
 use std::path::{Path, PathBuf};
 
@@ -47,7 +47,7 @@ pub(crate) async fn run(arguments: &Restore, output: Output) -> Result<(), Failu
     match restored {
         Ok(ledger) => say(arguments, &ledger, output),
         Err(error) => {
-            // It was empty before, so all of it is ours to take away.
+            // The directory was empty before, so everything in it was copied by this command.
             let removed = std::fs::remove_dir_all(data_dir);
             let rest = removed.map_or_else(
                 |error| format!("what was copied could not be removed: {error}"),

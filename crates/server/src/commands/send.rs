@@ -1,4 +1,4 @@
-//! `postrider send`: hands an event in.
+//! `postrider send`: sends an event to the API.
 
 use std::io::Read as _;
 

@@ -1,4 +1,4 @@
-//! `postrider subscriptions`: standing wishes.
+//! `postrider subscriptions`: create, list, change, test and delete subscriptions.
 
 use std::path::PathBuf;
 

@@ -10,7 +10,7 @@ use super::value::Raw;
 use super::{Given, value};
 
 const PREFIX: &str = "POSTRIDER_";
-/// What the other commands read, and the server does not.
+/// Variables of the other commands, which the server ignores.
 const OF_THE_CLIENT: [&str; 6] = [
     "POSTRIDER_CONFIG",
     "POSTRIDER_SERVER",

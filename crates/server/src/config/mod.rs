@@ -1,8 +1,8 @@
-//! What the operator set, and where.
+//! The configuration and the origin of each value.
 //!
 //! Defaults, then the file, then the environment, then flags: the later wins. Every setting stands
-//! once, in [`settings`]; whatever is not there is refused with its place, and so is whatever
-//! cannot be meant. This module is the only one of the workspace that reads the environment.
+//! once, in [`settings`]; an unknown setting or a bad value is refused with its file and line, variable
+//! or flag. This module is the only one of the workspace that reads the environment.
 
 mod check;
 mod environment;
@@ -66,7 +66,7 @@ pub(crate) struct PostgresSettings {
     pub(crate) listen_url: Option<String>,
 }
 
-/// Where everything is remembered. Shown without a password, also for debugging.
+/// Which store is used. Shown without its password, also by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum StoreChoice {
     /// In the data directory.
@@ -100,7 +100,7 @@ pub(crate) struct TlsSettings {
     pub(crate) client_key: Option<PathBuf>,
 }
 
-/// The way out, beside names, proxy and certificates.
+/// Outgoing connections, beside DNS, proxy and certificates.
 #[derive(Debug, Clone)]
 pub(crate) struct TransportSettings {
     pub(crate) http2: bool,
@@ -116,7 +116,7 @@ pub(crate) struct LimitSettings {
     pub(crate) key_requests: Option<u32>,
 }
 
-/// The way in.
+/// Incoming connections of the API.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpSettings {
     pub(crate) header_read_timeout: Duration,
@@ -158,13 +158,13 @@ pub(crate) struct ServerSettings {
     pub(crate) trusted_proxies: Vec<IpNet>,
 }
 
-/// The orderly end.
+/// How the server stops.
 #[derive(Debug, Clone)]
 pub(crate) struct ShutdownSettings {
     pub(crate) deadline: Duration,
 }
 
-/// What is written about what happens.
+/// Log and traces.
 #[derive(Debug, Clone)]
 pub(crate) struct TelemetrySettings {
     pub(crate) log: String,
@@ -259,7 +259,7 @@ impl Given {
     pub(crate) fn by_set(assignment: &str) -> Result<Given, ConfigError> {
         let key = assignment.split('=').next().unwrap_or_default().trim();
         let is_key = key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_'));
-        // Something else may be a value whose key was forgotten, and is not repeated.
+        // The text may be a secret value whose key was forgotten: it is not repeated.
         let origin = Origin::Flag(if is_key { format!("--set {key}") } else { "--set".into() });
         match assignment.split_once('=') {
             Some((key, value)) => Ok(Given {
@@ -328,7 +328,7 @@ impl Loaded {
                 Ok(())
             }
             Err(expected) => {
-                // What was given may be a secret, or an address with one: it is not repeated.
+                // The value may be a secret, or an address with a password: it is not repeated.
                 let is_shown = !setting.secret && !given.raw.may_have_a_password();
                 let found = is_shown.then_some(&given.raw);
                 Err(Fault::bad(given.origin, setting.key, &expected, found))
@@ -367,7 +367,7 @@ impl Loaded {
         changed
     }
 
-    /// The policy that is in force: on the faster clock, where there is one.
+    /// The policy in force, with its durations divided by `time_scale`.
     pub(crate) fn policy(&self) -> Policy {
         self.config.policy.scaled_by(self.config.time_scale)
     }

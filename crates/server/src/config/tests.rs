@@ -190,14 +190,14 @@ fn all_faults_are_told_at_once() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_said_so() {
+fn missing_configuration_file_is_reported() {
     let missing = Path::new("/nonexistent/postrider.toml");
     let error = Loaded::new(Some(missing), &Environment::default(), Vec::new()).unwrap_err();
     assert!(error.to_string().contains("/nonexistent/postrider.toml:1: cannot be read"), "{error}");
 }
 
 #[test]
-fn a_faster_clock_needs_development() {
+fn time_scale_is_refused_without_dev() {
     let refused = fault("", &[], &["time_scale=1000"]);
     assert!(refused.starts_with("flag --set time_scale: `time_scale` is for demonstrations"));
     let loaded = load("", &[], &["time_scale=1000", "dev=true"]).unwrap();
@@ -259,7 +259,7 @@ fn secrets_are_never_shown() {
 }
 
 #[test]
-fn what_is_printed_can_be_read_again_and_is_the_same() {
+fn printed_configuration_can_be_read_again_and_is_the_same() {
     let text = "retry.max = 7\negress.allow = [\"10.0.0.0/8\"]\nlimits.key_requests_per_second = 5\n\
                 telemetry.log = \"warn,postrider=debug\"\ncircuit.disable_share = 0.123456\n";
     for text in ["", text] {

@@ -34,7 +34,7 @@ pub(crate) enum Raw {
     Boolean(bool),
     /// A list.
     List(Vec<Raw>),
-    /// Something that no setting is.
+    /// A TOML value that no setting takes, such as a table or a date.
     Other(&'static str),
 }
 

@@ -131,7 +131,7 @@ async fn show(
     Ok(())
 }
 
-/// What there is to be looked at.
+/// Prints what to look at.
 fn introduce(address: SocketAddr, key: &str, output: Output) -> Result<(), Failure> {
     if output.json {
         return Ok(output

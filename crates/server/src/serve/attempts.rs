@@ -1,7 +1,8 @@
-//! The one canonical line that each attempt has in the log.
+//! The one log line that each attempt has.
 //!
-//! It is made before the settlement, of which nothing is left afterwards, and written after it: what
-//! the log says has happened. Where nobody wants it, it is not made.
+//! The line is made before the store takes the settlement, because the commit is consumed by then, and
+//! written after the store has it: the log never tells of an attempt that was not settled. Where lines
+//! of attempts are off, none are made.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -15,16 +16,16 @@ use postrider_transport::{Clock as _, SystemClock};
 use super::metrics::class;
 use crate::telemetry::{ATTEMPTS, AttemptLog};
 
-/// About what a line takes.
+/// The usual length of a line, to allocate once.
 const LINE_BYTES: usize = 384;
 
-/// What is told of the attempts of a commit, without what they sent and got.
+/// The lines of the attempts of one commit. They hold no request and no response.
 pub(super) enum AttemptLines {
-    /// Nobody wants to know.
+    /// Lines of attempts are off.
     Nothing,
-    /// Lines of JSON, as they are written.
+    /// Finished lines of JSON.
     Lines { text: String, count: u64 },
-    /// For people, by way of tracing.
+    /// For people: written by tracing.
     Attempts(Vec<AttemptLine>),
 }
 
@@ -45,7 +46,7 @@ impl AttemptLines {
         let (mut text, mut count) =
             (String::with_capacity(attempts.clone().count() * LINE_BYTES), 0);
         for (delivery, attempt) in attempts {
-            // A text refuses nothing.
+            // Writing to a String cannot fail.
             put_line(&mut text, &now, delivery, attempt).unwrap_or_default();
             count += 1;
         }
@@ -63,7 +64,7 @@ impl AttemptLines {
     }
 }
 
-/// AttemptLine line, as tracing would write it.
+/// One line of JSON, as tracing would write it.
 fn put_line(
     out: &mut String,
     now: &str,
@@ -88,7 +89,7 @@ fn put_line(
         write!(out, ",\"status\":{status}")?;
     }
     if let Some(error) = error(&attempt.ending) {
-        // What a receiver or the system said may need escapes.
+        // Text of a receiver or the system may need escapes.
         write!(out, ",\"error\":{}", serde_json::Value::from(error))?;
     }
     let (ms, state) = (attempt.timings.total.as_millis(), delivery.state.name().as_str());
@@ -107,7 +108,7 @@ fn error(ending: &Ending) -> Option<&str> {
     }
 }
 
-/// What is told of an attempt.
+/// The fields of one line.
 pub(super) struct AttemptLine {
     delivery: DeliveryId,
     destination: DestinationId,
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_json_whatever_a_receiver_said() {
+    fn attempt_line_is_valid_json_whatever_a_receiver_said() {
         let at = Timestamp::from_unix_ms(1_763_199_000_120);
         let event = Event {
             id: EventId::new(at, [1; 10]),

@@ -11,7 +11,7 @@ use crate::output::{Colour, Output, line};
 
 /// What became of the admin key at this start.
 pub(super) enum AdminKey<'a> {
-    /// It was made just now.
+    /// Created at this start.
     Created {
         /// The key. This is the one time that it is shown.
         key: &'a str,
@@ -20,14 +20,14 @@ pub(super) enum AdminKey<'a> {
     },
     /// It is the operator's own.
     Given,
-    /// It was made at an earlier start.
+    /// Created at an earlier start.
     Exists {
         /// Where it was written.
         path: &'a Path,
     },
 }
 
-/// Prints it. Where nobody sits at a terminal, the new key is all there is to say.
+/// Prints it. Without a terminal, only a new key is printed.
 pub(super) fn print(
     output: Output,
     is_terminal: bool,
@@ -69,7 +69,7 @@ fn scheme(config: &Config) -> &'static str {
     if config.server.tls_cert.is_some() { "https" } else { "http" }
 }
 
-/// Commands that work as they stand, whatever was configured.
+/// Commands that can be copied as they are, with the configured address and key.
 fn next(address: SocketAddr, config: &Config) -> Vec<String> {
     let standard = Config::default();
     let mut where_to = String::new();

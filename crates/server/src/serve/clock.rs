@@ -20,20 +20,20 @@ use postrider_store::StoreError;
 use postrider_store::postgres::{ClockSight, PostgresStore};
 use postrider_transport::{Clock, SystemClock};
 
-/// The file that the clock is written down in.
+/// The file that the clock is saved in.
 const FILE: &str = "clock";
-/// How often the machine's clock is looked at.
+/// How often the machine's clock is read.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// After so many looks the clock is written down.
+/// The clock is saved after so many readings.
 const SAVE_AFTER_LOOKS: u32 = 5;
 /// How often the database is asked for the time.
 const ASK_EVERY: Duration = Duration::from_secs(2);
-/// An answer that took longer says too little of the time.
+/// An answer that took longer is too imprecise to be used.
 const SLOW: Duration = Duration::from_millis(200);
-/// This node stood still where others are ahead by more than this, so many answers in a row.
+/// When other nodes are ahead by more than this for so many answers in a row, this node was suspended.
 const BEHIND_MS: i64 = 1_000;
 const BEHIND_ANSWERS: u32 = 5;
-/// How long a node that starts waits for others to say how their clocks are.
+/// How long a starting node waits for other nodes to report their clocks.
 const OTHERS: Duration = Duration::from_secs(3);
 
 /// The clock.
@@ -41,7 +41,7 @@ pub(super) struct ServerClock {
     steady: RwLock<Steady>,
     source: Source,
     boot: Option<String>,
-    /// A step that was found at the start, before anybody could be told.
+    /// A step of the clock that was found at the start, before the engine could be told.
     first_step: Option<Step>,
 }
 
@@ -59,7 +59,7 @@ impl ServerClock {
         let path = data_dir.join(FILE);
         let saved = read(&path).unwrap_or_else(|error| {
             let path = path.display();
-            tracing::warn!(%error, %path, "cannot read where the clock was: the time of day counts");
+            tracing::warn!(%error, %path, "cannot read the saved clock: the time of day is used");
             None
         });
         let reading = Reading { boot: boot(), elapsed: elapsed(), reference: SystemClock.now() };
@@ -76,7 +76,7 @@ impl ServerClock {
     pub(super) async fn of_database(store: Arc<PostgresStore>) -> anyhow::Result<Arc<ServerClock>> {
         let (mut asked, _, mut sight) = ask(&store).await?;
         if sight.others_ahead_ms.is_none() && sight.has_others {
-            // They may be about to say so: the database's clock may have been set a moment ago.
+            // Other nodes may be about to report it: the database's clock may have been set a moment ago.
             tokio::time::sleep(OTHERS).await;
             (asked, _, sight) = ask(&store).await?;
         }
@@ -84,7 +84,7 @@ impl ServerClock {
         if off.unsigned_abs() > 1000 {
             tracing::warn!(
                 off_ms = off,
-                "this machine's clock differs from the database's, which counts"
+                "this machine's clock differs from the database's clock, which is the one that is used"
             );
         }
         let saved = |at, ahead_ms| Saved { at, ahead_ms, boot: None, elapsed_us: 0 };
@@ -134,7 +134,7 @@ impl ServerClock {
         let mut behind = 0;
         loop {
             ticks.tick().await;
-            // Without an answer, time goes on all the same.
+            // Without an answer of the database the clock goes on by elapsed time.
             let Ok((asked, took, sight)) = ask(store).await else { continue };
             if took > SLOW {
                 continue;
@@ -148,20 +148,23 @@ impl ServerClock {
             if let Some(others) = others.filter(|_| behind >= BEHIND_ANSWERS) {
                 behind = 0;
                 let by_ms = self.write(|steady| steady.catch_up(elapsed(), others));
-                tracing::warn!(by_ms, "this node stood still while others did not: it catches up");
+                tracing::warn!(
+                    by_ms,
+                    "this node was suspended while others ran: its clock catches up with theirs"
+                );
             }
-            // Where this fails, the next one says so.
+            // A failure here is reported by the next call.
             drop(store.tell_clock(self.now()).await);
         }
     }
 
-    /// Writes the clock down for the next process.
+    /// Saves the clock for the next process.
     fn save(&self) {
         let Source::Machine(path) = &self.source else { return };
         let saved = self.read(|steady| steady.save(self.boot.clone(), elapsed()));
         if let Err(error) = write(path, &saved) {
             let path = path.display();
-            tracing::warn!(%error, %path, "cannot write down where the clock is");
+            tracing::warn!(%error, %path, "cannot save the clock: after a restart the time of day is used");
         }
     }
 
@@ -190,7 +193,7 @@ impl Clock for ServerClock {
     }
 }
 
-/// The operator is to know.
+/// Tells the operator.
 fn tell(step: Step, engine: &EngineHandle) {
     let Step { at, by_ms, ahead_ms } = step;
     tracing::warn!(
@@ -209,7 +212,7 @@ fn ticks(every: Duration) -> tokio::time::Interval {
     ticks
 }
 
-/// What the database says, the elapsed time when it said so, and how long that took.
+/// The database's time, the elapsed time at which it was read, and how long the answer took.
 async fn ask(store: &PostgresStore) -> Result<(Duration, Duration, ClockSight), StoreError> {
     let before = elapsed();
     let sight = store.look_at_clock().await?;
@@ -217,7 +220,7 @@ async fn ask(store: &PostgresStore) -> Result<(Duration, Duration, ClockSight), 
     Ok((before + took / 2, took, sight))
 }
 
-/// The time since the machine was started, while it slept included.
+/// The time since the machine was started, including the time in which it was suspended.
 #[cfg(target_os = "linux")]
 fn elapsed() -> Duration {
     let at = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -235,7 +238,7 @@ fn elapsed() -> Duration {
     BEGIN.get_or_init(std::time::Instant::now).elapsed()
 }
 
-/// Which start of the machine this is, where the system says so.
+/// The identifier of this boot of the machine, where the system has one.
 fn boot() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
@@ -270,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_goes_on_where_the_one_before_it_was_written_down() {
+    fn clock_continues_from_the_saved_one_after_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let first = ServerClock::of_machine(folder.path());
         assert_eq!(first.first_step, None);
@@ -286,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_cannot_be_read_is_the_time_of_day() {
+    fn unreadable_clock_file_falls_back_to_the_time_of_day() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(FILE), "soon").unwrap();
         let clock = ServerClock::of_machine(folder.path());

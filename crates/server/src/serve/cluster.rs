@@ -1,5 +1,4 @@
-//! What a server needs to be one of several nodes: a name, and a word in the log when its shards
-//! change.
+//! What a server needs to be a node of a cluster: a name, and log lines when its shards change.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -38,7 +37,7 @@ pub(super) async fn connect(config: &Config, url: &str) -> anyhow::Result<Arc<Po
              BYPASSRLS: use an ordinary one, as the second wall between tenants"
         );
     }
-    tracing::info!(node, "one of a cluster");
+    tracing::info!(node, "joined the cluster");
     Ok(store)
 }
 
@@ -70,12 +69,12 @@ pub(crate) fn is_name(text: &str) -> bool {
     (1..=63).contains(&text.len()) && text.bytes().all(is_good)
 }
 
-/// How many shards were held last, for the log.
+/// How many shards were held last, so that only changes are logged.
 #[derive(Default)]
 pub(super) struct ShardLog(Mutex<Option<Result<usize, ()>>>);
 
 impl ShardLog {
-    /// Says when something about them changes.
+    /// Logs a change of their number, and failures to hold them.
     pub(super) fn tell(&self, node: Option<&str>, held: Result<&Holding, &StoreError>) {
         let Some(node) = node else { return };
         let now = held.map(|holding| holding.shards.len()).map_err(|_| ());
@@ -86,7 +85,7 @@ impl ShardLog {
             Err(error) => tracing::warn!(
                 node,
                 %error,
-                "cannot hold the shards: nothing is sent when the lease has ended, until this works"
+                "cannot renew the leases of the shards: nothing is sent after they expire, until this works again"
             ),
         }
     }

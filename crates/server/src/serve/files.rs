@@ -11,7 +11,7 @@ use rustix::fs::Mode;
 
 use crate::config::Config;
 
-/// What Postrider has in a data directory, without what SQLite adds to a name.
+/// Names of Postrider's files in a data directory, without the suffixes that SQLite adds.
 const OURS: [&str; 12] = [
     "admin.key",
     "admin.key.new",
@@ -50,8 +50,8 @@ pub(super) fn tighten(data_dir: &Path) {
     }
 }
 
-/// Takes all rights of others from what is ours; which files and directories had any. A directory that
-/// has other things in it stays as it is, and a link is not followed.
+/// Removes the rights of group and others from Postrider's files; returns the files and directories that
+/// had any. A directory with other files in it is left alone, and links are not followed.
 fn tightened(data_dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut closed = Vec::new();
     let entries = match fs::read_dir(data_dir) {
@@ -68,7 +68,7 @@ fn tightened(data_dir: &Path) -> io::Result<Vec<PathBuf>> {
             continue;
         }
         let path = entry.path();
-        // Its reader refuses it: nobody knows who has read it meanwhile.
+        // The key ring is left: reading it refuses one that others could have read.
         if name == "keyring" {
             continue;
         }
@@ -98,7 +98,7 @@ fn close(path: PathBuf, closed: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// What is open beside connections: the store, the log, the resolver.
+/// Files that are open beside connections: the store, the log, the resolver.
 const BESIDE: u64 = 256;
 
 /// Raises the limit of open files to what may be needed, as far as the system permits.
@@ -116,7 +116,7 @@ pub(super) fn raise_limit(config: &Config) {
     }
 }
 
-/// Every attempt, every idle connection and every caller has one.
+/// One for every attempt, every idle connection and every client.
 fn needed(config: &Config) -> u64 {
     let all = config
         .engine

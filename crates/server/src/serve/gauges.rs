@@ -1,4 +1,5 @@
-//! Looks at the lanes every few seconds, for the metrics, and alerts the operator.
+//! Reads the gauges of the engine and the store every few seconds, for the metrics, and alerts the
+//! operator when transitions are suspended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,7 @@ pub(super) async fn follow(
     loop {
         ticks.tick().await;
         let (Ok(gauges), Ok(ledger)) = (engine.gauges().await, engine.ledger(None).await) else {
-            // Stopping, or a store that does not answer now: what was seen last stays.
+            // The server is stopping, or the store does not answer: the last values stay.
             continue;
         };
         if gauges.held != was_suspended {
@@ -54,7 +55,7 @@ pub(super) async fn follow(
     }
 }
 
-/// The operator is to know: either way it is worth a look.
+/// Tells the operator that transitions are suspended, or no longer.
 fn alert(suspended: bool) {
     if suspended {
         tracing::error!(
@@ -62,7 +63,10 @@ fn alert(suspended: bool) {
              disabled or frozen for now; look at this machine's network, resolver and proxy"
         );
     } else {
-        tracing::warn!("most destinations no longer fail at once: circuits work as always again");
+        tracing::warn!(
+            "most destinations no longer fail at once: transitions to disabled and frozen are no \
+             longer suspended"
+        );
     }
 }
 

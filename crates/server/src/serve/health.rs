@@ -1,4 +1,4 @@
-//! Listeners of their own for health and metrics: they answer whatever the API's listener suffers.
+//! Separate listeners for health and metrics: they answer also while the API's listener is overloaded.
 //!
 //! They share no connection and no place with it. The address is one of loopback unless the operator
 //! says otherwise, so nothing is shown to other machines that the API does not show.
@@ -19,7 +19,7 @@ const PORT_OFFSET: u16 = 10_000;
 const CONNECTIONS_MAX: usize = 64;
 const CONNECTIONS_PER_ADDRESS_MAX: usize = 32;
 
-/// The sockets, bound before anything else happens.
+/// The bound sockets.
 #[derive(Debug, Default)]
 pub(super) struct HealthListeners {
     health: Option<TcpListener>,

@@ -1,7 +1,7 @@
-//! The store, with somebody who watches it: what became durable is counted and logged.
+//! A store that counts and logs what became durable, and passes every call to the real one.
 //!
-//! This is where the one canonical line per attempt is written: after its settlement, so that what
-//! the log says has happened. **Nothing is changed or delayed on the way.**
+//! The log line of each attempt is written here, after its settlement is durable. **Arguments and answers
+//! are never changed.**
 
 mod audit;
 
@@ -35,7 +35,7 @@ use super::cluster::ShardLog;
 use super::metrics::{Metrics, class};
 use crate::telemetry::AttemptLog;
 
-/// A store that is watched.
+/// The store with metrics and log lines.
 pub(super) struct InstrumentedStore {
     store: Arc<dyn Store>,
     metrics: Metrics,
@@ -75,7 +75,7 @@ fn instant() -> Instant {
     Instant::now()
 }
 
-/// What is told of a destination that changed.
+/// What is counted and logged of a destination that changed.
 struct CircuitChange {
     destination: DestinationId,
     tenant: TenantId,

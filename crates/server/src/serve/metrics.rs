@@ -1,4 +1,4 @@
-//! What Prometheus reads.
+//! The metrics, and the page that Prometheus reads.
 //!
 //! Counters are of what became durable: they are fed by the store's answers (see
 //! [`super::instrumented_store`]), so that an attempt is counted once, and only when it is settled. Gauges
@@ -20,7 +20,7 @@ const BUCKETS_US: [u64; 12] = [
     250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 500_000, 2_500_000, 10_000_000,
 ];
 
-/// Everything that is counted. A clone is the same.
+/// All metrics of a process. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Metrics(Arc<Mutex<State>>);
 
@@ -45,21 +45,22 @@ struct State {
     refused: Vec<(&'static str, u64)>,
 }
 
-/// What is looked at now and then.
+/// Values that are read every few seconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct GaugeValues {
     /// The ledger, with what is in flight.
     pub(crate) ledger: Ledger,
-    /// Whether circuits are held because most destinations fail at once.
+    /// Whether transitions are suspended because most destinations fail at once.
     pub(crate) transitions_suspended: bool,
     /// How far the clock that times are kept on is ahead of the time of day.
     pub(crate) clock_ahead_ms: i64,
     /// Shards that this node owns.
     pub(crate) shards: u64,
-    /// Whether they are surely its own.
+    /// Whether the lease of these shards is valid.
     pub(crate) leased: bool,
-    /// In flight from the first lane.
+    /// How often a filter exceeded its budget since the start.
     pub(crate) filters_over_budget: u64,
+    /// In flight from the first lane.
     pub(crate) in_flight_first: u64,
     /// In flight from the retry lane.
     pub(crate) in_flight_retry: u64,
@@ -206,7 +207,7 @@ impl Metrics {
         self.state().refused = refused;
     }
 
-    /// What was seen now.
+    /// Replaces the gauges.
     pub(super) fn set_gauges(&self, gauges: GaugeValues) {
         self.state().gauges = gauges;
     }

@@ -1,7 +1,7 @@
-//! `postrider serve`: store, transport, engine and API put together, and taken apart again.
+//! `postrider serve`: starts store, transport, engine and API together, and stops them in order.
 //!
-//! **What was accepted survives every way in which this ends**: the orderly end only spares the
-//! attempts that are in flight from being made again. **No server is without a key**: the first
+//! **What was accepted survives every way in which the process can end**: an orderly stop only saves
+//! attempts in flight from being repeated. **No server is without a key**: the first
 //! start makes one before the first request is answered, so any address may be listened on.
 
 mod attempts;
@@ -58,7 +58,7 @@ use crate::exit::Failure;
 use crate::output::Output;
 use crate::telemetry::{self, LogHandle};
 
-/// When the engine has ended, what still reads from the API gets so much longer.
+/// After the engine has stopped, clients have so much longer to read their answers.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Runs a server to its end.
@@ -77,7 +77,7 @@ pub(crate) fn run(
         let server = Server::start(loaded, output, &log).await?;
         server.run(arguments, environment, &log).await
     }));
-    // What is left has been told to end, or must not keep the process alive.
+    // Tasks that still run were told to end, or must not keep the process alive.
     runtime.shutdown_background();
     log.flush();
     Ok(ended?)
@@ -110,7 +110,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts; whoever asked for it says so.
+    /// Starts without printing anything.
     pub(crate) async fn start_quietly(loaded: Loaded, log: &LogHandle) -> anyhow::Result<Server> {
         Ok(Server::open(loaded, log).await?.0)
     }
@@ -121,7 +121,7 @@ impl Server {
     }
 
     async fn open(loaded: Loaded, log: &LogHandle) -> anyhow::Result<(Server, Bootstrap)> {
-        // While a server runs it waits for room; one that cannot start does not.
+        // A running server waits until the disk has room. One that starts reports it and exits.
         Box::pin(Server::open_store_and_listen(loaded, log)).await.map_err(|error| match error
             .downcast_ref::<StoreError>(
         ) {
@@ -137,12 +137,12 @@ impl Server {
         loaded: Loaded,
         log: &LogHandle,
     ) -> anyhow::Result<(Server, Bootstrap)> {
-        // From here on a signal waits until there is something to end.
+        // From here on signals are queued until the server runs.
         let signals = Signals::new().context("cannot listen to signals")?;
         let config = &loaded.config;
         files::raise_limit(config);
         files::tighten(&config.data_dir);
-        // Before anything is read or sent: where the address is taken, nothing has happened.
+        // Bind first: if the address is in use, nothing was read or sent yet.
         let listener = TcpListener::bind(config.listen)
             .await
             .with_context(|| format!("cannot listen on {}", config.listen))?;
@@ -205,7 +205,7 @@ impl Server {
         Ok((server, first))
     }
 
-    /// Until somebody or something ends it.
+    /// Runs until a signal, the engine or the store ends it.
     async fn run(
         mut self,
         arguments: &ServerArgs,
@@ -247,7 +247,7 @@ impl Server {
         }
     }
 
-    /// Until something is over, or somebody or something ends it.
+    /// Runs until `over` resolves, or a signal, the engine or the store ends it.
     pub(crate) async fn until(&mut self, over: impl Future<Output = ()>) -> anyhow::Result<()> {
         let engine = self.engine.clone();
         tokio::pin!(over);
@@ -267,7 +267,7 @@ impl Server {
         }
     }
 
-    /// Ends orderly; asked once more, at once.
+    /// Stops in order; a second signal stops at once.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         let deadline = self.loaded.config.shutdown.deadline;
         tracing::info!(deadline = show_duration(deadline), "stopping");
@@ -276,11 +276,13 @@ impl Server {
         let orderly = async {
             let given_up = engine.shutdown(deadline).await;
             if tokio::time::timeout(LAST_ANSWERS, listening).await.is_err() {
-                tracing::debug!("somebody was still reading from the API");
+                tracing::debug!("clients were still reading answers of the API");
             }
-            // Changes whose callers have gone away run to their end too.
+            // Changes whose clients have disconnected are finished too.
             if tokio::time::timeout(LAST_ANSWERS, api.finish_mutations()).await.is_err() {
-                tracing::warn!("a change is not finished: repeat it with its Idempotency-Key");
+                tracing::warn!(
+                    "a change was not finished: its client can repeat it with its Idempotency-Key"
+                );
             }
             if let Some(traces) = traces {
                 traces.flush().await;
@@ -295,8 +297,8 @@ impl Server {
                 Ok(())
             }
             () = stopped_again(&mut signals) => {
-                tracing::warn!("told to stop again: what is in flight is made anew at the next start");
-                anyhow::bail!("ended at once, as asked")
+                tracing::warn!("second stop signal: exiting now; in-flight attempts are repeated after the restart");
+                anyhow::bail!("stopped at once by a second signal")
             }
         }
     }
@@ -304,7 +306,7 @@ impl Server {
 
 /// The store has stopped for good: nothing can be acknowledged any more, so the process ends.
 fn stopped(why: &str) -> anyhow::Result<()> {
-    tracing::error!(why, "the store has stopped, and so must the server");
+    tracing::error!(why, "the store has stopped: the server stops too");
     anyhow::bail!("the store has stopped: {why}")
 }
 
@@ -312,7 +314,7 @@ async fn stopped_again(signals: &mut Signals) {
     while signals.next().await != Order::Stop {}
 }
 
-/// Opens the store, with what the journal still has, and the clock that goes with it.
+/// Opens the store, replays its journal, and starts the clock that belongs to it.
 async fn open_store(
     config: &Config,
     fatal: mpsc::UnboundedSender<String>,
@@ -325,7 +327,7 @@ async fn open_store(
     }
     let options = StoreOptions {
         lists_on: Some(background.clone()),
-        // Nobody listens only where the server is ending already.
+        // Sending fails only while the server is stopping already.
         fatal: Some(Arc::new(move |why| drop(fatal.send(why.to_owned())))),
         ..StoreOptions::default()
     };
@@ -363,7 +365,7 @@ async fn start_engine(
     Ok((postrider_engine::start(parts, Arc::new(transport)).await?, egress))
 }
 
-/// What the API is made of.
+/// The parts that the API is built from.
 struct Assembly<'a> {
     store: &'a Arc<dyn Store>,
     engine: &'a EngineHandle,
@@ -414,9 +416,9 @@ fn announce(
     let path = config.admin_key_path();
     let key = match first {
         Bootstrap::Created(key) => {
-            // It is in the store already: if it cannot be written, it must at least be shown.
+            // The key is in the store already: if its file cannot be written, it must at least be printed.
             if let Err(error) = secrets::write_admin_key(&path, key) {
-                tracing::error!(%error, "keep the admin key that is printed now");
+                tracing::error!(%error, "cannot write the admin key to its file: keep the one that is printed now");
             }
             AdminKey::Created { key, path: &path }
         }

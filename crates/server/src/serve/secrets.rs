@@ -19,7 +19,7 @@ use postrider_store::Store;
 
 use crate::config::{Config, StoreChoice};
 
-/// What the mark of a store's key ring is claimed as.
+/// The name under which a store keeps the mark of its key ring.
 const RING_CLAIM: &str = postrider_store::postgres::KEY_RING;
 /// How often a cluster is asked whether headers can be sealed.
 const SEAL_EVERY: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ impl Config {
     }
 }
 
-/// Opens the vault, and everything in it once.
+/// Opens the vault, and checks that it opens every sealed secret of the store.
 pub(super) async fn open_vault(config: &Config, store: &dyn Store) -> anyhow::Result<Vault> {
     let path = config.keyring_path();
     let ring = if path.exists() {
@@ -90,19 +90,20 @@ async fn new_ring(store: &dyn Store, path: &Path) -> anyhow::Result<KeyRing> {
     Ok(ring)
 }
 
-/// A store belongs to the ring that it was first opened with, on every node. Whether it is this one.
+/// Claims the store for this ring. Returns whether the store belongs to it: a store belongs to the ring
+/// that it was first opened with, on every node.
 async fn claim(store: &dyn Store, vault: &Vault) -> anyhow::Result<bool> {
     let mine = mark(vault);
     Ok(store.claim(RING_CLAIM, &mine).await? == mine)
 }
 
-/// What is told of a key ring, so that others can be compared with it: a hash that only it can make.
+/// A keyed hash that only this key ring can make, to compare rings without showing them.
 pub(crate) fn mark(vault: &Vault) -> Vec<u8> {
     vault.keyed_hash(&[b"key ring"]).to_vec()
 }
 
-/// Seals anew what was sealed with another key than the newest. Before anybody can change it, so only
-/// where nobody else uses the store.
+/// Seals again, with the newest key, what was sealed with an older one. Only on the embedded store, where
+/// no other node can change a record at the same time.
 pub(super) async fn reseal(
     config: &Config,
     store: &dyn Store,
@@ -112,7 +113,7 @@ pub(super) async fn reseal(
     if config.store == StoreChoice::Embedded {
         let Resealed { stale, clear } = reseal_all(store, vault).await?;
         if stale > 0 {
-            tracing::info!(stale, "credentials were sealed anew with the newest key");
+            tracing::info!(stale, "credentials were sealed again with the newest key");
             note_server(store, "keyring.reseal", "keyring", None, now).await?;
         }
         if clear > 0 {
@@ -193,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn admin_key_is_written_through_no_link() {
+    fn admin_key_is_not_written_through_a_link() {
         let folder = tempfile::tempdir().unwrap();
         let (path, elsewhere) = (folder.path().join(ADMIN_KEY), folder.path().join("elsewhere"));
         fs::write(&elsewhere, "theirs").unwrap();

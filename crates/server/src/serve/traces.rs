@@ -1,8 +1,8 @@
 //! Traces by OTLP: accepted events and attempts as spans, in batches, to the collector that is
 //! configured (OTLP over HTTP, in its JSON form).
 //!
-//! **Nothing waits for the collector**: spans stand in a line of limited length, and where it is full,
-//! or the collector does not take them, they are lost and counted. A span is made of identifiers,
+//! **Nothing waits for the collector**: spans wait in a queue of limited length. Where it is full, or the
+//! collector does not take them, they are dropped and counted. A span is made of identifiers,
 //! classes and times; no payload, URL, token or address is in it.
 
 use std::time::{Duration, SystemTime};
@@ -40,7 +40,7 @@ enum QueueItem {
     Flush(oneshot::Sender<()>),
 }
 
-/// Takes spans and has them sent. A clone sends over the same line.
+/// Queues spans for the task that sends them. Clones share the queue.
 #[derive(Clone)]
 pub(super) struct Exporter {
     queue: mpsc::Sender<QueueItem>,
@@ -63,11 +63,11 @@ impl Exporter {
         Ok(Some(Exporter { queue, sample, metrics: metrics.clone() }))
     }
 
-    /// Waits until what was told is sent, or for a moment.
+    /// Waits until the queued spans are sent, at most for a moment.
     pub(super) async fn flush(&self) {
         let (done, sent) = oneshot::channel();
         if self.queue.try_send(QueueItem::Flush(done)).is_ok() {
-            // Whether it came in time or not: the process ends.
+            // The process ends whether or not the spans were sent in time.
             drop(tokio::time::timeout(FLUSH_MAX, sent).await);
         }
     }
@@ -179,7 +179,7 @@ fn request(spans: &[Json]) -> Json {
     }]})
 }
 
-/// Sends what comes, in batches, until nobody can tell of anything any more.
+/// Sends queued spans in batches, until all exporters are dropped.
 async fn send_all(mut queue: mpsc::Receiver<QueueItem>, collector: Client, metrics: Metrics) {
     let mut complaints = Complaints::default();
     while let Some(first) = queue.recv().await {
@@ -191,7 +191,7 @@ async fn send_all(mut queue: mpsc::Receiver<QueueItem>, collector: Client, metri
                 sort(next, &mut spans, &mut waiting);
             }
         };
-        // Whether it is full or the time is over: it is sent.
+        // The batch is sent when it is full or the time is over.
         drop(tokio::time::timeout(GATHER, gather).await);
         if !spans.is_empty() {
             let count = u64::try_from(spans.len()).unwrap_or(u64::MAX);
@@ -204,7 +204,7 @@ async fn send_all(mut queue: mpsc::Receiver<QueueItem>, collector: Client, metri
             }
         }
         for done in waiting {
-            // Whoever waited may have given up.
+            // The caller of `flush` may have given up.
             done.send(()).unwrap_or_default();
         }
     }
@@ -217,7 +217,7 @@ fn sort(item: QueueItem, spans: &mut Vec<Json>, waiting: &mut Vec<oneshot::Sende
     }
 }
 
-/// Complains of a collector that does not take spans, now and then.
+/// Logs that the collector does not take spans, at most once in a while.
 #[derive(Default)]
 struct Complaints {
     last: Option<tokio::time::Instant>,

@@ -1,4 +1,4 @@
-//! The way out, as it is configured.
+//! The options of the transport, from the configuration: proxy, certificates, own addresses.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::config::Config;
 
-/// How often the interfaces are looked at.
+/// How often the interfaces are listed.
 const OWN_ADDRESSES_EVERY: Duration = Duration::from_secs(15);
 
 impl Config {
@@ -39,7 +39,7 @@ impl Config {
         Ok(Some(ProxyOptions { kind, host, port, credentials }))
     }
 
-    /// Everything that the transport wants to know. Reads certificates and own addresses.
+    /// All options of the transport. Reads certificate files and the addresses of the interfaces.
     pub(crate) fn transport_options(&self) -> anyhow::Result<TransportOptions> {
         let mut egress = self.egress.clone();
         egress.own_addresses = self.own_addresses();
@@ -105,12 +105,15 @@ pub(super) async fn follow_own_addresses(config: Config, egress: Egress) {
         };
         let count = own.len();
         if egress.own(own) {
-            tracing::info!(count, "the addresses of this server are others now; none is contacted");
+            tracing::info!(
+                count,
+                "the addresses of this server changed; deliveries to them are blocked"
+            );
         }
     }
 }
 
-/// The addresses of this machine's interfaces: nobody's receiver is there.
+/// The addresses of this machine's interfaces, which are never contacted.
 fn interface_addresses() -> Vec<IpAddr> {
     match if_addrs::get_if_addrs() {
         Ok(interfaces) => interfaces.iter().map(if_addrs::Interface::ip).collect(),

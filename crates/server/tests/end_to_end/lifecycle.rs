@@ -205,7 +205,7 @@ fn a_healthy_destination_does_not_notice_one_that_hangs() {
 }
 
 #[test]
-fn a_reload_takes_what_can_be_taken_and_names_the_rest() {
+fn reload_takes_live_settings_and_names_those_that_need_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("postrider.toml");
     std::fs::write(&path, "telemetry.log = \"info\"\n").unwrap();

@@ -245,7 +245,7 @@ fn the_key_ring_gets_a_new_key_and_everything_is_sealed_with_it() {
     assert_eq!(server.ask("POST", &path, None, 200)["outcome"], "delivered");
 
     let mut server = server.restart(Start::dev());
-    server.wait_for_line(|line| line.contains("sealed anew") && line.contains("\"stale\":1"));
+    server.wait_for_line(|line| line.contains("sealed again") && line.contains("\"stale\":1"));
     assert_eq!(server.ask("POST", &path, None, 200)["outcome"], "delivered");
     // A ring that lacks what is in use is not taken.
     std::fs::write(data_dir.join("keyring"), "{}").unwrap();

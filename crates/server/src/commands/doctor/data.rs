@@ -1,6 +1,6 @@
 //! The data directory of a server that is stopped: read whole, or without what is lost of it.
 //!
-//! **Nothing is given up unless it is named**, and what was given up is said.
+//! **Nothing is given up unless the operator names it**, and the command prints what was given up.
 
 use std::path::{Path, PathBuf};
 

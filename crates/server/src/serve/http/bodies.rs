@@ -1,5 +1,5 @@
-//! Bodies in and out: what is left of a request's body can be discarded after the answer is known, and
-//! an answer goes out in pieces whose way to the client is watched.
+//! Bodies of requests and responses. The rest of a request's body can be discarded after the answer is
+//! known; a response is written in pieces, so that the deadline for writing holds for each.
 
 use std::io;
 use std::pin::Pin;
@@ -16,13 +16,13 @@ use tokio::sync::Semaphore;
 use super::connection::InFlight;
 use super::connection_limits::ForwardedRequest;
 
-/// The largest piece of an answer that is handed to the connection at once.
+/// The largest piece of an answer that is written at once.
 const CHUNK_BYTES_MAX: usize = 64 * 1024;
 
-/// A client that sends nothing of a refused body for so long is answered.
+/// After so long without a byte of a refused body, the client gets its answer.
 const QUIET_MAX: Duration = Duration::from_secs(1);
 
-/// How much of a body that nobody wants is read, so that the answer reaches the client.
+/// How much of an unread body is discarded, so that the answer reaches the client.
 #[derive(Debug)]
 pub(super) struct DiscardLimits {
     pub(super) bytes_max: usize,
@@ -31,7 +31,7 @@ pub(super) struct DiscardLimits {
     pub(super) places: Semaphore,
 }
 
-/// A request's body, of which the listener keeps a hold. A clone is the same body.
+/// A request's body, shared by the handler and the listener, which discards what the handler did not read.
 #[derive(Clone)]
 pub(super) struct RequestBody {
     body: Arc<Mutex<UnreadBody>>,
@@ -70,7 +70,7 @@ impl RequestBody {
         let reading = async {
             let mut left = limits.bytes_max;
             loop {
-                // A client that sends nothing waits for its answer.
+                // A client that has stopped sending waits for its answer.
                 let Ok(frame) = tokio::time::timeout(QUIET_MAX, body.frame()).await else {
                     return false;
                 };

@@ -1,4 +1,4 @@
-//! What one connection is doing, and when it has had enough time for it.
+//! The state of one connection, and its deadlines.
 //!
 //! Three deadlines hold for every connection, whatever it speaks: one for its first complete request,
 //! one for being idle, and one for taking the next piece of an answer. **A client can hold a connection
@@ -154,8 +154,8 @@ impl Connection {
         }
     }
 
-    /// How readily this connection is given up for others; `None` where a request is in flight. The
-    /// smallest goes first: a connection that never asked, then the one that has idled longest.
+    /// The order in which connections are evicted, smallest first: connections without a request yet, then
+    /// those that have idled longest. `None` while a request is in flight.
     pub(super) fn expendable(&self) -> Option<(bool, u64)> {
         let is_idle = self.in_flight.load(Relaxed) == 0 && !self.is_evicted.load(Relaxed);
         is_idle.then(|| (self.has_asked.load(Relaxed), self.idle_since_ms.load(Relaxed)))
@@ -172,7 +172,7 @@ impl Connection {
         loop {
             match self.judge(self.ms(), deadlines) {
                 Ok(look_again) => {
-                    // Either way the connection is judged again.
+                    // Woken or timed out: the deadlines are checked again.
                     drop(tokio::time::timeout_at(look_again, self.woken.notified()).await);
                 }
                 Err(why) => return why,
@@ -180,12 +180,12 @@ impl Connection {
         }
     }
 
-    /// Whether the time is used up, or when to look again.
+    /// Whether a deadline has passed, or when to check again.
     fn judge(&self, now: u64, deadlines: Deadlines) -> Result<Instant, Overdue> {
         if self.is_evicted.load(Relaxed) {
             return Err(Overdue::Evicted);
         }
-        // Nothing wakes this when a request begins or ends, so it looks often enough for all three.
+        // Nothing wakes this when a request begins or ends, so it checks often enough for all three deadlines.
         let shortest = deadlines.first_head.min(deadlines.idle).min(deadlines.write);
         let look_again = now.saturating_add(as_ms(shortest));
         if self.in_flight.load(Relaxed) == 0 {
@@ -214,14 +214,14 @@ fn as_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
-/// A request until the last byte of its answer has left: whoever holds this still works on it.
+/// A request, from its head until the last byte of its answer is written.
 #[derive(Debug)]
 pub(super) struct InFlight {
     connection: Arc<Connection>,
     progress_ms: AtomicU64,
     /// Pieces of the answer that were handed out and are not written yet.
     chunks: AtomicUsize,
-    /// Whether the next move is ours, not the client's.
+    /// Whether the client waits for us, and not we for the client.
     is_waiting: AtomicBool,
 }
 
@@ -230,13 +230,13 @@ impl InFlight {
         &self.connection
     }
 
-    /// The next piece of the answer is being made: the client is not to blame.
+    /// The handler is making the next piece of the answer: no deadline for writing runs.
     pub(super) fn wait(&self) {
         self.is_waiting.store(true, Relaxed);
         self.connection.claim();
     }
 
-    /// The next piece of the answer is there: the client must take it.
+    /// The next piece of the answer is ready: the deadline for writing runs.
     pub(super) fn offer(&self) {
         self.is_waiting.store(false, Relaxed);
         self.progress();
@@ -257,7 +257,7 @@ impl InFlight {
         self.connection.claim();
     }
 
-    /// Since when the client has not taken what is there for it.
+    /// Since when the client has not read what is ready for it.
     fn stalled_since_ms(&self) -> Option<u64> {
         let owes = self.chunks.load(Relaxed) > 0 || !self.is_waiting.load(Relaxed);
         owes.then(|| self.progress_ms.load(Relaxed))

@@ -15,14 +15,14 @@ use tokio::time::Instant;
 use super::connection::{Connection, now};
 use super::forwarded;
 
-/// How many there may be.
+/// The limits of a listener.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionLimits {
     /// Connections in total.
     pub(crate) connections_max: usize,
     /// Connections of one address; behind a trusted proxy, its requests at the same time.
     pub(crate) per_address_max: usize,
-    /// Networks of proxies whose word on the client's address is taken.
+    /// Networks of proxies whose forwarding headers are used.
     pub(crate) trusted_proxies: Vec<IpNet>,
 }
 
@@ -60,7 +60,7 @@ impl ClientNetwork {
     }
 }
 
-/// Everybody who is connected to one listener.
+/// The open connections of one listener.
 #[derive(Debug)]
 pub(super) struct ConnectionTable {
     limits: ConnectionLimits,
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_addresses_of_one_network_are_one_party() {
+    fn ipv6_addresses_of_one_network_are_counted_together() {
         let table = table(10, 1);
         let only = table.admit(ip("2001:db8:0:1::1")).unwrap();
         let _busy = only.connection.begin();

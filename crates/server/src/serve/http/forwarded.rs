@@ -2,8 +2,8 @@
 //!
 //! `X-Forwarded-For` and `Forwarded` are read from the right, because each proxy appends the address
 //! that it saw: what stands to the left of the first address that is not a trusted proxy was written by
-//! somebody whom nobody vouches for. Where the two headers disagree, one of them came from the client,
-//! so neither is believed.
+//! a client or a proxy that is not trusted. Where the two headers disagree, one of them came from the
+//! client, so neither is used.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -42,7 +42,7 @@ fn hops(headers: &HeaderMap, name: &str, parse: fn(&str) -> Option<IpAddr>) -> O
     (!hops.is_empty()).then_some(hops)
 }
 
-/// Walks from proxy to proxy, up to the first address that is none or that nobody can read.
+/// Walks from proxy to proxy, up to the first address that is not a trusted proxy or cannot be parsed.
 fn farthest(peer: IpAddr, hops: Hops, trusted: &[IpNet]) -> IpAddr {
     let mut known = peer;
     for hop in hops {

@@ -37,8 +37,8 @@ use crate::config::{Config, HttpSettings};
 
 /// Requests at the same time on one HTTP/2 connection.
 const HTTP2_STREAMS_MAX: u32 = 100;
-/// Streams of one HTTP/2 connection that were reset before they were looked at. A client that resets
-/// more (CVE-2023-44487) loses its connection.
+/// Streams of one HTTP/2 connection that the client may reset before they are accepted. A client that
+/// resets more (CVE-2023-44487) loses its connection.
 const HTTP2_RESETS_MAX: usize = 20;
 /// Streams of one HTTP/2 connection that broke the protocol.
 const HTTP2_FAULTS_MAX: usize = 100;
@@ -47,11 +47,11 @@ const HTTP2_STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
 /// After an error such as "too many open files", the next try comes so much later.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Connections that are being told that there is no place for them.
+/// Connections that are being refused at the same time.
 const REFUSALS_MAX: usize = 64;
 /// Bodies that are being discarded at the same time.
 const DISCARDS_MAX: usize = 256;
-/// An idle connection that is told to end may answer a request that was on its way.
+/// An idle connection that is closed still answers a request that was on its way, within this time.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// How a listener works.
@@ -123,7 +123,7 @@ pub(crate) async fn serve(
         }
     }
     drop((socket, alive));
-    // Nobody sends: this waits for the last connection.
+    // Nothing is ever sent: this resolves when the last connection has dropped its sender.
     ended.recv().await;
 }
 
@@ -159,8 +159,8 @@ impl Listener {
         })
     }
 
-    /// Answers a connection that there is no place for. With TLS, and where too many are being
-    /// answered already, it is closed without a word.
+    /// Refuses a connection over a limit. With TLS, or where too many are being refused already, it is closed
+    /// without an answer.
     fn refuse(&self, stream: TcpStream, peer: SocketAddr, full: connection_limits::LimitReached) {
         tracing::debug!(%peer, limit = full.as_str(), "connection refused: too many are open");
         let place = Arc::clone(&self.refusals).try_acquire_owned();
@@ -179,7 +179,7 @@ impl Listener {
         peer: SocketAddr,
         admitted: AdmittedConnection,
     ) {
-        // Small answers must not wait for more; where it cannot be set, they are merely slower.
+        // Small answers must not wait for more data. If this fails, they are only slower.
         stream.set_nodelay(true).unwrap_or_default();
         let connection = Arc::clone(&admitted.connection);
         let socket = Socket::new(stream, Arc::clone(&connection), self.linger);
@@ -237,7 +237,7 @@ impl Listener {
     }
 }
 
-/// Told to stop, or nobody is left who could say so.
+/// Resolves when the listener is told to stop, or the sender is gone.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     drop(stop.wait_for(|stop| *stop).await);
 }
@@ -270,8 +270,8 @@ async fn accept(socket: &TcpListener, table: &ConnectionTable) -> (TcpStream, So
         match socket.accept().await {
             Ok(accepted) => return accepted,
             Err(error) => {
-                tracing::warn!(%error, "cannot take a connection");
-                // Most often there are too many open files: idle connections give theirs back.
+                tracing::warn!(%error, "cannot accept a connection");
+                // Usually too many files are open: closing idle connections frees some.
                 table.relieve();
                 pause().await;
             }

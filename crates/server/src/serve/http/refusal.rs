@@ -15,7 +15,7 @@ use super::connection_limits::LimitReached;
 const RETRY_AFTER_SECONDS: u64 = 5;
 /// A refused connection is closed after this time, whatever its client does.
 const TIME_MAX: Duration = Duration::from_secs(1);
-/// What a refused client may have sent meanwhile.
+/// Bytes that a refused client may have sent meanwhile, which are read and discarded.
 const DISCARDED_BYTES_MAX: u64 = 64 * 1024;
 
 /// What is wrong.
