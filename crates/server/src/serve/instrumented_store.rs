@@ -4,6 +4,7 @@
 //! are never changed.**
 
 mod audit;
+mod circuit_change;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +14,6 @@ use async_trait::async_trait;
 use postrider_domain::attempt::{Attempt, Turn};
 use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::Delivery;
-use postrider_domain::destination::DestinationState;
 use postrider_domain::event::Event;
 use postrider_domain::ids::{
     DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
@@ -30,6 +30,7 @@ use postrider_store::{
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
+use self::circuit_change::CircuitChange;
 use super::attempts::AttemptLines;
 use super::cluster::ShardLog;
 use super::metrics::{Metrics, class};
@@ -73,36 +74,6 @@ impl InstrumentedStore {
 #[expect(clippy::disallowed_methods, reason = "measures how long something took, nothing else")]
 fn instant() -> Instant {
     Instant::now()
-}
-
-/// What is counted and logged of a destination that changed.
-struct CircuitChange {
-    destination: DestinationId,
-    tenant: TenantId,
-    state: DestinationState,
-    transitions: Vec<Transition>,
-}
-
-impl CircuitChange {
-    fn report(&self, metrics: &Metrics) {
-        metrics.destination_is(self.destination, self.state);
-        for transition in &self.transitions {
-            let (from, to): (DestinationState, DestinationState) =
-                (transition.from.into(), transition.to.into());
-            // A probe does not change the state; it is counted among the attempts.
-            if from != to {
-                metrics.transition(from, to);
-            }
-            tracing::info!(
-                destination = %self.destination,
-                tenant = %self.tenant,
-                from = from.as_str(),
-                to = to.as_str(),
-                why = transition.evidence.as_str(),
-                "circuit"
-            );
-        }
-    }
 }
 
 #[async_trait]

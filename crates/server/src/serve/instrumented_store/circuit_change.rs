@@ -1,0 +1,37 @@
+//! A change of a destination's circuit: counted and logged after it is durable.
+
+use postrider_domain::circuit::Transition;
+use postrider_domain::destination::DestinationState;
+use postrider_domain::ids::{DestinationId, TenantId};
+
+use super::super::metrics::Metrics;
+
+/// What is counted and logged of a destination that changed.
+pub(super) struct CircuitChange {
+    pub(super) destination: DestinationId,
+    pub(super) tenant: TenantId,
+    pub(super) state: DestinationState,
+    pub(super) transitions: Vec<Transition>,
+}
+
+impl CircuitChange {
+    pub(super) fn report(&self, metrics: &Metrics) {
+        metrics.destination_is(self.destination, self.state);
+        for transition in &self.transitions {
+            let (from, to): (DestinationState, DestinationState) =
+                (transition.from.into(), transition.to.into());
+            // A probe does not change the state; it is counted among the attempts.
+            if from != to {
+                metrics.transition(from, to);
+            }
+            tracing::info!(
+                destination = %self.destination,
+                tenant = %self.tenant,
+                from = from.as_str(),
+                to = to.as_str(),
+                why = transition.evidence.as_str(),
+                "circuit"
+            );
+        }
+    }
+}
