@@ -84,12 +84,7 @@ pub async fn start<T: Transport>(
     let told = (Notices::new(tenants.clone(), live.clone()), spans.clone());
     let ingest = Ingest::new(&store, &clock, &entropy, &refresher, &inbox, &options, told);
     let ingest = Arc::new(ingest);
-    let runner: Arc<dyn Runner> = Arc::new(TransportRunner {
-        transport,
-        clock: Arc::clone(&clock),
-        spans,
-        background: background.clone(),
-    });
+    let runner = runner(transport, &clock, spans, &background);
     let core =
         load(&store, &*clock, &policy.borrow().clone(), &options, &directory, &inbox).await?;
     let mut tasks = JoinSet::new();
@@ -141,6 +136,17 @@ pub async fn start<T: Transport>(
     let engine = EngineHandle { shared: Arc::new(shared) };
     cluster::begin(&engine, replays);
     Ok(engine)
+}
+
+/// What carries attempts out.
+fn runner<T: Transport>(
+    transport: Arc<T>,
+    clock: &Arc<dyn Clock>,
+    spans: Option<Arc<dyn Spans>>,
+    background: &Background,
+) -> Arc<dyn Runner> {
+    let (clock, background) = (Arc::clone(clock), background.clone());
+    Arc::new(TransportRunner { transport, clock, spans, background })
 }
 
 /// Builds a core from what the store remembers.
