@@ -10,15 +10,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::{command, exists, run as run_command, run_and_listen};
-use crate::{budget, dashboard, deny, install, previous, references, tidy};
+use crate::{budget, dashboard, deny, install, planted, previous, references, tidy};
 
 /// Test binaries that start servers, kill processes or simulate lives: the quick form leaves them out.
-const SLOW_BINARIES: [&str; 9] = [
+const SLOW_BINARIES: [&str; 8] = [
     "abuse",
     "cluster",
     "end_to_end",
     "journal_kill",
-    "planted",
     "postgres",
     "simulation",
     "store_faults",
@@ -111,20 +110,17 @@ fn run_all(root: &Path) -> Result<()> {
 }
 
 /// A minute of simulation on all cores: from the first seed on, and as much again from a seed that
-/// nobody has tried, which the line that it prints names. Then every planted bug must be caught. It
-/// is one build for both: mistakes are made only where they are asked for.
+/// nobody has tried, which the line that it prints names. Then every planted bug must be caught, in
+/// a copy of the sources.
 fn simulate(report: &mut Report, root: &Path) {
-    let words = "cargo run --quiet --profile simulation -p postrider-simulation \
-                 --features planted-bugs --";
+    let words = "cargo run --quiet --profile simulation -p postrider-simulation --";
     let seed = a_new_seed();
     report.step("simulation", || {
         let fixed = once(run_command(&mut command(root, &format!("{words} run --seconds 40"))));
         let words = format!("{words} run --seconds 25 --first {seed}");
         fixed.and(once(run_command(&mut command(root, &words))))
     });
-    report.step("planted bugs", || {
-        once(run_command(&mut command(root, &format!("{words} planted"))))
-    });
+    report.step("planted bugs", || once(planted::run(root, &[])));
 }
 
 #[expect(clippy::disallowed_methods, reason = "each run tries seeds that the others did not")]

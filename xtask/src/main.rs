@@ -13,6 +13,7 @@ mod dashboard;
 mod deny;
 mod fixture;
 mod install;
+mod planted;
 mod previous;
 mod process;
 mod references;
@@ -44,6 +45,7 @@ cargo xtask <chore>
                  --long is the long form, on a release build, with the simulation
   fixture PROGRAM NAME
                  stores of a released version, made by its own binary, for the tests of upgrades
+  planted        plant bugs in a copy of the sources, and show that the simulation catches each
   previous       the binary of the version before, for the tests of a rolling upgrade
   abuse [neighbour] [--short] [--rounds N] [--binary PATH] [tests…]
                  attacks on the real binary, one line of figures each; `neighbour` measures a tenant
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         "abuse" => abuse::run(&root, rest),
         "coverage" => coverage::run(&root),
         "fixture" => fixture::run(&root, rest),
+        "planted" => planted::run(&root, rest),
         "previous" => previous::run(&root),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

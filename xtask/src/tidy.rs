@@ -13,6 +13,7 @@ mod links;
 mod logs;
 mod module_doc;
 mod paths;
+mod planted;
 mod reach;
 mod sleep;
 mod source;
@@ -47,6 +48,7 @@ const RULES: &[(&str, Rule)] = &[
     ("functions and tests that documents name are there", symbols::check),
     ("files that documents name are there", paths::check),
     ("dependencies have their reason", dependencies::check),
+    ("planted bugs fit the sources", planted::check),
 ];
 
 /// Checks the repository against every rule.

@@ -27,7 +27,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::attempt::Verdict;
 use crate::ids::DeliveryId;
-use crate::planted::{self, Bug};
 use crate::policy::CircuitPolicy;
 use crate::time::Timestamp;
 
@@ -268,7 +267,6 @@ impl Circuit {
             CircuitState::HalfOpen { probed_at, .. } => {
                 Admission::WaitUntil(probed_at.saturating_add(policy.probe_interval))
             }
-            CircuitState::Frozen { .. } if planted::is(Bug::FrozenAttempted) => Admission::Admit,
             CircuitState::Frozen { .. } => Admission::Refuse,
         };
         (admission, transition)
@@ -279,9 +277,8 @@ impl Circuit {
     pub fn still_admits(&self, delivery: DeliveryId) -> bool {
         match &self.state {
             CircuitState::Closed => true,
-            CircuitState::Open { .. } => false,
             CircuitState::HalfOpen { probe, .. } => *probe == delivery,
-            CircuitState::Frozen { .. } => planted::is(Bug::FrozenAttempted),
+            CircuitState::Open { .. } | CircuitState::Frozen { .. } => false,
         }
     }
 
@@ -310,12 +307,9 @@ impl Circuit {
         policy: &CircuitPolicy,
     ) -> Option<Transition> {
         match verdict {
-            Verdict::Success => self.succeeded(delivery, now, hold, policy),
+            Verdict::Success => self.succeeded(delivery, now),
             Verdict::Failure => self.failed(delivery, now, hold, policy),
             Verdict::Gone => self.gone(now, hold),
-            Verdict::OwnFault if planted::is(Bug::OwnFaultCounted) => {
-                self.failed(delivery, now, hold, policy)
-            }
             Verdict::OwnFault => self.end_probe(delivery, Evidence::ProbeLost, now, policy),
         }
     }
@@ -343,9 +337,6 @@ impl Circuit {
     /// at `since` or later, for they are the outage's first. A destination that they disabled is
     /// enabled again.
     pub fn suspend(&mut self, since: Timestamp, now: Timestamp) -> Option<Transition> {
-        if planted::is(Bug::FirstFailuresKept) {
-            return None;
-        }
         self.failing_since.filter(|first| *first >= since)?;
         let disabled_by_these = match &self.state {
             CircuitState::Open { since: at, evidence, .. }
@@ -386,9 +377,6 @@ impl Circuit {
     /// flight then is lost, and its ten minutes run from when it was sent.
     pub fn recover(&mut self, now: Timestamp, policy: &CircuitPolicy) -> Option<Transition> {
         let CircuitState::HalfOpen { probed_at, .. } = self.state else { return None };
-        if planted::is(Bug::ProbeNotClearedAfterCrash) {
-            return None;
-        }
         let probe_at = probed_at.saturating_add(policy.probe_interval);
         self.reopen(probe_at, Evidence::ProbeLost, now)
     }
@@ -403,13 +391,7 @@ impl Circuit {
         }
     }
 
-    fn succeeded(
-        &mut self,
-        delivery: DeliveryId,
-        now: Timestamp,
-        hold: Hold,
-        policy: &CircuitPolicy,
-    ) -> Option<Transition> {
+    fn succeeded(&mut self, delivery: DeliveryId, now: Timestamp) -> Option<Transition> {
         self.last_success_at = now;
         self.ever_succeeded = true;
         self.failing_since = None;
@@ -418,22 +400,14 @@ impl Circuit {
                 let by_probe = self.is_probe(delivery);
                 let evidence = Evidence::Success { by_probe };
                 let transition = self.change(CircuitState::Closed, evidence, now);
-                if !planted::is(Bug::CountersNotReset) {
-                    self.reset();
-                }
+                self.reset();
                 Some(transition)
-            }
-            CircuitState::Frozen { .. } if planted::is(Bug::StragglerThawsFrozen) => {
-                self.enable(None, now)
             }
             CircuitState::Closed | CircuitState::Frozen { .. } => {
                 self.counters.attempts += 1;
                 self.counters.successes += 1;
                 self.counters.consecutive_failures = 0;
                 self.suspended.consecutive = 0;
-                if planted::is(Bug::SuccessDisables) {
-                    return self.disable_when_due(now, hold, policy);
-                }
                 None
             }
         }
@@ -459,7 +433,7 @@ impl Circuit {
     }
 
     fn count_failure(&mut self, now: Timestamp, hold: Hold) {
-        if hold == Hold::Held && !planted::is(Bug::SuspendedFailuresCounted) {
+        if hold == Hold::Held {
             self.suspended.failures += 1;
             self.suspended.consecutive += 1;
             return;
@@ -494,8 +468,7 @@ impl Circuit {
         if !self.is_probe(delivery) {
             return None;
         }
-        let halves = if planted::is(Bug::ProbeTooSoon) { 1 } else { 2 };
-        self.reopen(now.saturating_add(policy.probe_interval / 2 * halves), why, now)
+        self.reopen(now.saturating_add(policy.probe_interval), why, now)
     }
 
     /// From half-open back to open, disabled since when it was and for the reason that it was.
@@ -515,9 +488,7 @@ impl Circuit {
             return None;
         }
         let Counters { attempts, failures, consecutive_failures, .. } = self.counters;
-        let evidence = if consecutive_failures
-            >= policy.disable_consecutive + u64::from(planted::is(Bug::OffByOneConsecutive))
-        {
+        let evidence = if consecutive_failures >= policy.disable_consecutive {
             Evidence::ConsecutiveFailures
         } else if attempts > policy.disable_grace
             && policy.disable_share.is_exceeded_by(failures, attempts)
@@ -547,8 +518,7 @@ impl Circuit {
         if consecutive >= policy.freeze_consecutive {
             self.freeze_for(Evidence::ConsecutiveFailures, now)
         } else if consecutive > policy.freeze_over_consecutive
-            && (now.since(self.last_success_at) > policy.freeze_after
-                || planted::is(Bug::FreezeIgnoresTime))
+            && now.since(self.last_success_at) > policy.freeze_after
         {
             self.freeze_for(Evidence::NoSuccess { since: self.last_success_at }, now)
         } else {

@@ -22,7 +22,6 @@ use serde::{Deserialize, Serialize};
 use crate::attempt::Turn;
 use crate::event::EventType;
 use crate::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
-use crate::planted::{self, Bug};
 use crate::policy::RetryPolicy;
 use crate::retry::{self, ScheduleClock, Slot};
 use crate::time::Timestamp;
@@ -208,8 +207,7 @@ impl Delivery {
     /// Among those that wait at a destination, the one with the smallest of these is the probe: a
     /// delivery that was never attempted first, then the one whose last attempt lies furthest back.
     pub fn probe_rank(&self) -> (Option<Timestamp>, DeliveryId) {
-        let last = self.last_attempt_at.filter(|_| !planted::is(Bug::ProbesDoNotRotate));
-        (last, self.id)
+        (self.last_attempt_at, self.id)
     }
 
     /// The attempt of `turn` arrived. What somebody cancelled meanwhile stays cancelled.
@@ -243,11 +241,7 @@ impl Delivery {
             (DeliveryState::Queued, Turn::Probe) => {
                 self.slot_after(ScheduleClock::starting_at(self.created_at), 0, now, policy)
             }
-            (DeliveryState::Waiting(slot), Turn::Probe)
-                if slot.due_at > now && !planted::is(Bug::ProbeTakesSlot) =>
-            {
-                Some(slot)
-            }
+            (DeliveryState::Waiting(slot), Turn::Probe) if slot.due_at > now => Some(slot),
             (DeliveryState::Waiting(slot), Turn::Probe) => {
                 self.slot_after_passed(slot, now, policy)
             }
@@ -256,10 +250,7 @@ impl Delivery {
                 self.slot_after(ScheduleClock::starting_at(started_at), 0, now, policy)
             }
             (DeliveryState::Waiting(slot), Turn::First | Turn::Retry(_)) => {
-                let mut clock = ScheduleClock { previous_at: started_at, ..slot.clock };
-                if planted::is(Bug::SlotFromPreviousAttempt) {
-                    clock.anchor_at = started_at;
-                }
+                let clock = ScheduleClock { previous_at: started_at, ..slot.clock };
                 self.slot_after(clock, slot.number, now, policy)
             }
             (
@@ -351,11 +342,7 @@ impl Delivery {
         policy: &RetryPolicy,
     ) -> Option<Slot> {
         let clock = ScheduleClock { previous_at: passed.due_at, ..passed.clock };
-        let mut next = self.slot_after(clock, passed.number, now, policy);
-        if let Some(slot) = next.as_mut().filter(|_| planted::is(Bug::SlotNotSpentWhileOpen)) {
-            slot.number = passed.number;
-        }
-        next
+        self.slot_after(clock, passed.number, now, policy)
     }
 }
 

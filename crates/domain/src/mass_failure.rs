@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use crate::circuit::Hold;
 use crate::ids::DestinationId;
-use crate::planted::{self, Bug};
 use crate::policy::MassFailurePolicy;
 use crate::time::Timestamp;
 
@@ -167,10 +166,7 @@ impl MassFailureGuard {
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let most = |part| self.policy.share.is_exceeded_by(count(part), count(self.attempted));
         let hold = match self.held_since {
-            None if self.attempted >= self.policy.destinations_min
-                && most(self.newly_failing)
-                && !planted::is(Bug::HoldIgnored) =>
-            {
+            None if self.attempted >= self.policy.destinations_min && most(self.newly_failing) => {
                 self.held_since = Some(self.outage_began(now));
                 Hold::Held
             }
@@ -181,7 +177,7 @@ impl MassFailureGuard {
             }
             Some(since) if !most(self.failing) => {
                 (self.held_since, self.last_hold) = (None, Some((since, now)));
-                self.is_recovering = !planted::is(Bug::RelapseNotRecognised);
+                self.is_recovering = true;
                 self.notice_recovery();
                 Hold::Released
             }

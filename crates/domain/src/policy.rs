@@ -6,8 +6,6 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::planted::{self, Bug};
-
 /// The whole policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy {
@@ -272,9 +270,7 @@ impl Share {
 
     /// Whether `part` is more than this share of `whole`. Exactly this share is not more.
     pub fn is_exceeded_by(self, part: u64, whole: u64) -> bool {
-        let equal_is_more = u128::from(planted::is(Bug::ShareIncludesEquality));
-        u128::from(part) * 1_000_000 + equal_is_more
-            > u128::from(whole) * u128::from(self.millionths)
+        u128::from(part) * 1_000_000 > u128::from(whole) * u128::from(self.millionths)
     }
 }
 

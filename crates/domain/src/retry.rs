@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 use crate::ids::DeliveryId;
-use crate::planted::{self, Bug};
 use crate::policy::{MeasuredFrom, RetryPolicy, Share};
 use crate::time::Timestamp;
 
@@ -104,9 +103,7 @@ impl Slot {
     #[must_use]
     pub fn not_before(self, wish: Option<Timestamp>, policy: &RetryPolicy) -> Slot {
         let Some(wish) = wish else { return self };
-        let earliest =
-            if planted::is(Bug::RetryAfterEarlier) { wish.min(self.due_at) } else { self.due_at };
-        let due_at = earliest.max(wish.min(last_due_at(self.clock, policy)));
+        let due_at = self.due_at.max(wish.min(last_due_at(self.clock, policy)));
         Slot { due_at, ..self }
     }
 }

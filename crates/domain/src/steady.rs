@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::planted::{self, Bug};
 use crate::time::Timestamp;
 
 /// A difference larger than this was made by somebody who set the reference.
@@ -81,7 +80,6 @@ impl Steady {
         newest: Option<Timestamp>,
         reading: &Reading,
     ) -> (Steady, Option<Step>) {
-        let saved = saved.filter(|_| !planted::is(Bug::ClockForgetsOffset));
         let (reference_us, elapsed_us) = (micros(reading.reference), elapsed_us(reading.elapsed));
         let newest_us = newest.map_or(i64::MIN, micros);
         let (ahead_us, base_us) = match saved {
@@ -122,13 +120,7 @@ impl Steady {
             self.slew_us = off_us;
             return None;
         }
-        let follows = planted::is(Bug::ClockFollowsStepAhead) && off_us > 0
-            || planted::is(Bug::ClockFollowsStepBack) && off_us < 0;
-        if follows {
-            self.base_us = expected_us;
-        } else {
-            self.ahead_us = self.ahead_us.saturating_sub(off_us);
-        }
+        self.ahead_us = self.ahead_us.saturating_sub(off_us);
         self.slew_us = 0;
         let (by_ms, ahead_ms) = (off_us.div_euclid(1000), self.ahead_ms());
         Some(Step { at: self.now(elapsed), by_ms, ahead_ms })

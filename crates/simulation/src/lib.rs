@@ -7,7 +7,6 @@ pub mod clock;
 pub mod coverage;
 pub mod edges;
 pub mod oracle;
-#[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod random;
 pub mod scenes;

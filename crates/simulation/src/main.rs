@@ -1,4 +1,4 @@
-//! `postrider-simulation run` lives seeds, `planted` shows that mistakes are caught.
+//! `postrider-simulation run` lives seeds, `planted` shows that planted bugs are caught.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is a command line")]
 
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use postrider_simulation::coverage::Coverage;
 use postrider_simulation::edges::EDGES;
+use postrider_simulation::planted::{BUGS, catch};
 use postrider_simulation::scenes::SCENES;
 use postrider_simulation::seeds;
 use postrider_simulation::world::life::{Outcome, live};
@@ -18,13 +19,13 @@ use postrider_simulation::world::life::{Outcome, live};
 const USAGE: &str = "\
 usage: postrider-simulation run [--seed N] [--seeds A..B] [--seconds S] [--years Y] [--hours H]
                                 [--jobs J] [--first N]
-       postrider-simulation planted [--seeds-max N] [--jobs J]     (with --features planted-bugs)
+       postrider-simulation planted [--seeds-max N] [--jobs J]     (in the copy of `cargo xtask planted`)
 
 run       lives seeds from 1 (or those given, or from N on) until the seconds or simulated years are
           over, on as many threads as there are cores; plays the edges of the contract and the
           scenes first, unless seeds are given, and lives what once found something, unless it is
           told where to begin
-planted   makes one mistake at a time and shows that it is caught";
+planted   plants one bug at a time and shows that it is caught";
 
 /// How long a life takes at most, on a core of its own.
 const LIFE_MAX: Duration = Duration::from_secs(300);
@@ -339,29 +340,25 @@ impl Sum {
     }
 }
 
-#[cfg(not(feature = "planted-bugs"))]
-fn planted(_: &Wish) -> Result<bool> {
-    bail!("build with --features planted-bugs")
-}
-
-#[cfg(feature = "planted-bugs")]
 fn planted(wish: &Wish) -> Result<bool> {
-    use postrider_simulation::planted::{BUGS, catch};
+    if BUGS.is_empty() {
+        bail!("no bug is planted in this build; `cargo xtask planted` makes one with bugs")
+    }
     let (begun, max) = (real_now(), wish.seeds_max.unwrap_or(300));
     let (next, caught) = (AtomicU64::new(0), AtomicU64::new(0));
     on_threads(wish.jobs(), |watched| {
         while let Ok(place) = usize::try_from(next.fetch_add(1, Ordering::Relaxed))
-            && let Some(bug) = BUGS.get(place)
+            && let Some((bug, breaks)) = BUGS.get(place)
         {
             watched.begin(0);
-            let found = catch(*bug, max);
+            let found = catch(bug, max);
             watched.end();
             match found {
                 Some((by, what)) => {
                     caught.fetch_add(1, Ordering::Relaxed);
-                    println!("{bug:?}: caught by {by}: {what}");
+                    println!("{bug}: caught by {by}: {what}");
                 }
-                None => println!("{bug:?}: NOT CAUGHT in {max} seeds"),
+                None => println!("{bug}: NOT CAUGHT in {max} seeds: {breaks}"),
             }
         }
         Ok(())
