@@ -90,7 +90,8 @@ fn plant(files: &mut Files, bugs: &[Bug]) -> Result<()> {
     }
     files.insert(SWITCHES.to_owned(), switches(bugs).into_bytes());
     let simulation = "//! The switches of the planted bugs.\n\
-                      pub use postrider_domain::planted::{BUGS, plant};\n";
+                      pub use postrider_domain::planted::BUGS;\n\
+                      pub(super) use postrider_domain::planted::plant;\n";
     files.insert(SIMULATION.to_owned(), simulation.into());
     let domain = text(files, "crates/domain/src/lib.rs")?;
     if !domain.contains("pub mod planted;") {

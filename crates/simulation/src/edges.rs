@@ -2,7 +2,10 @@
 //! attempts, 70 % and just over, 1,999, 2,000 and 2,001 failures, 72 hours to the millisecond, 49,999
 //! and 50,000, and the last slot in our own downtime.
 
+use std::net::IpAddr;
+
 use anyhow::{Result, anyhow, ensure};
+use postrider_domain::egress::{EgressPolicy, vet_address, vet_answers};
 use postrider_domain::ids::{DestinationId, TenantId};
 
 use crate::oracle::Stand;
@@ -23,7 +26,7 @@ pub(crate) const HOUR: u64 = 60 * MINUTE;
 pub type Edge = (&'static str, fn() -> Result<Outcome>);
 
 /// All of them.
-pub const EDGES: [Edge; 9] = [
+pub const EDGES: [Edge; 10] = [
     ("100 of 100 failed stays enabled, the 101st disables", grace),
     ("exactly 70 % stays enabled, just over disables", share),
     ("1,999 in a row stay enabled, 2,000 disable, 2,001 and 72 h freeze", consecutive),
@@ -33,7 +36,37 @@ pub const EDGES: [Edge; 9] = [
     ("the eleven offsets, to the millisecond, and dead after the last", offsets),
     ("the last slot in our own downtime is made up", downtime),
     ("one destination that hangs delays no other", neighbours),
+    ("no address that is not public is contacted", guarded),
 ];
+
+/// Addresses that the contract forbids, each for another reason.
+const FORBIDDEN: [&str; 12] = [
+    "0.0.0.0",
+    "10.0.0.1",
+    "100.64.0.1",
+    "127.0.0.1",
+    "169.254.169.254",
+    "172.16.0.1",
+    "192.168.0.1",
+    "224.0.0.1",
+    "::1",
+    "::ffff:10.0.0.1",
+    "fd00::1",
+    "fe80::1",
+];
+
+/// Each forbidden address is refused alone, and among the answers for a name with a public one.
+fn guarded() -> Result<Outcome> {
+    let policy = EgressPolicy::default();
+    let public: IpAddr = "192.0.78.9".parse()?;
+    ensure!(vet_answers(&[public], &policy).is_ok(), "{public} may not be contacted");
+    for text in FORBIDDEN {
+        let address: IpAddr = text.parse()?;
+        ensure!(vet_address(address, &policy).is_err(), "{text} may be contacted");
+        ensure!(vet_answers(&[public, address], &policy).is_err(), "{text} hides in an answer");
+    }
+    Ok(outcome(&Stage::new(Rules::DEFAULT)?.world))
+}
 
 /// A world with one receiver to begin with.
 pub(crate) struct Stage {
