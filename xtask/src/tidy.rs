@@ -4,6 +4,7 @@
 //! is in memory, and the rules' tests write theirs down.
 
 mod changelog;
+mod core_order;
 mod dependencies;
 mod direction;
 mod domain;
@@ -38,6 +39,7 @@ const RULES: &[(&str, Rule)] = &[
     ("a file stays short", length::check),
     ("every file is reached by a mod", reach::check),
     ("crates depend in one direction", direction::check),
+    ("modules of the core use those before them", core_order::check),
     ("the domain is pure", domain::check),
     ("tests do not sleep", sleep::check),
     ("log lines have words and numbers, not Rust's Debug", logs::check),

@@ -20,7 +20,10 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use crate::attempt::Runner;
 use crate::background::{Background, LARGE_BATCH, LARGE_BYTES};
 use crate::cluster::{Done, Post, Question, Refresher, is_cancelled};
-use crate::core::{Command, Gauges, Input, ReplayChange, TenantOverlay};
+use crate::core::{
+    Command, DeliveryCommand, Gauges, Input, OnDelivery, OnDestination, OnReplay, ReplayChange,
+    TenantOverlay, View,
+};
 use crate::directory::Directory;
 use crate::entropy::{Entropy, ten};
 use crate::ingest::{Ingest, IngestError, Ingested, NewEvent};
@@ -28,6 +31,7 @@ use crate::live::EngineEvent;
 use crate::new_replay::NewReplay;
 pub use crate::refusal::CommandError;
 use crate::trial::Elsewhere;
+use crate::upkeep::ToHolder;
 
 /// What is known of a destination right now, beyond what the store has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +78,8 @@ pub(crate) struct Shared {
     pub(crate) elsewhere: Elsewhere,
     /// How other nodes are asked; `None` where there are none.
     pub(crate) post: Option<Arc<Post>>,
+    /// The task that renews the leases of our shards.
+    pub(crate) holder: mpsc::UnboundedSender<ToHolder>,
     /// Where large work is done.
     pub(crate) background: Background,
 }
@@ -152,7 +158,10 @@ impl EngineHandle {
         reason: Option<String>,
     ) -> Result<Destination, CommandError> {
         let tenant = tenant.clone();
-        self.ask(|reply| Command::Enable { tenant, destination, reason, reply }).await?
+        self.ask(|reply| {
+            Command::OnDestination(OnDestination::Enable { tenant, destination, reason, reply })
+        })
+        .await?
     }
 
     /// Freezes a destination.
@@ -175,7 +184,10 @@ impl EngineHandle {
         reason: Option<String>,
     ) -> Result<Destination, CommandError> {
         let tenant = tenant.clone();
-        self.ask(|reply| Command::Freeze { tenant, destination, reason, reply }).await?
+        self.ask(|reply| {
+            Command::OnDestination(OnDestination::Freeze { tenant, destination, reason, reply })
+        })
+        .await?
     }
 
     /// Cancels a delivery that has not ended.
@@ -198,7 +210,15 @@ impl EngineHandle {
         delivery: DeliveryId,
     ) -> Result<Delivery, CommandError> {
         let tenant = tenant.clone();
-        self.ask(|reply| Command::Cancel { tenant, delivery, reply }).await?
+        self.ask(|reply| {
+            Command::OnDelivery(OnDelivery {
+                tenant,
+                delivery,
+                change: DeliveryCommand::Cancel,
+                reply,
+            })
+        })
+        .await?
     }
 
     /// Replays a delivery that has ended: a new schedule, due at once.
@@ -222,7 +242,15 @@ impl EngineHandle {
         delivery: DeliveryId,
     ) -> Result<Delivery, CommandError> {
         let tenant = tenant.clone();
-        self.ask(|reply| Command::Replay { tenant, delivery, reply }).await?
+        self.ask(|reply| {
+            Command::OnDelivery(OnDelivery {
+                tenant,
+                delivery,
+                change: DeliveryCommand::Replay,
+                reply,
+            })
+        })
+        .await?
     }
 
     /// How many deliveries a replay would bring back: none of a subscription that is deleted.
@@ -269,7 +297,7 @@ impl EngineHandle {
     }
 
     pub(crate) async fn run_job_here(&self, job: ReplayJob) -> Result<ReplayJob, CommandError> {
-        self.ask(|reply| Command::RunJob { job: Box::new(job), reply }).await?
+        self.ask(|reply| Command::OnReplay(OnReplay::Run { job: Box::new(job), reply })).await?
     }
 
     /// Pauses a replay job.
@@ -321,7 +349,7 @@ impl EngineHandle {
         &self,
         tenant: Option<TenantId>,
     ) -> Result<TenantOverlay, CommandError> {
-        self.ask(|reply| Command::Tenant { tenant, reply }).await
+        self.ask(|reply| Command::View(View::Tenant { tenant, reply })).await
     }
 
     /// The deliveries of a tenant that are in flight now and that a filter wants, newest first: those
@@ -349,7 +377,8 @@ impl EngineHandle {
         limit: usize,
     ) -> Result<Vec<Delivery>, CommandError> {
         let (tenant, filter) = (tenant.clone(), Box::new(filter));
-        self.ask(|reply| Command::Flying { tenant, filter, below, limit, reply }).await
+        self.ask(|reply| Command::View(View::InFlightOf { tenant, filter, below, limit, reply }))
+            .await
     }
 
     /// Which of these deliveries are in flight now.
@@ -363,7 +392,7 @@ impl EngineHandle {
         &self,
         deliveries: Vec<DeliveryId>,
     ) -> Result<Vec<bool>, CommandError> {
-        self.ask(|reply| Command::InFlight { deliveries, reply }).await
+        self.ask(|reply| Command::View(View::InFlight { deliveries, reply })).await
     }
 
     /// What is known of a destination right now; `None` where this node does not own it.
@@ -373,7 +402,9 @@ impl EngineHandle {
         destination: DestinationId,
     ) -> Result<Option<DestinationView>, CommandError> {
         let owner = tenant.clone();
-        let look = |reply| Command::Look { tenant: owner, destination, reply };
+        let look = |reply| {
+            Command::OnDestination(OnDestination::Look { tenant: owner, destination, reply })
+        };
         let seen = self.ask(look).await?;
         let seen = seen.filter(|seen| seen.destination.tenant == *tenant);
         Ok(seen.map(|seen| DestinationView {
@@ -391,12 +422,12 @@ impl EngineHandle {
     pub async fn standing(&self, delivery: &Delivery) -> Result<Option<Standing>, CommandError> {
         let Some(lane) = delivery.lane() else { return Ok(None) };
         let (delivery, destination) = (delivery.id, delivery.destination);
-        self.ask(|reply| Command::Standing { delivery, destination, lane, reply }).await
+        self.ask(|reply| Command::View(View::Standing { delivery, destination, lane, reply })).await
     }
 
     /// The shards that this node holds.
     pub async fn holding(&self) -> Result<Arc<Holding>, CommandError> {
-        self.ask(|reply| Command::Holding { reply }).await
+        self.ask(|reply| Command::View(View::Holding { reply })).await
     }
 
     /// The subscriptions of every tenant, on all nodes, as this node knows them now.
@@ -411,7 +442,7 @@ impl EngineHandle {
 
     /// What the engine holds right now.
     pub async fn gauges(&self) -> Result<Gauges, CommandError> {
-        self.ask(|reply| Command::Gauges { reply }).await
+        self.ask(|reply| Command::View(View::Gauges { reply })).await
     }
 
     /// Everything that happens from now on. A listener that lags too far behind misses some.
@@ -487,7 +518,8 @@ impl EngineHandle {
         change: ReplayChange,
     ) -> Result<ReplayJob, CommandError> {
         let job = self.shared.store.replay(tenant, id).await?.ok_or(CommandError::NotFound)?;
-        self.ask(|reply| Command::ChangeJob { job: Box::new(job), change, reply }).await?
+        self.ask(|reply| Command::OnReplay(OnReplay::Change { job: Box::new(job), change, reply }))
+            .await?
     }
 
     pub(crate) fn tell_rate(

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use crate::attempt::{Job, Runner, TransportRunner};
 use crate::background::Background;
 use crate::cluster::{self, NEWEST, Post, Refresher, ToReplay, instant};
-use crate::core::{Action, Command, Core, Fetch, Input, Load, LoadId, Outgoing};
+use crate::core::{Action, Command, Core, Fetch, Input, Load, LoadId, OnReplay, Outgoing};
 use crate::directory::{Credentials, Directory};
 use crate::entropy::Entropy;
 use crate::handle::{Ended, EngineHandle, Shared};
@@ -105,7 +105,7 @@ pub async fn start<T: Transport>(
         runner: Arc::clone(&runner),
         refresher: Arc::clone(&refresher),
         inputs: inputs.clone(),
-        holder: to_holder,
+        holder: to_holder.clone(),
         elsewhere,
         live: live.clone(),
         tenants,
@@ -132,6 +132,7 @@ pub async fn start<T: Transport>(
         elsewhere: Elsewhere::default(),
         post,
         background,
+        holder: to_holder,
     };
     let engine = EngineHandle { shared: Arc::new(shared) };
     cluster::begin(&engine, replays);
@@ -312,7 +313,7 @@ impl Shell {
                     let reader = self.reader();
                     self.tasks.spawn(async move {
                         if reader.insist(|| reader.store.put_replay(&job)).await.is_some() {
-                            let command = Command::RunJob { job, reply };
+                            let command = Command::OnReplay(OnReplay::Run { job, reply });
                             drop(reader.inputs.send(Input::Command(command)));
                         }
                     });

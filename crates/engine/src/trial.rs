@@ -17,7 +17,7 @@ use postrider_transport::Target;
 use tokio::sync::oneshot;
 
 use crate::attempt::Job;
-use crate::core::{Command, Trial};
+use crate::core::{Command, OnDestination, Trial};
 use crate::directory::Prepared;
 use crate::entropy::ten;
 use crate::handle::{CommandError, EngineHandle};
@@ -114,7 +114,10 @@ impl EngineHandle {
         destination: DestinationId,
     ) -> Result<Trial, CommandError> {
         let tenant = tenant.clone();
-        self.ask(|reply| Command::BeginTrial { tenant, destination, reply }).await?
+        self.ask(|reply| {
+            Command::OnDestination(OnDestination::BeginTrial { tenant, destination, reply })
+        })
+        .await?
     }
 
     /// Another node owns the destination: whether it is frozen stands in the store.

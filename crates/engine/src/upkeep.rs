@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::cluster::instant;
-use crate::core::{Command, Input};
+use crate::core::{Command, Held, Input};
 use crate::ingest::{Ingest, NewEvent};
 use crate::live::{EngineEvent, operational};
 use crate::options::Options;
@@ -192,9 +192,9 @@ impl Holder {
         until: Option<Instant>,
     ) {
         let leaving = (self.leaving.shards, self.leaving.decision);
-        let command = Command::Held { holding, gained, jobs, until, leaving };
+        let held = Held { holding, gained, jobs, until, leaving };
         // Nobody takes it only where the engine has ended.
-        drop(self.inputs.send(Input::Command(command)));
+        drop(self.inputs.send(Input::Command(Command::Held(Box::new(held)))));
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use postrider_domain::delivery::Delivery;
 use postrider_domain::time::Timestamp;
-use postrider_store::{Hint, ReplayJob, ShardSet};
+use postrider_store::{Hint, Holding, ReplayJob, ShardSet};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -22,8 +22,9 @@ pub(crate) use letters::{Post, Question};
 pub(crate) use refresh::{NEWEST, Refresher};
 pub(crate) use route::{Done, is_cancelled};
 
-use crate::core::{Command, Input};
+use crate::core::Input;
 use crate::handle::EngineHandle;
+use crate::upkeep::ToHolder;
 
 /// How often a node looks for what it may not have heard of.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -75,8 +76,8 @@ fn heard(engine: &EngineHandle, hint: Hint) {
         Hint::Work { shards, since } => work(engine, shards, since),
         Hint::Changed => refresh(engine),
         Hint::Letters => take_letters(engine),
-        // Nobody takes it only where the engine has ended.
-        Hint::Shards => drop(engine.shared.inputs.send(Input::Command(Command::HoldAnew))),
+        // Sending fails only after the engine has shut down.
+        Hint::Shards => drop(engine.shared.holder.send(ToHolder::Anew(Holding::default()))),
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::instant;
 use super::letters::{Answer, Question};
-use crate::core::{Command, Input, TenantOverlay};
+use crate::core::{Command, Input, OnReplay, TenantOverlay};
 use crate::handle::{CommandError, EngineHandle};
 use crate::upkeep::pause;
 
@@ -284,9 +284,9 @@ impl EngineHandle {
             }
         }
         let job = Box::new(job);
-        let command = Command::ReplayedElsewhere { job, last, replayed, is_all };
+        let command = OnReplay::ReplayedElsewhere { job, last, replayed, is_all };
         // Nobody takes it only where the engine has ended.
-        drop(self.shared.inputs.send(Input::Command(command)));
+        drop(self.shared.inputs.send(Input::Command(Command::OnReplay(command))));
     }
 }
 

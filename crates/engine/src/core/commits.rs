@@ -4,23 +4,22 @@
 //! not durable is remembered as dirty, so that a read of the store never brings back how a delivery
 //! stood before.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_domain::attempt::Attempt;
 use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::{Delivery, DeliveryState, Lane, StateName};
+use postrider_domain::destination::Destination;
 use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, Shard, SubscriptionId, TenantId};
 use postrider_store::{
-    Commit, DeliveryChange, DestinationChange, Epoch, Holding, ReplayJob, ShardSet, StoreError,
+    Commit, DeliveryChange, DestinationChange, Epoch, Holding, ReplayJob, ShardSet,
 };
 
-use super::alarms::Alarm;
-use super::commands::Reply;
+use super::destinations::{DestIx, LoadId};
 use super::ids::IdMap;
-use super::queue::DestIx;
-use super::{Action, Core};
+use super::messages::Reply;
 use crate::handle::CommandError;
 use crate::options::Options;
 
@@ -53,6 +52,9 @@ pub(super) struct Commits {
     dirty: IdMap<DeliveryId, Dirty>,
     /// Durable, but a read that began before that may still bring the old state.
     released: VecDeque<(u64, u64, Vec<DeliveryId>)>,
+    /// Destinations of which somebody keeps rows that were read, with the deliveries that have changed
+    /// since.
+    watched: HashMap<DestinationId, HashSet<DeliveryId>>,
     unpersisted: usize,
     changes_max: usize,
     pause: Duration,
@@ -84,6 +86,7 @@ impl Commits {
             next_number: 0,
             dirty: IdMap::default(),
             released: VecDeque::new(),
+            watched: HashMap::new(),
             unpersisted: 0,
             changes_max: options.commit_changes_max.max(1),
             pause: options.store_retry_min,
@@ -157,7 +160,7 @@ impl Commits {
     }
 
     /// The shards of the commit that comes first.
-    fn touched(&self) -> ShardSet {
+    pub(super) fn touched(&self) -> ShardSet {
         let Some(Batch { commit, .. }) = self.batches.front() else { return ShardSet::default() };
         let of_deliveries = commit.deliveries.iter().map(|change| change.delivery.destination);
         let ids = of_deliveries.chain(commit.destinations.iter().map(|change| change.id));
@@ -182,36 +185,42 @@ impl Commits {
             self.release(batch, &ids);
         }
     }
-}
 
-impl Core {
     /// A delivery changed.
-    pub(super) fn commit_delivery(
+    pub(super) fn delivery(
         &mut self,
         before: StateName,
         delivery: Delivery,
         attempt: Option<Attempt>,
     ) {
-        self.changed_in_ramp(delivery.id, delivery.destination);
-        let max = self.commits.changes_max;
-        let batch = self.commits.open();
+        if !self.watched.is_empty()
+            && let Some(changed) = self.watched.get_mut(&delivery.destination)
+        {
+            changed.insert(delivery.id);
+        }
+        let max = self.changes_max;
+        let batch = self.open();
         let (number, is_full) = (batch.number, batch.commit.deliveries.len() >= max);
         let is_here = |dirty: &Dirty| dirty.batch == number;
         // One change of a delivery in a commit: a store need not think about their order.
-        if is_full || self.commits.dirty.get(&delivery.id).is_some_and(is_here) {
-            self.seal_commit();
+        if is_full || self.dirty.get(&delivery.id).is_some_and(is_here) {
+            self.seal();
         }
-        let batch = self.commits.open();
+        let batch = self.open();
         let dirty = Dirty { batch: batch.number, delivery: delivery.clone() };
         batch.commit.deliveries.push(DeliveryChange { before, delivery, attempt });
-        self.commits.unpersisted += 1;
-        self.commits.dirty.insert(dirty.delivery.id, dirty);
+        self.unpersisted += 1;
+        self.dirty.insert(dirty.delivery.id, dirty);
     }
 
     /// A destination's circuit changed.
-    pub(super) fn commit_circuit(&mut self, ix: DestIx, transition: Option<Transition>) {
-        let record = &self.dests[ix.get()].record;
-        let batch = self.commits.open();
+    pub(super) fn circuit(
+        &mut self,
+        ix: DestIx,
+        record: &Destination,
+        transition: Option<Transition>,
+    ) {
+        let batch = self.open();
         let at = *batch.circuits.entry(ix).or_insert_with(|| {
             batch.commit.destinations.push(DestinationChange {
                 tenant: record.tenant.clone(),
@@ -226,106 +235,87 @@ impl Core {
         change.transitions.extend(transition);
     }
 
+    /// A replay job moved on, with all that stands in the same batch.
+    pub(super) fn replay(&mut self, job: ReplayJob) {
+        if self.open().commit.replay.is_some() {
+            self.seal();
+        }
+        self.open().commit.replay = Some(job);
+    }
+
     /// Begins another batch where this one has as many circuits as it should have changes. Never
     /// between an attempt and its circuit: a settlement is one write.
     pub(super) fn seal_when_full(&mut self) {
-        let max = self.commits.changes_max;
-        if self.commits.open().commit.destinations.len() >= max {
-            self.seal_commit();
+        let max = self.changes_max;
+        if self.open().commit.destinations.len() >= max {
+            self.seal();
         }
-    }
-
-    /// A replay job moved on, with all that stands in the same batch.
-    pub(super) fn commit_replay(&mut self, job: ReplayJob) {
-        if self.commits.open().commit.replay.is_some() {
-            self.seal_commit();
-        }
-        self.commits.open().commit.replay = Some(job);
     }
 
     /// What comes next is not in the same batch as what was.
-    pub(super) fn seal_commit(&mut self) {
-        if let Some(batch) = self.commits.batches.back_mut() {
+    pub(super) fn seal(&mut self) {
+        if let Some(batch) = self.batches.back_mut() {
             batch.sealed = true;
         }
     }
 
-    pub(super) fn begin_commit(&mut self) {
-        if self.commits.under_way || self.is_doubted || self.alarms.is_set(Alarm::Commit) {
-            return;
-        }
-        if let Some(batch) = self.commits.batches.front_mut() {
-            batch.sealed = true;
-            self.commits.under_way = true;
-            self.commits.holding = Arc::clone(&self.holding);
-            self.actions.push(Action::Commit(batch.commit.clone()));
-        }
+    /// Answers when everything that has changed so far is durable.
+    pub(super) fn answer_when_durable<T: Send + 'static>(
+        &mut self,
+        destination: DestinationId,
+        reply: Reply<T>,
+        answer: T,
+    ) {
+        // The caller may have gone away.
+        let answer = Box::new(move |is_done| {
+            drop(reply.send(if is_done { Ok(answer) } else { Err(CommandError::Moved) }));
+        });
+        self.when_durable(Ack::Answer(destination, answer));
     }
 
-    pub(super) fn retry_commit(&mut self) {
-        self.begin_commit();
-    }
-
-    /// The commit that was under way has ended.
-    pub(super) fn settled(&mut self, result: Result<(), StoreError>) {
-        self.commits.under_way = false;
-        match result {
-            Ok(()) => self.durable(),
-            Err(StoreError::Stopped(why)) => self.actions.push(Action::Stop(why)),
-            Err(StoreError::Fenced { shard }) => self.fenced(shard),
-            Err(StoreError::Internal(_)) if self.held_until.is_some() => {
-                // What is known here is not what is stored, and repeating it would not help: what the
-                // commit touches is read anew.
-                let touched = self.commits.touched();
-                self.lose_and_hold_anew(&touched);
-            }
-            Err(
-                StoreError::DiskFull { .. }
-                | StoreError::NotWritable { .. }
-                | StoreError::Locked { .. }
-                | StoreError::NewerVersion { .. }
-                | StoreError::Corrupt { .. }
-                | StoreError::Unavailable(_)
-                | StoreError::UnknownCursor
-                | StoreError::Busy
-                | StoreError::TooSlow(_)
-                | StoreError::Internal(_),
-            ) => {
-                let pause = self.commits.pause;
-                self.commits.pause = (pause * 2).min(self.commits.pause_max);
-                self.alarms.set(Alarm::Commit, self.now.saturating_add(pause));
-            }
+    /// The next commit, where there is something to commit and none is under way.
+    pub(super) fn begin(&mut self, holding: &Arc<Holding>) -> Option<Commit> {
+        if self.under_way {
+            return None;
         }
+        let batch = self.batches.front_mut()?;
+        batch.sealed = true;
+        self.under_way = true;
+        self.holding = Arc::clone(holding);
+        Some(batch.commit.clone())
     }
 
-    fn durable(&mut self) {
-        let Some(batch) = self.commits.batches.pop_front() else { return };
-        self.commits.pause = self.commits.pause_min;
+    /// The commit that was under way has ended, well or not.
+    pub(super) fn ended(&mut self) {
+        self.under_way = false;
+    }
+
+    /// The commit that came first is durable: what follows from it. A read that began before
+    /// `barrier` may still bring how the deliveries stood before.
+    pub(super) fn durable(&mut self, barrier: Option<LoadId>) -> Vec<Ack> {
+        let Some(batch) = self.batches.pop_front() else { return Vec::new() };
+        self.pause = self.pause_min;
         let ids: Vec<DeliveryId> =
             batch.commit.deliveries.iter().map(|change| change.delivery.id).collect();
-        self.commits.unpersisted -= ids.len();
-        match self.loads.barrier() {
-            None => self.commits.release(batch.number, &ids),
-            Some(barrier) => self.commits.released.push_back((barrier, batch.number, ids)),
+        self.unpersisted -= ids.len();
+        match barrier {
+            None => self.release(batch.number, &ids),
+            Some(barrier) => self.released.push_back((barrier, batch.number, ids)),
         }
-        for ack in batch.acks {
-            match ack {
-                Ack::Probe(id) => self.rings.probes.push_back(id),
-                Ack::Answer(_, answer) => answer(true),
-                Ack::Replay(id) => self.replay_durable(id),
-                Ack::Unfinished(tenant, subscription) => self.cancel_all(tenant, subscription),
-                Ack::PutReplay(job, reply) => self.actions.push(Action::PutReplay(job, reply)),
-                Ack::ReadBack(ix, lane) => self.read_back_when_low(ix, lane),
-                Ack::Left(decision) => self.left(decision),
-            }
-        }
+        batch.acks
+    }
+
+    /// How long to wait before a commit that failed is tried again: longer each time.
+    pub(super) fn next_pause(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(self.pause_max);
+        pause
     }
 
     /// Forgets all changes of destinations that another node owns now.
-    pub(super) fn drop_changes(&mut self, lost: &ShardSet) {
+    pub(super) fn drop_shards(&mut self, lost: &ShardSet) {
         let is_lost = |id: DestinationId| lost.has(id.shard());
-        let commits = &mut self.commits;
-        for batch in &mut commits.batches {
+        for batch in &mut self.batches {
             let (gone, kept) = std::mem::take(&mut batch.acks).into_iter().partition(
                 |ack| matches!(ack, Ack::Answer(destination, _) if is_lost(*destination)),
             );
@@ -342,22 +332,23 @@ impl Core {
             batch.commit.destinations.retain(|change| !is_lost(change.id));
             let before = batch.commit.deliveries.len();
             batch.commit.deliveries.retain(|change| !is_lost(change.delivery.destination));
-            commits.unpersisted -= before - batch.commit.deliveries.len();
+            self.unpersisted -= before - batch.commit.deliveries.len();
         }
-        commits.dirty.retain(|_, dirty| !is_lost(dirty.delivery.destination));
+        self.dirty.retain(|_, dirty| !is_lost(dirty.delivery.destination));
     }
 
-    /// Answers when everything that has changed so far is durable.
-    pub(super) fn answer_when_durable<T: Send + 'static>(
-        &mut self,
-        destination: DestinationId,
-        reply: Reply<T>,
-        answer: T,
-    ) {
-        // Whoever asked may have gone away.
-        let answer = Box::new(move |is_done| {
-            drop(reply.send(if is_done { Ok(answer) } else { Err(CommandError::Moved) }));
-        });
-        self.commits.when_durable(Ack::Answer(destination, answer));
+    /// Remembers from now on which deliveries of a destination change: what was read of them before
+    /// is outdated.
+    pub(super) fn watch(&mut self, destination: DestinationId) {
+        self.watched.insert(destination, HashSet::new());
+    }
+
+    /// Whether a delivery has changed since its destination is watched.
+    pub(super) fn has_changed(&self, destination: DestinationId, id: DeliveryId) -> bool {
+        self.watched.get(&destination).is_some_and(|changed| changed.contains(&id))
+    }
+
+    pub(super) fn unwatch(&mut self, destination: DestinationId) {
+        self.watched.remove(&destination);
     }
 }

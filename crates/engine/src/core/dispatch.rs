@@ -7,20 +7,19 @@
 use std::sync::Arc;
 
 use postrider_domain::attempt::{Turn, Verdict};
-use postrider_domain::circuit::Admission;
-use postrider_domain::delivery::{CancelReason, DeliveryState, Lane};
+use postrider_domain::circuit::{Admission, CircuitState};
+use postrider_domain::delivery::{CancelReason, Lane};
 use postrider_domain::ids::DeliveryId;
 use postrider_domain::planted::{self, Bug};
 use postrider_domain::time::Timestamp;
 
 use super::alarms::Alarm;
+use super::destinations::{DestIx, ProbeStage};
+use super::messages::{Action, Outgoing};
 use super::payloads::flying_bytes;
-use super::probe::ProbeStage;
-use super::queue::DestIx;
-use super::state::{Flight, Place};
-use super::{Action, Core, Outgoing};
+use super::state::Core;
+use super::table::{Flight, Place};
 use crate::live::EngineEvent;
-use crate::loaded::Loaded;
 
 /// First attempts of a destination after which one of its own retries has its turn.
 const FIRST_PER_RETRY: u32 = 8;
@@ -62,26 +61,6 @@ impl Core {
                 self.turn(ix, lane);
             }
         }
-    }
-
-    /// Whether nothing is to be sent: the engine is stopping, the shards may be another node's, or too
-    /// much is not durable yet.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.shutdown.is_begun()
-            || !self.is_leased
-            || self.is_doubted
-            || self.commits.unpersisted() >= self.options.unpersisted_max
-    }
-
-    pub(super) fn has_room(&self, lane: Lane) -> bool {
-        let options = &self.options;
-        let (used, reserved) = match lane {
-            Lane::First => (self.in_flight.first, options.retry_lane_reserved),
-            Lane::Retry => (self.in_flight.retry, options.first_lane_reserved),
-        };
-        // Neither lane can be reserved away, whatever was configured.
-        let reserved = reserved.min(options.in_flight_max / 2);
-        self.in_flight.total() < options.in_flight_max && used < options.in_flight_max - reserved
     }
 
     /// One turn of a destination: one delivery.
@@ -128,15 +107,6 @@ impl Core {
             && self
                 .peek(ix, Lane::Retry)
                 .is_some_and(|id| self.block(ix, Lane::Retry, id).is_none())
-    }
-
-    /// The event of a delivery, where it is in memory.
-    pub(super) fn event_of(&self, id: DeliveryId) -> Option<Arc<Loaded>> {
-        let entry = self.entries.get(&id)?;
-        entry.event.clone().or_else(|| {
-            let delivery = &entry.delivery;
-            self.known_event(&delivery.tenant, &delivery.event)
-        })
     }
 
     fn block(&mut self, ix: DestIx, lane: Lane, id: DeliveryId) -> Option<Block> {
@@ -190,8 +160,30 @@ impl Core {
         self.launch(id, turn, lane, drained);
     }
 
+    /// The probe is durable and there is room for it.
+    fn send_probe(&mut self, id: DeliveryId) {
+        let Some(entry) = self.entries.get(&id) else { return };
+        if entry.place != Place::Probe {
+            return;
+        }
+        let ix = entry.dest;
+        let circuit = &self.dests[ix.get()].record.circuit;
+        let is_probe =
+            matches!(&circuit.state, CircuitState::HalfOpen { probe, .. } if *probe == id);
+        if is_probe {
+            self.launch(id, Turn::Probe, Lane::Retry, false);
+        } else {
+            // Somebody enabled or froze the destination meanwhile: its own turn will come.
+            self.dests[ix.get()].probe = ProbeStage::None;
+            if let Some(entry) = self.entries.remove(&id) {
+                self.forget_payload(entry.event.as_deref());
+                self.place(entry.delivery, ix);
+            }
+        }
+    }
+
     /// Sends a delivery; whether it may be sent was decided before.
-    pub(super) fn launch(&mut self, id: DeliveryId, turn: Turn, lane: Lane, drained: bool) {
+    fn launch(&mut self, id: DeliveryId, turn: Turn, lane: Lane, drained: bool) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let Some(prepared) = self.directory.get(entry.delivery.subscription) else {
             let (ix, place) = (entry.dest, entry.place);
@@ -254,24 +246,5 @@ impl Core {
             prepared,
             target: dest.target.clone(),
         }));
-    }
-
-    /// The circuit says no: the delivery waits for its next slot, or is dead.
-    pub(super) fn not_admitted(&mut self, id: DeliveryId, ix: DestIx) {
-        let Some(entry) = self.entries.remove(&id) else { return };
-        self.forget_payload(entry.event.as_deref());
-        let before = entry.delivery.state.name();
-        let after = entry.delivery.not_admitted(self.now, &self.policy.retry);
-        let is_due = |slot_at: Timestamp| slot_at <= self.now;
-        if let DeliveryState::Waiting(slot) = entry.delivery.state
-            && !is_due(slot.due_at)
-        {
-            // A ramp had brought it forward; its slot is still to come.
-            self.place(after, ix);
-            return;
-        }
-        self.actions.extend(crate::live::death(&after).map(Action::Publish));
-        self.commit_delivery(before, after.clone(), None);
-        self.place(after, ix);
     }
 }

@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use postrider_domain::event::Event;
-use postrider_domain::ids::{EventId, TenantId};
+use postrider_domain::ids::{DeliveryId, EventId, TenantId};
 use postrider_domain::limits;
 
-use super::Core;
-use super::state::Flight;
+use super::state::Core;
+use super::table::Flight;
 use crate::loaded::Loaded;
 
 /// Events from so many bytes on are found again by their identifier, so that several reads of the
@@ -84,8 +84,17 @@ impl Core {
     }
 
     /// An event that something in memory refers to already.
-    pub(super) fn known_event(&self, tenant: &TenantId, event: &EventId) -> Option<Arc<Loaded>> {
+    fn known_event(&self, tenant: &TenantId, event: &EventId) -> Option<Arc<Loaded>> {
         self.known.get(tenant, event)
+    }
+
+    /// The event of a delivery, where it is in memory.
+    pub(super) fn event_of(&self, id: DeliveryId) -> Option<Arc<Loaded>> {
+        let entry = self.entries.get(&id)?;
+        entry.event.clone().or_else(|| {
+            let delivery = &entry.delivery;
+            self.known_event(&delivery.tenant, &delivery.event)
+        })
     }
 
     /// Keeps an event for a delivery that waits for its first attempt, where there is room.
@@ -143,12 +152,12 @@ impl Core {
         self.remove_flying(tenant, bytes);
     }
 
-    pub(super) fn add_flying(&mut self, tenant: usize, bytes: usize) {
+    fn add_flying(&mut self, tenant: usize, bytes: usize) {
         self.flying_bytes.total += bytes;
         self.tenants[tenant].flying_bytes += bytes;
     }
 
-    pub(super) fn remove_flying(&mut self, tenant: usize, bytes: usize) {
+    fn remove_flying(&mut self, tenant: usize, bytes: usize) {
         self.flying_bytes.total = self.flying_bytes.total.saturating_sub(bytes);
         let of_tenant = &mut self.tenants[tenant].flying_bytes;
         *of_tenant = of_tenant.saturating_sub(bytes);

@@ -3,26 +3,16 @@
 //! A probe is durable before it is sent: so it stays a single one also when the process ends
 //! between the two.
 
-use postrider_domain::attempt::{Turn, Verdict};
+use postrider_domain::attempt::Verdict;
 use postrider_domain::circuit::{Admission, CircuitState};
-use postrider_domain::delivery::{Delivery, DeliveryState, Lane};
+use postrider_domain::delivery::{Delivery, DeliveryState};
 use postrider_domain::ids::DeliveryId;
 
 use super::commits::Ack;
-use super::queue::DestIx;
-use super::state::{Entry, Place};
-use super::{Core, Load};
-
-/// How far the probe of a destination has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ProbeStage {
-    /// There is none.
-    None,
-    /// The store is asked which delivery it is to be.
-    Choosing,
-    /// It is chosen, durable or becoming so, or in flight.
-    Chosen(DeliveryId),
-}
+use super::destinations::{DestIx, ProbeStage};
+use super::messages::Load;
+use super::state::Core;
+use super::table::{Entry, Place};
 
 impl Core {
     /// The ten minutes are over: whatever waits is tried at once.
@@ -99,41 +89,6 @@ impl Core {
         self.circuit_changed(ix, Some(transition));
         self.arm_circuit(ix);
         self.commits.when_durable(Ack::Probe(id));
-    }
-
-    /// Takes a delivery out of wherever it is in memory, and puts it elsewhere.
-    pub(super) fn set_place(&mut self, id: DeliveryId, place: Place) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
-        let before = std::mem::replace(&mut entry.place, place);
-        let ix = entry.dest;
-        if let (Place::Due, DeliveryState::Waiting(slot)) = (before, entry.delivery.state) {
-            self.due.remove(slot.due_at, id);
-        }
-        if matches!(before, Place::Ready { .. }) {
-            self.leave_queue(ix, before);
-        }
-    }
-
-    /// The probe is durable and there is room for it.
-    pub(super) fn send_probe(&mut self, id: DeliveryId) {
-        let Some(entry) = self.entries.get(&id) else { return };
-        if entry.place != Place::Probe {
-            return;
-        }
-        let ix = entry.dest;
-        let circuit = &self.dests[ix.get()].record.circuit;
-        let is_probe =
-            matches!(&circuit.state, CircuitState::HalfOpen { probe, .. } if *probe == id);
-        if is_probe {
-            self.launch(id, Turn::Probe, Lane::Retry, false);
-        } else {
-            // Somebody enabled or froze the destination meanwhile: its own turn will come.
-            self.dests[ix.get()].probe = ProbeStage::None;
-            if let Some(entry) = self.entries.remove(&id) {
-                self.forget_payload(entry.event.as_deref());
-                self.place(entry.delivery, ix);
-            }
-        }
     }
 
     /// The chosen probe will not be sent: the ten minutes run anew.

@@ -12,10 +12,14 @@ use postrider_store::{ReplayJob, ReplayState, ShardSet};
 
 use super::alarms::Alarm;
 use super::commits::Ack;
-use super::{Action, Core, Load, LoadId};
+use super::destinations::LoadId;
+use super::messages::{Action, Load, OnReplay, ReplayChange, Reply};
+use super::state::Core;
+use crate::handle::CommandError;
 
 /// How long an unpaced job waits when the retry lane is full.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
+
 /// A paced job brings back what is due in this time together.
 const PACE_STEP: u32 = 10;
 
@@ -32,6 +36,27 @@ pub(super) struct Job {
 }
 
 impl Core {
+    pub(super) fn on_replay(&mut self, command: OnReplay) {
+        match command {
+            // The owner of its shard runs a job.
+            OnReplay::Run { job, reply } | OnReplay::Change { job, reply, .. }
+                if !self.holding.has(job.shard()) =>
+            {
+                drop(reply.send(Err(CommandError::Moved)));
+            }
+            OnReplay::Run { job, reply } => {
+                if job.state == ReplayState::Running {
+                    self.run_job((*job).clone());
+                }
+                drop(reply.send(Ok(*job)));
+            }
+            OnReplay::Change { job, change, reply } => self.change_replay(*job, change, reply),
+            OnReplay::ReplayedElsewhere { job, last, replayed, is_all } => {
+                self.replayed_elsewhere(&job, last, replayed, is_all);
+            }
+        }
+    }
+
     /// Begins or resumes a job.
     pub(crate) fn run_job(&mut self, job: ReplayJob) {
         let id = job.id;
@@ -103,7 +128,7 @@ impl Core {
         }
         let is_all = rows.len() < limit;
         // The job's batch holds nothing else, so that its place and its deliveries go together.
-        self.seal_commit();
+        self.commits.seal();
         let mut replayed = 0;
         for row in &rows {
             replayed += u64::from(self.replay_row(row));
@@ -111,16 +136,22 @@ impl Core {
         self.advance_job(id, rows.last().map(|row| row.id), replayed, is_all);
     }
 
-    /// The destinations that a job waited for are in memory, those that there are.
-    pub(super) fn job_found(&mut self, id: ReplayId) {
-        if let Some(job) = self.jobs.get_mut(&id) {
-            job.busy = false;
-            self.replay_next(id);
+    /// The destination that jobs waited for was read, or does not come: those that wait for no other
+    /// one go on.
+    pub(super) fn jobs_found(&mut self, jobs: Vec<ReplayId>) {
+        for id in jobs {
+            if self.is_job_waiting(id) {
+                continue;
+            }
+            if let Some(job) = self.jobs.get_mut(&id) {
+                job.busy = false;
+                self.replay_next(id);
+            }
         }
     }
 
     /// The owners of a job's next deliveries have brought them back.
-    pub(super) fn replayed_elsewhere(
+    fn replayed_elsewhere(
         &mut self,
         asked: &ReplayJob,
         last: Option<DeliveryId>,
@@ -131,7 +162,7 @@ impl Core {
         if job.job.position != asked.position || job.job.state != ReplayState::Running {
             return;
         }
-        self.seal_commit();
+        self.commits.seal();
         self.advance_job(asked.id, last, replayed, is_all);
     }
 
@@ -147,9 +178,9 @@ impl Core {
             job.job.finished_at = Some(now);
         }
         let job = job.job.clone();
-        self.commit_replay(job);
+        self.commits.replay(job);
         self.commits.when_durable(Ack::Replay(id));
-        self.seal_commit();
+        self.commits.seal();
     }
 
     /// Brings one delivery back; `false` where it is not to be: it is on its way, or its
@@ -167,7 +198,7 @@ impl Core {
         if !self.directory.has(row.subscription) {
             return false;
         }
-        self.commit_delivery(before, replayed.clone(), None);
+        self.commits.delivery(before, replayed.clone(), None);
         self.place(replayed, ix);
         true
     }
@@ -204,8 +235,30 @@ impl Core {
         }
     }
 
+    fn change_replay(&mut self, job: ReplayJob, change: ReplayChange, reply: Reply<ReplayJob>) {
+        let state = self.jobs.get(&job.id).map_or(job.state, |known| known.job.state);
+        let next = match (change, state) {
+            (ReplayChange::Pause, ReplayState::Running | ReplayState::Paused) => {
+                ReplayState::Paused
+            }
+            (ReplayChange::Resume, ReplayState::Running | ReplayState::Paused) => {
+                ReplayState::Running
+            }
+            (ReplayChange::Cancel, ReplayState::Running | ReplayState::Paused) => {
+                ReplayState::Cancelled
+            }
+            (_, ReplayState::Finished | ReplayState::Cancelled) => {
+                drop(reply.send(Err(CommandError::JobEnded)));
+                return;
+            }
+        };
+        let job = Box::new(self.change_job(job, next));
+        // What it has brought back so far is durable before its new state is.
+        self.commits.when_durable(Ack::PutReplay(job, reply));
+    }
+
     /// Stops a job where it is, to be kept as somebody changed it.
-    pub(super) fn change_job(&mut self, job: ReplayJob, state: ReplayState) -> ReplayJob {
+    fn change_job(&mut self, job: ReplayJob, state: ReplayState) -> ReplayJob {
         self.alarms.clear(Alarm::Replay(job.id));
         let known = self.jobs.remove(&job.id).map(|known| known.job);
         let finished_at = (state == ReplayState::Cancelled).then_some(self.now);

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use postrider_domain::attempt::{Ending, FailureClass, Finished, OwnFaultKind, Verdict};
 use postrider_domain::circuit::StateName as CircuitName;
-use postrider_domain::delivery::{CancelReason, Delivery, DeliveryState, Lane};
+use postrider_domain::delivery::{Delivery, DeliveryState, Lane};
 use postrider_domain::event::Event;
 use postrider_domain::ids::DeliveryId;
 use postrider_domain::planted::{self, Bug};
 use postrider_domain::settlement;
 
+use super::destinations::{DestIx, ProbeStage};
 use super::limiter::Pace;
-use super::probe::ProbeStage;
-use super::queue::DestIx;
-use super::state::{Entry, Flight, Place};
-use super::{Action, Attempted, Core, Outgoing};
+use super::messages::{Action, Attempted, Outgoing};
+use super::state::Core;
+use super::table::{Entry, Flight, Place};
 use crate::attempt::own_fault;
 use crate::live::{EngineEvent, death};
 use crate::loaded::Loaded;
@@ -164,9 +164,9 @@ impl Core {
         }
         self.tell(&settled.delivery, &settled.attempt, settled.warning, ix);
         let before = entry.delivery.state.name();
-        self.commit_delivery(before, settled.delivery.clone(), Some(settled.attempt));
+        self.commits.delivery(before, settled.delivery.clone(), Some(settled.attempt));
         if planted::is(Bug::SettlementSplit) {
-            self.seal_commit();
+            self.commits.seal();
         }
         let transition = settled.transition;
         let to = transition.as_ref().map(|transition| transition.to);
@@ -211,53 +211,5 @@ impl Core {
             }));
         }
         self.actions.extend(death(delivery).map(Action::Publish));
-    }
-
-    /// Cancels a delivery that is in memory.
-    pub(super) fn cancel_resident(
-        &mut self,
-        id: DeliveryId,
-        reason: CancelReason,
-    ) -> Option<Delivery> {
-        let entry = self.entries.get(&id)?;
-        let (ix, place) = (entry.dest, entry.place);
-        let before = entry.delivery.state.name();
-        let cancelled = entry.delivery.cancelled(reason, self.now).ok()?;
-        self.commit_delivery(before, cancelled.clone(), None);
-        if let Place::InFlight(flight) = place {
-            // The attempt goes on and is logged; the delivery stays cancelled.
-            if let Some(account) = flight.account {
-                let tenant = self.dests[ix.get()].tenant;
-                *self.tenants[tenant].overlay.account(account) -= 1;
-            }
-            if let Some(entry) = self.entries.get_mut(&id) {
-                entry.delivery = cancelled.clone();
-                entry.place = Place::InFlight(Flight { account: None, ..flight });
-            }
-            return Some(cancelled);
-        }
-        self.set_place(id, Place::Due);
-        self.leave_queue(ix, if place == Place::First { place } else { Place::Due });
-        if let Some(entry) = self.entries.remove(&id) {
-            self.forget_payload(entry.event.as_deref());
-        }
-        if place == Place::Probe {
-            self.lose_probe(ix, id);
-        }
-        if place == (Place::Ready { drained: true }) {
-            self.drained(ix, Verdict::Success);
-        }
-        Some(cancelled)
-    }
-
-    /// Cancels a delivery that is not in memory.
-    pub(super) fn cancel_absent(
-        &mut self,
-        delivery: &Delivery,
-        reason: CancelReason,
-    ) -> Option<Delivery> {
-        let cancelled = delivery.cancelled(reason, self.now).ok()?;
-        self.commit_delivery(delivery.state.name(), cancelled.clone(), None);
-        Some(cancelled)
     }
 }

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use super::Core;
+use super::state::Core;
 
 /// How far stopping has come.
 #[derive(Debug, Default)]

@@ -1,228 +1,163 @@
-//! What is known of a delivery, a tenant and the whole while it is in memory.
+//! Everything that the core holds. The modules above it have its behaviour, each its part; this file only
+//! lists the fields, and has the few questions that all of them ask.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use postrider_domain::attempt::Turn;
-use postrider_domain::delivery::{Delivery, Lane, StateName};
-use postrider_domain::destination::Destination;
-use postrider_domain::ids::DeliveryId;
+use postrider_domain::ids::{DestinationId, ReplayId, Shard, TenantId};
+use postrider_domain::mass_failure::MassFailureGuard;
+use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
+use postrider_store::Holding;
+use tokio::time::Instant;
 
-use super::ids::IdMap;
-use super::queue::DestIx;
-use super::turns::Turns;
-use crate::loaded::Loaded;
+use super::alarms::Alarms;
+use super::commits::Commits;
+use super::destinations::{DestIx, Dests, LoadId};
+use super::lookup::Lookups;
+use super::messages::Action;
+use super::ownership::Leaving;
+use super::payloads::{FlyingBytes, Known};
+use super::reads::{Loads, Seen};
+use super::replay::Job;
+use super::shutdown::Shutdown;
+use super::table::{Entries, InFlight, TenantState};
+use super::turns::Rings;
+use super::window::Due;
+use crate::directory::Directory;
+use crate::inbox::Inbox;
+use crate::options::Options;
 
-/// A delivery that is in memory.
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) delivery: Delivery,
-    /// Its event, while there is room for it, and while it is in flight.
-    pub(super) event: Option<Arc<Loaded>>,
-    pub(super) dest: DestIx,
-    pub(super) place: Place,
+/// The state machine.
+pub(crate) struct Core {
+    pub(super) options: Options,
+    pub(super) policy: Arc<Policy>,
+    pub(super) directory: Arc<Directory>,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) holding: Arc<Holding>,
+    /// When the shards are not surely ours any more; `None` where nobody else could take them.
+    pub(crate) held_until: Option<Instant>,
+    /// Whether the shards are surely ours: nothing is sent otherwise.
+    pub(crate) is_leased: bool,
+    /// The store refused a settlement: until the shards are held anew, nobody knows whose they are.
+    pub(super) is_doubted: bool,
+    /// Shards that another node should have.
+    pub(super) leaving: Leaving,
+    /// Destinations that are not in memory and are being read.
+    pub(super) lookups: Lookups,
+    /// Reads that began before these do not count in shards that were another node's then.
+    pub(super) held_since: HashMap<Shard, LoadId>,
+    /// Whether somebody looks on: attempts are told of only then.
+    pub(crate) listened: bool,
+    pub(super) now: Timestamp,
+    pub(super) dests: Dests,
+    pub(super) dest_by_id: HashMap<DestinationId, DestIx>,
+    pub(super) tenants: Vec<TenantState>,
+    pub(super) tenant_by_id: HashMap<TenantId, usize>,
+    pub(super) entries: Entries,
+    pub(super) rings: Rings,
+    pub(super) due: Due,
+    pub(super) alarms: Alarms,
+    pub(super) in_flight: InFlight,
+    pub(super) flying_bytes: FlyingBytes,
+    pub(super) known: Known,
+    pub(super) payload_bytes: usize,
+    /// Deliveries that ramps have read and not sent yet.
+    pub(super) read_ahead: usize,
+    pub(super) commits: Commits,
+    pub(super) loads: Loads,
+    pub(super) seen: Seen,
+    pub(super) guard: MassFailureGuard,
+    /// Destinations to ask again when the guard lets go.
+    pub(super) held_back: BTreeSet<DestIx>,
+    pub(super) jobs: HashMap<ReplayId, Job>,
+    pub(super) shutdown: Shutdown,
+    pub(super) actions: Vec<Action>,
 }
 
-/// The deliveries that are in memory, and how many each destination has there.
-#[derive(Debug, Default)]
-pub(super) struct Entries {
-    by_id: IdMap<DeliveryId, Entry>,
-    of: Vec<usize>,
-}
-
-impl Entries {
-    pub(super) fn insert(&mut self, entry: Entry) {
-        let at = entry.dest.get();
-        if at >= self.of.len() {
-            self.of.resize(at + 1, 0);
-        }
-        self.of[at] += 1;
-        if let Some(before) = self.by_id.insert(entry.delivery.id, entry) {
-            self.of[before.dest.get()] -= 1;
-        }
-    }
-
-    pub(super) fn remove(&mut self, id: &DeliveryId) -> Option<Entry> {
-        let removed = self.by_id.remove(id)?;
-        self.of[removed.dest.get()] -= 1;
-        Some(removed)
-    }
-
-    /// How many a destination has.
-    pub(super) fn of(&self, ix: DestIx) -> usize {
-        self.of.get(ix.get()).copied().unwrap_or(0)
-    }
-
-    pub(super) fn get(&self, id: &DeliveryId) -> Option<&Entry> {
-        self.by_id.get(id)
-    }
-
-    /// Whoever changes an entry leaves its destination as it is.
-    pub(super) fn get_mut(&mut self, id: &DeliveryId) -> Option<&mut Entry> {
-        self.by_id.get_mut(id)
-    }
-
-    pub(super) fn contains_key(&self, id: &DeliveryId) -> bool {
-        self.by_id.contains_key(id)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.by_id.len()
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&DeliveryId, &Entry)> {
-        self.by_id.iter()
-    }
-}
-
-/// Where a delivery is in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// In its destination's first queue.
-    First,
-    /// Until its slot falls due.
-    Due,
-    /// In its destination's retry queue.
-    Ready {
-        /// Brought there before its slot, by the ramp of a recovery.
-        drained: bool,
-    },
-    /// Chosen as the probe, and not sent yet.
-    Probe,
-    /// Being attempted.
-    InFlight(Flight),
-}
-
-/// An attempt that is under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Flight {
-    pub(super) turn: Turn,
-    pub(super) lane: Lane,
-    pub(super) drained: bool,
-    /// Bytes that are set aside until its event was read.
-    pub(super) unread_bytes: usize,
-    /// The account that it stands in meanwhile; `None` where it was cancelled in flight.
-    pub(super) account: Option<StateName>,
-}
-
-/// How many attempts are under way.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct InFlight {
-    pub(super) first: usize,
-    pub(super) retry: usize,
-}
-
-impl InFlight {
-    pub(super) fn total(self) -> usize {
-        self.first + self.retry
-    }
-
-    pub(super) fn of(&mut self, lane: Lane) -> &mut usize {
-        match lane {
-            Lane::First => &mut self.first,
-            Lane::Retry => &mut self.retry,
+impl Core {
+    pub(crate) fn new(
+        options: Options,
+        policy: Arc<Policy>,
+        directory: Arc<Directory>,
+        inbox: Arc<Inbox>,
+        holding: Holding,
+        now: Timestamp,
+    ) -> Self {
+        let guard = MassFailureGuard::new(policy.mass_failure.clone());
+        Core {
+            commits: Commits::new(&options),
+            options,
+            policy,
+            directory,
+            inbox,
+            holding: Arc::new(holding),
+            held_until: None,
+            is_leased: true,
+            is_doubted: false,
+            leaving: Leaving::default(),
+            lookups: Lookups::default(),
+            held_since: HashMap::new(),
+            listened: false,
+            now,
+            dests: Dests::default(),
+            dest_by_id: HashMap::new(),
+            tenants: Vec::new(),
+            tenant_by_id: HashMap::new(),
+            entries: Entries::default(),
+            rings: Rings::default(),
+            due: Due::default(),
+            alarms: Alarms::default(),
+            in_flight: InFlight::default(),
+            flying_bytes: FlyingBytes::default(),
+            known: Known::default(),
+            payload_bytes: 0,
+            read_ahead: 0,
+            loads: Loads::default(),
+            seen: Seen::default(),
+            guard,
+            held_back: BTreeSet::new(),
+            jobs: HashMap::new(),
+            shutdown: Shutdown::default(),
+            actions: Vec::new(),
         }
     }
-}
 
-/// What is known of a tenant.
-#[derive(Debug, Default)]
-pub(super) struct TenantState {
-    pub(super) in_flight: usize,
-    pub(super) flying_bytes: usize,
-    pub(super) overlay: TenantOverlay,
-    first: Turns,
-    retry: Turns,
-    /// Whether it waits until something has ended.
-    pub(super) is_parked: bool,
-    /// Probes that wait for the same.
-    pub(super) probes: VecDeque<DeliveryId>,
-}
-
-impl TenantState {
-    pub(super) fn turns(&mut self, lane: Lane) -> &mut Turns {
-        match lane {
-            Lane::First => &mut self.first,
-            Lane::Retry => &mut self.retry,
-        }
+    /// The shards that are held.
+    pub(crate) fn holding(&self) -> Arc<Holding> {
+        Arc::clone(&self.holding)
     }
-}
 
-/// What of a tenant's ledger is in flight now: the store does not know.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct TenantOverlay {
-    /// Stand as queued in the store.
-    pub(crate) queued: u64,
-    /// Stand as waiting in the store.
-    pub(crate) waiting: u64,
-}
-
-impl TenantOverlay {
-    pub(super) fn account(&mut self, name: StateName) -> &mut u64 {
-        match name {
-            StateName::Queued => &mut self.queued,
-            StateName::InFlight
-            | StateName::Waiting
-            | StateName::Delivered
-            | StateName::Dead
-            | StateName::Cancelled => &mut self.waiting,
-        }
+    pub(super) fn dest_ix(&self, id: DestinationId) -> Option<DestIx> {
+        self.dest_by_id.get(&id).copied()
     }
-}
 
-/// What is known of a destination now.
-#[derive(Debug, Clone)]
-pub(crate) struct DestinationOverlay {
-    /// The destination with its circuit as it is now.
-    pub(crate) destination: Destination,
-    /// Attempts in flight.
-    pub(crate) in_flight: u32,
-    /// How many may be.
-    pub(crate) in_flight_limit: u32,
-    /// In the first lane and in memory.
-    pub(crate) queued: usize,
-    /// In the retry lane, due, and in memory.
-    pub(crate) ready: usize,
-    /// When the oldest in the first lane was accepted.
-    pub(crate) oldest_queued_at: Option<Timestamp>,
-}
+    pub(super) fn tenant_ix(&mut self, tenant: &TenantId) -> usize {
+        if let Some(&ix) = self.tenant_by_id.get(tenant) {
+            return ix;
+        }
+        let ix = self.tenants.len();
+        self.tenants.push(TenantState::default());
+        self.tenant_by_id.insert(tenant.clone(), ix);
+        ix
+    }
 
-/// What the engine holds right now. All of it but the destinations is zero when nothing is owed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Gauges {
-    /// Destinations known.
-    pub destinations: usize,
-    /// Deliveries in memory.
-    pub resident: usize,
-    /// First attempts in flight.
-    pub in_flight_first: usize,
-    /// Retries and probes in flight.
-    pub in_flight_retry: usize,
-    /// In the first lane and in memory.
-    pub queued: usize,
-    /// Due in the retry lane.
-    pub ready: usize,
-    /// Waiting in memory for their slot.
-    pub due: usize,
-    /// Timers that are set.
-    pub alarms: usize,
-    /// Changes that are not durable yet.
-    pub unpersisted: usize,
-    /// Reads of the store that are under way.
-    pub loads: usize,
-    /// Bytes of payloads in memory that wait for their first attempt.
-    pub payload_bytes: usize,
-    /// Bytes of payloads in flight.
-    pub flying_bytes: usize,
-    /// Replay jobs at work.
-    pub replays: usize,
-    /// Shards that are owned.
-    pub shards: usize,
-    /// Whether they are surely ours: nothing is sent otherwise.
-    pub leased: bool,
-    /// How often a filter exceeded its budget since the start.
-    pub filters_over_budget: u64,
-    /// Whether transitions are held because most destinations fail at once.
-    pub held: bool,
+    /// Whether nothing new may be begun in a shard, because another node is to have it.
+    pub(super) fn is_leaving(&self, shard: Shard) -> bool {
+        self.leaving.shards.has(shard)
+    }
+
+    /// Whether nothing is to be sent: the engine is stopping, the shards may be another node's, or too
+    /// much is not durable yet.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.shutdown.is_begun()
+            || !self.is_leased
+            || self.is_doubted
+            || self.commits.unpersisted() >= self.options.unpersisted_max
+    }
+
+    /// Deliveries in memory, what ramps have read ahead included.
+    pub(super) fn resident(&self) -> usize {
+        self.entries.len() + self.read_ahead
+    }
 }

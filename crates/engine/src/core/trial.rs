@@ -4,43 +4,25 @@ use std::time::Duration;
 
 use postrider_domain::circuit::CircuitState;
 use postrider_domain::explain::Words;
-use postrider_domain::ids::{DestinationId, TenantId};
+use postrider_domain::ids::TenantId;
 
-use super::Core;
-use super::commands::Reply;
-use super::queue::DestIx;
+use super::destinations::DestIx;
+use super::messages::{Reply, Trial};
+use super::state::Core;
 use crate::handle::CommandError;
 
 /// When whoever finds everything taken is to ask again: an attempt ends within seconds.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// A test send that has its places.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Trial(DestIx);
-
 impl Core {
     /// Gives a test send its places, or says why not.
-    pub(super) fn begin_trial(
-        &mut self,
-        tenant: &TenantId,
-        destination: DestinationId,
-        reply: Reply<Trial>,
-    ) {
-        let Some(ix) = self.dest_ix(destination) else {
-            let owner = tenant.clone();
-            let then = move |core: &mut Core, found: Result<(), CommandError>| match found {
-                Ok(()) => core.begin_trial(&owner, destination, reply),
-                // Whoever asked may have gone away.
-                Err(error) => drop(reply.send(Err(error))),
-            };
-            return self.when_found(tenant, destination, Box::new(then));
-        };
+    pub(super) fn begin_trial(&mut self, ix: DestIx, tenant: &TenantId, reply: Reply<Trial>) {
         let admitted = self.admit_trial(ix, tenant).map(|()| {
             self.count_trial(ix, true);
             Trial(ix)
         });
         if let Err(Ok(trial)) = reply.send(admitted) {
-            // Whoever asked has gone away.
+            // The caller has gone away.
             self.end_trial(&trial);
         }
     }

@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use postrider_domain::delivery::Lane;
 use postrider_domain::ids::DeliveryId;
 
-use super::Core;
-use super::queue::DestIx;
+use super::destinations::DestIx;
+use super::state::Core;
 
 /// How many times what is free one tenant may have.
 const SHARE: usize = 7;
@@ -47,14 +47,6 @@ impl Rings {
     }
 }
 
-/// The destinations of a tenant that have something to send in one lane.
-#[derive(Debug, Default)]
-pub(super) struct Turns {
-    pub(super) dests: VecDeque<DestIx>,
-    /// Whether the tenant is in the lane's ring.
-    pub(super) in_ring: bool,
-}
-
 /// What a tenant waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
@@ -65,6 +57,17 @@ pub(super) enum Share {
 }
 
 impl Core {
+    pub(super) fn has_room(&self, lane: Lane) -> bool {
+        let options = &self.options;
+        let (used, reserved) = match lane {
+            Lane::First => (self.in_flight.first, options.retry_lane_reserved),
+            Lane::Retry => (self.in_flight.retry, options.first_lane_reserved),
+        };
+        // Neither lane can be reserved away, whatever was configured.
+        let reserved = reserved.min(options.in_flight_max / 2);
+        self.in_flight.total() < options.in_flight_max && used < options.in_flight_max - reserved
+    }
+
     /// Why a tenant may not have one more attempt in flight, with so many bytes.
     pub(super) fn tenant_block(&self, tenant: usize, bytes: usize) -> Option<Share> {
         let (options, tenant) = (&self.options, &self.tenants[tenant]);

@@ -2,34 +2,21 @@
 //! by a ramp of 1, 2, 4, … at a time. A failure stops the ramp; the rest follows its slots. That it
 //! is under way is kept with the circuit, so a ramp that a crash interrupted begins anew.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
 use postrider_domain::attempt::Verdict;
 use postrider_domain::circuit::CircuitState;
 use postrider_domain::delivery::{Delivery, DeliveryState};
-use postrider_domain::ids::{DeliveryId, DestinationId};
+use postrider_domain::ids::DeliveryId;
 use postrider_domain::planted::{self, Bug};
 use postrider_domain::policy::RecoveryMode;
 
 use super::alarms::Alarm;
+use super::destinations::{DestIx, Ramp};
 use super::limiter::AdaptiveLimit;
-use super::queue::DestIx;
-use super::state::{Entry, Place};
-use super::{Core, Load};
-
-/// What waits is being sent ahead of its slots.
-#[derive(Debug)]
-pub(super) struct Ramp {
-    /// How many at a time.
-    pub(super) size: u32,
-    /// How many are on their way now.
-    on_their_way: u32,
-    /// The next ones, oldest first.
-    next: VecDeque<Delivery>,
-    loading: bool,
-    /// What has changed since the next ones were read.
-    changed: HashSet<DeliveryId>,
-}
+use super::messages::Load;
+use super::state::Core;
+use super::table::{Entry, Place};
 
 impl Core {
     /// A destination's circuit has closed.
@@ -40,13 +27,8 @@ impl Core {
         let dest = &mut self.dests[ix.get()];
         dest.limit = AdaptiveLimit::new(start, max);
         if self.policy.recovery.mode == RecoveryMode::Drain {
-            dest.ramp = Some(Ramp {
-                size: 1,
-                on_their_way: 0,
-                next: VecDeque::new(),
-                loading: false,
-                changed: HashSet::new(),
-            });
+            dest.ramp =
+                Some(Ramp { size: 1, on_their_way: 0, next: VecDeque::new(), loading: false });
             let step = self.policy.recovery.ramp_step;
             self.alarms.set(Alarm::Ramp(ix), self.now.saturating_add(step));
             self.keep_draining(ix, true);
@@ -73,7 +55,7 @@ impl Core {
         let dest = &mut self.dests[ix.get()];
         if dest.record.circuit.draining != draining && !dest.lost {
             dest.record.circuit.draining = draining;
-            self.commit_circuit(ix, None);
+            self.commits.circuit(ix, &self.dests[ix.get()].record, None);
         }
     }
 
@@ -104,7 +86,9 @@ impl Core {
     }
 
     fn forget_ramp(&mut self, ix: DestIx) {
-        if let Some(ramp) = self.dests[ix.get()].ramp.take() {
+        let dest = &mut self.dests[ix.get()];
+        if let Some(ramp) = dest.ramp.take() {
+            self.commits.unwatch(dest.record.id);
             self.read_ahead -= ramp.next.len();
         }
     }
@@ -139,18 +123,18 @@ impl Core {
             let Some(row) = ramp.next.pop_front() else {
                 if !ramp.loading {
                     ramp.loading = true;
-                    ramp.changed.clear();
                     let room = self.ramp_room(size);
                     let dest = &self.dests[ix.get()];
                     let (id, in_flight) = (dest.record.id, dest.in_flight);
                     // What is in flight or not durable yet may be in the answer, and is of no use.
                     let useless = usize::try_from(in_flight).unwrap_or(0);
                     let limit = room + useless + self.commits.dirty_count(id);
+                    self.commits.watch(id);
                     self.load(Load::Drain { destination: id, limit });
                 }
                 return;
             };
-            let is_outdated = ramp.changed.contains(&row.id);
+            let is_outdated = self.commits.has_changed(row.destination, row.id);
             self.read_ahead -= 1;
             if is_outdated {
                 continue;
@@ -160,16 +144,6 @@ impl Core {
             {
                 ramp.on_their_way += 1;
             }
-        }
-    }
-
-    /// A delivery changed: what a ramp has read of it is not true any more.
-    pub(super) fn changed_in_ramp(&mut self, id: DeliveryId, destination: DestinationId) {
-        if self.policy.recovery.mode == RecoveryMode::Drain
-            && let Some(ix) = self.dest_ix(destination)
-            && let Some(ramp) = &mut self.dests[ix.get()].ramp
-        {
-            ramp.changed.insert(id);
         }
     }
 

@@ -1,22 +1,39 @@
-//! Which shards are ours. What another node owns now is forgotten at once; nothing of it is sent, and
+//! Which shards are ours. What another node owns now is forgotten at once: nothing of it is sent, and
 //! nothing of it is settled.
+//!
+//! Shards are given away without a trace: nothing new is sent in them, what is in flight ends and is
+//! settled, and only when all of that is durable are they given back. So the node that gets them sends
+//! nothing that was sent here.
 
 use std::sync::Arc;
 
-use postrider_domain::destination::Destination;
-use postrider_domain::ids::Shard;
+use postrider_domain::ids::{DestinationId, Shard};
 use postrider_domain::time::Timestamp;
-use postrider_store::{Holding, ReplayJob, ShardSet};
-use tokio::time::Instant;
+use postrider_store::{Holding, ShardSet};
 
 use super::alarms::Alarm;
-use super::queue::{Dest, DestIx};
-use super::state::Place;
-use super::{Action, Core};
+use super::commits::Ack;
+use super::destinations::{Dest, DestIx, ProbeStage};
+use super::messages::{Action, Held};
+use super::state::Core;
+use super::table::Place;
+use crate::handle::CommandError;
+
+/// Shards that another node should have.
+#[derive(Debug, Default)]
+pub(super) struct Leaving {
+    pub(super) shards: ShardSet,
+    /// Which decision of the store this is: one that was overtaken must not be acted on.
+    decision: u64,
+    /// Destinations in them that have something under way.
+    busy: Vec<DestinationId>,
+    /// Whether nothing is under way any more, but for what becomes durable.
+    is_through: bool,
+}
 
 impl Core {
     /// These shards are not ours any more.
-    pub(super) fn lose(&mut self, shards: &ShardSet) {
+    fn lose(&mut self, shards: &ShardSet) {
         let mut holding = Holding::clone(&self.holding);
         holding.shards.retain(|(held, _)| !shards.has(*held));
         self.holding = Arc::new(holding);
@@ -52,16 +69,19 @@ impl Core {
                 queue.spilled = false;
             }
         }
-        self.lose_findings(shards);
+        for lookup in self.end_lookups_in(shards) {
+            lookup.commands.into_iter().for_each(|one| one.refuse(CommandError::Moved));
+            self.jobs_found(lookup.jobs);
+        }
         self.lose_jobs(shards);
-        self.drop_changes(shards);
+        self.commits.drop_shards(shards);
     }
 
     /// The store refused to settle in a shard: another node owns it, or our lease has ended.
     pub(super) fn fenced(&mut self, shard: Shard) {
         let fenced = ShardSet::from_iter([shard]);
         match self.holding.epoch(shard) {
-            None => self.drop_changes(&fenced),
+            None => self.commits.drop_shards(&fenced),
             // Where it was lost and found meanwhile, what was lost is forgotten already.
             Some(epoch) if self.commits.epoch(shard) != Some(epoch) => {}
             Some(_) if self.held_until.is_none() => self.lose(&fenced),
@@ -83,13 +103,8 @@ impl Core {
 
     /// The shards were held anew, until then; these destinations and jobs came with shards that are
     /// new.
-    pub(crate) fn hold(
-        &mut self,
-        holding: Holding,
-        gained: Vec<Destination>,
-        jobs: Vec<ReplayJob>,
-        until: Option<Instant>,
-    ) {
+    pub(super) fn hold(&mut self, held: Held) {
+        let Held { holding, gained, jobs, until, leaving } = held;
         let before = Arc::clone(&self.holding);
         let is_lost = |(shard, epoch): &&(_, _)| holding.epoch(*shard) != Some(*epoch);
         let lost: ShardSet =
@@ -118,6 +133,7 @@ impl Core {
             self.begin_backlog();
             self.due.forget_mark();
         }
+        self.leave(leaving.0, leaving.1);
     }
 
     /// Another node may have accepted something for us.
@@ -127,8 +143,55 @@ impl Core {
         }
     }
 
-    /// Says that the engine cannot go on.
-    pub(crate) fn stop(&mut self, why: String) {
-        self.actions.push(Action::Stop(why));
+    /// Another node should have these shards, and no others that were to leave before.
+    pub(super) fn leave(&mut self, shards: ShardSet, decision: u64) {
+        if decision == self.leaving.decision {
+            return;
+        }
+        let before = std::mem::take(&mut self.leaving).shards;
+        let busy = self.known_in(&shards);
+        let mut staying = self.known_in(&before);
+        staying.retain(|id| !shards.has(id.shard()));
+        self.leaving = Leaving { shards, decision, busy, is_through: false };
+        // Whoever was to get them is gone: they go on here.
+        for id in staying {
+            if let Some(ix) = self.dest_ix(id) {
+                self.activate(ix);
+                self.probe_when_overdue(ix);
+            }
+        }
+    }
+
+    /// Destinations of these shards, in an order that does not depend on chance.
+    fn known_in(&self, shards: &ShardSet) -> Vec<DestinationId> {
+        let all = self.dest_by_id.keys().copied();
+        let mut known: Vec<_> = all.filter(|id| shards.has(id.shard())).collect();
+        known.sort_unstable();
+        known
+    }
+
+    /// Gives the shards back as soon as everything that was under way in them is durable.
+    pub(super) fn look_at_leaving(&mut self) {
+        if self.leaving.is_through || self.leaving.shards.is_empty() {
+            return;
+        }
+        let (dests, known) = (&self.dests, &self.dest_by_id);
+        self.leaving.busy.retain(|id| {
+            known.get(id).is_some_and(|ix| {
+                let dest = &dests[ix.get()];
+                dest.in_flight > 0 || matches!(dest.probe, ProbeStage::Chosen(_))
+            })
+        });
+        if self.leaving.busy.is_empty() {
+            self.leaving.is_through = true;
+            self.commits.when_durable(Ack::Left(self.leaving.decision));
+        }
+    }
+
+    /// Everything is durable that was under way when this was decided.
+    pub(super) fn left(&mut self, decision: u64) {
+        if decision == self.leaving.decision {
+            self.actions.push(Action::GiveBack(decision));
+        }
     }
 }

@@ -3,168 +3,23 @@
 //! Every operation costs the same however much waits. A queue holds identifiers;
 //! one whose delivery has gone elsewhere meanwhile is skipped when its turn comes.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use postrider_domain::delivery::{CancelReason, Delivery, Lane};
-use postrider_domain::destination::Destination;
-use postrider_domain::egress::DestinationUrl;
-use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
+use postrider_domain::delivery::{Delivery, Lane};
+use postrider_domain::ids::DeliveryId;
 use postrider_domain::subscription::RateLimit;
-use postrider_domain::time::Timestamp;
-use postrider_transport::Target;
 
-use super::limiter::{AdaptiveLimit, TokenBucket};
-use super::probe::ProbeStage;
-use super::recovery::Ramp;
-use super::state::{Entry, Place};
-use super::{Core, Load, LoadId};
-use crate::inbox::Handover;
+use super::destinations::DestIx;
+use super::limiter::TokenBucket;
+use super::messages::Load;
+use super::state::Core;
+use super::table::{Entry, Place};
 use crate::loaded::Loaded;
-use crate::options::Options;
-
-/// A destination's place in the table of all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct DestIx(usize);
-
-impl DestIx {
-    pub(super) const fn new(ix: usize) -> Self {
-        DestIx(ix)
-    }
-
-    pub(super) const fn get(self) -> usize {
-        self.0
-    }
-}
 
 /// Reads that may be under way when another lane is read back.
 const LOADS_MAX: usize = 16;
 
-/// One lane of a destination.
-#[derive(Debug, Default)]
-pub(super) struct Queue {
-    pub(super) ids: VecDeque<DeliveryId>,
-    /// How many of the identifiers still stand for a delivery here.
-    pub(super) len: usize,
-    /// Whether the destination is in the lane's ring.
-    pub(super) in_ring: bool,
-    /// Whether the store has more for this lane than is in memory.
-    pub(super) spilled: bool,
-    /// Whether it is being read back.
-    pub(super) loading: bool,
-    /// Whether it waits for room in memory to be read back.
-    pub(super) starved: bool,
-}
-
-/// A destination that this engine owns.
-#[derive(Debug)]
-pub(super) struct Dest {
-    pub(super) record: Destination,
-    pub(super) url: Arc<str>,
-    pub(super) target: Option<Arc<Target>>,
-    pub(super) tenant: usize,
-    pub(super) first: Queue,
-    pub(super) retry: Queue,
-    pub(super) in_flight: u32,
-    pub(super) retry_in_flight: u32,
-    /// First attempts since the last retry.
-    pub(super) first_since_retry: u32,
-    pub(super) limit: AdaptiveLimit,
-    pub(super) bucket: Option<TokenBucket>,
-    pub(super) probe: ProbeStage,
-    pub(super) ramp: Option<Ramp>,
-    /// Whether another node owns it now.
-    pub(super) lost: bool,
-    /// Reads that began before this one do not count: another node may have owned it then.
-    pub(super) known_since: LoadId,
-    /// When something last happened with it.
-    pub(super) used_at: Timestamp,
-}
-
-impl Dest {
-    pub(super) fn new(
-        record: Destination,
-        tenant: usize,
-        options: &Options,
-        known_since: LoadId,
-        now: Timestamp,
-    ) -> Self {
-        let target = DestinationUrl::from_trusted(&record.url).ok().and_then(|url| {
-            let target = Target::new(record.tenant.clone(), record.id, url, None);
-            target.ok().map(Arc::new)
-        });
-        Dest {
-            url: record.url.as_str().into(),
-            record,
-            target,
-            tenant,
-            first: Queue::default(),
-            retry: Queue::default(),
-            in_flight: 0,
-            retry_in_flight: 0,
-            first_since_retry: 0,
-            limit: AdaptiveLimit::new(
-                options.destination_in_flight_start,
-                options.destination_in_flight_max,
-            ),
-            bucket: None,
-            probe: ProbeStage::None,
-            ramp: None,
-            lost: false,
-            known_since,
-            used_at: now,
-        }
-    }
-
-    pub(super) fn queue(&mut self, lane: Lane) -> &mut Queue {
-        match lane {
-            Lane::First => &mut self.first,
-            Lane::Retry => &mut self.retry,
-        }
-    }
-}
-
 impl Core {
-    /// What was accepted enters the first lane.
-    pub(super) fn accepted(&mut self, handover: Handover) {
-        let Handover { tenant, ticket, items } = handover;
-        self.inbox.took(&tenant, items.len());
-        let mut last: Option<Arc<Loaded>> = None;
-        for (event, delivery) in items {
-            // Those of one event stand together, and share it.
-            let shared = match last.take() {
-                Some(loaded) if Arc::ptr_eq(&loaded.event, &event) => loaded,
-                Some(_) | None => self.share(event),
-            };
-            // A read of the store may have brought it already, and it may even be gone again.
-            if !self.seen.has(ticket.number, delivery.id) {
-                self.arrive(delivery, Some(Arc::clone(&shared)));
-            }
-            last = Some(shared);
-        }
-    }
-
-    /// A delivery that is queued in the store and perhaps not in memory yet.
-    pub(super) fn arrive(&mut self, delivery: Delivery, event: Option<Arc<Loaded>>) {
-        if self.entries.contains_key(&delivery.id) || self.commits.is_dirty(delivery.id) {
-            return;
-        }
-        let Some(&ix) = self.dest_by_id.get(&delivery.destination) else {
-            return self.await_destination(delivery, event);
-        };
-        if !self.directory.has(delivery.subscription) {
-            self.cancel_absent(&delivery, CancelReason::SubscriptionDeleted);
-            return;
-        }
-        let cap = self.lane_cap();
-        let dest = &mut self.dests[ix.get()];
-        if dest.first.len >= cap {
-            dest.first.spilled = true;
-            return;
-        }
-        self.enqueue_first(delivery, event, ix);
-    }
-
     pub(super) fn enqueue_first(
         &mut self,
         delivery: Delivery,
@@ -228,11 +83,6 @@ impl Core {
         cap.min(self.options.lane_resident_max).min(max / 8).max(1)
     }
 
-    /// Deliveries in memory, what ramps have read ahead included.
-    pub(super) fn resident(&self) -> usize {
-        self.entries.len() + self.read_ahead
-    }
-
     /// Takes the delivery that [`Core::peek`] showed.
     pub(super) fn pop(&mut self, ix: DestIx, lane: Lane) {
         let queue = self.dests[ix.get()].queue(lane);
@@ -290,22 +140,6 @@ impl Core {
             queue.ids.clear();
         }
         self.read_back_when_low(ix, lane);
-    }
-
-    /// These destinations have more in the store.
-    pub(super) fn spilled(&mut self, destinations: &BTreeMap<DestinationId, TenantId>) {
-        for (id, tenant) in destinations {
-            let Some(&ix) = self.dest_by_id.get(id) else {
-                self.await_more(tenant, *id);
-                continue;
-            };
-            let low = self.lane_cap() / 2;
-            let queue = &mut self.dests[ix.get()].first;
-            queue.spilled = true;
-            if !queue.loading && queue.len <= low {
-                self.read_back_soon(ix, Lane::First);
-            }
-        }
     }
 
     /// Reads what a lane of a destination has in the store.

@@ -6,20 +6,17 @@
 
 use std::collections::BTreeSet;
 
-use postrider_domain::delivery::{CancelReason, Delivery, DeliveryState, Lane};
+use postrider_domain::delivery::{Delivery, DeliveryState, Lane};
 use postrider_domain::ids::DeliveryId;
 use postrider_domain::planted::{self, Bug};
 use postrider_domain::time::Timestamp;
 use postrider_store::DueMark;
 
 use super::alarms::Alarm;
-use super::commits::Ack;
-use super::queue::DestIx;
-use super::state::{Entry, Place};
-use super::{Core, Load};
-
-/// Later in the order of due times than every delivery of the same time.
-pub(super) const LAST_ID: DeliveryId = DeliveryId::from_bytes([u8::MAX; 16]);
+use super::destinations::DestIx;
+use super::messages::Load;
+use super::state::Core;
+use super::table::{Entry, Place};
 
 /// What waits in memory.
 #[derive(Debug, Default)]
@@ -86,9 +83,48 @@ impl Due {
         }
         Some(id)
     }
+
+    /// The read that was under way has ended: everything up to `mark` is in memory now.
+    pub(super) fn read_up_to(&mut self, mark: Option<DueMark>) {
+        self.loading = false;
+        if !std::mem::take(&mut self.moved_back) {
+            self.mark = mark.or(self.mark);
+        }
+    }
 }
 
 impl Core {
+    /// Puts a delivery where it belongs after a change: to its slot, or out of memory.
+    pub(super) fn place(&mut self, delivery: Delivery, ix: DestIx) {
+        match delivery.state {
+            DeliveryState::Waiting(slot) if self.due.covers(slot.due_at, delivery.id) => {
+                self.due.insert(slot.due_at, delivery.id);
+                let entry = Entry { delivery, event: None, dest: ix, place: Place::Due };
+                self.entries.insert(entry);
+            }
+            DeliveryState::Queued => self.enqueue_first(delivery, None, ix),
+            DeliveryState::Waiting(_)
+            | DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => {
+                self.entries.remove(&delivery.id);
+            }
+        }
+    }
+
+    /// Takes a delivery out of wherever it is in memory, and puts it elsewhere.
+    pub(super) fn set_place(&mut self, id: DeliveryId, place: Place) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut entry.place, place);
+        let ix = entry.dest;
+        if let (Place::Due, DeliveryState::Waiting(slot)) = (before, entry.delivery.state) {
+            self.due.remove(slot.due_at, id);
+        }
+        if matches!(before, Place::Ready { .. }) {
+            self.leave_queue(ix, before);
+        }
+    }
+
     /// Every slot whose time has come takes its turn.
     pub(super) fn fire_due(&mut self) {
         while !self.is_quiet()
@@ -136,88 +172,15 @@ impl Core {
         self.load(Load::Due { after: self.due.mark, until, limit });
     }
 
-    pub(super) fn due_loaded(&mut self, rows: Vec<Delivery>, complete: bool, until: Timestamp) {
-        self.due.loading = false;
-        let last = rows
-            .last()
-            .and_then(|row| Some(DueMark { at: row.next_attempt_at()?, delivery: row.id }));
-        if !std::mem::take(&mut self.due.moved_back) {
-            self.due.mark = if complete {
-                Some(DueMark { at: until, delivery: LAST_ID })
-            } else {
-                last.or(self.due.mark)
-            };
+    /// Reads what a destination has in the store, in both lanes.
+    pub(super) fn look_again(&mut self, ix: DestIx) {
+        let first = &mut self.dests[ix.get()].first;
+        if first.loading {
+            // What is being read may have begun too early.
+            first.spilled = true;
+        } else {
+            self.read_back(ix, Lane::First);
         }
-        for row in rows {
-            if !self.commits.is_dirty(row.id) {
-                self.adopt(row);
-            }
-        }
-        // What has changed and is not durable yet may now have its place in memory.
-        for newer in self.commits.dirty_waiting() {
-            self.adopt(newer);
-        }
-    }
-
-    /// A waiting delivery comes into memory, unless it is there or belongs to the store alone.
-    pub(super) fn adopt(&mut self, delivery: Delivery) {
-        let DeliveryState::Waiting(slot) = delivery.state else { return };
-        if self.entries.contains_key(&delivery.id) || !self.due.covers(slot.due_at, delivery.id) {
-            return;
-        }
-        let Some(ix) = self.dest_ix(delivery.destination) else {
-            return self.await_destination(delivery, None);
-        };
-        if !self.directory.has(delivery.subscription) {
-            self.cancel_absent(&delivery, CancelReason::SubscriptionDeleted);
-            return;
-        }
-        if planted::is(Bug::DeadInsteadOfMakeUp)
-            && (slot.number, slot.due_at < self.now) == (self.policy.retry.max, true)
-        {
-            let dead = delivery.not_admitted(self.now, &self.policy.retry);
-            return self.commit_delivery(delivery.state.name(), dead, None);
-        }
-        self.place(delivery, ix);
-    }
-
-    /// What is due at a destination and did not fit into its lane was read back, soonest first.
-    pub(super) fn overdue_loaded(&mut self, ix: DestIx, rows: Vec<Delivery>, limit: usize) {
-        let now = self.now;
-        let is_due =
-            |row: &Delivery| matches!(row.state, DeliveryState::Waiting(s) if s.due_at <= now);
-        let is_more = rows.len() >= limit && rows.last().is_some_and(is_due);
-        let before = self.entries.len();
-        let queue = &mut self.dests[ix.get()].retry;
-        queue.loading = false;
-        // What was dropped while this was read may not be in it.
-        let dropped = std::mem::replace(&mut queue.spilled, false);
-        let destination = self.dests[ix.get()].record.id;
-        // What is not durable yet is not in the store's answer, or not as it is now.
-        let newer = self.commits.dirty_of(destination);
-        let is_behind = rows.iter().any(|row| self.commits.is_dirty(row.id));
-        let rows = rows.into_iter().filter(|row| !self.commits.is_dirty(row.id));
-        for row in rows.chain(newer).collect::<Vec<_>>() {
-            if !is_due(&row) || self.entries.contains_key(&row.id) {
-                continue;
-            }
-            let id = row.id;
-            let entry = Entry { delivery: row, event: None, dest: ix, place: Place::Due };
-            self.entries.insert(entry);
-            self.enqueue_ready(id, false);
-        }
-        let (grew, low) = (self.entries.len() > before, self.lane_cap() / 2);
-        let queue = &mut self.dests[ix.get()].retry;
-        queue.spilled |= is_more || dropped;
-        if !queue.spilled || queue.len > low {
-            return;
-        }
-        if grew || dropped {
-            self.read_back_soon(ix, Lane::Retry);
-        } else if is_behind {
-            // These are dealt with already; the store does not know it yet.
-            self.commits.when_durable(Ack::ReadBack(ix, Lane::Retry));
-        }
-        // Else there is no room now: the lane is read back when something of it has left.
+        self.due.forget_mark();
     }
 }

@@ -1,0 +1,248 @@
+//! Deliveries come into memory: those that were just accepted, and those that a read of the store brought.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use postrider_domain::delivery::{CancelReason, Delivery, DeliveryState, Lane};
+use postrider_domain::destination::Destination;
+use postrider_domain::ids::{DestinationId, EventId, TenantId};
+use postrider_domain::planted::{self, Bug};
+use postrider_domain::time::Timestamp;
+use postrider_store::DueMark;
+
+use super::commits::Ack;
+use super::destinations::{DestIx, LoadId};
+use super::messages::Parked;
+use super::reads::LAST_ID;
+use super::state::Core;
+use super::table::{Entry, Place};
+use crate::handle::CommandError;
+use crate::inbox::Handover;
+use crate::loaded::Loaded;
+
+/// Events by what they are called, as deliveries share them.
+pub(super) type SharedEvents = HashMap<(TenantId, EventId), Arc<Loaded>>;
+
+impl Core {
+    /// What was accepted enters the first lane.
+    pub(super) fn accepted(&mut self, handover: Handover) {
+        let Handover { tenant, ticket, items } = handover;
+        self.inbox.took(&tenant, items.len());
+        let mut last: Option<Arc<Loaded>> = None;
+        for (event, delivery) in items {
+            // Those of one event stand together, and share it.
+            let shared = match last.take() {
+                Some(loaded) if Arc::ptr_eq(&loaded.event, &event) => loaded,
+                Some(_) | None => self.share(event),
+            };
+            // A read of the store may have brought it already, and it may even be gone again.
+            if !self.seen.has(ticket.number, delivery.id) {
+                self.arrive(delivery, Some(Arc::clone(&shared)));
+            }
+            last = Some(shared);
+        }
+    }
+
+    /// A delivery that is queued in the store and perhaps not in memory yet.
+    fn arrive(&mut self, delivery: Delivery, event: Option<Arc<Loaded>>) {
+        if self.entries.contains_key(&delivery.id) || self.commits.is_dirty(delivery.id) {
+            return;
+        }
+        let Some(&ix) = self.dest_by_id.get(&delivery.destination) else {
+            return self.await_destination(delivery, event);
+        };
+        if !self.directory.has(delivery.subscription) {
+            self.cancel_absent(&delivery, CancelReason::SubscriptionDeleted);
+            return;
+        }
+        let cap = self.lane_cap();
+        let dest = &mut self.dests[ix.get()];
+        if dest.first.len >= cap {
+            dest.first.spilled = true;
+            return;
+        }
+        self.enqueue_first(delivery, event, ix);
+    }
+
+    fn arrive_all(&mut self, rows: Vec<Delivery>, events: &SharedEvents) {
+        for row in rows {
+            let event = events.get(&(row.tenant.clone(), row.event.clone())).cloned();
+            self.arrive(row, event);
+        }
+    }
+
+    /// A page of the backlog was read.
+    pub(super) fn backlog_loaded(
+        &mut self,
+        rows: Vec<Delivery>,
+        last: Option<DueMark>,
+        is_complete: bool,
+        events: &SharedEvents,
+    ) {
+        self.loads.backlog_read((!is_complete).then_some(last));
+        self.arrive_all(rows, events);
+    }
+
+    pub(super) fn queued_loaded(
+        &mut self,
+        ix: DestIx,
+        rows: Vec<Delivery>,
+        limit: usize,
+        events: &SharedEvents,
+    ) {
+        let (before, complete) = (self.entries.len(), rows.len() < limit);
+        self.arrive_all(rows, events);
+        let grew = self.entries.len() > before;
+        let low = self.lane_cap() / 2;
+        let queue = &mut self.dests[ix.get()].first;
+        queue.loading = false;
+        queue.spilled |= !complete;
+        if !queue.spilled || queue.len > low {
+            return;
+        }
+        if grew {
+            self.read_back_soon(ix, Lane::First);
+        } else {
+            // All of these are dealt with already; the store does not know it yet.
+            self.commits.when_durable(Ack::ReadBack(ix, Lane::First));
+        }
+    }
+
+    pub(super) fn due_loaded(&mut self, rows: Vec<Delivery>, complete: bool, until: Timestamp) {
+        let last = rows
+            .last()
+            .and_then(|row| Some(DueMark { at: row.next_attempt_at()?, delivery: row.id }));
+        let all = complete.then_some(DueMark { at: until, delivery: LAST_ID });
+        self.due.read_up_to(all.or(last));
+        for row in rows {
+            if !self.commits.is_dirty(row.id) {
+                self.adopt(row);
+            }
+        }
+        // What has changed and is not durable yet may now have its place in memory.
+        for newer in self.commits.dirty_waiting() {
+            self.adopt(newer);
+        }
+    }
+
+    /// A waiting delivery comes into memory, unless it is there or belongs to the store alone.
+    fn adopt(&mut self, delivery: Delivery) {
+        let DeliveryState::Waiting(slot) = delivery.state else { return };
+        if self.entries.contains_key(&delivery.id) || !self.due.covers(slot.due_at, delivery.id) {
+            return;
+        }
+        let Some(ix) = self.dest_ix(delivery.destination) else {
+            return self.await_destination(delivery, None);
+        };
+        if !self.directory.has(delivery.subscription) {
+            self.cancel_absent(&delivery, CancelReason::SubscriptionDeleted);
+            return;
+        }
+        if planted::is(Bug::DeadInsteadOfMakeUp)
+            && (slot.number, slot.due_at < self.now) == (self.policy.retry.max, true)
+        {
+            let dead = delivery.not_admitted(self.now, &self.policy.retry);
+            return self.commits.delivery(delivery.state.name(), dead, None);
+        }
+        self.place(delivery, ix);
+    }
+
+    /// What is due at a destination and did not fit into its lane was read back, soonest first.
+    pub(super) fn overdue_loaded(&mut self, ix: DestIx, rows: Vec<Delivery>, limit: usize) {
+        let now = self.now;
+        let is_due =
+            |row: &Delivery| matches!(row.state, DeliveryState::Waiting(s) if s.due_at <= now);
+        let is_more = rows.len() >= limit && rows.last().is_some_and(is_due);
+        let before = self.entries.len();
+        let queue = &mut self.dests[ix.get()].retry;
+        queue.loading = false;
+        // What was dropped while this was read may not be in it.
+        let dropped = std::mem::replace(&mut queue.spilled, false);
+        let destination = self.dests[ix.get()].record.id;
+        // What is not durable yet is not in the store's answer, or not as it is now.
+        let newer = self.commits.dirty_of(destination);
+        let is_behind = rows.iter().any(|row| self.commits.is_dirty(row.id));
+        let rows = rows.into_iter().filter(|row| !self.commits.is_dirty(row.id));
+        for row in rows.chain(newer).collect::<Vec<_>>() {
+            if !is_due(&row) || self.entries.contains_key(&row.id) {
+                continue;
+            }
+            let id = row.id;
+            let entry = Entry { delivery: row, event: None, dest: ix, place: Place::Due };
+            self.entries.insert(entry);
+            self.enqueue_ready(id, false);
+        }
+        let (grew, low) = (self.entries.len() > before, self.lane_cap() / 2);
+        let queue = &mut self.dests[ix.get()].retry;
+        queue.spilled |= is_more || dropped;
+        if !queue.spilled || queue.len > low {
+            return;
+        }
+        if grew || dropped {
+            self.read_back_soon(ix, Lane::Retry);
+        } else if is_behind {
+            // These are dealt with already; the store does not know it yet.
+            self.commits.when_durable(Ack::ReadBack(ix, Lane::Retry));
+        }
+        // Else there is no room now: the lane is read back when something of it has left.
+    }
+
+    /// These destinations have more in the store.
+    pub(super) fn spilled(&mut self, destinations: &BTreeMap<DestinationId, TenantId>) {
+        for (id, tenant) in destinations {
+            let Some(&ix) = self.dest_by_id.get(id) else {
+                self.await_more(tenant, *id);
+                continue;
+            };
+            let low = self.lane_cap() / 2;
+            let queue = &mut self.dests[ix.get()].first;
+            queue.spilled = true;
+            if !queue.loading && queue.len <= low {
+                self.read_back_soon(ix, Lane::First);
+            }
+        }
+    }
+
+    /// A destination that was looked up was read, where there is one: what waited for it goes on.
+    /// Returns the commands that can be carried out now.
+    pub(super) fn found(
+        &mut self,
+        read: LoadId,
+        id: DestinationId,
+        record: Option<Box<Destination>>,
+    ) -> Vec<Parked> {
+        let mut commands = Vec::new();
+        if let Some(lookup) = self.end_lookup(read, id) {
+            if let Some(record) = record {
+                let rate = self.directory.rate_limit(&record.tenant, id);
+                let ix = self.add_destination(*record, rate);
+                for (delivery, event) in lookup.deliveries {
+                    self.arrive_late(delivery, event);
+                }
+                if lookup.has_more {
+                    self.look_again(ix);
+                }
+                commands = lookup.commands;
+            } else {
+                lookup.commands.into_iter().for_each(|one| one.refuse(CommandError::NotFound));
+            }
+            self.jobs_found(lookup.jobs);
+        }
+        self.close_find(read);
+        commands
+    }
+
+    /// A delivery waited for its destination, which is in memory now.
+    fn arrive_late(&mut self, delivery: Delivery, event: Option<Arc<Loaded>>) {
+        match delivery.state {
+            DeliveryState::Queued => self.arrive(delivery, event),
+            DeliveryState::Waiting(_) if !self.commits.is_dirty(delivery.id) => {
+                self.adopt(delivery);
+            }
+            DeliveryState::Waiting(_)
+            | DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The guard against mass failures: while most destinations fail at once the fault is probably ours, and
+//! no circuit changes its state.
+
+use postrider_domain::circuit::{Hold, Suspended};
+use postrider_domain::mass_failure::HoldChange;
+
+use super::alarms::Alarm;
+use super::destinations::{Dest, DestIx};
+use super::messages::Action;
+use super::state::Core;
+use crate::live::EngineEvent;
+
+impl Core {
+    /// The time has come at which a destination freezes, unless transitions are suspended.
+    pub(super) fn freeze_due(&mut self, ix: DestIx) {
+        self.ask(ix);
+        if self.guard.hold() == Hold::Held {
+            self.held_back.insert(ix);
+        }
+    }
+
+    /// The guard has seen something, or time has passed.
+    pub(super) fn guard_changed(&mut self, change: Option<HoldChange>) {
+        if let Some(change) = change {
+            self.actions.push(Action::Publish(EngineEvent::HoldChange(change)));
+            match change.hold {
+                Hold::Held => self.suspend_transitions(),
+                Hold::Released => self.resume_transitions(),
+            }
+        }
+        if self.guard.hold() == Hold::Held && !self.alarms.is_set(Alarm::Guard) {
+            let tick = self.policy.mass_failure.window / 6;
+            let tick = tick.max(std::time::Duration::from_millis(1));
+            self.alarms.set(Alarm::Guard, self.now.saturating_add(tick));
+        }
+    }
+
+    /// Transitions are suspended from now on: the failures of the minute that it took to notice are
+    /// set apart as well.
+    fn suspend_transitions(&mut self) {
+        let window = self.policy.mass_failure.window;
+        let since = self.now.saturating_sub(window);
+        let failing = |dest: &Dest| !dest.lost && dest.record.circuit.failing_since >= Some(since);
+        for ix in self.destinations_where(failing) {
+            let transition = self.dests[ix.get()].record.circuit.suspend(since, self.now);
+            let is_enabled = transition.is_some();
+            self.commits.seal_when_full();
+            self.circuit_changed(ix, transition);
+            self.arm_circuit(ix);
+            if is_enabled {
+                self.recovered(ix);
+            }
+        }
+    }
+
+    /// Transitions happen again: the failures since they were suspended are taken back.
+    pub(super) fn resume_transitions(&mut self) {
+        let has_suspended =
+            |dest: &Dest| !dest.lost && dest.record.circuit.suspended != Suspended::default();
+        for ix in self.destinations_where(has_suspended) {
+            if self.dests[ix.get()].record.circuit.take_back() {
+                self.commits.seal_when_full();
+                self.circuit_changed(ix, None);
+            }
+        }
+        for ix in std::mem::take(&mut self.held_back) {
+            self.ask(ix);
+        }
+    }
+
+    fn destinations_where(&self, is_wanted: impl Fn(&Dest) -> bool) -> Vec<DestIx> {
+        let wanted = self.dests.iter().filter(|(_, dest)| is_wanted(dest));
+        wanted.map(|(ix, _)| ix).collect()
+    }
+
+    pub(super) fn tick_guard(&mut self) {
+        let change = self.guard.tick(self.now);
+        self.guard_changed(change);
+    }
+}

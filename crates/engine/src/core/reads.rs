@@ -1,0 +1,201 @@
+//! Reads of the store that are under way, and what they brought while acceptances were on their way.
+//!
+//! An answer may be older than what is known here. Nothing of it counts where the delivery is in
+//! memory, or has changed since and is not durable yet.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use postrider_domain::delivery::Delivery;
+use postrider_domain::ids::DeliveryId;
+use postrider_domain::time::Timestamp;
+use postrider_store::DueMark;
+
+use super::destinations::LoadId;
+use super::messages::{Action, Load, OnDelivery};
+use super::state::Core;
+
+/// Later in the order of due times than every delivery of the same time.
+pub(super) const LAST_ID: DeliveryId = DeliveryId::from_bytes([u8::MAX; 16]);
+
+/// Reads that are under way.
+#[derive(Default)]
+pub(super) struct Loads {
+    next: LoadId,
+    /// `None` where a destination is read.
+    open: BTreeMap<LoadId, Option<(Load, Option<OnDelivery>)>>,
+    backlog: Backlog,
+}
+
+/// How far the queued deliveries of all destinations have been read.
+#[derive(Debug, Default, Clone, Copy)]
+struct Backlog {
+    /// Where the next page begins, while there is one.
+    next: Option<Option<DueMark>>,
+    is_loading: bool,
+    /// What was accepted from here on is to be looked through once more.
+    wanted: Option<Timestamp>,
+}
+
+impl Loads {
+    /// A mark that no read which is under way has passed; `None` where none is.
+    pub(super) fn barrier(&self) -> Option<LoadId> {
+        (!self.open.is_empty()).then_some(self.next)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The number of the next read.
+    pub(super) fn next(&self) -> LoadId {
+        self.next
+    }
+
+    /// Whether this read, which is under way, is one of queued deliveries.
+    pub(super) fn is_of_first_lane(&self, id: LoadId) -> bool {
+        matches!(self.open.get(&id), Some(Some((Load::Backlog { .. } | Load::Queued { .. }, _))))
+    }
+
+    /// A page of the backlog was read; where the next one begins, if there is one.
+    pub(super) fn backlog_read(&mut self, next: Option<Option<DueMark>>) {
+        self.backlog.is_loading = false;
+        self.backlog.next = next;
+    }
+}
+
+/// What reads of queued deliveries have brought while acceptances were on their way to the lanes:
+/// the same delivery may come by both.
+#[derive(Default)]
+pub(super) struct Seen {
+    pages: VecDeque<(u64, HashSet<DeliveryId>)>,
+}
+
+impl Seen {
+    /// Whether a read has brought what this acceptance hands over.
+    pub(super) fn has(&self, ticket: u64, id: DeliveryId) -> bool {
+        self.pages.iter().any(|(next, ids)| ticket < *next && ids.contains(&id))
+    }
+
+    pub(super) fn remember(&mut self, next_ticket: u64, rows: &[Delivery], oldest: Option<u64>) {
+        self.pages.retain(|(next, _)| oldest.is_some_and(|oldest| oldest < *next));
+        if oldest.is_some_and(|oldest| oldest < next_ticket) {
+            self.pages.push_back((next_ticket, rows.iter().map(|row| row.id).collect()));
+        }
+    }
+}
+
+impl Core {
+    pub(super) fn load(&mut self, load: Load) {
+        self.load_for(load, None);
+    }
+
+    pub(super) fn load_for(&mut self, load: Load, command: Option<OnDelivery>) {
+        let id = self.loads.next;
+        self.loads.next += 1;
+        self.actions.push(Action::Load(id, load.clone()));
+        self.loads.open.insert(id, Some((load, command)));
+    }
+
+    /// A read was answered: what was asked, and for which command.
+    pub(super) fn close_load(&mut self, id: LoadId) -> Option<(Load, Option<OnDelivery>)> {
+        self.loads.open.remove(&id)?
+    }
+
+    /// A destination is being read from now on.
+    pub(super) fn open_find(&mut self) -> LoadId {
+        let id = self.loads.next;
+        self.loads.next += 1;
+        self.loads.open.insert(id, None);
+        id
+    }
+
+    /// A destination was read.
+    pub(super) fn close_find(&mut self, id: LoadId) {
+        self.loads.open.remove(&id);
+        self.reads_ended();
+    }
+
+    pub(super) fn reads_ended(&mut self) {
+        let oldest = self.loads.open.keys().next().copied().unwrap_or(LoadId::MAX);
+        self.commits.reads_ended(oldest);
+    }
+
+    /// Begins to read what was queued before the start.
+    pub(crate) fn begin_backlog(&mut self) {
+        self.scan_from(Timestamp::EPOCH);
+    }
+
+    /// Wants everything looked through that was accepted then or later.
+    pub(super) fn scan_from(&mut self, since: Timestamp) {
+        let wanted = &mut self.loads.backlog.wanted;
+        *wanted = Some(wanted.map_or(since, |before| before.min(since)));
+    }
+
+    pub(super) fn scan_backlog(&mut self) {
+        let Backlog { next, is_loading, wanted } = self.loads.backlog;
+        if is_loading || self.shutdown.is_begun() {
+            return;
+        }
+        let after = match (next, wanted) {
+            (None, None) => return,
+            (Some(after), Some(since)) if after.is_some_and(|mark| mark.at < since) => {
+                // What is wanted is still to come.
+                self.loads.backlog.wanted = None;
+                after
+            }
+            (Some(after), _) => after,
+            (None, Some(since)) => {
+                self.loads.backlog.wanted = None;
+                (since > Timestamp::EPOCH).then(|| DueMark {
+                    at: since.saturating_sub(Duration::from_millis(1)),
+                    delivery: LAST_ID,
+                })
+            }
+        };
+        // Whatever is in memory: a lane that has nothing there must not wait for others. What does
+        // not fit into its lane is not kept.
+        self.loads.backlog.next = Some(after);
+        self.loads.backlog.is_loading = true;
+        self.load(Load::Backlog { after, limit: self.options.page });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_domain::delivery::DeliveryState;
+    use postrider_domain::ids::{DestinationId, EventId, SubscriptionId, TenantId};
+
+    use super::*;
+
+    fn row(n: u8) -> Delivery {
+        Delivery {
+            id: DeliveryId::from_bytes([n; 16]),
+            tenant: TenantId::default_tenant(),
+            event: EventId::new(Timestamp::EPOCH, [n; 10]),
+            subscription: SubscriptionId::from_bytes([1; 16]),
+            destination: DestinationId::of(&TenantId::default_tenant(), "a"),
+            kind: "task.updated".parse().unwrap(),
+            created_at: Timestamp::EPOCH,
+            state: DeliveryState::Queued,
+            attempts: 0,
+            last_attempt_at: None,
+        }
+    }
+
+    #[test]
+    fn what_a_read_brought_is_known_to_every_acceptance_that_began_before_its_end() {
+        let mut seen = Seen::default();
+        let id = |n: u8| DeliveryId::from_bytes([n; 16]);
+        seen.remember(5, &[row(1), row(2)], Some(3));
+        assert!(seen.has(3, id(1)) && seen.has(4, id(2)));
+        assert!(!seen.has(5, id(1)), "it began after the read");
+        assert!(!seen.has(3, id(3)), "the read did not bring it");
+        // When all of those are through, it is forgotten.
+        seen.remember(9, &[row(3)], Some(7));
+        assert!(!seen.has(4, id(1)));
+        assert!(seen.has(7, id(3)));
+        seen.remember(12, &[row(4)], None);
+        assert_eq!(seen.pages.len(), 0, "nothing is under way: nothing to remember");
+    }
+}

@@ -1,0 +1,82 @@
+//! What people want of one delivery: cancelling it, replaying it. They are answered when the change is
+//! durable.
+
+use postrider_domain::delivery::{CancelReason, Delivery, WrongState};
+
+use super::messages::{DeliveryCommand, Load, OnDelivery, Parked};
+use super::state::Core;
+use crate::handle::CommandError;
+
+impl Core {
+    /// Something is wanted of a delivery: as it is in memory, or as the store has it.
+    pub(super) fn on_delivery(&mut self, command: OnDelivery) {
+        let id = command.delivery;
+        let known = self.entries.get(&id).map(|entry| &entry.delivery);
+        match known.or_else(|| self.commits.dirty(id)) {
+            Some(delivery) if delivery.tenant == command.tenant => {
+                let delivery = delivery.clone();
+                self.change_delivery(command, Some(delivery));
+            }
+            Some(_) => command.refuse(CommandError::NotFound),
+            None => {
+                let load = Load::One { tenant: command.tenant.clone(), delivery: id };
+                self.load_for(load, Some(command));
+            }
+        }
+    }
+
+    /// Does what is wanted of a delivery that is known or was read; `None` where there is none.
+    pub(super) fn change_delivery(&mut self, command: OnDelivery, delivery: Option<Delivery>) {
+        let Some(delivery) = delivery else { return command.refuse(CommandError::NotFound) };
+        let id = delivery.id;
+        if !self.holding.has(delivery.destination.shard()) {
+            return command.refuse(CommandError::Moved);
+        }
+        // It may have changed while it was read.
+        let resident = self.entries.get(&id).map(|entry| entry.delivery.clone());
+        let is_resident = resident.is_some();
+        let newest = resident.or_else(|| self.commits.dirty(id).cloned()).unwrap_or(delivery);
+        match command.change {
+            DeliveryCommand::Cancel => self.cancel_one(&newest, is_resident, command),
+            DeliveryCommand::Replay => self.replay_one(&newest, is_resident, command),
+        }
+    }
+
+    fn cancel_one(&mut self, delivery: &Delivery, is_resident: bool, command: OnDelivery) {
+        let refused = delivery.cancelled(CancelReason::Asked, self.now).err();
+        let cancelled = if is_resident {
+            self.cancel_resident(delivery.id, CancelReason::Asked)
+        } else {
+            self.cancel_absent(delivery, CancelReason::Asked)
+        };
+        match (cancelled, refused) {
+            (Some(cancelled), None) => {
+                let destination = delivery.destination;
+                self.commits.answer_when_durable(destination, command.reply, cancelled);
+            }
+            (_, Some(wrong)) => command.refuse(wrong.into()),
+            (None, None) => command.refuse(CommandError::NotFound),
+        }
+    }
+
+    fn replay_one(&mut self, delivery: &Delivery, is_resident: bool, command: OnDelivery) {
+        let replayed = if is_resident {
+            Err(WrongState::Unfinished.into())
+        } else if !self.directory.has(delivery.subscription) {
+            Err(CommandError::SubscriptionGone)
+        } else {
+            delivery.replayed(self.now).map_err(CommandError::from)
+        };
+        let replayed = match replayed {
+            Ok(replayed) => replayed,
+            Err(error) => return command.refuse(error),
+        };
+        let Some(ix) = self.dest_ix(delivery.destination) else {
+            let (tenant, destination) = (&delivery.tenant, delivery.destination);
+            return self.park_command(tenant, destination, Parked::OnDelivery(command));
+        };
+        self.commits.delivery(delivery.state.name(), replayed.clone(), None);
+        self.place(replayed.clone(), ix);
+        self.commits.answer_when_durable(replayed.destination, command.reply, replayed);
+    }
+}

@@ -1,0 +1,85 @@
+//! Which destinations are in memory: memory follows activity, not the number of URLs.
+//!
+//! One leaves only where the store has all that is known of it: nothing of it is in memory, in flight
+//! or on its way into the store, its circuit is closed and no failure stands against it, and nothing
+//! has happened for a while. It comes back from the store when something does
+//! ([`lookup`](super::lookup)).
+
+use postrider_domain::circuit::{CircuitState, Suspended};
+use postrider_domain::destination::Destination;
+use postrider_domain::subscription::RateLimit;
+
+use super::alarms::Alarm;
+use super::destinations::{Dest, DestIx, ProbeStage};
+use super::state::Core;
+
+impl Core {
+    /// A destination that this engine owns from now on; its circuit as it is kept, or a new one.
+    pub(crate) fn add_destination(
+        &mut self,
+        record: Destination,
+        rate: Option<RateLimit>,
+    ) -> DestIx {
+        if let Some(&ix) = self.dest_by_id.get(&record.id) {
+            return ix;
+        }
+        let tenant = self.tenant_ix(&record.tenant);
+        let id = record.id;
+        let known_since = self.held_since.get(&id.shard()).copied().unwrap_or(0);
+        let dest = Dest::new(record, tenant, &self.options, known_since, self.now);
+        let ix = self.dests.add(dest);
+        self.dest_by_id.insert(id, ix);
+        self.set_rate(ix, rate);
+        let circuit = &mut self.dests[ix.get()].record.circuit;
+        // The suspension ended with the process that had it, or goes on here without these failures.
+        let taken_back = circuit.take_back();
+        let recovered = circuit.recover(self.now, &self.policy.circuit);
+        if taken_back || recovered.is_some() {
+            self.circuit_changed(ix, recovered);
+        }
+        self.arm_circuit(ix);
+        self.drain_again(ix);
+        ix
+    }
+
+    /// Evicts destinations that have been idle for long, and of those that another node owns.
+    pub(super) fn evict_idle(&mut self) {
+        if self.shutdown.is_begun() {
+            return;
+        }
+        for ix in self.dests.next_share(self.now) {
+            if !self.is_idle(ix) {
+                continue;
+            }
+            if let Some(gone) = self.dests.remove(ix)
+                && !gone.lost
+            {
+                self.dest_by_id.remove(&gone.record.id);
+            }
+        }
+    }
+
+    fn is_idle(&mut self, ix: DestIx) -> bool {
+        let now = self.now;
+        let dest = &mut self.dests[ix.get()];
+        let is_unused = dest.lost || now.since(dest.used_at) >= self.options.destination_idle;
+        let is_healthy = dest.record.circuit.state == CircuitState::Closed
+            && dest.record.circuit.counters.consecutive_failures == 0
+            && dest.record.circuit.suspended == Suspended::default()
+            && dest.bucket.as_mut().is_none_or(|bucket| bucket.is_full(now));
+        let is_empty = dest.in_flight == 0
+            && dest.retry_in_flight == 0
+            && dest.first.is_at_rest()
+            && dest.retry.is_at_rest()
+            && dest.ramp.is_none();
+        let is_known = dest.lost || is_healthy && dest.probe == ProbeStage::None;
+        let alarms = [Alarm::Probe(ix), Alarm::Freeze(ix), Alarm::Tokens(ix), Alarm::Ramp(ix)];
+        is_unused
+            && is_empty
+            && is_known
+            && self.entries.of(ix) == 0
+            && !self.held_back.contains(&ix)
+            && !alarms.iter().any(|alarm| self.alarms.is_set(*alarm))
+            && !self.commits.has(ix, self.dests[ix.get()].record.id)
+    }
+}

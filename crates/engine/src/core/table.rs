@@ -1,0 +1,177 @@
+//! The deliveries that are in memory and where each of them is, and what a tenant has in flight. Data only.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use postrider_domain::attempt::Turn;
+use postrider_domain::delivery::{Delivery, Lane, StateName};
+use postrider_domain::ids::DeliveryId;
+
+use super::destinations::DestIx;
+use super::ids::IdMap;
+use crate::loaded::Loaded;
+
+/// A delivery that is in memory.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) delivery: Delivery,
+    /// Its event, while there is room for it, and while it is in flight.
+    pub(super) event: Option<Arc<Loaded>>,
+    pub(super) dest: DestIx,
+    pub(super) place: Place,
+}
+
+/// The deliveries that are in memory, and how many each destination has there.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    by_id: IdMap<DeliveryId, Entry>,
+    of: Vec<usize>,
+}
+
+impl Entries {
+    pub(super) fn insert(&mut self, entry: Entry) {
+        let at = entry.dest.get();
+        if at >= self.of.len() {
+            self.of.resize(at + 1, 0);
+        }
+        self.of[at] += 1;
+        if let Some(before) = self.by_id.insert(entry.delivery.id, entry) {
+            self.of[before.dest.get()] -= 1;
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: &DeliveryId) -> Option<Entry> {
+        let removed = self.by_id.remove(id)?;
+        self.of[removed.dest.get()] -= 1;
+        Some(removed)
+    }
+
+    /// How many a destination has.
+    pub(super) fn of(&self, ix: DestIx) -> usize {
+        self.of.get(ix.get()).copied().unwrap_or(0)
+    }
+
+    pub(super) fn get(&self, id: &DeliveryId) -> Option<&Entry> {
+        self.by_id.get(id)
+    }
+
+    /// Whoever changes an entry leaves its destination as it is.
+    pub(super) fn get_mut(&mut self, id: &DeliveryId) -> Option<&mut Entry> {
+        self.by_id.get_mut(id)
+    }
+
+    pub(super) fn contains_key(&self, id: &DeliveryId) -> bool {
+        self.by_id.contains_key(id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&DeliveryId, &Entry)> {
+        self.by_id.iter()
+    }
+}
+
+/// Where a delivery is in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In its destination's first queue.
+    First,
+    /// Until its slot falls due.
+    Due,
+    /// In its destination's retry queue.
+    Ready {
+        /// Brought there before its slot, by the ramp of a recovery.
+        drained: bool,
+    },
+    /// Chosen as the probe, and not sent yet.
+    Probe,
+    /// Being attempted.
+    InFlight(Flight),
+}
+
+/// An attempt that is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Flight {
+    pub(super) turn: Turn,
+    pub(super) lane: Lane,
+    pub(super) drained: bool,
+    /// Bytes that are set aside until its event was read.
+    pub(super) unread_bytes: usize,
+    /// The account that it stands in meanwhile; `None` where it was cancelled in flight.
+    pub(super) account: Option<StateName>,
+}
+
+/// How many attempts are under way.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct InFlight {
+    pub(super) first: usize,
+    pub(super) retry: usize,
+}
+
+impl InFlight {
+    pub(super) fn total(self) -> usize {
+        self.first + self.retry
+    }
+
+    pub(super) fn of(&mut self, lane: Lane) -> &mut usize {
+        match lane {
+            Lane::First => &mut self.first,
+            Lane::Retry => &mut self.retry,
+        }
+    }
+}
+
+/// The destinations of a tenant that have something to send in one lane.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    pub(super) dests: VecDeque<DestIx>,
+    /// Whether the tenant is in the lane's ring.
+    pub(super) in_ring: bool,
+}
+
+/// What is known of a tenant.
+#[derive(Debug, Default)]
+pub(super) struct TenantState {
+    pub(super) in_flight: usize,
+    pub(super) flying_bytes: usize,
+    pub(super) overlay: TenantOverlay,
+    first: Turns,
+    retry: Turns,
+    /// Whether it waits until something has ended.
+    pub(super) is_parked: bool,
+    /// Probes that wait for the same.
+    pub(super) probes: VecDeque<DeliveryId>,
+}
+
+impl TenantState {
+    pub(super) fn turns(&mut self, lane: Lane) -> &mut Turns {
+        match lane {
+            Lane::First => &mut self.first,
+            Lane::Retry => &mut self.retry,
+        }
+    }
+}
+
+/// What of a tenant's ledger is in flight now: the store does not know.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct TenantOverlay {
+    /// Stand as queued in the store.
+    pub(crate) queued: u64,
+    /// Stand as waiting in the store.
+    pub(crate) waiting: u64,
+}
+
+impl TenantOverlay {
+    pub(super) fn account(&mut self, name: StateName) -> &mut u64 {
+        match name {
+            StateName::Queued => &mut self.queued,
+            StateName::InFlight
+            | StateName::Waiting
+            | StateName::Delivered
+            | StateName::Dead
+            | StateName::Cancelled => &mut self.waiting,
+        }
+    }
+}
