@@ -20,7 +20,9 @@ use tokio::task::JoinSet;
 use crate::attempt::{Job, Runner, TransportRunner};
 use crate::background::Background;
 use crate::cluster::{self, NEWEST, Post, Refresher, ToReplay, instant};
-use crate::core::{Action, Command, Core, Fetch, Input, Load, LoadId, OnReplay, Outgoing};
+use crate::core::{
+    Action, Command, Core, Fetch, Input, Load, LoadId, OnReplay, Outgoing, WantedEvent,
+};
 use crate::directory::{Credentials, Directory};
 use crate::entropy::Entropy;
 use crate::handle::{Ended, EngineHandle, Shared};
@@ -28,7 +30,6 @@ use crate::handovers::Handovers;
 use crate::inbox::{Handover, Inbox};
 use crate::ingest::Ingest;
 use crate::live::EngineEvent;
-use crate::loaded::Loaded;
 use crate::notices::Notices;
 use crate::options::Options;
 use crate::spans::Spans;
@@ -287,17 +288,13 @@ impl Shell {
 
     /// Carries out what the core says.
     fn perform(&mut self) {
-        let mut without_event = Vec::new();
         for action in self.core.take_actions() {
             match action {
-                Action::Send(outgoing) => match outgoing.event.clone() {
-                    Some(event) => {
-                        let limits = self.policy.borrow().attempt.clone();
-                        let job = job(outgoing, event, limits);
-                        self.runner.begin(job, self.inputs.clone());
-                    }
-                    None => without_event.push(outgoing),
-                },
+                Action::Send(outgoing) => {
+                    let limits = self.policy.borrow().attempt.clone();
+                    self.runner.begin(job(outgoing, limits), self.inputs.clone());
+                }
+                Action::ReadEvents(wanted) => self.read_events(wanted),
                 Action::Commit(commit) => self.commit(commit),
                 Action::Load(id, load) => self.load(id, load),
                 Action::Fetch(fetch) => self.fetch(fetch),
@@ -329,10 +326,6 @@ impl Shell {
                 }
                 Action::Stop(why) => self.stopped = Some(why),
             }
-        }
-        while !without_event.is_empty() {
-            let rest = without_event.split_off(without_event.len().min(self.options.page));
-            self.send_from_store(std::mem::replace(&mut without_event, rest));
         }
     }
 
@@ -408,22 +401,20 @@ impl Shell {
         });
     }
 
-    /// Sends deliveries whose events are read first, together.
-    fn send_from_store(&mut self, batch: Vec<Outgoing>) {
+    /// Reads the events of deliveries together.
+    fn read_events(&mut self, wanted: Vec<WantedEvent>) {
         let reader = self.reader();
         self.tasks.spawn(async move {
-            let key = |one: &Outgoing| (one.tenant.clone(), one.event_id.clone());
-            let mut ids: Vec<_> = batch.iter().map(key).collect();
+            let key = |one: &WantedEvent| (one.tenant.clone(), one.event.clone());
+            let mut ids: Vec<_> = wanted.iter().map(key).collect();
             // Several deliveries may be of one event.
             ids.sort_unstable();
             ids.dedup();
             let Some(events) = reader.insist(|| reader.store.events(&ids)).await else { return };
             let events: HashMap<_, _> = ids.into_iter().zip(events).collect();
-            let event = |one: &Outgoing| events.get(&key(one)).cloned().flatten();
-            // Reading may have taken long: whether they may still be sent is asked again.
-            let read = batch.into_iter().map(|one| (event(&one), one));
-            let read = read.map(|(event, one)| (one, event)).collect();
-            drop(reader.inputs.send(Input::Read(read)));
+            let event = |one: &WantedEvent| events.get(&key(one)).cloned().flatten();
+            let read = wanted.iter().map(|one| (one.delivery, event(one))).collect();
+            drop(reader.inputs.send(Input::EventsRead(read)));
         });
     }
 
@@ -438,12 +429,8 @@ impl Shell {
     }
 }
 
-fn job(
-    outgoing: Outgoing,
-    event: Arc<Loaded>,
-    limits: postrider_domain::policy::AttemptPolicy,
-) -> Job {
-    let Outgoing { delivery, number, prepared, target, .. } = outgoing;
+fn job(outgoing: Outgoing, limits: postrider_domain::policy::AttemptPolicy) -> Job {
+    let Outgoing { delivery, number, event, prepared, target } = outgoing;
     Job { delivery, number, event, prepared, target, limits }
 }
 

@@ -4,9 +4,7 @@
 use std::sync::Arc;
 
 use postrider_domain::circuit::{Admission, CircuitState, Transition};
-use postrider_domain::delivery::DeliveryState;
-use postrider_domain::ids::DeliveryId;
-use postrider_domain::time::Timestamp;
+use postrider_domain::delivery::{Delivery, DeliveryState};
 
 use super::alarms::Alarm;
 use super::destinations::DestIx;
@@ -71,15 +69,13 @@ impl Core {
         }
     }
 
-    /// The circuit says no: the delivery waits for its next slot, or is dead.
-    pub(super) fn not_admitted(&mut self, id: DeliveryId, ix: DestIx) {
-        let Some(entry) = self.entries.remove(&id) else { return };
-        self.forget_payload(entry.event.as_deref());
-        let before = entry.delivery.state.name();
-        let after = entry.delivery.not_admitted(self.now, &self.policy.retry);
-        let is_due = |slot_at: Timestamp| slot_at <= self.now;
-        if let DeliveryState::Waiting(slot) = entry.delivery.state
-            && !is_due(slot.due_at)
+    /// The circuit says no to a delivery that has been taken out of memory: it waits for its next slot,
+    /// or is dead.
+    pub(super) fn not_admitted(&mut self, delivery: &Delivery, ix: DestIx) {
+        let before = delivery.state.name();
+        let after = delivery.not_admitted(self.now, &self.policy.retry);
+        if let DeliveryState::Waiting(slot) = delivery.state
+            && slot.due_at > self.now
         {
             // A ramp had brought it forward; its slot is still to come.
             self.place(after, ix);

@@ -15,7 +15,6 @@ use super::destinations::{DestIx, LoadId};
 use super::messages::Parked;
 use super::reads::LAST_ID;
 use super::state::Core;
-use super::table::{Entry, Place};
 use crate::handle::CommandError;
 use crate::inbox::Handover;
 use crate::loaded::Loaded;
@@ -167,10 +166,7 @@ impl Core {
             if !is_due(&row) || self.entries.contains_key(&row.id) {
                 continue;
             }
-            let id = row.id;
-            let entry = Entry { delivery: row, event: None, dest: ix, place: Place::Due };
-            self.entries.insert(entry);
-            self.enqueue_ready(id, false);
+            self.enqueue_ready(row, ix, false);
         }
         let (grew, low) = (self.entries.len() > before, self.lane_cap() / 2);
         let queue = &mut self.dests[ix.get()].retry;

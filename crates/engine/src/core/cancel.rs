@@ -1,13 +1,13 @@
 //! Cancelling what is owed: one delivery, in memory or not, or all that a deleted subscription is owed.
 
-use postrider_domain::attempt::Verdict;
 use postrider_domain::delivery::{CancelReason, Delivery};
 use postrider_domain::ids::{DeliveryId, SubscriptionId, TenantId};
 
 use super::commits::Ack;
+use super::drain::Drained;
 use super::messages::{Action, Load};
 use super::state::Core;
-use super::table::{Flight, Place};
+use super::table::{Entry, Places, Position};
 
 impl Core {
     /// Cancels a delivery that is in memory.
@@ -16,33 +16,34 @@ impl Core {
         id: DeliveryId,
         reason: CancelReason,
     ) -> Option<Delivery> {
-        let entry = self.entries.get(&id)?;
-        let (ix, place) = (entry.dest, entry.place);
+        let entry = self.entries.get_mut(&id)?;
         let before = entry.delivery.state.name();
         let cancelled = entry.delivery.cancelled(reason, self.now).ok()?;
-        self.commits.delivery(before, cancelled.clone(), None);
-        if let Place::InFlight(flight) = place {
+        if let Position::InFlight(flight) = &mut entry.position {
             // The attempt goes on and is logged; the delivery stays cancelled.
-            if let Some(account) = flight.account {
-                let tenant = self.dests[ix.get()].tenant;
+            entry.delivery = cancelled.clone();
+            if let Some(account) = flight.account.take() {
+                let tenant = self.dests[entry.dest.get()].tenant;
                 *self.tenants[tenant].overlay.account(account) -= 1;
             }
-            if let Some(entry) = self.entries.get_mut(&id) {
-                entry.delivery = cancelled.clone();
-                entry.place = Place::InFlight(Flight { account: None, ..flight });
-            }
+            self.commits.delivery(before, cancelled.clone(), None);
             return Some(cancelled);
         }
-        self.set_place(id, Place::Due);
-        self.leave_queue(ix, if place == Place::First { place } else { Place::Due });
-        if let Some(entry) = self.entries.remove(&id) {
-            self.forget_payload(entry.event.as_deref());
-        }
-        if place == Place::Probe {
-            self.lose_probe(ix, id);
-        }
-        if place == (Place::Ready { drained: true }) {
-            self.drained(ix, Verdict::Success);
+        self.commits.delivery(before, cancelled.clone(), None);
+        let Entry { dest: ix, position, .. } = self.take_out(id)?;
+        match position {
+            Position::Probe | Position::Placed(Places { is_probe: true, .. }) => {
+                self.lose_probe(ix, id);
+            }
+            Position::RetryLane { drained: true }
+            | Position::Placed(Places { drained: true, .. }) => {
+                self.drained(ix, Drained::Cancelled);
+            }
+            Position::FirstLane
+            | Position::Window
+            | Position::RetryLane { drained: false }
+            | Position::Placed(_)
+            | Position::InFlight(_) => {}
         }
         Some(cancelled)
     }

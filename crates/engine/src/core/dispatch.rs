@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 
-use postrider_domain::attempt::{Turn, Verdict};
+use postrider_domain::attempt::Turn;
 use postrider_domain::circuit::{Admission, CircuitState};
 use postrider_domain::delivery::{CancelReason, Lane};
+use postrider_domain::event::Event;
 use postrider_domain::ids::DeliveryId;
 use postrider_domain::planted::{self, Bug};
 use postrider_domain::time::Timestamp;
@@ -18,8 +19,9 @@ use super::destinations::{DestIx, ProbeStage};
 use super::messages::{Action, Outgoing};
 use super::payloads::flying_bytes;
 use super::state::Core;
-use super::table::{Flight, Place};
+use super::table::{Flight, Places, Position};
 use crate::live::EngineEvent;
+use crate::loaded::Loaded;
 
 /// First attempts of a destination after which one of its own retries has its turn.
 const FIRST_PER_RETRY: u32 = 8;
@@ -71,26 +73,35 @@ impl Core {
         }
         let lane = if ring == Lane::First && self.owes_retry(ix) { Lane::Retry } else { ring };
         let Some(id) = self.peek(ix, lane) else { return };
-        match self.ask(ix) {
-            Admission::Admit => match self.block(ix, lane, id) {
+        let event = self.event_of(id);
+        let circuit = &self.dests[ix.get()].record.circuit;
+        // Where the event has to be read, admission is asked after that: reading may take long, and the
+        // circuit may open meanwhile.
+        let must_read = event.is_none() && circuit.still_admits(id);
+        let admission = if must_read { None } else { Some(self.ask(ix)) };
+        match admission {
+            None | Some(Admission::Admit) => match self.block(ix, lane, event.as_deref()) {
                 None => {
-                    self.pop(ix, lane);
-                    self.attempt(id, lane);
+                    self.take_places(id, ix, lane);
+                    if must_read {
+                        self.want_event(id);
+                    } else {
+                        self.launch(id);
+                    }
                 }
                 Some(Block::Tenant) => return self.keep_turn(ix, ring),
                 Some(block) => return self.park(ix, &block),
             },
-            Admission::Probe if self.dests[ix.get()].probe == ProbeStage::None => {
-                self.pop(ix, lane);
-                // It has left its queue, and must not leave it once more.
-                if let Some(entry) = self.entries.get_mut(&id) {
-                    entry.place = Place::Probe;
+            Some(Admission::Probe) if self.dests[ix.get()].probe == ProbeStage::None => {
+                if let Some(entry) = self.pop_entry(ix, lane, id) {
+                    self.begin_probe(ix, entry);
                 }
-                self.begin_probe(ix, id);
             }
-            Admission::Probe | Admission::WaitUntil(_) | Admission::Refuse => {
-                self.pop(ix, lane);
-                self.not_admitted(id, ix);
+            Some(Admission::Probe | Admission::WaitUntil(_) | Admission::Refuse) => {
+                if let Some(entry) = self.pop_entry(ix, lane, id) {
+                    self.forget_payload(entry.event.as_deref());
+                    self.not_admitted(&entry.delivery, ix);
+                }
             }
         }
         self.activate_lane(ix, ring);
@@ -104,12 +115,13 @@ impl Core {
             && dest.first_since_retry >= FIRST_PER_RETRY
             && self.has_room(Lane::Retry);
         is_owed
-            && self
-                .peek(ix, Lane::Retry)
-                .is_some_and(|id| self.block(ix, Lane::Retry, id).is_none())
+            && self.peek(ix, Lane::Retry).is_some_and(|id| {
+                let event = self.event_of(id);
+                self.block(ix, Lane::Retry, event.as_deref()).is_none()
+            })
     }
 
-    fn block(&mut self, ix: DestIx, lane: Lane, id: DeliveryId) -> Option<Block> {
+    fn block(&mut self, ix: DestIx, lane: Lane, event: Option<&Loaded>) -> Option<Block> {
         let pressure = self.in_flight.total() * 2 >= self.options.in_flight_max;
         let dest = &mut self.dests[ix.get()];
         let ramp = dest.ramp.as_ref().map_or(0, |ramp| ramp.size);
@@ -124,8 +136,7 @@ impl Core {
             return Some(Block::Rate(at));
         }
         let tenant = dest.tenant;
-        let bytes = flying_bytes(self.event_of(id).as_deref());
-        self.tenant_block(tenant, bytes).map(|_| Block::Tenant)
+        self.tenant_block(tenant, flying_bytes(event)).map(|_| Block::Tenant)
     }
 
     fn park(&mut self, ix: DestIx, block: &Block) {
@@ -136,88 +147,119 @@ impl Core {
         }
     }
 
-    /// An ordinary attempt of a delivery that was just taken from its queue.
-    fn attempt(&mut self, id: DeliveryId, lane: Lane) {
-        let Some(entry) = self.entries.get(&id) else { return };
-        let (ix, place) = (entry.dest, entry.place);
-        let drained = matches!(place, Place::Ready { drained: true });
-        if drained && !self.still_drains(id, ix) {
-            return;
-        }
-        let Some(turn) = self.entries.get(&id).and_then(|entry| entry.delivery.turn()) else {
-            self.entries.remove(&id);
-            return;
-        };
-        let dest = &mut self.dests[ix.get()];
-        if let Some(bucket) = &mut dest.bucket {
-            // Whether there is a token was asked just before.
-            bucket.take(1, self.now).ok();
-        }
-        match lane {
-            Lane::First => dest.first_since_retry = dest.first_since_retry.saturating_add(1),
-            Lane::Retry => dest.first_since_retry = 0,
-        }
-        self.launch(id, turn, lane, drained);
-    }
-
     /// The probe is durable and there is room for it.
     fn send_probe(&mut self, id: DeliveryId) {
         let Some(entry) = self.entries.get(&id) else { return };
-        if entry.place != Place::Probe {
+        if entry.position != Position::Probe {
             return;
         }
         let ix = entry.dest;
-        let circuit = &self.dests[ix.get()].record.circuit;
-        let is_probe =
-            matches!(&circuit.state, CircuitState::HalfOpen { probe, .. } if *probe == id);
-        if is_probe {
-            self.launch(id, Turn::Probe, Lane::Retry, false);
+        if !self.is_probe(id, ix) {
+            return self.release_probe(id, ix);
+        }
+        self.take_places_for_probe(id);
+        if self.event_of(id).is_some() {
+            self.launch(id);
         } else {
-            // Somebody enabled or froze the destination meanwhile: its own turn will come.
-            self.dests[ix.get()].probe = ProbeStage::None;
-            if let Some(entry) = self.entries.remove(&id) {
-                self.forget_payload(entry.event.as_deref());
-                self.place(entry.delivery, ix);
+            self.want_event(id);
+        }
+    }
+
+    fn is_probe(&self, id: DeliveryId, ix: DestIx) -> bool {
+        let circuit = &self.dests[ix.get()].record.circuit;
+        matches!(&circuit.state, CircuitState::HalfOpen { probe, .. } if *probe == id)
+    }
+
+    /// Somebody enabled or froze the destination meanwhile: the delivery's own turn will come.
+    fn release_probe(&mut self, id: DeliveryId, ix: DestIx) {
+        self.dests[ix.get()].probe = ProbeStage::None;
+        self.return_to_slot(id, ix);
+    }
+
+    fn return_to_slot(&mut self, id: DeliveryId, ix: DestIx) {
+        if let Some(entry) = self.take_out(id) {
+            self.place(entry.delivery, ix);
+        }
+    }
+
+    /// The events of deliveries that have their places were read: now it is decided whether each of
+    /// them is sent. Answers which are attempted although the store has no event for them.
+    pub(super) fn events_read(
+        &mut self,
+        read: Vec<(DeliveryId, Option<Arc<Event>>)>,
+    ) -> Vec<DeliveryId> {
+        let mut without_event = Vec::new();
+        for (id, event) in read {
+            // It may have been cancelled, or be another node's by now.
+            let Some((ix, places)) = self.places_of(id) else { continue };
+            let has_event = event.is_some();
+            if let Some(event) = event {
+                let event = self.share(event);
+                self.attach(id, event);
+            }
+            if self.admit(id, ix, places) && self.launch(id) && !has_event {
+                without_event.push(id);
+            }
+        }
+        without_event
+    }
+
+    /// Whether a delivery whose event was read is sent. One that is not gives its places back.
+    fn admit(&mut self, id: DeliveryId, ix: DestIx, places: Places) -> bool {
+        let is_leaving = self.is_leaving(self.dests[ix.get()].record.id.shard());
+        let is_stopped = self.shutdown.is_begun() || !self.is_leased || self.is_doubted;
+        if is_stopped || is_leaving && !places.is_probe {
+            self.put_back(id);
+            return false;
+        }
+        if places.is_probe {
+            let is_probe = self.is_probe(id, ix);
+            if !is_probe {
+                self.release_probe(id, ix);
+            }
+            return is_probe;
+        }
+        match self.ask(ix) {
+            Admission::Admit => true,
+            Admission::Probe if self.dests[ix.get()].probe == ProbeStage::None => {
+                if let Some(entry) = self.take_out(id) {
+                    self.begin_probe(ix, entry);
+                }
+                false
+            }
+            Admission::Probe | Admission::WaitUntil(_) | Admission::Refuse => {
+                if let Some(entry) = self.take_out(id) {
+                    self.not_admitted(&entry.delivery, ix);
+                }
+                false
             }
         }
     }
 
-    /// Sends a delivery; whether it may be sent was decided before.
-    fn launch(&mut self, id: DeliveryId, turn: Turn, lane: Lane, drained: bool) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+    /// Sends a delivery that has its places; whether it may be sent was decided before. `false` where
+    /// there is nothing to be sent any more.
+    fn launch(&mut self, id: DeliveryId) -> bool {
+        let Some((ix, places)) = self.places_of(id) else { return false };
+        if places.drained && !self.still_drains(id, ix) {
+            self.return_to_slot(id, ix);
+            return false;
+        }
+        let Some(entry) = self.entries.get_mut(&id) else { return false };
         let Some(prepared) = self.directory.get(entry.delivery.subscription) else {
-            let (ix, place) = (entry.dest, entry.place);
-            // It has left its queue for this turn, and must not leave it once more.
-            if matches!(place, Place::First | Place::Ready { .. }) {
-                entry.place = Place::Due;
-            }
             self.cancel_resident(id, CancelReason::SubscriptionDeleted);
-            if place == (Place::Ready { drained: true }) {
-                self.drained(ix, Verdict::Success);
-            }
-            return;
+            return false;
+        };
+        let turn = if places.is_probe { Some(Turn::Probe) } else { entry.delivery.turn() };
+        let Some(turn) = turn else {
+            // It has ended: nothing is owed any more.
+            self.take_out(id);
+            return false;
         };
         let account = entry.delivery.state.name();
-        let (queued, tenant) = (entry.event.take(), self.dests[entry.dest.get()].tenant);
-        let event = queued.clone().or_else(|| {
-            let delivery = &entry.delivery;
-            self.known.get(&delivery.tenant, &delivery.event)
-        });
-        self.forget_payload(queued.as_deref());
-        let unread_bytes = self.fly(tenant, event.as_deref());
-        let Some(entry) = self.entries.get_mut(&id) else { return };
-        let flight = Flight { turn, lane, drained, unread_bytes, account: Some(account) };
-        entry.event = event.clone();
-        entry.place = Place::InFlight(flight);
-        let dest = &mut self.dests[entry.dest.get()];
-        dest.in_flight += 1;
-        dest.retry_in_flight += u32::from(lane == Lane::Retry);
-        *self.in_flight.of(lane) += 1;
-        let tenant = &mut self.tenants[dest.tenant];
-        tenant.in_flight += 1;
-        *tenant.overlay.account(account) += 1;
+        entry.position = Position::InFlight(Flight { turn, places, account: Some(account) });
+        let dest = &self.dests[ix.get()];
+        *self.tenants[dest.tenant].overlay.account(account) += 1;
         let delivery = &entry.delivery;
-        let number = delivery.attempts.saturating_add(1);
         if self.listened {
             self.actions.push(Action::Publish(EngineEvent::Began {
                 tenant: delivery.tenant.clone(),
@@ -226,25 +268,14 @@ impl Core {
                 turn,
             }));
         }
+        let Some(event) = entry.event.clone() else { return true };
+        let number = delivery.attempts.saturating_add(1);
+        let target = dest.target.clone();
+        let outgoing = Outgoing { delivery: id, number, event, prepared, target };
         if turn == Turn::Probe && planted::is(Bug::DuplicateProbe) {
-            self.actions.push(Action::Send(Outgoing {
-                delivery: id,
-                number,
-                tenant: delivery.tenant.clone(),
-                event_id: delivery.event.clone(),
-                event: event.clone(),
-                prepared: Arc::clone(&prepared),
-                target: dest.target.clone(),
-            }));
+            self.actions.push(Action::Send(outgoing.clone()));
         }
-        self.actions.push(Action::Send(Outgoing {
-            delivery: id,
-            number,
-            tenant: delivery.tenant.clone(),
-            event_id: delivery.event.clone(),
-            event,
-            prepared,
-            target: dest.target.clone(),
-        }));
+        self.actions.push(Action::Send(outgoing));
+        true
     }
 }

@@ -4,7 +4,6 @@
 
 use std::collections::VecDeque;
 
-use postrider_domain::attempt::Verdict;
 use postrider_domain::circuit::CircuitState;
 use postrider_domain::delivery::{Delivery, DeliveryState};
 use postrider_domain::ids::DeliveryId;
@@ -16,7 +15,16 @@ use super::destinations::{DestIx, Ramp};
 use super::limiter::AdaptiveLimit;
 use super::messages::Load;
 use super::state::Core;
-use super::table::{Entry, Place};
+use super::table::{Entry, Position};
+
+/// How a delivery that a ramp had brought forward ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Drained {
+    Delivered,
+    Failed,
+    /// It is not attempted any more.
+    Cancelled,
+}
 
 impl Core {
     /// A destination's circuit has closed.
@@ -68,14 +76,13 @@ impl Core {
         self.run_ramp(ix);
     }
 
-    /// A delivery that the ramp had sent has ended.
-    pub(super) fn drained(&mut self, ix: DestIx, verdict: Verdict) {
+    /// A delivery that the ramp had brought forward does not count for it any more.
+    pub(super) fn drained(&mut self, ix: DestIx, how: Drained) {
         let Some(ramp) = &mut self.dests[ix.get()].ramp else { return };
         ramp.on_their_way = ramp.on_their_way.saturating_sub(1);
-        if verdict == Verdict::Success || planted::is(Bug::RampIgnoresFailure) {
-            self.run_ramp(ix);
-        } else {
-            self.stop_ramp(ix);
+        match how {
+            Drained::Failed if !planted::is(Bug::RampIgnoresFailure) => self.stop_ramp(ix),
+            Drained::Delivered | Drained::Failed | Drained::Cancelled => self.run_ramp(ix),
         }
     }
 
@@ -100,19 +107,12 @@ impl Core {
         self.options.page.min(room).max(usize::try_from(size).unwrap_or(1))
     }
 
-    /// Whether a delivery that a ramp brought forward is still to be sent; else it goes back to its
-    /// slot.
-    pub(super) fn still_drains(&mut self, id: DeliveryId, ix: DestIx) -> bool {
-        let Some(entry) = self.entries.get(&id) else { return false };
-        let is_due =
-            matches!(entry.delivery.state, DeliveryState::Waiting(s) if s.due_at <= self.now);
-        if is_due || self.dests[ix.get()].ramp.is_some() {
-            return true;
-        }
-        if let Some(entry) = self.entries.remove(&id) {
-            self.place(entry.delivery, ix);
-        }
-        false
+    /// Whether a delivery that a ramp brought forward is still to be sent: its slot is due, or the ramp
+    /// goes on.
+    pub(super) fn still_drains(&self, id: DeliveryId, ix: DestIx) -> bool {
+        let is_due = |delivery: &Delivery| matches!(delivery.state, DeliveryState::Waiting(slot) if slot.due_at <= self.now);
+        self.dests[ix.get()].ramp.is_some()
+            || self.entries.get(&id).is_some_and(|entry| is_due(&entry.delivery))
     }
 
     fn run_ramp(&mut self, ix: DestIx) {
@@ -149,30 +149,31 @@ impl Core {
 
     /// Sends a waiting delivery ahead of its slot; `false` where it is on its way already.
     fn bring_forward(&mut self, row: Delivery, ix: DestIx) -> bool {
-        let id = row.id;
-        match self.entries.get(&id).map(|entry| entry.place) {
-            Some(Place::Due) => {}
-            Some(Place::First | Place::Ready { .. } | Place::Probe | Place::InFlight(_)) => {
-                return false;
-            }
-            None => {
-                let newest = self.commits.dirty(id).cloned().unwrap_or(row);
-                if !matches!(newest.state, DeliveryState::Waiting(_)) {
-                    return false;
-                }
-                let entry = Entry { delivery: newest, event: None, dest: ix, place: Place::Due };
-                self.entries.insert(entry);
-            }
+        let newest = match self.entries.get(&row.id).map(|entry| entry.position) {
+            Some(Position::Window) => match self.take_out(row.id) {
+                Some(entry) => entry.delivery,
+                None => return false,
+            },
+            Some(
+                Position::FirstLane
+                | Position::RetryLane { .. }
+                | Position::Probe
+                | Position::Placed(_)
+                | Position::InFlight(_),
+            ) => return false,
+            None => self.commits.dirty(row.id).cloned().unwrap_or(row),
+        };
+        if !matches!(newest.state, DeliveryState::Waiting(_)) {
+            return false;
         }
-        self.set_place(id, Place::Ready { drained: true });
-        self.enqueue_ready(id, true);
+        self.enqueue_ready(newest, ix, true);
         true
     }
 
     pub(super) fn drain_loaded(&mut self, ix: DestIx, rows: Vec<Delivery>, limit: usize) {
         // Kept as it is now: once the change is durable nobody remembers that the row was older.
         let newest = |row: &Delivery| self.commits.dirty(row.id).unwrap_or(row).clone();
-        let is_free = |entry: &Entry| entry.place == Place::Due;
+        let is_free = |entry: &Entry| entry.position == Position::Window;
         let fresh: VecDeque<Delivery> = rows
             .iter()
             .filter(|row| self.entries.get(&row.id).is_none_or(is_free))

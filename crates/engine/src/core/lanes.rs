@@ -13,7 +13,7 @@ use super::destinations::DestIx;
 use super::limiter::TokenBucket;
 use super::messages::Load;
 use super::state::Core;
-use super::table::{Entry, Place};
+use super::table::{Entry, Position};
 use crate::loaded::Loaded;
 
 /// Reads that may be under way when another lane is read back.
@@ -28,7 +28,7 @@ impl Core {
     ) {
         let event = event.and_then(|event| self.keep_payload(event));
         let id = delivery.id;
-        self.entries.insert(Entry { delivery, event, dest: ix, place: Place::First });
+        self.entries.insert(Entry { delivery, event, dest: ix, position: Position::FirstLane });
         let dest = &mut self.dests[ix.get()];
         dest.used_at = self.now;
         dest.first.ids.push_back(id);
@@ -36,20 +36,35 @@ impl Core {
         self.activate_lane(ix, Lane::First);
     }
 
-    /// A slot fell due, or a ramp calls: the delivery takes its turn in the retry lane.
-    pub(super) fn enqueue_ready(&mut self, id: DeliveryId, drained: bool) {
+    /// The slot of a delivery that is in memory fell due: it takes its turn in the retry lane.
+    pub(super) fn enqueue_due(&mut self, id: DeliveryId) {
         let cap = self.lane_cap();
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let ix = entry.dest;
         let queue = &mut self.dests[ix.get()].retry;
-        if !drained && queue.len >= cap {
+        if queue.len >= cap {
             queue.spilled = true;
             self.entries.remove(&id);
             return;
         }
-        entry.place = Place::Ready { drained };
+        entry.position = Position::RetryLane { drained: false };
         queue.ids.push_back(id);
         queue.len += 1;
+        self.activate_lane(ix, Lane::Retry);
+    }
+
+    /// A delivery that was not in memory takes its turn in the retry lane: it is due, or a ramp calls.
+    pub(super) fn enqueue_ready(&mut self, delivery: Delivery, ix: DestIx, drained: bool) {
+        let cap = self.lane_cap();
+        let queue = &mut self.dests[ix.get()].retry;
+        if !drained && queue.len >= cap {
+            queue.spilled = true;
+            return;
+        }
+        queue.ids.push_back(delivery.id);
+        queue.len += 1;
+        let position = Position::RetryLane { drained };
+        self.entries.insert(Entry { delivery, event: None, dest: ix, position });
         self.activate_lane(ix, Lane::Retry);
     }
 
@@ -57,8 +72,10 @@ impl Core {
     pub(super) fn peek(&mut self, ix: DestIx, lane: Lane) -> Option<DeliveryId> {
         let queue = self.dests[ix.get()].queue(lane);
         while let Some(&id) = queue.ids.front() {
-            let here = self.entries.get(&id).is_some_and(|entry| match (lane, entry.place) {
-                (Lane::First, Place::First) | (Lane::Retry, Place::Ready { .. }) => true,
+            let here = self.entries.get(&id).is_some_and(|entry| match (lane, entry.position) {
+                (Lane::First, Position::FirstLane) | (Lane::Retry, Position::RetryLane { .. }) => {
+                    true
+                }
                 (Lane::First | Lane::Retry, _) => false,
             });
             if here {
@@ -83,12 +100,33 @@ impl Core {
         cap.min(self.options.lane_resident_max).min(max / 8).max(1)
     }
 
-    /// Takes the delivery that [`Core::peek`] showed.
+    /// Takes the delivery that [`Core::peek`] showed out of its lane. The caller says in the same step
+    /// where it is from now on.
     pub(super) fn pop(&mut self, ix: DestIx, lane: Lane) {
         let queue = self.dests[ix.get()].queue(lane);
         queue.ids.pop_front();
         queue.len = queue.len.saturating_sub(1);
         self.read_back_when_low(ix, lane);
+    }
+
+    /// Takes the delivery that [`Core::peek`] showed out of its lane and out of memory.
+    pub(super) fn pop_entry(&mut self, ix: DestIx, lane: Lane, id: DeliveryId) -> Option<Entry> {
+        self.pop(ix, lane);
+        self.entries.remove(&id)
+    }
+
+    /// A delivery that had its turn and was not sent is the next one of its lane again.
+    pub(super) fn push_front(&mut self, id: DeliveryId, lane: Lane, drained: bool) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        entry.position = match lane {
+            Lane::First => Position::FirstLane,
+            Lane::Retry => Position::RetryLane { drained },
+        };
+        let ix = entry.dest;
+        let queue = self.dests[ix.get()].queue(lane);
+        queue.ids.push_front(id);
+        queue.len += 1;
+        self.activate_lane(ix, lane);
     }
 
     /// Reads a lane back that has more in the store and little in memory.
@@ -127,13 +165,8 @@ impl Core {
         }
     }
 
-    /// A delivery leaves its queue without a turn.
-    pub(super) fn leave_queue(&mut self, ix: DestIx, place: Place) {
-        let lane = match place {
-            Place::First => Lane::First,
-            Place::Ready { .. } => Lane::Retry,
-            Place::Due | Place::Probe | Place::InFlight(_) => return,
-        };
+    /// A delivery leaves its lane without a turn.
+    pub(super) fn leave_lane(&mut self, ix: DestIx, lane: Lane) {
         let queue = self.dests[ix.get()].queue(lane);
         queue.len = queue.len.saturating_sub(1);
         if queue.len == 0 {

@@ -42,8 +42,8 @@ pub(crate) enum Input {
     Command(Command),
     /// These destinations have more in the store than was handed over.
     Spilled(BTreeMap<DestinationId, TenantId>),
-    /// The events of attempts that are to be made were read.
-    Read(Vec<(Outgoing, Option<Arc<Event>>)>),
+    /// The events of these deliveries were read; `None` where the store has none.
+    EventsRead(Vec<(DeliveryId, Option<Arc<Event>>)>),
     /// Another node may have accepted something in these shards, then or later.
     Work(ShardSet, Timestamp),
 }
@@ -65,6 +65,8 @@ pub(crate) enum Action {
     Commit(Commit),
     /// Read from the store and report it.
     Load(LoadId, Load),
+    /// Read the events of these deliveries, which have their places, and report it.
+    ReadEvents(Vec<WantedEvent>),
     /// Read the events of what was read, and report it.
     Fetch(Fetch),
     /// Tell whoever looks on.
@@ -86,16 +88,21 @@ pub(crate) enum Action {
     Stop(String),
 }
 
-/// An attempt that is to be made.
+/// A delivery whose event is to be read.
 #[derive(Debug)]
+pub(crate) struct WantedEvent {
+    pub(crate) delivery: DeliveryId,
+    pub(crate) tenant: TenantId,
+    pub(crate) event: EventId,
+}
+
+/// An attempt that is to be made.
+#[derive(Debug, Clone)]
 pub(crate) struct Outgoing {
     pub(crate) delivery: DeliveryId,
     /// Which attempt of it, from 1.
     pub(crate) number: u32,
-    pub(crate) tenant: TenantId,
-    pub(crate) event_id: EventId,
-    /// To be read from the store where it is not in memory any more.
-    pub(crate) event: Option<Arc<Loaded>>,
+    pub(crate) event: Arc<Loaded>,
     pub(crate) prepared: Arc<Prepared>,
     pub(crate) target: Option<Arc<Target>>,
 }

@@ -34,6 +34,7 @@ mod lookup;
 mod messages;
 mod ownership;
 mod payloads;
+mod places;
 mod probe;
 mod reads;
 mod replay;
@@ -55,7 +56,7 @@ pub(crate) use destinations::LoadId;
 pub use messages::Gauges;
 pub(crate) use messages::{
     Action, Attempted, Command, DeliveryCommand, Fetch, Held, Input, Load, OnDelivery,
-    OnDestination, OnReplay, Outgoing, ReplayChange, Trial, View,
+    OnDestination, OnReplay, Outgoing, ReplayChange, Trial, View, WantedEvent,
 };
 pub(crate) use state::Core;
 pub(crate) use table::TenantOverlay;
@@ -74,7 +75,11 @@ impl Core {
             Input::Settled(result) => self.settled(result),
             Input::Command(command) => self.command(command),
             Input::Spilled(destinations) => self.spilled(&destinations),
-            Input::Read(read) => self.events_read(read),
+            Input::EventsRead(read) => {
+                for id in self.events_read(read) {
+                    self.finished(id, Attempted::NoEvent);
+                }
+            }
             Input::Work(shards, since) => self.look_for_work(&shards, since),
         }
     }
@@ -88,6 +93,7 @@ impl Core {
         self.scan_backlog();
         self.feed_starved();
         self.pump();
+        self.read_events();
         self.look_at_leaving();
         self.begin_commit();
         self.evict_idle();

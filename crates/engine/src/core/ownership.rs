@@ -16,7 +16,6 @@ use super::commits::Ack;
 use super::destinations::{Dest, DestIx, ProbeStage};
 use super::messages::{Action, Held};
 use super::state::Core;
-use super::table::Place;
 use crate::handle::CommandError;
 
 /// Shards that another node should have.
@@ -44,29 +43,27 @@ impl Core {
             self.stop_ramp(ix);
             let dest = &mut self.dests[ix.get()];
             dest.lost = true;
+            // Nothing more of it is read back.
+            (dest.first.spilled, dest.retry.spilled) = (false, false);
             self.dest_by_id.remove(&dest.record.id);
             for alarm in [Alarm::Probe(ix), Alarm::Freeze(ix), Alarm::Tokens(ix)] {
                 self.alarms.clear(alarm);
             }
         }
-        let is_gone = |place| !matches!(place, Place::InFlight(_));
         let entries = self.entries.iter();
         let ids: Vec<_> = entries
-            .filter(|(_, entry)| self.dests[entry.dest.get()].lost && is_gone(entry.place))
+            .filter(|(_, entry)| self.dests[entry.dest.get()].lost)
             .map(|(id, _)| *id)
             .collect();
         for id in ids {
-            self.set_place(id, Place::Probe);
-            if let Some(entry) = self.entries.remove(&id) {
-                self.forget_payload(entry.event.as_deref());
-            }
+            // What is in flight stays until it has ended.
+            self.take_out(id);
         }
         for &ix in &lost {
             let dest = &mut self.dests[ix.get()];
             for queue in [&mut dest.first, &mut dest.retry] {
                 queue.ids = std::collections::VecDeque::new();
                 queue.len = 0;
-                queue.spilled = false;
             }
         }
         for lookup in self.end_lookups_in(shards) {

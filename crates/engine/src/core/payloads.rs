@@ -12,7 +12,7 @@ use postrider_domain::ids::{DeliveryId, EventId, TenantId};
 use postrider_domain::limits;
 
 use super::state::Core;
-use super::table::Flight;
+use super::table::Places;
 use crate::loaded::Loaded;
 
 /// Events from so many bytes on are found again by their identifier, so that several reads of the
@@ -135,15 +135,15 @@ impl Core {
         }
     }
 
-    /// The event of an attempt was read: it counts as what it is.
-    pub(super) fn flown_read(&mut self, tenant: usize, flight: &mut Flight, loaded: &Loaded) {
-        self.remove_flying(tenant, std::mem::take(&mut flight.unread_bytes));
+    /// The event of a delivery that has its places was read: it counts as what it is.
+    pub(super) fn flown_read(&mut self, tenant: usize, places: &mut Places, loaded: &Loaded) {
+        self.remove_flying(tenant, std::mem::take(&mut places.unread_bytes));
         self.fly(tenant, Some(loaded));
     }
 
-    /// An attempt has ended.
-    pub(super) fn landed(&mut self, tenant: usize, flight: &Flight, loaded: Option<&Loaded>) {
-        let mut bytes = flight.unread_bytes;
+    /// A delivery gives its places back.
+    pub(super) fn landed(&mut self, tenant: usize, places: &Places, loaded: Option<&Loaded>) {
+        let mut bytes = places.unread_bytes;
         if let Some(loaded) = loaded
             && loaded.flying.leave()
         {

@@ -12,7 +12,7 @@ use super::commits::Ack;
 use super::destinations::{DestIx, ProbeStage};
 use super::messages::Load;
 use super::state::Core;
-use super::table::{Entry, Place};
+use super::table::{Entry, Position};
 
 impl Core {
     /// The ten minutes are over: whatever waits is tried at once.
@@ -61,12 +61,10 @@ impl Core {
             .min_by_key(Delivery::probe_rank);
         match candidate {
             Some(delivery) if self.ask(ix) == Admission::Probe => {
-                let id = delivery.id;
-                if !self.entries.contains_key(&id) {
-                    let place = Place::Due;
-                    self.entries.insert(Entry { delivery, event: None, dest: ix, place });
-                }
-                self.begin_probe(ix, id);
+                let position = Position::Probe;
+                let entry = self.take_out(delivery.id);
+                let entry = entry.unwrap_or(Entry { delivery, event: None, dest: ix, position });
+                self.begin_probe(ix, entry);
             }
             None if !complete => self.choose_probe(ix, limit.saturating_mul(4)),
             Some(_) | None => {}
@@ -74,18 +72,25 @@ impl Core {
     }
 
     fn may_probe(&self, id: DeliveryId) -> bool {
-        self.entries.get(&id).is_none_or(|entry| match entry.place {
-            Place::Due | Place::Ready { .. } => true,
-            Place::First | Place::Probe | Place::InFlight(_) => false,
+        self.entries.get(&id).is_none_or(|entry| match entry.position {
+            Position::Window | Position::RetryLane { .. } => true,
+            Position::FirstLane | Position::Probe | Position::Placed(_) | Position::InFlight(_) => {
+                false
+            }
         })
     }
 
-    /// Lets a delivery through as the probe, as soon as that is durable.
-    pub(super) fn begin_probe(&mut self, ix: DestIx, id: DeliveryId) {
+    /// Lets a delivery that has been taken out of memory through as the probe, as soon as that is
+    /// durable.
+    pub(super) fn begin_probe(&mut self, ix: DestIx, entry: Entry) {
+        let id = entry.delivery.id;
         let transition = self.dests[ix.get()].record.circuit.begin_probe(id, self.now);
-        let Some(transition) = transition else { return self.not_admitted(id, ix) };
+        let Some(transition) = transition else {
+            self.forget_payload(entry.event.as_deref());
+            return self.not_admitted(&entry.delivery, ix);
+        };
         self.dests[ix.get()].probe = ProbeStage::Chosen(id);
-        self.set_place(id, Place::Probe);
+        self.entries.insert(Entry { position: Position::Probe, ..entry });
         self.circuit_changed(ix, Some(transition));
         self.arm_circuit(ix);
         self.commits.when_durable(Ack::Probe(id));

@@ -12,7 +12,7 @@ use postrider_domain::time::Timestamp;
 use postrider_store::DueMark;
 
 use super::destinations::LoadId;
-use super::messages::{Action, Load, OnDelivery};
+use super::messages::{Action, Load, OnDelivery, WantedEvent};
 use super::state::Core;
 
 /// Later in the order of due times than every delivery of the same time.
@@ -25,6 +25,8 @@ pub(super) struct Loads {
     /// `None` where a destination is read.
     open: BTreeMap<LoadId, Option<(Load, Option<OnDelivery>)>>,
     backlog: Backlog,
+    /// Deliveries that have their places and whose events are to be read.
+    events: Vec<WantedEvent>,
 }
 
 /// How far the queued deliveries of all destinations have been read.
@@ -100,6 +102,24 @@ impl Core {
     /// A read was answered: what was asked, and for which command.
     pub(super) fn close_load(&mut self, id: LoadId) -> Option<(Load, Option<OnDelivery>)> {
         self.loads.open.remove(&id)?
+    }
+
+    /// Reads the event of a delivery, together with those of others.
+    pub(super) fn want_event(&mut self, id: DeliveryId) {
+        if let Some(entry) = self.entries.get(&id) {
+            let (tenant, event) = (entry.delivery.tenant.clone(), entry.delivery.event.clone());
+            self.loads.events.push(WantedEvent { delivery: id, tenant, event });
+        }
+    }
+
+    /// Reads the events that are wanted, a page at a time.
+    pub(super) fn read_events(&mut self) {
+        while !self.loads.events.is_empty() {
+            let at = self.loads.events.len().min(self.options.page);
+            let rest = self.loads.events.split_off(at);
+            let page = std::mem::replace(&mut self.loads.events, rest);
+            self.actions.push(Action::ReadEvents(page));
+        }
     }
 
     /// A destination is being read from now on.

@@ -4,26 +4,25 @@ use std::sync::Arc;
 
 use postrider_domain::attempt::{Ending, FailureClass, Finished, OwnFaultKind, Verdict};
 use postrider_domain::circuit::StateName as CircuitName;
-use postrider_domain::delivery::{Delivery, DeliveryState, Lane};
-use postrider_domain::event::Event;
+use postrider_domain::delivery::Delivery;
 use postrider_domain::ids::DeliveryId;
 use postrider_domain::planted::{self, Bug};
 use postrider_domain::settlement;
 
 use super::destinations::{DestIx, ProbeStage};
+use super::drain::Drained;
 use super::limiter::Pace;
-use super::messages::{Action, Attempted, Outgoing};
+use super::messages::{Action, Attempted};
 use super::state::Core;
-use super::table::{Entry, Flight, Place};
+use super::table::{Entry, Flight, Position};
 use crate::attempt::own_fault;
 use crate::live::{EngineEvent, death};
-use crate::loaded::Loaded;
 
 impl Core {
     /// An attempt has ended.
     pub(super) fn finished(&mut self, id: DeliveryId, attempted: Attempted) {
         let Some(entry) = self.entries.remove(&id) else { return };
-        let Place::InFlight(flight) = entry.place else {
+        let Position::InFlight(flight) = entry.position else {
             self.entries.insert(entry);
             return;
         };
@@ -43,81 +42,16 @@ impl Core {
         self.settle(entry, flight, finished);
     }
 
-    /// The events of attempts that are to be made were read. Where the shards are another node's by now,
-    /// or may be, nothing is sent, and neither where the circuit opened or it was cancelled meanwhile.
-    pub(super) fn events_read(&mut self, read: Vec<(Outgoing, Option<Arc<Event>>)>) {
-        for (outgoing, event) in read {
-            let id = outgoing.delivery;
-            let Some(entry) = self.entries.get(&id) else { continue };
-            let dest = &self.dests[entry.dest.get()];
-            let is_open = !dest.record.circuit.still_admits(id);
-            let is_cancelled = matches!(entry.delivery.state, DeliveryState::Cancelled { .. });
-            if dest.lost || !self.is_leased || is_open || is_cancelled {
-                self.not_sent(id);
-            } else if let Some(event) = event {
-                let event = self.share(event);
-                self.attach(id, &event);
-                self.actions.push(Action::Send(Outgoing { event: Some(event), ..outgoing }));
-            } else {
-                self.finished(id, Attempted::NoEvent);
-            }
-        }
-    }
-
-    /// The event of an attempt was read.
-    fn attach(&mut self, id: DeliveryId, event: &Arc<Loaded>) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
-        let Place::InFlight(mut flight) = entry.place else { return };
-        entry.event = Some(Arc::clone(event));
-        let tenant = self.dests[entry.dest.get()].tenant;
-        self.flown_read(tenant, &mut flight, event);
-        self.rings.freed = true;
-        if let Some(entry) = self.entries.get_mut(&id) {
-            entry.place = Place::InFlight(flight);
-        }
-    }
-
-    /// An attempt was not made after all.
-    fn not_sent(&mut self, id: DeliveryId) {
-        let Some(entry) = self.entries.remove(&id) else { return };
-        let (ix, Place::InFlight(flight)) = (entry.dest, entry.place) else {
-            self.entries.insert(entry);
-            return;
-        };
-        self.land(&entry, flight, &own_fault(self.now, String::new()));
-        if self.dests[ix.get()].lost {
-            if let Some(ix) = self.dest_ix(entry.delivery.destination) {
-                self.look_again(ix);
-            }
-            return;
-        }
-        self.lose_probe(ix, id);
-        if flight.drained {
-            self.drained(ix, Verdict::OwnFault);
-        }
-        self.place(entry.delivery, ix);
-    }
-
-    /// Gives the places back that the attempt held.
+    /// Gives back what the attempt held.
     fn land(&mut self, entry: &Entry, flight: Flight, finished: &Finished) {
         let ix = entry.dest;
         let pace = self.pace(&finished.ending, finished.timings.total);
         let dest = &mut self.dests[ix.get()];
         dest.limit.learn(pace);
-        dest.used_at = self.now;
-        dest.in_flight -= u32::from(!planted::is(Bug::LeakedPlace));
-        dest.retry_in_flight -= u32::from(flight.lane == Lane::Retry);
-        *self.in_flight.of(flight.lane) -= 1;
-        let tenant = &mut self.tenants[dest.tenant];
-        tenant.in_flight -= 1;
         if let Some(account) = flight.account {
-            *tenant.overlay.account(account) -= 1;
+            *self.tenants[dest.tenant].overlay.account(account) -= 1;
         }
-        let tenant = dest.tenant;
-        self.landed(tenant, &flight, entry.event.as_deref());
-        self.rings.freed = true;
-        self.activate(ix);
-        self.read_back_when_low(ix, Lane::Retry);
+        self.give_back_places(ix, &flight.places, entry.event.as_deref());
     }
 
     fn pace(&self, ending: &Ending, total: std::time::Duration) -> Pace {
@@ -172,8 +106,8 @@ impl Core {
         let to = transition.as_ref().map(|transition| transition.to);
         self.circuit_changed(ix, transition);
         self.arm_circuit(ix);
-        if flight.drained {
-            self.drained(ix, verdict);
+        if flight.places.drained {
+            self.drained(ix, if failed { Drained::Failed } else { Drained::Delivered });
         }
         match to {
             Some(CircuitName::Closed) => self.recovered(ix),

@@ -18,7 +18,7 @@ pub(super) struct Entry {
     /// Its event, while there is room for it, and while it is in flight.
     pub(super) event: Option<Arc<Loaded>>,
     pub(super) dest: DestIx,
-    pub(super) place: Place,
+    pub(super) position: Position,
 }
 
 /// The deliveries that are in memory, and how many each destination has there.
@@ -75,30 +75,40 @@ impl Entries {
 
 /// Where a delivery is in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// In its destination's first queue.
-    First,
-    /// Until its slot falls due.
-    Due,
-    /// In its destination's retry queue.
-    Ready {
+pub(super) enum Position {
+    /// In the first lane of its destination.
+    FirstLane,
+    /// In the window, until its slot falls due.
+    Window,
+    /// In the retry lane of its destination.
+    RetryLane {
         /// Brought there before its slot, by the ramp of a recovery.
         drained: bool,
     },
-    /// Chosen as the probe, and not sent yet.
+    /// Chosen as the probe: it waits until that is durable and there is room for it.
     Probe,
+    /// It has its places, and is sent or given up as soon as its event is in memory.
+    Placed(Places),
     /// Being attempted.
     InFlight(Flight),
+}
+
+/// What a delivery takes of the limits, from before its event is read until its attempt has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Places {
+    pub(super) lane: Lane,
+    /// Brought forward by the ramp of a recovery.
+    pub(super) drained: bool,
+    pub(super) is_probe: bool,
+    /// Bytes that are set aside until its event was read.
+    pub(super) unread_bytes: usize,
 }
 
 /// An attempt that is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Flight {
     pub(super) turn: Turn,
-    pub(super) lane: Lane,
-    pub(super) drained: bool,
-    /// Bytes that are set aside until its event was read.
-    pub(super) unread_bytes: usize,
+    pub(super) places: Places,
     /// The account that it stands in meanwhile; `None` where it was cancelled in flight.
     pub(super) account: Option<StateName>,
 }

@@ -10,7 +10,7 @@ use super::destinations::DestIx;
 use super::messages::{DestinationOverlay, Gauges, View};
 use super::payloads::flying_bytes;
 use super::state::Core;
-use super::table::{Place, TenantOverlay};
+use super::table::{Position, TenantOverlay};
 use super::turns::Share;
 
 impl Core {
@@ -35,7 +35,7 @@ impl Core {
 
     fn is_in_flight(&self, id: DeliveryId) -> bool {
         self.entries.get(&id).is_some_and(
-            |entry| matches!(entry.place, Place::InFlight(flight) if flight.account.is_some()),
+            |entry| matches!(entry.position, Position::InFlight(flight) if flight.account.is_some()),
         )
     }
 
@@ -99,9 +99,11 @@ impl Core {
         lane: Lane,
     ) -> Option<Standing> {
         let ix = self.dest_ix(destination)?;
-        match self.entries.get(&id).map(|entry| entry.place) {
-            Some(Place::First | Place::Ready { .. }) => {}
-            Some(Place::Due | Place::Probe | Place::InFlight(_)) => return None,
+        match self.entries.get(&id).map(|entry| entry.position) {
+            Some(Position::FirstLane | Position::RetryLane { .. }) => {}
+            Some(
+                Position::Window | Position::Probe | Position::Placed(_) | Position::InFlight(_),
+            ) => return None,
             // More is in the store than in memory: what is there comes after what is here.
             None => {
                 let ahead = self.dests[ix.get()].queue(lane).len;
@@ -112,8 +114,8 @@ impl Core {
         let is_here = |other: &&DeliveryId| {
             self.entries.get(other).is_some_and(|entry| {
                 matches!(
-                    (lane, entry.place),
-                    (Lane::First, Place::First) | (Lane::Retry, Place::Ready { .. })
+                    (lane, entry.position),
+                    (Lane::First, Position::FirstLane) | (Lane::Retry, Position::RetryLane { .. })
                 )
             })
         };

@@ -16,7 +16,7 @@ use super::alarms::Alarm;
 use super::destinations::DestIx;
 use super::messages::Load;
 use super::state::Core;
-use super::table::{Entry, Place};
+use super::table::{Entry, Position};
 
 /// What waits in memory.
 #[derive(Debug, Default)]
@@ -99,8 +99,8 @@ impl Core {
         match delivery.state {
             DeliveryState::Waiting(slot) if self.due.covers(slot.due_at, delivery.id) => {
                 self.due.insert(slot.due_at, delivery.id);
-                let entry = Entry { delivery, event: None, dest: ix, place: Place::Due };
-                self.entries.insert(entry);
+                let position = Position::Window;
+                self.entries.insert(Entry { delivery, event: None, dest: ix, position });
             }
             DeliveryState::Queued => self.enqueue_first(delivery, None, ix),
             DeliveryState::Waiting(_)
@@ -112,19 +112,6 @@ impl Core {
         }
     }
 
-    /// Takes a delivery out of wherever it is in memory, and puts it elsewhere.
-    pub(super) fn set_place(&mut self, id: DeliveryId, place: Place) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
-        let before = std::mem::replace(&mut entry.place, place);
-        let ix = entry.dest;
-        if let (Place::Due, DeliveryState::Waiting(slot)) = (before, entry.delivery.state) {
-            self.due.remove(slot.due_at, id);
-        }
-        if matches!(before, Place::Ready { .. }) {
-            self.leave_queue(ix, before);
-        }
-    }
-
     /// Every slot whose time has come takes its turn.
     pub(super) fn fire_due(&mut self) {
         while !self.is_quiet()
@@ -132,7 +119,7 @@ impl Core {
             && at <= self.now
         {
             self.due.times.pop_first();
-            self.enqueue_ready(id, false);
+            self.enqueue_due(id);
         }
     }
 

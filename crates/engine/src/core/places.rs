@@ -1,0 +1,140 @@
+//! What a delivery takes of the limits, and how it leaves where it is in memory.
+//!
+//! A delivery has its places from before its event is read until its attempt has ended: so what was read
+//! can be sent, and no more is read than may be sent.
+
+use std::sync::Arc;
+
+use postrider_domain::delivery::{DeliveryState, Lane};
+use postrider_domain::ids::DeliveryId;
+use postrider_domain::planted::{self, Bug};
+
+use super::destinations::DestIx;
+use super::state::Core;
+use super::table::{Entry, Places, Position};
+use crate::loaded::Loaded;
+
+impl Core {
+    /// The delivery that [`Core::peek`] showed takes its places and leaves its lane. Whether there is
+    /// room was asked before.
+    pub(super) fn take_places(&mut self, id: DeliveryId, ix: DestIx, lane: Lane) {
+        self.pop(ix, lane);
+        let dest = &mut self.dests[ix.get()];
+        if let Some(bucket) = &mut dest.bucket {
+            // Whether there is a token was asked just before.
+            bucket.take(1, self.now).ok();
+        }
+        match lane {
+            Lane::First => dest.first_since_retry = dest.first_since_retry.saturating_add(1),
+            Lane::Retry => dest.first_since_retry = 0,
+        }
+        self.enter_places(id, lane, false);
+    }
+
+    /// The probe takes its places.
+    pub(super) fn take_places_for_probe(&mut self, id: DeliveryId) {
+        self.enter_places(id, Lane::Retry, true);
+    }
+
+    fn enter_places(&mut self, id: DeliveryId, lane: Lane, is_probe: bool) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let drained = entry.position == (Position::RetryLane { drained: true });
+        let (queued, dest) = (entry.event.take(), &mut self.dests[entry.dest.get()]);
+        let event = queued.clone().or_else(|| {
+            let delivery = &entry.delivery;
+            self.known.get(&delivery.tenant, &delivery.event)
+        });
+        dest.in_flight += 1;
+        dest.retry_in_flight += u32::from(lane == Lane::Retry);
+        let tenant = dest.tenant;
+        self.tenants[tenant].in_flight += 1;
+        *self.in_flight.of(lane) += 1;
+        self.forget_payload(queued.as_deref());
+        let unread_bytes = self.fly(tenant, event.as_deref());
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.event = event;
+            entry.position = Position::Placed(Places { lane, drained, is_probe, unread_bytes });
+        }
+    }
+
+    /// The places of a delivery, where it has some and is not in flight.
+    pub(super) fn places_of(&self, id: DeliveryId) -> Option<(DestIx, Places)> {
+        let entry = self.entries.get(&id)?;
+        match entry.position {
+            Position::Placed(places) => Some((entry.dest, places)),
+            Position::FirstLane
+            | Position::Window
+            | Position::RetryLane { .. }
+            | Position::Probe
+            | Position::InFlight(_) => None,
+        }
+    }
+
+    /// The event of a delivery that has its places was read.
+    pub(super) fn attach(&mut self, id: DeliveryId, event: Arc<Loaded>) {
+        let Some((ix, mut places)) = self.places_of(id) else { return };
+        let tenant = self.dests[ix.get()].tenant;
+        self.flown_read(tenant, &mut places, &event);
+        self.rings.freed = true;
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.event = Some(event);
+            entry.position = Position::Placed(places);
+        }
+    }
+
+    /// Gives places back.
+    pub(super) fn give_back_places(&mut self, ix: DestIx, places: &Places, event: Option<&Loaded>) {
+        let dest = &mut self.dests[ix.get()];
+        dest.used_at = self.now;
+        dest.in_flight -= u32::from(!planted::is(Bug::LeakedPlace));
+        dest.retry_in_flight -= u32::from(places.lane == Lane::Retry);
+        *self.in_flight.of(places.lane) -= 1;
+        let tenant = dest.tenant;
+        self.tenants[tenant].in_flight -= 1;
+        self.landed(tenant, places, event);
+        self.rings.freed = true;
+        self.activate(ix);
+        self.read_back_when_low(ix, Lane::Retry);
+    }
+
+    /// A delivery is not sent now: it gives its places back and waits where it waited.
+    pub(super) fn put_back(&mut self, id: DeliveryId) {
+        let Some((ix, places)) = self.places_of(id) else { return };
+        let event = self.entries.get_mut(&id).and_then(|entry| entry.event.take());
+        self.give_back_places(ix, &places, event.as_deref());
+        if places.is_probe {
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.position = Position::Probe;
+            }
+            self.rings.probes.push_back(id);
+        } else {
+            self.push_front(id, places.lane, places.drained);
+        }
+    }
+
+    /// Takes a delivery out of memory, wherever it is, and answers with it as it was there. `None`, and
+    /// nothing changes, where it is in flight: its attempt goes on.
+    pub(super) fn take_out(&mut self, id: DeliveryId) -> Option<Entry> {
+        if let Position::InFlight(_) = self.entries.get(&id)?.position {
+            return None;
+        }
+        let mut entry = self.entries.remove(&id)?;
+        let (ix, event) = (entry.dest, entry.event.take());
+        match entry.position {
+            Position::Placed(places) => {
+                self.give_back_places(ix, &places, event.as_deref());
+                return Some(entry);
+            }
+            Position::FirstLane => self.leave_lane(ix, Lane::First),
+            Position::RetryLane { .. } => self.leave_lane(ix, Lane::Retry),
+            Position::Window => {
+                if let DeliveryState::Waiting(slot) = entry.delivery.state {
+                    self.due.remove(slot.due_at, id);
+                }
+            }
+            Position::Probe | Position::InFlight(_) => {}
+        }
+        self.forget_payload(event.as_deref());
+        Some(entry)
+    }
+}
