@@ -95,8 +95,7 @@ pub async fn start<T: Transport>(
     tasks.spawn(upkeep::prune(Arc::clone(&store), Arc::clone(&clock), keep, every));
     let (to_holder, told) = mpsc::unbounded_channel();
     let held = Holding::clone(&core.holding());
-    let holder = Holder::new(&store, &inputs, held, options.hold_every, told);
-    tasks.spawn(holder.run());
+    tasks.spawn(Holder::new(&store, &inputs, held, options.hold_every, told).run());
     let (elsewhere, replays) = mpsc::unbounded_channel();
     let shell = Shell {
         core,
