@@ -107,6 +107,39 @@ pub async fn everything(store: &dyn Store) -> Vec<String> {
     lines
 }
 
+/// The ledger at the end of one or of several sequences.
+pub type Total = Ledger;
+
+/// Sequences that run at the same time. Most of a sequence's time is spent waiting for the disk; a
+/// PostgreSQL server has connections for about ten stores.
+const SEQUENCES_AT_ONCE: usize = 5;
+
+/// Compares the sequences of these seeds, some at a time, and adds up how they ended.
+///
+/// # Panics
+///
+/// Where one of them does.
+pub async fn total<F>(seeds: std::ops::Range<u64>, compare: impl Fn(u64) -> F) -> Total
+where
+    F: Future<Output = Total> + 'static,
+{
+    let mut total = NOTHING;
+    let (mut seeds, mut running) = (seeds, tokio::task::JoinSet::new());
+    let tasks = tokio::task::LocalSet::new();
+    loop {
+        while running.len() < SEQUENCES_AT_ONCE
+            && let Some(seed) = seeds.next()
+        {
+            running.spawn_local_on(compare(seed), &tasks);
+        }
+        match tasks.run_until(running.join_next()).await {
+            Some(Ok(ledger)) => total = total + ledger,
+            Some(Err(failed)) => std::panic::resume_unwind(failed.into_panic()),
+            None => return total,
+        }
+    }
+}
+
 async fn compare_all(seed: u64, trace: &[String], model: &dyn Store, ground: &Ground) {
     let tenants = [acme(), umbrella()];
     let expected = dump(model, &tenants, START).await;
@@ -153,13 +186,14 @@ macro_rules! conformance_sequences {
         mod sequences {
             use super::*;
 
+            async fn compare_one(seed: u64) -> $crate::conformance::sequences::Total {
+                let ground = $crate::conformance::Ground::new($backend).await;
+                $crate::conformance::sequences::compare(seed, 200, ground).await
+            }
+
             async fn compare(seeds: std::ops::Range<u64>) {
-                let mut total = $crate::conformance::sequences::NOTHING;
-                for seed in seeds {
-                    let ground = $crate::conformance::Ground::new($backend).await;
-                    let ledger = $crate::conformance::sequences::compare(seed, 200, ground).await;
-                    total = total + ledger;
-                }
+                let total =
+                    $crate::conformance::sequences::total(seeds, |seed| compare_one(seed)).await;
                 assert!(total.balances(), "{total:?}");
                 let ends =
                     [total.queued, total.waiting, total.delivered, total.dead, total.cancelled];
