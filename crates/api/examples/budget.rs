@@ -25,7 +25,7 @@ use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_engine::{Background, EngineHandle, Options, Parts, SeededEntropy};
 use postrider_store::Store;
-use postrider_store::embedded::{EmbeddedStore, Options as StoreOptions};
+use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::memory::MemoryStore;
 use postrider_transport::{
     Clock, HttpTransport, Request, SystemClock, Target, Transport, TransportOptions,
@@ -106,7 +106,7 @@ impl Server {
     }
 
     async fn embedded(directory: &Path) -> Server {
-        let store = EmbeddedStore::open(directory, StoreOptions::default()).unwrap();
+        let store = EmbeddedStore::open(directory, EmbeddedOptions::default()).unwrap();
         Server { has_threads: true, ..Server::start(store, true).await }
     }
 

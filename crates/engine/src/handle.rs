@@ -13,7 +13,7 @@ use postrider_domain::ledger::Ledger;
 use postrider_domain::matching::TenantIndex;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
-use postrider_store::{Change, DeliveryFilter, Holding, ReplayJob, ReplayState, Store};
+use postrider_store::{Change, DeliveryFilter, ReplayJob, ReplayState, ShardLeases, Store};
 use postrider_transport::Clock;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
@@ -426,8 +426,8 @@ impl EngineHandle {
     }
 
     /// The shards that this node holds.
-    pub async fn holding(&self) -> Result<Arc<Holding>, CommandError> {
-        self.ask(|reply| Command::View(View::Holding { reply })).await
+    pub async fn holding(&self) -> Result<Arc<ShardLeases>, CommandError> {
+        self.ask(|reply| Command::View(View::ShardLeases { reply })).await
     }
 
     /// The subscriptions of every tenant, on all nodes, as this node knows them now.

@@ -12,7 +12,7 @@ use postrider_domain::delivery::Delivery;
 use postrider_domain::ids::{DestinationId, TenantId};
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
-use postrider_store::{Commit, Holding, Store, StoreError, WaitingOrder};
+use postrider_store::{Commit, ShardLeases, Store, StoreError, WaitingOrder};
 use postrider_transport::{Clock, Transport};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
@@ -94,7 +94,7 @@ pub async fn start<T: Transport>(
     let (keep, every) = (policy.subscribe(), options.prune_every);
     tasks.spawn(upkeep::prune(Arc::clone(&store), Arc::clone(&clock), keep, every));
     let (to_holder, told) = mpsc::unbounded_channel();
-    let held = Holding::clone(&core.holding());
+    let held = ShardLeases::clone(&core.holding());
     tasks.spawn(Holder::new(&store, &inputs, held, options.hold_every, told).run());
     let (elsewhere, replays) = mpsc::unbounded_channel();
     let shell = Shell {
@@ -437,7 +437,7 @@ fn job(outgoing: Outgoing, limits: postrider_domain::policy::AttemptPolicy) -> J
 struct Reader {
     store: Arc<dyn Store>,
     inputs: mpsc::UnboundedSender<Input>,
-    holding: Arc<Holding>,
+    holding: Arc<ShardLeases>,
     pause_min: Duration,
     pause_max: Duration,
 }

@@ -10,7 +10,7 @@ use postrider_domain::event::Event;
 use postrider_domain::ids::{EventId, Shard, TenantId};
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
-use postrider_store::{Epoch, Holding, ReplayJob, ShardSet, Store, StoreError};
+use postrider_store::{Epoch, ReplayJob, ShardLeases, ShardSet, Store, StoreError};
 use postrider_transport::Clock;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -52,7 +52,7 @@ pub(crate) async fn prune(
 #[derive(Debug)]
 pub(crate) enum ToHolder {
     /// These are forgotten; hold what is to be held anew.
-    Anew(Holding),
+    Anew(ShardLeases),
     /// Nothing is under way any more in the shards that are to leave by this decision.
     GiveBack(u64),
 }
@@ -62,7 +62,7 @@ pub(crate) struct Holder {
     store: Arc<dyn Store>,
     inputs: mpsc::UnboundedSender<Input>,
     /// What the core knows.
-    held: Holding,
+    held: ShardLeases,
     every: Duration,
     leaving: Leaving,
     told: mpsc::UnboundedReceiver<ToHolder>,
@@ -89,7 +89,7 @@ impl Holder {
     pub(crate) fn new(
         store: &Arc<dyn Store>,
         inputs: &mpsc::UnboundedSender<Input>,
-        held: Holding,
+        held: ShardLeases,
         every: Duration,
         told: mpsc::UnboundedReceiver<ToHolder>,
     ) -> Holder {
@@ -152,12 +152,12 @@ impl Holder {
         let is_kept = |&(shard, epoch): &(Shard, Epoch)| self.held.epoch(shard) == Some(epoch);
         let (kept, new): (Vec<_>, Vec<_>) = holding.shards.iter().copied().partition(is_kept);
         // What is kept goes on at once, whatever reading the rest takes.
-        self.held = Holding { shards: kept };
+        self.held = ShardLeases { shards: kept };
         self.tell(self.held.clone(), Vec::new(), Vec::new(), until);
         if new.is_empty() {
             return Ok(());
         }
-        let new = Holding { shards: new };
+        let new = ShardLeases { shards: new };
         let gained = self.store.held_destinations(&new).await?;
         let mut jobs = self.store.running_replays().await?;
         jobs.retain(|job| new.has(job.shard()));
@@ -186,7 +186,7 @@ impl Holder {
 
     fn tell(
         &self,
-        holding: Holding,
+        holding: ShardLeases,
         gained: Vec<Destination>,
         jobs: Vec<ReplayJob>,
         until: Option<Instant>,

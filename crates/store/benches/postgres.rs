@@ -22,10 +22,10 @@ use postrider_domain::settlement::settle;
 use postrider_store::conformance::samples::{
     self, acceptance, acme, answered, at, destination, event, finished,
 };
-use postrider_store::postgres::{Options, PostgresStore};
+use postrider_store::postgres::{PostgresOptions, PostgresStore};
 use postrider_store::{
     Acceptance, Accepted, Commit, Configuration, DeliveryChange, DestinationChange, History,
-    Holding, Intake, Upkeep, Work,
+    Intake, ShardLeases, Upkeep, Work,
 };
 
 const FAN_OUT: u64 = 5;
@@ -117,7 +117,7 @@ async fn accept(store: &Arc<PostgresStore>, from: u64, to: u64) {
 }
 
 /// Settles everything that is queued as delivered, in commits as the engine makes them.
-async fn settle_all(store: &Arc<PostgresStore>, holding: &Holding, wanted: u64) {
+async fn settle_all(store: &Arc<PostgresStore>, holding: &ShardLeases, wanted: u64) {
     let (mut settled, mut after) = (0, None);
     let mut places: BTreeMap<_, _> =
         (0..DESTINATIONS).map(|n| destination(&acme(), n)).map(|place| (place.id, place)).collect();
@@ -159,7 +159,7 @@ async fn main() {
     let events = std::env::args().filter_map(|word| word.parse().ok()).next().unwrap_or(20_000u64);
     let server = server::Server::start();
     let url = server.database("bench");
-    let options = Options { lease: Duration::from_secs(600), ..Options::default() };
+    let options = PostgresOptions { lease: Duration::from_secs(600), ..PostgresOptions::default() };
     let store = PostgresStore::connect(&url, options).await.unwrap();
     for n in 0..DESTINATIONS {
         let record = samples::subscription(&acme(), n, n);

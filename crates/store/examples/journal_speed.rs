@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use postrider_store::embedded::journal::{Hooks, Journal, Options, Record, Reserve};
+use postrider_store::embedded::journal::{Hooks, Journal, JournalOptions, Record, Reserve};
 use postrider_store::embedded::medium::Disk;
 use tokio::runtime::Builder;
 
@@ -45,7 +45,7 @@ fn open(directory: &std::path::Path) -> Measured {
     let hooks = Hooks { synced: Box::new(synced), fatal: None };
     let disk = Arc::new(Disk::open(directory).unwrap());
     let start = now();
-    let (journal, _) = Journal::open(disk, Options::new([1; 16], 1), hooks).unwrap();
+    let (journal, _) = Journal::open(disk, JournalOptions::new([1; 16], 1), hooks).unwrap();
     Measured { journal: Arc::new(journal), batches, opened_in: start.elapsed() }
 }
 

@@ -40,7 +40,7 @@ use crate::error::StoreError;
 use crate::nodes::Nodes;
 use crate::records::{
     Acceptance, Accepted, Commit, DeliveryFilter, DestinationRecord, DueMark, EventFilter,
-    EventRecord, Holding, IdempotentAnswer, Key, Page, PageRequest, Pruned, ReplayJob,
+    EventRecord, IdempotentAnswer, Key, Page, PageRequest, Pruned, ReplayJob, ShardLeases,
     SubscriptionPut, SubscriptionRecord, TallyAt, Tenant, Usage, WaitingOrder,
 };
 
@@ -147,7 +147,7 @@ pub trait Configuration: Send + Sync + 'static {
     /// Every destination in the shards that are held, in any order.
     async fn held_destinations(
         &self,
-        holding: &Holding,
+        holding: &ShardLeases,
     ) -> Result<Vec<DestinationRecord>, StoreError>;
 
     /// The answer that was given for this key of this tenant, or the note that a request has begun.
@@ -194,7 +194,7 @@ pub trait Work: Send + Sync + 'static {
     /// the given mark. Lists every one that was acknowledged before the call.
     async fn queued(
         &self,
-        holding: &Holding,
+        holding: &ShardLeases,
         after: Option<DueMark>,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError>;
@@ -209,7 +209,7 @@ pub trait Work: Send + Sync + 'static {
     /// than `until`, by due time, then identifier.
     async fn due(
         &self,
-        holding: &Holding,
+        holding: &ShardLeases,
         after: Option<DueMark>,
         until: Timestamp,
         limit: usize,
@@ -237,7 +237,7 @@ pub trait Work: Send + Sync + 'static {
     /// not listed in `holding`, or there with an epoch that is not the shard's. The caller settles
     /// only what the store has: deliveries that were accepted, with the state in which they stand
     /// as `before`, destinations that were put, a job that was put.
-    async fn settle(&self, holding: &Holding, commit: Commit) -> Result<(), StoreError>;
+    async fn settle(&self, holding: &ShardLeases, commit: Commit) -> Result<(), StoreError>;
 }
 
 /// Looking back. Lists are newest first.
@@ -384,7 +384,7 @@ pub trait Usages: Send + Sync + 'static {
 pub trait Upkeep: Send + Sync + 'static {
     /// Takes or renews the leases of as many shards as this node should have. A store for one node
     /// gives all of them.
-    async fn hold_shards(&self) -> Result<Holding, StoreError>;
+    async fn hold_shards(&self) -> Result<ShardLeases, StoreError>;
     /// Gives all leases back.
     async fn release_shards(&self) -> Result<(), StoreError>;
     /// Removes events that were accepted before `before` with their deliveries and attempts, where

@@ -12,12 +12,12 @@ pub mod conformance;
 mod contract;
 pub mod embedded;
 mod error;
+mod fair_semaphore;
 pub mod memory;
 mod nodes;
 pub mod postgres;
 mod records;
 pub mod transfer;
-mod turns;
 
 pub use audit::{Actor, ActorKind, Audit, AuditEntry, AuditFilter};
 pub use contract::{Configuration, History, Intake, Replays, Store, Upkeep, Usages, Work};

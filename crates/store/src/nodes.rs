@@ -13,7 +13,7 @@ use tokio::sync::broadcast;
 
 use crate::contract::{Intake, Upkeep};
 use crate::error::StoreError;
-use crate::records::{Acceptance, Accepted, Holding};
+use crate::records::{Acceptance, Accepted, ShardLeases};
 
 /// The newest format level that this version reads and writes.
 ///
@@ -54,7 +54,7 @@ pub trait Nodes: Intake + Upkeep {
     /// Takes or renews leases as [`crate::Upkeep::hold_shards`] does, but gives nothing back that is
     /// other nodes' to have now: it says which shards these are. Whoever holds them begins nothing new
     /// there, waits until what is under way has ended, and gives them back.
-    async fn hold_and_keep(&self) -> Result<(Holding, ShardSet), StoreError> {
+    async fn hold_and_keep(&self) -> Result<(ShardLeases, ShardSet), StoreError> {
         Ok((self.hold_shards().await?, ShardSet::default()))
     }
 

@@ -170,12 +170,12 @@ pub enum WaitingOrder {
 
 /// The shards that a node holds, each with the epoch of its lease.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Holding {
+pub struct ShardLeases {
     /// Shard and epoch, ordered by shard.
     pub shards: Vec<(Shard, Epoch)>,
 }
 
-impl Holding {
+impl ShardLeases {
     /// Whether this shard is among them.
     pub fn has(&self, shard: Shard) -> bool {
         self.epoch(shard).is_some()

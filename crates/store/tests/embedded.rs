@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use postrider_store::Store;
 use postrider_store::conformance::Backend;
-use postrider_store::embedded::{EmbeddedStore, Options};
+use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 
 struct Embedded {
     directory: tempfile::TempDir,
@@ -24,8 +24,12 @@ impl Embedded {
     }
 }
 
-fn small() -> Options {
-    Options { segment_bytes: 16 << 20, reserve_bytes: 1 << 20, ..Options::default() }
+fn small() -> EmbeddedOptions {
+    EmbeddedOptions {
+        segment_bytes: 16 << 20,
+        reserve_bytes: 1 << 20,
+        ..EmbeddedOptions::default()
+    }
 }
 
 #[async_trait]

@@ -15,7 +15,7 @@ use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;
 use postrider_store::conformance::samples;
-use postrider_store::embedded::{EmbeddedStore, Options};
+use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{Acceptance, Configuration, History, Intake, StoreError, Tenant, Upkeep};
 
 /// Does something to a file.
@@ -27,8 +27,8 @@ const DAYS: [(i64, &str); 2] =
 const EVENTS: u64 = 160;
 const DAMAGES: u64 = 60;
 
-fn options() -> Options {
-    Options { segment_bytes: 1 << 20, reserve_bytes: 1 << 16, ..Options::default() }
+fn options() -> EmbeddedOptions {
+    EmbeddedOptions { segment_bytes: 1 << 20, reserve_bytes: 1 << 16, ..EmbeddedOptions::default() }
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -204,7 +204,7 @@ fn damage_in_days_that_are_not_read_at_the_start_is_found_by_readers_or_by_verif
     let runtime = runtime();
     // Closed, so that no log covers what is damaged in a file.
     runtime.block_on(async { fill(&data).await.close().await.unwrap() });
-    let unread = || Options { check_bytes: 0, ..options() };
+    let unread = || EmbeddedOptions { check_bytes: 0, ..options() };
     let (mut at_start, mut by_readers, mut by_verify, mut harmless) = (0, 0, 0, 0);
     for n in (0..damages()).map(|n| n * 6 + 2) {
         copy_tree(&data, &killed);

@@ -12,17 +12,17 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use postrider_store::embedded::journal::{Hooks, Journal, Options, Position, Reserve};
+use postrider_store::embedded::journal::{Hooks, Journal, JournalOptions, Position, Reserve};
 use postrider_store::embedded::medium::Disk;
 
 const KILLS: u64 = 20;
 const TASKS: u64 = 32;
 
-fn options(nonce: u64, applied: u64) -> Options {
-    Options {
+fn options(nonce: u64, applied: u64) -> JournalOptions {
+    JournalOptions {
         segment_bytes: 1 << 20,
         applied: Position::new(applied),
-        ..Options::new(*b"the-kill-9-store", nonce)
+        ..JournalOptions::new(*b"the-kill-9-store", nonce)
     }
 }
 

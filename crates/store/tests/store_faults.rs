@@ -17,15 +17,15 @@ use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;
 use postrider_store::conformance::samples;
-use postrider_store::embedded::{EmbeddedStore, Options};
+use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{
     Acceptance, Accepted, Commit, DeliveryChange, History, Intake, StoreError, Upkeep, Work,
 };
 
 const AT: Timestamp = Timestamp::from_unix_ms(1_794_735_000_000);
 
-fn options() -> Options {
-    Options { segment_bytes: 1 << 20, reserve_bytes: 1 << 20, ..Options::default() }
+fn options() -> EmbeddedOptions {
+    EmbeddedOptions { segment_bytes: 1 << 20, reserve_bytes: 1 << 20, ..EmbeddedOptions::default() }
 }
 
 fn tenant() -> TenantId {
@@ -101,7 +101,7 @@ fn child_on_a_small_disk() {
         return;
     }
     runtime().block_on(async {
-        let options = Options { reserve_bytes: 64 << 20, ..options() };
+        let options = EmbeddedOptions { reserve_bytes: 64 << 20, ..options() };
         let store = EmbeddedStore::open(root.join("data"), options).unwrap();
         let holding = store.hold_shards().await.unwrap();
         let mut accepted = Vec::new();
@@ -177,7 +177,7 @@ fn child_whose_sync_fails() {
         let told = Arc::new(std::sync::Mutex::new(None));
         let fatal = Arc::clone(&told);
         let hook = move |why: &str| *fatal.lock().unwrap() = Some(why.to_owned());
-        let options = Options { fatal: Some(Arc::new(hook)), ..options() };
+        let options = EmbeddedOptions { fatal: Some(Arc::new(hook)), ..options() };
         let store = match EmbeddedStore::open(data, options) {
             Ok(store) => store,
             Err(error) => {

@@ -13,7 +13,7 @@ use postrider_domain::ids::TenantId;
 use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::time::Timestamp;
 use postrider_store::conformance::samples;
-use postrider_store::embedded::{EmbeddedStore, Options};
+use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{
     Acceptance, Commit, Configuration, DeliveryChange, History, Intake, StoreError, Tenant, Upkeep,
     Work,
@@ -22,8 +22,8 @@ use postrider_store::{
 const EVENTS: u64 = 300;
 const AT: Timestamp = Timestamp::from_unix_ms(1_794_735_000_000);
 
-fn options() -> Options {
-    Options { segment_bytes: 1 << 20, reserve_bytes: 1 << 16, ..Options::default() }
+fn options() -> EmbeddedOptions {
+    EmbeddedOptions { segment_bytes: 1 << 20, reserve_bytes: 1 << 16, ..EmbeddedOptions::default() }
 }
 
 fn payload(n: u64) -> RawJson {

@@ -18,7 +18,7 @@ use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
 use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::time::Timestamp;
-use postrider_store::embedded::{EmbeddedStore, Options};
+use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{Acceptance, Commit, DeliveryChange, History, Intake, Upkeep, Work};
 
 const KILLS: u64 = 20;
@@ -26,8 +26,8 @@ const TASKS: u64 = 16;
 /// Deliveries of an event.
 const OWED: u8 = 3;
 
-fn options() -> Options {
-    Options { segment_bytes: 1 << 20, reserve_bytes: 1 << 20, ..Options::default() }
+fn options() -> EmbeddedOptions {
+    EmbeddedOptions { segment_bytes: 1 << 20, reserve_bytes: 1 << 20, ..EmbeddedOptions::default() }
 }
 
 fn tenant() -> TenantId {

@@ -10,7 +10,7 @@ use postrider_domain::signature::{SigningSecret, SigningSecrets};
 use postrider_domain::subscription::{CustomHeader, Subscription};
 use postrider_domain::time::Timestamp;
 use postrider_store::conformance::samples;
-use postrider_store::embedded::{EmbeddedStore, Options};
+use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::memory::MemoryStore;
 use postrider_store::{Configuration as _, PageRequest, Upkeep as _};
 use serde_json::json;
@@ -67,7 +67,11 @@ async fn headers_that_an_older_version_kept_in_clear_are_sealed_and_leave_no_tra
     const CLEAR: &str = "hdr_CANARYCANARYCANARY5";
     let directory = tempfile::tempdir().unwrap();
     // Small files: they are searched byte by byte.
-    let small = Options { segment_bytes: 1 << 18, reserve_bytes: 1 << 16, ..Options::default() };
+    let small = EmbeddedOptions {
+        segment_bytes: 1 << 18,
+        reserve_bytes: 1 << 16,
+        ..EmbeddedOptions::default()
+    };
     let store = EmbeddedStore::open(directory.path(), small).unwrap();
     let vault = Vault::new(KeyRing::generate().unwrap());
     let secret = SigningSecret::generate_symmetric([1; 32]);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use postrider_domain::delivery::Delivery;
 use postrider_domain::time::Timestamp;
-use postrider_store::{Hint, Holding, ReplayJob, ShardSet};
+use postrider_store::{Hint, ReplayJob, ShardLeases, ShardSet};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -77,7 +77,7 @@ fn heard(engine: &EngineHandle, hint: Hint) {
         Hint::Changed => refresh(engine),
         Hint::Letters => take_letters(engine),
         // Sending fails only after the engine has shut down.
-        Hint::Shards => drop(engine.shared.holder.send(ToHolder::Anew(Holding::default()))),
+        Hint::Shards => drop(engine.shared.holder.send(ToHolder::Anew(ShardLeases::default()))),
     }
 }
 

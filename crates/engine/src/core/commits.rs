@@ -14,7 +14,7 @@ use postrider_domain::delivery::{Delivery, DeliveryState, Lane, StateName};
 use postrider_domain::destination::Destination;
 use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, Shard, SubscriptionId, TenantId};
 use postrider_store::{
-    Commit, DeliveryChange, DestinationChange, Epoch, Holding, ReplayJob, ShardSet,
+    Commit, DeliveryChange, DestinationChange, Epoch, ReplayJob, ShardLeases, ShardSet,
 };
 
 use super::destinations::{DestIx, LoadId};
@@ -47,7 +47,7 @@ pub(super) struct Commits {
     batches: VecDeque<Batch>,
     under_way: bool,
     /// What was held when the last commit began.
-    holding: Arc<Holding>,
+    holding: Arc<ShardLeases>,
     next_number: u64,
     dirty: IdMap<DeliveryId, Dirty>,
     /// Durable, but a read that began before that may still bring the old state.
@@ -274,7 +274,7 @@ impl Commits {
     }
 
     /// The next commit, where there is something to commit and none is under way.
-    pub(super) fn begin(&mut self, holding: &Arc<Holding>) -> Option<Commit> {
+    pub(super) fn begin(&mut self, holding: &Arc<ShardLeases>) -> Option<Commit> {
         if self.under_way {
             return None;
         }

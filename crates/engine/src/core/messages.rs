@@ -13,7 +13,9 @@ use postrider_domain::policy::Policy;
 use postrider_domain::steady::Step;
 use postrider_domain::subscription::RateLimit;
 use postrider_domain::time::Timestamp;
-use postrider_store::{Commit, DeliveryFilter, DueMark, Holding, ReplayJob, ShardSet, StoreError};
+use postrider_store::{
+    Commit, DeliveryFilter, DueMark, ReplayJob, ShardLeases, ShardSet, StoreError,
+};
 use postrider_transport::Target;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -81,7 +83,7 @@ pub(crate) enum Action {
     /// are the last.
     ReplayElsewhere(Box<ReplayJob>, Vec<Delivery>, bool),
     /// These shards may be ours, but not as they are known here: hold them anew.
-    HoldAnew(Holding),
+    HoldAnew(ShardLeases),
     /// Nothing is under way any more in the shards that are to leave by this decision: give them back.
     GiveBack(u64),
     /// The store has stopped: the process must end.
@@ -292,8 +294,8 @@ pub(crate) enum View {
         lane: Lane,
         reply: oneshot::Sender<Option<Standing>>,
     },
-    Holding {
-        reply: oneshot::Sender<Arc<Holding>>,
+    ShardLeases {
+        reply: oneshot::Sender<Arc<ShardLeases>>,
     },
     Gauges {
         reply: oneshot::Sender<Gauges>,
@@ -302,7 +304,7 @@ pub(crate) enum View {
 
 /// The shards are held until then; these destinations and jobs came with shards that are new.
 pub(crate) struct Held {
-    pub(crate) holding: Holding,
+    pub(crate) holding: ShardLeases,
     pub(crate) gained: Vec<Destination>,
     pub(crate) jobs: Vec<ReplayJob>,
     pub(crate) until: Option<Instant>,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use postrider_domain::ids::{DestinationId, Shard};
 use postrider_domain::time::Timestamp;
-use postrider_store::{Holding, ShardSet};
+use postrider_store::{ShardLeases, ShardSet};
 
 use super::alarms::Alarm;
 use super::commits::Ack;
@@ -33,7 +33,7 @@ pub(super) struct Leaving {
 impl Core {
     /// These shards are not ours any more.
     fn lose(&mut self, shards: &ShardSet) {
-        let mut holding = Holding::clone(&self.holding);
+        let mut holding = ShardLeases::clone(&self.holding);
         holding.shards.retain(|(held, _)| !shards.has(*held));
         self.holding = Arc::new(holding);
         let is_lost = |dest: &Dest| !dest.lost && shards.has(dest.record.id.shard());
@@ -85,14 +85,14 @@ impl Core {
             Some(_) => {
                 // Holding the shards anew says which. Where nobody else had it, all goes on.
                 self.is_doubted = true;
-                self.actions.push(Action::HoldAnew(Holding::default()));
+                self.actions.push(Action::HoldAnew(ShardLeases::default()));
             }
         }
     }
 
     /// What is known of these shards is not how they are stored.
     pub(super) fn lose_and_hold_anew(&mut self, lost: &ShardSet) {
-        let mut known = Holding::clone(&self.holding);
+        let mut known = ShardLeases::clone(&self.holding);
         known.shards.retain(|(shard, _)| lost.has(*shard));
         self.lose(lost);
         self.actions.push(Action::HoldAnew(known));

@@ -8,7 +8,7 @@ use postrider_domain::ids::{DestinationId, ReplayId, Shard, TenantId};
 use postrider_domain::mass_failure::MassFailureGuard;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
-use postrider_store::Holding;
+use postrider_store::ShardLeases;
 use tokio::time::Instant;
 
 use super::alarms::Alarms;
@@ -34,7 +34,7 @@ pub(crate) struct Core {
     pub(super) policy: Arc<Policy>,
     pub(super) directory: Arc<Directory>,
     pub(super) inbox: Arc<Inbox>,
-    pub(super) holding: Arc<Holding>,
+    pub(super) holding: Arc<ShardLeases>,
     /// When the shards are not surely ours any more; `None` where nobody else could take them.
     pub(crate) held_until: Option<Instant>,
     /// Whether the shards are surely ours: nothing is sent otherwise.
@@ -81,7 +81,7 @@ impl Core {
         policy: Arc<Policy>,
         directory: Arc<Directory>,
         inbox: Arc<Inbox>,
-        holding: Holding,
+        holding: ShardLeases,
         now: Timestamp,
     ) -> Self {
         let guard = MassFailureGuard::new(policy.mass_failure.clone());
@@ -124,7 +124,7 @@ impl Core {
     }
 
     /// The shards that are held.
-    pub(crate) fn holding(&self) -> Arc<Holding> {
+    pub(crate) fn holding(&self) -> Arc<ShardLeases> {
         Arc::clone(&self.holding)
     }
 

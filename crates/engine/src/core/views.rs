@@ -28,7 +28,7 @@ impl Core {
             View::Standing { delivery, destination, lane, reply } => {
                 drop(reply.send(self.standing(delivery, destination, lane)));
             }
-            View::Holding { reply } => drop(reply.send(self.holding())),
+            View::ShardLeases { reply } => drop(reply.send(self.holding())),
             View::Gauges { reply } => drop(reply.send(self.gauges())),
         }
     }

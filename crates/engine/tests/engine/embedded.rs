@@ -21,7 +21,7 @@ async fn attempts(live: &mut broadcast::Receiver<EngineEvent>, n: usize) {
 }
 
 fn open(directory: &tempfile::TempDir) -> Arc<EmbeddedStore> {
-    EmbeddedStore::open(directory.path(), embedded::Options::default()).unwrap()
+    EmbeddedStore::open(directory.path(), embedded::EmbeddedOptions::default()).unwrap()
 }
 
 async fn begin(store: &Arc<EmbeddedStore>, world: &World, seed: u64) -> EngineHandle {

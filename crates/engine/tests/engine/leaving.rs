@@ -7,7 +7,7 @@ use postrider_domain::delivery::StateName;
 use postrider_domain::ids::DestinationId;
 use postrider_engine::Options;
 use postrider_store::ShardSet;
-use postrider_store::memory::{MemoryStore, Options as StoreOptions};
+use postrider_store::memory::{MemoryOptions, MemoryStore};
 
 use crate::world::{FAIL, HOUR, Mood, OK, TEN_MINUTES, World, ms, never_disabled, tenant};
 
@@ -89,7 +89,7 @@ async fn what_is_settled_is_durable_before_a_shard_leaves() {
     let second = Duration::from_secs(1);
     let sync: postrider_store::memory::Delay =
         std::sync::Arc::new(move || Box::pin(tokio::time::sleep(second)));
-    let store = MemoryStore::new(StoreOptions { sync: Some(sync), ..StoreOptions::default() });
+    let store = MemoryStore::new(MemoryOptions { sync: Some(sync), ..MemoryOptions::default() });
     let mut world = World::on(store, never_disabled(), Options::default()).await;
     two(&mut world).await;
     world.script.set(LEAVES, Mood::Answers(200, ms(100)));

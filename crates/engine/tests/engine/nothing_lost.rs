@@ -161,11 +161,11 @@ pub(crate) fn slow_store(seed: u64) -> postrider_store::memory::MemoryStore {
     let wait = |n: u64| -> postrider_store::memory::Delay {
         std::sync::Arc::new(move || Box::pin(tokio::time::sleep(ms(n))))
     };
-    let options = postrider_store::memory::Options {
+    let options = postrider_store::memory::MemoryOptions {
         sync: Some(wait(3)),
         read: Some(wait(1)),
         seed,
-        ..postrider_store::memory::Options::default()
+        ..postrider_store::memory::MemoryOptions::default()
     };
     postrider_store::memory::MemoryStore::new(options)
 }
@@ -308,9 +308,9 @@ async fn what_stands_behind_deliveries_of_a_deleted_subscription_is_sent() {
     // Reads take so long that the turns of the deleted one's deliveries come before they are found.
     let slow: postrider_store::memory::Delay =
         std::sync::Arc::new(|| Box::pin(tokio::time::sleep(ms(500))));
-    let options = postrider_store::memory::Options {
+    let options = postrider_store::memory::MemoryOptions {
         read: Some(slow),
-        ..postrider_store::memory::Options::default()
+        ..postrider_store::memory::MemoryOptions::default()
     };
     let store = postrider_store::memory::MemoryStore::new(options);
     let mut world = World::on(store, Policy::default(), Options::default()).await;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use postrider_store::embedded::{EmbeddedStore, Options};
+use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{StoreError, Upkeep as _};
 use serde_json::{Value as Json, json};
 
@@ -71,7 +71,8 @@ pub(crate) async fn run(
 
 async fn open(data_dir: &Path) -> Result<Arc<EmbeddedStore>, StoreError> {
     let data_dir = data_dir.to_owned();
-    let opened = tokio::task::spawn_blocking(|| EmbeddedStore::open(data_dir, Options::default()));
+    let opened =
+        tokio::task::spawn_blocking(|| EmbeddedStore::open(data_dir, EmbeddedOptions::default()));
     opened.await.map_err(|error| StoreError::Internal(error.to_string()))?
 }
 

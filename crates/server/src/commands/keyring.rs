@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use postrider_api::note_operator;
 use postrider_api::vault::KeyRing;
-use postrider_store::embedded::{EmbeddedStore, Options};
+use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{StoreError, Upkeep as _};
 use postrider_transport::{Clock as _, SystemClock};
 use serde_json::json;
@@ -74,7 +74,8 @@ async fn note_rotation(config: &Config, newest: &str) -> Result<(), Failure> {
     if config.store != StoreChoice::Embedded || !data_dir.join("main.db").is_file() {
         return Ok(());
     }
-    let opened = tokio::task::spawn_blocking(|| EmbeddedStore::open(data_dir, Options::default()));
+    let opened =
+        tokio::task::spawn_blocking(|| EmbeddedStore::open(data_dir, EmbeddedOptions::default()));
     let store = match opened.await.context("opening the store panicked")? {
         Ok(store) => store,
         Err(StoreError::Locked { .. }) => return Ok(()),

@@ -97,19 +97,25 @@ impl StoreLocation {
 }
 
 /// How a database is used for a move.
-fn options() -> postgres::Options {
+fn options() -> postgres::PostgresOptions {
     let node = "migrate".to_owned();
-    postgres::Options { node, connections: 4, listen: false, ..postgres::Options::default() }
+    postgres::PostgresOptions {
+        node,
+        connections: 4,
+        listen: false,
+        ..postgres::PostgresOptions::default()
+    }
 }
 
 type Opened = Result<Arc<EmbeddedStore>, postrider_store::StoreError>;
 
 async fn open(
     path: &Path,
-    open: fn(PathBuf, embedded::Options) -> Opened,
+    open: fn(PathBuf, embedded::EmbeddedOptions) -> Opened,
 ) -> anyhow::Result<Arc<EmbeddedStore>> {
     let path = path.to_owned();
-    let opened = tokio::task::spawn_blocking(move || open(path, embedded::Options::default()));
+    let opened =
+        tokio::task::spawn_blocking(move || open(path, embedded::EmbeddedOptions::default()));
     Ok(opened.await.context("opening the store panicked")??)
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use postrider_api::{AuditError, note_operator};
 use postrider_domain::ledger::Ledger;
-use postrider_store::embedded::{EmbeddedStore, Options};
+use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{History as _, StoreError, Upkeep as _};
 use postrider_transport::{Clock as _, SystemClock};
 use serde_json::json;
@@ -69,7 +69,8 @@ fn is_empty(directory: &Path) -> std::io::Result<bool> {
 /// Opens what was restored, reads every byte of it, and writes down in its audit log where it is from.
 async fn verify(backup: &Path, data_dir: &Path) -> Result<Ledger, StoreError> {
     let data_dir = data_dir.to_owned();
-    let opened = tokio::task::spawn_blocking(|| EmbeddedStore::open(data_dir, Options::default()));
+    let opened =
+        tokio::task::spawn_blocking(|| EmbeddedStore::open(data_dir, EmbeddedOptions::default()));
     let store = opened.await.map_err(|error| StoreError::Internal(error.to_string()))??;
     let verified = verify_opened(&store, backup).await;
     store.close().await?;

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use postrider_api::Quota;
 use postrider_domain::egress::is_nat64_length;
 use postrider_domain::limits::BATCH_BODY_BYTES_MAX;
-use postrider_store::postgres::Options;
+use postrider_store::postgres::PostgresOptions;
 
 use super::fault::Fault;
 use super::{Config, Loaded, StoreChoice};
@@ -27,7 +27,7 @@ const RULES: &[Rule] = &[
     ("postgres.connections", |c| c.postgres.connections >= 2, "must be at least 2"),
     (
         "store",
-        |c| !matches!(&c.store, StoreChoice::Postgres(url) if Options::check(url).is_err()),
+        |c| !matches!(&c.store, StoreChoice::Postgres(url) if PostgresOptions::check(url).is_err()),
         "must be an address such as \"postgres://user:password@host:5432/database\"",
     ),
     (

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context as _;
-use postrider_store::postgres::{Options, PostgresStore};
-use postrider_store::{Holding, StoreError};
+use postrider_store::postgres::{PostgresOptions, PostgresStore};
+use postrider_store::{ShardLeases, StoreError};
 
 use crate::config::Config;
 
@@ -24,11 +24,11 @@ pub(super) async fn connect(config: &Config, url: &str) -> anyhow::Result<Arc<Po
         Some(name) => name.clone(),
         None => name(&config.data_dir.join(NODE))?,
     };
-    let options = Options {
+    let options = PostgresOptions {
         node: node.clone(),
         connections: config.postgres.connections,
         listen_url: config.postgres.listen_url.clone(),
-        ..Options::default()
+        ..PostgresOptions::default()
     };
     let store = PostgresStore::connect(url, options).await.context("cannot use the database")?;
     if !store.is_walled().await? {
@@ -75,7 +75,7 @@ pub(super) struct ShardLog(Mutex<Option<Result<usize, ()>>>);
 
 impl ShardLog {
     /// Logs a change of their number, and failures to hold them.
-    pub(super) fn tell(&self, node: Option<&str>, held: Result<&Holding, &StoreError>) {
+    pub(super) fn tell(&self, node: Option<&str>, held: Result<&ShardLeases, &StoreError>) {
         let Some(node) = node else { return };
         let now = held.map(|holding| holding.shards.len()).map_err(|_| ());
         let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(now);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use postrider_domain::matching::TenantIndex;
 use postrider_domain::time::Timestamp;
 use postrider_engine::EngineHandle;
-use postrider_store::{Holding, Store, StoreError};
+use postrider_store::{ShardLeases, Store, StoreError};
 use postrider_transport::Clock;
 
 use super::metrics::{GaugeValues, Metrics};
@@ -71,7 +71,7 @@ fn alert(suspended: bool) {
 }
 
 /// Counts destinations off the async workers: it takes time in proportion to the subscriptions.
-async fn count_destinations(engine: &EngineHandle, metrics: &Metrics, holding: &Arc<Holding>) {
+async fn count_destinations(engine: &EngineHandle, metrics: &Metrics, holding: &Arc<ShardLeases>) {
     let (metrics, holding) = (metrics.clone(), Arc::clone(holding));
     let subscriptions = engine.subscriptions();
     let count = move || {
@@ -85,7 +85,7 @@ async fn count_destinations(engine: &EngineHandle, metrics: &Metrics, holding: &
 
 /// How long the oldest of each lane has waited past its time.
 async fn ages(
-    holding: &Holding,
+    holding: &ShardLeases,
     store: &dyn Store,
     now: Timestamp,
 ) -> Result<(Duration, Duration), StoreError> {

@@ -22,8 +22,8 @@ use postrider_domain::ledger::Ledger;
 use postrider_domain::time::Timestamp;
 use postrider_store::{
     Acceptance, Accepted, Changes, Commit, Configuration, DeliveryFilter, DestinationRecord,
-    DueMark, EventFilter, EventRecord, Hint, History, Holding, IdempotentAnswer, Intake, Key,
-    Letter, Member, Nodes, Page, PageRequest, Pruned, ReplayJob, Replays, ShardSet, Store,
+    DueMark, EventFilter, EventRecord, Hint, History, IdempotentAnswer, Intake, Key, Letter,
+    Member, Nodes, Page, PageRequest, Pruned, ReplayJob, Replays, ShardLeases, ShardSet, Store,
     StoreError, SubscriptionPut, SubscriptionRecord, TallyAt, Tenant, Upkeep, Usage, Usages,
     WaitingOrder, Work,
 };
@@ -92,7 +92,7 @@ impl Intake for InstrumentedStore {
 
 #[async_trait]
 impl Work for InstrumentedStore {
-    async fn settle(&self, holding: &Holding, commit: Commit) -> Result<(), StoreError> {
+    async fn settle(&self, holding: &ShardLeases, commit: Commit) -> Result<(), StoreError> {
         let with_attempt = (commit.deliveries.iter())
             .filter_map(|change| Some((&change.delivery, change.attempt.as_ref()?)));
         let attempts: Vec<(Turn, &'static str, Duration)> = (with_attempt.clone())
@@ -121,7 +121,7 @@ impl Work for InstrumentedStore {
 
     async fn queued(
         &self,
-        holding: &Holding,
+        holding: &ShardLeases,
         after: Option<DueMark>,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
@@ -139,7 +139,7 @@ impl Work for InstrumentedStore {
 
     async fn due(
         &self,
-        holding: &Holding,
+        holding: &ShardLeases,
         after: Option<DueMark>,
         until: Timestamp,
         limit: usize,
@@ -184,7 +184,7 @@ impl Configuration for InstrumentedStore {
 
     async fn held_destinations(
         &self,
-        holding: &Holding,
+        holding: &ShardLeases,
     ) -> Result<Vec<DestinationRecord>, StoreError> {
         let result = self.store.held_destinations(holding).await;
         for destination in result.iter().flatten() {
@@ -475,7 +475,7 @@ impl Nodes for InstrumentedStore {
         self.store.lease()
     }
 
-    async fn hold_and_keep(&self) -> Result<(Holding, ShardSet), StoreError> {
+    async fn hold_and_keep(&self) -> Result<(ShardLeases, ShardSet), StoreError> {
         let result = self.store.hold_and_keep().await;
         self.shard_log.tell(self.store.node(), result.as_ref().map(|(holding, _)| holding));
         result
@@ -545,7 +545,7 @@ impl Nodes for InstrumentedStore {
 
 #[async_trait]
 impl Upkeep for InstrumentedStore {
-    async fn hold_shards(&self) -> Result<Holding, StoreError> {
+    async fn hold_shards(&self) -> Result<ShardLeases, StoreError> {
         let result = self.store.hold_shards().await;
         self.shard_log.tell(self.store.node(), result.as_ref());
         result

@@ -13,7 +13,7 @@ use postrider_domain::delivery::StateName;
 use postrider_domain::destination::DestinationState;
 use postrider_domain::ids::DestinationId;
 use postrider_domain::ledger::Ledger;
-use postrider_store::Holding;
+use postrider_store::ShardLeases;
 
 /// Upper ends of the buckets of a latency, in microseconds.
 const BUCKETS_US: [u64; 12] = [
@@ -182,7 +182,7 @@ impl Metrics {
     pub(super) fn count_destinations(
         &self,
         named: impl Iterator<Item = DestinationId>,
-        holding: &Holding,
+        holding: &ShardLeases,
     ) {
         let not_enabled = {
             let mut state = self.state();
@@ -409,8 +409,8 @@ mod tests {
         }
     }
 
-    fn holding(shards: std::ops::RangeInclusive<u8>) -> Holding {
-        Holding { shards: shards.map(|shard| (Shard(shard), Epoch(1))).collect() }
+    fn holding(shards: std::ops::RangeInclusive<u8>) -> ShardLeases {
+        ShardLeases { shards: shards.map(|shard| (Shard(shard), Epoch(1))).collect() }
     }
 
     /// The counts of enabled, disabled and frozen destinations on the page.

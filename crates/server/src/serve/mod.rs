@@ -32,7 +32,7 @@ use postrider_api::{
     note_operator,
 };
 use postrider_engine::{Background, Ended, EngineHandle, IngestRate, Parts, SeededEntropy, Spans};
-use postrider_store::embedded::{EmbeddedStore, Options as StoreOptions};
+use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{Store, StoreError};
 use postrider_transport::{Clock, Egress, HttpTransport};
 use tokio::net::TcpListener;
@@ -325,11 +325,11 @@ async fn open_store(
         let clock = ServerClock::of_database(Arc::clone(&store)).await?;
         return Ok((store, clock));
     }
-    let options = StoreOptions {
+    let options = EmbeddedOptions {
         lists_on: Some(background.clone()),
         // Sending fails only while the server is stopping already.
         fatal: Some(Arc::new(move |why| drop(fatal.send(why.to_owned())))),
-        ..StoreOptions::default()
+        ..EmbeddedOptions::default()
     };
     let data_dir = config.data_dir.clone();
     let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(data_dir, options));

@@ -20,7 +20,7 @@ use postrider_engine::{
     Background, Credentials, CredentialsError, Ended, EngineHandle, OpenCredentials, Options,
     Parts, SeededEntropy,
 };
-use postrider_store::memory::{Durable, MemoryStore, Options as StoreOptions};
+use postrider_store::memory::{Durable, MemoryOptions, MemoryStore};
 use postrider_store::{History, Store, SubscriptionRecord};
 use postrider_transport::Clock;
 use tokio::runtime::{Builder, Runtime};
@@ -489,7 +489,7 @@ fn store_options(
     clock: &Arc<WorldClock>,
     oracle: &Arc<Mutex<Oracle>>,
     trigger: &Arc<Trigger>,
-) -> StoreOptions {
+) -> MemoryOptions {
     let (clock, oracle, trigger) = (Arc::clone(clock), Arc::clone(oracle), Arc::clone(trigger));
     let witness = move |what: Durable<'_>| {
         let now = clock.now_ms();
@@ -513,7 +513,7 @@ fn store_options(
         });
         delay
     });
-    StoreOptions {
+    MemoryOptions {
         sync: delay.clone(),
         read: delay,
         seed: nature.seed,

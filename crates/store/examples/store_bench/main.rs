@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::time::Timestamp;
-use postrider_store::embedded::{EmbeddedStore, Options};
+use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{
     Commit, DeliveryFilter, DueMark, EventFilter, History, Intake, PageRequest, Upkeep,
     WaitingOrder, Work,
@@ -100,7 +100,7 @@ fn ms(duration: Duration) -> String {
 }
 
 fn open(data: &Path) -> Arc<EmbeddedStore> {
-    EmbeddedStore::open(data, Options::default()).unwrap()
+    EmbeddedStore::open(data, EmbeddedOptions::default()).unwrap()
 }
 
 fn per(duration: Duration, n: u64) -> f64 {

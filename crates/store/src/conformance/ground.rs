@@ -16,7 +16,7 @@ use postrider_domain::time::Timestamp;
 use super::samples;
 use crate::contract::Store;
 use crate::records::{
-    Accepted, Commit, DeliveryChange, DestinationChange, Holding, PageRequest, SubscriptionPut,
+    Accepted, Commit, DeliveryChange, DestinationChange, PageRequest, ShardLeases, SubscriptionPut,
     SubscriptionRecord,
 };
 
@@ -56,7 +56,7 @@ impl Ground {
         self.store = self.backend.open().await;
     }
 
-    pub(super) async fn holding(&self) -> Holding {
+    pub(super) async fn holding(&self) -> ShardLeases {
         self.store.hold_shards().await.unwrap()
     }
 

@@ -14,7 +14,7 @@ use super::samples::{
     acceptance, acme, answered, at, delivery_id, destination, event, refused, subscription_id,
     umbrella,
 };
-use crate::records::{DueMark, Holding, WaitingOrder};
+use crate::records::{DueMark, ShardLeases, WaitingOrder};
 
 fn to(n: u64) -> DestinationId {
     destination(&acme(), n).id
@@ -87,12 +87,12 @@ async fn queued_deliveries_are_those_of_the_held_shards(ground: Ground) {
     }
     assert!(!expected.is_empty() && expected.len() < 20);
     let odd = all.shards.iter().filter(|(shard, _)| shard.0 % 2 == 1).copied().collect();
-    let odd = Holding { shards: odd };
+    let odd = ShardLeases { shards: odd };
     let found = ground.store.queued(&odd, None, 100).await.unwrap();
     assert_eq!(numbers(&found), expected);
     let first = ground.store.queued(&odd, None, 1).await.unwrap();
     assert_eq!(numbers(&first), expected[..1], "the limit counts what is held");
-    assert_eq!(ground.store.queued(&Holding::default(), None, 100).await.unwrap(), []);
+    assert_eq!(ground.store.queued(&ShardLeases::default(), None, 100).await.unwrap(), []);
 }
 
 async fn queued_deliveries_of_a_destination_come_likewise(mut ground: Ground) {
@@ -190,7 +190,7 @@ async fn due_deliveries_are_those_of_the_held_shards(ground: Ground) {
     let all = ground.holding().await;
     let held: Vec<_> = all.shards.iter().filter(|(s, _)| *s == to(1).shard()).copied().collect();
     assert_ne!(to(0).shard(), to(1).shard());
-    let one = Holding { shards: held };
+    let one = ShardLeases { shards: held };
     let found = ground.store.due(&one, None, at(1_000), 100).await.unwrap();
     assert_eq!(numbers(&found), [1, 5]);
     let found = ground.store.due(&one, None, at(1_000), 1).await.unwrap();

@@ -16,7 +16,7 @@ use super::samples::{
 };
 use crate::error::StoreError;
 use crate::records::{
-    Commit, DeliveryChange, DestinationChange, Epoch, Holding, ReplayJob, ReplayState, Tally,
+    Commit, DeliveryChange, DestinationChange, Epoch, ReplayJob, ReplayState, ShardLeases, Tally,
 };
 
 async fn ledger(ground: &Ground) -> Ledger {
@@ -169,7 +169,7 @@ async fn a_commit_to_a_shard_that_is_not_held_changes_nothing(mut ground: Ground
     assert_ne!(touched[0], touched[1]);
     for missing in touched {
         let shards = all.shards.iter().filter(|(shard, _)| *shard != missing).copied().collect();
-        let refused = ground.store.settle(&Holding { shards }, commit.clone()).await;
+        let refused = ground.store.settle(&ShardLeases { shards }, commit.clone()).await;
         let is_fenced = matches!(refused, Err(StoreError::Fenced { shard }) if shard == missing);
         assert!(is_fenced, "{refused:?}");
     }
@@ -177,7 +177,7 @@ async fn a_commit_to_a_shard_that_is_not_held_changes_nothing(mut ground: Ground
     ground.reopen().await;
     assert_untouched(&ground).await;
     let shards = all.shards.into_iter().filter(|(shard, _)| touched.contains(shard)).collect();
-    ground.store.settle(&Holding { shards }, commit).await.unwrap();
+    ground.store.settle(&ShardLeases { shards }, commit).await.unwrap();
     assert_eq!(ledger(&ground).await.waiting, 1, "the two that it touches are enough");
 }
 
@@ -217,7 +217,7 @@ async fn repeating_a_commit_changes_nothing_more(ground: Ground) {
 
 async fn an_empty_commit_is_no_fault(ground: Ground) {
     ground.settle(Commit::default()).await;
-    ground.store.settle(&Holding::default(), Commit::default()).await.unwrap();
+    ground.store.settle(&ShardLeases::default(), Commit::default()).await.unwrap();
 }
 
 async fn a_job_advances_with_the_commit_and_stays_paused_where_it_was_paused(mut ground: Ground) {

@@ -12,7 +12,7 @@ use postrider_domain::subscription::{CustomHeader, RateLimit};
 use super::Ground;
 use super::ground::ALL;
 use super::samples::{acme, at, delivery_id, destination, subscription, subscription_id, umbrella};
-use crate::records::{Commit, DestinationChange, Holding, SubscriptionPut, SubscriptionRecord};
+use crate::records::{Commit, DestinationChange, ShardLeases, SubscriptionPut, SubscriptionRecord};
 
 /// One with everything in it that a subscription can have.
 fn elaborate(tenant: &TenantId, n: u64, to: u64) -> SubscriptionRecord {
@@ -211,12 +211,12 @@ async fn held_destinations_are_those_of_the_held_shards(ground: Ground) {
     let found = ground.store.held_destinations(&all).await.unwrap();
     assert_eq!(found.len(), 40, "of every tenant");
     let half: Vec<_> = all.shards.iter().filter(|(s, _)| s.0 % 2 == 0).copied().collect();
-    let half = ground.store.held_destinations(&Holding { shards: half }).await.unwrap();
+    let half = ground.store.held_destinations(&ShardLeases { shards: half }).await.unwrap();
     let expected = found.iter().filter(|d| d.id.shard().0 % 2 == 0).count();
     assert!(0 < expected && expected < 40);
     assert_eq!(half.len(), expected);
     assert!(half.iter().all(|d| d.id.shard().0 % 2 == 0));
-    assert_eq!(ground.store.held_destinations(&Holding::default()).await.unwrap(), []);
+    assert_eq!(ground.store.held_destinations(&ShardLeases::default()).await.unwrap(), []);
     let shards: Vec<Shard> = all.shards.iter().map(|(shard, _)| *shard).collect();
     assert_eq!(shards.len(), usize::from(SHARDS));
 }

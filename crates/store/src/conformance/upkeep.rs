@@ -13,7 +13,7 @@ use super::samples::{
     refused, replay, tenant, umbrella,
 };
 use crate::records::{
-    Acceptance, Accepted, Commit, DeliveryFilter, DestinationChange, Holding, Pruned,
+    Acceptance, Accepted, Commit, DeliveryFilter, DestinationChange, Pruned, ShardLeases,
 };
 
 const DAY_MS: u64 = 86_400_000;
@@ -52,7 +52,7 @@ async fn a_node_alone_holds_every_shard(mut ground: Ground) {
 async fn shards_that_were_released_can_be_held_again(ground: Ground) {
     ground.put(&acme(), 1, 1).await;
     ground.accept("e", at(0), &[(1, 1)]).await;
-    let before: Holding = ground.holding().await;
+    let before: ShardLeases = ground.holding().await;
     ground.store.release_shards().await.unwrap();
     let after = ground.holding().await;
     assert_eq!(after.shards.len(), before.shards.len());

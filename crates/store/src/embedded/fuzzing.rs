@@ -6,11 +6,11 @@
 use bytes::Bytes;
 use postrider_domain::fuzzing::Target;
 
-use super::codec::{
+use crate::embedded::files::codec::{
     Decoder, Encoder, get_acceptances, get_attempt, get_commit, get_replay, put_acceptances,
     put_attempt, put_commit, put_replay,
 };
-use super::journal;
+use crate::embedded::journal;
 
 /// What this crate reads from disk.
 pub const TARGETS: &[Target] = &[

@@ -32,49 +32,33 @@
 //!
 //! # Reading
 //!
-//! There are places for reads of the engine and of authentication, places for reads of one thing and
-//! places for lists. Tenants take turns at the latter two ([`crate::turns`]), and a read whose caller
-//! has gone is interrupted. So however much one tenant reads, nobody else waits for it.
+//! The engine and authentication have read connections of their own. Reads of one thing and lists
+//! have others, for which tenants take turns ([`crate::fair_semaphore`]), and a read whose caller has
+//! gone is interrupted. So however much one tenant reads, nobody else waits for it.
 //!
-//! A read waits until the applier has done everything that was acknowledged before (a barrier), and
-//! then looks with a connection of its own. A delivery's row is in its day's file from acceptance
-//! on, whatever its state; the queue in `main.db` is only the index of work. So every answer comes
-//! from one file, or from several that have no row in common.
+//! A read waits until the applier has applied everything that was acknowledged before (a barrier), and
+//! then uses a connection of its own. A delivery's row is in its day's file from acceptance on,
+//! whatever its state; the queue in `main.db` is only the index of work. So every answer comes from one
+//! file, or from several that have no row in common.
+//!
+//! # The folders
+//!
+//! - `journal`: the append-only files that make an acknowledgement durable; `medium`: their disk.
+//! - `apply`: the one thread that moves records from the journal into SQLite.
+//! - `files`: what is in the data directory: layout, tables, rows, Bloom filters, read connections.
+//! - `contract`: the methods of [`crate::Store`], one file for each of its traits.
+//! - `maintenance`: opening, checking, backup and transfer of a whole data directory.
 
-mod answers;
-mod applier;
-mod audit;
-mod backup;
-pub(crate) mod canonical;
-mod check;
-mod codec;
-mod configuration;
-mod cursor;
-mod deliveries;
-mod files;
+mod apply;
+mod contract;
+pub(crate) mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-mod history;
-mod ids;
-mod intake;
 pub mod journal;
-mod loss;
+mod maintenance;
 pub mod medium;
-mod numbering;
-mod open;
-mod pool;
-mod replays;
-mod reserve;
-mod rows;
-mod schema;
-mod sieve;
 #[cfg(test)]
 mod tests;
-mod transfer;
-mod upkeep;
-mod usage;
-mod verify;
-mod work;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -89,17 +73,17 @@ use rusqlite::Transaction;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinError;
 
-use self::answers::Keeping;
-use self::applier::{Applier, Days, Item, Line};
+use self::apply::{Applier, ApplyQueue, Days, Item};
+use self::contract::answers::Keeping;
+use self::contract::pending_ids::PendingIds;
+use self::files::bloom::BloomFilters;
+use self::files::disk_reserve::DiskReserve;
+use self::files::read_pool::{ReadGuard, ReadPool, Stop, StopOnDrop};
 use self::files::{Layout, place};
-use self::ids::PendingIds;
 use self::journal::{AppendError, Journal};
-pub use self::loss::Loss;
-use self::pool::{Looking, Pool, Stop, StopOnDrop};
-use self::reserve::Ballast;
-use self::sieve::Sieves;
+pub use self::maintenance::loss::Loss;
 use crate::error::StoreError;
-use crate::turns::{Turn, Turns};
+use crate::fair_semaphore::{FairPermit, FairSemaphore};
 
 /// A read for a tenant is ended after this time. A request is answered within 30 s.
 const READ_TIME_MAX: Duration = Duration::from_secs(20);
@@ -115,7 +99,7 @@ pub type FatalHook = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// How an embedded store is opened.
 #[derive(Clone)]
-pub struct Options {
+pub struct EmbeddedOptions {
     /// The length of a journal segment (**64 MiB**).
     pub segment_bytes: u64,
     /// Room that is kept so that work can be finished on a full disk (**64 MiB**).
@@ -125,13 +109,13 @@ pub struct Options {
     pub check_bytes: u64,
     /// Who is told when the store has stopped for good.
     pub fatal: Option<FatalHook>,
-    /// Whose threads read lists; those of whoever asks where it is `None`.
+    /// The runtime whose threads read lists; `None` for the caller's.
     pub lists_on: Option<tokio::runtime::Handle>,
 }
 
-impl Default for Options {
+impl Default for EmbeddedOptions {
     fn default() -> Self {
-        Options {
+        EmbeddedOptions {
             segment_bytes: 64 << 20,
             reserve_bytes: 64 << 20,
             check_bytes: 64 << 20,
@@ -141,9 +125,9 @@ impl Default for Options {
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for EmbeddedOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("EmbeddedOptions")
             .field("segment_bytes", &self.segment_bytes)
             .field("reserve_bytes", &self.reserve_bytes)
             .field("check_bytes", &self.check_bytes)
@@ -156,22 +140,22 @@ impl fmt::Debug for Options {
 pub struct EmbeddedStore {
     layout: Layout,
     journal: Arc<Journal>,
-    line: Arc<Line>,
+    queue: Arc<ApplyQueue>,
     pending: Arc<PendingIds>,
-    pool: Arc<Pool>,
+    pool: Arc<ReadPool>,
     /// Places for the engine and for authentication, which never wait for a tenant's reads.
     vital: Arc<Semaphore>,
     /// Places for reading one thing, by tenant.
-    points: Arc<Turns>,
+    points: Arc<FairSemaphore>,
     /// Places for lists, by tenant.
-    lists: Arc<Turns>,
-    /// Whose threads read lists.
+    lists: Arc<FairSemaphore>,
+    /// The runtime whose threads read lists; `None` for the caller's.
     lists_on: Option<tokio::runtime::Handle>,
     days: Days,
     keeping: Keeping,
-    sieves: Arc<Sieves>,
-    filling: Mutex<Option<JoinHandle<()>>>,
-    ballast: Arc<Ballast>,
+    blooms: Arc<BloomFilters>,
+    bloom_filler: Mutex<Option<JoinHandle<()>>>,
+    disk_reserve: Arc<DiskReserve>,
     applier: Mutex<Option<JoinHandle<()>>>,
     lock: Mutex<Option<File>>,
 }
@@ -183,20 +167,20 @@ impl EmbeddedStore {
 
     /// Waits until everything that was acknowledged before is in SQLite.
     async fn barrier(&self) -> Result<(), StoreError> {
-        if self.line.is_done()? {
+        if self.queue.is_done()? {
             return Ok(());
         }
         let (reply, answer) = oneshot::channel();
-        self.line.push(Item::Barrier(reply))?;
+        self.queue.push(Item::Barrier(reply))?;
         match answer.await {
             Ok(answer) => answer,
             Err(_) => Err(self.why_dropped()),
         }
     }
 
-    /// Why something that stood in line was dropped.
+    /// Why something in the queue was dropped.
     fn why_dropped(&self) -> StoreError {
-        match self.line.is_done() {
+        match self.queue.is_done() {
             Err(stopped) => stopped,
             Ok(_) => StoreError::DiskFull { place: self.place() },
         }
@@ -206,83 +190,83 @@ impl EmbeddedStore {
     async fn read_one<T: Send + 'static>(
         &self,
         tenant: TenantId,
-        look: impl FnOnce(&Looking<'_>) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(&ReadGuard<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let turn = self.points.take(Some(tenant)).await?;
+        let permit = self.points.take(Some(tenant)).await?;
         self.barrier().await?;
-        self.look_for(None, turn, look).await
+        self.read_with_permit(None, permit, read).await
     }
 
     /// Reads a list, whose size the tenant chooses, after a barrier. An administrator's list, of no
-    /// tenant in particular, is in a line of its own.
+    /// tenant in particular, is in a queue of its own.
     async fn read_list<T: Send + 'static>(
         &self,
         tenant: Option<TenantId>,
-        look: impl FnOnce(&Looking<'_>) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(&ReadGuard<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let turn = self.lists.take(tenant).await?;
+        let permit = self.lists.take(tenant).await?;
         self.barrier().await?;
-        self.look_for(self.lists_on.as_ref(), turn, look).await
+        self.read_with_permit(self.lists_on.as_ref(), permit, read).await
     }
 
-    /// Looks until it has the answer, the caller goes away or the time is over.
-    async fn look_for<T: Send + 'static>(
+    /// Reads until there is an answer, the caller goes away or the time is over.
+    async fn read_with_permit<T: Send + 'static>(
         &self,
-        on: Option<&tokio::runtime::Handle>,
-        turn: Turn,
-        look: impl FnOnce(&Looking<'_>) -> Result<T, StoreError> + Send + 'static,
+        runtime: Option<&tokio::runtime::Handle>,
+        permit: FairPermit,
+        read: impl FnOnce(&ReadGuard<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (pool, stop) = (Arc::clone(&self.pool), Arc::new(Stop::default()));
         let _ends_with_the_caller = StopOnDrop(Arc::clone(&stop));
-        let looking = move || {
-            let answer = look(&pool.look_until(stop));
-            drop(turn);
+        let read = move || {
+            let answer = read(&pool.read_until(stop));
+            drop(permit);
             answer
         };
-        let looked = match on {
-            Some(runtime) => runtime.spawn_blocking(looking),
-            None => tokio::task::spawn_blocking(looking),
+        let answer = match runtime {
+            Some(runtime) => runtime.spawn_blocking(read),
+            None => tokio::task::spawn_blocking(read),
         };
-        match tokio::time::timeout(READ_TIME_MAX, looked).await {
-            Ok(looked) => answered(looked),
+        match tokio::time::timeout(READ_TIME_MAX, answer).await {
+            Ok(answer) => answered(answer),
             Err(_) => Err(StoreError::TooSlow(READ_TIME_MAX)),
         }
     }
 
-    /// Looks for the engine or for authentication, after a barrier.
+    /// Reads for the engine or for authentication, after a barrier.
     async fn read<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Looking<'_>) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(&ReadGuard<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.barrier().await?;
-        self.look(look).await
+        self.read_now(read).await
     }
 
-    /// Looks at what SQLite has now.
-    async fn look<T: Send + 'static>(
+    /// Reads what SQLite has now, without a barrier.
+    async fn read_now<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Looking<'_>) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(&ReadGuard<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let pool = Arc::clone(&self.pool);
-        // It is never closed; were it, whoever looks would only not be counted.
-        let turn = Arc::clone(&self.vital).acquire_owned().await.ok();
-        let looked = tokio::task::spawn_blocking(move || {
-            let answer = look(&pool.look());
-            drop(turn);
+        // The semaphore is never closed. If it were, this read would only not be counted.
+        let permit = Arc::clone(&self.vital).acquire_owned().await.ok();
+        let answer = tokio::task::spawn_blocking(move || {
+            let answer = read(&pool.read());
+            drop(permit);
             answer
         })
         .await;
-        answered(looked)
+        answered(answer)
     }
 
-    /// Lets the applier do something, when everything before it is done.
-    async fn job<T: Send + 'static>(
+    /// Runs a task in the applier, after everything that is in its queue already.
+    async fn run_in_applier<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&mut Applier) -> Result<T, StoreError> + Send + 'static,
+        task: impl FnOnce(&mut Applier) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.line.push(Item::Job(Box::new(move |applier| {
-            let outcome = job(applier);
+        self.queue.push(Item::Task(Box::new(move |applier| {
+            let outcome = task(applier);
             // After a failed write or sync nobody knows what is on the disk.
             let stopped = match &outcome {
                 Err(StoreError::Stopped(why)) => Err(StoreError::Stopped(why.clone())),
@@ -302,7 +286,7 @@ impl EmbeddedStore {
         &self,
         change: impl FnOnce(&Transaction<'_>, &Path) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.job(move |applier| applier.main().change(change)).await
+        self.run_in_applier(move |applier| applier.main().change(change)).await
     }
 
     /// What a refused append means to the caller.
@@ -314,7 +298,7 @@ impl EmbeddedStore {
                 cause: cause.to_string(),
             },
             AppendError::SyncFailed => StoreError::Stopped(error.to_string()),
-            AppendError::Closed => match self.line.is_done() {
+            AppendError::Closed => match self.queue.is_done() {
                 Err(stopped) => stopped,
                 Ok(_) => StoreError::Stopped("the store is closed".into()),
             },
@@ -326,29 +310,29 @@ impl EmbeddedStore {
     fn closing(&self) -> Option<impl FnOnce() -> Result<(), StoreError> + Send + 'static> {
         let applier = self.applier.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (journal, sieves) = (Arc::clone(&self.journal), Arc::clone(&self.sieves));
-        let (line, pool) = (Arc::clone(&self.line), Arc::clone(&self.pool));
+        let bloom_filler = self.bloom_filler.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (journal, blooms) = (Arc::clone(&self.journal), Arc::clone(&self.blooms));
+        let (queue, pool) = (Arc::clone(&self.queue), Arc::clone(&self.pool));
         Some(move || {
-            sieves.stop_filling();
-            // It panics for nothing; and if it did, sieves are not needed to close.
-            drop(filling.map(JoinHandle::join));
+            blooms.stop_filling();
+            // If the thread panicked, the filters are built anew at the next start.
+            drop(bloom_filler.map(JoinHandle::join));
             let closed = journal.close().map_err(|error| StoreError::Stopped(error.to_string()));
-            line.push(Item::Job(Box::new(Applier::finish))).ok();
-            line.close();
+            queue.push(Item::Task(Box::new(Applier::finish))).ok();
+            queue.close();
             let ended = applier.join();
             pool.clear();
             drop(lock);
             ended.map_err(|_| StoreError::Stopped("the applier panicked".into()))?;
-            line.is_done()?;
+            queue.is_done()?;
             closed
         })
     }
 }
 
-/// What a look answers to its caller.
-fn answered<T>(looked: Result<Result<T, StoreError>, JoinError>) -> Result<T, StoreError> {
-    match looked {
+/// What the caller of a read is told.
+fn answered<T>(answer: Result<Result<T, StoreError>, JoinError>) -> Result<T, StoreError> {
+    match answer {
         // A file that cannot be read does not stop the store.
         Ok(Err(StoreError::Stopped(why))) => Err(StoreError::Unavailable(why)),
         Ok(answer) => answer,

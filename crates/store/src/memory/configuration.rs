@@ -10,7 +10,7 @@ use super::state::State;
 use crate::contract::Configuration;
 use crate::error::StoreError;
 use crate::records::{
-    DestinationRecord, Holding, IdempotentAnswer, Key, Page, PageRequest, SubscriptionPut,
+    DestinationRecord, IdempotentAnswer, Key, Page, PageRequest, ShardLeases, SubscriptionPut,
     SubscriptionRecord, Tenant,
 };
 
@@ -220,7 +220,7 @@ impl Configuration for MemoryStore {
 
     async fn held_destinations(
         &self,
-        holding: &Holding,
+        holding: &ShardLeases,
     ) -> Result<Vec<DestinationRecord>, StoreError> {
         self.read(|state| {
             let held = state.destinations.values().filter(|record| holding.has(record.id.shard()));

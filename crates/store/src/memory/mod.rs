@@ -44,7 +44,7 @@ pub type Delay = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send
 
 /// How a [`MemoryStore`] behaves.
 #[derive(Clone, Default)]
-pub struct Options {
+pub struct MemoryOptions {
     /// How long a sync takes; none where it is `None`, and then nothing ever waits in line.
     pub sync: Option<Delay>,
     /// How long a read takes.
@@ -68,9 +68,9 @@ pub enum Durable<'a> {
     Settled(&'a Commit),
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for MemoryOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("MemoryOptions")
             .field("sync", &self.sync.is_some())
             .field("read", &self.read.is_some())
             .field("seed", &self.seed)
@@ -82,7 +82,7 @@ impl fmt::Debug for Options {
 /// A store in memory. Clones are the same store.
 #[derive(Clone, Default)]
 pub struct MemoryStore {
-    options: Options,
+    options: MemoryOptions,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -112,7 +112,7 @@ impl fmt::Debug for MemoryStore {
 
 impl MemoryStore {
     /// An empty store.
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: MemoryOptions) -> Self {
         MemoryStore { options, shared: Arc::default() }
     }
 
@@ -133,7 +133,7 @@ impl MemoryStore {
         shared.faults.stop("it crashed");
         let renewed = Shared { durable, ..Shared::default() };
         MemoryStore {
-            options: Options { seed, ..self.options.clone() },
+            options: MemoryOptions { seed, ..self.options.clone() },
             shared: Arc::new(Mutex::new(renewed)),
         }
     }

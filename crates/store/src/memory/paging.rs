@@ -9,12 +9,12 @@ use crate::error::StoreError;
 use crate::records::{Cursor, Page, PageRequest};
 
 /// Where an entry stands in its list.
-pub(super) trait Place: Ord + Sized {
+pub(super) trait SortKey: Ord + Sized {
     fn write(&self) -> String;
     fn read(text: &str) -> Option<Self>;
 }
 
-impl Place for TenantId {
+impl SortKey for TenantId {
     fn write(&self) -> String {
         self.to_string()
     }
@@ -24,7 +24,7 @@ impl Place for TenantId {
     }
 }
 
-impl Place for u64 {
+impl SortKey for u64 {
     fn write(&self) -> String {
         self.to_string()
     }
@@ -34,7 +34,7 @@ impl Place for u64 {
     }
 }
 
-impl Place for u32 {
+impl SortKey for u32 {
     fn write(&self) -> String {
         self.to_string()
     }
@@ -44,7 +44,7 @@ impl Place for u32 {
     }
 }
 
-impl<I: Ord + FromStr + ToString> Place for (Timestamp, I) {
+impl<I: Ord + FromStr + ToString> SortKey for (Timestamp, I) {
     fn write(&self) -> String {
         format!("{} {}", self.0.as_unix_ms(), self.1.to_string())
     }
@@ -56,7 +56,7 @@ impl<I: Ord + FromStr + ToString> Place for (Timestamp, I) {
 }
 
 /// A page of entries that come largest place first.
-pub(super) fn descending<P: Place, T>(
+pub(super) fn descending<P: SortKey, T>(
     entries: impl Iterator<Item = (P, T)>,
     request: &PageRequest,
 ) -> Result<Page<T>, StoreError> {
@@ -64,7 +64,7 @@ pub(super) fn descending<P: Place, T>(
 }
 
 /// The same of entries with their sizes: the page ends early where they are together larger.
-pub(super) fn descending_within<P: Place, T>(
+pub(super) fn descending_within<P: SortKey, T>(
     entries: impl Iterator<Item = (usize, (P, T))>,
     request: &PageRequest,
     bytes_max: usize,
@@ -75,7 +75,7 @@ pub(super) fn descending_within<P: Place, T>(
 }
 
 /// A page of entries that come smallest place first.
-pub(super) fn ascending<P: Place, T>(
+pub(super) fn ascending<P: SortKey, T>(
     entries: impl Iterator<Item = (P, T)>,
     request: &PageRequest,
 ) -> Result<Page<T>, StoreError> {
@@ -83,7 +83,7 @@ pub(super) fn ascending<P: Place, T>(
 }
 
 /// The same of entries with their sizes: the page ends early where they are together larger.
-pub(super) fn ascending_within<P: Place, T>(
+pub(super) fn ascending_within<P: SortKey, T>(
     entries: impl Iterator<Item = (usize, (P, T))>,
     request: &PageRequest,
     bytes_max: usize,
@@ -93,14 +93,14 @@ pub(super) fn ascending_within<P: Place, T>(
     take(entries.skip_while(|(_, (place, _))| is_before(place)), request, bytes_max)
 }
 
-fn mark<P: Place>(request: &PageRequest) -> Result<Option<P>, StoreError> {
+fn mark<P: SortKey>(request: &PageRequest) -> Result<Option<P>, StoreError> {
     match &request.cursor {
         None => Ok(None),
         Some(Cursor(text)) => P::read(text).map(Some).ok_or(StoreError::UnknownCursor),
     }
 }
 
-fn take<P: Place, T>(
+fn take<P: SortKey, T>(
     entries: impl Iterator<Item = (usize, (P, T))>,
     request: &PageRequest,
     bytes_max: usize,

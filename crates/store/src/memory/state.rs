@@ -18,7 +18,7 @@ use super::index::Index;
 use crate::audit::AuditEntry;
 use crate::nodes::ShardSet;
 use crate::records::{
-    DestinationRecord, Epoch, EventRecord, Holding, IdempotentAnswer, Key, ReplayJob,
+    DestinationRecord, Epoch, EventRecord, IdempotentAnswer, Key, ReplayJob, ShardLeases,
     SubscriptionRecord, Tally, Tenant,
 };
 
@@ -171,9 +171,9 @@ impl State {
     }
 
     /// All shards that no other node has, each with the epoch of whoever asks now.
-    pub(super) fn holding(&self) -> Holding {
+    pub(super) fn holding(&self) -> ShardLeases {
         let here = (0..=u8::MAX).map(Shard).filter(|shard| !self.elsewhere.has(*shard));
-        Holding { shards: here.map(|shard| (shard, self.epoch(shard))).collect() }
+        ShardLeases { shards: here.map(|shard| (shard, self.epoch(shard))).collect() }
     }
 
     /// Gives shards to the node that should have them.
@@ -198,7 +198,7 @@ impl State {
     /// The first shard that is not held any more, or never was.
     pub(super) fn fenced(
         &self,
-        holding: &Holding,
+        holding: &ShardLeases,
         touched: impl IntoIterator<Item = Shard>,
     ) -> Option<Shard> {
         let held = |shard: Shard| {

@@ -23,7 +23,7 @@ fn pause(ms: u64) -> Delay {
 
 /// A store whose sync takes so many milliseconds of paused time.
 fn slow(ms: u64, seed: u64) -> MemoryStore {
-    MemoryStore::new(Options { sync: Some(pause(ms)), seed, ..Options::default() })
+    MemoryStore::new(MemoryOptions { sync: Some(pause(ms)), seed, ..MemoryOptions::default() })
 }
 
 async fn accept(store: &MemoryStore, n: u64) -> Result<Vec<Accepted>, StoreError> {
@@ -50,7 +50,8 @@ async fn what_is_not_durable_is_not_seen() {
 
 #[tokio::test(start_paused = true)]
 async fn a_read_answers_what_is_durable_when_its_time_has_passed() {
-    let options = Options { sync: Some(pause(5)), read: Some(pause(10)), ..Options::default() };
+    let options =
+        MemoryOptions { sync: Some(pause(5)), read: Some(pause(10)), ..MemoryOptions::default() };
     let store = MemoryStore::new(options);
     let reader = tokio::spawn({
         let store = store.clone();

@@ -11,12 +11,12 @@ use super::state::{State, StoredEvent};
 use crate::contract::Upkeep;
 use crate::error::StoreError;
 use crate::nodes::{Nodes, ShardSet};
-use crate::records::{Holding, Pruned};
+use crate::records::{Pruned, ShardLeases};
 
 /// It is the only node, but can be made to believe in another one.
 #[async_trait]
 impl Nodes for MemoryStore {
-    async fn hold_and_keep(&self) -> Result<(Holding, ShardSet), StoreError> {
+    async fn hold_and_keep(&self) -> Result<(ShardLeases, ShardSet), StoreError> {
         let sight = |state: &mut State| (state.holding(), state.wanted.without(&state.elsewhere));
         self.write(move |state| Ok(sight(state))).await
     }
@@ -38,7 +38,7 @@ impl Nodes for MemoryStore {
 
 #[async_trait]
 impl Upkeep for MemoryStore {
-    async fn hold_shards(&self) -> Result<Holding, StoreError> {
+    async fn hold_shards(&self) -> Result<ShardLeases, StoreError> {
         self.write(|state| Ok(state.holding())).await
     }
 

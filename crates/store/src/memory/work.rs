@@ -14,7 +14,7 @@ use super::{Durable, MemoryStore};
 use crate::contract::Work;
 use crate::error::StoreError;
 use crate::records::{
-    Commit, DeliveryChange, DestinationChange, DueMark, Holding, ReplayJob, ReplayState,
+    Commit, DeliveryChange, DestinationChange, DueMark, ReplayJob, ReplayState, ShardLeases,
     WaitingOrder,
 };
 
@@ -22,7 +22,7 @@ use crate::records::{
 impl Work for MemoryStore {
     async fn queued(
         &self,
-        holding: &Holding,
+        holding: &ShardLeases,
         after: Option<DueMark>,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
@@ -50,7 +50,7 @@ impl Work for MemoryStore {
 
     async fn due(
         &self,
-        holding: &Holding,
+        holding: &ShardLeases,
         after: Option<DueMark>,
         until: Timestamp,
         limit: usize,
@@ -114,7 +114,7 @@ impl Work for MemoryStore {
         .await
     }
 
-    async fn settle(&self, holding: &Holding, commit: Commit) -> Result<(), StoreError> {
+    async fn settle(&self, holding: &ShardLeases, commit: Commit) -> Result<(), StoreError> {
         let (holding, witness) = (holding.clone(), self.options.witness.clone());
         self.write(move |state| {
             state.check(&holding, &commit)?;
@@ -138,7 +138,7 @@ impl Work for MemoryStore {
 
 impl State {
     /// Refuses a commit that cannot be applied as a whole.
-    fn check(&self, holding: &Holding, commit: &Commit) -> Result<(), StoreError> {
+    fn check(&self, holding: &ShardLeases, commit: &Commit) -> Result<(), StoreError> {
         let of_deliveries = commit.deliveries.iter().map(|change| change.delivery.destination);
         let of_destinations = commit.destinations.iter().map(|change| change.id);
         let touched = of_deliveries.chain(of_destinations).map(|id| id.shard());

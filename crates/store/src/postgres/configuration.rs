@@ -19,8 +19,8 @@ use super::rows::{self, get, json, ms, parse, shard, time, time_opt, to_json, uu
 use crate::contract::Configuration;
 use crate::error::StoreError;
 use crate::records::{
-    Cursor, DestinationRecord, Holding, IdempotentAnswer, Key, Page, PageRequest, SubscriptionPut,
-    SubscriptionRecord, Tenant,
+    Cursor, DestinationRecord, IdempotentAnswer, Key, Page, PageRequest, ShardLeases,
+    SubscriptionPut, SubscriptionRecord, Tenant,
 };
 
 /// Held, with the tenant's own number, while a subscription is put: no two become twins.
@@ -296,7 +296,7 @@ impl Configuration for PostgresStore {
 
     async fn held_destinations(
         &self,
-        holding: &Holding,
+        holding: &ShardLeases,
     ) -> Result<Vec<DestinationRecord>, StoreError> {
         let sql = "SELECT * FROM postrider.destinations WHERE shard = ANY($1::smallint[])";
         let held: Vec<i16> = holding.shards.iter().map(|(shard, _)| i16::from(shard.0)).collect();

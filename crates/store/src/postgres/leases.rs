@@ -30,7 +30,7 @@ use super::pool::{Scope, Step, Transaction};
 use super::rows::get;
 use crate::error::StoreError;
 use crate::nodes::{FORMAT, PROGRAM, ShardSet};
-use crate::records::{Epoch, Holding};
+use crate::records::{Epoch, ShardLeases};
 
 /// Held while nodes come, go and share.
 const MEMBERS_LOCK: i64 = 0x706f_7374_0004;
@@ -79,7 +79,7 @@ impl Leases {
 impl Core {
     /// Says that this node lives, and shares: gives back what it has too much of, or takes what is
     /// free.
-    pub(super) async fn hold_shards(self: &Arc<Self>) -> Result<Holding, StoreError> {
+    pub(super) async fn hold_shards(self: &Arc<Self>) -> Result<ShardLeases, StoreError> {
         let mut transaction = self.vital.begin(Scope::All).await?;
         let leaving = self.share(&mut transaction).await?;
         self.free(&mut transaction, &leaving).await?;
@@ -87,7 +87,9 @@ impl Core {
     }
 
     /// The same, but keeps what it has too much of, and says what that is.
-    pub(super) async fn hold_and_keep(self: &Arc<Self>) -> Result<(Holding, ShardSet), StoreError> {
+    pub(super) async fn hold_and_keep(
+        self: &Arc<Self>,
+    ) -> Result<(ShardLeases, ShardSet), StoreError> {
         let mut transaction = self.vital.begin(Scope::All).await?;
         let leaving = self.share(&mut transaction).await?;
         Ok((self.held(transaction).await?, leaving))
@@ -130,7 +132,7 @@ impl Core {
     async fn held(
         self: &Arc<Self>,
         mut transaction: Transaction<'_>,
-    ) -> Result<Holding, StoreError> {
+    ) -> Result<ShardLeases, StoreError> {
         let node = &self.options.node;
         let owned = "SELECT shard, epoch FROM postrider.shards WHERE owner = $1 ORDER BY shard";
         let steps =
@@ -143,7 +145,7 @@ impl Core {
             let shard = u8::try_from(get::<i16>(row, "shard")?).unwrap_or_default();
             Ok((Shard(shard), Epoch(super::rows::unsigned(get(row, "epoch")?))))
         });
-        let holding = Holding { shards: shards.collect::<Result<_, StoreError>>()? };
+        let holding = ShardLeases { shards: shards.collect::<Result<_, StoreError>>()? };
         self.leases.set_held(holding.shards.iter().map(|(shard, _)| *shard).collect());
         if let Some(row) = answers.next().unwrap_or_default().first() {
             self.look_ahead(super::rows::time(row, "now")?);

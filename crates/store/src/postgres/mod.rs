@@ -14,7 +14,7 @@
 //! **PgBouncer** in transaction mode may stand in between, with `pgbouncer=true` in the URL: all
 //! settings and locks are local to a transaction, and statements have no names. (From PgBouncer 1.21
 //! on with `max_prepared_statements` above 0 it works without that word, and costs less.) What does
-//! not work through it is `LISTEN`: give [`Options::listen_url`] a direct address, or new work of
+//! not work through it is `LISTEN`: give [`PostgresOptions::listen_url`] a direct address, or new work of
 //! other nodes is found by polling alone.
 
 mod address;
@@ -67,7 +67,7 @@ use crate::error::StoreError;
 
 /// How a node uses the database.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct PostgresOptions {
     /// What this node is called. No two nodes that run at the same time may share it: the one that
     /// came first is stopped.
     pub node: String,
@@ -86,16 +86,16 @@ pub struct Options {
     pub listen_url: Option<String>,
 }
 
-impl Options {
+impl PostgresOptions {
     /// Whether an address can be one of a database.
     pub fn check(url: &str) -> Result<(), StoreError> {
         address::target(url).map(drop)
     }
 }
 
-impl Default for Options {
+impl Default for PostgresOptions {
     fn default() -> Self {
-        Options {
+        PostgresOptions {
             node: "postrider".into(),
             connections: 8,
             lease: Duration::from_secs(10),
@@ -133,7 +133,7 @@ struct Core {
     /// For the line that accepts and the one that settles: neither waits for a read.
     accepting: Arc<Pool>,
     settling: Arc<Pool>,
-    options: Options,
+    options: PostgresOptions,
     days: Days,
     leases: Leases,
     notifier: Notifier,
@@ -157,14 +157,17 @@ impl PostgresStore {
     /// The URL is `postgres://user:password@host:port/database`, with `sslmode` (`disable`,
     /// `prefer`, `require`, `verify-full`), `sslrootcert`, and `pgbouncer=true` where wanted; several
     /// hosts with `target_session_attrs=read-write` where there is a standby.
-    pub async fn connect(url: &str, options: Options) -> Result<Arc<Self>, StoreError> {
+    pub async fn connect(url: &str, options: PostgresOptions) -> Result<Arc<Self>, StoreError> {
         let store = PostgresStore::connect_to_fill(url, options).await?;
         store.refuse_unfinished().await?;
         Ok(store)
     }
 
     /// The same, also where a move into the database has only begun, for whoever goes on with that.
-    pub async fn connect_to_fill(url: &str, options: Options) -> Result<Arc<Self>, StoreError> {
+    pub async fn connect_to_fill(
+        url: &str,
+        options: PostgresOptions,
+    ) -> Result<Arc<Self>, StoreError> {
         let target = address::target(url)?;
         let half = options.connections / 2;
         let of_lists = half / 2;
@@ -232,7 +235,7 @@ impl PostgresStore {
 
 /// What the engine has: a connection for each of its lines and the rest for its reads, or all for
 /// everything where they are too few for that.
-fn engines(target: &address::Target, size: usize, options: &Options) -> [Arc<Pool>; 3] {
+fn engines(target: &address::Target, size: usize, options: &PostgresOptions) -> [Arc<Pool>; 3] {
     let pool = |size| Arc::new(Pool::for_all(target.clone(), size, options.statement_timeout));
     if size < 3 {
         let all = pool(size);

@@ -16,7 +16,7 @@ use super::rows::{get, parse, unsigned};
 use super::{Core, PostgresStore};
 use crate::error::StoreError;
 use crate::nodes::{Change, Changes, Hint, Letter, Member, Nodes, ShardSet};
-use crate::records::{Acceptance, Accepted, Holding};
+use crate::records::{Acceptance, Accepted, ShardLeases};
 
 /// What the mark of the cluster's key ring is claimed as.
 pub const KEY_RING: &str = "key ring";
@@ -55,7 +55,7 @@ impl Nodes for PostgresStore {
         self.core.format().await
     }
 
-    async fn hold_and_keep(&self) -> Result<(Holding, ShardSet), StoreError> {
+    async fn hold_and_keep(&self) -> Result<(ShardLeases, ShardSet), StoreError> {
         self.core.hold_and_keep().await
     }
 

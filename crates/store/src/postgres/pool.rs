@@ -20,7 +20,7 @@ use super::address::Target;
 use super::error::failed;
 use super::session::{Connection, Ready, Types, is_spoilt};
 use crate::error::StoreError;
-use crate::turns::Turns;
+use crate::fair_semaphore::FairSemaphore;
 
 /// What a statement is given.
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -220,14 +220,17 @@ impl Pool {
 /// Connections for lists alone: nothing else waits for them, and tenants take turns at them.
 pub(super) struct Lists {
     pool: Pool,
-    turns: Arc<Turns>,
+    turns: Arc<FairSemaphore>,
 }
 
 impl Lists {
     pub(super) fn new(target: Target, size: usize, statement_timeout: Duration) -> Self {
         let size = size.max(1);
         let pool = Pool::new(target, size, statement_timeout.min(LIST_TIME_MAX));
-        Lists { pool: Pool { besides: FOR_LISTS, ..pool }, turns: Turns::new(size, LINE_MAX) }
+        Lists {
+            pool: Pool { besides: FOR_LISTS, ..pool },
+            turns: FairSemaphore::new(size, LINE_MAX),
+        }
     }
 
     /// One statement, when it is the turn of whoever asks.

@@ -22,7 +22,7 @@ use super::error::for_everybody;
 use super::pool::{Refused, Scope, Step, Transaction};
 use super::rows::{self, get, json, state_number, uuid};
 use crate::error::StoreError;
-use crate::records::{Commit, DeliveryChange, DestinationChange, Epoch, Holding, ReplayJob};
+use crate::records::{Commit, DeliveryChange, DestinationChange, Epoch, ReplayJob, ShardLeases};
 
 mod write;
 
@@ -35,7 +35,7 @@ const CHANGES_MAX: usize = 4_000;
 
 /// One caller's commit.
 pub(super) struct Request {
-    holding: Holding,
+    holding: ShardLeases,
     commit: Commit,
     answer: oneshot::Sender<Result<(), StoreError>>,
 }
@@ -43,7 +43,7 @@ pub(super) struct Request {
 /// Hands a commit in and waits for the answer.
 pub(super) async fn settle(
     line: &mpsc::Sender<Request>,
-    holding: &Holding,
+    holding: &ShardLeases,
     commit: Commit,
 ) -> Result<(), StoreError> {
     let Commit { deliveries, destinations, replay } = &commit;
@@ -186,14 +186,14 @@ struct Found {
     epochs: HashMap<Shard, Epoch>,
     /// State and number of attempts of what has not ended.
     open: HashMap<DeliveryId, (i16, i32)>,
-    destinations: HashMap<(TenantId, DestinationId), Place>,
+    destinations: HashMap<(TenantId, DestinationId), StoredDestination>,
     replays: HashSet<(TenantId, Uuid)>,
     /// Of those that do not stand as the commit says: what there is, in full.
     closer: HashMap<DeliveryId, Closer>,
 }
 
 /// A destination as it stands.
-struct Place {
+struct StoredDestination {
     circuit: Circuit,
     transitions: i64,
     /// The last ones, oldest first, where they matter.
@@ -272,7 +272,7 @@ async fn look(
     }
     for row in &next() {
         let id = DestinationId::from_bytes(rows::id(row, "id")?);
-        let place = Place {
+        let place = StoredDestination {
             circuit: json(row, "circuit")?,
             transitions: get(row, "transitions")?,
             timeline: Vec::new(),
@@ -360,7 +360,7 @@ impl Found {
     }
 
     /// What of a commit is to be written; refused where it does not fit as a whole.
-    fn judge(&self, holding: &Holding, commit: &Commit) -> Result<Fresh, StoreError> {
+    fn judge(&self, holding: &ShardLeases, commit: &Commit) -> Result<Fresh, StoreError> {
         let held: HashMap<Shard, Epoch> = holding.shards.iter().copied().collect();
         let is_held = |shard: &Shard| {
             held.get(shard).is_some_and(|epoch| self.epochs.get(shard) == Some(epoch))

@@ -12,7 +12,7 @@ use super::rows::{get, unsigned};
 use super::{Core, PostgresStore, counts};
 use crate::contract::Upkeep;
 use crate::error::StoreError;
-use crate::records::{Holding, Pruned};
+use crate::records::{Pruned, ShardLeases};
 
 /// How many rows are removed one by one in one transaction.
 const CHUNK: i64 = 20_000;
@@ -40,7 +40,7 @@ const CONTENTS: &str = "SELECT (SELECT count(*) FROM postrider.events \
 
 #[async_trait]
 impl Upkeep for PostgresStore {
-    async fn hold_shards(&self) -> Result<Holding, StoreError> {
+    async fn hold_shards(&self) -> Result<ShardLeases, StoreError> {
         self.core.hold_shards().await
     }
 

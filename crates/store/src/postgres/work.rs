@@ -15,7 +15,7 @@ use super::pool::{Params, Scope};
 use super::rows::{self, OPEN, count, deliveries, uuid};
 use crate::contract::Work;
 use crate::error::StoreError;
-use crate::records::{Commit, DueMark, Holding, WaitingOrder};
+use crate::records::{Commit, DueMark, ShardLeases, WaitingOrder};
 
 /// A mark as the arguments of a comparison; without one, a place before everything.
 fn mark(after: Option<DueMark>) -> (i64, Uuid) {
@@ -25,7 +25,7 @@ fn mark(after: Option<DueMark>) -> (i64, Uuid) {
     }
 }
 
-fn held(holding: &Holding) -> Vec<i16> {
+fn held(holding: &ShardLeases) -> Vec<i16> {
     holding.shards.iter().map(|(shard, _)| i16::from(shard.0)).collect()
 }
 
@@ -40,7 +40,7 @@ impl PostgresStore {
 impl Work for PostgresStore {
     async fn queued(
         &self,
-        holding: &Holding,
+        holding: &ShardLeases,
         after: Option<DueMark>,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
@@ -64,7 +64,7 @@ impl Work for PostgresStore {
 
     async fn due(
         &self,
-        holding: &Holding,
+        holding: &ShardLeases,
         after: Option<DueMark>,
         until: Timestamp,
         limit: usize,
@@ -133,7 +133,7 @@ impl Work for PostgresStore {
         Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
     }
 
-    async fn settle(&self, holding: &Holding, commit: Commit) -> Result<(), StoreError> {
+    async fn settle(&self, holding: &ShardLeases, commit: Commit) -> Result<(), StoreError> {
         super::settle::settle(&self.settlements, holding, commit).await
     }
 }

@@ -12,7 +12,7 @@ use postrider_domain::ledger::Ledger;
 use sha2::{Digest as _, Sha256};
 
 use super::{Item, WholeEvent};
-use crate::embedded::canonical::Canonical;
+use crate::embedded::files::canonical::Canonical;
 use crate::records::{Key, Tally};
 
 /// What a record is.

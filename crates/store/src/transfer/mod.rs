@@ -192,16 +192,16 @@ impl WholeEvent {
 
 /// A place in a source: a part, and a mark that only the source understands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct TransferPosition {
     /// The part that is being moved.
     pub part: Part,
     /// How far it has come in it; `None` at its beginning.
     pub mark: Option<String>,
 }
 
-impl Place {
+impl TransferPosition {
     /// The beginning of everything.
-    pub const START: Place = Place { part: Part::Tenants, mark: None };
+    pub const START: TransferPosition = TransferPosition { part: Part::Tenants, mark: None };
 }
 
 /// Some of the source, in its order.
@@ -232,7 +232,7 @@ pub struct Progress {
     /// The source's identity.
     pub source: String,
     /// What comes next; `None` when everything is written.
-    pub place: Option<Place>,
+    pub place: Option<TransferPosition>,
     /// How many records have been written.
     pub records: u64,
     /// Whether both sides were compared and agreed.
@@ -249,7 +249,8 @@ pub trait Source: Send + Sync {
     /// How much there is.
     async fn totals(&self) -> Result<Totals, StoreError>;
     /// The next batch of a part, of about so many records; the mark is one that this store gave.
-    async fn read(&self, place: &Place, records_max: usize) -> Result<Batch, StoreError>;
+    async fn read(&self, place: &TransferPosition, records_max: usize)
+    -> Result<Batch, StoreError>;
 }
 
 /// A store that can be filled.

@@ -1,6 +1,8 @@
 //! The move itself: copy what is missing, read both sides again, compare, finish.
 
-use super::{Batch, Difference, Digest, Item, Part, Place, Progress, RecordKind, Source, Target};
+use super::{
+    Batch, Difference, Digest, Item, Part, Progress, RecordKind, Source, Target, TransferPosition,
+};
 use super::{Totals, digest::Summed};
 use crate::error::StoreError;
 
@@ -140,7 +142,7 @@ pub async fn transfer(
             if records > 0 {
                 return Err(TransferError::NotEmpty { records });
             }
-            let place = Some(Place::START);
+            let place = Some(TransferPosition::START);
             let begun = Progress { source: identity, place, records: 0, finished: false };
             target.write(Vec::new(), &begun).await?;
             begun
@@ -223,10 +225,10 @@ async fn copy(
 }
 
 /// What comes after a batch.
-fn after(part: Part, mark: Option<String>) -> Option<Place> {
+fn after(part: Part, mark: Option<String>) -> Option<TransferPosition> {
     match mark {
-        Some(mark) => Some(Place { part, mark: Some(mark) }),
-        None => part.next().map(|part| Place { part, mark: None }),
+        Some(mark) => Some(TransferPosition { part, mark: Some(mark) }),
+        None => part.next().map(|part| TransferPosition { part, mark: None }),
     }
 }
 
@@ -255,7 +257,7 @@ async fn compare(
     Batching { records_max, total }: Batching,
 ) -> Result<(Digest, Digest), TransferError> {
     let (mut here, mut there) = (Digest::default(), Digest::default());
-    let (mut one, mut other) = (Some(Place::START), Some(Place::START));
+    let (mut one, mut other) = (Some(TransferPosition::START), Some(TransferPosition::START));
     while one.is_some() || other.is_some() {
         watch.moved(Phase::Verifying, here.records().min(there.records()), total);
         let (first, second) = tokio::join!(
@@ -270,9 +272,9 @@ async fn compare(
 async fn add_next<S: Source + ?Sized>(
     store: &S,
     digest: &mut Digest,
-    place: Option<Place>,
+    place: Option<TransferPosition>,
     records_max: usize,
-) -> Result<Option<Place>, StoreError> {
+) -> Result<Option<TransferPosition>, StoreError> {
     let Some(place) = place else { return Ok(None) };
     let batch = store.read(&place, records_max).await?;
     batch.items.iter().for_each(|item| digest.add(item));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postrider_store::conformance::samples::{acme, answered, at, refused};
 use postrider_store::conformance::{Backend, Ground, sequences};
-use postrider_store::postgres::{Options, PostgresStore};
+use postrider_store::postgres::{PostgresOptions, PostgresStore};
 use postrider_store::{
     Accepted, Commit, DeliveryFilter, History, Intake, Store, StoreError, Upkeep, Work,
 };
@@ -92,11 +92,11 @@ impl Pooled {
 impl Backend for Pooled {
     async fn open(&self) -> Arc<dyn Store> {
         // A lease that outlasts any pause of a busy machine.
-        let options = Options {
+        let options = PostgresOptions {
             node: "one".into(),
             lease: Duration::from_secs(600),
             connections: 6,
-            ..Options::default()
+            ..PostgresOptions::default()
         };
         PostgresStore::connect(&self.url, options).await.unwrap()
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use postrider_domain::time::Timestamp;
 use postrider_store::Upkeep as _;
-use postrider_store::postgres::{Options, PostgresStore};
+use postrider_store::postgres::{PostgresOptions, PostgresStore};
 
 use crate::server::Server;
 use crate::set_clock::SetClock;
@@ -13,7 +13,7 @@ const HOUR_MS: i64 = 3_600_000;
 
 async fn node(server: &Server, name: &str) -> std::sync::Arc<PostgresStore> {
     let lease = Duration::from_millis(200);
-    let options = Options { node: name.into(), lease, ..Options::default() };
+    let options = PostgresOptions { node: name.into(), lease, ..PostgresOptions::default() };
     PostgresStore::connect(&server.url("clocks"), options).await.unwrap()
 }
 

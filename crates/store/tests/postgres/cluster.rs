@@ -7,17 +7,17 @@ use std::time::Duration;
 use postrider_domain::ids::Shard;
 use postrider_domain::time::Timestamp;
 use postrider_store::conformance::samples::{self, acme, answered, at, digest, umbrella};
-use postrider_store::postgres::{Options, PostgresStore};
+use postrider_store::postgres::{PostgresOptions, PostgresStore};
 use postrider_store::{
-    Acceptance, Accepted, DeliveryFilter, Epoch, FORMAT, Hint, History, Holding, Intake, Nodes,
-    PROGRAM, Pruned, ShardSet, StoreError, Upkeep, Work,
+    Acceptance, Accepted, DeliveryFilter, Epoch, FORMAT, Hint, History, Intake, Nodes, PROGRAM,
+    Pruned, ShardLeases, ShardSet, StoreError, Upkeep, Work,
 };
 
 use crate::nodes::{attempted, delivery, node, options, owed, put_destinations};
 use crate::server::Server;
 
 /// No shard is held twice; answers how many are held.
-fn held(holdings: &[&Holding]) -> usize {
+fn held(holdings: &[&ShardLeases]) -> usize {
     let mut seen: BTreeMap<Shard, Epoch> = BTreeMap::new();
     for (shard, epoch) in holdings.iter().flat_map(|holding| &holding.shards) {
         assert_eq!(seen.insert(*shard, *epoch), None, "{shard:?} is held twice");
@@ -423,7 +423,7 @@ async fn a_statement_that_waits_too_long_is_given_up_and_can_be_repeated() {
     let server = Server::start();
     let url = server.database("slow");
     node(&url, "b").await.accept(vec![owed(0, 1)]).await.unwrap();
-    let impatient = Options { statement_timeout: Duration::from_secs(2), ..options("a") };
+    let impatient = PostgresOptions { statement_timeout: Duration::from_secs(2), ..options("a") };
     let store = PostgresStore::connect(&url, impatient).await.unwrap();
     let (other, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);

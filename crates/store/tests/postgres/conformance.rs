@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postrider_store::Store;
 use postrider_store::conformance::Backend;
-use postrider_store::postgres::{Options, PostgresStore};
+use postrider_store::postgres::{PostgresOptions, PostgresStore};
 
 use crate::server;
 
@@ -33,11 +33,11 @@ impl Backend for Postgres {
     async fn open(&self) -> Arc<dyn Store> {
         assert!(self.server.runs());
         // A lease that outlasts any pause of a busy machine.
-        let options = Options {
+        let options = PostgresOptions {
             node: "one".into(),
             lease: Duration::from_secs(600),
             connections: 3,
-            ..Options::default()
+            ..PostgresOptions::default()
         };
         let store = PostgresStore::connect(&self.url, options).await.unwrap();
         assert!(store.is_walled().await.unwrap(), "row-level security binds the role");

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use postrider_domain::ledger::Ledger;
 use postrider_domain::time::Timestamp;
 use postrider_store::conformance::samples::{START, acme, answered, at, delivery_id, refused};
-use postrider_store::postgres::{Options, PostgresStore};
+use postrider_store::postgres::{PostgresOptions, PostgresStore};
 use postrider_store::{
-    Acceptance, Accepted, Commit, DeliveryFilter, History, Holding, Intake, StoreError, Upkeep,
+    Acceptance, Accepted, Commit, DeliveryFilter, History, Intake, ShardLeases, StoreError, Upkeep,
     Work,
 };
 
@@ -29,7 +29,7 @@ async fn an_acceptance_cut_at_its_commit_is_there_once_after_it_was_repeated() {
     server.database("cut");
     let proxy = Proxy::to(server.port()).await;
     // Nobody is told of the new work: that would be a commit of its own.
-    let quiet = Options { listen: false, ..options("one") };
+    let quiet = PostgresOptions { listen: false, ..options("one") };
     let store = PostgresStore::connect(&proxy.url("cut"), quiet).await.unwrap();
     store.accept(vec![owed(0, 5)]).await.unwrap();
     let (mut unseen, mut rounds) = (0, 0);
@@ -57,7 +57,7 @@ async fn an_acceptance_cut_at_its_commit_is_there_once_after_it_was_repeated() {
 }
 
 /// Settles until it is known to be settled; returns how often that took.
-async fn insist(store: &PostgresStore, holding: &Holding, commit: &Commit) -> u64 {
+async fn insist(store: &PostgresStore, holding: &ShardLeases, commit: &Commit) -> u64 {
     for tries in 1.. {
         match store.settle(holding, commit.clone()).await {
             Ok(()) => return tries,

@@ -11,18 +11,18 @@ use postrider_domain::policy::Policy;
 use postrider_domain::settlement::settle;
 use postrider_domain::time::Timestamp;
 use postrider_store::conformance::samples::{self, acceptance, acme, event};
-use postrider_store::postgres::{Options, PostgresStore};
+use postrider_store::postgres::{PostgresOptions, PostgresStore};
 use postrider_store::{
     Acceptance, Commit, Configuration, DeliveryChange, DestinationChange, History,
 };
 
 /// Options of a node whose lease outlasts any pause of a busy machine.
-pub(crate) fn options(node: &str) -> Options {
-    Options {
+pub(crate) fn options(node: &str) -> PostgresOptions {
+    PostgresOptions {
         node: node.into(),
         lease: Duration::from_secs(600),
         connections: 4,
-        ..Options::default()
+        ..PostgresOptions::default()
     }
 }
 

@@ -19,9 +19,13 @@ use crate::server::{self, Server};
 /// Small batches, so that there are many places at which to stop.
 const BATCH: usize = 7;
 
-fn small() -> embedded::Options {
+fn small() -> embedded::EmbeddedOptions {
     let (segment_bytes, reserve_bytes) = (1 << 20, 1 << 20);
-    embedded::Options { segment_bytes, reserve_bytes, ..embedded::Options::default() }
+    embedded::EmbeddedOptions {
+        segment_bytes,
+        reserve_bytes,
+        ..embedded::EmbeddedOptions::default()
+    }
 }
 
 struct Nobody;
@@ -211,7 +215,7 @@ async fn a_move_refuses_what_would_mix_or_lose() {
     let (source, target) = (open(one).await, open(&url).await);
     let begun = postrider_store::transfer::Progress {
         source: source.identity().await.unwrap(),
-        place: Some(postrider_store::transfer::Place::START),
+        place: Some(postrider_store::transfer::TransferPosition::START),
         records: 0,
         finished: false,
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use postrider_store::conformance::samples::{at, tenant};
-use postrider_store::postgres::{Options, PostgresStore};
+use postrider_store::postgres::{PostgresOptions, PostgresStore};
 use postrider_store::{Configuration, Intake, PageRequest, StoreError, Upkeep};
 use tokio_postgres::NoTls;
 
@@ -43,7 +43,7 @@ async fn a_table_that_got_a_column_is_read_again_by_nodes_that_run() {
 async fn a_connection_whose_server_takes_no_writes_any_more_is_left() {
     let server = Server::start();
     // Nobody is told of the new work: that would be a connection of its own.
-    let quiet = Options { listen: false, ..options("one") };
+    let quiet = PostgresOptions { listen: false, ..options("one") };
     let store = PostgresStore::connect(&server.database("readonly"), quiet).await.unwrap();
     store.accept(vec![owed(0, 1)]).await.unwrap();
     let before = pids(&server);
@@ -72,7 +72,7 @@ async fn a_connection_whose_server_takes_no_writes_any_more_is_left() {
 async fn a_lease_does_not_wait_for_whoever_removes_or_makes_days() {
     let server = server::shared();
     let url = server.database("days");
-    let quick = Options { statement_timeout: Duration::from_secs(3), ..options("one") };
+    let quick = PostgresOptions { statement_timeout: Duration::from_secs(3), ..options("one") };
     let store = PostgresStore::connect(&url, quick).await.unwrap();
     store.accept(vec![owed(0, 0)]).await.unwrap();
     store.hold_shards().await.unwrap();

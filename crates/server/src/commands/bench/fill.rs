@@ -19,7 +19,7 @@ use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::signature::{SigningSecret, SigningSecrets};
 use postrider_domain::subscription::{Subscription, TypePattern, TypeSet};
 use postrider_domain::time::Timestamp;
-use postrider_store::embedded::{EmbeddedStore, Options};
+use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{
     Acceptance, Commit, Configuration as _, DeliveryChange, Intake as _, SubscriptionPut,
     SubscriptionRecord, Upkeep as _, Work as _,
@@ -53,7 +53,8 @@ pub(super) async fn fill(data_dir: &Path, receiver: &str, filling: Filling) -> a
     ring.create(&data_dir.join("keyring"))?;
     let vault = Vault::new(ring);
     let path = data_dir.to_owned();
-    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(path, Options::default()));
+    let opened =
+        tokio::task::spawn_blocking(move || EmbeddedStore::open(path, EmbeddedOptions::default()));
     let store = opened.await.context("opening the store panicked")??;
     let filler =
         Filler { store, vault, tenant: TenantId::default_tenant(), now: SystemClock.now() };

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use postrider_store::embedded::{EmbeddedStore, Loss, Options};
+use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore, Loss};
 use postrider_store::{StoreError, Upkeep as _};
 use postrider_transport::{Clock as _, SystemClock};
 
@@ -53,7 +53,7 @@ fn words(loss: &Loss) -> String {
 
 async fn read_all(data_dir: &Path) -> Result<(), StoreError> {
     let data_dir = data_dir.to_owned();
-    let open = move || EmbeddedStore::open(data_dir, Options::default());
+    let open = move || EmbeddedStore::open(data_dir, EmbeddedOptions::default());
     let store = match tokio::task::spawn_blocking(open).await {
         Ok(store) => store?,
         Err(error) => return Err(StoreError::Internal(error.to_string())),

@@ -9,8 +9,8 @@ use crate::conformance::dump::{event_line, lines, sorted};
 use crate::contract::Store;
 use crate::error::StoreError;
 use crate::records::{
-    Acceptance, Commit, DeliveryFilter, DestinationRecord, DueMark, EventFilter, Holding, Key,
-    PageRequest, ReplayJob, SubscriptionRecord, Tenant, WaitingOrder,
+    Acceptance, Commit, DeliveryFilter, DestinationRecord, DueMark, EventFilter, Key, PageRequest,
+    ReplayJob, ShardLeases, SubscriptionRecord, Tenant, WaitingOrder,
 };
 
 /// An operation.
@@ -96,7 +96,7 @@ fn answer<T: Debug>(answer: Result<T, StoreError>) -> Vec<String> {
     }]
 }
 
-async fn holding(store: &dyn Store, parity: Option<u8>) -> Holding {
+async fn holding(store: &dyn Store, parity: Option<u8>) -> ShardLeases {
     let mut holding = store.hold_shards().await.unwrap();
     holding.shards.retain(|(Shard(n), _)| parity.is_none_or(|parity| n % 2 == parity));
     holding

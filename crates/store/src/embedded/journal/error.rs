@@ -75,7 +75,7 @@ pub enum JournalError {
         /// What the caller has applied.
         applied: u64,
     },
-    /// Options that cannot work.
+    /// JournalOptions that cannot work.
     #[error("journal options: {0}")]
     Options(&'static str),
     /// A sync failed earlier; the journal acknowledges nothing any more.

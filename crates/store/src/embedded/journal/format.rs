@@ -163,14 +163,14 @@ pub(super) struct Frame {
 
 /// Where a frame stands; a frame verifies nowhere else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct FrameAddress {
     pub(super) salt: u64,
     pub(super) segment: u64,
     pub(super) offset: u64,
 }
 
 impl Frame {
-    pub(super) fn encode(&self, place: Place) -> [u8; FRAME_HEADER_BYTES] {
+    pub(super) fn encode(&self, place: FrameAddress) -> [u8; FRAME_HEADER_BYTES] {
         let mut bytes = [0; FRAME_HEADER_BYTES];
         bytes[..2].copy_from_slice(&FRAME_MAGIC.to_le_bytes());
         bytes[2] = self.kind.code();
@@ -188,13 +188,13 @@ impl Frame {
     }
 
     /// The frame that was written to exactly this place, if these bytes are one.
-    pub(super) fn decode(bytes: &[u8; FRAME_HEADER_BYTES], place: Place) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8; FRAME_HEADER_BYTES], place: FrameAddress) -> Option<Self> {
         let mut rest = &bytes[..];
         let magic = rest.get_u16_le();
         let kind = FrameKind::from_code(rest.get_u8());
         let zero = rest.get_u8();
         let attempt = rest.get_u32_le();
-        let found = Place {
+        let found = FrameAddress {
             salt: rest.get_u64_le(),
             segment: rest.get_u64_le(),
             offset: rest.get_u64_le(),
@@ -285,8 +285,11 @@ pub(in crate::embedded) fn fuzz(bytes: &[u8]) {
     head[..used].copy_from_slice(&bytes[..used]);
     // The place that the bytes themselves name: so that they get past that check.
     let mut rest = &head[8..];
-    let place =
-        Place { salt: rest.get_u64_le(), segment: rest.get_u64_le(), offset: rest.get_u64_le() };
+    let place = FrameAddress {
+        salt: rest.get_u64_le(),
+        segment: rest.get_u64_le(),
+        offset: rest.get_u64_le(),
+    };
     // The CRC is made right, as somebody would who means harm.
     let sum = crc(low(place.salt), &[&head[..60]]);
     head[60..].copy_from_slice(&sum.to_le_bytes());
@@ -300,11 +303,12 @@ pub(in crate::embedded) fn fuzz(bytes: &[u8]) {
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place { salt: 0x1234_5678_9ABC_DEF0, segment: 7, offset: 4096 };
+    const ADDRESS: FrameAddress =
+        FrameAddress { salt: 0x1234_5678_9ABC_DEF0, segment: 7, offset: 4096 };
 
     fn batch() -> (Frame, Vec<u8>) {
         let mut body = Vec::new();
-        let salt = record_salt(PLACE.salt, 3);
+        let salt = record_salt(ADDRESS.salt, 3);
         for (sequence, payload) in [(41, &b"first"[..]), (42, b""), (43, b"third")] {
             encode_record(&mut body, salt, sequence, 9, payload);
         }
@@ -325,19 +329,19 @@ mod tests {
             store_id: *b"0123456789abcdef",
             number: 7,
             first: 41,
-            salt: PLACE.salt,
+            salt: ADDRESS.salt,
             segment_bytes: 1 << 26,
         };
         let (frame, _) = batch();
         assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
-        assert_eq!(Frame::decode(&frame.encode(PLACE), PLACE), Some(frame));
+        assert_eq!(Frame::decode(&frame.encode(ADDRESS), ADDRESS), Some(frame));
         for bit in 0..512 {
             let mut bytes = header.encode();
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(SegmentHeader::decode(&bytes), Err(HeaderFault::Damaged), "bit {bit}");
-            let mut bytes = frame.encode(PLACE);
+            let mut bytes = frame.encode(ADDRESS);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Frame::decode(&bytes, PLACE), None, "bit {bit}");
+            assert_eq!(Frame::decode(&bytes, ADDRESS), None, "bit {bit}");
         }
     }
 
@@ -361,19 +365,19 @@ mod tests {
     fn a_frame_is_valid_only_where_it_was_written() {
         let (frame, _) = batch();
         let elsewhere = [
-            Place { salt: PLACE.salt + 1, ..PLACE },
-            Place { segment: 8, ..PLACE },
-            Place { offset: 4160, ..PLACE },
+            FrameAddress { salt: ADDRESS.salt + 1, ..ADDRESS },
+            FrameAddress { segment: 8, ..ADDRESS },
+            FrameAddress { offset: 4160, ..ADDRESS },
         ];
         for place in elsewhere {
-            assert_eq!(Frame::decode(&frame.encode(PLACE), place), None, "{place:?}");
+            assert_eq!(Frame::decode(&frame.encode(ADDRESS), place), None, "{place:?}");
         }
     }
 
     #[test]
     fn a_frame_whose_records_cannot_be_counted_is_none() {
         let (frame, _) = batch();
-        let at = |first| Frame::decode(&Frame { first, ..frame }.encode(PLACE), PLACE);
+        let at = |first| Frame::decode(&Frame { first, ..frame }.encode(ADDRESS), ADDRESS);
         assert!(at(u64::MAX - 3).is_some());
         assert_eq!(at(u64::MAX - 2), None);
         // libFuzzer's: everything is set but the kind.
@@ -386,7 +390,7 @@ mod tests {
     fn records_survive_the_round_trip_and_no_flipped_bit_or_cut_does() {
         let (frame, body) = batch();
         let decode = |frame: &Frame, body: &[u8]| {
-            decode_records(frame, PLACE.salt, Bytes::copy_from_slice(body))
+            decode_records(frame, ADDRESS.salt, Bytes::copy_from_slice(body))
         };
         let records = decode(&frame, &body).unwrap();
         let shown: Vec<_> =

@@ -183,7 +183,7 @@ pub enum Run {
 
 /// How a journal is opened.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct JournalOptions {
     /// The store that the journal belongs to.
     pub store_id: StoreId,
     /// A random number, another one at each opening, that nobody who writes payloads can guess.
@@ -206,10 +206,10 @@ pub struct Options {
     pub run: Run,
 }
 
-impl Options {
+impl JournalOptions {
     /// The defaults, for a store that begins now.
     pub fn new(store_id: StoreId, nonce: u64) -> Self {
-        Options {
+        JournalOptions {
             store_id,
             nonce,
             applied: Position::START,
@@ -281,10 +281,10 @@ pub struct Journal {
 
 impl Journal {
     /// Opens the journal in a directory; gives back what was acknowledged after
-    /// [`Options::applied`], already durable. It reads everything that is needed to be sure of it.
+    /// [`JournalOptions::applied`], already durable. It reads everything that is needed to be sure of it.
     pub fn open(
         medium: Arc<dyn Medium>,
-        options: Options,
+        options: JournalOptions,
         hooks: Hooks,
     ) -> Result<(Self, Recovered), JournalError> {
         options.check()?;

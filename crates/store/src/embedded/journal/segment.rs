@@ -9,8 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::format::{
-    FRAME_HEADER_BYTES, Frame, FrameKind, HeaderFault, Place, SEGMENT_HEADER_BYTES, SegmentHeader,
-    StoreId, decode_records,
+    FRAME_HEADER_BYTES, Frame, FrameAddress, FrameKind, HeaderFault, SEGMENT_HEADER_BYTES,
+    SegmentHeader, StoreId, decode_records,
 };
 use super::{JournalError, Record};
 use crate::embedded::medium::{Medium, MediumFile};
@@ -102,8 +102,8 @@ impl Segment {
         name_of(self.number)
     }
 
-    pub(super) fn place(&self, offset: u64) -> Place {
-        Place { salt: self.salt, segment: self.number, offset }
+    pub(super) fn place(&self, offset: u64) -> FrameAddress {
+        FrameAddress { salt: self.salt, segment: self.number, offset }
     }
 
     /// Where the frame's body, whole, would end; `None` where the segment has no room for it.

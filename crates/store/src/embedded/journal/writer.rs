@@ -19,7 +19,7 @@ use super::format::{
 use super::scan::Scan;
 use super::segment::Segment;
 use super::spares::Spares;
-use super::{AppendError, Hooks, JournalError, Meaning, Options, Position, Record, Reserve};
+use super::{AppendError, Hooks, JournalError, JournalOptions, Meaning, Position, Record, Reserve};
 use crate::embedded::medium::{Lock, Medium};
 
 /// The buffer is given back after a batch that was this much longer than an ordinary one.
@@ -67,7 +67,7 @@ pub(super) struct Progress {
 
 #[derive(Debug)]
 pub(super) struct Writer {
-    options: Options,
+    options: JournalOptions,
     hooks: Hooks,
     spares: Spares,
     active: Segment,
@@ -103,7 +103,7 @@ impl Writer {
         medium: &Arc<dyn Medium>,
         names: &[String],
         scan: Option<&Scan>,
-        options: Options,
+        options: JournalOptions,
         hooks: Hooks,
         lock: Lock,
     ) -> Result<Self, JournalError> {
@@ -432,7 +432,7 @@ impl Writer {
     }
 }
 
-fn header(options: &Options, number: u64, first: u64) -> SegmentHeader {
+fn header(options: &JournalOptions, number: u64, first: u64) -> SegmentHeader {
     SegmentHeader {
         store_id: options.store_id,
         number,

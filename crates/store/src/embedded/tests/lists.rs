@@ -7,12 +7,12 @@ use postrider_domain::event::Event;
 use postrider_domain::time::Timestamp;
 use rusqlite::Connection;
 
-use super::super::EmbeddedStore;
-use super::super::files::At;
-use super::super::schema;
 use super::{AT, options};
 use crate::conformance::samples;
 use crate::contract::{Configuration, History, Intake, Upkeep, Work};
+use crate::embedded::EmbeddedStore;
+use crate::embedded::files::At;
+use crate::embedded::files::schema;
 use crate::error::StoreError;
 use crate::records::{Commit, DeliveryChange, DeliveryFilter, PageRequest};
 
@@ -172,8 +172,8 @@ async fn endless(
     begun: tokio::sync::mpsc::UnboundedSender<()>,
 ) {
     let tenant = name.parse().unwrap();
-    let read = store.read_list(Some(tenant), move |looking| {
-        looking.main(|connection, path| {
+    let read = store.read_list(Some(tenant), move |guard| {
+        guard.main(|connection, path| {
             begun.send(()).unwrap();
             let count = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
                 SELECT max(i) FROM n";
@@ -214,7 +214,7 @@ async fn tenant_whose_line_is_full_is_told_to_come_back() {
     let directory = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(directory.path(), options()).unwrap();
     let (begun, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
-    let readers: Vec<_> = (0..super::super::pool::LISTS_LINE_MAX + 40)
+    let readers: Vec<_> = (0..crate::embedded::files::read_pool::LISTS_QUEUE_MAX + 40)
         .map(|_| tokio::spawn(endless(Arc::clone(&store), "loud", begun.clone())))
         .collect();
     has_begun.recv().await.unwrap();

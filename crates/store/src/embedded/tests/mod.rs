@@ -9,15 +9,15 @@ use std::task::{Context, Waker};
 
 use postrider_domain::time::Timestamp;
 
-use super::{EmbeddedStore, Options};
 use crate::conformance::samples;
 use crate::contract::{History, Intake, Upkeep};
+use crate::embedded::{EmbeddedOptions, EmbeddedStore};
 use crate::records::{Acceptance, Accepted};
 
 const AT: Timestamp = Timestamp::from_unix_ms(1_794_735_000_000);
 
-fn options() -> Options {
-    Options { segment_bytes: 1 << 20, reserve_bytes: 1 << 16, ..Options::default() }
+fn options() -> EmbeddedOptions {
+    EmbeddedOptions { segment_bytes: 1 << 20, reserve_bytes: 1 << 16, ..EmbeddedOptions::default() }
 }
 
 fn acceptance(n: u64) -> Acceptance {
@@ -88,12 +88,12 @@ async fn what_the_journal_has_and_sqlite_has_not_is_applied_when_it_opens() {
     let (tell, standing) = tokio::sync::oneshot::channel();
     let still = Arc::clone(&store);
     let still = tokio::spawn(async move {
-        let stand = move |_: &mut super::Applier| {
+        let stand = move |_: &mut crate::embedded::Applier| {
             tell.send(()).unwrap();
             wait.recv().unwrap();
             Ok(())
         };
-        still.job(stand).await.unwrap();
+        still.run_in_applier(stand).await.unwrap();
     });
     standing.await.unwrap();
     for n in 0..20 {
@@ -128,8 +128,8 @@ async fn a_chosen_identifier_is_known_on_every_day_and_a_new_one_asks_no_file() 
     }
     store.ledger(None).await.unwrap();
     let asked = |store: &EmbeddedStore, id: &str| {
-        let looking = store.pool.look();
-        looking.days_of(&samples::acme(), &id.parse().unwrap()).len()
+        let guard = store.pool.read();
+        guard.days_of(&samples::acme(), &id.parse().unwrap()).len()
     };
     let check = async |store: &EmbeddedStore, at_most: usize| {
         for n in 0..DAYS {
@@ -143,7 +143,7 @@ async fn a_chosen_identifier_is_known_on_every_day_and_a_new_one_asks_no_file() 
     };
     let wrong = check(&store, 3).await;
     assert!(wrong < 30, "{wrong} files are asked for 100 new identifiers on {DAYS} days");
-    // As a crash leaves it: the sieves are made anew from the files.
+    // As a crash leaves it: the blooms are made anew from the files.
     let copy = directory.path().join("copy");
     store.backup(&copy).await.unwrap();
     let crashed = EmbeddedStore::open(&copy, options()).unwrap();
@@ -151,7 +151,7 @@ async fn a_chosen_identifier_is_known_on_every_day_and_a_new_one_asks_no_file() 
     crashed.verify().await.unwrap();
     drop(crashed);
     store.close().await.unwrap();
-    // As closing leaves it: they are kept, until the next odd event of their day.
+    // As closing leaves it: they are kept, until the next indexed event of their day.
     for round in 0..3 {
         let store = EmbeddedStore::open(directory.path(), options()).unwrap();
         for n in 0..DAYS {
@@ -171,7 +171,7 @@ async fn a_chosen_identifier_is_known_on_every_day_and_a_new_one_asks_no_file() 
 }
 
 /// Events of one millisecond whose identifiers begin alike, three of four: all but the first of them
-/// are odd.
+/// are indexed.
 fn alike(n: u64) -> Acceptance {
     let mut random = [0; 10];
     random[2..].copy_from_slice(&n.to_be_bytes());
@@ -253,16 +253,16 @@ async fn a_day_says_how_much_it_has_and_is_counted_where_it_does_not() {
     store.accept(more).await.unwrap();
     store.verify().await.unwrap();
     let of = |day: i64| {
-        let looking = store.pool.look();
-        let first = super::files::Day::of(AT).number();
-        let day = looking.days().into_iter().find(|known| known.number() == first + day).unwrap();
-        let said = looking.main(|connection, path| {
-            let find = format!("{} WHERE day = ?1", super::rows::DAYS);
-            let make = super::rows::day_of;
-            super::rows::one(connection, path, "days", &find, [day.number()], make)
+        let guard = store.pool.read();
+        let first = crate::embedded::files::Day::of(AT).number();
+        let day = guard.days().into_iter().find(|known| known.number() == first + day).unwrap();
+        let said = guard.main(|connection, path| {
+            let find = format!("{} WHERE day = ?1", crate::embedded::files::rows::DAYS);
+            let make = crate::embedded::files::rows::day_of;
+            crate::embedded::files::rows::one(connection, path, "days", &find, [day.number()], make)
         });
         let said = said.unwrap().map(|(_, counts)| counts);
-        (said, super::upkeep::contents(&looking, day).unwrap())
+        (said, crate::embedded::contract::upkeep::contents(&guard, day).unwrap())
     };
     let pruned = |events, deliveries| crate::records::Pruned { events, deliveries, attempts: 0 };
     assert_eq!(of(0), (Some([0, 1, 0, 0]), pruned(2, 1)), "what is said is not all");
@@ -279,19 +279,19 @@ fn with_name(mut acceptance: Acceptance, id: &str) -> Acceptance {
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn however_many_look_at_once_a_file_is_open_a_bounded_number_of_times() {
+async fn many_reads_at_once_open_a_file_a_bounded_number_of_times() {
     let directory = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(directory.path(), options()).unwrap();
     store.accept((0..20).map(acceptance).collect()).await.unwrap();
-    let look = |n: u64| {
+    let read = |n: u64| {
         let store = Arc::clone(&store);
         tokio::spawn(async move {
             store.delivery(&samples::acme(), samples::delivery_id(n % 20)).await.unwrap().unwrap()
         })
     };
-    let looks: Vec<_> = (0..500).map(look).collect();
-    for look in looks {
-        look.await.unwrap();
+    let reads: Vec<_> = (0..500).map(read).collect();
+    for read in reads {
+        read.await.unwrap();
     }
     let history = directory.path().join("history").canonicalize().unwrap();
     let open = std::fs::read_dir("/proc/self/fd").unwrap().filter(|entry| {
@@ -301,7 +301,10 @@ async fn however_many_look_at_once_a_file_is_open_a_bounded_number_of_times() {
         })
     });
     let open = open.count();
-    assert!((1..=super::pool::POINTS_MAX + 1).contains(&open), "it is open {open} times");
+    assert!(
+        (1..=crate::embedded::files::read_pool::POINTS_MAX + 1).contains(&open),
+        "it is open {open} times"
+    );
     store.close().await.unwrap();
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Plan<'a> {
     /// Has ended and is attempted all the same, such as one that was cancelled in flight.
     amended: DeliveryColumns<'a>,
     attempts: AttemptColumns<'a>,
-    places: PlaceColumns<'a>,
+    places: DestinationColumns<'a>,
     timeline: TimelineColumns<'a>,
     job: Option<&'a ReplayJob>,
     counts: Counts<'a>,
@@ -33,7 +33,7 @@ pub(super) struct Plan<'a> {
 }
 
 #[derive(Default)]
-struct PlaceColumns<'a> {
+struct DestinationColumns<'a> {
     tenant: Vec<&'a str>,
     id: Vec<Uuid>,
     circuit: Vec<String>,
@@ -48,7 +48,7 @@ struct TimelineColumns<'a> {
     record: Vec<String>,
 }
 
-impl PlaceColumns<'_> {
+impl DestinationColumns<'_> {
     fn all(&self) -> Vec<&(dyn ToSql + Sync)> {
         vec![&self.tenant, &self.id, &self.circuit, &self.transitions]
     }
@@ -97,7 +97,7 @@ pub(in crate::postgres) const INSERT_ATTEMPTS: &str = "INSERT INTO postrider.att
      SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::integer[], $5::bigint[], \
      $6::integer[], $7::text[], $8::bytea[])";
 
-const UPDATE_PLACES: &str = "UPDATE postrider.destinations AS d \
+const UPDATE_DESTINATIONS: &str = "UPDATE postrider.destinations AS d \
      SET circuit = n.circuit, transitions = n.transitions \
      FROM unnest($1::text[], $2::uuid[], $3::text[], $4::bigint[]) \
      AS n (tenant, id, circuit, transitions) \
@@ -135,7 +135,7 @@ impl<'a> Plan<'a> {
         }
         for n in &fresh.destinations {
             if let Some(change) = commit.destinations.get(*n) {
-                let added = self.add_place(change, found.next_transition(change));
+                let added = self.add_destination(change, found.next_transition(change));
                 self.note(added);
             }
         }
@@ -148,7 +148,11 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn add_place(&mut self, change: &'a DestinationChange, next: i64) -> Result<(), StoreError> {
+    fn add_destination(
+        &mut self,
+        change: &'a DestinationChange,
+        next: i64,
+    ) -> Result<(), StoreError> {
         let (tenant, id) = (change.tenant.as_str(), uuid(change.id.as_bytes()));
         let mut number = next;
         for transition in &change.transitions {
@@ -190,7 +194,7 @@ impl<'a> Plan<'a> {
             (revived.is_empty(), INSERT_OPEN, revived.open()),
             (amended.is_empty(), UPDATE_DONE, amended.done()),
             (attempts.is_empty(), INSERT_ATTEMPTS, attempts.all()),
-            (places.id.is_empty(), UPDATE_PLACES, places.all()),
+            (places.id.is_empty(), UPDATE_DESTINATIONS, places.all()),
             (timeline.number.is_empty(), INSERT_TRANSITIONS, timeline.all()),
             (job.is_none(), ADVANCE_JOB, job.iter().flat_map(JobColumns::all).collect()),
             (ledger.is_empty(), LedgerColumns::SQL, ledger.all()),

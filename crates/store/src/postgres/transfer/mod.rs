@@ -14,7 +14,7 @@ use super::error::corrupt;
 use super::pool::Scope;
 use super::rows::{get, unsigned};
 use crate::error::StoreError;
-use crate::transfer::{Batch, Item, Place, Progress, Source, Target, Totals};
+use crate::transfer::{Batch, Item, Progress, Source, Target, Totals, TransferPosition};
 
 /// How long counting everything may take.
 const LONGEST: Duration = Duration::from_secs(3_600);
@@ -87,7 +87,11 @@ impl Source for PostgresStore {
         Ok(Totals { records, events, deliveries, attempts })
     }
 
-    async fn read(&self, place: &Place, records_max: usize) -> Result<Batch, StoreError> {
+    async fn read(
+        &self,
+        place: &TransferPosition,
+        records_max: usize,
+    ) -> Result<Batch, StoreError> {
         self.read_part(place.part, place.mark.as_deref(), records_max).await
     }
 }

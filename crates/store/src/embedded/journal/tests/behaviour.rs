@@ -24,7 +24,7 @@ fn records_come_back_in_order_with_their_kinds_after_the_applied_position() {
     journal.close().unwrap();
     assert!(matches!(append(&journal, payload(1)), Err(AppendError::Closed)));
     for applied in [0, 1, 100, 255, 256] {
-        let options = Options { applied: Position::new(applied), ..options(2) };
+        let options = JournalOptions { applied: Position::new(applied), ..options(2) };
         let (journal, recovered) =
             Journal::open(Arc::new(medium.fork()), options, Hooks::none()).unwrap();
         assert_eq!((recovered.last(), recovered.torn()), (Position::new(256), None));
@@ -33,7 +33,7 @@ fn records_come_back_in_order_with_their_kinds_after_the_applied_position() {
         assert_eq!(kinds, (applied + 1..=256).collect::<Vec<_>>());
         assert_eq!(append(&journal, payload(1)).unwrap().sequence(), 257);
     }
-    let ahead = Options { applied: Position::new(257), ..options(2) };
+    let ahead = JournalOptions { applied: Position::new(257), ..options(2) };
     let error = open(&medium, ahead).err().unwrap();
     assert_eq!(error.to_string(), "the journal ends at record 256, but the store has applied 257");
 }
@@ -41,9 +41,9 @@ fn records_come_back_in_order_with_their_kinds_after_the_applied_position() {
 #[test]
 fn a_journal_that_must_be_there_is_not_begun_anew() {
     let medium = SimulatedMedium::new(1);
-    let existing = Options { create: false, ..options(1) };
+    let existing = JournalOptions { create: false, ..options(1) };
     assert!(matches!(open(&medium, existing), Err(JournalError::NoJournal { .. })));
-    let later = Options { applied: Position::new(41), ..options(1) };
+    let later = JournalOptions { applied: Position::new(41), ..options(1) };
     let (journal, _, _) = open(&medium, later).unwrap();
     assert_eq!(append(&journal, payload(1)).unwrap().sequence(), 42);
 }
@@ -60,7 +60,7 @@ fn a_second_opening_is_refused_while_the_first_lives() {
 #[test]
 fn options_that_cannot_work_are_refused() {
     for segment_bytes in [0, 4096, 8191, 10_000, 1 << 33] {
-        let options = Options { segment_bytes, ..options(1) };
+        let options = JournalOptions { segment_bytes, ..options(1) };
         let opened = open(&SimulatedMedium::new(1), options);
         assert!(matches!(opened, Err(JournalError::Options(_))), "{segment_bytes}");
     }
@@ -81,7 +81,7 @@ fn the_longest_record_fits_and_a_longer_one_is_refused() {
     let (_, seen, _) = open(&medium, options(2)).unwrap();
     assert_eq!(seen[1].1, vec![7; longest]);
 
-    let of_the_default = writer::record_bytes_max(Options::new(STORE, 1).segment_bytes);
+    let of_the_default = writer::record_bytes_max(JournalOptions::new(STORE, 1).segment_bytes);
     assert!(of_the_default >= 32 << 20);
 }
 
@@ -117,13 +117,13 @@ fn segments_of_another_length_are_read_and_then_replaced() {
         append(&journal, payload(number)).unwrap();
     }
     journal.close().unwrap();
-    let longer = || Options { segment_bytes: 3 * SEGMENT_BYTES, ..options(2) };
+    let longer = || JournalOptions { segment_bytes: 3 * SEGMENT_BYTES, ..options(2) };
     let (journal, seen, _) = open(&medium, longer()).unwrap();
     assert_eq!(seen.len(), 12);
     append(&journal, Bytes::from(vec![1; 2 * 8192])).unwrap();
     journal.release(Position::new(12));
     journal.close().unwrap();
-    let applied = Options { applied: Position::new(12), ..longer() };
+    let applied = JournalOptions { applied: Position::new(12), ..longer() };
     let (_, seen, _) = open(&medium, applied).unwrap();
     assert_eq!(seen, [(13, Bytes::from(vec![1; 2 * 8192]))]);
 }

@@ -16,7 +16,8 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 
 use super::{
-    AppendError, Hooks, Journal, JournalError, Options, Position, Record, Reserve, Run, TornTail,
+    AppendError, Hooks, Journal, JournalError, JournalOptions, Position, Record, Reserve, Run,
+    TornTail,
 };
 use crate::embedded::medium::SimulatedMedium;
 
@@ -32,8 +33,12 @@ fn now<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn options(nonce: u64) -> Options {
-    Options { segment_bytes: SEGMENT_BYTES, run: Run::Inline, ..Options::new(STORE, nonce) }
+fn options(nonce: u64) -> JournalOptions {
+    JournalOptions {
+        segment_bytes: SEGMENT_BYTES,
+        run: Run::Inline,
+        ..JournalOptions::new(STORE, nonce)
+    }
 }
 
 /// A payload that nobody else has, of a length that varies.
@@ -49,7 +54,7 @@ type Seen = Vec<(u64, Bytes)>;
 
 fn open(
     medium: &SimulatedMedium,
-    options: Options,
+    options: JournalOptions,
 ) -> Result<(Journal, Seen, Option<TornTail>), JournalError> {
     let (journal, recovered) = Journal::open(Arc::new(medium.clone()), options, Hooks::none())?;
     let (count, torn) = (recovered.count(), recovered.torn().cloned());
@@ -113,7 +118,8 @@ impl Process {
             synced: Box::new(move |records| for_hook.lock().unwrap().extend(records)),
             fatal: None,
         };
-        let options = Options { applied: Position::new(self.applied), ..options(self.lives) };
+        let options =
+            JournalOptions { applied: Position::new(self.applied), ..options(self.lives) };
         let (journal, recovered) = Journal::open(Arc::new(self.medium.clone()), options, hooks)?;
         let applied = usize::try_from(self.applied).unwrap();
         let mut recovered_payloads = Vec::new();

@@ -23,7 +23,7 @@ fn segments(medium: &SimulatedMedium) -> Vec<String> {
 
 /// Opens a damaged journal; whether the damage was detected. It never goes unseen.
 fn detected(medium: &SimulatedMedium, expected: &Seen, what: &str) -> bool {
-    match open(medium, Options { create: false, ..options(99) }) {
+    match open(medium, JournalOptions { create: false, ..options(99) }) {
         Ok((_, seen, _)) => {
             assert!(seen == *expected, "{what}: silently wrong");
             false
@@ -122,7 +122,7 @@ fn damage_is_named_by_file_offset_and_sequence() {
 #[test]
 fn foreign_and_mislaid_segments_are_refused() {
     let (medium, _) = closed();
-    let foreign = Options { store_id: [7; 16], ..options(9) };
+    let foreign = JournalOptions { store_id: [7; 16], ..options(9) };
     assert!(matches!(open(&medium, foreign), Err(JournalError::Foreign { .. })));
     let names = segments(&medium);
     let first = medium.contents(&names[0]).unwrap();

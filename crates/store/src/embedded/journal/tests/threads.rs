@@ -87,11 +87,11 @@ impl Medium for Gated {
     }
 }
 
-fn threaded(nonce: u64) -> Options {
-    Options { run: Run::Thread, segment_bytes: 1 << 20, ..options(nonce) }
+fn threaded(nonce: u64) -> JournalOptions {
+    JournalOptions { run: Run::Thread, segment_bytes: 1 << 20, ..options(nonce) }
 }
 
-fn gated(options: Options) -> (Journal, Gated, mpsc::Receiver<Vec<Record>>) {
+fn gated(options: JournalOptions) -> (Journal, Gated, mpsc::Receiver<Vec<Record>>) {
     let medium = Gated { inner: SimulatedMedium::new(1), gate: Arc::default() };
     let (sender, batches) = mpsc::channel();
     let hooks = Hooks { synced: Box::new(move |batch| sender.send(batch).unwrap()), fatal: None };
@@ -130,7 +130,7 @@ fn what_waits_during_a_sync_is_committed_together_and_answered_in_order() {
 
 #[test]
 fn whoever_brings_more_than_may_wait_waits_outside() {
-    let small = Options { pending_bytes_max: 1000, ..threaded(1) };
+    let small = JournalOptions { pending_bytes_max: 1000, ..threaded(1) };
     let (journal, medium, _batches) = gated(small);
     medium.gate.set(true, false);
     let bytes = || Bytes::from(vec![1; 480]);
@@ -152,7 +152,7 @@ fn after_a_failed_sync_everybody_is_refused_whether_queued_or_waiting_or_late() 
     let fatal: Box<dyn FnOnce(Arc<io::Error>) + Send> =
         Box::new(move |error| sender.send(error.to_string()).unwrap());
     let hooks = Hooks { synced: Box::new(|_| panic!("nothing was synced")), fatal: Some(fatal) };
-    let small = Options { pending_bytes_max: 1000, ..threaded(1) };
+    let small = JournalOptions { pending_bytes_max: 1000, ..threaded(1) };
     let (journal, _) = Journal::open(Arc::new(medium.clone()), small, hooks).unwrap();
     medium.gate.set(true, false);
     let bytes = || Bytes::from(vec![1; 480]);
@@ -204,7 +204,7 @@ fn a_consumer_that_panics_ends_the_journal_and_leaves_nobody_waiting() {
 fn many_tasks_on_real_files_through_rotations_and_a_large_record() {
     let directory = tempfile::tempdir().unwrap();
     let disk = || Arc::new(Disk::open(directory.path()).unwrap());
-    let large = Options { segment_bytes: 36 << 20, ..threaded(1) };
+    let large = JournalOptions { segment_bytes: 36 << 20, ..threaded(1) };
     let (journal, _) = Journal::open(disk(), large.clone(), Hooks::none()).unwrap();
     let journal = Arc::new(journal);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
@@ -230,7 +230,7 @@ fn many_tasks_on_real_files_through_rotations_and_a_large_record() {
     journal.close().unwrap();
     drop(journal);
     let (_, recovered) =
-        Journal::open(disk(), Options { nonce: 2, ..large }, Hooks::none()).unwrap();
+        Journal::open(disk(), JournalOptions { nonce: 2, ..large }, Hooks::none()).unwrap();
     assert_eq!(recovered.count(), 801);
     let records: Vec<Record> = recovered.into_records().map(Result::unwrap).collect();
     let index = usize::try_from(position.sequence()).unwrap() - 1;

@@ -1,0 +1,405 @@
+//! Rows of events and deliveries.
+//!
+//! Events are written many at a time where that is possible: a statement that writes 64 opens its
+//! table once. It leaves out rows whose numbers are taken; then all of them are written again one by
+//! one, which is the same for those that are there. **Every statement can be run again and ends in
+//! the same rows.**
+//!
+//! Deliveries are written one by one: of a statement that writes several rows under numbers that it
+//! is given, SQLite keeps a copy of every page that it touches, to undo it alone, and deliveries of
+//! many routes touch many pages of an index.
+
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use postrider_domain::delivery::Delivery;
+use postrider_domain::trace::TraceContext;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{CachedStatement, OptionalExtension, ToSql, Transaction, params};
+
+use super::fold::Folded;
+use crate::embedded::files::Day;
+use crate::embedded::files::bloom::BloomFilters;
+use crate::embedded::files::codec::{self, Encoder};
+use crate::embedded::files::row_numbers;
+use crate::records::Acceptance;
+
+/// Events of one statement.
+pub(super) const TOGETHER: usize = 64;
+/// Values of a row, of either kind.
+const COLUMNS: usize = 13;
+
+const EVENTS: &str = "events (n, tenant, id, kind, object, time, accepted_at, fingerprint,
+    deliveries, crc, data, old, trace) VALUES ";
+const OR_KEEP_EVENT: &str = " ON CONFLICT (n) DO UPDATE SET odd = odd
+    WHERE tenant = excluded.tenant AND id = excluded.id AND odd IS NULL";
+const INSERT_INDEXED_EVENT: &str = "INSERT INTO events (n, odd, tenant, id, kind, object, time,
+        accepted_at, fingerprint, deliveries, crc, data, old, trace)
+    VALUES (?1, 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT DO NOTHING";
+
+const DELIVERIES: &str = "deliveries (n, id, state, at, attempts, last_attempt_at, detail, crc,
+    first, route, event, event_id, created_at) VALUES ";
+const OR_RENEW_DELIVERY: &str = " ON CONFLICT (n) DO UPDATE SET state = excluded.state,
+        at = excluded.at, attempts = excluded.attempts, last_attempt_at = excluded.last_attempt_at,
+        detail = excluded.detail, crc = excluded.crc, first = excluded.first
+    WHERE id = excluded.id AND odd IS NULL";
+const INSERT_INDEXED_DELIVERY: &str = "INSERT INTO deliveries (n, odd, id, state, at, attempts,
+        last_attempt_at, detail, crc, first, route, event, event_id, created_at)
+    VALUES (?1, 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+    ON CONFLICT DO NOTHING";
+const CHANGE_DELIVERY: &str = "UPDATE deliveries SET state = ?3, at = ?4, attempts = ?5,
+        last_attempt_at = ?6, detail = ?7, crc = ?8, first = coalesce(first, ?9)
+    WHERE n = ?1 AND id = ?2 AND odd IS NULL";
+const CHANGE_INDEXED_DELIVERY: &str = "UPDATE deliveries SET state = ?3, at = ?4, attempts = ?5,
+        last_attempt_at = ?6, detail = ?7, crc = ?8, first = coalesce(first, ?9)
+    WHERE ?1 IS ?1 AND id = ?2 AND odd = 1";
+const RENEW_INDEXED_DELIVERY: &str = "UPDATE deliveries SET state = ?3, at = ?4, attempts = ?5,
+        last_attempt_at = ?6, detail = ?7, crc = ?8, first = ?9
+    WHERE ?1 IS ?1 AND id = ?2 AND odd = 1";
+
+/// The places of the values of so many rows.
+fn places(rows: usize) -> String {
+    let mut sql = String::new();
+    for row in 0..rows {
+        for column in 1..=COLUMNS {
+            let before = match (row, column) {
+                (0, 1) => "(",
+                (_, 1) => ", (",
+                (_, _) => ", ",
+            };
+            // Writing to a text never fails.
+            write!(sql, "{before}?{}", row * COLUMNS + column).ok();
+        }
+        sql.push(')');
+    }
+    sql
+}
+
+static ONE_EVENT: LazyLock<String> =
+    LazyLock::new(|| format!("INSERT INTO {EVENTS} {} {OR_KEEP_EVENT}", places(1)));
+static SOME_EVENTS: LazyLock<String> =
+    LazyLock::new(|| format!("INSERT OR IGNORE INTO {EVENTS} {}", places(TOGETHER)));
+static ONE_DELIVERY: LazyLock<String> =
+    LazyLock::new(|| format!("INSERT INTO {DELIVERIES} {} {OR_RENEW_DELIVERY}", places(1)));
+
+/// Binds the values of the n-th row of a statement.
+fn bind(
+    statement: &mut CachedStatement<'_>,
+    nth: usize,
+    values: &[&dyn ToSql],
+) -> rusqlite::Result<()> {
+    for (parameter, value) in (nth * COLUMNS + 1..).zip(values) {
+        statement.raw_bind_parameter(parameter, value)?;
+    }
+    Ok(())
+}
+
+/// An event and what its row needs besides.
+pub(super) struct EventRow<'r> {
+    pub(super) derived: Option<i64>,
+    /// Where it stands among those of the day.
+    pub(super) place: usize,
+    pub(super) tenant: i64,
+    pub(super) kind: i64,
+    pub(super) acceptance: &'r Acceptance,
+}
+
+/// The statements that write events.
+pub(super) struct EventRows<'w> {
+    transaction: &'w Transaction<'w>,
+    day: Day,
+    some: CachedStatement<'w>,
+    one: CachedStatement<'w>,
+    values: EventValues,
+}
+
+/// The parts of an event's row that are encoded.
+#[derive(Default)]
+struct EventValues {
+    scratch: Encoder,
+    owed: Vec<u8>,
+}
+
+impl EventValues {
+    fn bind(
+        &mut self,
+        statement: &mut CachedStatement<'_>,
+        nth: usize,
+        n: i64,
+        row: &EventRow<'_>,
+    ) -> rusqlite::Result<()> {
+        let EventRow { tenant, kind, acceptance, .. } = row;
+        let (event, at) = (&acceptance.event, acceptance.accepted_at);
+        let fingerprint = &acceptance.fingerprint;
+        self.owed.clear();
+        for delivery in &acceptance.deliveries {
+            self.owed.extend_from_slice(delivery.id.as_bytes());
+        }
+        let crc = codec::event_sum(&mut self.scratch, event, at, fingerprint, &self.owed);
+        let made = row_numbers::made(event.id.as_str());
+        let values: [&dyn ToSql; COLUMNS] = [
+            &n,
+            tenant,
+            &stored_id(event.id.as_str(), made.as_ref()),
+            kind,
+            &event.object.as_ref().map(|object| object.as_str()),
+            &event.time.as_unix_ms(),
+            &at.as_unix_ms(),
+            &fingerprint.as_slice(),
+            &self.owed.as_slice(),
+            &crc,
+            &event.data.as_bytes().as_ref(),
+            &event.old.as_ref().map(|old| old.as_bytes().as_ref()),
+            &event.trace.map(TraceContext::to_bytes),
+        ];
+        bind(statement, nth, &values)
+    }
+}
+
+/// An identifier as a row has it: as bytes where Postrider made it.
+fn stored_id<'i>(id: &'i str, made: Option<&'i [u8; 16]>) -> ToSqlOutput<'i> {
+    ToSqlOutput::Borrowed(match made {
+        Some(bytes) => ValueRef::Blob(bytes),
+        None => ValueRef::Text(id.as_bytes()),
+    })
+}
+
+impl<'w> EventRows<'w> {
+    pub(super) fn new(transaction: &'w Transaction<'w>, day: Day) -> rusqlite::Result<Self> {
+        Ok(EventRows {
+            transaction,
+            day,
+            some: transaction.prepare_cached(&SOME_EVENTS)?,
+            one: transaction.prepare_cached(&ONE_EVENT)?,
+            values: EventValues::default(),
+        })
+    }
+
+    /// Writes all of them at once; `false` where that cannot be, and each must be written alone.
+    pub(super) fn insert_together(&mut self, rows: &[EventRow<'_>]) -> rusqlite::Result<bool> {
+        if rows.len() != TOGETHER || rows.iter().any(|row| row.derived.is_none()) {
+            return Ok(false);
+        }
+        for (nth, row) in rows.iter().enumerate() {
+            self.values.bind(&mut self.some, nth, row.derived.unwrap_or_default(), row)?;
+        }
+        Ok(self.some.raw_execute()? == TOGETHER)
+    }
+
+    /// Writes one event; returns its number. The hash of an indexed one is added to `indexed`.
+    pub(super) fn insert(
+        &mut self,
+        row: &EventRow<'_>,
+        indexed: &mut Vec<u64>,
+    ) -> rusqlite::Result<i64> {
+        let EventRows { transaction, day, one, values, .. } = self;
+        let mut run = |statement: &mut CachedStatement<'_>, n: i64| {
+            values.bind(statement, 0, n, row)?;
+            Ok(statement.raw_execute()? > 0)
+        };
+        if let Some(n) = row.derived
+            && run(one, n)?
+        {
+            return Ok(n);
+        }
+        let (event, at) = (&row.acceptance.event, row.acceptance.accepted_at);
+        indexed.push(BloomFilters::hash(&event.tenant, &event.id));
+        let hash = crc32fast::hash(event.id.as_str().as_bytes());
+        let made = row_numbers::made(event.id.as_str());
+        let known = || {
+            let find = "SELECT n FROM events WHERE odd = 1 AND tenant = ?1 AND id = ?2";
+            let id = stored_id(event.id.as_str(), made.as_ref());
+            number_of(transaction, find, params![row.tenant, id])
+        };
+        let mut insert = transaction.prepare_cached(INSERT_INDEXED_EVENT)?;
+        let place = |n| row_numbers::indexed(row.tenant, *day, at, hash, n);
+        place_indexed((transaction, "events"), place, |n| run(&mut insert, n), known)
+    }
+}
+
+/// A delivery and what its row needs besides.
+pub(super) struct DeliveryRow<'r> {
+    pub(super) derived: Option<i64>,
+    pub(super) tenant: i64,
+    pub(super) route: i64,
+    pub(super) event: Option<i64>,
+    pub(super) folded: &'r Folded<'r>,
+}
+
+/// The statements that write deliveries.
+pub(super) struct DeliveryRows<'w> {
+    transaction: &'w Transaction<'w>,
+    day: Day,
+    one: CachedStatement<'w>,
+    change: CachedStatement<'w>,
+    values: DeliveryValues,
+}
+
+/// The parts of a delivery's row that are encoded.
+#[derive(Default)]
+struct DeliveryValues {
+    scratch: Encoder,
+    detail: Encoder,
+    first: Encoder,
+    has_first: bool,
+    crc: u32,
+}
+
+impl DeliveryValues {
+    fn encode(&mut self, folded: &Folded<'_>) {
+        self.crc = codec::delivery_sum(&mut self.scratch, folded.delivery);
+        self.detail.clear();
+        codec::put_state(&mut self.detail, &folded.delivery.state);
+        self.first.clear();
+        self.has_first = folded.first.is_some();
+        if let Some(attempt) = folded.first {
+            codec::put_first_attempt(&mut self.first, folded.delivery.id, attempt);
+        }
+    }
+
+    fn first(&self) -> Option<&[u8]> {
+        self.has_first.then(|| self.first.as_slice())
+    }
+
+    fn bind(
+        &mut self,
+        statement: &mut CachedStatement<'_>,
+        nth: usize,
+        n: i64,
+        row: &DeliveryRow<'_>,
+    ) -> rusqlite::Result<()> {
+        self.encode(row.folded);
+        let delivery = row.folded.delivery;
+        let at = delivery.finished_at().or(delivery.next_attempt_at());
+        let event_id = if row.event.is_none() { Some(delivery.event.as_str()) } else { None };
+        let values: [&dyn ToSql; COLUMNS] = [
+            &n,
+            &delivery.id.as_bytes().as_slice(),
+            &codec::state_number(delivery.state.name()),
+            &at.map(|at| at.as_unix_ms()),
+            &delivery.attempts,
+            &delivery.last_attempt_at.map(|at| at.as_unix_ms()),
+            &self.detail.as_slice(),
+            &self.crc,
+            &self.first(),
+            &row.route,
+            &row.event,
+            &event_id,
+            &delivery.created_at.as_unix_ms(),
+        ];
+        bind(statement, nth, &values)
+    }
+
+    /// Runs a statement that changes a row, with what was encoded.
+    fn change(
+        &self,
+        statement: &mut CachedStatement<'_>,
+        n: Option<i64>,
+        delivery: &Delivery,
+    ) -> rusqlite::Result<bool> {
+        let at = delivery.finished_at().or(delivery.next_attempt_at());
+        let changed = statement.execute(params![
+            n,
+            delivery.id.as_bytes().as_slice(),
+            codec::state_number(delivery.state.name()),
+            at.map(|at| at.as_unix_ms()),
+            delivery.attempts,
+            delivery.last_attempt_at.map(|at| at.as_unix_ms()),
+            self.detail.as_slice(),
+            self.crc,
+            self.first(),
+        ])?;
+        Ok(changed > 0)
+    }
+}
+
+impl<'w> DeliveryRows<'w> {
+    pub(super) fn new(transaction: &'w Transaction<'w>, day: Day) -> rusqlite::Result<Self> {
+        Ok(DeliveryRows {
+            transaction,
+            day,
+            one: transaction.prepare_cached(&ONE_DELIVERY)?,
+            change: transaction.prepare_cached(CHANGE_DELIVERY)?,
+            values: DeliveryValues::default(),
+        })
+    }
+
+    /// Changes a row that is there; `false` where there is none.
+    pub(super) fn change(
+        &mut self,
+        derived: Option<i64>,
+        folded: &Folded<'_>,
+    ) -> rusqlite::Result<bool> {
+        self.values.encode(folded);
+        if derived.is_some() && self.values.change(&mut self.change, derived, folded.delivery)? {
+            return Ok(true);
+        }
+        let mut indexed = self.transaction.prepare_cached(CHANGE_INDEXED_DELIVERY)?;
+        self.values.change(&mut indexed, None, folded.delivery)
+    }
+
+    /// Writes one.
+    pub(super) fn insert(&mut self, row: &DeliveryRow<'_>) -> rusqlite::Result<()> {
+        let DeliveryRows { transaction, day, one, values, .. } = self;
+        let delivery = row.folded.delivery;
+        if let Some(n) = row.derived {
+            values.bind(one, 0, n, row)?;
+            if one.raw_execute()? > 0 {
+                return Ok(());
+            }
+        }
+        values.encode(row.folded);
+        let mut insert = transaction.prepare_cached(INSERT_INDEXED_DELIVERY)?;
+        let mut renew = transaction.prepare_cached(RENEW_INDEXED_DELIVERY)?;
+        let hash = crc32fast::hash(delivery.id.as_bytes());
+        let place = |n| row_numbers::indexed(row.tenant, *day, delivery.created_at, hash, n);
+        let again = std::cell::RefCell::new(values);
+        let run = |n| {
+            again.borrow_mut().bind(&mut insert, 0, n, row)?;
+            Ok(insert.raw_execute()? > 0)
+        };
+        // It is the same row once more: it becomes what it is now.
+        let known = || Ok(again.borrow().change(&mut renew, None, delivery)?.then_some(0));
+        place_indexed((transaction, "deliveries"), place, run, known).map(drop)
+    }
+}
+
+fn number_of(
+    transaction: &Transaction<'_>,
+    sql: &str,
+    values: impl rusqlite::Params,
+) -> rusqlite::Result<Option<i64>> {
+    transaction.prepare_cached(sql)?.query_row(values, |row| row.get(0)).optional()
+}
+
+/// Finds a free number for an indexed row, unless it has one: in its millisecond, or else after it.
+fn place_indexed(
+    (transaction, table): (&Transaction<'_>, &str),
+    place: impl Fn(i64) -> i64,
+    mut insert: impl FnMut(i64) -> rusqlite::Result<bool>,
+    known: impl FnOnce() -> rusqlite::Result<Option<i64>>,
+) -> rusqlite::Result<i64> {
+    let first = place(0);
+    if insert(first)? {
+        return Ok(first);
+    }
+    if let Some(known) = known()? {
+        return Ok(known);
+    }
+    for number in (1..row_numbers::TRIES).map(place) {
+        if insert(number)? {
+            return Ok(number);
+        }
+    }
+    // The last one of a stretch of numbers that are all taken.
+    let last = format!(
+        "SELECT n FROM {table} AS r WHERE n >= ?1
+            AND NOT EXISTS (SELECT 1 FROM {table} WHERE n = r.n + 1) ORDER BY n LIMIT 1"
+    );
+    let last = number_of(transaction, &last, [first])?;
+    let number = last.map_or(first, |last| last.saturating_add(1));
+    if insert(number)? {
+        return Ok(number);
+    }
+    Err(rusqlite::Error::QueryReturnedNoRows)
+}

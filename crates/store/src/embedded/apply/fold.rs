@@ -1,0 +1,277 @@
+//! Many journal records become few writes.
+//!
+//! What happened to a delivery between two transactions is one row in its last state, with its
+//! first attempt inside. **One that was accepted and ended in between never touches the queue.**
+//! Counters are added up. Nothing is copied: a fold points into the records. The order of records
+//! matters here and nowhere after.
+
+use postrider_domain::attempt::{Attempt, Verdict};
+use postrider_domain::circuit::{Circuit, Transition};
+use postrider_domain::delivery::{Delivery, DeliveryState, StateName};
+use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
+use postrider_domain::time::Timestamp;
+
+use crate::embedded::QuickMap;
+use crate::embedded::files::Day;
+use crate::records::{Acceptance, Commit, DeliveryChange, DestinationChange, ReplayJob, Tally};
+
+const MINUTE_MS: i64 = 60_000;
+
+/// The minute that a time falls in.
+pub(in crate::embedded) fn minute(time: Timestamp) -> i64 {
+    time.as_unix_ms().div_euclid(MINUTE_MS)
+}
+
+/// A delivery as it is after everything that was folded.
+#[derive(Debug)]
+pub(super) struct Folded<'r> {
+    pub(super) delivery: &'r Delivery,
+    /// Where it stood before: a lane may have a row of it.
+    pub(super) before: Option<StateName>,
+    /// Where its event stands among those of the day; `None` where it was accepted earlier.
+    pub(super) event: Option<usize>,
+    /// Its first attempt, which stands inside its row.
+    pub(super) first: Option<&'r Attempt>,
+}
+
+/// What is written to the file of one day.
+#[derive(Debug, Default)]
+pub(super) struct OfDay<'r> {
+    pub(super) events: Vec<&'r Acceptance>,
+    pub(super) deliveries: Vec<Folded<'r>>,
+    /// Those that are not inside the row of their delivery.
+    pub(super) attempts: Vec<(DeliveryId, &'r Attempt)>,
+    /// How many events, deliveries and attempts the file has more.
+    pub(super) more: [i64; 3],
+}
+
+impl OfDay<'_> {
+    /// Whether every delivery begins here, with its event: nothing of it can be older.
+    pub(super) fn begins(&self) -> bool {
+        self.deliveries.iter().all(|folded| folded.event.is_some())
+    }
+}
+
+/// What a file has more.
+#[derive(Debug, Clone, Copy)]
+enum More {
+    Event = 0,
+    Delivery = 1,
+    Attempt = 2,
+}
+
+/// By how much a tenant's accounts change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct LedgerChange {
+    pub(super) accepted: i64,
+    pub(super) queued: i64,
+    pub(super) waiting: i64,
+    pub(super) delivered: i64,
+    pub(super) dead: i64,
+    pub(super) cancelled: i64,
+}
+
+impl LedgerChange {
+    fn account(&mut self, state: StateName) -> &mut i64 {
+        match state {
+            // Nothing is in flight in a store.
+            StateName::Queued | StateName::InFlight => &mut self.queued,
+            StateName::Waiting => &mut self.waiting,
+            StateName::Delivered => &mut self.delivered,
+            StateName::Dead => &mut self.dead,
+            StateName::Cancelled => &mut self.cancelled,
+        }
+    }
+}
+
+/// What some records come to.
+#[derive(Debug, Default)]
+pub(super) struct Fold<'r> {
+    pub(super) days: Vec<(Day, OfDay<'r>)>,
+    pub(super) destinations: QuickMap<DestinationId, (&'r TenantId, &'r Circuit)>,
+    pub(super) transitions: Vec<(&'r TenantId, DestinationId, &'r Transition)>,
+    pub(super) replays: Vec<&'r ReplayJob>,
+    pub(super) ledger: QuickMap<&'r TenantId, LedgerChange>,
+    pub(super) tallies: QuickMap<(&'r TenantId, i64), Tally>,
+    pub(super) backlog: QuickMap<DestinationId, i64>,
+    /// The day, by its place in `days`, and the place among its deliveries.
+    places: QuickMap<DeliveryId, (usize, usize)>,
+    rows: usize,
+}
+
+impl<'r> Fold<'r> {
+    /// How many rows it will write, about.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Every event.
+    pub(super) fn events(&self) -> impl Iterator<Item = &'r Acceptance> {
+        self.days.iter().flat_map(|(_, of_day)| of_day.events.iter().copied())
+    }
+
+    /// Where a day stands. There are few, and mostly it is the last one.
+    fn day(&mut self, time: Timestamp) -> usize {
+        let day = Day::of(time);
+        match self.days.iter().rposition(|(known, _)| *known == day) {
+            Some(place) => place,
+            None => {
+                self.days.push((day, OfDay::default()));
+                self.days.len() - 1
+            }
+        }
+    }
+
+    fn of_day(&mut self, place: usize) -> Option<&mut OfDay<'r>> {
+        self.days.get_mut(place).map(|(_, of_day)| of_day)
+    }
+
+    fn count(&mut self, place: usize, more: More) {
+        if let Some(of_day) = self.of_day(place) {
+            of_day.more[more as usize] += 1;
+        }
+    }
+
+    pub(super) fn accept(&mut self, acceptance: &'r Acceptance) {
+        let owed = i64::try_from(acceptance.deliveries.len()).unwrap_or(i64::MAX);
+        let tenant = &acceptance.event.tenant;
+        let ledger = self.ledger.entry(tenant).or_default();
+        ledger.accepted += owed;
+        ledger.queued += owed;
+        let minute = minute(acceptance.accepted_at);
+        if owed > 0 {
+            self.tally(tenant, minute, |tally| tally.accepted += owed.unsigned_abs());
+        }
+        let day = self.day(acceptance.accepted_at);
+        let Some(of_day) = self.of_day(day) else { return };
+        let event = of_day.events.len();
+        of_day.events.push(acceptance);
+        self.count(day, More::Event);
+        self.rows += 1;
+        // The event's row names its deliveries; their state is here.
+        for delivery in &acceptance.deliveries {
+            let day_of_delivery = self.day(delivery.created_at);
+            self.count(day_of_delivery, More::Delivery);
+            let is_of_day = day_of_delivery == day;
+            self.put(delivery, None, is_of_day.then_some(event), None);
+        }
+    }
+
+    pub(super) fn settle(&mut self, commit: &'r Commit) {
+        for DeliveryChange { before, delivery, attempt } in &commit.deliveries {
+            let (before, after) = (*before, delivery.state.name());
+            if before != after {
+                self.move_in_ledger(delivery, before, after);
+            }
+            if let Some(attempt) = attempt {
+                self.log(delivery, attempt);
+            }
+            self.put(delivery, Some(before), None, attempt.as_ref());
+        }
+        for DestinationChange { tenant, id, circuit, transitions } in &commit.destinations {
+            self.transitions.extend(transitions.iter().map(|one| (tenant, *id, one)));
+            self.rows += 1;
+            self.destinations.insert(*id, (tenant, circuit));
+        }
+        if let Some(job) = &commit.replay {
+            // How far it has come counts; the last one says it.
+            self.replays.retain(|earlier| earlier.id != job.id);
+            self.replays.push(job);
+        }
+    }
+
+    fn move_in_ledger(&mut self, delivery: &'r Delivery, before: StateName, after: StateName) {
+        let ledger = self.ledger.entry(&delivery.tenant).or_default();
+        *ledger.account(before) -= 1;
+        *ledger.account(after) += 1;
+        let left = i64::from(before == StateName::Waiting);
+        let came = i64::from(after == StateName::Waiting);
+        if left != came {
+            *self.backlog.entry(delivery.destination).or_default() += came - left;
+        }
+        self.tally_state(delivery);
+    }
+
+    fn log(&mut self, delivery: &'r Delivery, attempt: &'r Attempt) {
+        match attempt.ending.verdict() {
+            Verdict::Success => {}
+            Verdict::Failure | Verdict::Gone | Verdict::OwnFault => {
+                let minute = minute(attempt.started_at);
+                self.tally(&delivery.tenant, minute, |tally| tally.failed += 1);
+            }
+        }
+    }
+
+    fn tally_state(&mut self, delivery: &'r Delivery) {
+        match delivery.state {
+            DeliveryState::Delivered { at } => {
+                self.tally(&delivery.tenant, minute(at), |tally| tally.delivered += 1);
+            }
+            DeliveryState::Dead { at, .. } => {
+                self.tally(&delivery.tenant, minute(at), |tally| tally.dead += 1);
+            }
+            DeliveryState::Queued | DeliveryState::Waiting(_) | DeliveryState::Cancelled { .. } => {
+            }
+        }
+    }
+
+    fn tally(&mut self, tenant: &'r TenantId, minute: i64, change: impl FnOnce(&mut Tally)) {
+        change(self.tallies.entry((tenant, minute)).or_default());
+    }
+
+    /// Takes in an event that another store had, with its deliveries as they stand.
+    pub(super) fn import(
+        &mut self,
+        acceptance: &'r Acceptance,
+        attempts: &'r [(DeliveryId, Attempt)],
+    ) {
+        let day = self.day(acceptance.accepted_at);
+        let Some(of_day) = self.of_day(day) else { return };
+        let event = of_day.events.len();
+        of_day.events.push(acceptance);
+        self.count(day, More::Event);
+        for delivery in &acceptance.deliveries {
+            if matches!(delivery.state, DeliveryState::Waiting(_)) {
+                *self.backlog.entry(delivery.destination).or_default() += 1;
+            }
+            let day_of_delivery = self.day(delivery.created_at);
+            self.count(day_of_delivery, More::Delivery);
+            let is_of_day = day_of_delivery == day;
+            self.put(delivery, None, is_of_day.then_some(event), None);
+            for (_, attempt) in attempts.iter().filter(|(id, _)| *id == delivery.id) {
+                self.put(delivery, None, None, Some(attempt));
+            }
+        }
+    }
+
+    /// Puts a delivery where it stands now. Its first attempt goes into its row.
+    fn put(
+        &mut self,
+        delivery: &'r Delivery,
+        before: Option<StateName>,
+        event: Option<usize>,
+        attempt: Option<&'r Attempt>,
+    ) {
+        let first = attempt.filter(|attempt| attempt.number == 1);
+        let known = self.places.get(&delivery.id).copied();
+        let day = known.map_or_else(|| self.day(delivery.created_at), |(day, _)| day);
+        let Some((_, of_day)) = self.days.get_mut(day) else { return };
+        if attempt.is_some() {
+            of_day.more[More::Attempt as usize] += 1;
+        }
+        if let Some(attempt) = attempt
+            && first.is_none()
+        {
+            of_day.attempts.push((delivery.id, attempt));
+            self.rows += 1;
+        }
+        if let Some(folded) = known.and_then(|(_, place)| of_day.deliveries.get_mut(place)) {
+            folded.delivery = delivery;
+            folded.first = first.or(folded.first);
+            return;
+        }
+        self.places.insert(delivery.id, (day, of_day.deliveries.len()));
+        of_day.deliveries.push(Folded { delivery, before, event, first });
+        self.rows += 1;
+    }
+}

@@ -1,0 +1,137 @@
+//! Writing what another store had.
+//!
+//! The order is that of records: the files of the days first, whose writes say what a row *is*, then
+//! `main.db` with its counters and the place that was reached. **So a batch that was cut off between
+//! the two is written again and counts once.**
+
+use std::path::Path;
+
+use postrider_domain::attempt::Attempt;
+use postrider_domain::ids::DeliveryId;
+use rusqlite::Transaction;
+use rusqlite::types::Value;
+
+use super::Applier;
+use super::fold::{Fold, LedgerChange};
+use super::main_file::{write_counters, write_destinations, write_lanes, write_marks};
+use crate::embedded::contract::answers;
+use crate::embedded::contract::audit;
+use crate::embedded::contract::configuration as rows_of;
+use crate::embedded::files::At;
+use crate::embedded::files::rows;
+use crate::error::StoreError;
+use crate::records::Acceptance;
+use crate::transfer::{Item, WholeEvent};
+
+/// Under this name `main.db` says how far a move into this store has come.
+pub(in crate::embedded) const PROGRESS: &str = "transfer";
+
+impl Applier {
+    /// Writes these, and the progress that is reached with them, both or none.
+    pub(in crate::embedded) fn import(
+        &mut self,
+        items: Vec<Item>,
+        progress: &str,
+    ) -> Result<(), StoreError> {
+        let (mut events, mut rest) = (Vec::new(), Vec::new());
+        for item in items {
+            match item {
+                Item::Event(whole) => events.push(taken_apart(*whole)),
+                other @ (Item::Transition { .. }
+                | Item::Ledger { .. }
+                | Item::Tally { .. }
+                | Item::Tenant(_)
+                | Item::Key(_)
+                | Item::Subscription(_)
+                | Item::Destination(_)
+                | Item::Answer { .. }
+                | Item::Audit(_)
+                | Item::Replay(_)) => rest.push(other),
+            }
+        }
+        let mut fold = Fold::default();
+        events.iter().for_each(|(acceptance, attempts)| fold.import(acceptance, attempts));
+        rest.iter().for_each(|item| count(&mut fold, item));
+        let marks = self.write_days(&fold)?;
+        let new_days = &self.new_days;
+        self.main.change(|transaction, path| {
+            rest.iter().try_for_each(|item| write(transaction, path, item))?;
+            write_counters(transaction, path, &fold, new_days)?;
+            write_marks(transaction, path, &marks)?;
+            write_lanes(transaction, &fold)
+                .and_then(|()| write_destinations(transaction, &fold))
+                .and_then(|()| {
+                    let progress = Value::Text(progress.to_owned());
+                    rows::put_meta(transaction, PROGRESS, &progress)
+                })
+                .at(path)
+        })?;
+        self.new_days.clear();
+        Ok(())
+    }
+}
+
+/// An event as an acceptance, and its attempts.
+fn taken_apart(whole: WholeEvent) -> (Acceptance, Vec<(DeliveryId, Attempt)>) {
+    let WholeEvent { record, fingerprint, deliveries, attempts } = whole;
+    let acceptance = Acceptance {
+        event: record.event,
+        accepted_at: record.accepted_at,
+        fingerprint,
+        id_given: true,
+        deliveries,
+    };
+    (acceptance, attempts)
+}
+
+/// Adds an item up; what is no part of a fold has a row of its own.
+fn count<'r>(fold: &mut Fold<'r>, item: &'r Item) {
+    match item {
+        Item::Transition { tenant, destination, transition, number: _ } => {
+            fold.transitions.push((tenant, *destination, transition));
+        }
+        Item::Ledger { tenant, ledger } => {
+            let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+            let change = LedgerChange {
+                accepted: signed(ledger.accepted),
+                queued: signed(ledger.queued),
+                waiting: signed(ledger.waiting),
+                delivered: signed(ledger.delivered),
+                dead: signed(ledger.dead),
+                cancelled: signed(ledger.cancelled),
+            };
+            fold.ledger.insert(tenant, change);
+        }
+        Item::Tally { tenant, minute, tally } => {
+            fold.tallies.insert((tenant, *minute), *tally);
+        }
+        Item::Event(_)
+        | Item::Tenant(_)
+        | Item::Key(_)
+        | Item::Subscription(_)
+        | Item::Destination(_)
+        | Item::Answer { .. }
+        | Item::Audit(_)
+        | Item::Replay(_) => {}
+    }
+}
+
+/// Writes what has a row of its own in `main.db` and is not counted.
+fn write(transaction: &Transaction<'_>, path: &Path, item: &Item) -> Result<(), StoreError> {
+    match item {
+        Item::Tenant(tenant) => rows_of::insert_tenant(transaction, path, tenant).map(drop),
+        Item::Key(key) => rows_of::insert_key(transaction, path, key).map(drop),
+        Item::Subscription(record) => rows_of::write_subscription(transaction, path, record),
+        Item::Destination(destination) => {
+            rows_of::insert_destination(transaction, path, destination)
+        }
+        Item::Answer { tenant, key, answer } => {
+            answers::put(transaction, path, tenant, key, answer)
+        }
+        Item::Audit(entry) => audit::put(transaction, path, entry),
+        Item::Replay(job) => rows::put_replay(transaction, job).at(path),
+        Item::Transition { .. } | Item::Event(_) | Item::Ledger { .. } | Item::Tally { .. } => {
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Writing to `main.db`.
+//!
+//! Counters change by what is added to them, so **a record counts once**: the position up to which
+//! everything is in the file moves in the same transaction.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use postrider_domain::delivery::{Lane, StateName};
+use rusqlite::types::Value;
+use rusqlite::{Connection, ToSql, Transaction, params};
+
+use super::fold::{Fold, Folded, LedgerChange};
+use crate::embedded::QuickMap;
+use crate::embedded::files::codec::{self, Encoder};
+use crate::embedded::files::rows;
+use crate::embedded::files::schema;
+use crate::embedded::files::{At, Day, Layout, SMALL_PAGE_BYTES, open_writer, sync_directory};
+use crate::embedded::journal::{Position, StoreId};
+use crate::error::StoreError;
+use crate::records::ReplayState;
+
+/// `main.db`, open for writing.
+#[derive(Debug)]
+pub(in crate::embedded) struct MainFile {
+    connection: Connection,
+    path: PathBuf,
+}
+
+/// What the file says about itself.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::embedded) struct Identity {
+    pub(in crate::embedded) store_id: StoreId,
+    /// Everything up to here is in this file.
+    pub(in crate::embedded) applied: Position,
+    /// Whether there must be a journal.
+    pub(in crate::embedded) has_journal: bool,
+}
+
+impl MainFile {
+    pub(in crate::embedded) fn open(layout: &Layout) -> Result<Self, StoreError> {
+        let path = layout.main();
+        let mut connection = open_writer(&path, true, SMALL_PAGE_BYTES)?;
+        schema::migrate(&mut connection, &path, schema::MAIN)?;
+        sync_directory(layout.root())?;
+        let mut file = MainFile { connection, path };
+        if file.meta("store_id")?.is_none() {
+            let mut store_id = StoreId::default();
+            getrandom::fill(&mut store_id).map_err(|e| StoreError::Internal(e.to_string()))?;
+            let put = |transaction: &Transaction<'_>| {
+                rows::put_meta(transaction, "store_id", &Value::Blob(store_id.to_vec()))?;
+                rows::put_meta(transaction, "applied", &Value::Integer(0))?;
+                rows::put_meta(transaction, "has_journal", &Value::Integer(0))
+            };
+            file.change(|transaction, path| put(transaction).at(path))?;
+        }
+        Ok(file)
+    }
+
+    pub(in crate::embedded) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(in crate::embedded) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    fn meta(&self, key: &str) -> Result<Option<Value>, StoreError> {
+        rows::meta(&self.connection, &self.path, key)
+    }
+
+    pub(in crate::embedded) fn identity(&self) -> Result<Identity, StoreError> {
+        let missing = |what: &str| StoreError::Corrupt {
+            place: crate::embedded::files::place(&self.path),
+            what: format!("its {what} is missing"),
+        };
+        let store_id = match self.meta("store_id")? {
+            Some(Value::Blob(bytes)) => bytes.try_into().map_err(|_| missing("identifier"))?,
+            Some(_) | None => return Err(missing("identifier")),
+        };
+        let number = |key, what| match self.meta(key)? {
+            Some(Value::Integer(number)) => u64::try_from(number).map_err(|_| missing(what)),
+            Some(_) | None => Err(missing(what)),
+        };
+        Ok(Identity {
+            store_id,
+            applied: Position::new(number("applied", "position")?),
+            has_journal: number("has_journal", "has_journal")? != 0,
+        })
+    }
+
+    /// Runs a change in one transaction that is on stable storage when it returns.
+    pub(in crate::embedded) fn change<T>(
+        &mut self,
+        change: impl FnOnce(&Transaction<'_>, &Path) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let transaction = self.connection.transaction().at(&self.path)?;
+        let answer = change(&transaction, &self.path)?;
+        transaction.commit().at(&self.path)?;
+        Ok(answer)
+    }
+
+    /// Writes the whole file anew, without what was freed in it, and empties its write-ahead log. The
+    /// copy that SQLite makes for it goes to a temporary file: in memory it could be of any size.
+    pub(in crate::embedded) fn rewrite(&mut self) -> Result<(), StoreError> {
+        let vacuum = "PRAGMA temp_store = FILE; VACUUM; PRAGMA temp_store = MEMORY;";
+        self.connection.execute_batch(vacuum).at(&self.path)?;
+        let truncate = "PRAGMA wal_checkpoint(TRUNCATE)";
+        self.connection.query_row(truncate, [], |_| Ok(())).at(&self.path)
+    }
+
+    /// Remembers that there must be a journal from now on.
+    pub(in crate::embedded) fn has_journal(&mut self) -> Result<(), StoreError> {
+        let yes = Value::Integer(1);
+        self.change(|transaction, path| rows::put_meta(transaction, "has_journal", &yes).at(path))
+    }
+
+    /// Writes all of it with the position, or nothing.
+    pub(super) fn write(
+        &mut self,
+        fold: &Fold<'_>,
+        new_days: &BTreeSet<Day>,
+        marks: &Marks,
+        applied: Position,
+    ) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction().at(&self.path)?;
+        advance_replays(&transaction, &self.path, fold)?;
+        write_counters(&transaction, &self.path, fold, new_days)?;
+        write_marks(&transaction, &self.path, marks)?;
+        let written = write_lanes(&transaction, fold)
+            .and_then(|()| write_destinations(&transaction, fold))
+            .and_then(|()| {
+                let sequence = i64::try_from(applied.sequence()).unwrap_or(i64::MAX);
+                rows::put_meta(&transaction, "applied", &Value::Integer(sequence))
+            })
+            .and_then(|()| transaction.commit());
+        written.at(&self.path)
+    }
+}
+
+const PUT_FRESH: &str = "INSERT OR REPLACE INTO fresh (id, tenant, event, kind, subscription,
+        destination, created_at, attempts, last_attempt_at, detail, crc)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+const PUT_WAITING: &str = "INSERT INTO waiting (id, tenant, event, kind, subscription, destination,
+        created_at, attempts, last_attempt_at, detail, crc, due_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+    ON CONFLICT (id) DO UPDATE SET due_at = ?12, attempts = ?8, last_attempt_at = ?9,
+        detail = ?10, crc = ?11";
+
+pub(super) fn write_lanes(transaction: &Transaction<'_>, fold: &Fold<'_>) -> rusqlite::Result<()> {
+    let mut leave_fresh =
+        transaction.prepare_cached("DELETE FROM fresh WHERE created_at = ?1 AND id = ?2")?;
+    let mut leave_waiting = transaction.prepare_cached("DELETE FROM waiting WHERE id = ?1")?;
+    let mut put_fresh = transaction.prepare_cached(PUT_FRESH)?;
+    let mut put_waiting = transaction.prepare_cached(PUT_WAITING)?;
+    let all = fold.days.iter().flat_map(|(_, of_day)| &of_day.deliveries);
+    let mut touched: Vec<&Folded<'_>> =
+        all.filter(|folded| folded.before.is_some() || folded.delivery.lane().is_some()).collect();
+    touched.sort_unstable_by_key(|folded| folded.delivery.id);
+    let (mut scratch, mut detail) = (Encoder::default(), Encoder::default());
+    for Folded { delivery, before, .. } in touched {
+        let (id, now) = (delivery.id.as_bytes().as_slice(), delivery.state.name());
+        match before {
+            Some(StateName::Queued) if now != StateName::Queued => {
+                leave_fresh.execute(params![delivery.created_at.as_unix_ms(), id])?;
+            }
+            Some(StateName::Waiting) if now != StateName::Waiting => {
+                leave_waiting.execute([id])?;
+            }
+            Some(_) | None => {}
+        }
+        if delivery.lane().is_none() {
+            continue;
+        }
+        detail.clear();
+        codec::put_state(&mut detail, &delivery.state);
+        let crc = codec::delivery_sum(&mut scratch, delivery);
+        let due_at = delivery.next_attempt_at().map(|at| at.as_unix_ms());
+        let values: [&dyn ToSql; 12] = [
+            &id,
+            &delivery.tenant.as_str(),
+            &delivery.event.as_str(),
+            &delivery.kind.as_str(),
+            &delivery.subscription.as_bytes().as_slice(),
+            &delivery.destination.as_bytes().as_slice(),
+            &delivery.created_at.as_unix_ms(),
+            &delivery.attempts,
+            &delivery.last_attempt_at.map(|at| at.as_unix_ms()),
+            &detail.as_slice(),
+            &crc,
+            &due_at,
+        ];
+        match (delivery.lane(), values.split_last()) {
+            (Some(Lane::First), Some((_, values))) => put_fresh.execute(values)?,
+            (Some(Lane::First | Lane::Retry), _) => put_waiting.execute(values)?,
+            (None, _) => continue,
+        };
+    }
+    Ok(())
+}
+
+pub(super) fn write_destinations(
+    transaction: &Transaction<'_>,
+    fold: &Fold<'_>,
+) -> rusqlite::Result<()> {
+    let mut update = transaction.prepare_cached(
+        "UPDATE destinations SET circuit = ?3, circuit_crc = ?4 WHERE id = ?1 AND tenant = ?2",
+    )?;
+    for (id, (tenant, circuit)) in &fold.destinations {
+        let circuit = rows::to_json(circuit)?;
+        let crc = crc32fast::hash(circuit.as_bytes());
+        update.execute(params![id.as_bytes().as_slice(), tenant.as_str(), circuit, crc])?;
+    }
+    let mut insert = transaction.prepare_cached(
+        "INSERT INTO transitions (tenant, destination, body, crc) VALUES (?1, ?2, ?3, ?4)",
+    )?;
+    for (tenant, id, transition) in &fold.transitions {
+        let body = rows::to_json(transition)?;
+        let crc = rows::transition_sum(tenant, *id, &body);
+        insert.execute(params![tenant.as_str(), id.as_bytes().as_slice(), body, crc])?;
+    }
+    Ok(())
+}
+
+/// What somebody paused or cancelled meanwhile stays so.
+fn advance_replays(
+    transaction: &Transaction<'_>,
+    path: &Path,
+    fold: &Fold<'_>,
+) -> Result<(), StoreError> {
+    for job in &fold.replays {
+        let found = rows::replay(transaction, path, &job.tenant, job.id)?;
+        let Some(mut current) = found else { continue };
+        current.done = job.done;
+        current.position = job.position;
+        if current.state == ReplayState::Running {
+            current.state = job.state;
+            current.finished_at = job.finished_at;
+        }
+        rows::put_replay(transaction, &current).at(path)?;
+    }
+    Ok(())
+}
+
+/// How many transactions the files of some days have.
+pub(super) type Marks = Vec<(Day, i64)>;
+
+pub(super) fn write_marks(
+    transaction: &Transaction<'_>,
+    path: &Path,
+    marks: &Marks,
+) -> Result<(), StoreError> {
+    marks
+        .iter()
+        .try_for_each(|(day, writes)| rows::put_mark(transaction, day.number(), *writes).at(path))
+}
+
+pub(super) fn write_counters(
+    transaction: &Transaction<'_>,
+    path: &Path,
+    fold: &Fold<'_>,
+    new_days: &BTreeSet<Day>,
+) -> Result<(), StoreError> {
+    for (day, of_day) in fold.days.iter().filter(|(_, of_day)| of_day.more != [0; 3]) {
+        let is_whole = new_days.contains(day) && of_day.begins();
+        rows::add_to_day(transaction, path, (day.number(), is_whole), of_day.more)?;
+    }
+    for (tenant, change) in &fold.ledger {
+        let LedgerChange { accepted, queued, waiting, delivered, dead, cancelled } = *change;
+        let change = [accepted, queued, waiting, delivered, dead, cancelled];
+        rows::add_to_ledger(transaction, path, tenant, &change)?;
+    }
+    let mut of_all: QuickMap<i64, [i64; 4]> = QuickMap::default();
+    for ((tenant, minute), tally) in &fold.tallies {
+        let change = [tally.accepted, tally.delivered, tally.failed, tally.dead].map(signed);
+        rows::add_to_tally(transaction, path, (tenant.as_str(), *minute), &change)?;
+        for (all, one) in of_all.entry(*minute).or_default().iter_mut().zip(change) {
+            *all += one;
+        }
+    }
+    for (minute, change) in &of_all {
+        rows::add_to_tally(transaction, path, ("", *minute), change)?;
+    }
+    for (destination, change) in &fold.backlog {
+        rows::add_to_backlog(transaction, path, *destination, *change)?;
+    }
+    Ok(())
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

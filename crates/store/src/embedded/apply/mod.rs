@@ -1,0 +1,372 @@
+//! The applier: one thread that moves what the journal has into SQLite, in order.
+//!
+//! Everything that it does comes from one queue: records as the journal synced them, changes of the
+//! configuration, and barriers of readers. A barrier is answered when everything before it is in
+//! SQLite. **A record enters the queue before its append is answered**, so a reader that waits for a
+//! barrier sees everything that was acknowledged before.
+
+mod day_file;
+mod day_rows;
+mod fold;
+mod import;
+mod main_file;
+mod queue;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+pub(in crate::embedded) use self::day_file::DayFile;
+use self::fold::Fold;
+pub(in crate::embedded) use self::fold::minute;
+pub(in crate::embedded) use self::import::PROGRESS;
+pub(in crate::embedded) use self::main_file::MainFile;
+use self::main_file::Marks;
+pub(in crate::embedded) use self::queue::{ApplyQueue, Item, Taken};
+use crate::embedded::contract::pending_ids::PendingIds;
+use crate::embedded::files::bloom::BloomFilters;
+use crate::embedded::files::codec;
+use crate::embedded::files::disk_reserve::DiskReserve;
+use crate::embedded::files::{Day, Layout, place};
+use crate::embedded::journal::{Position, Record};
+use crate::error::StoreError;
+use crate::records::{Acceptance, Commit};
+
+/// What a record of the journal holds.
+pub(in crate::embedded) mod kind {
+    /// Nothing: it only stands in queue.
+    pub(in crate::embedded) const FENCE: u8 = 0;
+    /// A batch of acceptances.
+    pub(in crate::embedded) const ACCEPT: u8 = 1;
+    /// A commit.
+    pub(in crate::embedded) const SETTLE: u8 = 2;
+}
+
+/// Files of days that stay open for writing.
+const DAY_FILES_MAX: usize = 4;
+/// How long to wait before trying again on a full disk.
+const FULL_PAUSE: Duration = Duration::from_millis(200);
+
+/// What a record holds.
+enum Contents<'r> {
+    Nothing,
+    Accept(Cow<'r, [Acceptance]>),
+    Settle(&'r Commit),
+    Decoded(Box<Commit>),
+}
+
+fn fold_in<'r>(fold: &mut Fold<'r>, contents: &'r Contents<'_>) {
+    match contents {
+        Contents::Nothing => {}
+        Contents::Accept(batch) => batch.iter().for_each(|acceptance| fold.accept(acceptance)),
+        Contents::Settle(commit) => fold.settle(commit),
+        Contents::Decoded(commit) => fold.settle(commit),
+    }
+}
+
+/// What is told when nothing more can be done.
+pub(in crate::embedded) type Fatal = Box<dyn Fn(&str) + Send + Sync>;
+
+/// The days that have a file.
+pub(in crate::embedded) type Days = Arc<Mutex<std::collections::BTreeSet<Day>>>;
+
+/// What the thread works with.
+pub(in crate::embedded) struct Applier {
+    layout: Layout,
+    main: MainFile,
+    days: BTreeMap<Day, DayFile>,
+    /// Days whose file was made since `main.db` was written last.
+    new_days: BTreeSet<Day>,
+    known_days: Days,
+    queue: Arc<ApplyQueue>,
+    pending: Arc<PendingIds>,
+    blooms: Arc<BloomFilters>,
+    disk_reserve: Arc<DiskReserve>,
+    applied: Position,
+    released: Box<dyn Fn(Position) + Send>,
+    fatal: Fatal,
+}
+
+impl std::fmt::Debug for Applier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Applier").field("applied", &self.applied).finish_non_exhaustive()
+    }
+}
+
+/// What an [`Applier`] is made of.
+pub(in crate::embedded) struct Parts {
+    pub(in crate::embedded) layout: Layout,
+    pub(in crate::embedded) main: MainFile,
+    pub(in crate::embedded) known_days: Days,
+    pub(in crate::embedded) queue: Arc<ApplyQueue>,
+    pub(in crate::embedded) pending: Arc<PendingIds>,
+    pub(in crate::embedded) blooms: Arc<BloomFilters>,
+    pub(in crate::embedded) disk_reserve: Arc<DiskReserve>,
+    pub(in crate::embedded) applied: Position,
+    pub(in crate::embedded) fatal: Fatal,
+}
+
+/// Lets nobody wait for an applier that is gone.
+struct Ender(Arc<ApplyQueue>);
+
+impl Drop for Ender {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop("the applier panicked");
+        }
+    }
+}
+
+impl Applier {
+    pub(in crate::embedded) fn new(parts: Parts) -> Self {
+        let Parts {
+            layout,
+            main,
+            known_days,
+            queue,
+            pending,
+            blooms,
+            disk_reserve,
+            applied,
+            fatal,
+        } = parts;
+        Applier {
+            layout,
+            main,
+            days: BTreeMap::new(),
+            new_days: BTreeSet::new(),
+            known_days,
+            queue,
+            pending,
+            blooms,
+            disk_reserve,
+            applied,
+            released: Box::new(|_| {}),
+            fatal,
+        }
+    }
+
+    /// Whom to tell up to where everything is durable here.
+    pub(in crate::embedded) fn set_released(&mut self, released: Box<dyn Fn(Position) + Send>) {
+        self.released = released;
+    }
+
+    /// Tells it now.
+    pub(in crate::embedded) fn release_applied(&self) {
+        (self.released)(self.applied);
+    }
+
+    pub(in crate::embedded) fn main(&mut self) -> &mut MainFile {
+        &mut self.main
+    }
+
+    pub(in crate::embedded) fn blooms(&self) -> &BloomFilters {
+        &self.blooms
+    }
+
+    pub(in crate::embedded) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Works until the queue is closed and empty.
+    pub(in crate::embedded) fn run(mut self) {
+        let queue = Arc::clone(&self.queue);
+        let _ender = Ender(Arc::clone(&queue));
+        while let Some(taken) = queue.take() {
+            match taken {
+                Taken::Records(records) => {
+                    if let Err(error) = self.apply_until_it_succeeds(&records) {
+                        self.stop(&error);
+                        return;
+                    }
+                }
+                Taken::Barrier(reply) => drop(reply.send(Ok(()))),
+                Taken::Task(job) => {
+                    if let Err(error) = job(&mut self) {
+                        self.stop(&error);
+                        return;
+                    }
+                }
+            }
+            queue.done();
+        }
+    }
+
+    fn stop(&mut self, error: &StoreError) {
+        let why = if let StoreError::Stopped(why) = error { why } else { &error.to_string() };
+        // The hook first: whoever is refused from now on can rely on it that the process knows.
+        (self.fatal)(why);
+        self.queue.stop(why);
+    }
+
+    /// On a full disk nothing is given up: the records stay, here and in the journal.
+    fn apply_until_it_succeeds(&mut self, records: &[Record]) -> Result<(), StoreError> {
+        loop {
+            match self.apply(records) {
+                Err(StoreError::DiskFull { place }) => {
+                    let has_given_up = self.disk_reserve.give_up();
+                    // Room inside the files is of use when the logs are emptied into them.
+                    match self.checkpoint() {
+                        Ok(()) | Err(StoreError::DiskFull { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
+                    if has_given_up {
+                        continue;
+                    }
+                    self.queue.refuse_waiting(&place);
+                    if !self.queue.pause(FULL_PAUSE) {
+                        return Err(StoreError::DiskFull { place });
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Days first, then `main.db` with the position: so a day's file has everything that `main.db`
+    /// says is there, whatever happens in between.
+    pub(in crate::embedded) fn apply(&mut self, records: &[Record]) -> Result<(), StoreError> {
+        let opened = records.iter().map(|record| self.open(record)).collect::<Result<Vec<_>, _>>();
+        let opened = opened?;
+        let mut rest = opened.as_slice();
+        while !rest.is_empty() {
+            let mut fold = Fold::default();
+            let (mut taken, mut applied) = (0, self.applied);
+            for (position, contents) in rest {
+                // A first attempt that met a full disk may have got further than its records say.
+                if *position > self.applied {
+                    fold_in(&mut fold, contents);
+                }
+                applied = applied.max(*position);
+                taken += 1;
+                if fold.rows() >= queue::ROWS_MAX {
+                    break;
+                }
+            }
+            self.write(&fold, applied)?;
+            rest = rest.get(taken..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// What a record means: as it was brought, or decoded.
+    fn open<'r>(&self, record: &'r Record) -> Result<(Position, Contents<'r>), StoreError> {
+        let damaged = |error: codec::Malformed| StoreError::Corrupt {
+            place: format!("{}, record {}", place(&self.layout.journal()), record.position),
+            what: error.to_string(),
+        };
+        let brought = record.meaning.as_ref();
+        let contents = match record.kind {
+            kind::FENCE => Contents::Nothing,
+            kind::ACCEPT => match brought.and_then(|meaning| meaning.get::<Vec<Acceptance>>()) {
+                Some(batch) => Contents::Accept(Cow::Borrowed(batch)),
+                None => Contents::Accept(Cow::Owned(
+                    codec::get_acceptances(record.payload.clone()).map_err(damaged)?,
+                )),
+            },
+            kind::SETTLE => match brought.and_then(|meaning| meaning.get::<Commit>()) {
+                Some(commit) => Contents::Settle(commit),
+                None => Contents::Decoded(Box::new(
+                    codec::get_commit(record.payload.clone()).map_err(damaged)?,
+                )),
+            },
+            3.. => return Err(damaged(codec::Malformed("an unknown kind of record"))),
+        };
+        Ok((record.position, contents))
+    }
+
+    fn write(&mut self, fold: &Fold<'_>, applied: Position) -> Result<(), StoreError> {
+        let marks = self.write_days(fold)?;
+        self.main.write(fold, &self.new_days, &marks, applied)?;
+        self.new_days.clear();
+        self.applied = applied;
+        // From here on they are found in SQLite.
+        self.pending.forget(fold.events().map(|acceptance| &acceptance.event));
+        (self.released)(applied);
+        Ok(())
+    }
+
+    /// Writes the files of the days; how many transactions each of them has now.
+    fn write_days(&mut self, fold: &Fold<'_>) -> Result<Marks, StoreError> {
+        let mut marks = Vec::with_capacity(fold.days.len());
+        for (day, of_day) in &fold.days {
+            let file = self.day(*day)?;
+            let indexed = file.write(of_day)?;
+            marks.push((*day, file.writes()));
+            self.blooms.add(*day, &indexed);
+        }
+        Ok(marks)
+    }
+
+    /// The file of a day, open for writing.
+    pub(in crate::embedded) fn day(&mut self, day: Day) -> Result<&mut DayFile, StoreError> {
+        if !self.days.contains_key(&day) {
+            if self.days.len() >= DAY_FILES_MAX {
+                // The oldest one: it is the least likely to be written to.
+                self.days.pop_first();
+            }
+            let (file, is_new) = DayFile::open(&self.layout, day)?;
+            if is_new {
+                self.new_days.insert(day);
+                self.blooms.begin(day);
+                self.keep_blooms(Some(day))?;
+            }
+            self.known_days.lock().unwrap_or_else(PoisonError::into_inner).insert(day);
+            self.days.insert(day, file);
+        }
+        match self.days.get_mut(&day) {
+            Some(file) => Ok(file),
+            None => Err(StoreError::Internal("a file that was just opened is gone".into())),
+        }
+    }
+
+    /// Closes the file of a day, for whoever removes it.
+    pub(in crate::embedded) fn close_day(&mut self, day: Day) {
+        self.days.remove(&day);
+    }
+
+    /// Keeps the blooms of all days but one in their files. It only spares work: a file without room
+    /// goes without.
+    fn keep_blooms(&mut self, but: Option<Day>) -> Result<(), StoreError> {
+        for (day, bloom) in self.blooms.not_kept() {
+            let is_there = self.layout.day(day).is_file();
+            if Some(day) == but || !is_there {
+                continue;
+            }
+            let kept = match self.days.get_mut(&day) {
+                Some(file) => file.keep(&bloom),
+                None => DayFile::open(&self.layout, day)?.0.keep(&bloom),
+            };
+            match kept {
+                Ok(()) => self.blooms.is_kept(day),
+                Err(StoreError::DiskFull { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// What is done before the files are closed.
+    pub(in crate::embedded) fn finish(&mut self) -> Result<(), StoreError> {
+        self.keep_blooms(None)?;
+        self.checkpoint()
+    }
+
+    /// Copies every log into its file.
+    pub(in crate::embedded) fn checkpoint(&mut self) -> Result<(), StoreError> {
+        let truncate = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let run = |connection: &rusqlite::Connection, path: &Path| {
+            connection
+                .query_row(truncate, [], |_| Ok(()))
+                .map_err(|error| crate::embedded::files::sqlite_error(path, &error))
+        };
+        for file in self.days.values_mut() {
+            let (connection, path) = file.connection();
+            run(connection, path)?;
+        }
+        let path: PathBuf = self.main.path().to_owned();
+        run(self.main.connection(), &path)
+    }
+}

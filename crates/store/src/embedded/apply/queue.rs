@@ -1,0 +1,240 @@
+//! The queue in front of the applier.
+//!
+//! Records wait a moment for company, unless somebody waits for them. What waits is bounded in
+//! bytes: the journal's writer waits outside, and so do the producers.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::Applier;
+use crate::embedded::journal::Record;
+use crate::error::StoreError;
+
+/// Rows of one transaction.
+pub(super) const ROWS_MAX: usize = 200_000;
+/// Records that are taken at once.
+const RECORDS_MAX: usize = 100_000;
+/// Bytes of records that are taken at once.
+const BYTES_MAX: usize = 32 << 20;
+/// Bytes of records that may wait.
+const WAITING_BYTES_MAX: usize = 48 << 20;
+/// How long records wait for company. What is accepted and ends within it never touches a lane.
+const LINGER: Duration = Duration::from_millis(200);
+
+/// A change that the applier carries out. An error is one that nothing can follow.
+pub(in crate::embedded) type Task = Box<dyn FnOnce(&mut Applier) -> Result<(), StoreError> + Send>;
+/// Who waits for a barrier.
+pub(in crate::embedded) type Reply = oneshot::Sender<Result<(), StoreError>>;
+
+/// Something in the queue.
+pub(in crate::embedded) enum Item {
+    /// Records that became durable in the journal together.
+    Records(Vec<Record>),
+    /// Somebody wants to read.
+    Barrier(Reply),
+    /// Something to be done.
+    Task(Task),
+}
+
+/// What is taken from the queue at once.
+pub(in crate::embedded) enum Taken {
+    Records(Vec<Record>),
+    Barrier(Reply),
+    Task(Task),
+}
+
+/// The queue.
+#[derive(Default)]
+pub(in crate::embedded) struct ApplyQueue {
+    state: Mutex<State>,
+    /// Signalled when there is something to take.
+    work: Condvar,
+    /// Signalled when something was taken.
+    room: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    items: VecDeque<Item>,
+    record_bytes: usize,
+    records: usize,
+    batches: usize,
+    /// The applier is at work on something that it took.
+    busy: bool,
+    closed: bool,
+    stopped: Option<String>,
+}
+
+impl State {
+    fn is_urgent(&self) -> bool {
+        self.closed
+            || self.items.len() > self.batches
+            || self.records >= RECORDS_MAX
+            || self.record_bytes >= BYTES_MAX
+    }
+}
+
+impl std::fmt::Debug for ApplyQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ApplyQueue")
+    }
+}
+
+impl ApplyQueue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts records at the end; waits while too many wait already.
+    pub(in crate::embedded) fn push_records(&self, records: Vec<Record>) {
+        let mut state = self.lock();
+        while state.record_bytes > WAITING_BYTES_MAX && state.stopped.is_none() {
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.stopped.is_some() {
+            return;
+        }
+        let was_empty = state.items.is_empty();
+        state.record_bytes += bytes_of(&records);
+        state.records += records.len();
+        state.batches += 1;
+        state.items.push_back(Item::Records(records));
+        if was_empty || state.is_urgent() {
+            self.work.notify_one();
+        }
+    }
+
+    /// Puts something else at the end.
+    pub(in crate::embedded) fn push(&self, item: Item) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        if let Some(why) = &state.stopped {
+            return Err(StoreError::Stopped(why.clone()));
+        }
+        if state.closed {
+            return Err(StoreError::Stopped("the store is closed".into()));
+        }
+        state.items.push_back(item);
+        self.work.notify_one();
+        Ok(())
+    }
+
+    /// Whether everything that ever entered the queue is done.
+    pub(in crate::embedded) fn is_done(&self) -> Result<bool, StoreError> {
+        let state = self.lock();
+        match &state.stopped {
+            Some(why) => Err(StoreError::Stopped(why.clone())),
+            None => Ok(state.items.is_empty() && !state.busy),
+        }
+    }
+
+    /// How many bytes of records wait.
+    pub(in crate::embedded) fn waiting_bytes(&self) -> u64 {
+        u64::try_from(self.lock().record_bytes).unwrap_or(u64::MAX)
+    }
+
+    /// The next thing to do; `None` when the queue is closed and empty.
+    pub(in crate::embedded) fn take(&self) -> Option<Taken> {
+        let mut state = self.lock();
+        while state.items.is_empty() {
+            if state.closed {
+                return None;
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if matches!(state.items.front(), Some(Item::Records(_))) {
+            let lingered = self.work.wait_timeout_while(state, LINGER, |state| !state.is_urgent());
+            state = lingered.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.busy = true;
+        // Whoever appends waits for this lock: only whole batches are moved while it is held.
+        let (mut batches, mut records, mut bytes) = (Vec::new(), 0, 0);
+        loop {
+            match state.items.pop_front() {
+                Some(Item::Records(batch)) => {
+                    records += batch.len();
+                    bytes += bytes_of(&batch);
+                    batches.push(batch);
+                    if records >= RECORDS_MAX || bytes >= BYTES_MAX {
+                        break;
+                    }
+                }
+                Some(Item::Barrier(reply)) if batches.is_empty() => {
+                    return Some(Taken::Barrier(reply));
+                }
+                Some(Item::Task(task)) if batches.is_empty() => return Some(Taken::Task(task)),
+                Some(other) => {
+                    state.items.push_front(other);
+                    break;
+                }
+                None => break,
+            }
+        }
+        state.records -= records;
+        state.batches -= batches.len();
+        state.record_bytes -= bytes;
+        drop(state);
+        self.room.notify_all();
+        Some(Taken::Records(batches.into_iter().flatten().collect()))
+    }
+
+    /// What was taken is done.
+    pub(in crate::embedded) fn done(&self) {
+        self.lock().busy = false;
+    }
+
+    /// Takes nothing more in; the applier ends when the queue is empty.
+    pub(in crate::embedded) fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_all();
+    }
+
+    /// Nothing will be done any more, and everybody who waits is told.
+    pub(in crate::embedded) fn stop(&self, why: &str) {
+        let mut state = self.lock();
+        state.stopped.get_or_insert_with(|| why.to_owned());
+        let items = mem::take(&mut state.items);
+        (state.records, state.batches, state.record_bytes) = (0, 0, 0);
+        self.room.notify_all();
+        self.work.notify_all();
+        drop(state);
+        for item in items {
+            match item {
+                Item::Barrier(reply) => drop(reply.send(Err(StoreError::Stopped(why.to_owned())))),
+                // Whoever waits for a job that is dropped is told by that.
+                Item::Records(_) | Item::Task(_) => {}
+            }
+        }
+    }
+
+    /// Tells everybody who waits that there is no room; records stay.
+    pub(super) fn refuse_waiting(&self, place: &str) {
+        let mut state = self.lock();
+        let (records, others): (VecDeque<Item>, VecDeque<Item>) =
+            mem::take(&mut state.items).into_iter().partition(|i| matches!(i, Item::Records(_)));
+        state.items = records;
+        drop(state);
+        for item in others {
+            match item {
+                Item::Barrier(reply) => {
+                    drop(reply.send(Err(StoreError::DiskFull { place: place.to_owned() })));
+                }
+                Item::Records(_) | Item::Task(_) => {}
+            }
+        }
+    }
+
+    /// Waits a while, or until the queue is closed: then there is no use in waiting (`false`).
+    pub(super) fn pause(&self, pause: Duration) -> bool {
+        let state = self.lock();
+        let waited = self.work.wait_timeout_while(state, pause, |state| !state.closed);
+        !waited.unwrap_or_else(PoisonError::into_inner).0.closed
+    }
+}
+
+fn bytes_of(records: &[Record]) -> usize {
+    records.iter().map(|record| record.bytes).sum()
+}

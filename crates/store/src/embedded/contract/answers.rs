@@ -1,0 +1,240 @@
+//! Answers that are kept for repeats, and notes of requests that have begun.
+//!
+//! Everybody who sends an idempotency key waits twice for these rows, so those that wait at the same
+//! time share a transaction. **One that fails does not fail the others**, unless the transaction
+//! itself fails.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use postrider_domain::ids::TenantId;
+use postrider_domain::time::Timestamp;
+use rusqlite::{Connection, Transaction, params};
+use tokio::sync::oneshot;
+
+use crate::embedded::EmbeddedStore;
+use crate::embedded::apply::{Applier, Item};
+use crate::embedded::files::At;
+use crate::embedded::files::rows;
+use crate::error::StoreError;
+use crate::records::IdempotentAnswer;
+
+/// Answers that are removed in one transaction.
+const CHUNK: usize = 5_000;
+
+/// One that is to be kept.
+#[derive(Debug)]
+struct Keep {
+    tenant: TenantId,
+    key: String,
+    answer: IdempotentAnswer,
+    since: Timestamp,
+    reply: oneshot::Sender<Result<IdempotentAnswer, StoreError>>,
+}
+
+/// Those that wait for the next transaction.
+#[derive(Debug, Clone, Default)]
+pub(in crate::embedded) struct Keeping(Arc<Mutex<Vec<Keep>>>);
+
+impl Keeping {
+    /// Adds one; whether it is the first, whose caller sees to the transaction.
+    fn add(&self, keep: Keep) -> bool {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.push(keep);
+        waiting.len() == 1
+    }
+
+    fn take(&self) -> Vec<Keep> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Keeps all that wait, in one transaction. An error is one that nothing can follow.
+    fn write(&self, applier: &mut Applier) -> Result<(), StoreError> {
+        let all = self.take();
+        let written = applier.main().change(|transaction, path| {
+            Ok(all.iter().map(|keep| keep.write(transaction, path)).collect::<Vec<_>>())
+        });
+        match written {
+            Ok(answers) => {
+                // Callers may have gone away.
+                all.into_iter().zip(answers).for_each(|(keep, kept)| drop(keep.reply.send(kept)));
+                Ok(())
+            }
+            Err(error) => {
+                all.into_iter().for_each(|keep| drop(keep.reply.send(Err(same(&error)))));
+                if matches!(error, StoreError::Stopped(_)) { Err(error) } else { Ok(()) }
+            }
+        }
+    }
+}
+
+impl Keep {
+    fn write(
+        &self,
+        transaction: &Transaction<'_>,
+        path: &Path,
+    ) -> Result<IdempotentAnswer, StoreError> {
+        match find(transaction, path, &self.tenant, &self.key)? {
+            Some(earlier) if !earlier.gives_way(&self.answer, self.since) => Ok(earlier),
+            Some(_) | None => {
+                put(transaction, path, &self.tenant, &self.key, &self.answer)?;
+                Ok(self.answer.clone())
+            }
+        }
+    }
+}
+
+/// The same error, for another caller.
+fn same(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::DiskFull { place } => StoreError::DiskFull { place: place.clone() },
+        StoreError::Stopped(why) => StoreError::Stopped(why.clone()),
+        other @ (StoreError::NotWritable { .. }
+        | StoreError::Locked { .. }
+        | StoreError::NewerVersion { .. }
+        | StoreError::Corrupt { .. }
+        | StoreError::Fenced { .. }
+        | StoreError::UnknownCursor
+        | StoreError::Busy
+        | StoreError::TooSlow(_)
+        | StoreError::Unavailable(_)
+        | StoreError::Internal(_)) => StoreError::Unavailable(other.to_string()),
+    }
+}
+
+impl EmbeddedStore {
+    pub(in crate::embedded) async fn keep_answer(
+        &self,
+        tenant: &TenantId,
+        key: &str,
+        answer: &IdempotentAnswer,
+        since: Timestamp,
+    ) -> Result<IdempotentAnswer, StoreError> {
+        let (tenant, key, answer) = (tenant.clone(), key.to_owned(), answer.clone());
+        let (reply, kept) = oneshot::channel();
+        if self.keeping.add(Keep { tenant, key, answer, since, reply }) {
+            let keeping = self.keeping.clone();
+            let job = Item::Task(Box::new(move |applier| keeping.write(applier)));
+            // Those that joined meanwhile learn by their dropped replies that nobody will write.
+            self.queue.push(job).inspect_err(|_| drop(self.keeping.take()))?;
+        }
+        match kept.await {
+            Ok(kept) => kept,
+            Err(_) => Err(self.why_dropped()),
+        }
+    }
+
+    pub(in crate::embedded) async fn forget_old_answers(
+        &self,
+        before: Timestamp,
+        most: u64,
+        bytes_most: u64,
+    ) -> Result<u64, StoreError> {
+        let before = before.as_unix_ms();
+        let mut forgotten = 0;
+        loop {
+            let removed = self.change(move |transaction, path| {
+                let delete = format!(
+                    "DELETE FROM answers WHERE rowid IN
+                    (SELECT rowid FROM answers WHERE created_at < ?1 LIMIT {CHUNK})"
+                );
+                transaction.execute(&delete, [before]).at(path)
+            });
+            let removed = removed.await?;
+            forgotten += removed;
+            if removed < CHUNK {
+                break;
+            }
+        }
+        let limits = [most, bytes_most].map(|most| i64::try_from(most).unwrap_or(i64::MAX));
+        // Counting takes long, so it is not the applier who does it.
+        let excess = self.read_list(None, move |guard| {
+            guard.main(|connection, path| excess(connection, path, limits))
+        });
+        for chunk in excess.await?.chunks(CHUNK) {
+            let chunk = chunk.to_vec();
+            forgotten +=
+                self.change(move |transaction, path| remove(transaction, path, &chunk)).await?;
+        }
+        Ok(u64::try_from(forgotten).unwrap_or(u64::MAX))
+    }
+}
+
+/// Which answer: the tenant, the key, and when it was kept.
+type Which = (String, String, i64);
+
+/// The oldest answers of tenants that have too many, or too many bytes of them.
+fn excess(
+    connection: &Connection,
+    path: &Path,
+    [most, bytes_most]: [i64; 2],
+) -> Result<Vec<Which>, StoreError> {
+    let tenants = "SELECT tenant FROM answers GROUP BY tenant
+        HAVING count(*) > ?1 OR sum(length(body)) > ?2";
+    let limits = params![most, bytes_most];
+    let tenants: Vec<String> =
+        rows::all(connection, path, "answers", tenants, limits, |reading| reading.get(0))?;
+    let mut found = Vec::new();
+    for tenant in tenants {
+        let oldest = "SELECT key, created_at FROM (SELECT key, created_at,
+                row_number() OVER newest AS n, sum(length(body)) OVER newest AS bytes
+            FROM answers WHERE tenant = ?3 WINDOW newest AS (ORDER BY created_at DESC, key DESC))
+            WHERE n > ?1 OR bytes > ?2";
+        let values = params![most, bytes_most, tenant];
+        let keys: Vec<(String, i64)> =
+            rows::all(connection, path, "answers", oldest, values, |reading| {
+                Ok((reading.get(0)?, reading.get(1)?))
+            })?;
+        found.extend(keys.into_iter().map(|(key, at)| (tenant.clone(), key, at)));
+    }
+    Ok(found)
+}
+
+/// Removes these, unless they were kept anew meanwhile; how many it were.
+fn remove(
+    transaction: &Transaction<'_>,
+    path: &Path,
+    answers: &[Which],
+) -> Result<usize, StoreError> {
+    let delete = "DELETE FROM answers WHERE tenant = ?1 AND key = ?2 AND created_at = ?3";
+    let mut delete = transaction.prepare_cached(delete).at(path)?;
+    let mut removed = 0;
+    for (tenant, key, at) in answers {
+        removed += delete.execute(params![tenant, key, at]).at(path)?;
+    }
+    Ok(removed)
+}
+
+pub(in crate::embedded) fn find(
+    connection: &Connection,
+    path: &Path,
+    tenant: &TenantId,
+    key: &str,
+) -> Result<Option<IdempotentAnswer>, StoreError> {
+    let sql = "SELECT key, request, status, body, created_at, crc FROM answers
+        WHERE tenant = ?1 AND key = ?2";
+    let values = params![tenant.as_str(), key];
+    rows::one(connection, path, "answers", sql, values, |r| rows::answer_of(r, tenant, key))
+}
+
+/// Keeps an answer, in the place of the one that is there.
+pub(in crate::embedded) fn put(
+    transaction: &Transaction<'_>,
+    path: &Path,
+    tenant: &TenantId,
+    key: &str,
+    kept: &IdempotentAnswer,
+) -> Result<(), StoreError> {
+    let insert = "INSERT OR REPLACE INTO answers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let values = params![
+        tenant.as_str(),
+        key,
+        kept.request.as_slice(),
+        kept.status,
+        kept.body,
+        kept.created_at.as_unix_ms(),
+        rows::answer_sum(tenant, key, kept),
+    ];
+    let mut insert = transaction.prepare_cached(insert).at(path)?;
+    insert.execute(values).at(path).map(drop)
+}

@@ -1,0 +1,348 @@
+//! Lists of deliveries.
+//!
+//! A day's deliveries stand in three orders, each by time: those of a tenant, those that are in a
+//! state (but for delivered, which most are), and those of a route (subscription, destination and
+//! type) in a state. **The time of a page follows the page and the number of routes that match, not
+//! the number of deliveries**: a list reads the order that has what is wanted, or merges several, and
+//! each is read no further than the page needs.
+
+mod older;
+mod orders;
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use postrider_domain::delivery::{Delivery, StateName};
+use postrider_domain::ids::{DeliveryId, SubscriptionId, TenantId};
+use postrider_domain::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::cursor;
+use super::history::{delivery_in, find_event, name_number};
+use crate::embedded::files::codec;
+use crate::embedded::files::read_pool::ReadGuard;
+use crate::embedded::files::row_numbers;
+use crate::embedded::files::rows::{
+    self, DELIVERY_COLUMNS, DELIVERY_JOINS, DELIVERY_NUMBER, Reading,
+};
+use crate::embedded::files::{At, Day};
+use crate::error::StoreError;
+use crate::records::{DeliveryFilter, Page, PageRequest, ReplayJob};
+
+/// After every identifier.
+const LAST_ID: [u8; 16] = [0xff; 16];
+
+/// What of a day is wanted.
+struct Wanted<'w> {
+    filter: &'w DeliveryFilter,
+    since: Timestamp,
+    before: (Timestamp, [u8; 16]),
+}
+
+impl<'w> Wanted<'w> {
+    fn new(filter: &'w DeliveryFilter, from: Option<(Timestamp, DeliveryId)>) -> Self {
+        let end = (Timestamp::MAX, LAST_ID);
+        let until = filter.until.map_or(end, |until| (until, [0; 16]));
+        let from = from.map_or(end, |(at, id)| (at, *id.as_bytes()));
+        let since = filter.since.unwrap_or(Timestamp::from_unix_ms(i64::MIN));
+        Wanted { filter, since, before: from.min(until) }
+    }
+
+    /// Whether a delivery that stands in lists at this time is one of them.
+    fn wants(&self, at: Timestamp, delivery: &Delivery) -> bool {
+        (at, *delivery.id.as_bytes()) < self.before && self.filter.matches(delivery)
+    }
+
+    /// Whether they are of any subscription, destination and type.
+    fn is_wide(&self) -> bool {
+        let filter = self.filter;
+        filter.subscription.is_none() && filter.destination.is_none() && filter.kind.is_none()
+    }
+
+    fn touches(&self, day: Day) -> bool {
+        day.end() > self.since && day.start() <= self.before.0
+    }
+
+    /// The first and the last number of a tenant's rows that may be wanted.
+    fn numbers(&self, day: Day, tenant: i64) -> (i64, i64) {
+        let last = match self.before {
+            // Nothing of that time comes before its first identifier.
+            (before, [0, .., 0]) if Some(before) == self.filter.until => {
+                row_numbers::first_at(tenant, day, before) - 1
+            }
+            (before, _) => row_numbers::last_at(tenant, day, before),
+        };
+        (row_numbers::first_at(tenant, day, self.since), last)
+    }
+}
+
+/// A day's file in which deliveries of a tenant are looked for.
+#[derive(Clone, Copy)]
+struct InDay<'l> {
+    guard: &'l ReadGuard<'l>,
+    connection: &'l Connection,
+    path: &'l Path,
+    day: Day,
+    /// The tenant's number in this file.
+    tenant: i64,
+}
+
+/// The newest deliveries of a day that are wanted, as far as they are found.
+struct Newest<'w> {
+    wanted: &'w Wanted<'w>,
+    day: Day,
+    limit: usize,
+    found: Vec<(Timestamp, Delivery)>,
+    /// The millisecond of the last row that was looked at.
+    group: Option<i64>,
+}
+
+impl Newest<'_> {
+    /// The same, with nothing found yet.
+    fn another(&self) -> Self {
+        Newest { found: Vec::new(), group: None, ..*self }
+    }
+
+    /// Whether no row from this number on is needed. Within a millisecond the order is that of
+    /// identifiers, so all of it is needed.
+    fn is_complete(&self, number: i64) -> bool {
+        let this = row_numbers::group(number);
+        self.found.len() >= self.limit && self.group.is_some_and(|group| group != this)
+    }
+
+    /// Adds a row that comes after those that were added, if it is wanted.
+    fn add(&mut self, reading: &Reading<'_>) -> Result<(), StoreError> {
+        let number: i64 = reading.get(DELIVERY_NUMBER)?;
+        self.group = Some(row_numbers::group(number));
+        let delivery = rows::delivery(reading)?;
+        let at = row_numbers::listed_at(self.day, number, delivery.created_at);
+        if self.wanted.wants(at, &delivery) {
+            self.found.push((at, delivery));
+        }
+        Ok(())
+    }
+}
+
+/// One page, newest first.
+pub(in crate::embedded) fn list(
+    guard: &ReadGuard<'_>,
+    tenant: &TenantId,
+    filter: &DeliveryFilter,
+    page: &PageRequest,
+) -> Result<Page<Delivery>, StoreError> {
+    let wanted = Wanted::new(filter, cursor::place(page)?);
+    let limit = cursor::one_more(page);
+    let mut found: Vec<(Timestamp, Delivery)> = Vec::new();
+    if filter.event.is_some() {
+        found = of_event(guard, tenant, &wanted, limit)?;
+    } else {
+        for day in guard.days().into_iter().rev().filter(|day| wanted.touches(*day)) {
+            if found.len() >= limit {
+                break;
+            }
+            guard.check()?;
+            let left = limit - found.len();
+            found.extend(list_day(guard, day, tenant, &wanted, left)?);
+        }
+    }
+    let Page { items, next } = cursor::page(found, page, |(at, last)| cursor::at(*at, last.id));
+    Ok(Page { items: items.into_iter().map(|(_, delivery)| delivery).collect(), next })
+}
+
+fn list_day(
+    guard: &ReadGuard<'_>,
+    day: Day,
+    tenant: &TenantId,
+    wanted: &Wanted<'_>,
+    limit: usize,
+) -> Result<Vec<(Timestamp, Delivery)>, StoreError> {
+    guard.day(day, |connection, path| {
+        let Some(tenant) = name_number(connection, path, tenant.as_str())? else {
+            return Ok(Vec::new());
+        };
+        // All statements of the list see the file at the same moment.
+        let moment = connection.unchecked_transaction().at(path)?;
+        let file = InDay { guard, connection, path, day, tenant };
+        let mut page = Newest { wanted, day, limit, found: Vec::new(), group: None };
+        if orders::are_kept(&file)? {
+            orders::list(&file, &mut page)?;
+        } else {
+            older::list(&file, &mut page)?;
+        }
+        moment.finish().at(path)?;
+        page.found.sort_by_key(|(at, delivery)| std::cmp::Reverse((*at, delivery.id)));
+        page.found.truncate(limit);
+        Ok(page.found)
+    })
+}
+
+/// How many there are; with `replayable`, only those of subscriptions that are not deleted.
+pub(in crate::embedded) fn count(
+    guard: &ReadGuard<'_>,
+    tenant: &TenantId,
+    filter: &DeliveryFilter,
+    replayable: bool,
+) -> Result<u64, StoreError> {
+    let live = if replayable { Some(live_subscriptions(guard, tenant)?) } else { None };
+    let counts = |id: &SubscriptionId| live.as_ref().is_none_or(|live| live.contains(id));
+    let wanted = Wanted::new(filter, None);
+    if filter.event.is_some() {
+        let found = of_event(guard, tenant, &wanted, usize::MAX)?;
+        let found = found.iter().filter(|(_, delivery)| counts(&delivery.subscription));
+        return Ok(u64::try_from(found.count()).unwrap_or(u64::MAX));
+    }
+    let mut count = 0;
+    for day in guard.days().into_iter().filter(|day| wanted.touches(*day)) {
+        count += guard.day(day, |connection, path| {
+            match name_number(connection, path, tenant.as_str())? {
+                Some(tenant) => {
+                    let file = InDay { guard, connection, path, day, tenant };
+                    orders::count(&file, &wanted, counts)
+                }
+                None => Ok(0),
+            }
+        })?;
+    }
+    Ok(count)
+}
+
+/// The subscriptions of a tenant that are not deleted.
+fn live_subscriptions(
+    guard: &ReadGuard<'_>,
+    tenant: &TenantId,
+) -> Result<HashSet<SubscriptionId>, StoreError> {
+    guard.main(|connection, path| {
+        let find = "SELECT id FROM subscriptions WHERE tenant = ?1 AND deleted_at IS NULL";
+        let make = |reading: &Reading<'_>| reading.id(0, SubscriptionId::from_bytes);
+        let all = rows::all(connection, path, "subscriptions", find, [tenant.as_str()], make)?;
+        Ok(all.into_iter().collect())
+    })
+}
+
+/// An event names its deliveries, which were all accepted with it: the newest of them that are wanted.
+fn of_event(
+    guard: &ReadGuard<'_>,
+    tenant: &TenantId,
+    wanted: &Wanted<'_>,
+    limit: usize,
+) -> Result<Vec<(Timestamp, Delivery)>, StoreError> {
+    let Some(event) = &wanted.filter.event else { return Ok(Vec::new()) };
+    let Some((day, stored)) = find_event(guard, tenant, event)? else { return Ok(Vec::new()) };
+    let mut ids = stored.deliveries;
+    ids.sort_unstable_by(|one, other| other.cmp(one));
+    guard.day(day, |connection, path| {
+        let mut found = Vec::new();
+        for (place, id) in ids.into_iter().enumerate() {
+            if found.len() >= limit {
+                break;
+            }
+            if place % 256 == 0 {
+                guard.check()?;
+            }
+            let delivery = delivery_in(connection, path, day, tenant, id)?;
+            let delivery = delivery.map(|(_, delivery)| (delivery.created_at, delivery));
+            found.extend(delivery.filter(|(at, delivery)| wanted.wants(*at, delivery)));
+        }
+        Ok(found)
+    })
+}
+
+/// The next deliveries of a replay job, by identifier.
+pub(in crate::embedded) fn candidates(
+    guard: &ReadGuard<'_>,
+    job: &ReplayJob,
+    limit: usize,
+) -> Result<Vec<Delivery>, StoreError> {
+    let wanted = Wanted::new(&job.filter, None);
+    let mut days = Vec::new();
+    for day in guard.days().into_iter().filter(|day| wanted.touches(*day)) {
+        let first = guard.day(day, |connection, path| first_id(connection, path, &job.tenant))?;
+        days.extend(first.map(|first| (first, day)));
+    }
+    days.sort();
+    let mut found: Vec<Delivery> = Vec::new();
+    for (first, day) in days {
+        // Identifiers mostly follow time: the next day's come after those that are found.
+        let is_enough = found.len() >= limit
+            && found.last().is_some_and(|last| last.id.as_bytes().as_slice() < first.as_slice());
+        if is_enough {
+            break;
+        }
+        found.extend(
+            guard.day(day, |connection, path| {
+                candidates_of_day(connection, path, day, job, limit)
+            })?,
+        );
+        found.sort_by_key(|delivery| delivery.id);
+        found.truncate(limit);
+    }
+    Ok(found)
+}
+
+/// The first identifier of a tenant's deliveries in a day's file.
+fn first_id(
+    connection: &Connection,
+    path: &Path,
+    tenant: &TenantId,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let Some(tenant) = name_number(connection, path, tenant.as_str())? else { return Ok(None) };
+    let (first, last) = row_numbers::range(tenant);
+    let derived = "SELECT id FROM deliveries WHERE n BETWEEN ?1 AND ?2 AND odd IS NULL
+        ORDER BY n LIMIT 1";
+    let derived = connection.query_row(derived, [first, last], |row| row.get(0)).optional();
+    let indexed = "SELECT min(id) FROM deliveries INDEXED BY deliveries_odd WHERE odd = 1";
+    let indexed: Option<Vec<u8>> = connection.query_row(indexed, [], |row| row.get(0)).at(path)?;
+    let derived: Option<Vec<u8>> = derived.at(path)?;
+    Ok(derived.into_iter().chain(indexed).min())
+}
+
+/// Rows with a derived number stand in the order of identifiers; so do the others in their index.
+fn candidates_of_day(
+    connection: &Connection,
+    path: &Path,
+    day: Day,
+    job: &ReplayJob,
+    limit: usize,
+) -> Result<Vec<Delivery>, StoreError> {
+    let Some(tenant) = name_number(connection, path, job.tenant.as_str())? else {
+        return Ok(Vec::new());
+    };
+    let (first, last) = row_numbers::range(tenant);
+    let position = job.position.map_or([0; 16], |id| *id.as_bytes());
+    let first = row_numbers::derived(tenant, day, &position).unwrap_or(first);
+    let state = job.filter.state.map(codec::state_number);
+    let (index, is_state) = match job.filter.state {
+        None | Some(StateName::Delivered) => ("NOT INDEXED", "(?5 IS NULL OR d.state = ?5)"),
+        Some(_) => ("INDEXED BY deliveries_by_state", "d.state <> 2 AND d.state = ?5"),
+    };
+    let derived = format!(
+        "{index} {DELIVERY_JOINS} WHERE d.n BETWEEN ?1 AND ?2 AND d.odd IS NULL AND {is_state}
+            AND d.id > ?3 AND r.tenant = ?4 AND d.state >= 2 AND d.at <= ?6 ORDER BY d.n"
+    );
+    let indexed = format!(
+        "INDEXED BY deliveries_odd {DELIVERY_JOINS} WHERE ?1 = ?1 AND ?2 = ?2 AND d.odd = 1
+            AND (?5 IS NULL OR d.state = ?5) AND d.id > ?3 AND r.tenant = ?4 AND d.state >= 2
+            AND d.at <= ?6 ORDER BY d.id"
+    );
+    let mut found = Vec::new();
+    for order in [derived, indexed] {
+        let select = format!("SELECT {DELIVERY_COLUMNS} FROM deliveries AS d {order}");
+        let mut statement = connection.prepare_cached(&select).at(path)?;
+        let created_at = job.created_at.as_unix_ms();
+        let values = params![first, last, position.as_slice(), tenant, state, created_at];
+        let mut rows = statement.query(values).at(path)?;
+        let mut of_order = 0;
+        while of_order < limit
+            && let Some(row) = rows.next().at(path)?
+        {
+            let delivery = rows::delivery(&Reading { row, path, table: "deliveries" })?;
+            if job.filter.matches(&delivery) {
+                of_order += 1;
+                found.push(delivery);
+            }
+        }
+    }
+    found.sort_by_key(|delivery| delivery.id);
+    found.truncate(limit);
+    Ok(found)
+}

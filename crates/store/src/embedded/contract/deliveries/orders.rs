@@ -1,0 +1,290 @@
+//! Lists by the orders that a day's file keeps.
+//!
+//! A list of some routes is merged from their ranges of the index `deliveries_of_route`, newest
+//! first, and each range is read no further than the page needs. Where very many routes match,
+//! finding the newest row of each costs more than reading a stretch of the tenant's own order, which
+//! is tried first: where most rows match, that is enough.
+
+use std::collections::BinaryHeap;
+use std::sync::LazyLock;
+
+use postrider_domain::delivery::StateName;
+use postrider_domain::ids::SubscriptionId;
+use rusqlite::params;
+
+use super::older::{self, Source};
+use super::{InDay, Newest, Wanted};
+use crate::embedded::QuickSet;
+use crate::embedded::contract::history::{name_number, unsigned};
+use crate::embedded::files::At;
+use crate::embedded::files::codec;
+use crate::embedded::files::rows::{DELIVERY_COLUMNS, DELIVERY_JOINS, Reading};
+use crate::error::StoreError;
+use crate::records::DeliveryFilter;
+
+/// Ranges that are merged without reading a stretch of another order first.
+const MERGED_AT_ONCE: usize = 64;
+/// Rows of another order that are read before many ranges are merged.
+const STRETCH: usize = 2_000;
+/// With more routes than this, all of the other order is read.
+const ROUTES_MAX: usize = 20_000;
+/// Rows of a range that are read ahead.
+const AHEAD: usize = 16;
+/// The number of the state that most deliveries are in, and that has no order of its own.
+const DELIVERED: u8 = 2;
+
+/// A route's number and its subscription.
+type Route = (i64, SubscriptionId);
+/// The first and the last number of some rows.
+type Numbers = (i64, i64);
+
+/// Whether the file has the index. A large one that an earlier version made has not.
+pub(super) fn are_kept(file: &InDay<'_>) -> Result<bool, StoreError> {
+    let find = "SELECT 1 FROM sqlite_schema WHERE name = 'deliveries_of_route'";
+    file.connection.prepare_cached(find).at(file.path)?.exists([]).at(file.path)
+}
+
+/// Adds the newest that are wanted.
+pub(super) fn list(file: &InDay<'_>, page: &mut Newest<'_>) -> Result<(), StoreError> {
+    let filter = page.wanted.filter;
+    let mut numbers = page.wanted.numbers(file.day, file.tenant);
+    let states = states(file, filter.state, numbers)?;
+    let by_state = Source::by_state(filter.state);
+    if states.is_empty() {
+        return Ok(());
+    }
+    if page.wanted.is_wide() && filter.state != Some(StateName::Delivered) {
+        return older::read(file, by_state, page);
+    }
+    let routes = routes(file, filter, ROUTES_MAX + 1)?;
+    if routes.len() > ROUTES_MAX {
+        return older::read(file, by_state, page);
+    }
+    if routes.len() * states.len() > MERGED_AT_ONCE {
+        match stretch(file, by_state, numbers, &routes, &states, page)? {
+            None => return Ok(()),
+            Some(next) => numbers.1 = next,
+        }
+    }
+    merge(file, numbers, &routes, &states, page)
+}
+
+/// The states that some of the rows are in, of those that are wanted.
+fn states(
+    file: &InDay<'_>,
+    wanted: Option<StateName>,
+    (first, last): Numbers,
+) -> Result<Vec<u8>, StoreError> {
+    let find = "SELECT 1 FROM deliveries INDEXED BY deliveries_by_state
+        WHERE state <> 2 AND state = ?1 AND n BETWEEN ?2 AND ?3";
+    let mut statement = file.connection.prepare_cached(find).at(file.path)?;
+    let wanted = match wanted {
+        None => vec![DELIVERED, 0, 1, 3, 4],
+        // Nothing is in flight in a store.
+        Some(StateName::InFlight) => Vec::new(),
+        Some(state) => vec![codec::state_number(state)],
+    };
+    let mut found = Vec::new();
+    for state in wanted {
+        if state == DELIVERED || statement.exists(params![state, first, last]).at(file.path)? {
+            found.push(state);
+        }
+    }
+    Ok(found)
+}
+
+/// The routes of a filter, or the first of them.
+pub(super) fn routes(
+    file: &InDay<'_>,
+    filter: &DeliveryFilter,
+    most: usize,
+) -> Result<Vec<Route>, StoreError> {
+    let InDay { connection, path, tenant, .. } = *file;
+    let kind = match &filter.kind {
+        Some(kind) => match name_number(connection, path, kind.as_str())? {
+            Some(kind) => Some(kind),
+            None => return Ok(Vec::new()),
+        },
+        None => None,
+    };
+    let subscription = filter.subscription.map(|id| id.as_bytes().to_vec());
+    let destination = filter.destination.map(|id| id.as_bytes().to_vec());
+    // An index for each of the three ways to ask; the rest is checked.
+    let first = match (&subscription, &destination, kind) {
+        (Some(_), _, _) => "subscription = ?2",
+        (None, Some(_), _) => "destination = ?3",
+        (None, None, Some(_)) => "kind = ?4",
+        (None, None, None) => "?1 = ?1",
+    };
+    let find = format!(
+        "SELECT n, subscription FROM routes WHERE tenant = ?1 AND {first}
+            AND (?2 IS NULL OR subscription = ?2) AND (?3 IS NULL OR destination = ?3)
+            AND (?4 IS NULL OR kind = ?4) LIMIT ?5"
+    );
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let mut statement = connection.prepare_cached(&find).at(path)?;
+    let mut rows =
+        statement.query(params![tenant, subscription, destination, kind, most]).at(path)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().at(path)? {
+        let reading = Reading { row, path, table: "routes" };
+        found.push((reading.get(0)?, reading.id(1, SubscriptionId::from_bytes)?));
+    }
+    Ok(found)
+}
+
+/// Reads a stretch of another order and adds what is of these routes and states. Answers with the
+/// number from which on nothing is read yet, unless the page is complete.
+fn stretch(
+    file: &InDay<'_>,
+    order: Source,
+    (first, last): Numbers,
+    routes: &[Route],
+    states: &[u8],
+    page: &mut Newest<'_>,
+) -> Result<Option<i64>, StoreError> {
+    let routes: QuickSet<i64> = routes.iter().map(|(route, _)| *route).collect();
+    let (index, condition, value) = order.sql();
+    let select = format!(
+        "SELECT d.n, d.route, d.state FROM deliveries AS d {index}
+        WHERE {condition} AND d.n BETWEEN ?2 AND ?3 ORDER BY d.n DESC"
+    );
+    let mut statement = file.connection.prepare_cached(&select).at(file.path)?;
+    let mut rows = statement.query(params![value, first, last]).at(file.path)?;
+    let mut read = 0;
+    while let Some(row) = rows.next().at(file.path)? {
+        let number: i64 = row.get(0).at(file.path)?;
+        if page.is_complete(number) {
+            return Ok(None);
+        }
+        if read == STRETCH {
+            return Ok(Some(number));
+        }
+        read += 1;
+        let (route, state): (i64, u8) = (row.get(1).at(file.path)?, row.get(2).at(file.path)?);
+        if routes.contains(&route) && states.contains(&state) {
+            fetch(file, number, page)?;
+        }
+    }
+    Ok(None)
+}
+
+static FETCH: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {DELIVERY_COLUMNS} FROM deliveries AS d {DELIVERY_JOINS}
+        WHERE d.n = ?1 AND r.tenant = ?2"
+    )
+});
+
+/// Adds the delivery with this number.
+fn fetch(file: &InDay<'_>, number: i64, page: &mut Newest<'_>) -> Result<(), StoreError> {
+    let mut statement = file.connection.prepare_cached(&FETCH).at(file.path)?;
+    let mut rows = statement.query([number, file.tenant]).at(file.path)?;
+    match rows.next().at(file.path)? {
+        Some(row) => page.add(&Reading { row, path: file.path, table: "deliveries" }),
+        None => Ok(()),
+    }
+}
+
+/// The rows of a route in a state, newest first.
+struct Range {
+    route: i64,
+    state: u8,
+    /// Numbers that are read already; the last one comes next.
+    ahead: Vec<i64>,
+    /// Whether there are no others.
+    is_read: bool,
+}
+
+impl Range {
+    fn read(
+        &mut self,
+        file: &InDay<'_>,
+        (first, last): Numbers,
+        most: usize,
+    ) -> Result<(), StoreError> {
+        let find = "SELECT n FROM deliveries INDEXED BY deliveries_of_route
+            WHERE route = ?1 AND state = ?2 AND n BETWEEN ?3 AND ?4 ORDER BY n DESC LIMIT ?5";
+        let mut statement = file.connection.prepare_cached(find).at(file.path)?;
+        let limit = i64::try_from(most).unwrap_or(i64::MAX);
+        let mut rows =
+            statement.query(params![self.route, self.state, first, last, limit]).at(file.path)?;
+        while let Some(row) = rows.next().at(file.path)? {
+            self.ahead.push(row.get(0).at(file.path)?);
+        }
+        self.is_read = self.ahead.len() < most;
+        self.ahead.reverse();
+        Ok(())
+    }
+}
+
+/// Adds the newest rows of these routes in these states.
+fn merge(
+    file: &InDay<'_>,
+    (first, last): Numbers,
+    routes: &[Route],
+    states: &[u8],
+    page: &mut Newest<'_>,
+) -> Result<(), StoreError> {
+    let each =
+        routes.iter().flat_map(|(route, _)| states.iter().map(move |state| (*route, *state)));
+    let mut ranges: Vec<Range> = each
+        .map(|(route, state)| Range { route, state, ahead: Vec::new(), is_read: false })
+        .collect();
+    let at_first = if ranges.len() <= AHEAD { page.limit } else { 1 };
+    let mut newest = BinaryHeap::new();
+    for (place, range) in ranges.iter_mut().enumerate() {
+        if place % 256 == 0 {
+            file.guard.check()?;
+        }
+        range.read(file, (first, last), at_first)?;
+        newest.extend(range.ahead.pop().map(|number| (number, place)));
+    }
+    while let Some((number, place)) = newest.pop() {
+        if page.is_complete(number) {
+            break;
+        }
+        fetch(file, number, page)?;
+        let Some(range) = ranges.get_mut(place) else { continue };
+        if range.ahead.is_empty() && !range.is_read {
+            range.read(file, (first, number - 1), AHEAD)?;
+        }
+        newest.extend(range.ahead.pop().map(|number| (number, place)));
+    }
+    Ok(())
+}
+
+/// How many there are, of subscriptions that count.
+pub(super) fn count(
+    file: &InDay<'_>,
+    wanted: &Wanted<'_>,
+    counts: impl Fn(&SubscriptionId) -> bool,
+) -> Result<u64, StoreError> {
+    let (first, last) = wanted.numbers(file.day, file.tenant);
+    let (index, is_state, states) = match (wanted.filter.state, are_kept(file)?) {
+        (Some(StateName::InFlight), _) => return Ok(0),
+        (Some(state), true) => {
+            ("deliveries_of_route", "state = ?2", vec![codec::state_number(state)])
+        }
+        (Some(state), false) => {
+            ("deliveries_by_route", "state = ?2", vec![codec::state_number(state)])
+        }
+        (None, true) => ("deliveries_of_route", "state = ?2", vec![0, 1, 2, 3, 4]),
+        (None, false) => ("deliveries_by_route", "?2 = ?2", vec![0]),
+    };
+    let sql = format!(
+        "SELECT count(*) FROM deliveries INDEXED BY {index}
+        WHERE route = ?1 AND {is_state} AND n BETWEEN ?3 AND ?4"
+    );
+    let mut statement = file.connection.prepare_cached(&sql).at(file.path)?;
+    let mut count = 0;
+    for (route, _) in routes(file, wanted.filter, usize::MAX)?.iter().filter(|(_, id)| counts(id)) {
+        file.guard.check()?;
+        for state in &states {
+            let values = params![route, state, first, last];
+            let rows: i64 = statement.query_row(values, |row| row.get(0)).at(file.path)?;
+            count += unsigned(rows);
+        }
+    }
+    Ok(count)
+}

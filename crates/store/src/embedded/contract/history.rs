@@ -1,0 +1,600 @@
+//! ReadGuard back.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use async_trait::async_trait;
+use postrider_domain::attempt::Attempt;
+use postrider_domain::circuit::Transition;
+use postrider_domain::delivery::Delivery;
+use postrider_domain::ids::{DeliveryId, DestinationId, EventId, TenantId};
+use postrider_domain::ledger::Ledger;
+use postrider_domain::limits::{ATTEMPT_PAGE_BYTES_MAX, PAGE_BYTES_MAX};
+use postrider_domain::time::Timestamp;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::cursor;
+use super::deliveries;
+use crate::contract::History;
+use crate::embedded::EmbeddedStore;
+use crate::embedded::apply::minute;
+use crate::embedded::files::read_pool::ReadGuard;
+use crate::embedded::files::row_numbers;
+use crate::embedded::files::rows::{
+    self, DELIVERY_COLUMNS, DELIVERY_JOINS, DELIVERY_NUMBER, EVENT_COLUMNS, EVENT_JOINS,
+    StoredEvent,
+};
+use crate::embedded::files::{At, Day};
+use crate::error::StoreError;
+use crate::records::{
+    Cursor, DeliveryFilter, EventFilter, EventRecord, Page, PageRequest, Tally, TallyAt,
+};
+
+#[async_trait]
+impl History for EmbeddedStore {
+    async fn event(
+        &self,
+        tenant: &TenantId,
+        id: &EventId,
+    ) -> Result<Option<EventRecord>, StoreError> {
+        let (tenant, id) = (tenant.clone(), id.clone());
+        self.read_one(tenant.clone(), move |guard| {
+            Ok(find_event(guard, &tenant, &id)?.map(|(_, stored)| stored.record))
+        })
+        .await
+    }
+
+    async fn list_events(
+        &self,
+        tenant: &TenantId,
+        filter: &EventFilter,
+        page: &PageRequest,
+    ) -> Result<Page<EventRecord>, StoreError> {
+        let (tenant, filter, page) = (tenant.clone(), filter.clone(), page.clone());
+        self.read_list(Some(tenant.clone()), move |guard| {
+            list_events(guard, &tenant, &filter, &page)
+        })
+        .await
+    }
+
+    async fn delivery(
+        &self,
+        tenant: &TenantId,
+        id: DeliveryId,
+    ) -> Result<Option<Delivery>, StoreError> {
+        let tenant = tenant.clone();
+        self.read_one(tenant.clone(), move |guard| {
+            Ok(find_delivery(guard, &tenant, id)?.map(|(_, _, delivery)| delivery))
+        })
+        .await
+    }
+
+    async fn list_deliveries(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+        page: &PageRequest,
+    ) -> Result<Page<Delivery>, StoreError> {
+        let (tenant, filter, page) = (tenant.clone(), filter.clone(), page.clone());
+        self.read_list(Some(tenant.clone()), move |guard| {
+            deliveries::list(guard, &tenant, &filter, &page)
+        })
+        .await
+    }
+
+    async fn count_deliveries(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+    ) -> Result<u64, StoreError> {
+        let (tenant, filter) = (tenant.clone(), filter.clone());
+        self.read_list(Some(tenant.clone()), move |guard| {
+            deliveries::count(guard, &tenant, &filter, false)
+        })
+        .await
+    }
+
+    async fn count_replayable(
+        &self,
+        tenant: &TenantId,
+        filter: &DeliveryFilter,
+    ) -> Result<u64, StoreError> {
+        let (tenant, filter) = (tenant.clone(), filter.clone());
+        self.read_list(Some(tenant.clone()), move |guard| {
+            deliveries::count(guard, &tenant, &filter, true)
+        })
+        .await
+    }
+
+    async fn attempt_page(
+        &self,
+        tenant: &TenantId,
+        delivery: DeliveryId,
+        page: &PageRequest,
+    ) -> Result<Page<Attempt>, StoreError> {
+        let (tenant, page) = (tenant.clone(), page.clone());
+        let after: Option<u32> = cursor::single(&page)?;
+        self.read_list(Some(tenant.clone()), move |guard| {
+            let Some((day, number, _)) = find_delivery(guard, &tenant, delivery)? else {
+                return Ok(Page { items: Vec::new(), next: None });
+            };
+            let found = guard.day(day, |connection, path| {
+                let limit = cursor::limit(&page);
+                attempts_after((connection, path), (number, delivery), after.unwrap_or(0), limit)
+            })?;
+            Ok(cursor::page_within(found, &page, ATTEMPT_PAGE_BYTES_MAX, |last| {
+                cursor::of(last.number)
+            }))
+        })
+        .await
+    }
+
+    async fn transitions(
+        &self,
+        tenant: &TenantId,
+        destination: DestinationId,
+        page: &PageRequest,
+    ) -> Result<Page<Transition>, StoreError> {
+        let (tenant, page) = (tenant.clone(), page.clone());
+        let before = cursor::single(&page)?;
+        self.read_list(Some(tenant.clone()), move |guard| {
+            let found = guard.main(|connection, path| {
+                let limit = cursor::one_more(&page);
+                rows::transitions(connection, path, &tenant, destination, before, limit)
+            })?;
+            let Page { items, next } =
+                cursor::page(found, &page, |(number, _)| Cursor(number.to_string()));
+            Ok(Page { items: items.into_iter().map(|(_, transition)| transition).collect(), next })
+        })
+        .await
+    }
+
+    async fn waiting_counts(
+        &self,
+        tenant: &TenantId,
+        destinations: &[DestinationId],
+    ) -> Result<Vec<u64>, StoreError> {
+        let (tenant, destinations) = (tenant.clone(), destinations.to_vec());
+        self.read_list(Some(tenant.clone()), move |guard| {
+            guard.main(|connection, path| {
+                let find = "SELECT b.destination, b.waiting, b.crc FROM backlog AS b
+                    JOIN destinations AS d ON d.id = b.destination
+                    WHERE b.destination = ?1 AND d.tenant = ?2";
+                let count = |id: &DestinationId| {
+                    let values = params![id.as_bytes().as_slice(), tenant.as_str()];
+                    let found =
+                        rows::one(connection, path, "backlog", find, values, rows::backlog_of)?;
+                    Ok(unsigned(found.unwrap_or(0)))
+                };
+                destinations.iter().map(count).collect()
+            })
+        })
+        .await
+    }
+
+    async fn ledger(&self, tenant: Option<&TenantId>) -> Result<Ledger, StoreError> {
+        let tenant = tenant.cloned();
+        self.read(move |guard| {
+            guard.main(|connection, path| ledger(connection, path, tenant.as_ref()))
+        })
+        .await
+    }
+
+    async fn tallies(
+        &self,
+        tenant: Option<&TenantId>,
+        since: Timestamp,
+        until: Timestamp,
+        step_minutes: u32,
+    ) -> Result<Vec<TallyAt>, StoreError> {
+        let tenant = tenant.cloned();
+        self.read_list(tenant.clone(), move |guard| {
+            guard.main(|connection, path| {
+                let minutes = (first_minute(since), first_minute(until));
+                tallies(connection, path, tenant.as_ref(), minutes, step_minutes)
+            })
+        })
+        .await
+    }
+}
+
+pub(in crate::embedded) fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+/// The first minute that begins at or after a time.
+fn first_minute(time: Timestamp) -> i64 {
+    let before = Timestamp::from_unix_ms(time.as_unix_ms().saturating_sub(1));
+    minute(before) + 1
+}
+
+/// The day to look in first: identifiers mostly begin with the time at which they were made.
+fn days_for(guard: &ReadGuard<'_>, likely: Day) -> Vec<Day> {
+    let mut days: Vec<Day> = guard.days().into_iter().rev().collect();
+    if let Some(place) = days.iter().position(|day| *day == likely) {
+        days.remove(place);
+        days.insert(0, likely);
+    }
+    days
+}
+
+/// The number of a name in a day's file.
+pub(in crate::embedded) fn name_number(
+    connection: &Connection,
+    path: &Path,
+    name: &str,
+) -> Result<Option<i64>, StoreError> {
+    let find = "SELECT n FROM names WHERE name = ?1";
+    let mut statement = connection.prepare_cached(find).at(path)?;
+    statement.query_row([name], |row| row.get(0)).optional().at(path)
+}
+
+/// The number of an event's row in a day's file.
+pub(in crate::embedded) fn event_number(
+    connection: &Connection,
+    path: &Path,
+    day: Day,
+    tenant: i64,
+    id: &EventId,
+) -> Result<Option<i64>, StoreError> {
+    let made = row_numbers::made(id.as_str());
+    let id = match &made {
+        Some(bytes) => ValueRef::Blob(bytes),
+        None => ValueRef::Text(id.as_str().as_bytes()),
+    };
+    let mut found = None;
+    if let Some(n) = made.and_then(|id| row_numbers::derived(tenant, day, &id)) {
+        let find = "SELECT n FROM events WHERE n = ?1 AND tenant = ?2 AND id = ?3 AND odd IS NULL";
+        let values = params![n, tenant, ToSqlOutput::Borrowed(id)];
+        let mut statement = connection.prepare_cached(find).at(path)?;
+        found = statement.query_row(values, |row| row.get(0)).optional().at(path)?;
+    }
+    if found.is_none() {
+        let find = "SELECT n FROM events INDEXED BY events_odd
+            WHERE odd = 1 AND tenant = ?1 AND id = ?2";
+        let values = params![tenant, ToSqlOutput::Borrowed(id)];
+        let mut statement = connection.prepare_cached(find).at(path)?;
+        found = statement.query_row(values, |row| row.get(0)).optional().at(path)?;
+    }
+    Ok(found)
+}
+
+/// The event with this identifier, and its day.
+pub(in crate::embedded) fn find_event(
+    guard: &ReadGuard<'_>,
+    tenant: &TenantId,
+    id: &EventId,
+) -> Result<Option<(Day, StoredEvent)>, StoreError> {
+    for day in guard.days_of(tenant, id) {
+        let found = guard.day(day, |connection, path| {
+            let Some(number) = name_number(connection, path, tenant.as_str())? else {
+                return Ok(None);
+            };
+            let Some(n) = event_number(connection, path, day, number, id)? else {
+                return Ok(None);
+            };
+            let find =
+                format!("SELECT {EVENT_COLUMNS} FROM events AS e {EVENT_JOINS} WHERE e.n = ?1");
+            rows::one(connection, path, "events", &find, [n], |reading| {
+                let found = rows::event(reading)?;
+                let event = &found.record.event;
+                // A damaged index leads to a row that is sound, but another one.
+                let is_it = event.id == *id && event.tenant == *tenant;
+                if is_it {
+                    Ok(found)
+                } else {
+                    Err(reading.damaged("an index leads to another event"))
+                }
+            })
+        })?;
+        if let Some(found) = found {
+            return Ok(Some((day, found)));
+        }
+    }
+    Ok(None)
+}
+
+/// The delivery with this identifier, its day, and the number of its row.
+pub(in crate::embedded) fn find_delivery(
+    guard: &ReadGuard<'_>,
+    tenant: &TenantId,
+    id: DeliveryId,
+) -> Result<Option<(Day, i64, Delivery)>, StoreError> {
+    for day in days_for(guard, Day::of(row_numbers::made_at(id.as_bytes()))) {
+        let found =
+            guard.day(day, |connection, path| delivery_in(connection, path, day, tenant, id))?;
+        if let Some((number, found)) = found {
+            return Ok(Some((day, number, found)));
+        }
+    }
+    Ok(None)
+}
+
+/// The delivery with this identifier in a day's file, with the number of its row.
+pub(in crate::embedded) fn delivery_in(
+    connection: &Connection,
+    path: &Path,
+    day: Day,
+    tenant: &TenantId,
+    id: DeliveryId,
+) -> Result<Option<(i64, Delivery)>, StoreError> {
+    let Some(number) = name_number(connection, path, tenant.as_str())? else { return Ok(None) };
+    let of = |condition: &str, value: &dyn rusqlite::ToSql| {
+        let find = format!(
+            "SELECT {DELIVERY_COLUMNS} FROM deliveries AS d {DELIVERY_JOINS}
+            WHERE {condition} AND d.id = ?2 AND r.tenant = ?3"
+        );
+        let values = params![value, id.as_bytes().as_slice(), number];
+        rows::one(connection, path, "deliveries", &find, values, |reading| {
+            let found = rows::delivery(reading)?;
+            if found.id != id || found.tenant != *tenant {
+                return Err(reading.damaged("an index leads to another delivery"));
+            }
+            Ok((reading.get(DELIVERY_NUMBER)?, found))
+        })
+    };
+    if let Some(n) = row_numbers::derived(number, day, id.as_bytes())
+        && let Some(found) = of("d.n = ?1 AND d.odd IS NULL", &n)?
+    {
+        return Ok(Some(found));
+    }
+    of("?1 IS NULL AND d.odd = 1", &rusqlite::types::Null)
+}
+
+/// The attempts of a delivery in a day's file after this one, oldest first, with their sizes, until
+/// there are enough or they are too large together.
+fn attempts_after(
+    (connection, path): (&Connection, &Path),
+    (number, delivery): (i64, DeliveryId),
+    after: u32,
+    limit: i64,
+) -> Result<Vec<(usize, Attempt)>, StoreError> {
+    let mut found = Vec::new();
+    if after == 0 {
+        let find = "SELECT id, first FROM deliveries WHERE n = ?1";
+        let at = (connection, path);
+        let size = (1, ATTEMPT_PAGE_BYTES_MAX);
+        let first = rows::within(at, "deliveries", (find, [number]), size, rows::first_attempt)?;
+        found.extend(first.into_iter().filter_map(|(size, first)| Some((size, first?))));
+    }
+    let find = "SELECT delivery, number, body, crc FROM attempts
+        WHERE delivery = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
+    let values = params![delivery.as_bytes().as_slice(), after, limit];
+    let size = (2, ATTEMPT_PAGE_BYTES_MAX);
+    let others = rows::within((connection, path), "attempts", (find, values), size, rows::attempt)?;
+    found.extend(others);
+    // What was applied twice may stand in both places.
+    found.dedup_by_key(|(_, attempt)| attempt.number);
+    Ok(found)
+}
+
+/// The attempts of a delivery in a day's file, oldest first.
+pub(in crate::embedded) fn attempts_of(
+    connection: &Connection,
+    path: &Path,
+    number: i64,
+    delivery: DeliveryId,
+) -> Result<Vec<Attempt>, StoreError> {
+    let find = "SELECT delivery, number, body, crc FROM attempts WHERE delivery = ?1
+        ORDER BY number";
+    let values = [delivery.as_bytes().as_slice()];
+    let mut attempts = rows::all(connection, path, "attempts", find, values, rows::attempt)?;
+    let find = "SELECT id, first FROM deliveries WHERE n = ?1";
+    let first = rows::one(connection, path, "deliveries", find, [number], rows::first_attempt)?;
+    if let Some(first) = first.flatten() {
+        let place = attempts.partition_point(|attempt| attempt.number < first.number);
+        attempts.insert(place, first);
+    }
+    // What was applied twice may stand in both places.
+    attempts.dedup_by_key(|attempt| attempt.number);
+    Ok(attempts)
+}
+
+fn list_events(
+    guard: &ReadGuard<'_>,
+    tenant: &TenantId,
+    filter: &EventFilter,
+    page: &PageRequest,
+) -> Result<Page<EventRecord>, StoreError> {
+    let from: Option<(Timestamp, EventId)> = cursor::place(page)?;
+    let wanted = WantedEvents {
+        kind: filter.kind.as_ref().map(|kind| kind.as_str()),
+        since: filter.since.unwrap_or(Timestamp::from_unix_ms(i64::MIN)),
+        until: filter.until,
+        before: from.map(|(at, id)| (at, id.to_string())),
+        limit: cursor::one_more(page),
+    };
+    let mut found: Vec<Listed> = Vec::new();
+    for day in guard.days().into_iter().rev() {
+        let last = wanted.last_at();
+        if found.len() >= wanted.limit || day.end() <= wanted.since || day.start() > last {
+            continue;
+        }
+        guard.check()?;
+        let left = wanted.limit - found.len();
+        found.extend(guard.day(day, |connection, path| {
+            match name_number(connection, path, tenant.as_str())? {
+                Some(tenant) => wanted.of_day(connection, path, day, tenant, left),
+                None => Ok(Vec::new()),
+            }
+        })?);
+    }
+    let found = found.into_iter().map(|listed| (listed.bytes, listed)).collect();
+    let page =
+        cursor::page_within(found, page, PAGE_BYTES_MAX, |last| cursor::at(last.at, &last.id));
+    let items = page.items.iter().map(|listed| whole_event(guard, listed));
+    Ok(Page { items: items.collect::<Result<_, _>>()?, next: page.next })
+}
+
+/// The event of an entry, with its payload.
+fn whole_event(guard: &ReadGuard<'_>, listed: &Listed) -> Result<EventRecord, StoreError> {
+    let found = guard.day(listed.day, |connection, path| {
+        let find = format!("SELECT {EVENT_COLUMNS} FROM events AS e {EVENT_JOINS} WHERE e.n = ?1");
+        rows::one(connection, path, "events", &find, [listed.number], rows::event)
+    })?;
+    match found {
+        Some(stored) => Ok(stored.record),
+        None => Err(StoreError::Internal(format!("event {} is listed and not there", listed.id))),
+    }
+}
+
+/// An entry of a list of events, without what can be large.
+struct Listed {
+    day: Day,
+    number: i64,
+    at: Timestamp,
+    accepted_at: Timestamp,
+    id: EventId,
+    /// The size of its payload.
+    bytes: usize,
+}
+
+/// Which events a page is to have.
+struct WantedEvents<'w> {
+    kind: Option<&'w str>,
+    since: Timestamp,
+    until: Option<Timestamp>,
+    before: Option<(Timestamp, String)>,
+    limit: usize,
+}
+
+impl WantedEvents<'_> {
+    fn last_at(&self) -> Timestamp {
+        let before = self.before.as_ref().map_or(Timestamp::MAX, |(at, _)| *at);
+        self.until.map_or(before, |until| until.min(before))
+    }
+
+    fn wants(&self, listed: &Listed) -> bool {
+        let at = listed.accepted_at;
+        at >= self.since
+            && self.until.is_none_or(|until| at < until)
+            && self
+                .before
+                .as_ref()
+                .is_none_or(|(before, id)| (listed.at, listed.id.as_str()) < (*before, id.as_str()))
+    }
+
+    /// The first of a day, newest first.
+    fn of_day(
+        &self,
+        connection: &Connection,
+        path: &Path,
+        day: Day,
+        tenant: i64,
+        limit: usize,
+    ) -> Result<Vec<Listed>, StoreError> {
+        let range = (
+            row_numbers::first_at(tenant, day, self.since),
+            row_numbers::last_at(tenant, day, self.last_at()),
+        );
+        let mut found = Vec::new();
+        let Some(kind) = self.kind else {
+            self.of_range(connection, path, (day, tenant, None), range, limit, &mut found)?;
+            found.truncate(limit);
+            return Ok(found);
+        };
+        let Some(kind) = name_number(connection, path, kind)? else { return Ok(found) };
+        let seconds = "SELECT second FROM seconds WHERE tenant = ?1 AND kind = ?2
+            AND second BETWEEN ?3 AND ?4 ORDER BY second DESC";
+        let (first, last) = (row_numbers::second(range.0), row_numbers::second(range.1));
+        let mut statement = connection.prepare_cached(seconds).at(path)?;
+        let mut rows = statement.query([tenant, kind, first, last]).at(path)?;
+        while found.len() < limit
+            && let Some(row) = rows.next().at(path)?
+        {
+            let of_second = row_numbers::range_of_second(tenant, row.get(0).at(path)?);
+            let part = (range.0.max(of_second.0), range.1.min(of_second.1));
+            self.of_range(connection, path, (day, tenant, Some(kind)), part, limit, &mut found)?;
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// Adds those of a range of numbers, until there are enough.
+    fn of_range(
+        &self,
+        connection: &Connection,
+        path: &Path,
+        (day, tenant, kind): (Day, i64, Option<i64>),
+        (first, last): (i64, i64),
+        limit: usize,
+        found: &mut Vec<Listed>,
+    ) -> Result<(), StoreError> {
+        // The length of a payload stands before it: the payload itself is not read here.
+        let find = "SELECT e.n, e.id, e.accepted_at, length(e.data) + coalesce(length(e.old), 0)
+            FROM events AS e WHERE e.n BETWEEN ?1 AND ?2 AND e.tenant = ?3
+                AND (?4 IS NULL OR e.kind = ?4) ORDER BY e.n DESC";
+        let mut statement = connection.prepare_cached(find).at(path)?;
+        let mut rows = statement.query(params![first, last, tenant, kind]).at(path)?;
+        let begin = found.len();
+        let mut group = None;
+        while let Some(row) = rows.next().at(path)? {
+            let reading = rows::Reading { row, path, table: "events" };
+            let number: i64 = reading.get(0)?;
+            // Within a millisecond the order is that of identifiers: all of it is needed.
+            let this = row_numbers::group(number);
+            if found.len() >= limit && group.is_some_and(|group| group != this) {
+                break;
+            }
+            group = Some(this);
+            let (id, accepted_at) = (reading.event_id(1)?, reading.time(2)?);
+            let at = row_numbers::listed_at(day, number, accepted_at);
+            let bytes: i64 = reading.get(3)?;
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            let listed = Listed { day, number, at, accepted_at, id, bytes };
+            if self.wants(&listed) {
+                found.push(listed);
+            }
+        }
+        let added = found.get_mut(begin..).unwrap_or_default();
+        added.sort_unstable_by(|one, other| {
+            (other.at, other.id.as_str()).cmp(&(one.at, one.id.as_str()))
+        });
+        Ok(())
+    }
+}
+
+fn ledger(
+    connection: &Connection,
+    path: &Path,
+    tenant: Option<&TenantId>,
+) -> Result<Ledger, StoreError> {
+    let find = format!("{} WHERE ?1 IS NULL OR tenant = ?1", rows::LEDGER);
+    let values = [tenant.map(TenantId::as_str)];
+    let all = rows::all(connection, path, "ledger", &find, values, rows::ledger_of)?;
+    let mut ledger = Ledger::default();
+    for [accepted, queued, waiting, delivered, dead, cancelled] in all {
+        ledger.accepted += unsigned(accepted);
+        ledger.queued += unsigned(queued);
+        ledger.waiting += unsigned(waiting);
+        ledger.delivered += unsigned(delivered);
+        ledger.dead += unsigned(dead);
+        ledger.cancelled += unsigned(cancelled);
+    }
+    Ok(ledger)
+}
+
+fn tallies(
+    connection: &Connection,
+    path: &Path,
+    tenant: Option<&TenantId>,
+    (since, until): (i64, i64),
+    step_minutes: u32,
+) -> Result<Vec<TallyAt>, StoreError> {
+    let wanted = "WHERE tenant = ?1 AND minute >= ?2 AND minute < ?3 ORDER BY minute";
+    let find = format!("{} {wanted}", rows::TALLIES);
+    let values = params![tenant.map_or("", TenantId::as_str), since, until];
+    let step = i64::from(step_minutes.max(1));
+    let mut spans: BTreeMap<i64, Tally> = BTreeMap::new();
+    let all = rows::all(connection, path, "tallies", &find, values, rows::tally_of)?;
+    for (minute, [accepted, delivered, failed, dead]) in all {
+        let span = spans.entry(minute.div_euclid(step) * step).or_default();
+        span.accepted += unsigned(accepted);
+        span.delivered += unsigned(delivered);
+        span.failed += unsigned(failed);
+        span.dead += unsigned(dead);
+    }
+    let at = |minute: i64| Timestamp::from_unix_ms(minute.saturating_mul(60_000));
+    Ok(spans.into_iter().map(|(minute, tally)| TallyAt { at: at(minute), tally }).collect())
+}

@@ -1,0 +1,17 @@
+//! The methods of the contract, one file for each of its traits.
+//!
+//! A write is appended to the journal or is a task of the applier; a read goes through the read pool.
+//! **No method writes to SQLite by itself.**
+
+pub(in crate::embedded) mod answers;
+pub(in crate::embedded) mod audit;
+pub(in crate::embedded) mod configuration;
+mod cursor;
+mod deliveries;
+pub(in crate::embedded) mod history;
+mod intake;
+pub(in crate::embedded) mod pending_ids;
+mod replays;
+pub(in crate::embedded) mod upkeep;
+mod usage;
+mod work;

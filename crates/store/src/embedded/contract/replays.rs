@@ -1,0 +1,79 @@
+//! Bulk replay jobs.
+
+use async_trait::async_trait;
+use postrider_domain::delivery::Delivery;
+use postrider_domain::ids::{ReplayId, TenantId};
+use rusqlite::params;
+
+use super::cursor;
+use super::deliveries;
+use crate::contract::Replays;
+use crate::embedded::EmbeddedStore;
+use crate::embedded::files::At;
+use crate::embedded::files::rows::{self, AFTER_ALL};
+use crate::error::StoreError;
+use crate::records::{Page, PageRequest, ReplayJob};
+
+#[async_trait]
+impl Replays for EmbeddedStore {
+    async fn put_replay(&self, job: &ReplayJob) -> Result<(), StoreError> {
+        let job = job.clone();
+        self.change(move |transaction, path| rows::put_replay(transaction, &job).at(path)).await
+    }
+
+    async fn replay(
+        &self,
+        tenant: &TenantId,
+        id: ReplayId,
+    ) -> Result<Option<ReplayJob>, StoreError> {
+        let tenant = tenant.clone();
+        self.read_one(tenant.clone(), move |guard| {
+            guard.main(|connection, path| rows::replay(connection, path, &tenant, id))
+        })
+        .await
+    }
+
+    async fn replays(
+        &self,
+        tenant: &TenantId,
+        page: &PageRequest,
+    ) -> Result<Page<ReplayJob>, StoreError> {
+        let (tenant, page) = (tenant.clone(), page.clone());
+        self.read_list(Some(tenant.clone()), move |guard| {
+            let sql = "SELECT id, body, crc FROM replays
+                WHERE tenant = ?1 AND (created_at, id) < (?2, ?3)
+                ORDER BY created_at DESC, id DESC LIMIT ?4";
+            let (at, id) = cursor::before::<ReplayId>(&page)?;
+            let id = id.map_or(AFTER_ALL.to_vec(), |id| id.as_bytes().to_vec());
+            let limit = cursor::limit(&page);
+            let values = params![tenant.as_str(), at, id, limit];
+            let found = guard.main(|connection, path| {
+                rows::all(connection, path, "replays", sql, values, rows::replay_of)
+            })?;
+            Ok(cursor::page(found, &page, |last| cursor::at(last.created_at, last.id)))
+        })
+        .await
+    }
+
+    async fn running_replays(&self) -> Result<Vec<ReplayJob>, StoreError> {
+        self.read(|guard| {
+            guard.main(|connection, path| {
+                let sql = "SELECT id, body, crc FROM replays WHERE running = 1";
+                rows::all(connection, path, "replays", sql, [], rows::replay_of)
+            })
+        })
+        .await
+    }
+
+    async fn replay_candidates(
+        &self,
+        job: &ReplayJob,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let job = job.clone();
+        self.read_list(Some(job.tenant.clone()), move |guard| {
+            deliveries::candidates(guard, &job, limit)
+        })
+        .await
+    }
+}

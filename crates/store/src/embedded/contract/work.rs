@@ -1,0 +1,200 @@
+//! The work of the lanes.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use postrider_domain::delivery::Delivery;
+use postrider_domain::event::Event;
+use postrider_domain::ids::{DestinationId, EventId, Shard, SubscriptionId, TenantId};
+use postrider_domain::time::Timestamp;
+use rusqlite::params_from_iter;
+use rusqlite::types::Value;
+
+use super::history::find_event;
+use super::upkeep::EPOCH;
+use crate::contract::Work;
+use crate::embedded::EmbeddedStore;
+use crate::embedded::apply::kind;
+use crate::embedded::files::At;
+use crate::embedded::files::codec;
+use crate::embedded::files::read_pool::ReadGuard;
+use crate::embedded::files::rows::{self, FRESH, Reading, WAITING};
+use crate::embedded::journal::{Meaning, Reserve};
+use crate::error::StoreError;
+use crate::records::{Commit, DueMark, ShardLeases, WaitingOrder};
+
+#[async_trait]
+impl Work for EmbeddedStore {
+    async fn queued(
+        &self,
+        holding: &ShardLeases,
+        after: Option<DueMark>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let sql = "WHERE (created_at, id) > (?1, ?2) ORDER BY created_at, id";
+        self.take(FRESH, sql, mark(after), Some(holding.clone()), limit).await
+    }
+
+    async fn queued_of(
+        &self,
+        destination: DestinationId,
+        after: Option<DueMark>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let sql = "INDEXED BY fresh_of_destination
+            WHERE destination = ?3 AND (created_at, id) > (?1, ?2) ORDER BY created_at, id";
+        let mut values = mark(after);
+        values.push(blob(destination.as_bytes()));
+        self.take(FRESH, sql, values, None, limit).await
+    }
+
+    async fn due(
+        &self,
+        holding: &ShardLeases,
+        after: Option<DueMark>,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let sql = "INDEXED BY waiting_due
+            WHERE (due_at, id) > (?1, ?2) AND due_at <= ?3 ORDER BY due_at, id";
+        let mut values = mark(after);
+        values.push(Value::Integer(until.as_unix_ms()));
+        self.take(WAITING, sql, values, Some(holding.clone()), limit).await
+    }
+
+    async fn waiting_of(
+        &self,
+        destination: DestinationId,
+        order: WaitingOrder,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        // What was never attempted has no time, and NULL comes first.
+        let sql = match order {
+            WaitingOrder::ProbeRank => {
+                "INDEXED BY waiting_probe WHERE destination = ?1
+                ORDER BY last_attempt_at, id"
+            }
+            WaitingOrder::Oldest => {
+                "INDEXED BY waiting_oldest WHERE destination = ?1
+                ORDER BY created_at, id"
+            }
+            WaitingOrder::Due => {
+                "INDEXED BY waiting_due_of WHERE destination = ?1 ORDER BY due_at, id"
+            }
+        };
+        self.take(WAITING, sql, vec![blob(destination.as_bytes())], None, limit).await
+    }
+
+    async fn unfinished_of(
+        &self,
+        subscription: SubscriptionId,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let values = vec![blob(subscription.as_bytes())];
+        let sql = "INDEXED BY waiting_of_subscription WHERE subscription = ?1 ORDER BY id";
+        let mut found = self.take(WAITING, sql, values.clone(), None, limit).await?;
+        // Rarely asked, so what comes and goes with every event has no index for it.
+        let left = limit.saturating_sub(found.len());
+        if left > 0 {
+            let sql = "WHERE subscription = ?1";
+            found.extend(self.take(FRESH, sql, values, None, left).await?);
+        }
+        Ok(found)
+    }
+
+    async fn events(
+        &self,
+        ids: &[(TenantId, EventId)],
+    ) -> Result<Vec<Option<Arc<Event>>>, StoreError> {
+        // An event never changes: one that is found needs no barrier.
+        let wanted: Arc<[(TenantId, EventId)]> = ids.into();
+        let read = |wanted: Arc<[(TenantId, EventId)]>| {
+            move |guard: &ReadGuard<'_>| find_events(guard, &wanted)
+        };
+        let found = self.read_now(read(Arc::clone(&wanted))).await?;
+        if found.iter().all(Option::is_some) {
+            return Ok(found);
+        }
+        self.read(read(wanted)).await
+    }
+
+    async fn settle(&self, holding: &ShardLeases, commit: Commit) -> Result<(), StoreError> {
+        let of_deliveries = commit.deliveries.iter().map(|change| change.delivery.destination);
+        let of_destinations = commit.destinations.iter().map(|change| change.id);
+        for shard in of_deliveries.chain(of_destinations).map(|id| id.shard()) {
+            if !is_held(holding, shard) {
+                return Err(StoreError::Fenced { shard });
+            }
+        }
+        let record = Bytes::from(codec::put_commit(&commit));
+        let meaning = Meaning::new(Arc::new(commit));
+        let reserve = Reserve::MayUseReserve;
+        let appended = self.journal.append_meaning(kind::SETTLE, record, meaning, reserve).await;
+        appended.map(drop).map_err(|error| self.refused(&error))
+    }
+}
+
+fn is_held(holding: &ShardLeases, shard: Shard) -> bool {
+    let place = holding.shards.binary_search_by_key(&shard, |(held, _)| *held);
+    place.is_ok_and(|place| holding.shards.get(place).is_some_and(|(_, epoch)| *epoch == EPOCH))
+}
+
+/// The values of a place in an order: before everything where there is none.
+fn mark(after: Option<DueMark>) -> Vec<Value> {
+    match after {
+        Some(mark) => {
+            vec![Value::Integer(mark.at.as_unix_ms()), blob(mark.delivery.as_bytes())]
+        }
+        None => vec![Value::Integer(i64::MIN), Value::Blob(Vec::new())],
+    }
+}
+
+fn blob(bytes: &[u8]) -> Value {
+    Value::Blob(bytes.to_vec())
+}
+
+fn find_events(
+    guard: &ReadGuard<'_>,
+    ids: &[(TenantId, EventId)],
+) -> Result<Vec<Option<Arc<Event>>>, StoreError> {
+    let find = |(tenant, id): &(TenantId, EventId)| {
+        let found = find_event(guard, tenant, id)?;
+        Ok(found.map(|(_, stored)| stored.record.event))
+    };
+    ids.iter().map(find).collect()
+}
+
+impl EmbeddedStore {
+    /// The first of a lane by an index, of the shards that are held.
+    async fn take(
+        &self,
+        lane: &'static str,
+        sql: &'static str,
+        values: Vec<Value>,
+        holding: Option<ShardLeases>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let is_wanted = move |delivery: &Delivery| {
+            holding.as_ref().is_none_or(|holding| holding.has(delivery.destination.shard()))
+        };
+        self.read(move |guard| {
+            guard.main(|connection, path| {
+                let sql = format!("{lane} {sql}");
+                let mut statement = connection.prepare_cached(&sql).at(path)?;
+                let mut rows = statement.query(params_from_iter(values)).at(path)?;
+                let mut found = Vec::new();
+                while found.len() < limit
+                    && let Some(row) = rows.next().at(path)?
+                {
+                    let delivery = rows::queued(&Reading { row, path, table: "queue" })?;
+                    if is_wanted(&delivery) {
+                        found.push(delivery);
+                    }
+                }
+                Ok(found)
+            })
+        })
+        .await
+    }
+}

@@ -1,0 +1,122 @@
+//! Room that is kept for a full disk.
+//!
+//! A file that holds nothing. When SQLite finds no room it is removed, so that what is accepted can
+//! be brought to its end; **until it is there again, nothing new is accepted.** Nor is anything
+//! accepted for which SQLite would find no room: what is in the journal needs it once more in a
+//! file's log and once in the file.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use rustix::fs::FallocateFlags;
+
+use super::open_private;
+
+/// The file, or its absence.
+#[derive(Debug)]
+pub(in crate::embedded) struct DiskReserve {
+    path: PathBuf,
+    bytes: u64,
+    is_there: AtomicBool,
+    /// Bytes that may be accepted before the disk is asked again.
+    allowance: AtomicI64,
+}
+
+/// How much room a byte in the journal needs, with a margin.
+const ROOM_PER_BYTE: u64 = 3;
+/// Free room below which nothing is accepted, if the reserve is not smaller.
+const FREE_BYTES_MIN: u64 = 16 << 20;
+
+impl DiskReserve {
+    /// Makes the file if there is room for it.
+    pub(in crate::embedded) fn new(path: PathBuf, bytes: u64) -> Self {
+        let disk_reserve = DiskReserve {
+            path,
+            bytes,
+            is_there: AtomicBool::new(false),
+            allowance: AtomicI64::new(0),
+        };
+        disk_reserve.take_back();
+        disk_reserve
+    }
+
+    /// Whether there is room to accept so many bytes while so many others wait to be applied.
+    pub(in crate::embedded) fn has_room(&self, bytes: u64, waiting_bytes: u64) -> bool {
+        if !self.take_back() {
+            return false;
+        }
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        if self.allowance.fetch_sub(bytes, Ordering::Relaxed) >= bytes {
+            return true;
+        }
+        let Some(directory) = self.path.parent() else { return true };
+        let Ok(space) = rustix::fs::statvfs(directory) else { return true };
+        let free = space.f_bavail.saturating_mul(space.f_frsize);
+        let least = FREE_BYTES_MIN.min(self.bytes / 2);
+        let needed = waiting_bytes.saturating_mul(ROOM_PER_BYTE).saturating_add(least);
+        let spare = free.saturating_sub(needed);
+        // The disk has other users: it is asked again before half of that is used up.
+        let allowance = i64::try_from(spare / (2 * ROOM_PER_BYTE)).unwrap_or(i64::MAX);
+        self.allowance.store(allowance.min(64 << 20), Ordering::Relaxed);
+        free >= needed && spare / ROOM_PER_BYTE >= bytes.unsigned_abs()
+    }
+
+    /// Gives the room up; `false` where that was done already.
+    pub(in crate::embedded) fn give_up(&self) -> bool {
+        self.is_there.swap(false, Ordering::AcqRel) && fs::remove_file(&self.path).is_ok()
+    }
+
+    /// Whether the room is there; it is taken again where the disk has twice as much.
+    pub(in crate::embedded) fn take_back(&self) -> bool {
+        if self.is_there.load(Ordering::Acquire) || self.bytes == 0 {
+            return true;
+        }
+        let is_there = self.make().is_ok();
+        self.is_there.store(is_there, Ordering::Release);
+        is_there
+    }
+
+    fn make(&self) -> std::io::Result<()> {
+        if fs::metadata(&self.path).is_ok_and(|found| found.len() == self.bytes) {
+            return Ok(());
+        }
+        let file = open_private(&self.path).map_err(std::io::Error::other)?;
+        file.set_len(0)?;
+        let space = rustix::fs::fstatvfs(&file)?;
+        let room = space.f_bavail.saturating_mul(space.f_frsize);
+        if room < self.bytes.saturating_mul(2) {
+            drop(file);
+            fs::remove_file(&self.path)?;
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, self.bytes) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                fs::remove_file(&self.path)?;
+                Err(error.into())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_given_up_once_and_taken_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("reserve");
+        let disk_reserve = DiskReserve::new(path.clone(), 4096);
+        assert_eq!(fs::metadata(&path).unwrap().len(), 4096);
+        assert!(disk_reserve.give_up());
+        assert!(!disk_reserve.give_up());
+        assert!(!path.exists());
+        assert!(disk_reserve.take_back());
+        assert!(path.exists());
+        let too_much = DiskReserve::new(directory.path().join("much"), u64::MAX / 4);
+        assert!(!too_much.take_back());
+        assert!(!directory.path().join("much").exists());
+    }
+}

@@ -1,0 +1,129 @@
+//! Events, deliveries and attempts.
+
+use std::sync::Arc;
+
+use postrider_domain::attempt::Attempt;
+use postrider_domain::delivery::Delivery;
+use postrider_domain::event::{Event, RawJson};
+use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId};
+use postrider_domain::trace::TraceContext;
+
+use super::Reading;
+use crate::embedded::files::codec::{self, Decoder, Encoder};
+use crate::error::StoreError;
+use crate::records::EventRecord;
+
+/// What [`delivery`] reads, of `deliveries AS d` with the joins.
+pub(in crate::embedded) const DELIVERY_COLUMNS: &str =
+    "d.id, t.name, coalesce(d.event_id, e.id), k.name, r.subscription, r.destination, d.created_at,
+     d.detail, d.attempts, d.last_attempt_at, d.crc, d.state, d.at, d.n";
+/// What is joined to `deliveries AS d`, in this order.
+pub(in crate::embedded) const DELIVERY_JOINS: &str = "CROSS JOIN routes AS r ON r.n = d.route
+     CROSS JOIN names AS t ON t.n = r.tenant CROSS JOIN names AS k ON k.n = r.kind
+     LEFT JOIN events AS e ON e.n = d.event";
+/// Where the number of the row stands among the columns.
+pub(in crate::embedded) const DELIVERY_NUMBER: usize = 13;
+
+pub(in crate::embedded) fn delivery(reading: &Reading<'_>) -> Result<Delivery, StoreError> {
+    let detail = reading.bytes(7)?;
+    let delivery = Delivery {
+        id: reading.id(0, DeliveryId::from_bytes)?,
+        tenant: reading.parse(1)?,
+        event: reading.event_id(2)?,
+        kind: reading.parse(3)?,
+        subscription: reading.id(4, SubscriptionId::from_bytes)?,
+        destination: reading.id(5, DestinationId::from_bytes)?,
+        created_at: reading.time(6)?,
+        state: reading.decoded(codec::get_state(&mut Decoder::new(detail)))?,
+        attempts: reading.get(8)?,
+        last_attempt_at: reading.time_or_none(9)?,
+    };
+    reading.check(10, codec::delivery_sum(&mut Encoder::default(), &delivery))?;
+    // What lists are selected by says the same as what is shown.
+    let state: u8 = reading.get(11)?;
+    let at = delivery.finished_at().or(delivery.next_attempt_at());
+    if state != codec::state_number(delivery.state.name()) || reading.time_or_none(12)? != at {
+        return Err(reading.damaged("its columns contradict each other"));
+    }
+    Ok(delivery)
+}
+
+/// What [`event`] reads, of `events AS e` with the joins.
+pub(in crate::embedded) const EVENT_COLUMNS: &str =
+    "e.id, t.name, k.name, e.object, e.time, e.accepted_at, e.fingerprint, e.deliveries, e.data,
+     e.old, e.crc, e.n, e.trace";
+/// What is joined to `events AS e`.
+pub(in crate::embedded) const EVENT_JOINS: &str =
+    "CROSS JOIN names AS t ON t.n = e.tenant CROSS JOIN names AS k ON k.n = e.kind";
+
+/// An event with what is known of its acceptance.
+#[derive(Debug)]
+pub(in crate::embedded) struct StoredEvent {
+    pub(in crate::embedded) record: EventRecord,
+    pub(in crate::embedded) fingerprint: [u8; 32],
+    pub(in crate::embedded) deliveries: Vec<DeliveryId>,
+    /// The number of its row.
+    pub(in crate::embedded) number: i64,
+}
+
+pub(in crate::embedded) fn event(reading: &Reading<'_>) -> Result<StoredEvent, StoreError> {
+    let object: Option<String> = reading.get(3)?;
+    let object = object.map(|object| object.parse()).transpose();
+    let old: Option<Vec<u8>> = reading.get(9)?;
+    let trace: Option<[u8; TraceContext::BYTES]> = reading.get(12)?;
+    let event = Event {
+        id: reading.event_id(0)?,
+        tenant: reading.parse(1)?,
+        kind: reading.parse(2)?,
+        object: object.map_err(|_| reading.damaged("a text is not what it should be"))?,
+        data: RawJson::from_trusted(reading.bytes(8)?),
+        old: old.map(|old| RawJson::from_trusted(old.into())),
+        time: reading.time(4)?,
+        trace: trace
+            .map(|bytes| {
+                TraceContext::from_bytes(bytes).ok_or_else(|| reading.damaged("an unknown trace"))
+            })
+            .transpose()?,
+    };
+    let accepted_at = reading.time(5)?;
+    let fingerprint: [u8; 32] = reading.get(6)?;
+    let owed = reading.bytes(7)?;
+    let scratch = &mut Encoder::default();
+    reading.check(10, codec::event_sum(scratch, &event, accepted_at, &fingerprint, &owed))?;
+    let (ids, _) = owed.as_chunks::<16>();
+    let deliveries: Vec<DeliveryId> = ids.iter().copied().map(DeliveryId::from_bytes).collect();
+    let record = EventRecord {
+        event: Arc::new(event),
+        accepted_at,
+        deliveries: u32::try_from(deliveries.len()).unwrap_or(u32::MAX),
+    };
+    Ok(StoredEvent { record, fingerprint, deliveries, number: reading.get(11)? })
+}
+
+/// An attempt, of the columns `delivery, number, body, crc`.
+pub(in crate::embedded) fn attempt(reading: &Reading<'_>) -> Result<Attempt, StoreError> {
+    let body = reading.bytes(2)?;
+    let delivery: [u8; 16] = reading.get(0)?;
+    reading.check(3, attempt_sum(&delivery, &body))?;
+    let attempt = reading.decoded(codec::get_attempt(&mut Decoder::new(body)))?;
+    if attempt.number == reading.get::<u32>(1)? {
+        Ok(attempt)
+    } else {
+        Err(reading.damaged("its columns contradict each other"))
+    }
+}
+
+/// The checksum of an attempt's row.
+pub(in crate::embedded) fn attempt_sum(delivery: &[u8; 16], body: &[u8]) -> u32 {
+    super::sum(&[delivery, body])
+}
+
+/// The attempt inside a delivery's row, of the columns `id, first`.
+pub(in crate::embedded) fn first_attempt(
+    reading: &Reading<'_>,
+) -> Result<Option<Attempt>, StoreError> {
+    let id = reading.id(0, DeliveryId::from_bytes)?;
+    let first: Option<Vec<u8>> = reading.get(1)?;
+    let first = first.map(|bytes| codec::get_first_attempt(bytes.into(), id)).transpose();
+    reading.decoded(first)
+}

@@ -1,0 +1,228 @@
+//! Rows become values.
+//!
+//! **Every row is checked against its checksum**, which is taken of the value and not of the
+//! row's bytes: a value that is given out is the value that was written, or the file and the row
+//! are named.
+
+mod counters;
+mod day;
+mod main;
+
+use std::path::Path;
+
+use postrider_domain::ids::EventId;
+use rusqlite::types::{FromSql, ValueRef};
+use rusqlite::{Connection, Params, Row};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub(in crate::embedded) use self::counters::{
+    DAYS, LEDGER, MARKS, TALLIES, add_to_backlog, add_to_day, add_to_ledger, add_to_tally,
+    backlog_of, day_of, ledger_of, mark_of, meta, meta_of, put_mark, put_meta, tally_of,
+};
+pub(in crate::embedded) use self::day::{
+    DELIVERY_COLUMNS, DELIVERY_JOINS, DELIVERY_NUMBER, EVENT_COLUMNS, EVENT_JOINS, StoredEvent,
+    attempt, attempt_sum, delivery, event, first_attempt,
+};
+pub(in crate::embedded) use self::main::{
+    FRESH, WAITING, answer_of, answer_sum, destination_of, destination_sum, key_of, key_sum,
+    put_replay, queued, replay, replay_of, scopes_text, subscription_of, subscription_sum,
+    tenant_of, tenant_sum, transition_sum, transitions,
+};
+use super::codec::Malformed;
+use super::{At, place, sqlite_error};
+use crate::error::StoreError;
+
+/// Longer than an identifier, and so after every one.
+pub(in crate::embedded) const AFTER_ALL: [u8; 17] = [0xff; 17];
+
+/// Every row of a query, as values.
+pub(in crate::embedded) fn all<T>(
+    connection: &Connection,
+    path: &Path,
+    table: &'static str,
+    sql: &str,
+    values: impl Params,
+    make: impl Fn(&Reading<'_>) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let mut statement = connection.prepare_cached(sql).at(path)?;
+    let mut rows = statement.query(values).at(path)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().at(path)? {
+        found.push(make(&Reading { row, path, table })?);
+    }
+    Ok(found)
+}
+
+/// The rows of a query with the size of one of their columns, until they are together larger than
+/// `bytes_max`.
+pub(in crate::embedded) fn within<T>(
+    (connection, path): (&Connection, &Path),
+    table: &'static str,
+    (sql, values): (&str, impl Params),
+    (column, bytes_max): (usize, usize),
+    make: impl Fn(&Reading<'_>) -> Result<T, StoreError>,
+) -> Result<Vec<(usize, T)>, StoreError> {
+    let mut statement = connection.prepare_cached(sql).at(path)?;
+    let mut rows = statement.query(values).at(path)?;
+    let (mut found, mut bytes) = (Vec::new(), 0usize);
+    while bytes <= bytes_max
+        && let Some(row) = rows.next().at(path)?
+    {
+        let size = match row.get_ref(column).at(path)? {
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
+            ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => 0,
+        };
+        bytes = bytes.saturating_add(size);
+        found.push((size, make(&Reading { row, path, table })?));
+    }
+    Ok(found)
+}
+
+/// The row of a query, as a value.
+pub(in crate::embedded) fn one<T>(
+    connection: &Connection,
+    path: &Path,
+    table: &'static str,
+    sql: &str,
+    values: impl Params,
+    make: impl Fn(&Reading<'_>) -> Result<T, StoreError>,
+) -> Result<Option<T>, StoreError> {
+    Ok(all(connection, path, table, sql, values, make)?.pop())
+}
+
+/// A row of a file, for whoever makes a value of it.
+pub(in crate::embedded) struct Reading<'r> {
+    pub(in crate::embedded) row: &'r Row<'r>,
+    pub(in crate::embedded) path: &'r Path,
+    pub(in crate::embedded) table: &'static str,
+}
+
+impl Reading<'_> {
+    pub(in crate::embedded) fn get<T: FromSql>(&self, column: usize) -> Result<T, StoreError> {
+        self.row.get(column).map_err(|error| {
+            if matches!(error, rusqlite::Error::SqliteFailure(..)) {
+                return sqlite_error(self.path, &error);
+            }
+            self.damaged(&error.to_string())
+        })
+    }
+
+    pub(in crate::embedded) fn parse<T: std::str::FromStr>(
+        &self,
+        column: usize,
+    ) -> Result<T, StoreError> {
+        let text: &str = self
+            .row
+            .get_ref(column)
+            .map_err(|error| sqlite_error(self.path, &error))?
+            .as_str()
+            .map_err(|error| self.damaged(&error.to_string()))?;
+        text.parse().map_err(|_| self.damaged("a text is not what it should be"))
+    }
+
+    /// The identifier of an event, as text or as the bytes of one that Postrider made.
+    pub(in crate::embedded) fn event_id(&self, column: usize) -> Result<EventId, StoreError> {
+        let value = self.row.get_ref(column).map_err(|error| sqlite_error(self.path, &error))?;
+        match value {
+            ValueRef::Blob(bytes) => {
+                let mut text = String::with_capacity(4 + 2 * bytes.len());
+                text.push_str("evt_");
+                for byte in bytes {
+                    for digit in [byte >> 4, byte & 0x0f] {
+                        text.extend(char::from_digit(u32::from(digit), 16));
+                    }
+                }
+                text.parse().map_err(|_| self.damaged("an identifier is not what it should be"))
+            }
+            ValueRef::Text(_) => self.parse(column),
+            ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => {
+                Err(self.damaged("its event is not there"))
+            }
+        }
+    }
+
+    pub(in crate::embedded) fn id<T>(
+        &self,
+        column: usize,
+        make: fn([u8; 16]) -> T,
+    ) -> Result<T, StoreError> {
+        self.get(column).map(make)
+    }
+
+    pub(in crate::embedded) fn time(
+        &self,
+        column: usize,
+    ) -> Result<postrider_domain::time::Timestamp, StoreError> {
+        self.get(column).map(postrider_domain::time::Timestamp::from_unix_ms)
+    }
+
+    pub(in crate::embedded) fn time_or_none(
+        &self,
+        column: usize,
+    ) -> Result<Option<postrider_domain::time::Timestamp>, StoreError> {
+        let unix_ms: Option<i64> = self.get(column)?;
+        Ok(unix_ms.map(postrider_domain::time::Timestamp::from_unix_ms))
+    }
+
+    pub(in crate::embedded) fn bytes(&self, column: usize) -> Result<bytes::Bytes, StoreError> {
+        let bytes = self
+            .row
+            .get_ref(column)
+            .map_err(|error| sqlite_error(self.path, &error))?
+            .as_blob()
+            .map_err(|error| self.damaged(&error.to_string()))?;
+        Ok(bytes::Bytes::copy_from_slice(bytes))
+    }
+
+    pub(in crate::embedded) fn json<T: DeserializeOwned>(
+        &self,
+        text: &str,
+    ) -> Result<T, StoreError> {
+        serde_json::from_str(text).map_err(|error| self.damaged(&error.to_string()))
+    }
+
+    pub(in crate::embedded) fn decoded<T>(
+        &self,
+        decoded: Result<T, Malformed>,
+    ) -> Result<T, StoreError> {
+        decoded.map_err(|error| self.damaged(&error.to_string()))
+    }
+
+    /// That the checksum in the column is this one.
+    pub(in crate::embedded) fn check(&self, column: usize, sum: u32) -> Result<(), StoreError> {
+        if self.get::<u32>(column)? == sum {
+            Ok(())
+        } else {
+            Err(self.damaged("its checksum is wrong"))
+        }
+    }
+
+    /// The row is not what was written. It is named by its first column, whatever that is.
+    pub(in crate::embedded) fn damaged(&self, what: &str) -> StoreError {
+        let key = match self.row.get_ref(0) {
+            Ok(ValueRef::Blob(bytes)) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            Ok(ValueRef::Text(text)) => String::from_utf8_lossy(text).into_owned(),
+            Ok(ValueRef::Integer(number)) => number.to_string(),
+            Ok(ValueRef::Null | ValueRef::Real(_)) | Err(_) => "?".to_owned(),
+        };
+        let place = format!("{}, table {}, row {key}", place(self.path), self.table);
+        StoreError::Corrupt { place, what: what.to_owned() }
+    }
+}
+
+/// The checksum of a row's values, each with its length.
+pub(in crate::embedded) fn sum(values: &[&[u8]]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    for value in values {
+        sum.update(&u64::try_from(value.len()).unwrap_or(u64::MAX).to_le_bytes());
+        sum.update(value);
+    }
+    sum.finalize()
+}
+
+/// The JSON of a value of the domain.
+pub(in crate::embedded) fn to_json(value: &impl Serialize) -> rusqlite::Result<String> {
+    serde_json::to_string(value)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+}
