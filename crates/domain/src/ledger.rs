@@ -5,7 +5,9 @@
 //! changes by accepting or by moving a delivery from one account to another, so it cannot go wrong
 //! by itself; [`Ledger::balances`] is for ledgers that were counted or read back.
 
-use crate::delivery::StateName;
+use crate::attempt::{Attempt, Verdict};
+use crate::delivery::{Delivery, DeliveryState, StateName};
+use crate::time::Timestamp;
 
 /// How many deliveries there are, by where they stand.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,13 +28,110 @@ pub struct Ledger {
     pub cancelled: u64,
 }
 
-/// A delivery goes from one account to another; `None` where it stays.
+/// A delivery goes from one account to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerMove {
     /// Where it was.
     pub from: StateName,
     /// Where it is.
     pub to: StateName,
+}
+
+/// What one change of a delivery adds to the counters: the ledger, the charts and the count of
+/// deliveries that wait at the destination.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Movement {
+    /// From which account to which; `None` where the delivery stays in its account.
+    pub step: Option<LedgerMove>,
+    /// When it arrived, where it arrived by this change.
+    pub delivered_at: Option<Timestamp>,
+    /// When it died, where it died by this change.
+    pub dead_at: Option<Timestamp>,
+    /// When the attempt began, where there was one and it did not succeed, whoever is to blame.
+    pub failed_at: Option<Timestamp>,
+    /// By how much the number of deliveries that wait at the destination changes.
+    pub waiting: i64,
+}
+
+/// What the counters change by when a delivery that was in state `before` becomes `after`, by this
+/// attempt or without one. Every store counts by this function, so that no two of them disagree.
+pub fn movement(before: StateName, after: &Delivery, attempt: Option<&Attempt>) -> Movement {
+    let failed_at = attempt.and_then(|attempt| match attempt.ending.verdict() {
+        Verdict::Success => None,
+        Verdict::Failure | Verdict::Gone | Verdict::OwnFault => Some(attempt.started_at),
+    });
+    let now = after.state.name();
+    if before == now {
+        return Movement { failed_at, ..Movement::default() };
+    }
+    let (delivered_at, dead_at) = match after.state {
+        DeliveryState::Delivered { at } => (Some(at), None),
+        DeliveryState::Dead { at, .. } => (None, Some(at)),
+        DeliveryState::Queued | DeliveryState::Waiting(_) | DeliveryState::Cancelled { .. } => {
+            (None, None)
+        }
+    };
+    let left = i64::from(before == StateName::Waiting);
+    let came = i64::from(now == StateName::Waiting);
+    let step = Some(LedgerMove { from: before, to: now });
+    Movement { step, delivered_at, dead_at, failed_at, waiting: came - left }
+}
+
+/// By how much the accounts of a ledger in a store change. Nothing is in flight in a store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LedgerDelta {
+    accepted: i64,
+    queued: i64,
+    waiting: i64,
+    delivered: i64,
+    dead: i64,
+    cancelled: i64,
+}
+
+impl LedgerDelta {
+    /// So many new deliveries were accepted.
+    pub fn accept(&mut self, deliveries: i64) {
+        self.accepted += deliveries;
+        self.queued += deliveries;
+    }
+
+    /// A delivery moved.
+    pub fn apply(&mut self, step: LedgerMove) {
+        *self.account(step.from) -= 1;
+        *self.account(step.to) += 1;
+    }
+
+    /// The changes, in the order of the columns of every store: accepted, queued, waiting,
+    /// delivered, dead, cancelled.
+    pub fn columns(&self) -> [i64; 6] {
+        [self.accepted, self.queued, self.waiting, self.delivered, self.dead, self.cancelled]
+    }
+
+    fn account(&mut self, state: StateName) -> &mut i64 {
+        match state {
+            // A store keeps a delivery that is in flight as queued until its attempt is settled.
+            StateName::Queued | StateName::InFlight => &mut self.queued,
+            StateName::Waiting => &mut self.waiting,
+            StateName::Delivered => &mut self.delivered,
+            StateName::Dead => &mut self.dead,
+            StateName::Cancelled => &mut self.cancelled,
+        }
+    }
+}
+
+impl From<Ledger> for LedgerDelta {
+    /// The change that makes an empty ledger this one.
+    fn from(ledger: Ledger) -> Self {
+        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        LedgerDelta {
+            accepted: signed(ledger.accepted),
+            queued: signed(ledger.queued),
+            waiting: signed(ledger.waiting),
+            delivered: signed(ledger.delivered),
+            dead: signed(ledger.dead),
+            cancelled: signed(ledger.cancelled),
+        }
+    }
 }
 
 /// More deliveries would leave an account than are in it.

@@ -9,7 +9,6 @@ use crate::attempt::{Attempt, Finished, Turn, Verdict};
 use crate::circuit::{Hold, Transition};
 use crate::delivery::Delivery;
 use crate::destination::Destination;
-use crate::ledger::LedgerMove;
 use crate::policy::Policy;
 use crate::thresholds::{self, Warning};
 use crate::time::Timestamp;
@@ -25,8 +24,6 @@ pub struct Settlement {
     pub attempt: Attempt,
     /// The change of the destination's circuit, for its timeline.
     pub transition: Option<Transition>,
-    /// What goes to which account of the ledger; `None` where the delivery stays where it was.
-    pub ledger: Option<LedgerMove>,
     /// A threshold that has come near, for whoever wants to be told.
     pub warning: Option<Warning>,
 }
@@ -64,19 +61,12 @@ pub fn settle(
         ending: finished.ending,
     };
     Settlement {
-        ledger: ledger_move(delivery, &settled),
         warning: thresholds::newly_near(&destination.circuit, &learned.circuit, &policy.circuit),
         delivery: settled,
         destination: learned,
         attempt,
         transition,
     }
-}
-
-/// What a change of a delivery moves in the ledger.
-pub fn ledger_move(before: &Delivery, after: &Delivery) -> Option<LedgerMove> {
-    let (from, to) = (before.state.name(), after.state.name());
-    (from != to).then_some(LedgerMove { from, to })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use postrider_domain::delivery::{Delivery, DeliveryState};
 use postrider_domain::ids::{
     AuditId, DeliveryId, DestinationId, EventId, ReplayId, Shard, SubscriptionId, TenantId,
 };
-use postrider_domain::ledger::Ledger;
+use postrider_domain::ledger::{Ledger, Movement};
 use postrider_domain::time::Timestamp;
 
 use super::index::Index;
@@ -145,28 +145,15 @@ impl State {
     }
 
     /// Counts what a change of a delivery adds to the charts.
-    pub(super) fn tally_change(
-        &mut self,
-        before: &Delivery,
-        after: &Delivery,
-        attempt: Option<&Attempt>,
-    ) {
-        if let Some(attempt) = attempt {
-            match attempt.ending.verdict() {
-                Verdict::Success => {}
-                Verdict::Failure | Verdict::Gone | Verdict::OwnFault => {
-                    self.tally(&after.tenant, attempt.started_at).failed += 1;
-                }
-            }
+    pub(super) fn tally_change(&mut self, tenant: &TenantId, movement: &Movement) {
+        if let Some(at) = movement.delivered_at {
+            self.tally(tenant, at).delivered += 1;
         }
-        if before.state.name() == after.state.name() {
-            return;
+        if let Some(at) = movement.dead_at {
+            self.tally(tenant, at).dead += 1;
         }
-        match after.state {
-            DeliveryState::Delivered { at } => self.tally(&after.tenant, at).delivered += 1,
-            DeliveryState::Dead { at, .. } => self.tally(&after.tenant, at).dead += 1,
-            DeliveryState::Queued | DeliveryState::Waiting(_) | DeliveryState::Cancelled { .. } => {
-            }
+        if let Some(at) = movement.failed_at {
+            self.tally(tenant, at).failed += 1;
         }
     }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::event::Event;
 use postrider_domain::ids::{DestinationId, EventId, SubscriptionId, TenantId};
-use postrider_domain::ledger::LedgerMove;
+use postrider_domain::ledger::movement;
 use postrider_domain::time::Timestamp;
 
 use super::state::State;
@@ -201,17 +201,13 @@ impl State {
         if self.is_applied(&change) {
             return Ok(());
         }
-        let DeliveryChange { before: from, delivery, attempt } = change;
-        let to = delivery.state.name();
-        if from != to {
+        let DeliveryChange { before, delivery, attempt } = change;
+        let movement = movement(before, &delivery, attempt.as_ref());
+        if let Some(step) = movement.step {
             let ledger = self.ledgers.entry(delivery.tenant.clone()).or_default();
-            ledger
-                .apply(LedgerMove { from, to })
-                .map_err(|error| StoreError::Internal(error.to_string()))?;
+            ledger.apply(step).map_err(|error| StoreError::Internal(error.to_string()))?;
         }
-        if let Some(stored) = self.deliveries.get(&delivery.id).cloned() {
-            self.tally_change(&stored, &delivery, attempt.as_ref());
-        }
+        self.tally_change(&delivery.tenant, &movement);
         if let Some(attempt) = attempt {
             self.attempts.entry(delivery.id).or_default().insert(attempt.number, attempt);
         }

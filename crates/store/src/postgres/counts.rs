@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use postrider_domain::attempt::Attempt;
-use postrider_domain::delivery::{Delivery, DeliveryState, StateName};
+use postrider_domain::delivery::{Delivery, StateName};
+use postrider_domain::ledger::{LedgerDelta, Movement, movement};
 use postrider_domain::time::Timestamp;
 use tokio_postgres::types::ToSql;
 
 use super::pool::{Pool, Scope};
-use super::rows::{count, is_failure};
+use super::rows::count;
 use crate::error::StoreError;
 
 /// Milliseconds of a minute.
@@ -20,17 +21,6 @@ pub(super) const MINUTE_MS: i64 = 60_000;
 
 /// Held while rows are folded.
 const FOLD_LOCK: i64 = 0x706f_7374_0003;
-
-/// How the accounts move; the order of the columns.
-#[derive(Default)]
-struct Accounts {
-    accepted: i64,
-    queued: i64,
-    waiting: i64,
-    delivered: i64,
-    dead: i64,
-    cancelled: i64,
-}
 
 #[derive(Default)]
 struct Tally {
@@ -43,7 +33,7 @@ struct Tally {
 /// Everything that a transaction adds.
 #[derive(Default)]
 pub(super) struct Counts<'a> {
-    accounts: BTreeMap<&'a str, Accounts>,
+    accounts: BTreeMap<&'a str, LedgerDelta>,
     tallies: BTreeMap<(&'a str, i64), Tally>,
 }
 
@@ -51,9 +41,7 @@ impl<'a> Counts<'a> {
     pub(super) fn accepted(&mut self, tenant: &'a str, at: Timestamp, deliveries: usize) {
         if deliveries > 0 {
             let n = count(deliveries);
-            let accounts = self.accounts.entry(tenant).or_default();
-            accounts.accepted += n;
-            accounts.queued += n;
+            self.accounts.entry(tenant).or_default().accept(n);
             self.tally(tenant, at).accepted += n;
         }
     }
@@ -66,21 +54,19 @@ impl<'a> Counts<'a> {
         attempt: Option<&Attempt>,
     ) {
         let tenant = delivery.tenant.as_str();
-        if let Some(attempt) = attempt.filter(|attempt| is_failure(attempt)) {
-            self.tally(tenant, attempt.started_at).failed += 1;
+        let Movement { step, delivered_at, dead_at, failed_at, waiting: _ } =
+            movement(before, delivery, attempt);
+        if let Some(step) = step {
+            self.accounts.entry(tenant).or_default().apply(step);
         }
-        let after = delivery.state.name();
-        if before == after {
-            return;
+        if let Some(at) = delivered_at {
+            self.tally(tenant, at).delivered += 1;
         }
-        let accounts = self.accounts.entry(tenant).or_default();
-        *accounts.of(before) -= 1;
-        *accounts.of(after) += 1;
-        match delivery.state {
-            DeliveryState::Delivered { at } => self.tally(tenant, at).delivered += 1,
-            DeliveryState::Dead { at, .. } => self.tally(tenant, at).dead += 1,
-            DeliveryState::Queued | DeliveryState::Waiting(_) | DeliveryState::Cancelled { .. } => {
-            }
+        if let Some(at) = dead_at {
+            self.tally(tenant, at).dead += 1;
+        }
+        if let Some(at) = failed_at {
+            self.tally(tenant, at).failed += 1;
         }
     }
 
@@ -90,10 +76,9 @@ impl<'a> Counts<'a> {
 
     pub(super) fn columns(self) -> (LedgerColumns<'a>, TallyColumns<'a>) {
         let (mut ledger, mut tallies) = (LedgerColumns::default(), TallyColumns::default());
-        for (tenant, a) in self.accounts {
+        for (tenant, delta) in self.accounts {
             ledger.0.push(tenant);
-            let moves = [a.accepted, a.queued, a.waiting, a.delivered, a.dead, a.cancelled];
-            ledger.1.iter_mut().zip(moves).for_each(|(column, n)| column.push(n));
+            ledger.1.iter_mut().zip(delta.columns()).for_each(|(column, n)| column.push(n));
         }
         for ((tenant, minute), t) in self.tallies {
             tallies.0.push(tenant);
@@ -101,19 +86,6 @@ impl<'a> Counts<'a> {
             tallies.1.iter_mut().zip(numbers).for_each(|(column, n)| column.push(n));
         }
         (ledger, tallies)
-    }
-}
-
-impl Accounts {
-    fn of(&mut self, state: StateName) -> &mut i64 {
-        match state {
-            // Nothing is in flight in a store; it would stand as queued.
-            StateName::Queued | StateName::InFlight => &mut self.queued,
-            StateName::Waiting => &mut self.waiting,
-            StateName::Delivered => &mut self.delivered,
-            StateName::Dead => &mut self.dead,
-            StateName::Cancelled => &mut self.cancelled,
-        }
     }
 }
 

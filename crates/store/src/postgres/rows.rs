@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use postrider_domain::attempt::{
     Answer, Attempt, BodyEnd, Ending, Failure, FailureClass, OwnFault, OwnFaultKind, RetryAfter,
-    Timings, Turn, Verdict,
+    Timings, Turn,
 };
 use postrider_domain::delivery::{CancelReason, DeadReason, Delivery, DeliveryState, StateName};
 use postrider_domain::event::{Event, RawJson};
@@ -426,12 +426,4 @@ pub(super) fn attempt(row: &Row) -> Result<Attempt, StoreError> {
         timings: record.timings,
         ending,
     })
-}
-
-/// Whether an attempt counts as failed in the charts.
-pub(super) fn is_failure(attempt: &Attempt) -> bool {
-    match attempt.ending.verdict() {
-        Verdict::Success => false,
-        Verdict::Failure | Verdict::Gone | Verdict::OwnFault => true,
-    }
 }

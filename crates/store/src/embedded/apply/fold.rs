@@ -5,10 +5,11 @@
 //! Counters are added up. Nothing is copied: a fold points into the records. The order of records
 //! matters here and nowhere after.
 
-use postrider_domain::attempt::{Attempt, Verdict};
+use postrider_domain::attempt::Attempt;
 use postrider_domain::circuit::{Circuit, Transition};
 use postrider_domain::delivery::{Delivery, DeliveryState, StateName};
 use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
+use postrider_domain::ledger::{LedgerDelta, Movement, movement};
 use postrider_domain::time::Timestamp;
 
 use crate::embedded::QuickMap;
@@ -60,30 +61,6 @@ enum More {
     Attempt = 2,
 }
 
-/// By how much a tenant's accounts change.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct LedgerChange {
-    pub(super) accepted: i64,
-    pub(super) queued: i64,
-    pub(super) waiting: i64,
-    pub(super) delivered: i64,
-    pub(super) dead: i64,
-    pub(super) cancelled: i64,
-}
-
-impl LedgerChange {
-    fn account(&mut self, state: StateName) -> &mut i64 {
-        match state {
-            // Nothing is in flight in a store.
-            StateName::Queued | StateName::InFlight => &mut self.queued,
-            StateName::Waiting => &mut self.waiting,
-            StateName::Delivered => &mut self.delivered,
-            StateName::Dead => &mut self.dead,
-            StateName::Cancelled => &mut self.cancelled,
-        }
-    }
-}
-
 /// What some records come to.
 #[derive(Debug, Default)]
 pub(super) struct Fold<'r> {
@@ -91,7 +68,7 @@ pub(super) struct Fold<'r> {
     pub(super) destinations: QuickMap<DestinationId, (&'r TenantId, &'r Circuit)>,
     pub(super) transitions: Vec<(&'r TenantId, DestinationId, &'r Transition)>,
     pub(super) replays: Vec<&'r ReplayJob>,
-    pub(super) ledger: QuickMap<&'r TenantId, LedgerChange>,
+    pub(super) ledger: QuickMap<&'r TenantId, LedgerDelta>,
     pub(super) tallies: QuickMap<(&'r TenantId, i64), Tally>,
     pub(super) backlog: QuickMap<DestinationId, i64>,
     /// The day, by its place in `days`, and the place among its deliveries.
@@ -135,9 +112,7 @@ impl<'r> Fold<'r> {
     pub(super) fn accept(&mut self, acceptance: &'r Acceptance) {
         let owed = i64::try_from(acceptance.deliveries.len()).unwrap_or(i64::MAX);
         let tenant = &acceptance.event.tenant;
-        let ledger = self.ledger.entry(tenant).or_default();
-        ledger.accepted += owed;
-        ledger.queued += owed;
+        self.ledger.entry(tenant).or_default().accept(owed);
         let minute = minute(acceptance.accepted_at);
         if owed > 0 {
             self.tally(tenant, minute, |tally| tally.accepted += owed.unsigned_abs());
@@ -159,14 +134,8 @@ impl<'r> Fold<'r> {
 
     pub(super) fn settle(&mut self, commit: &'r Commit) {
         for DeliveryChange { before, delivery, attempt } in &commit.deliveries {
-            let (before, after) = (*before, delivery.state.name());
-            if before != after {
-                self.move_in_ledger(delivery, before, after);
-            }
-            if let Some(attempt) = attempt {
-                self.log(delivery, attempt);
-            }
-            self.put(delivery, Some(before), None, attempt.as_ref());
+            self.count_change(delivery, movement(*before, delivery, attempt.as_ref()));
+            self.put(delivery, Some(*before), None, attempt.as_ref());
         }
         for DestinationChange { tenant, id, circuit, transitions } in &commit.destinations {
             self.transitions.extend(transitions.iter().map(|one| (tenant, *id, one)));
@@ -180,38 +149,23 @@ impl<'r> Fold<'r> {
         }
     }
 
-    fn move_in_ledger(&mut self, delivery: &'r Delivery, before: StateName, after: StateName) {
-        let ledger = self.ledger.entry(&delivery.tenant).or_default();
-        *ledger.account(before) -= 1;
-        *ledger.account(after) += 1;
-        let left = i64::from(before == StateName::Waiting);
-        let came = i64::from(after == StateName::Waiting);
-        if left != came {
-            *self.backlog.entry(delivery.destination).or_default() += came - left;
+    fn count_change(&mut self, delivery: &'r Delivery, movement: Movement) {
+        let Movement { step, delivered_at, dead_at, failed_at, waiting } = movement;
+        let tenant = &delivery.tenant;
+        if let Some(step) = step {
+            self.ledger.entry(tenant).or_default().apply(step);
         }
-        self.tally_state(delivery);
-    }
-
-    fn log(&mut self, delivery: &'r Delivery, attempt: &'r Attempt) {
-        match attempt.ending.verdict() {
-            Verdict::Success => {}
-            Verdict::Failure | Verdict::Gone | Verdict::OwnFault => {
-                let minute = minute(attempt.started_at);
-                self.tally(&delivery.tenant, minute, |tally| tally.failed += 1);
-            }
+        if waiting != 0 {
+            *self.backlog.entry(delivery.destination).or_default() += waiting;
         }
-    }
-
-    fn tally_state(&mut self, delivery: &'r Delivery) {
-        match delivery.state {
-            DeliveryState::Delivered { at } => {
-                self.tally(&delivery.tenant, minute(at), |tally| tally.delivered += 1);
-            }
-            DeliveryState::Dead { at, .. } => {
-                self.tally(&delivery.tenant, minute(at), |tally| tally.dead += 1);
-            }
-            DeliveryState::Queued | DeliveryState::Waiting(_) | DeliveryState::Cancelled { .. } => {
-            }
+        if let Some(at) = delivered_at {
+            self.tally(tenant, minute(at), |tally| tally.delivered += 1);
+        }
+        if let Some(at) = dead_at {
+            self.tally(tenant, minute(at), |tally| tally.dead += 1);
+        }
+        if let Some(at) = failed_at {
+            self.tally(tenant, minute(at), |tally| tally.failed += 1);
         }
     }
 

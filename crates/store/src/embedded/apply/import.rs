@@ -8,11 +8,12 @@ use std::path::Path;
 
 use postrider_domain::attempt::Attempt;
 use postrider_domain::ids::DeliveryId;
+use postrider_domain::ledger::LedgerDelta;
 use rusqlite::Transaction;
 use rusqlite::types::Value;
 
 use super::Applier;
-use super::fold::{Fold, LedgerChange};
+use super::fold::Fold;
 use super::main_file::{write_counters, write_destinations, write_lanes, write_marks};
 use crate::embedded::contract::answers;
 use crate::embedded::contract::audit;
@@ -91,16 +92,7 @@ fn count<'r>(fold: &mut Fold<'r>, item: &'r Item) {
             fold.transitions.push((tenant, *destination, transition));
         }
         Item::Ledger { tenant, ledger } => {
-            let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-            let change = LedgerChange {
-                accepted: signed(ledger.accepted),
-                queued: signed(ledger.queued),
-                waiting: signed(ledger.waiting),
-                delivered: signed(ledger.delivered),
-                dead: signed(ledger.dead),
-                cancelled: signed(ledger.cancelled),
-            };
-            fold.ledger.insert(tenant, change);
+            fold.ledger.insert(tenant, LedgerDelta::from(*ledger));
         }
         Item::Tally { tenant, minute, tally } => {
             fold.tallies.insert((tenant, *minute), *tally);

@@ -10,7 +10,7 @@ use postrider_domain::delivery::{Lane, StateName};
 use rusqlite::types::Value;
 use rusqlite::{Connection, ToSql, Transaction, params};
 
-use super::fold::{Fold, Folded, LedgerChange};
+use super::fold::{Fold, Folded};
 use crate::embedded::QuickMap;
 use crate::embedded::files::codec::{self, Encoder};
 use crate::embedded::files::rows;
@@ -266,9 +266,7 @@ pub(super) fn write_counters(
         rows::add_to_day(transaction, path, (day.number(), is_whole), of_day.more)?;
     }
     for (tenant, change) in &fold.ledger {
-        let LedgerChange { accepted, queued, waiting, delivered, dead, cancelled } = *change;
-        let change = [accepted, queued, waiting, delivered, dead, cancelled];
-        rows::add_to_ledger(transaction, path, tenant, &change)?;
+        rows::add_to_ledger(transaction, path, tenant, &change.columns())?;
     }
     let mut of_all: QuickMap<i64, [i64; 4]> = QuickMap::default();
     for ((tenant, minute), tally) in &fold.tallies {
