@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use postrider_domain::attempt::{Attempt, Verdict};
+use postrider_domain::attempt::Attempt;
 use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::{Delivery, DeliveryState};
 use postrider_domain::ids::{

@@ -5,6 +5,7 @@
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
+use super::days::TABLES;
 use crate::error::StoreError;
 
 /// A step of a transaction failed.
@@ -71,14 +72,28 @@ pub(super) fn is_taken(error: &Error) -> bool {
     error.code() == Some(&SqlState::UNIQUE_VIOLATION)
 }
 
+/// The SQLSTATE of `postrider.refuse_stale_match`. The standard reserves no class that begins with
+/// `P`, and PostgreSQL has only `P0` of them.
+pub(super) const STALE_MATCH: &str = "PR001";
+
 /// A subscription changed since the events were matched.
 pub(super) fn is_stale(error: &Error) -> bool {
-    error.code() == Some(&SqlState::DIVISION_BY_ZERO)
+    error.code().is_some_and(|code| code.code() == STALE_MATCH)
 }
 
 /// There is no partition for the row's day.
+///
+/// PostgreSQL reports a missing partition as a violated check, with the table and without a
+/// constraint. A violated CHECK constraint always has the constraint's name: taken for a missing
+/// partition, it would be tried again for nothing. A code of our own would need a default partition
+/// with a trigger: no partition could be detached concurrently any more, and nodes of the version
+/// before would not know the code.
 pub(super) fn has_no_day(error: &Error) -> bool {
-    error.code() == Some(&SqlState::CHECK_VIOLATION)
+    error.as_db_error().is_some_and(|db| {
+        *db.code() == SqlState::CHECK_VIOLATION
+            && db.constraint().is_none()
+            && db.table().is_some_and(|table| TABLES.contains(&table))
+    })
 }
 
 /// A row does not say what this code wrote.

@@ -293,11 +293,9 @@ pub(super) struct EventColumns<'a> {
     trace: Vec<Option<Vec<u8>>>,
 }
 
-/// Ends the transaction, by a division by zero, where a subscription of these tenants changed after
-/// that version.
-const IS_NEWEST: &str = "SELECT 1 / (CASE WHEN EXISTS (SELECT 1 FROM postrider.changes \
-     WHERE version > $2 AND kind = 0 AND tenant = ANY($1::text[])) \
-     OR (SELECT pruned FROM postrider.changed) > $2 THEN 0 ELSE 1 END)";
+/// Ends the transaction with [`super::error::STALE_MATCH`] where a subscription of these tenants
+/// changed after that version.
+const REFUSE_STALE_MATCH: &str = "SELECT postrider.refuse_stale_match($1::text[], $2::bigint)";
 
 /// Writes identifiers of events.
 pub(super) const INSERT_IDS: &str = "INSERT INTO postrider.event_ids \
@@ -382,7 +380,7 @@ async fn write(
     let version = as_of.map(|version| i64::try_from(version).unwrap_or(i64::MAX));
     let mut steps = Vec::with_capacity(6);
     if let Some(version) = &version {
-        steps.push(Step { sql: IS_NEWEST, params: vec![&tenants, version] });
+        steps.push(Step { sql: REFUSE_STALE_MATCH, params: vec![&tenants, version] });
     }
     steps.push(Step { sql: INSERT_IDS, params: events.ids() });
     steps.push(Step { sql: INSERT_EVENTS, params: events.events() });

@@ -69,6 +69,21 @@ async fn a_connection_whose_server_takes_no_writes_any_more_is_left() {
 }
 
 #[tokio::test]
+async fn a_violated_constraint_is_not_taken_for_a_missing_partition() {
+    let server = server::shared();
+    let store = node(&server.database("checked"), "one").await;
+    let constraint = "ALTER TABLE postrider.events ADD CONSTRAINT short CHECK (length(id) < 1)";
+    server.sql("checked", constraint);
+    let refused = store.accept(vec![owed(0, 1)]).await;
+    match refused {
+        Err(StoreError::Internal(why)) => assert!(why.contains("\"short\""), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    server.sql("checked", "ALTER TABLE postrider.events DROP CONSTRAINT short");
+    store.accept(vec![owed(0, 1)]).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_lease_does_not_wait_for_whoever_removes_or_makes_days() {
     let server = server::shared();
     let url = server.database("days");
