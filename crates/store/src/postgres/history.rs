@@ -14,9 +14,10 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::counts::MINUTE_MS;
+use super::delivery_columns::{DONE, OPEN, delivery, state_number};
 use super::paging::{cursor, limit, page, page_within, place, single, within};
 use super::pool::Scope;
-use super::rows::{self, ATTEMPT, DONE, OPEN, get, json, unsigned, uuid};
+use super::rows::{self, ATTEMPT, get, json, unsigned, uuid};
 use crate::contract::History;
 use crate::error::StoreError;
 use crate::records::{
@@ -76,7 +77,7 @@ impl Conditions {
     /// Those of a filter of one tenant's deliveries.
     pub(super) fn of_deliveries(tenant: &TenantId, filter: &DeliveryFilter) -> Self {
         let mut all = Conditions::of_deliveries_in_any_state(tenant, filter);
-        all.add_opt("state = ?", filter.state.map(rows::state_number));
+        all.add_opt("state = ?", filter.state.map(state_number));
         all
     }
 
@@ -99,16 +100,17 @@ impl Conditions {
 /// state of each part. Indexes by subscription and by type have the state before the time, so that
 /// each state is a part of its own there.
 fn parts(filter: &DeliveryFilter) -> Vec<(&'static str, &'static str, &'static str)> {
-    let queued = (OPEN, "deliveries_open", " AND state = 0");
-    let waiting = (OPEN, "deliveries_open", " AND state = 1");
-    let delivered = (DONE, "deliveries_done", " AND state = 2");
-    let dead = (DONE, "deliveries_done", " AND state = 3");
-    let cancelled = (DONE, "deliveries_done", " AND state = 4");
+    let (open, done) = (OPEN.as_str(), DONE.as_str());
+    let queued = (open, "deliveries_open", " AND state = 0");
+    let waiting = (open, "deliveries_open", " AND state = 1");
+    let delivered = (done, "deliveries_done", " AND state = 2");
+    let dead = (done, "deliveries_done", " AND state = 3");
+    let cancelled = (done, "deliveries_done", " AND state = 4");
     match filter.state {
         None if filter.subscription.is_some() || filter.kind.is_some() => {
             vec![queued, waiting, delivered, dead, cancelled]
         }
-        None => vec![(OPEN, "deliveries_open", ""), (DONE, "deliveries_done", "")],
+        None => vec![(open, "deliveries_open", ""), (done, "deliveries_done", "")],
         Some(StateName::Queued) => vec![queued],
         Some(StateName::Waiting) => vec![waiting],
         Some(StateName::Delivered) => vec![delivered],
@@ -257,12 +259,13 @@ impl History for PostgresStore {
         id: DeliveryId,
     ) -> Result<Option<Delivery>, StoreError> {
         let sql = format!(
-            "SELECT {OPEN} FROM postrider.deliveries_open WHERE id = $2 AND tenant = $1 UNION ALL \
-             SELECT {DONE} FROM postrider.deliveries_done WHERE id = $2 AND tenant = $1"
+            "SELECT {} FROM postrider.deliveries_open WHERE id = $2 AND tenant = $1 UNION ALL \
+             SELECT {} FROM postrider.deliveries_done WHERE id = $2 AND tenant = $1",
+            *OPEN, *DONE
         );
         let (whose, id) = (tenant.as_str(), uuid(id.as_bytes()));
         let row = self.core.pool.query_opt(Scope::Tenant(tenant), &sql, &[&whose, &id]).await?;
-        row.as_ref().map(rows::delivery).transpose()
+        row.as_ref().map(delivery).transpose()
     }
 
     async fn list_deliveries(
@@ -274,9 +277,7 @@ impl History for PostgresStore {
         let (sql, conditions) = self.list_statement(tenant, filter, request).await?;
         let Some(sql) = sql else { return Ok(Page { items: Vec::new(), next: None }) };
         let rows = self.core.lists.query(Scope::Tenant(tenant), &sql, &conditions.params()).await?;
-        page(&rows, request, rows::delivery, |delivery, _| {
-            Ok(cursor(delivery.created_at, delivery.id))
-        })
+        page(&rows, request, delivery, |delivery, _| Ok(cursor(delivery.created_at, delivery.id)))
     }
 
     async fn count_deliveries(

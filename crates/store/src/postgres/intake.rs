@@ -17,9 +17,10 @@ use tokio_postgres::types::ToSql;
 
 use super::counts::{Counts, LedgerColumns, TallyColumns};
 use super::days::day_of;
+use super::delivery_columns::{DeliveryColumns, INSERT_OPEN};
 use super::error::for_everybody;
 use super::pool::{Refused, Scope, Step, Transaction};
-use super::rows::{DeliveryColumns, count, get};
+use super::rows::{count, get};
 use super::{Core, PostgresStore};
 use crate::contract::Intake;
 use crate::error::StoreError;
@@ -308,14 +309,6 @@ pub(super) const INSERT_EVENTS: &str = "INSERT INTO postrider.events \
      SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::integer[], $5::text[], \
      $6::text[], $7::bytea[], $8::bytea[], $9::bigint[], $10::bytea[])";
 
-/// Writes unfinished deliveries.
-pub(super) const INSERT_OPEN: &str = "INSERT INTO postrider.deliveries_open \
-     (id, tenant, event, subscription, destination, kind, created_at, attempts, last_attempt_at, \
-      state, slot, due_at, anchor_at, previous_at, shard) \
-     SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::uuid[], $6::text[], \
-     $7::bigint[], $8::integer[], $9::bigint[], $10::smallint[], $11::bigint[], $12::bigint[], \
-     $13::bigint[], $14::bigint[], $15::smallint[])";
-
 impl<'a> EventColumns<'a> {
     pub(super) fn push(&mut self, acceptance: &'a Acceptance) {
         let event = &acceptance.event;
@@ -385,7 +378,7 @@ async fn write(
     steps.push(Step { sql: INSERT_IDS, params: events.ids() });
     steps.push(Step { sql: INSERT_EVENTS, params: events.events() });
     if !deliveries.is_empty() {
-        steps.push(Step { sql: INSERT_OPEN, params: deliveries.open() });
+        steps.push(Step { sql: &INSERT_OPEN, params: deliveries.open() });
         steps.push(Step { sql: LedgerColumns::SQL, params: ledger.all() });
         steps.push(Step { sql: TallyColumns::SQL, params: tallies.all() });
     }

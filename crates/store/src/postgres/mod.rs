@@ -24,6 +24,7 @@ mod clock;
 mod configuration;
 mod counts;
 mod days;
+mod delivery_columns;
 mod error;
 mod history;
 mod intake;

@@ -10,13 +10,12 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::delivery_columns::{DONE, deliveries};
 use super::error::corrupt;
 use super::history::Conditions;
 use super::paging::{cursor, limit, page, place};
 use super::pool::Scope;
-use super::rows::{
-    self, DONE, count, get, json, ms, parse, time, time_opt, to_json, unsigned, uuid,
-};
+use super::rows::{self, count, get, json, ms, parse, time, time_opt, to_json, unsigned, uuid};
 use crate::contract::Replays;
 use crate::error::StoreError;
 use crate::records::{DeliveryFilter, Page, PageRequest, ReplayJob, ReplayState};
@@ -183,11 +182,12 @@ impl Replays for PostgresStore {
         conditions.add_opt("id > ?", job.position.map(|id| uuid(id.as_bytes())));
         let most = conditions.argument(count(most));
         let sql = format!(
-            "SELECT {DONE} FROM postrider.deliveries_done WHERE {} ORDER BY id LIMIT {most}",
+            "SELECT {} FROM postrider.deliveries_done WHERE {} ORDER BY id LIMIT {most}",
+            *DONE,
             conditions.text()
         );
         let pool = &self.core.lists;
         let rows = pool.query(Scope::Tenant(&job.tenant), &sql, &conditions.params()).await?;
-        rows::deliveries(&rows)
+        deliveries(&rows)
     }
 }

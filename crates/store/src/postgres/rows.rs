@@ -1,4 +1,4 @@
-//! How deliveries, events and attempts are written to rows and read back.
+//! How events and attempts are written to rows and read back, and how columns become values.
 //!
 //! Batches travel as one array per column. **What was written is what is read**, to the last bit:
 //! a row that says anything else is damage, and is reported as such.
@@ -12,11 +12,10 @@ use postrider_domain::attempt::{
     Answer, Attempt, BodyEnd, Ending, Failure, FailureClass, OwnFault, OwnFaultKind, RetryAfter,
     Timings, Turn,
 };
-use postrider_domain::delivery::{CancelReason, DeadReason, Delivery, DeliveryState, StateName};
+use postrider_domain::delivery::Delivery;
 use postrider_domain::event::{Event, RawJson};
-use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId};
+use postrider_domain::ids::DestinationId;
 use postrider_domain::ledger::Ledger;
-use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::time::Timestamp;
 use postrider_domain::trace::TraceContext;
 use serde::{Deserialize, Serialize};
@@ -27,18 +26,6 @@ use uuid::Uuid;
 use super::error::corrupt;
 use crate::error::StoreError;
 use crate::records::EventRecord;
-
-/// The number by which a state is stored.
-pub(super) const fn state_number(state: StateName) -> i16 {
-    match state {
-        StateName::Queued => 0,
-        StateName::Waiting => 1,
-        StateName::Delivered => 2,
-        StateName::Dead => 3,
-        StateName::Cancelled => 4,
-        StateName::InFlight => 5,
-    }
-}
 
 pub(super) fn uuid(bytes: &[u8; 16]) -> Uuid {
     Uuid::from_bytes(*bytes)
@@ -71,7 +58,7 @@ pub(super) fn unsigned(n: i64) -> u64 {
 }
 
 /// How often something was attempted: it never comes near the end of the column.
-fn number(n: u32) -> i32 {
+pub(super) fn number(n: u32) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }
 
@@ -111,173 +98,8 @@ pub(super) fn to_json<T: Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|e| StoreError::Internal(e.to_string()))
 }
 
-fn u32_of(row: &Row, column: &str) -> Result<u32, StoreError> {
+pub(super) fn u32_of(row: &Row, column: &str) -> Result<u32, StoreError> {
     u32::try_from(get::<i32>(row, column)?).map_err(|e| corrupt(column, e))
-}
-
-/// The columns of an unfinished delivery as [`delivery`] reads them.
-pub(super) const OPEN: &str = "id, tenant, event, subscription, destination, kind, created_at, \
-     attempts, last_attempt_at, state, slot, due_at, anchor_at, previous_at, \
-     NULL::bigint AS finished_at, NULL::smallint AS reason";
-
-/// The same of a delivery that has ended.
-pub(super) const DONE: &str = "id, tenant, event, subscription, destination, kind, created_at, \
-     attempts, last_attempt_at, state, NULL::bigint AS slot, NULL::bigint AS due_at, \
-     NULL::bigint AS anchor_at, NULL::bigint AS previous_at, finished_at, reason";
-
-/// Reads a delivery.
-pub(super) fn delivery(row: &Row) -> Result<Delivery, StoreError> {
-    Ok(Delivery {
-        id: DeliveryId::from_bytes(id(row, "id")?),
-        tenant: parse(row, "tenant")?,
-        event: parse(row, "event")?,
-        subscription: SubscriptionId::from_bytes(id(row, "subscription")?),
-        destination: DestinationId::from_bytes(id(row, "destination")?),
-        kind: parse(row, "kind")?,
-        created_at: time(row, "created_at")?,
-        state: state(row)?,
-        attempts: u32_of(row, "attempts")?,
-        last_attempt_at: time_opt(row, "last_attempt_at")?,
-    })
-}
-
-pub(super) fn deliveries(rows: &[Row]) -> Result<Vec<Delivery>, StoreError> {
-    rows.iter().map(delivery).collect()
-}
-
-fn state(row: &Row) -> Result<DeliveryState, StoreError> {
-    let at = || time(row, "finished_at");
-    let reason = || get::<i16>(row, "reason");
-    match get::<i16>(row, "state")? {
-        0 => Ok(DeliveryState::Queued),
-        1 => {
-            let clock = ScheduleClock {
-                anchor_at: time(row, "anchor_at")?,
-                previous_at: time(row, "previous_at")?,
-            };
-            let number = u32::try_from(get::<i64>(row, "slot")?);
-            let number = number.map_err(|e| corrupt("deliveries_open", e))?;
-            Ok(DeliveryState::Waiting(Slot { number, due_at: time(row, "due_at")?, clock }))
-        }
-        2 => Ok(DeliveryState::Delivered { at: at()? }),
-        3 => {
-            let reason = match reason()? {
-                0 => DeadReason::Exhausted,
-                1 => DeadReason::NotAdmitted,
-                other => return Err(corrupt("deliveries_done", format!("reason {other}"))),
-            };
-            Ok(DeliveryState::Dead { at: at()?, reason })
-        }
-        4 => {
-            let reason = match reason()? {
-                0 => CancelReason::Asked,
-                1 => CancelReason::SubscriptionDeleted,
-                other => return Err(corrupt("deliveries_done", format!("reason {other}"))),
-            };
-            Ok(DeliveryState::Cancelled { at: at()?, reason })
-        }
-        other => Err(corrupt("deliveries", format!("state {other}"))),
-    }
-}
-
-/// Deliveries as one array per column.
-#[derive(Default)]
-pub(super) struct DeliveryColumns<'a> {
-    pub(super) id: Vec<Uuid>,
-    tenant: Vec<&'a str>,
-    event: Vec<&'a str>,
-    subscription: Vec<Uuid>,
-    destination: Vec<Uuid>,
-    kind: Vec<&'a str>,
-    pub(super) created_at: Vec<i64>,
-    attempts: Vec<i32>,
-    last_attempt_at: Vec<Option<i64>>,
-    state: Vec<i16>,
-    slot: Vec<Option<i64>>,
-    due_at: Vec<Option<i64>>,
-    anchor_at: Vec<Option<i64>>,
-    previous_at: Vec<Option<i64>>,
-    shard: Vec<i16>,
-    finished_at: Vec<Option<i64>>,
-    reason: Vec<Option<i16>>,
-}
-
-impl<'a> DeliveryColumns<'a> {
-    pub(super) fn push(&mut self, delivery: &'a Delivery) {
-        self.id.push(uuid(delivery.id.as_bytes()));
-        self.tenant.push(delivery.tenant.as_str());
-        self.event.push(delivery.event.as_str());
-        self.subscription.push(uuid(delivery.subscription.as_bytes()));
-        self.destination.push(uuid(delivery.destination.as_bytes()));
-        self.kind.push(delivery.kind.as_str());
-        self.created_at.push(delivery.created_at.as_unix_ms());
-        self.attempts.push(number(delivery.attempts));
-        self.last_attempt_at.push(ms(delivery.last_attempt_at));
-        self.state.push(state_number(delivery.state.name()));
-        self.shard.push(shard(&delivery.destination));
-        let slot = match delivery.state {
-            DeliveryState::Waiting(slot) => Some(slot),
-            DeliveryState::Queued
-            | DeliveryState::Delivered { .. }
-            | DeliveryState::Dead { .. }
-            | DeliveryState::Cancelled { .. } => None,
-        };
-        self.slot.push(slot.map(|slot| i64::from(slot.number)));
-        self.due_at.push(slot.map(|slot| slot.due_at.as_unix_ms()));
-        self.anchor_at.push(slot.map(|slot| slot.clock.anchor_at.as_unix_ms()));
-        self.previous_at.push(slot.map(|slot| slot.clock.previous_at.as_unix_ms()));
-        self.finished_at.push(ms(delivery.finished_at()));
-        self.reason.push(reason_number(&delivery.state));
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.id.is_empty()
-    }
-
-    /// What an unfinished delivery has, in the order of the table's columns.
-    pub(super) fn open(&self) -> Vec<&(dyn ToSql + Sync)> {
-        let mut all = self.common();
-        all.extend([
-            &self.slot as &(dyn ToSql + Sync),
-            &self.due_at,
-            &self.anchor_at,
-            &self.previous_at,
-            &self.shard,
-        ]);
-        all
-    }
-
-    /// What a delivery has that has ended, in the order of the table's columns.
-    pub(super) fn done(&self) -> Vec<&(dyn ToSql + Sync)> {
-        let mut all = self.common();
-        all.extend([&self.finished_at as &(dyn ToSql + Sync), &self.reason]);
-        all
-    }
-
-    fn common(&self) -> Vec<&(dyn ToSql + Sync)> {
-        vec![
-            &self.id,
-            &self.tenant,
-            &self.event,
-            &self.subscription,
-            &self.destination,
-            &self.kind,
-            &self.created_at,
-            &self.attempts,
-            &self.last_attempt_at,
-            &self.state,
-        ]
-    }
-}
-
-fn reason_number(state: &DeliveryState) -> Option<i16> {
-    match state {
-        DeliveryState::Queued | DeliveryState::Waiting(_) | DeliveryState::Delivered { .. } => None,
-        DeliveryState::Dead { reason: DeadReason::Exhausted, .. } => Some(0),
-        DeliveryState::Dead { reason: DeadReason::NotAdmitted, .. } => Some(1),
-        DeliveryState::Cancelled { reason: CancelReason::Asked, .. } => Some(0),
-        DeliveryState::Cancelled { reason: CancelReason::SubscriptionDeleted, .. } => Some(1),
-    }
 }
 
 fn trace(bytes: &[u8]) -> Result<TraceContext, StoreError> {

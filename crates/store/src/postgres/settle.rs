@@ -18,15 +18,16 @@ use uuid::Uuid;
 
 use super::Core;
 use super::days::day_of;
+use super::delivery_columns::{DONE, OPEN, delivery, state_number};
 use super::error::for_everybody;
 use super::pool::{Refused, Scope, Step, Transaction};
-use super::rows::{self, get, json, state_number, uuid};
+use super::rows::{self, get, json, uuid};
 use crate::error::StoreError;
 use crate::records::{Commit, DeliveryChange, DestinationChange, Epoch, ReplayJob, ShardLeases};
 
 mod write;
 
-pub(super) use self::write::{INSERT_ATTEMPTS, INSERT_DONE};
+pub(super) use self::write::INSERT_ATTEMPTS;
 
 /// So many callers can stand in line.
 const CALLERS_MAX: usize = 4_096;
@@ -313,11 +314,11 @@ impl Found {
                 "SELECT {open} FROM postrider.deliveries_open WHERE id = ANY($1::uuid[]) \
                  UNION ALL SELECT {done} FROM postrider.deliveries_done \
                  WHERE id = ANY($1::uuid[]) AND created_at = ANY($2::bigint[])",
-                open = rows::OPEN,
-                done = rows::DONE
+                open = *OPEN,
+                done = *DONE
             );
             for row in &transaction.query(&sql, &[&ids, &times]).await? {
-                let stored = rows::delivery(row)?;
+                let stored = delivery(row)?;
                 self.closer.insert(stored.id, Closer { stored, attempts: BTreeMap::new() });
             }
             let sql = format!(

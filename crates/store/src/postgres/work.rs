@@ -11,8 +11,9 @@ use postrider_domain::time::Timestamp;
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::delivery_columns::{OPEN, deliveries};
 use super::pool::{Params, Scope};
-use super::rows::{self, OPEN, count, deliveries, uuid};
+use super::rows::{self, count, uuid};
 use crate::contract::Work;
 use crate::error::StoreError;
 use crate::records::{Commit, DueMark, ShardLeases, WaitingOrder};
@@ -31,7 +32,7 @@ fn held(holding: &ShardLeases) -> Vec<i16> {
 
 impl PostgresStore {
     async fn open(&self, which: &str, params: Params<'_>) -> Result<Vec<Delivery>, StoreError> {
-        let sql = format!("SELECT {OPEN} FROM postrider.deliveries_open WHERE {which}");
+        let sql = format!("SELECT {} FROM postrider.deliveries_open WHERE {which}", *OPEN);
         deliveries(&self.core.vital.query(Scope::All, &sql, params).await?)
     }
 }

@@ -12,7 +12,6 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use postrider_domain::delivery::Delivery;
 use postrider_domain::trace::TraceContext;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, OptionalExtension, ToSql, Transaction, params};
@@ -22,11 +21,15 @@ use crate::embedded::files::Day;
 use crate::embedded::files::bloom::BloomFilters;
 use crate::embedded::files::codec::{self, Encoder};
 use crate::embedded::files::row_numbers;
+use crate::embedded::files::rows::delivery::{
+    CHANGE_DERIVED, CHANGE_INDEXED, Encoded, INSERT_INDEXED, PUT_DERIVED, RENEW_INDEXED, Rows,
+    Table, Values,
+};
 use crate::records::Acceptance;
 
 /// Events of one statement.
 pub(super) const TOGETHER: usize = 64;
-/// Values of a row, of either kind.
+/// Values of an event's row.
 const COLUMNS: usize = 13;
 
 const EVENTS: &str = "events (n, tenant, id, kind, object, time, accepted_at, fingerprint,
@@ -36,26 +39,6 @@ const OR_KEEP_EVENT: &str = " ON CONFLICT (n) DO UPDATE SET odd = odd
 const INSERT_INDEXED_EVENT: &str = "INSERT INTO events (n, odd, tenant, id, kind, object, time,
         accepted_at, fingerprint, deliveries, crc, data, old, trace)
     VALUES (?1, 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT DO NOTHING";
-
-const DELIVERIES: &str = "deliveries (n, id, state, at, attempts, last_attempt_at, detail, crc,
-    first, route, event, event_id, created_at) VALUES ";
-const OR_RENEW_DELIVERY: &str = " ON CONFLICT (n) DO UPDATE SET state = excluded.state,
-        at = excluded.at, attempts = excluded.attempts, last_attempt_at = excluded.last_attempt_at,
-        detail = excluded.detail, crc = excluded.crc, first = excluded.first
-    WHERE id = excluded.id AND odd IS NULL";
-const INSERT_INDEXED_DELIVERY: &str = "INSERT INTO deliveries (n, odd, id, state, at, attempts,
-        last_attempt_at, detail, crc, first, route, event, event_id, created_at)
-    VALUES (?1, 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
-    ON CONFLICT DO NOTHING";
-const CHANGE_DELIVERY: &str = "UPDATE deliveries SET state = ?3, at = ?4, attempts = ?5,
-        last_attempt_at = ?6, detail = ?7, crc = ?8, first = coalesce(first, ?9)
-    WHERE n = ?1 AND id = ?2 AND odd IS NULL";
-const CHANGE_INDEXED_DELIVERY: &str = "UPDATE deliveries SET state = ?3, at = ?4, attempts = ?5,
-        last_attempt_at = ?6, detail = ?7, crc = ?8, first = coalesce(first, ?9)
-    WHERE ?1 IS ?1 AND id = ?2 AND odd = 1";
-const RENEW_INDEXED_DELIVERY: &str = "UPDATE deliveries SET state = ?3, at = ?4, attempts = ?5,
-        last_attempt_at = ?6, detail = ?7, crc = ?8, first = ?9
-    WHERE ?1 IS ?1 AND id = ?2 AND odd = 1";
 
 /// The places of the values of so many rows.
 fn places(rows: usize) -> String {
@@ -79,9 +62,6 @@ static ONE_EVENT: LazyLock<String> =
     LazyLock::new(|| format!("INSERT INTO {EVENTS} {} {OR_KEEP_EVENT}", places(1)));
 static SOME_EVENTS: LazyLock<String> =
     LazyLock::new(|| format!("INSERT OR IGNORE INTO {EVENTS} {}", places(TOGETHER)));
-static ONE_DELIVERY: LazyLock<String> =
-    LazyLock::new(|| format!("INSERT INTO {DELIVERIES} {} {OR_RENEW_DELIVERY}", places(1)));
-
 /// Binds the values of the n-th row of a statement.
 fn bind(
     statement: &mut CachedStatement<'_>,
@@ -230,87 +210,9 @@ pub(super) struct DeliveryRow<'r> {
 pub(super) struct DeliveryRows<'w> {
     transaction: &'w Transaction<'w>,
     day: Day,
-    one: CachedStatement<'w>,
+    put: CachedStatement<'w>,
     change: CachedStatement<'w>,
-    values: DeliveryValues,
-}
-
-/// The parts of a delivery's row that are encoded.
-#[derive(Default)]
-struct DeliveryValues {
-    scratch: Encoder,
-    detail: Encoder,
-    first: Encoder,
-    has_first: bool,
-    crc: u32,
-}
-
-impl DeliveryValues {
-    fn encode(&mut self, folded: &Folded<'_>) {
-        self.crc = codec::delivery_sum(&mut self.scratch, folded.delivery);
-        self.detail.clear();
-        codec::put_state(&mut self.detail, &folded.delivery.state);
-        self.first.clear();
-        self.has_first = folded.first.is_some();
-        if let Some(attempt) = folded.first {
-            codec::put_first_attempt(&mut self.first, folded.delivery.id, attempt);
-        }
-    }
-
-    fn first(&self) -> Option<&[u8]> {
-        self.has_first.then(|| self.first.as_slice())
-    }
-
-    fn bind(
-        &mut self,
-        statement: &mut CachedStatement<'_>,
-        nth: usize,
-        n: i64,
-        row: &DeliveryRow<'_>,
-    ) -> rusqlite::Result<()> {
-        self.encode(row.folded);
-        let delivery = row.folded.delivery;
-        let at = delivery.finished_at().or(delivery.next_attempt_at());
-        let event_id = if row.event.is_none() { Some(delivery.event.as_str()) } else { None };
-        let values: [&dyn ToSql; COLUMNS] = [
-            &n,
-            &delivery.id.as_bytes().as_slice(),
-            &codec::state_number(delivery.state.name()),
-            &at.map(|at| at.as_unix_ms()),
-            &delivery.attempts,
-            &delivery.last_attempt_at.map(|at| at.as_unix_ms()),
-            &self.detail.as_slice(),
-            &self.crc,
-            &self.first(),
-            &row.route,
-            &row.event,
-            &event_id,
-            &delivery.created_at.as_unix_ms(),
-        ];
-        bind(statement, nth, &values)
-    }
-
-    /// Runs a statement that changes a row, with what was encoded.
-    fn change(
-        &self,
-        statement: &mut CachedStatement<'_>,
-        n: Option<i64>,
-        delivery: &Delivery,
-    ) -> rusqlite::Result<bool> {
-        let at = delivery.finished_at().or(delivery.next_attempt_at());
-        let changed = statement.execute(params![
-            n,
-            delivery.id.as_bytes().as_slice(),
-            codec::state_number(delivery.state.name()),
-            at.map(|at| at.as_unix_ms()),
-            delivery.attempts,
-            delivery.last_attempt_at.map(|at| at.as_unix_ms()),
-            self.detail.as_slice(),
-            self.crc,
-            self.first(),
-        ])?;
-        Ok(changed > 0)
-    }
+    encoded: Encoded,
 }
 
 impl<'w> DeliveryRows<'w> {
@@ -318,9 +220,9 @@ impl<'w> DeliveryRows<'w> {
         Ok(DeliveryRows {
             transaction,
             day,
-            one: transaction.prepare_cached(&ONE_DELIVERY)?,
-            change: transaction.prepare_cached(CHANGE_DELIVERY)?,
-            values: DeliveryValues::default(),
+            put: transaction.prepare_cached(&PUT_DERIVED)?,
+            change: transaction.prepare_cached(&CHANGE_DERIVED)?,
+            encoded: Encoded::default(),
         })
     }
 
@@ -330,36 +232,38 @@ impl<'w> DeliveryRows<'w> {
         derived: Option<i64>,
         folded: &Folded<'_>,
     ) -> rusqlite::Result<bool> {
-        self.values.encode(folded);
-        if derived.is_some() && self.values.change(&mut self.change, derived, folded.delivery)? {
+        self.encoded.encode(folded.delivery, folded.first);
+        let rows = Rows::default();
+        let values = Values { delivery: folded.delivery, encoded: &self.encoded, rows };
+        if derived.is_some() && values.change(&mut self.change, derived)? {
             return Ok(true);
         }
-        let mut indexed = self.transaction.prepare_cached(CHANGE_INDEXED_DELIVERY)?;
-        self.values.change(&mut indexed, None, folded.delivery)
+        let mut indexed = self.transaction.prepare_cached(&CHANGE_INDEXED)?;
+        values.change(&mut indexed, None)
     }
 
     /// Writes one.
     pub(super) fn insert(&mut self, row: &DeliveryRow<'_>) -> rusqlite::Result<()> {
-        let DeliveryRows { transaction, day, one, values, .. } = self;
+        let DeliveryRows { transaction, day, put, encoded, .. } = self;
         let delivery = row.folded.delivery;
-        if let Some(n) = row.derived {
-            values.bind(one, 0, n, row)?;
-            if one.raw_execute()? > 0 {
-                return Ok(());
-            }
+        encoded.encode(delivery, row.folded.first);
+        let encoded = &*encoded;
+        let values = |number| {
+            let rows = Rows { number, route: row.route, event: row.event };
+            Values { delivery, encoded, rows }
+        };
+        if let Some(number) = row.derived
+            && values(number).put(put, Table::Day)?
+        {
+            return Ok(());
         }
-        values.encode(row.folded);
-        let mut insert = transaction.prepare_cached(INSERT_INDEXED_DELIVERY)?;
-        let mut renew = transaction.prepare_cached(RENEW_INDEXED_DELIVERY)?;
+        let mut insert = transaction.prepare_cached(&INSERT_INDEXED)?;
+        let mut renew = transaction.prepare_cached(&RENEW_INDEXED)?;
         let hash = crc32fast::hash(delivery.id.as_bytes());
         let place = |n| row_numbers::indexed(row.tenant, *day, delivery.created_at, hash, n);
-        let again = std::cell::RefCell::new(values);
-        let run = |n| {
-            again.borrow_mut().bind(&mut insert, 0, n, row)?;
-            Ok(insert.raw_execute()? > 0)
-        };
+        let run = |number| values(number).put(&mut insert, Table::Day);
         // It is the same row once more: it becomes what it is now.
-        let known = || Ok(again.borrow().change(&mut renew, None, delivery)?.then_some(0));
+        let known = || Ok(values(0).change(&mut renew, None)?.then_some(0));
         place_indexed((transaction, "deliveries"), place, run, known).map(drop)
     }
 }

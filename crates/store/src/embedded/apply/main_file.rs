@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 
 use postrider_domain::delivery::{Lane, StateName};
 use rusqlite::types::Value;
-use rusqlite::{Connection, ToSql, Transaction, params};
+use rusqlite::{Connection, Transaction, params};
 
 use super::fold::{Fold, Folded};
 use crate::embedded::QuickMap;
-use crate::embedded::files::codec::{self, Encoder};
 use crate::embedded::files::rows;
+use crate::embedded::files::rows::delivery::{
+    Encoded, PUT_FRESH, PUT_WAITING, Rows, Table, Values,
+};
 use crate::embedded::files::schema;
 use crate::embedded::files::{At, Day, Layout, SMALL_PAGE_BYTES, open_writer, sync_directory};
 use crate::embedded::journal::{Position, StoreId};
@@ -138,26 +140,17 @@ impl MainFile {
     }
 }
 
-const PUT_FRESH: &str = "INSERT OR REPLACE INTO fresh (id, tenant, event, kind, subscription,
-        destination, created_at, attempts, last_attempt_at, detail, crc)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
-const PUT_WAITING: &str = "INSERT INTO waiting (id, tenant, event, kind, subscription, destination,
-        created_at, attempts, last_attempt_at, detail, crc, due_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-    ON CONFLICT (id) DO UPDATE SET due_at = ?12, attempts = ?8, last_attempt_at = ?9,
-        detail = ?10, crc = ?11";
-
 pub(super) fn write_lanes(transaction: &Transaction<'_>, fold: &Fold<'_>) -> rusqlite::Result<()> {
     let mut leave_fresh =
         transaction.prepare_cached("DELETE FROM fresh WHERE created_at = ?1 AND id = ?2")?;
     let mut leave_waiting = transaction.prepare_cached("DELETE FROM waiting WHERE id = ?1")?;
-    let mut put_fresh = transaction.prepare_cached(PUT_FRESH)?;
-    let mut put_waiting = transaction.prepare_cached(PUT_WAITING)?;
+    let mut put_fresh = transaction.prepare_cached(&PUT_FRESH)?;
+    let mut put_waiting = transaction.prepare_cached(&PUT_WAITING)?;
     let all = fold.days.iter().flat_map(|(_, of_day)| &of_day.deliveries);
     let mut touched: Vec<&Folded<'_>> =
         all.filter(|folded| folded.before.is_some() || folded.delivery.lane().is_some()).collect();
     touched.sort_unstable_by_key(|folded| folded.delivery.id);
-    let (mut scratch, mut detail) = (Encoder::default(), Encoder::default());
+    let mut encoded = Encoded::default();
     for Folded { delivery, before, .. } in touched {
         let (id, now) = (delivery.id.as_bytes().as_slice(), delivery.state.name());
         match before {
@@ -169,31 +162,12 @@ pub(super) fn write_lanes(transaction: &Transaction<'_>, fold: &Fold<'_>) -> rus
             }
             Some(_) | None => {}
         }
-        if delivery.lane().is_none() {
-            continue;
-        }
-        detail.clear();
-        codec::put_state(&mut detail, &delivery.state);
-        let crc = codec::delivery_sum(&mut scratch, delivery);
-        let due_at = delivery.next_attempt_at().map(|at| at.as_unix_ms());
-        let values: [&dyn ToSql; 12] = [
-            &id,
-            &delivery.tenant.as_str(),
-            &delivery.event.as_str(),
-            &delivery.kind.as_str(),
-            &delivery.subscription.as_bytes().as_slice(),
-            &delivery.destination.as_bytes().as_slice(),
-            &delivery.created_at.as_unix_ms(),
-            &delivery.attempts,
-            &delivery.last_attempt_at.map(|at| at.as_unix_ms()),
-            &detail.as_slice(),
-            &crc,
-            &due_at,
-        ];
-        match (delivery.lane(), values.split_last()) {
-            (Some(Lane::First), Some((_, values))) => put_fresh.execute(values)?,
-            (Some(Lane::First | Lane::Retry), _) => put_waiting.execute(values)?,
-            (None, _) => continue,
+        let Some(lane) = delivery.lane() else { continue };
+        encoded.encode(delivery, None);
+        let values = Values { delivery, encoded: &encoded, rows: Rows::default() };
+        match lane {
+            Lane::First => values.put(&mut put_fresh, Table::First)?,
+            Lane::Retry => values.put(&mut put_waiting, Table::Retry)?,
         };
     }
     Ok(())

@@ -33,7 +33,7 @@ impl Work for EmbeddedStore {
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
         let sql = "WHERE (created_at, id) > (?1, ?2) ORDER BY created_at, id";
-        self.take(FRESH, sql, mark(after), Some(holding.clone()), limit).await
+        self.take(&FRESH, sql, mark(after), Some(holding.clone()), limit).await
     }
 
     async fn queued_of(
@@ -46,7 +46,7 @@ impl Work for EmbeddedStore {
             WHERE destination = ?3 AND (created_at, id) > (?1, ?2) ORDER BY created_at, id";
         let mut values = mark(after);
         values.push(blob(destination.as_bytes()));
-        self.take(FRESH, sql, values, None, limit).await
+        self.take(&FRESH, sql, values, None, limit).await
     }
 
     async fn due(
@@ -60,7 +60,7 @@ impl Work for EmbeddedStore {
             WHERE (due_at, id) > (?1, ?2) AND due_at <= ?3 ORDER BY due_at, id";
         let mut values = mark(after);
         values.push(Value::Integer(until.as_unix_ms()));
-        self.take(WAITING, sql, values, Some(holding.clone()), limit).await
+        self.take(&WAITING, sql, values, Some(holding.clone()), limit).await
     }
 
     async fn waiting_of(
@@ -83,7 +83,7 @@ impl Work for EmbeddedStore {
                 "INDEXED BY waiting_due_of WHERE destination = ?1 ORDER BY due_at, id"
             }
         };
-        self.take(WAITING, sql, vec![blob(destination.as_bytes())], None, limit).await
+        self.take(&WAITING, sql, vec![blob(destination.as_bytes())], None, limit).await
     }
 
     async fn unfinished_of(
@@ -93,12 +93,12 @@ impl Work for EmbeddedStore {
     ) -> Result<Vec<Delivery>, StoreError> {
         let values = vec![blob(subscription.as_bytes())];
         let sql = "INDEXED BY waiting_of_subscription WHERE subscription = ?1 ORDER BY id";
-        let mut found = self.take(WAITING, sql, values.clone(), None, limit).await?;
+        let mut found = self.take(&WAITING, sql, values.clone(), None, limit).await?;
         // Rarely asked, so what comes and goes with every event has no index for it.
         let left = limit.saturating_sub(found.len());
         if left > 0 {
             let sql = "WHERE subscription = ?1";
-            found.extend(self.take(FRESH, sql, values, None, left).await?);
+            found.extend(self.take(&FRESH, sql, values, None, left).await?);
         }
         Ok(found)
     }
@@ -187,7 +187,7 @@ impl EmbeddedStore {
                 while found.len() < limit
                     && let Some(row) = rows.next().at(path)?
                 {
-                    let delivery = rows::queued(&Reading { row, path, table: "queue" })?;
+                    let delivery = rows::delivery(&Reading { row, path, table: "queue" })?;
                     if is_wanted(&delivery) {
                         found.push(delivery);
                     }

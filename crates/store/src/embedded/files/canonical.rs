@@ -8,6 +8,7 @@ use postrider_domain::delivery::Delivery;
 use postrider_domain::event::Event;
 
 use super::codec::{self, Encoder};
+use super::rows::delivery::put_delivery;
 use crate::records::ReplayJob;
 
 /// The bytes of one record.
@@ -57,7 +58,7 @@ impl Canonical {
     }
 
     pub(crate) fn delivery(&mut self, delivery: &Delivery) {
-        codec::put_delivery(&mut self.0, delivery);
+        put_delivery(&mut self.0, delivery);
     }
 
     pub(crate) fn attempt(&mut self, attempt: &Attempt) {

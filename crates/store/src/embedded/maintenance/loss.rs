@@ -73,9 +73,9 @@ impl EmbeddedStore {
             guard.main(|connection, path| {
                 let of = |lane: &str| {
                     let sql = format!("{lane} WHERE created_at >= ?1 AND created_at < ?2");
-                    rows::all(connection, path, "queue", &sql, range, rows::queued)
+                    rows::all(connection, path, "queue", &sql, range, rows::delivery)
                 };
-                Ok([of(FRESH)?, of(WAITING)?].concat())
+                Ok([of(&FRESH)?, of(&WAITING)?].concat())
             })
         });
         let (mut lost, mut known) = (Vec::new(), std::collections::HashSet::new());

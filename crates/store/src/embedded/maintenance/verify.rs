@@ -74,8 +74,8 @@ fn verify_main(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     each(connection, path, "marks", rows::MARKS, rows::mark_of)?;
     let sql = select("destination, waiting, crc", "backlog");
     each(connection, path, "backlog", &sql, rows::backlog_of)?;
-    each(connection, path, "fresh", FRESH, rows::queued)?;
-    each(connection, path, "waiting", WAITING, rows::queued)?;
+    each(connection, path, "fresh", &FRESH, rows::delivery)?;
+    each(connection, path, "waiting", &WAITING, rows::delivery)?;
     let sql = "SELECT key, request, status, body, created_at, crc, tenant FROM answers";
     each(connection, path, "answers", sql, |reading| {
         let key: String = reading.get(0)?;

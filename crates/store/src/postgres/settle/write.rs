@@ -7,10 +7,12 @@ use uuid::Uuid;
 use super::{Found, Fresh};
 use crate::error::StoreError;
 use crate::postgres::counts::{Counts, LedgerColumns, TallyColumns};
-use crate::postgres::intake::INSERT_OPEN;
+use crate::postgres::delivery_columns::{
+    DELETE_DONE, DELETE_OPEN, DeliveryColumns, INSERT_DONE, INSERT_OPEN, UPDATE_DONE, UPDATE_OPEN,
+};
 use crate::postgres::pool::{Refused, Step, Transaction};
 use crate::postgres::replays::state_number as job_state;
-use crate::postgres::rows::{AttemptColumns, DeliveryColumns, ms, to_json, uuid};
+use crate::postgres::rows::{AttemptColumns, ms, to_json, uuid};
 use crate::records::{Commit, DestinationChange, ReplayJob};
 
 /// Everything that is to be written, by statement.
@@ -59,37 +61,6 @@ impl TimelineColumns<'_> {
         vec![&self.tenant, &self.destination, &self.number, &self.record]
     }
 }
-
-const UPDATE_OPEN: &str = "UPDATE postrider.deliveries_open AS o SET attempts = n.attempts, \
-     last_attempt_at = n.last_attempt_at, state = n.state, slot = n.slot, due_at = n.due_at, \
-     anchor_at = n.anchor_at, previous_at = n.previous_at \
-     FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::uuid[], $6::text[], \
-     $7::bigint[], $8::integer[], $9::bigint[], $10::smallint[], $11::bigint[], $12::bigint[], \
-     $13::bigint[], $14::bigint[], $15::smallint[]) \
-     AS n (id, tenant, event, subscription, destination, kind, created_at, attempts, \
-     last_attempt_at, state, slot, due_at, anchor_at, previous_at, shard) \
-     WHERE o.id = n.id AND o.id = ANY($1)";
-
-const DELETE_OPEN: &str = "DELETE FROM postrider.deliveries_open WHERE id = ANY($1::uuid[])";
-
-/// Writes deliveries that have ended.
-pub(in crate::postgres) const INSERT_DONE: &str = "INSERT INTO postrider.deliveries_done \
-     (id, tenant, event, subscription, destination, kind, created_at, attempts, last_attempt_at, \
-      state, finished_at, reason) \
-     SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::uuid[], $6::text[], \
-     $7::bigint[], $8::integer[], $9::bigint[], $10::smallint[], $11::bigint[], $12::smallint[])";
-
-const DELETE_DONE: &str = "DELETE FROM postrider.deliveries_done AS d \
-     WHERE d.id = ANY($1::uuid[]) AND d.created_at = ANY($2::bigint[])";
-
-const UPDATE_DONE: &str = "UPDATE postrider.deliveries_done AS d SET attempts = n.attempts, \
-     last_attempt_at = n.last_attempt_at, state = n.state, finished_at = n.finished_at, \
-     reason = n.reason \
-     FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::uuid[], $6::text[], \
-     $7::bigint[], $8::integer[], $9::bigint[], $10::smallint[], $11::bigint[], $12::smallint[]) \
-     AS n (id, tenant, event, subscription, destination, kind, created_at, attempts, \
-     last_attempt_at, state, finished_at, reason) \
-     WHERE d.id = n.id AND d.id = ANY($1) AND d.created_at = ANY($7)";
 
 /// Writes attempts.
 pub(in crate::postgres) const INSERT_ATTEMPTS: &str = "INSERT INTO postrider.attempts \
@@ -186,13 +157,13 @@ impl<'a> Plan<'a> {
         let (ledger, tallies) = std::mem::take(&mut self.counts).columns();
         let job = self.job.map(JobColumns::of);
         let Plan { moved, ended, revived, amended, attempts, places, timeline, .. } = &self;
-        let all = [
-            (moved.is_empty(), UPDATE_OPEN, moved.open()),
-            (ended.is_empty(), DELETE_OPEN, vec![&ended.id]),
-            (ended.is_empty(), INSERT_DONE, ended.done()),
-            (revived.is_empty(), DELETE_DONE, vec![&revived.id, &revived.created_at]),
-            (revived.is_empty(), INSERT_OPEN, revived.open()),
-            (amended.is_empty(), UPDATE_DONE, amended.done()),
+        let all: [(bool, &str, Vec<&(dyn ToSql + Sync)>); 12] = [
+            (moved.is_empty(), &UPDATE_OPEN, moved.open()),
+            (ended.is_empty(), DELETE_OPEN, ended.ids()),
+            (ended.is_empty(), &INSERT_DONE, ended.done()),
+            (revived.is_empty(), DELETE_DONE, revived.ids_and_days()),
+            (revived.is_empty(), &INSERT_OPEN, revived.open()),
+            (amended.is_empty(), &UPDATE_DONE, amended.done()),
             (attempts.is_empty(), INSERT_ATTEMPTS, attempts.all()),
             (places.id.is_empty(), UPDATE_DESTINATIONS, places.all()),
             (timeline.number.is_empty(), INSERT_TRANSITIONS, timeline.all()),

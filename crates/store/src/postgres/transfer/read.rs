@@ -11,10 +11,11 @@ use uuid::Uuid;
 use super::super::PostgresStore;
 use super::super::configuration::{answer, destination, key, subscription, tenant};
 use super::super::days::DAY_MS;
+use super::super::delivery_columns::{DONE, OPEN, deliveries};
 use super::super::error::corrupt;
 use super::super::pool::{Params, Scope};
 use super::super::replays::job;
-use super::super::rows::{self, ATTEMPT, DONE, OPEN, count, get, json, parse, unsigned, uuid};
+use super::super::rows::{self, ATTEMPT, count, get, json, parse, unsigned, uuid};
 use crate::error::StoreError;
 use crate::records::{EventRecord, Tally};
 use crate::transfer::{BYTES_MAX, Batch, Item, Part, WholeEvent};
@@ -322,16 +323,17 @@ impl PostgresStore {
         let ids: Vec<&str> = records().map(|record| record.event.id.as_str()).collect();
         let wanted = "(SELECT DISTINCT * FROM unnest($1::text[], $2::bigint[])) AS w (whose, at)";
         let found = "d.tenant = w.whose AND d.created_at = w.at AND d.event = ANY($3::text[])";
+        let (open, done) = (OPEN.as_str(), DONE.as_str());
         let sql = format!(
-            "SELECT {OPEN} FROM {wanted} CROSS JOIN LATERAL \
+            "SELECT {open} FROM {wanted} CROSS JOIN LATERAL \
              (SELECT * FROM postrider.deliveries_open AS d WHERE {found}) AS d UNION ALL \
-             SELECT {DONE} FROM {wanted} CROSS JOIN LATERAL \
+             SELECT {done} FROM {wanted} CROSS JOIN LATERAL \
              (SELECT * FROM postrider.deliveries_done AS d WHERE {found} \
               AND d.created_at >= $4 AND d.created_at < $5) AS d"
         );
         let rows = self.rows(&sql, &[&tenants, &times, &ids, &from, &to]).await?;
         let mut owed: HashMap<(TenantId, EventId), Vec<Delivery>> = HashMap::new();
-        for delivery in rows::deliveries(&rows)? {
+        for delivery in deliveries(&rows)? {
             let key = (delivery.tenant.clone(), delivery.event.clone());
             owed.entry(key).or_default().push(delivery);
         }

@@ -12,11 +12,12 @@ use tokio_postgres::types::ToSql;
 
 use super::super::PostgresStore;
 use super::super::days::day_of;
-use super::super::intake::{EventColumns, INSERT_EVENTS, INSERT_IDS, INSERT_OPEN};
+use super::super::delivery_columns::{DeliveryColumns, INSERT_DONE, INSERT_OPEN};
+use super::super::intake::{EventColumns, INSERT_EVENTS, INSERT_IDS};
 use super::super::pool::{Refused, Scope, Step};
 use super::super::replays::{filter_text, state_number as job_state};
-use super::super::rows::{AttemptColumns, DeliveryColumns, ms, shard, to_json, uuid};
-use super::super::settle::{INSERT_ATTEMPTS, INSERT_DONE};
+use super::super::rows::{AttemptColumns, ms, shard, to_json, uuid};
+use super::super::settle::INSERT_ATTEMPTS;
 use crate::audit::AuditEntry;
 use crate::error::StoreError;
 use crate::records::{
@@ -287,11 +288,11 @@ impl<'a> Events<'a> {
 
 impl Columns<'_> {
     fn steps(&self) -> Vec<Step<'_>> {
-        let all: [(bool, &'static str, Vec<&(dyn ToSql + Sync)>); 5] = [
+        let all: [(bool, &str, Vec<&(dyn ToSql + Sync)>); 5] = [
             (self.is_empty, INSERT_IDS, self.events.ids()),
             (self.is_empty, INSERT_EVENTS, self.events.events()),
-            (self.open.is_empty(), INSERT_OPEN, self.open.open()),
-            (self.done.is_empty(), INSERT_DONE, self.done.done()),
+            (self.open.is_empty(), &INSERT_OPEN, self.open.open()),
+            (self.done.is_empty(), &INSERT_DONE, self.done.done()),
             (self.attempts.is_empty(), INSERT_ATTEMPTS, self.attempts.all()),
         ];
         let wanted = all.into_iter().filter(|(is_empty, ..)| !is_empty);

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use postrider_domain::circuit::{Circuit, CircuitState, Counters, Suspended};
-use postrider_domain::delivery::{CancelReason, DeadReason, Delivery, DeliveryState, StateName};
+use postrider_domain::delivery::{CancelReason, DeadReason, DeliveryState, StateName};
 use postrider_domain::event::{Event, RawJson};
-use postrider_domain::ids::{
-    DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
-};
+use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, SubscriptionId};
 use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::trace::TraceContext;
 
 use super::attempt::{get_attempt, put_attempt};
 use super::{Decoder, Encoder, Malformed, VERSION};
+use crate::embedded::files::rows::delivery::{
+    get_delivery, get_delivery_body, put_delivery, put_delivery_body,
+};
 use crate::records::{
     Acceptance, Commit, DeliveryChange, DeliveryFilter, DestinationChange, ReplayJob, ReplayState,
 };
@@ -92,56 +93,6 @@ pub(in crate::embedded) fn get_state(from: &mut Decoder) -> Result<DeliveryState
         }
         StateName::InFlight => return Err(Malformed("a state that is not stored")),
     })
-}
-
-/// All of a delivery but what its surroundings say already.
-fn put_delivery_body(out: &mut Encoder, delivery: &Delivery) {
-    out.fixed(delivery.id.as_bytes());
-    out.fixed(delivery.subscription.as_bytes());
-    out.fixed(delivery.destination.as_bytes());
-    out.time(delivery.created_at);
-    put_state(out, &delivery.state);
-    out.unsigned(u64::from(delivery.attempts));
-    out.option(delivery.last_attempt_at, Encoder::time);
-}
-
-fn get_delivery_body(
-    from: &mut Decoder,
-    tenant: TenantId,
-    event: EventId,
-    kind: postrider_domain::event::EventType,
-) -> Result<Delivery, Malformed> {
-    Ok(Delivery {
-        id: DeliveryId::from_bytes(from.fixed()?),
-        tenant,
-        event,
-        kind,
-        subscription: SubscriptionId::from_bytes(from.fixed()?),
-        destination: DestinationId::from_bytes(from.fixed()?),
-        created_at: from.time()?,
-        state: get_state(from)?,
-        attempts: from.number()?,
-        last_attempt_at: from.option(Decoder::time)?,
-    })
-}
-
-pub(in crate::embedded) fn put_delivery(out: &mut Encoder, delivery: &Delivery) {
-    out.text(delivery.tenant.as_str());
-    out.text(delivery.event.as_str());
-    out.text(delivery.kind.as_str());
-    put_delivery_body(out, delivery);
-}
-
-fn get_delivery(from: &mut Decoder) -> Result<Delivery, Malformed> {
-    let (tenant, event, kind) = (from.parse()?, from.parse()?, from.parse()?);
-    get_delivery_body(from, tenant, event, kind)
-}
-
-/// The checksum of a delivery's row.
-pub(in crate::embedded) fn delivery_sum(scratch: &mut Encoder, delivery: &Delivery) -> u32 {
-    scratch.clear();
-    put_delivery(scratch, delivery);
-    crc32fast::hash(scratch.as_slice())
 }
 
 pub(in crate::embedded) fn put_event(out: &mut Encoder, event: &Event) {

@@ -1,52 +1,16 @@
-//! Events, deliveries and attempts.
+//! Events and attempts.
 
 use std::sync::Arc;
 
 use postrider_domain::attempt::Attempt;
-use postrider_domain::delivery::Delivery;
 use postrider_domain::event::{Event, RawJson};
-use postrider_domain::ids::{DeliveryId, DestinationId, SubscriptionId};
+use postrider_domain::ids::DeliveryId;
 use postrider_domain::trace::TraceContext;
 
 use super::Reading;
 use crate::embedded::files::codec::{self, Decoder, Encoder};
 use crate::error::StoreError;
 use crate::records::EventRecord;
-
-/// What [`delivery`] reads, of `deliveries AS d` with the joins.
-pub(in crate::embedded) const DELIVERY_COLUMNS: &str =
-    "d.id, t.name, coalesce(d.event_id, e.id), k.name, r.subscription, r.destination, d.created_at,
-     d.detail, d.attempts, d.last_attempt_at, d.crc, d.state, d.at, d.n";
-/// What is joined to `deliveries AS d`, in this order.
-pub(in crate::embedded) const DELIVERY_JOINS: &str = "CROSS JOIN routes AS r ON r.n = d.route
-     CROSS JOIN names AS t ON t.n = r.tenant CROSS JOIN names AS k ON k.n = r.kind
-     LEFT JOIN events AS e ON e.n = d.event";
-/// Where the number of the row stands among the columns.
-pub(in crate::embedded) const DELIVERY_NUMBER: usize = 13;
-
-pub(in crate::embedded) fn delivery(reading: &Reading<'_>) -> Result<Delivery, StoreError> {
-    let detail = reading.bytes(7)?;
-    let delivery = Delivery {
-        id: reading.id(0, DeliveryId::from_bytes)?,
-        tenant: reading.parse(1)?,
-        event: reading.event_id(2)?,
-        kind: reading.parse(3)?,
-        subscription: reading.id(4, SubscriptionId::from_bytes)?,
-        destination: reading.id(5, DestinationId::from_bytes)?,
-        created_at: reading.time(6)?,
-        state: reading.decoded(codec::get_state(&mut Decoder::new(detail)))?,
-        attempts: reading.get(8)?,
-        last_attempt_at: reading.time_or_none(9)?,
-    };
-    reading.check(10, codec::delivery_sum(&mut Encoder::default(), &delivery))?;
-    // What lists are selected by says the same as what is shown.
-    let state: u8 = reading.get(11)?;
-    let at = delivery.finished_at().or(delivery.next_attempt_at());
-    if state != codec::state_number(delivery.state.name()) || reading.time_or_none(12)? != at {
-        return Err(reading.damaged("its columns contradict each other"));
-    }
-    Ok(delivery)
-}
 
 /// What [`event`] reads, of `events AS e` with the joins.
 pub(in crate::embedded) const EVENT_COLUMNS: &str =

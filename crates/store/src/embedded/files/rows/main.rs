@@ -1,10 +1,9 @@
-//! Configuration, queue, timelines and replay jobs.
+//! Configuration, timelines and replay jobs.
 
 use std::path::Path;
 
 use postrider_domain::access::Scope;
 use postrider_domain::circuit::Transition;
-use postrider_domain::delivery::Delivery;
 use postrider_domain::ids::{DestinationId, ReplayId, SubscriptionId, TenantId};
 use postrider_domain::subscription::Subscription;
 use rusqlite::{Connection, params};
@@ -28,20 +27,6 @@ fn optional(number: Option<i64>) -> Vec<u8> {
 /// A text that may be absent, so that absent is not the empty text.
 fn optional_text(text: Option<&str>) -> Vec<u8> {
     text.map_or_else(Vec::new, |text| [b"=", text.as_bytes()].concat())
-}
-
-/// What [`queued`] reads of the first lane.
-pub(in crate::embedded) const FRESH: &str = "SELECT id, tenant, event, kind, subscription,
-    destination, created_at, detail, attempts, last_attempt_at, crc, 0, created_at
-    FROM fresh";
-/// What [`queued`] reads of the retry lane.
-pub(in crate::embedded) const WAITING: &str = "SELECT id, tenant, event, kind, subscription,
-    destination, created_at, detail, attempts, last_attempt_at, crc, 1, due_at FROM waiting";
-
-/// An unfinished delivery.
-pub(in crate::embedded) fn queued(reading: &Reading<'_>) -> Result<Delivery, StoreError> {
-    // The columns are those of a day's row.
-    super::delivery(reading)
 }
 
 pub(in crate::embedded) fn tenant_sum(tenant: &Tenant) -> u32 {

@@ -6,6 +6,7 @@
 
 mod counters;
 mod day;
+pub(in crate::embedded) mod delivery;
 mod main;
 
 use std::path::Path;
@@ -21,13 +22,15 @@ pub(in crate::embedded) use self::counters::{
     backlog_of, day_of, ledger_of, mark_of, meta, meta_of, put_mark, put_meta, tally_of,
 };
 pub(in crate::embedded) use self::day::{
-    DELIVERY_COLUMNS, DELIVERY_JOINS, DELIVERY_NUMBER, EVENT_COLUMNS, EVENT_JOINS, StoredEvent,
-    attempt, attempt_sum, delivery, event, first_attempt,
+    EVENT_COLUMNS, EVENT_JOINS, StoredEvent, attempt, attempt_sum, event, first_attempt,
+};
+pub(in crate::embedded) use self::delivery::{
+    DELIVERY_COLUMNS, DELIVERY_JOINS, DELIVERY_NUMBER, FRESH, WAITING, delivery,
 };
 pub(in crate::embedded) use self::main::{
-    FRESH, WAITING, answer_of, answer_sum, destination_of, destination_sum, key_of, key_sum,
-    put_replay, queued, replay, replay_of, scopes_text, subscription_of, subscription_sum,
-    tenant_of, tenant_sum, transition_sum, transitions,
+    answer_of, answer_sum, destination_of, destination_sum, key_of, key_sum, put_replay, replay,
+    replay_of, scopes_text, subscription_of, subscription_sum, tenant_of, tenant_sum,
+    transition_sum, transitions,
 };
 use super::codec::Malformed;
 use super::{At, place, sqlite_error};
