@@ -26,7 +26,7 @@ use postrider_domain::time::Timestamp;
 use postrider_engine::{Background, EngineHandle, Options, Parts, SeededEntropy};
 use postrider_store::Store;
 use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
-use postrider_store::memory::MemoryStore;
+use postrider_store_testing::memory::MemoryStore;
 use postrider_transport::{
     Clock, HttpTransport, Request, SystemClock, Target, Transport, TransportOptions,
 };

@@ -23,7 +23,7 @@ use postrider_engine::{
     Parts, SeededEntropy,
 };
 use postrider_store::SubscriptionRecord;
-use postrider_store::memory::MemoryStore;
+use postrider_store_testing::memory::MemoryStore;
 use postrider_transport::{Request, SystemClock, Transport};
 
 const BATCH: usize = 100;

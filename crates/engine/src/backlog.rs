@@ -279,7 +279,7 @@ fn less(from: &AtomicU64, by: u64) {
 
 #[cfg(test)]
 mod tests {
-    use postrider_store::memory::MemoryStore;
+    use postrider_store_testing::memory::MemoryStore;
 
     use super::*;
 

@@ -19,13 +19,13 @@ use postrider_domain::circuit::Hold;
 use postrider_domain::event::{Event, RawJson};
 use postrider_domain::policy::Policy;
 use postrider_domain::settlement::settle;
-use postrider_store::conformance::samples::{
-    self, acceptance, acme, answered, at, destination, event, finished,
-};
 use postrider_store::postgres::{PostgresOptions, PostgresStore};
 use postrider_store::{
     Acceptance, Accepted, Commit, Configuration, DeliveryChange, DestinationChange, History,
     Intake, ShardLeases, Upkeep, Work,
+};
+use postrider_store_testing::samples::{
+    self, acceptance, acme, answered, at, destination, event, finished,
 };
 
 const FAN_OUT: u64 = 5;

@@ -97,13 +97,14 @@ pub struct AuditFilter {
 impl AuditFilter {
     /// The identifiers that are wanted, from the first to before the second, on a page that goes on
     /// below a place.
-    pub(crate) fn bounds(&self, below: Option<AuditId>) -> ([u8; 16], [u8; 16]) {
+    pub fn bounds(&self, below: Option<AuditId>) -> ([u8; 16], [u8; 16]) {
         let low = self.since.map_or([0; 16], first_at);
         let high = self.until.map_or([u8::MAX; 16], first_at);
         (low, below.map_or(high, |below| high.min(*below.as_bytes())))
     }
 
-    pub(crate) fn wants(&self, entry: &AuditEntry) -> bool {
+    /// Whether an entry meets the filter, its time aside: that is in [`AuditFilter::bounds`].
+    pub fn wants(&self, entry: &AuditEntry) -> bool {
         let is = |wanted: &Option<String>, found: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
         };

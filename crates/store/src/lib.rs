@@ -6,17 +6,21 @@
 //! without a tenant** where the caller acts for one. Secrets are opaque bytes: whoever seals them
 //! is above.
 
+// The samples of records are shared with the tests of other crates, and name this one.
+#[cfg(test)]
+extern crate self as postrider_store;
+
 mod audit;
-#[cfg(any(test, feature = "conformance"))]
-pub mod conformance;
 mod contract;
 pub mod embedded;
 mod error;
 mod fair_semaphore;
-pub mod memory;
 mod nodes;
 pub mod postgres;
 mod records;
+#[cfg(test)]
+#[path = "../../store-testing/src/samples.rs"]
+pub mod samples;
 pub mod transfer;
 
 pub use audit::{Actor, ActorKind, Audit, AuditEntry, AuditFilter};

@@ -229,7 +229,8 @@ impl ShardSet {
         self.0.iter_mut().zip(other.0).for_each(|(all, new)| *all |= new);
     }
 
-    pub(crate) fn without(mut self, other: &ShardSet) -> ShardSet {
+    /// The shards of this set that the other one does not have.
+    pub fn without(mut self, other: &ShardSet) -> ShardSet {
         self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine &= !theirs);
         self
     }

@@ -384,7 +384,7 @@ impl IdempotentAnswer {
 
     /// Whether this one gives way to another one for the same key: it was kept before `since`, or
     /// the other one is the answer to what has begun.
-    pub(crate) fn gives_way(&self, other: &IdempotentAnswer, since: Timestamp) -> bool {
+    pub fn gives_way(&self, other: &IdempotentAnswer, since: Timestamp) -> bool {
         self.created_at < since || (!self.is_answer() && other.is_answer())
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use postrider_store::Store;
-use postrider_store::conformance::Backend;
 use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
+use postrider_store_testing::conformance::Backend;
 
 struct Embedded {
     directory: tempfile::TempDir,
@@ -49,4 +49,4 @@ impl Backend for Embedded {
     }
 }
 
-postrider_store::conformance!(Embedded::new());
+postrider_store_testing::conformance!(Embedded::new());

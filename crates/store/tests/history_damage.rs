@@ -14,9 +14,9 @@ use std::sync::Arc;
 use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;
-use postrider_store::conformance::samples;
 use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{Acceptance, Configuration, History, Intake, StoreError, Tenant, Upkeep};
+use postrider_store_testing::samples;
 
 /// Does something to a file.
 type Harm = fn(&Path);

@@ -16,11 +16,11 @@ use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;
-use postrider_store::conformance::samples;
 use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{
     Acceptance, Accepted, Commit, DeliveryChange, History, Intake, StoreError, Upkeep, Work,
 };
+use postrider_store_testing::samples;
 
 const AT: Timestamp = Timestamp::from_unix_ms(1_794_735_000_000);
 

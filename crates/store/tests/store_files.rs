@@ -12,12 +12,12 @@ use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::TenantId;
 use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::time::Timestamp;
-use postrider_store::conformance::samples;
 use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{
     Acceptance, Commit, Configuration, DeliveryChange, History, Intake, StoreError, Tenant, Upkeep,
     Work,
 };
+use postrider_store_testing::samples;
 
 const EVENTS: u64 = 300;
 const AT: Timestamp = Timestamp::from_unix_ms(1_794_735_000_000);

@@ -3,7 +3,7 @@
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use postrider_store::memory::Fault;
+use postrider_store_testing::memory::Fault;
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Api, Call, id};
@@ -69,7 +69,7 @@ async fn what_failed_by_our_own_fault_may_succeed_later() {
     let api = Api::new().await;
     let call =
         || api.post("/v1/events", json!({"type": "a", "data": 1})).header("idempotency-key", "k");
-    api.store.fail_next(postrider_store::memory::Fault::DiskFull, 1);
+    api.store.fail_next(postrider_store_testing::memory::Fault::DiskFull, 1);
     call().expect(503).await;
     api.store.heal();
     let answer = call().send().await;

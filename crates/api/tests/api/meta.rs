@@ -1,6 +1,6 @@
 //! `/healthz`, `/readyz`, `/metrics`, `/openapi.json`, `/docs`
 
-use postrider_store::memory::Fault;
+use postrider_store_testing::memory::Fault;
 use serde_json::json;
 
 use crate::support::Api;

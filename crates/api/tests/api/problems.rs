@@ -1,7 +1,7 @@
 //! Refusals that no route has to itself
 
 use insta::assert_json_snapshot;
-use postrider_store::memory::Fault;
+use postrider_store_testing::memory::Fault;
 use serde_json::json;
 
 use crate::support::Api;

@@ -20,7 +20,7 @@ use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_engine::{Background, EngineHandle, Options, Parts, Quotas, SeededEntropy};
 use postrider_store::History as _;
-use postrider_store::memory::MemoryStore;
+use postrider_store_testing::memory::MemoryStore;
 use postrider_transport::{Clock, Egress, Transport};
 use serde_json::{Value, json};
 use tokio::sync::Notify;

@@ -9,10 +9,10 @@ use postrider_domain::ids::TenantId;
 use postrider_domain::signature::{SigningSecret, SigningSecrets};
 use postrider_domain::subscription::{CustomHeader, Subscription};
 use postrider_domain::time::Timestamp;
-use postrider_store::conformance::samples;
 use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
-use postrider_store::memory::MemoryStore;
 use postrider_store::{Configuration as _, PageRequest, Upkeep as _};
+use postrider_store_testing::memory::MemoryStore;
+use postrider_store_testing::samples;
 use serde_json::json;
 
 use crate::certificates::certificate;

@@ -7,7 +7,7 @@ use postrider_domain::ids::EventId;
 use postrider_domain::policy::Policy;
 use postrider_engine::Options;
 use postrider_store::Configuration;
-use postrider_store::memory::Fault;
+use postrider_store_testing::memory::Fault;
 
 use crate::nothing_lost::slow_store;
 use crate::world::{FAIL, HOUR, MINUTE, Mood, OK, World, event, ms, tenant};

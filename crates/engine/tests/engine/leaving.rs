@@ -7,7 +7,7 @@ use postrider_domain::delivery::StateName;
 use postrider_domain::ids::DestinationId;
 use postrider_engine::Options;
 use postrider_store::ShardSet;
-use postrider_store::memory::{MemoryOptions, MemoryStore};
+use postrider_store_testing::memory::{MemoryOptions, MemoryStore};
 
 use crate::world::{FAIL, HOUR, Mood, OK, TEN_MINUTES, World, ms, never_disabled, tenant};
 
@@ -87,7 +87,7 @@ async fn a_shard_that_is_to_stay_after_all_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn what_is_settled_is_durable_before_a_shard_leaves() {
     let second = Duration::from_secs(1);
-    let sync: postrider_store::memory::Delay =
+    let sync: postrider_store_testing::memory::Delay =
         std::sync::Arc::new(move || Box::pin(tokio::time::sleep(second)));
     let store = MemoryStore::new(MemoryOptions { sync: Some(sync), ..MemoryOptions::default() });
     let mut world = World::on(store, never_disabled(), Options::default()).await;

@@ -9,8 +9,8 @@ use postrider_domain::policy::{Policy, RetryPolicy};
 use postrider_domain::signature::{SignedHeaders, TOLERANCE, VerifyKey, verify};
 use postrider_domain::subscription::CustomHeader;
 use postrider_engine::{EngineEvent, IngestError, NewEvent, Options};
-use postrider_store::memory::{Fault, MemoryStore};
 use postrider_store::{Configuration, History};
+use postrider_store_testing::memory::{Fault, MemoryStore};
 
 use crate::world::{
     FAIL, MINUTE, Mood, OK, TEN_MINUTES, TOKEN, World, event, ms, secret, slot, tenant,

@@ -6,8 +6,8 @@ use postrider_domain::delivery::{DeliveryState, StateName};
 use postrider_domain::ids::DestinationId;
 use postrider_domain::policy::{Policy, Retention};
 use postrider_engine::{CommandError, Ended, Gauges, IngestError, Options};
-use postrider_store::memory::Fault;
 use postrider_store::{History, Upkeep};
+use postrider_store_testing::memory::Fault;
 
 use crate::world::{FAIL, HOUR, MINUTE, Mood, OK, World, event, ms, tenant};
 
@@ -157,17 +157,17 @@ async fn a_caller_that_goes_away_loses_nothing() {
     assert!(deliveries.iter().all(|one| one.state.name() == StateName::Delivered));
 }
 
-pub(crate) fn slow_store(seed: u64) -> postrider_store::memory::MemoryStore {
-    let wait = |n: u64| -> postrider_store::memory::Delay {
+pub(crate) fn slow_store(seed: u64) -> postrider_store_testing::memory::MemoryStore {
+    let wait = |n: u64| -> postrider_store_testing::memory::Delay {
         std::sync::Arc::new(move || Box::pin(tokio::time::sleep(ms(n))))
     };
-    let options = postrider_store::memory::MemoryOptions {
+    let options = postrider_store_testing::memory::MemoryOptions {
         sync: Some(wait(3)),
         read: Some(wait(1)),
         seed,
-        ..postrider_store::memory::MemoryOptions::default()
+        ..postrider_store_testing::memory::MemoryOptions::default()
     };
-    postrider_store::memory::MemoryStore::new(options)
+    postrider_store_testing::memory::MemoryStore::new(options)
 }
 
 #[tokio::test(start_paused = true)]
@@ -306,13 +306,13 @@ async fn an_engine_at_rest_holds_nothing() {
 #[tokio::test(start_paused = true)]
 async fn what_stands_behind_deliveries_of_a_deleted_subscription_is_sent() {
     // Reads take so long that the turns of the deleted one's deliveries come before they are found.
-    let slow: postrider_store::memory::Delay =
+    let slow: postrider_store_testing::memory::Delay =
         std::sync::Arc::new(|| Box::pin(tokio::time::sleep(ms(500))));
-    let options = postrider_store::memory::MemoryOptions {
+    let options = postrider_store_testing::memory::MemoryOptions {
         read: Some(slow),
-        ..postrider_store::memory::MemoryOptions::default()
+        ..postrider_store_testing::memory::MemoryOptions::default()
     };
-    let store = postrider_store::memory::MemoryStore::new(options);
+    let store = postrider_store_testing::memory::MemoryStore::new(options);
     let mut world = World::on(store, Policy::default(), Options::default()).await;
     let deleted = world.subscribe(URL).await;
     world.script.set(URL, Mood::Gated(200));

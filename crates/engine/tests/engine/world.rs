@@ -23,10 +23,10 @@ use postrider_engine::{
     Background, Credentials, CredentialsError, EngineHandle, Ingested, NewEvent, OpenCredentials,
     Options, Parts, SeededEntropy, Spans,
 };
-use postrider_store::memory::MemoryStore;
 use postrider_store::{
     Configuration, DeliveryFilter, History, PageRequest, Store, SubscriptionPut, SubscriptionRecord,
 };
+use postrider_store_testing::memory::MemoryStore;
 use postrider_transport::{Clock, Request, Transport};
 use tokio::sync::watch;
 use tokio::time::Instant;

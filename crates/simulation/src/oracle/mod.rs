@@ -18,8 +18,8 @@ use postrider_domain::attempt::Attempt;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
 use postrider_domain::ledger::Ledger;
-use postrider_store::memory::Durable;
 use postrider_store::{Acceptance, Commit, DestinationChange};
+use postrider_store_testing::memory::Durable;
 
 use crate::coverage::{Cover, Coverage};
 use crate::trace::{Line, Trace};

@@ -11,8 +11,8 @@ use postrider_domain::payload::Format;
 use postrider_domain::subscription::{RateLimit, Subscription};
 use postrider_domain::time::Timestamp;
 use postrider_engine::{CommandError, IngestError, NewEvent, NewReplay};
-use postrider_store::memory::Fault;
 use postrider_store::{Configuration, DeliveryFilter, SubscriptionRecord};
+use postrider_store_testing::memory::Fault;
 
 use super::{Crashed, World};
 use crate::coverage::Cover;

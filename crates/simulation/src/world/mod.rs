@@ -20,8 +20,8 @@ use postrider_engine::{
     Background, Credentials, CredentialsError, Ended, EngineHandle, OpenCredentials, Options,
     Parts, SeededEntropy,
 };
-use postrider_store::memory::{Durable, MemoryOptions, MemoryStore};
 use postrider_store::{History, Store, SubscriptionRecord};
+use postrider_store_testing::memory::{Durable, MemoryOptions, MemoryStore};
 use postrider_transport::Clock;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
@@ -498,21 +498,22 @@ fn store_options(
     };
     let chance = Arc::new(Mutex::new(Random::new(nature.seed, "store")));
     let pace = nature.pace;
-    let delay: Option<postrider_store::memory::Delay> = (pace != Pace::Instant).then(|| {
-        let delay: postrider_store::memory::Delay = Arc::new(move || {
-            let n = chance.lock().unwrap_or_else(PoisonError::into_inner).skewed(40);
-            Box::pin(async move {
-                if pace == Pace::Milliseconds {
-                    pause(n).await;
-                } else {
-                    for _ in 0..n / 8 {
-                        tokio::task::yield_now().await;
+    let delay: Option<postrider_store_testing::memory::Delay> =
+        (pace != Pace::Instant).then(|| {
+            let delay: postrider_store_testing::memory::Delay = Arc::new(move || {
+                let n = chance.lock().unwrap_or_else(PoisonError::into_inner).skewed(40);
+                Box::pin(async move {
+                    if pace == Pace::Milliseconds {
+                        pause(n).await;
+                    } else {
+                        for _ in 0..n / 8 {
+                            tokio::task::yield_now().await;
+                        }
                     }
-                }
-            })
+                })
+            });
+            delay
         });
-        delay
-    });
     MemoryOptions {
         sync: delay.clone(),
         read: delay,

@@ -151,7 +151,7 @@ impl PostgresStore {
     }
 
     /// How the server would carry out a list of deliveries.
-    #[cfg(feature = "conformance")]
+    #[cfg(feature = "testing")]
     pub async fn plan_of_list(
         &self,
         tenant: &TenantId,

@@ -8,12 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postrider_store::conformance::samples::{acme, answered, at, refused};
-use postrider_store::conformance::{Backend, Ground, sequences};
 use postrider_store::postgres::{PostgresOptions, PostgresStore};
 use postrider_store::{
     Accepted, Commit, DeliveryFilter, History, Intake, Store, StoreError, Upkeep, Work,
 };
+use postrider_store_testing::conformance::{Backend, Ground, sequences};
+use postrider_store_testing::samples::{acme, answered, at, refused};
 
 use crate::nodes::{attempted, delivery, options, owed, put_destinations};
 use crate::server::{self, Server, as_ordinary_user, free_port};

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use postrider_domain::ids::Shard;
 use postrider_domain::time::Timestamp;
-use postrider_store::conformance::samples::{self, acme, answered, at, digest, umbrella};
 use postrider_store::postgres::{PostgresOptions, PostgresStore};
 use postrider_store::{
     Acceptance, Accepted, DeliveryFilter, Epoch, FORMAT, Hint, History, Intake, Nodes, PROGRAM,
     Pruned, ShardLeases, ShardSet, StoreError, Upkeep, Work,
 };
+use postrider_store_testing::samples::{self, acme, answered, at, digest, umbrella};
 
 use crate::nodes::{attempted, delivery, node, options, owed, put_destinations};
 use crate::server::Server;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider_store::Store;
-use postrider_store::conformance::Backend;
 use postrider_store::postgres::{PostgresOptions, PostgresStore};
+use postrider_store_testing::conformance::Backend;
 
 use crate::server;
 
@@ -49,4 +49,4 @@ impl Backend for Postgres {
     }
 }
 
-postrider_store::conformance!(Postgres::new());
+postrider_store_testing::conformance!(Postgres::new());

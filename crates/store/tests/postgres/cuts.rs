@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use postrider_domain::ledger::Ledger;
 use postrider_domain::time::Timestamp;
-use postrider_store::conformance::samples::{START, acme, answered, at, delivery_id, refused};
 use postrider_store::postgres::{PostgresOptions, PostgresStore};
 use postrider_store::{
     Acceptance, Accepted, Commit, DeliveryFilter, History, Intake, ShardLeases, StoreError, Upkeep,
     Work,
 };
+use postrider_store_testing::samples::{START, acme, answered, at, delivery_id, refused};
 
 use crate::nodes::{attempted, delivery, node, options, owed, put_destinations};
 use crate::proxy::{Cut, Proxy};

@@ -1,10 +1,10 @@
 //! Lists of deliveries are read from an index, in its order, for every combination of filters.
 
 use postrider_domain::delivery::{Delivery, DeliveryState, StateName};
-use postrider_store::conformance::samples::{
+use postrider_store::{Commit, DeliveryChange, DeliveryFilter, Intake, PageRequest, Upkeep, Work};
+use postrider_store_testing::samples::{
     acceptance, acme, at, destination, event, kind, subscription_id,
 };
-use postrider_store::{Commit, DeliveryChange, DeliveryFilter, Intake, PageRequest, Upkeep, Work};
 
 use crate::nodes::node;
 use crate::server;

@@ -10,11 +10,11 @@ use postrider_domain::destination::Destination;
 use postrider_domain::policy::Policy;
 use postrider_domain::settlement::settle;
 use postrider_domain::time::Timestamp;
-use postrider_store::conformance::samples::{self, acceptance, acme, event};
 use postrider_store::postgres::{PostgresOptions, PostgresStore};
 use postrider_store::{
     Acceptance, Commit, Configuration, DeliveryChange, DestinationChange, History,
 };
+use postrider_store_testing::samples::{self, acceptance, acme, event};
 
 /// Options of a node whose lease outlasts any pause of a busy machine.
 pub(crate) fn options(node: &str) -> PostgresOptions {

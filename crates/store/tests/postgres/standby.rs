@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use postrider_domain::delivery::StateName;
-use postrider_store::conformance::samples::{acme, answered, at, delivery_id};
 use postrider_store::postgres::PostgresStore;
 use postrider_store::{Accepted, DeliveryFilter, History, Intake, StoreError, Upkeep, Work};
+use postrider_store_testing::samples::{acme, answered, at, delivery_id};
 
 use crate::nodes::{attempted, delivery, node, owed, put_destinations};
 use crate::server::Server;

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use postrider_store::conformance::samples;
-use postrider_store::conformance::sequences::{everything, fill};
 use postrider_store::embedded::{self, EmbeddedStore};
 use postrider_store::postgres::PostgresStore;
 use postrider_store::transfer::{Moved, Phase, RecordKind, Target, TransferError, Watch, transfer};
 use postrider_store::{Configuration, StoreError, Upkeep};
+use postrider_store_testing::conformance::sequences::{everything, fill};
+use postrider_store_testing::samples;
 
 use crate::nodes::{node, options};
 use crate::server::{self, Server};

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use postrider_store::conformance::samples::{at, tenant};
 use postrider_store::postgres::{PostgresOptions, PostgresStore};
 use postrider_store::{Configuration, Intake, PageRequest, StoreError, Upkeep};
+use postrider_store_testing::samples::{at, tenant};
 use tokio_postgres::NoTls;
 
 use crate::nodes::{node, options, owed};

@@ -1,11 +1,11 @@
-//! The file layer: one directory with flat names, real or simulated.
+//! The file layer: one directory with flat names. The tests of the journal have one that fails and loses
+//! power on command.
 //!
 //! Nothing above this module touches a file by other means (SQLite aside, which brings its own).
 //! What has not been synced may be lost, wholly or in part and in any order: the bytes of a file
 //! until [`MediumFile::sync_data`], names until [`Medium::sync_names`].
 
 mod disk;
-mod simulated;
 
 use std::any::Any;
 use std::fmt;
@@ -13,7 +13,6 @@ use std::io;
 use std::sync::Arc;
 
 pub use disk::Disk;
-pub use simulated::{Fault, Repeat, SimulatedMedium, When};
 
 /// Held for as long as nobody else may use the directory; dropping it lets go.
 pub type Lock = Box<dyn Any + Send>;

@@ -8,13 +8,13 @@ use postrider_domain::time::Timestamp;
 use rusqlite::Connection;
 
 use super::{AT, options};
-use crate::conformance::samples;
 use crate::contract::{Configuration, History, Intake, Upkeep, Work};
 use crate::embedded::EmbeddedStore;
 use crate::embedded::files::At;
 use crate::embedded::files::schema;
 use crate::error::StoreError;
 use crate::records::{Commit, DeliveryChange, DeliveryFilter, PageRequest};
+use crate::samples;
 
 const SUBSCRIPTIONS: u64 = 90;
 const DELIVERIES: u64 = 3_000;

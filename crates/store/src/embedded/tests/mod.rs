@@ -9,10 +9,10 @@ use std::task::{Context, Waker};
 
 use postrider_domain::time::Timestamp;
 
-use crate::conformance::samples;
 use crate::contract::{History, Intake, Upkeep};
 use crate::embedded::{EmbeddedOptions, EmbeddedStore};
 use crate::records::{Acceptance, Accepted};
+use crate::samples;
 
 const AT: Timestamp = Timestamp::from_unix_ms(1_794_735_000_000);
 

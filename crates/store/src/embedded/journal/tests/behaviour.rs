@@ -1,8 +1,9 @@
 //! What the journal does when nothing, or one thing, goes wrong.
 
 use super::super::writer;
+use super::medium::{Fault, Repeat, When};
 use super::*;
-use crate::embedded::medium::{Fault, Medium, Repeat, When};
+use crate::embedded::medium::Medium;
 
 fn append(journal: &Journal, payload: Bytes) -> Result<Position, AppendError> {
     now(journal.append(1, payload, Reserve::Normal))

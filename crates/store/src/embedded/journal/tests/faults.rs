@@ -1,7 +1,7 @@
 //! Sweeps: the k-th operation fails, for every k; the power fails after the k-th, for every k.
 
+use super::medium::{Fault, Repeat, When};
 use super::*;
-use crate::embedded::medium::{Fault, Repeat, When};
 
 const STEPS: u64 = 20;
 

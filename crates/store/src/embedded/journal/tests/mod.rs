@@ -5,6 +5,7 @@
 
 mod behaviour;
 mod faults;
+mod medium;
 mod model;
 mod rot;
 mod threads;
@@ -15,11 +16,11 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
+use self::medium::SimulatedMedium;
 use super::{
     AppendError, Hooks, Journal, JournalError, JournalOptions, Position, Record, Reserve, Run,
     TornTail,
 };
-use crate::embedded::medium::SimulatedMedium;
 
 const STORE: [u8; 16] = *b"the-test's-store";
 /// Small enough for many rotations.

@@ -3,8 +3,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::medium::{Fault, Repeat, When};
 use super::*;
-use crate::embedded::medium::{Fault, Repeat, When};
 
 #[derive(Debug, Clone)]
 enum Act {

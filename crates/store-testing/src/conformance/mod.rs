@@ -1,0 +1,82 @@
+//! One suite that every backend must pass: a test for each sentence of the contract, and random
+//! sequences that are compared with the model in memory.
+//!
+//! A backend joins by a file in its `tests/` that says how it is opened, and one line:
+//!
+//! ```ignore
+//! postrider_store_testing::conformance!(MyBackend::new());
+//! ```
+#![expect(clippy::unwrap_used, reason = "these are tests, though the compiler cannot know it")]
+
+/// Lists the checks of a file, and makes of them a macro that turns each into a test.
+macro_rules! suite {
+    ($dollar:tt $module:ident, $export:ident: $($name:ident,)+) => {
+        /// Runs the check of this name.
+        pub fn run(
+            name: &str,
+            ground: $crate::conformance::Ground,
+        ) -> std::pin::Pin<Box<dyn Future<Output = ()>>> {
+            match name {
+                $(stringify!($name) => Box::pin($name(ground)),)+
+                _ => panic!("there is no check {name}"),
+            }
+        }
+
+        #[doc(hidden)]
+        #[macro_export]
+        macro_rules! $export {
+            ($dollar backend:expr) => {
+                mod $module {
+                    use super::*;
+                    $(
+                        #[tokio::test]
+                        async fn $name() {
+                            let ground = $crate::conformance::Ground::new($dollar backend).await;
+                            $crate::conformance::$module::run(stringify!($name), ground).await;
+                        }
+                    )+
+                }
+            };
+        }
+    };
+}
+
+pub mod audit;
+pub mod configuration;
+mod dump;
+mod ground;
+pub mod history;
+pub mod intake;
+pub mod isolation;
+pub mod lists;
+pub mod queues;
+pub mod records;
+pub mod replays;
+pub mod sequences;
+pub mod settling;
+pub mod subscriptions;
+pub mod upkeep;
+pub mod usage;
+
+pub use self::ground::{Backend, Ground};
+
+/// Makes a test of every check, for the backend that the expression gives.
+#[macro_export]
+macro_rules! conformance {
+    ($backend:expr) => {
+        $crate::conformance_audit!($backend);
+        $crate::conformance_configuration!($backend);
+        $crate::conformance_history!($backend);
+        $crate::conformance_intake!($backend);
+        $crate::conformance_isolation!($backend);
+        $crate::conformance_lists!($backend);
+        $crate::conformance_queues!($backend);
+        $crate::conformance_records!($backend);
+        $crate::conformance_replays!($backend);
+        $crate::conformance_sequences!($backend);
+        $crate::conformance_settling!($backend);
+        $crate::conformance_subscriptions!($backend);
+        $crate::conformance_upkeep!($backend);
+        $crate::conformance_usage!($backend);
+    };
+}

@@ -1,0 +1,177 @@
+//! Bulk replay jobs: each delivery once, and on after a restart.
+
+use std::collections::BTreeSet;
+
+use postrider_domain::delivery::{CancelReason, StateName};
+use postrider_domain::ids::DeliveryId;
+use postrider_store::{Commit, DeliveryFilter, ReplayJob, ReplayState};
+
+use super::Ground;
+use super::ground::{ALL, numbers};
+use crate::samples::{
+    acme, answered, at, delivery_id, destination, kind, refused, replay, replay_id,
+    subscription_id, umbrella,
+};
+
+/// When the last slot has passed.
+const LATE: u64 = 200_000_000;
+
+/// Deliveries 1 to 6 are dead since `LATE + n`, 7 waits, 8 arrived, 9 was cancelled.
+async fn fill(ground: &Ground) {
+    ground.put(&acme(), 1, 1).await;
+    for n in 1..=9 {
+        ground.accept(&format!("e{n}"), at(100 - n), &[(n, 1)]).await;
+    }
+    for n in 1..=7 {
+        ground.attempt(n, 1, refused(), at(100)).await;
+    }
+    for n in 1..=6 {
+        ground.attempt(n, 1, refused(), at(LATE + n)).await;
+    }
+    ground.attempt(8, 1, answered(200), at(100)).await;
+    ground.change(ground.delivery(9).await.cancelled(CancelReason::Asked, at(100)).unwrap()).await;
+}
+
+async fn candidates(ground: &Ground, job: &ReplayJob) -> Vec<u64> {
+    numbers(&ground.store.replay_candidates(job, 100).await.unwrap())
+}
+
+async fn a_job_is_read_back_as_it_was(mut ground: Ground) {
+    let full = ReplayJob {
+        filter: DeliveryFilter {
+            state: Some(StateName::Cancelled),
+            destination: Some(destination(&acme(), 1).id),
+            subscription: Some(subscription_id(1)),
+            event: Some("e".parse().unwrap()),
+            kind: Some(kind("task.updated")),
+            since: Some(at(1)),
+            until: Some(at(2)),
+        },
+        per_second: Some(7),
+        total: 1 << 40,
+        done: 12,
+        position: Some(delivery_id(4)),
+        finished_at: Some(at(5)),
+        ..replay(&acme(), 1, at(3))
+    };
+    let states =
+        [ReplayState::Running, ReplayState::Paused, ReplayState::Finished, ReplayState::Cancelled];
+    for state in states {
+        let job = ReplayJob { state, ..full.clone() };
+        ground.store.put_replay(&job).await.unwrap();
+        ground.reopen().await;
+        assert_eq!(ground.store.replay(&acme(), replay_id(1)).await.unwrap(), Some(job));
+    }
+    assert_eq!(ground.store.replays(&acme(), &ALL).await.unwrap().items.len(), 1, "one, replaced");
+    assert_eq!(ground.store.replay(&acme(), replay_id(2)).await.unwrap(), None);
+    let bare = replay(&acme(), 2, at(4));
+    ground.store.put_replay(&bare).await.unwrap();
+    assert_eq!(ground.store.replay(&acme(), replay_id(2)).await.unwrap(), Some(bare));
+}
+
+async fn running_jobs_of_every_tenant_go_on_after_a_start(mut ground: Ground) {
+    let states = [
+        (1, ReplayState::Running),
+        (2, ReplayState::Paused),
+        (3, ReplayState::Finished),
+        (4, ReplayState::Cancelled),
+    ];
+    for (n, state) in states {
+        ground.store.put_replay(&ReplayJob { state, ..replay(&acme(), n, at(n)) }).await.unwrap();
+    }
+    ground.store.put_replay(&replay(&umbrella(), 9, at(9))).await.unwrap();
+    ground.reopen().await;
+    let running = ground.store.running_replays().await.unwrap();
+    let ids: BTreeSet<_> = running.iter().map(|job| job.id).collect();
+    assert_eq!(ids, BTreeSet::from([replay_id(1), replay_id(9)]));
+}
+
+async fn candidates_come_by_identifier_after_the_position(mut ground: Ground) {
+    fill(&ground).await;
+    ground.reopen().await;
+    let job = replay(&acme(), 1, at(LATE + 100));
+    assert_eq!(candidates(&ground, &job).await, [1, 2, 3, 4, 5, 6]);
+    let found = ground.store.replay_candidates(&job, 2).await.unwrap();
+    assert_eq!(numbers(&found), [1, 2]);
+    let on = ReplayJob { position: Some(delivery_id(2)), ..job.clone() };
+    assert_eq!(candidates(&ground, &on).await, [3, 4, 5, 6]);
+    let end = ReplayJob { position: Some(delivery_id(6)), ..job };
+    assert_eq!(candidates(&ground, &end).await, [0u64; 0]);
+}
+
+async fn candidates_had_ended_when_the_job_was_created(ground: Ground) {
+    fill(&ground).await;
+    let job = replay(&acme(), 1, at(LATE + 4));
+    assert_eq!(candidates(&ground, &job).await, [1, 2, 3, 4], "at that time, or before");
+    ground.change(ground.delivery(2).await.replayed(at(LATE + 10)).unwrap()).await;
+    assert_eq!(candidates(&ground, &job).await, [1, 3, 4], "it is on its way");
+    ground.attempt(2, 1, refused(), at(3 * LATE)).await;
+    ground.attempt(2, 1, refused(), at(6 * LATE)).await;
+    assert_eq!(ground.delivery(2).await.state.name(), StateName::Dead);
+    assert_eq!(candidates(&ground, &job).await, [1, 3, 4], "it ended again, but later");
+}
+
+async fn candidates_pass_the_filter_of_the_job(ground: Ground) {
+    fill(&ground).await;
+    let job = replay(&acme(), 1, at(LATE + 100));
+    let with = |filter| ReplayJob { filter, ..job.clone() };
+    let any = DeliveryFilter::default;
+    let state = |state| with(DeliveryFilter { state: Some(state), ..any() });
+    let cases: [(ReplayJob, &[u64]); 7] = [
+        (state(StateName::Delivered), &[8]),
+        (state(StateName::Cancelled), &[9]),
+        (with(any()), &[1, 2, 3, 4, 5, 6, 8, 9]),
+        (with(DeliveryFilter { since: Some(at(95)), ..any() }), &[1, 2, 3, 4, 5]),
+        (with(DeliveryFilter { until: Some(at(92)), ..any() }), &[9]),
+        (with(DeliveryFilter { event: Some("e3".parse().unwrap()), ..any() }), &[3]),
+        (with(DeliveryFilter { subscription: Some(subscription_id(2)), ..any() }), &[]),
+    ];
+    for (job, expected) in cases {
+        assert_eq!(candidates(&ground, &job).await, expected, "{:?}", job.filter);
+    }
+}
+
+async fn candidates_are_of_the_jobs_tenant(ground: Ground) {
+    fill(&ground).await;
+    let job = replay(&umbrella(), 1, at(LATE + 100));
+    assert_eq!(candidates(&ground, &job).await, [0u64; 0]);
+}
+
+async fn a_job_replays_each_delivery_once_across_restarts(mut ground: Ground) {
+    fill(&ground).await;
+    let now = LATE + 100;
+    ground.store.put_replay(&replay(&acme(), 1, at(now))).await.unwrap();
+    let mut replayed: Vec<DeliveryId> = Vec::new();
+    loop {
+        ground.reopen().await;
+        let mut job = ground.store.running_replays().await.unwrap().remove(0);
+        let next = ground.store.replay_candidates(&job, 2).await.unwrap();
+        let Some(last) = next.last() else { break };
+        job.position = Some(last.id);
+        job.done += u64::try_from(next.len()).unwrap();
+        let mut commit = Commit { replay: Some(job), ..Commit::default() };
+        for delivery in next {
+            replayed.push(delivery.id);
+            let after = delivery.replayed(at(now)).unwrap();
+            commit.deliveries.push(ground.change_to(after, None).await);
+        }
+        ground.settle(commit).await;
+        // One that is replayed arrives at once, in the millisecond in which the job was created.
+        let id = *replayed.last().unwrap();
+        let n = (1..=9).find(|n| delivery_id(*n) == id).unwrap();
+        ground.attempt(n, 1, answered(200), at(now)).await;
+    }
+    assert_eq!(replayed, (1..=6).map(delivery_id).collect::<Vec<_>>());
+    let job = ground.store.replay(&acme(), replay_id(1)).await.unwrap().unwrap();
+    assert_eq!((job.done, job.position), (6, Some(delivery_id(6))));
+}
+
+suite! { $ replays, conformance_replays:
+    a_job_is_read_back_as_it_was,
+    running_jobs_of_every_tenant_go_on_after_a_start,
+    candidates_come_by_identifier_after_the_position,
+    candidates_had_ended_when_the_job_was_created,
+    candidates_pass_the_filter_of_the_job,
+    candidates_are_of_the_jobs_tenant,
+    a_job_replays_each_delivery_once_across_restarts,
+}

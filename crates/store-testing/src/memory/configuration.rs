@@ -1,0 +1,322 @@
+//! Tenants, keys, subscriptions and their destinations.
+
+use async_trait::async_trait;
+use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
+use postrider_domain::time::Timestamp;
+use postrider_store::{
+    Configuration, DestinationRecord, IdempotentAnswer, Key, Page, PageRequest, ShardLeases,
+    StoreError, SubscriptionPut, SubscriptionRecord, Tenant,
+};
+
+use super::MemoryStore;
+use super::paging::{ascending, descending};
+use super::state::State;
+
+#[async_trait]
+impl Configuration for MemoryStore {
+    async fn create_tenant(&self, tenant: &Tenant) -> Result<bool, StoreError> {
+        let tenant = tenant.clone();
+        self.write(move |state| {
+            let is_new = !state.tenants.contains_key(&tenant.id);
+            if is_new {
+                state.tenants.insert(tenant.id.clone(), tenant);
+            }
+            Ok(is_new)
+        })
+        .await
+    }
+
+    async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>, StoreError> {
+        self.read(|state| Ok(state.tenants.get(id).cloned())).await
+    }
+
+    async fn tenants(&self, page: &PageRequest) -> Result<Page<Tenant>, StoreError> {
+        self.read(|state| {
+            let entries = state.tenants.values();
+            ascending(entries.map(|tenant| (tenant.id.clone(), tenant.clone())), page)
+        })
+        .await
+    }
+
+    async fn delete_tenant(&self, id: &TenantId) -> Result<bool, StoreError> {
+        let id = id.clone();
+        self.write(move |state| {
+            if state.subscriptions.keys().any(|(tenant, _)| *tenant == id) {
+                let why = format!("tenant {id} still has subscriptions");
+                return Err(StoreError::Internal(why));
+            }
+            let existed = state.tenants.remove(&id).is_some();
+            if existed {
+                state.keys.retain(|_, key| key.tenant.as_ref() != Some(&id));
+            }
+            Ok(existed)
+        })
+        .await
+    }
+
+    async fn create_key(&self, key: &Key) -> Result<bool, StoreError> {
+        let key = key.clone();
+        self.write(move |state| {
+            let is_new = !state.keys.contains_key(&key.id);
+            if is_new {
+                state.keys.insert(key.id.clone(), key);
+            }
+            Ok(is_new)
+        })
+        .await
+    }
+
+    async fn key(&self, id: &str) -> Result<Option<Key>, StoreError> {
+        self.read(|state| Ok(state.keys.get(id).cloned())).await
+    }
+
+    async fn keys(
+        &self,
+        tenant: Option<&TenantId>,
+        page: &PageRequest,
+    ) -> Result<Page<Key>, StoreError> {
+        self.read(|state| {
+            let keys = state.keys.values().filter(|key| key.tenant.as_ref() == tenant);
+            newest_first(keys.map(|key| ((key.created_at, key.id.clone()), key.clone())), page)
+        })
+        .await
+    }
+
+    async fn delete_key(&self, tenant: Option<&TenantId>, id: &str) -> Result<bool, StoreError> {
+        let (tenant, id) = (tenant.cloned(), id.to_owned());
+        self.write(move |state| {
+            let is_theirs = state.keys.get(&id).is_some_and(|key| key.tenant == tenant);
+            Ok(is_theirs && state.keys.remove(&id).is_some())
+        })
+        .await
+    }
+
+    async fn touch_keys(&self, used: &[(String, Timestamp)]) -> Result<(), StoreError> {
+        let used = used.to_vec();
+        self.write(move |state| {
+            for (id, at) in used {
+                if let Some(key) = state.keys.get_mut(&id) {
+                    key.last_used_at = key.last_used_at.max(Some(at));
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn put_subscription(
+        &self,
+        record: &SubscriptionRecord,
+        destination: &DestinationRecord,
+    ) -> Result<SubscriptionPut, StoreError> {
+        let (record, destination) = (record.clone(), destination.clone());
+        self.write(move |state| Ok(state.put_subscription(record, destination))).await
+    }
+
+    async fn reseal_subscription(
+        &self,
+        before: &SubscriptionRecord,
+        after: &SubscriptionRecord,
+    ) -> Result<bool, StoreError> {
+        let (before, after) = (before.clone(), after.clone());
+        let key = (before.subscription.tenant.clone(), before.subscription.id);
+        self.write(move |state| {
+            let is_same = state.subscriptions.get(&key) == Some(&before);
+            if is_same {
+                state.subscriptions.insert(key, after);
+            }
+            Ok(is_same)
+        })
+        .await
+    }
+
+    async fn subscription(
+        &self,
+        tenant: &TenantId,
+        id: SubscriptionId,
+    ) -> Result<Option<SubscriptionRecord>, StoreError> {
+        self.read(|state| {
+            let found = state.subscriptions.get(&(tenant.clone(), id));
+            Ok(found.filter(|record| record.deleted_at.is_none()).cloned())
+        })
+        .await
+    }
+
+    async fn subscriptions(
+        &self,
+        tenant: &TenantId,
+        page: &PageRequest,
+    ) -> Result<Page<SubscriptionRecord>, StoreError> {
+        self.read(|state| {
+            let theirs = state.subscriptions.values().filter(|record| {
+                record.subscription.tenant == *tenant && record.deleted_at.is_none()
+            });
+            let place = |r: &SubscriptionRecord| (r.subscription.created_at, r.subscription.id);
+            newest_first(theirs.map(|record| (place(record), record.clone())), page)
+        })
+        .await
+    }
+
+    async fn all_subscriptions(&self) -> Result<Vec<SubscriptionRecord>, StoreError> {
+        self.read(|state| Ok(state.subscriptions.values().cloned().collect())).await
+    }
+
+    async fn mark_subscription_deleted(
+        &self,
+        tenant: &TenantId,
+        id: SubscriptionId,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let key = (tenant.clone(), id);
+        self.write(move |state| match state.subscriptions.get_mut(&key) {
+            Some(record) if record.deleted_at.is_none() => {
+                record.deleted_at = Some(now);
+                Ok(true)
+            }
+            Some(_) | None => Ok(false),
+        })
+        .await
+    }
+
+    async fn remove_subscription(
+        &self,
+        tenant: &TenantId,
+        id: SubscriptionId,
+    ) -> Result<(), StoreError> {
+        let key = (tenant.clone(), id);
+        self.write(move |state| {
+            let is_marked =
+                state.subscriptions.get(&key).is_some_and(|record| record.deleted_at.is_some());
+            if is_marked && state.unfinished_of.count(&id) == 0 {
+                state.subscriptions.remove(&key);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn destination(
+        &self,
+        tenant: &TenantId,
+        id: DestinationId,
+    ) -> Result<Option<DestinationRecord>, StoreError> {
+        self.read(|state| Ok(state.destinations.get(&(tenant.clone(), id)).cloned())).await
+    }
+
+    async fn destinations(
+        &self,
+        tenant: &TenantId,
+        page: &PageRequest,
+    ) -> Result<Page<DestinationRecord>, StoreError> {
+        self.read(|state| {
+            let theirs = state.destinations.values().filter(|record| record.tenant == *tenant);
+            let place = |record: &DestinationRecord| (record.created_at, record.id);
+            newest_first(theirs.map(|record| (place(record), record.clone())), page)
+        })
+        .await
+    }
+
+    async fn held_destinations(
+        &self,
+        holding: &ShardLeases,
+    ) -> Result<Vec<DestinationRecord>, StoreError> {
+        self.read(|state| {
+            let held = state.destinations.values().filter(|record| holding.has(record.id.shard()));
+            Ok(held.cloned().collect())
+        })
+        .await
+    }
+
+    async fn idempotent_answer(
+        &self,
+        tenant: &TenantId,
+        key: &str,
+    ) -> Result<Option<IdempotentAnswer>, StoreError> {
+        self.read(|state| Ok(state.answers.get(&(tenant.clone(), key.to_owned())).cloned())).await
+    }
+
+    async fn keep_idempotent_answer(
+        &self,
+        tenant: &TenantId,
+        key: &str,
+        answer: &IdempotentAnswer,
+        since: Timestamp,
+    ) -> Result<IdempotentAnswer, StoreError> {
+        let (key, answer) = ((tenant.clone(), key.to_owned()), answer.clone());
+        self.write(move |state| {
+            let kept = state.answers.entry(key).or_insert_with(|| answer.clone());
+            if kept.gives_way(&answer, since) {
+                *kept = answer;
+            }
+            Ok(kept.clone())
+        })
+        .await
+    }
+
+    async fn forget_answers(
+        &self,
+        before: Timestamp,
+        most: u64,
+        bytes_most: u64,
+    ) -> Result<u64, StoreError> {
+        self.write(move |state| Ok(state.forget_answers(before, most, bytes_most))).await
+    }
+}
+
+impl State {
+    fn forget_answers(&mut self, before: Timestamp, most: u64, bytes_most: u64) -> u64 {
+        let all = self.answers.len();
+        self.answers.retain(|_, answer| answer.created_at >= before);
+        let mut newest: Vec<_> = self.answers.iter().collect();
+        newest.sort_by_key(|((tenant, key), answer)| {
+            (tenant, std::cmp::Reverse((answer.created_at, key)))
+        });
+        let (mut whose, mut count, mut bytes, mut gone) = (None, 0, 0, Vec::new());
+        for (place, answer) in newest {
+            if whose != Some(&place.0) {
+                (whose, count, bytes) = (Some(&place.0), 0, 0);
+            }
+            count += 1;
+            bytes += u64::try_from(answer.body.len()).unwrap_or(u64::MAX);
+            if count > most || bytes > bytes_most {
+                gone.push(place.clone());
+            }
+        }
+        gone.iter().for_each(|place| drop(self.answers.remove(place)));
+        u64::try_from(all - self.answers.len()).unwrap_or(u64::MAX)
+    }
+
+    fn put_subscription(
+        &mut self,
+        record: SubscriptionRecord,
+        destination: DestinationRecord,
+    ) -> SubscriptionPut {
+        let wanted = &record.subscription;
+        let twin = self.subscriptions.values().find(|other| {
+            other.deleted_at.is_none()
+                && other.subscription.id != wanted.id
+                && other.subscription.is_twin_of(wanted)
+        });
+        if let Some(twin) = twin {
+            return SubscriptionPut::Twin(twin.subscription.id);
+        }
+        self.destinations
+            .entry((destination.tenant.clone(), destination.id))
+            .or_insert(destination);
+        self.subscriptions.insert((wanted.tenant.clone(), wanted.id), record);
+        SubscriptionPut::Stored
+    }
+}
+
+/// A page of entries in whatever order they come.
+fn newest_first<I, T>(
+    entries: impl Iterator<Item = ((Timestamp, I), T)>,
+    page: &PageRequest,
+) -> Result<Page<T>, StoreError>
+where
+    I: Ord + std::str::FromStr + ToString,
+{
+    let mut entries: Vec<_> = entries.collect();
+    entries.sort_by(|(one, _), (other, _)| other.cmp(one));
+    descending(entries.into_iter(), page)
+}

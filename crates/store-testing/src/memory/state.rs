@@ -1,0 +1,199 @@
+//! Everything that a [`super::MemoryStore`] remembers, and the indexes that follow from it.
+//!
+//! An index changes only in [`State::put_delivery`] and [`State::remove_delivery`], so it cannot
+//! disagree with the deliveries.
+
+use std::collections::BTreeMap;
+
+use postrider_domain::attempt::Attempt;
+use postrider_domain::circuit::Transition;
+use postrider_domain::delivery::{Delivery, DeliveryState};
+use postrider_domain::ids::{
+    AuditId, DeliveryId, DestinationId, EventId, ReplayId, Shard, SubscriptionId, TenantId,
+};
+use postrider_domain::ledger::{Ledger, Movement};
+use postrider_domain::time::Timestamp;
+use postrider_store::{
+    AuditEntry, DestinationRecord, Epoch, EventRecord, IdempotentAnswer, Key, ReplayJob,
+    ShardLeases, ShardSet, SubscriptionRecord, Tally, Tenant,
+};
+
+use super::index::Index;
+
+/// Milliseconds of a minute.
+pub(super) const MINUTE_MS: i64 = 60_000;
+
+/// An event as it is kept.
+#[derive(Debug, Clone)]
+pub(super) struct StoredEvent {
+    pub(super) record: EventRecord,
+    pub(super) fingerprint: [u8; 32],
+    pub(super) deliveries: Vec<DeliveryId>,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) tenants: BTreeMap<TenantId, Tenant>,
+    pub(super) keys: BTreeMap<String, Key>,
+    pub(super) subscriptions: BTreeMap<(TenantId, SubscriptionId), SubscriptionRecord>,
+    pub(super) destinations: BTreeMap<(TenantId, DestinationId), DestinationRecord>,
+    pub(super) answers: BTreeMap<(TenantId, String), IdempotentAnswer>,
+    pub(super) audit: BTreeMap<AuditId, AuditEntry>,
+    pub(super) events: BTreeMap<(TenantId, EventId), StoredEvent>,
+    pub(super) deliveries: BTreeMap<DeliveryId, Delivery>,
+    pub(super) attempts: BTreeMap<DeliveryId, BTreeMap<u32, Attempt>>,
+    /// By destination, in the order in which they were written.
+    pub(super) transitions: BTreeMap<(TenantId, DestinationId), Vec<Transition>>,
+    pub(super) replays: BTreeMap<(TenantId, ReplayId), ReplayJob>,
+    pub(super) ledgers: BTreeMap<TenantId, Ledger>,
+    /// By tenant and minute since the epoch.
+    pub(super) tallies: BTreeMap<(TenantId, i64), Tally>,
+    /// What has one value for good.
+    pub(super) claims: BTreeMap<String, Vec<u8>>,
+    /// How often each shard was given to another node; none where it is missing.
+    given_away: BTreeMap<Shard, u64>,
+    /// Shards that another node should have, and those that it has.
+    pub(super) wanted: ShardSet,
+    pub(super) elsewhere: ShardSet,
+
+    pub(super) events_of: Index<TenantId, (Timestamp, EventId)>,
+    pub(super) deliveries_of: Index<TenantId, (Timestamp, DeliveryId)>,
+    /// By acceptance.
+    pub(super) queued: Index<(), (Timestamp, DeliveryId)>,
+    pub(super) queued_of: Index<DestinationId, (Timestamp, DeliveryId)>,
+    /// By due time.
+    pub(super) due: Index<(), (Timestamp, DeliveryId)>,
+    /// Never attempted first, then by the last attempt.
+    pub(super) probe_rank: Index<DestinationId, (Option<Timestamp>, DeliveryId)>,
+    /// By acceptance.
+    pub(super) waiting_of: Index<DestinationId, (Timestamp, DeliveryId)>,
+    /// By due time.
+    pub(super) due_of: Index<DestinationId, (Timestamp, DeliveryId)>,
+    pub(super) unfinished_of: Index<SubscriptionId, DeliveryId>,
+}
+
+impl State {
+    /// The delivery, where it is this tenant's.
+    pub(super) fn delivery(&self, tenant: &TenantId, id: DeliveryId) -> Option<&Delivery> {
+        self.deliveries.get(&id).filter(|delivery| delivery.tenant == *tenant)
+    }
+
+    /// The deliveries of an index entry's identifiers, in their order.
+    pub(super) fn fetch<'a>(
+        &'a self,
+        ids: impl Iterator<Item = DeliveryId> + 'a,
+    ) -> impl Iterator<Item = &'a Delivery> {
+        ids.filter_map(|id| self.deliveries.get(&id))
+    }
+
+    /// Stores a delivery as it is now, in every index where it belongs.
+    pub(super) fn put_delivery(&mut self, delivery: Delivery) {
+        self.remove_delivery(delivery.id);
+        let Delivery { id, destination, created_at, .. } = delivery;
+        self.deliveries_of.insert(delivery.tenant.clone(), (created_at, id));
+        match delivery.state {
+            DeliveryState::Queued => {
+                self.queued.insert((), (created_at, id));
+                self.queued_of.insert(destination, (created_at, id));
+                self.unfinished_of.insert(delivery.subscription, id);
+            }
+            DeliveryState::Waiting(slot) => {
+                self.due.insert((), (slot.due_at, id));
+                self.probe_rank.insert(destination, delivery.probe_rank());
+                self.waiting_of.insert(destination, (created_at, id));
+                self.due_of.insert(destination, (slot.due_at, id));
+                self.unfinished_of.insert(delivery.subscription, id);
+            }
+            DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => {}
+        }
+        self.deliveries.insert(id, delivery);
+    }
+
+    /// Forgets a delivery; its attempts stay.
+    pub(super) fn remove_delivery(&mut self, id: DeliveryId) {
+        let Some(delivery) = self.deliveries.remove(&id) else { return };
+        let Delivery { destination, created_at, .. } = delivery;
+        self.deliveries_of.remove(&delivery.tenant, &(created_at, id));
+        match delivery.state {
+            DeliveryState::Queued => {
+                self.queued.remove(&(), &(created_at, id));
+                self.queued_of.remove(&destination, &(created_at, id));
+                self.unfinished_of.remove(&delivery.subscription, &id);
+            }
+            DeliveryState::Waiting(slot) => {
+                self.due.remove(&(), &(slot.due_at, id));
+                self.probe_rank.remove(&destination, &delivery.probe_rank());
+                self.waiting_of.remove(&destination, &(created_at, id));
+                self.due_of.remove(&destination, &(slot.due_at, id));
+                self.unfinished_of.remove(&delivery.subscription, &id);
+            }
+            DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => {}
+        }
+    }
+
+    /// The tally of the minute in which `at` lies.
+    pub(super) fn tally(&mut self, tenant: &TenantId, at: Timestamp) -> &mut Tally {
+        let minute = at.as_unix_ms().div_euclid(MINUTE_MS);
+        self.tallies.entry((tenant.clone(), minute)).or_default()
+    }
+
+    /// Counts what a change of a delivery adds to the charts.
+    pub(super) fn tally_change(&mut self, tenant: &TenantId, movement: &Movement) {
+        if let Some(at) = movement.delivered_at {
+            self.tally(tenant, at).delivered += 1;
+        }
+        if let Some(at) = movement.dead_at {
+            self.tally(tenant, at).dead += 1;
+        }
+        if let Some(at) = movement.failed_at {
+            self.tally(tenant, at).failed += 1;
+        }
+    }
+
+    /// All shards that no other node has, each with the epoch of whoever asks now.
+    pub(super) fn holding(&self) -> ShardLeases {
+        let here = (0..=u8::MAX).map(Shard).filter(|shard| !self.elsewhere.has(*shard));
+        ShardLeases { shards: here.map(|shard| (shard, self.epoch(shard))).collect() }
+    }
+
+    /// Gives shards to the node that should have them.
+    pub(super) fn give_back(&mut self, shards: &ShardSet) {
+        for shard in shards.without(&self.elsewhere).iter() {
+            self.give_away(shard);
+            self.elsewhere.insert(shard);
+        }
+    }
+
+    /// Another node should have these shards, and no others: what it had beyond them comes back.
+    pub(super) fn want(&mut self, shards: ShardSet) {
+        let returned = self.elsewhere.without(&shards);
+        self.wanted = shards;
+        self.elsewhere = self.elsewhere.without(&returned);
+    }
+
+    pub(super) fn give_away(&mut self, shard: Shard) {
+        *self.given_away.entry(shard).or_default() += 1;
+    }
+
+    /// The first shard that is not held any more, or never was.
+    pub(super) fn fenced(
+        &self,
+        holding: &ShardLeases,
+        touched: impl IntoIterator<Item = Shard>,
+    ) -> Option<Shard> {
+        let held = |shard: Shard| {
+            let place = holding.shards.binary_search_by_key(&shard, |(held, _)| *held).ok()?;
+            holding.shards.get(place).map(|(_, epoch)| *epoch)
+        };
+        touched.into_iter().find(|shard| held(*shard) != Some(self.epoch(*shard)))
+    }
+
+    fn epoch(&self, shard: Shard) -> Epoch {
+        Epoch(1 + self.given_away.get(&shard).copied().unwrap_or(0))
+    }
+}
