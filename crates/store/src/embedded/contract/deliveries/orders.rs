@@ -6,11 +6,12 @@
 //! is tried first: where most rows match, that is enough.
 
 use std::collections::BinaryHeap;
+use std::path::Path;
 use std::sync::LazyLock;
 
 use postrider_domain::delivery::StateName;
 use postrider_domain::ids::SubscriptionId;
-use rusqlite::params;
+use rusqlite::{CachedStatement, params};
 
 use super::older::{self, Source};
 use super::{InDay, Newest, Wanted};
@@ -56,17 +57,25 @@ pub(super) fn list(file: &InDay<'_>, page: &mut Newest<'_>) -> Result<(), StoreE
     if page.wanted.is_wide() && filter.state != Some(StateName::Delivered) {
         return older::read(file, by_state, page);
     }
-    let routes = routes(file, filter, ROUTES_MAX + 1)?;
-    if routes.len() > ROUTES_MAX {
-        return older::read(file, by_state, page);
-    }
-    if routes.len() * states.len() > MERGED_AT_ONCE {
-        match stretch(file, by_state, numbers, &routes, &states, page)? {
+    let mut fetch = Fetch::new(file)?;
+    if page.wanted.is_wide() {
+        // Mostly nearly everything is delivered: then the newest rows are enough.
+        match stretch(&mut fetch, by_state, numbers, None, &states, page)? {
             None => return Ok(()),
             Some(next) => numbers.1 = next,
         }
     }
-    merge(file, numbers, &routes, &states, page)
+    let routes = routes(file, filter, ROUTES_MAX + 1)?;
+    if routes.len() > ROUTES_MAX {
+        return older::read(file, by_state, page);
+    }
+    if !page.wanted.is_wide() && routes.len() * states.len() > MERGED_AT_ONCE {
+        match stretch(&mut fetch, by_state, numbers, Some(&routes), &states, page)? {
+            None => return Ok(()),
+            Some(next) => numbers.1 = next,
+        }
+    }
+    merge(&mut fetch, numbers, &routes, &states, page)
 }
 
 /// The states that some of the rows are in, of those that are wanted.
@@ -136,14 +145,17 @@ pub(super) fn routes(
 /// Reads a stretch of another order and adds what is of these routes and states. Answers with the
 /// number from which on nothing is read yet, unless the page is complete.
 fn stretch(
-    file: &InDay<'_>,
+    fetch: &mut Fetch<'_>,
     order: Source,
     (first, last): Numbers,
-    routes: &[Route],
+    routes: Option<&[Route]>,
     states: &[u8],
     page: &mut Newest<'_>,
 ) -> Result<Option<i64>, StoreError> {
-    let routes: QuickSet<i64> = routes.iter().map(|(route, _)| *route).collect();
+    let file = fetch.file;
+    let routes: Option<QuickSet<i64>> =
+        routes.map(|routes| routes.iter().map(|(route, _)| *route).collect());
+    let is_wanted = |route: i64| routes.as_ref().is_none_or(|routes| routes.contains(&route));
     let (index, condition, value) = order.sql();
     let select = format!(
         "SELECT d.n, d.route, d.state FROM deliveries AS d {index}
@@ -162,8 +174,8 @@ fn stretch(
         }
         read += 1;
         let (route, state): (i64, u8) = (row.get(1).at(file.path)?, row.get(2).at(file.path)?);
-        if routes.contains(&route) && states.contains(&state) {
-            fetch(file, number, page)?;
+        if is_wanted(route) && states.contains(&state) {
+            fetch.add(number, page)?;
         }
     }
     Ok(None)
@@ -176,15 +188,31 @@ static FETCH: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Adds the delivery with this number.
-fn fetch(file: &InDay<'_>, number: i64, page: &mut Newest<'_>) -> Result<(), StoreError> {
-    let mut statement = file.connection.prepare_cached(&FETCH).at(file.path)?;
-    let mut rows = statement.query([number, file.tenant]).at(file.path)?;
-    match rows.next().at(file.path)? {
-        Some(row) => page.add(&Reading { row, path: file.path, table: "deliveries" }),
-        None => Ok(()),
+/// The statement that reads a delivery by its number, prepared once for a list.
+struct Fetch<'l> {
+    file: &'l InDay<'l>,
+    statement: CachedStatement<'l>,
+}
+
+impl<'l> Fetch<'l> {
+    fn new(file: &'l InDay<'l>) -> Result<Self, StoreError> {
+        let statement = file.connection.prepare_cached(&FETCH).at(file.path)?;
+        Ok(Fetch { file, statement })
+    }
+
+    /// Adds the delivery with this number.
+    fn add(&mut self, number: i64, page: &mut Newest<'_>) -> Result<(), StoreError> {
+        let InDay { path, tenant, .. } = *self.file;
+        let mut rows = self.statement.query([number, tenant]).at(path)?;
+        match rows.next().at(path)? {
+            Some(row) => page.add(&Reading { row, path, table: "deliveries" }),
+            None => Ok(()),
+        }
     }
 }
+
+const FIND_RANGE: &str = "SELECT n FROM deliveries INDEXED BY deliveries_of_route
+    WHERE route = ?1 AND state = ?2 AND n BETWEEN ?3 AND ?4 ORDER BY n DESC LIMIT ?5";
 
 /// The rows of a route in a state, newest first.
 struct Range {
@@ -197,20 +225,17 @@ struct Range {
 }
 
 impl Range {
+    /// Reads further, by [`FIND_RANGE`].
     fn read(
         &mut self,
-        file: &InDay<'_>,
+        (find, path): (&mut CachedStatement<'_>, &Path),
         (first, last): Numbers,
         most: usize,
     ) -> Result<(), StoreError> {
-        let find = "SELECT n FROM deliveries INDEXED BY deliveries_of_route
-            WHERE route = ?1 AND state = ?2 AND n BETWEEN ?3 AND ?4 ORDER BY n DESC LIMIT ?5";
-        let mut statement = file.connection.prepare_cached(find).at(file.path)?;
         let limit = i64::try_from(most).unwrap_or(i64::MAX);
-        let mut rows =
-            statement.query(params![self.route, self.state, first, last, limit]).at(file.path)?;
-        while let Some(row) = rows.next().at(file.path)? {
-            self.ahead.push(row.get(0).at(file.path)?);
+        let mut rows = find.query(params![self.route, self.state, first, last, limit]).at(path)?;
+        while let Some(row) = rows.next().at(path)? {
+            self.ahead.push(row.get(0).at(path)?);
         }
         self.is_read = self.ahead.len() < most;
         self.ahead.reverse();
@@ -220,7 +245,7 @@ impl Range {
 
 /// Adds the newest rows of these routes in these states.
 fn merge(
-    file: &InDay<'_>,
+    fetch: &mut Fetch<'_>,
     (first, last): Numbers,
     routes: &[Route],
     states: &[u8],
@@ -231,23 +256,25 @@ fn merge(
     let mut ranges: Vec<Range> = each
         .map(|(route, state)| Range { route, state, ahead: Vec::new(), is_read: false })
         .collect();
+    let file = fetch.file;
+    let mut find = file.connection.prepare_cached(FIND_RANGE).at(file.path)?;
     let at_first = if ranges.len() <= AHEAD { page.limit } else { 1 };
     let mut newest = BinaryHeap::new();
     for (place, range) in ranges.iter_mut().enumerate() {
         if place % 256 == 0 {
             file.guard.check()?;
         }
-        range.read(file, (first, last), at_first)?;
+        range.read((&mut find, file.path), (first, last), at_first)?;
         newest.extend(range.ahead.pop().map(|number| (number, place)));
     }
     while let Some((number, place)) = newest.pop() {
         if page.is_complete(number) {
             break;
         }
-        fetch(file, number, page)?;
+        fetch.add(number, page)?;
         let Some(range) = ranges.get_mut(place) else { continue };
         if range.ahead.is_empty() && !range.is_read {
-            range.read(file, (first, number - 1), AHEAD)?;
+            range.read((&mut find, file.path), (first, number - 1), AHEAD)?;
         }
         newest.extend(range.ahead.pop().map(|number| (number, place)));
     }
