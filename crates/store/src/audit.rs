@@ -1,4 +1,4 @@
-//! The audit log: who did what to which tenant's what, when, from where, and with which outcome.
+//! The audit log: who changed what, in which tenant, when, from where, and with which outcome.
 //!
 //! An entry is written once it is known how a change ended. **It never holds a secret or a payload**:
 //! only names and identifiers. Entries are ordered by their identifiers, which begin with the time.
@@ -14,11 +14,11 @@ use crate::records::{Page, PageRequest};
 /// One line of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditEntry {
-    /// Its own. Its time is when the change ended.
+    /// The entry's identifier. It begins with the time at which the change ended.
     pub id: AuditId,
     /// When the change ended.
     pub at: Timestamp,
-    /// Whose thing it was about; `None` where it is no tenant's.
+    /// The tenant of the changed thing; `None` where it belongs to no tenant.
     pub tenant: Option<TenantId>,
     /// Who did it.
     pub actor: Actor,
@@ -26,11 +26,11 @@ pub struct AuditEntry {
     pub action: String,
     /// To what kind of thing, such as `subscription`.
     pub target_kind: String,
-    /// To which one; `None` where nothing came to be.
+    /// Which one; `None` where nothing was created.
     pub target: Option<String>,
     /// The address that the request came from.
     pub address: Option<String>,
-    /// The HTTP status of the answer; `None` for what no request asked for.
+    /// The HTTP status of the answer; `None` for a change by the server itself.
     pub status: Option<u16>,
     /// The code of the problem, where it was refused or failed.
     pub problem: Option<String>,
@@ -39,15 +39,15 @@ pub struct AuditEntry {
 /// Who did something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
-    /// What it is.
+    /// The kind of actor.
     pub kind: ActorKind,
     /// The key's identifier; the kind's name where it was no key.
     pub id: String,
-    /// What people call the key.
+    /// The display name of the key.
     pub name: Option<String>,
 }
 
-/// What somebody who does something is.
+/// The kinds of actors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActorKind {
@@ -71,7 +71,7 @@ impl ActorKind {
 }
 
 impl AuditEntry {
-    /// Whether the change was refused: nothing came of it.
+    /// Whether the change was refused: nothing was changed.
     pub fn is_refused(&self) -> bool {
         self.status.is_some_and(|status| (400..500).contains(&status))
     }
@@ -95,8 +95,8 @@ pub struct AuditFilter {
 }
 
 impl AuditFilter {
-    /// The identifiers that are wanted, from the first to before the second, on a page that goes on
-    /// below a place.
+    /// The range of identifiers that the filter's times allow, its end excluded; on a page that goes on
+    /// below an entry, only identifiers below it.
     pub fn bounds(&self, below: Option<AuditId>) -> ([u8; 16], [u8; 16]) {
         let low = self.since.map_or([0; 16], first_at);
         let high = self.until.map_or([u8::MAX; 16], first_at);
@@ -115,7 +115,7 @@ impl AuditFilter {
     }
 }
 
-/// What stands before every identifier of this time.
+/// The lowest identifier of this time.
 pub(crate) fn first_at(at: Timestamp) -> [u8; 16] {
     let ms = u64::try_from(at.as_unix_ms()).unwrap_or(0).min((1 << 48) - 1);
     let mut bytes = [0; 16];

@@ -1,25 +1,25 @@
 //! The contract of a store, in the order of an event's life. Every method is one transaction.
 //!
-//! What a method answers is durable and includes everything that was acknowledged before it was
-//! called. A write that answers `Ok` is on stable storage. A write that answers an error did not
-//! happen, except where the error is [`StoreError::Unavailable`]: then it may have, and repeating
-//! it is safe: it leaves the same behind as doing it once. (A store that never answers
+//! A method returns durable data only, and its answer includes everything that was acknowledged
+//! before the call. A write that returns `Ok` is on stable storage. A write that returns an error did
+//! not happen, except with [`StoreError::Unavailable`]: then its outcome is unknown, and repeating it
+//! is safe, because a write that is repeated has the same effect as one. (A store that never returns
 //! `Unavailable` need not recognise a repeated commit, or a repeated acceptance under an identifier
 //! that Postrider made.)
 //!
 //! Lists that are newest first are ordered by time of creation (acceptance), then by identifier,
-//! both descending; timelines by the order of writing, last first. Who walks through a list by its
-//! cursors meets everything that was there when they began exactly once, whatever is added
-//! meanwhile; a cursor stays good when its entry is removed and when the store is opened anew. A
-//! cursor that is none answers [`StoreError::UnknownCursor`].
+//! both descending; timelines by the order of writing, last first. A caller that follows the cursors
+//! of a list gets every entry that existed at the start exactly once, whatever is added meanwhile. A
+//! cursor stays valid when its entry is removed and when the store is opened again. A malformed cursor
+//! is answered with [`StoreError::UnknownCursor`].
 //!
 //! A page has as many entries as were asked for, or ends early where its entries are together larger
 //! than [`PAGE_BYTES_MAX`](postrider_domain::limits::PAGE_BYTES_MAX); it has at least one. A read for
 //! a tenant may be refused with [`StoreError::Busy`] where too many of that tenant's wait already, and
 //! ends with [`StoreError::TooSlow`] where it takes too long. A read whose caller goes away ends soon.
 //!
-//! Whatever is another tenant's is answered as if it did not exist. Whether a tenant exists at all
-//! is the caller's business: only [`Configuration::tenant`] and its neighbours know.
+//! A method treats records of other tenants as if they did not exist. No method checks that the
+//! tenant itself exists: the caller asks [`Configuration::tenant`] first.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ use crate::records::{
     SubscriptionPut, SubscriptionRecord, TallyAt, Tenant, Usage, WaitingOrder,
 };
 
-/// All of it.
+/// A whole store: all of the traits below.
 pub trait Store:
     Configuration + Intake + Work + History + Replays + Usages + Audit + Upkeep + Nodes
 {
@@ -55,7 +55,7 @@ impl<T: Configuration + Intake + Work + History + Replays + Usages + Audit + Upk
 {
 }
 
-/// What people set up: tenants, keys, subscriptions and their destinations.
+/// The configuration: tenants, keys, subscriptions and their destinations.
 #[async_trait]
 pub trait Configuration: Send + Sync + 'static {
     /// Creates a tenant; `false` where it exists.
@@ -71,7 +71,7 @@ pub trait Configuration: Send + Sync + 'static {
 
     /// Stores a new key; `false` where its identifier is taken.
     async fn create_key(&self, key: &Key) -> Result<bool, StoreError>;
-    /// The key with this identifier, whosesoever it is: this is how a request finds its tenant.
+    /// The key with this identifier, of any tenant: this is how a request finds its tenant.
     async fn key(&self, id: &str) -> Result<Option<Key>, StoreError>;
     /// Keys of a tenant, or the admin keys where it is `None`, newest first.
     async fn keys(
@@ -79,7 +79,7 @@ pub trait Configuration: Send + Sync + 'static {
         tenant: Option<&TenantId>,
         page: &PageRequest,
     ) -> Result<Page<Key>, StoreError>;
-    /// Removes a key; `false` where the tenant (`None`: the admin keys) has none of that name.
+    /// Removes a key; `false` where the tenant (`None`: the admin keys) has no key with that id.
     async fn delete_key(&self, tenant: Option<&TenantId>, id: &str) -> Result<bool, StoreError>;
     /// Notes when keys were last used, never moving a time back; identifiers without a key are
     /// passed over. May be lost in a crash.
@@ -93,8 +93,8 @@ pub trait Configuration: Send + Sync + 'static {
         record: &SubscriptionRecord,
         destination: &DestinationRecord,
     ) -> Result<SubscriptionPut, StoreError>;
-    /// Replaces the record of a subscription by one that says the same, sealed anew; `false`, and
-    /// nothing is written, where the stored record is no longer `before`.
+    /// Replaces a subscription's record with the same one, sealed again with another key. Returns
+    /// `false`, and writes nothing, where the stored record is no longer `before`.
     async fn reseal_subscription(
         &self,
         before: &SubscriptionRecord,
@@ -112,9 +112,9 @@ pub trait Configuration: Send + Sync + 'static {
         tenant: &TenantId,
         page: &PageRequest,
     ) -> Result<Page<SubscriptionRecord>, StoreError>;
-    /// Every subscription of every tenant, for the index in memory, in any order; those that are
-    /// marked as deleted included, until they are removed, so that what was begun is ended after a
-    /// crash.
+    /// Every subscription of every tenant, in any order, for the index in memory. Those that are
+    /// marked as deleted are included until they are removed, so that their deletion is completed
+    /// after a crash.
     async fn all_subscriptions(&self) -> Result<Vec<SubscriptionRecord>, StoreError>;
     /// Marks a subscription as deleted; `false` where there is none, or it is marked already. From
     /// then on it has no twin.
@@ -177,17 +177,17 @@ pub trait Configuration: Send + Sync + 'static {
     ) -> Result<u64, StoreError>;
 }
 
-/// Taking events in.
+/// Accepting events.
 #[async_trait]
 pub trait Intake: Send + Sync + 'static {
     /// Accepts a batch of one tenant's events with all their deliveries, together or not at all:
     /// where one of them is a conflict, nothing of the batch is written. The answers are in order.
     /// The same identifier twice in a batch is a duplicate of the first, or a conflict with it.
-    /// Beside a conflict, the others are answered as if it were not there.
+    /// The other events of a batch with a conflict are answered as if the conflict were not there.
     async fn accept(&self, batch: Vec<Acceptance>) -> Result<Vec<Accepted>, StoreError>;
 }
 
-/// The work of the lanes.
+/// The queues of deliveries, and settling their attempts.
 #[async_trait]
 pub trait Work: Send + Sync + 'static {
     /// Queued deliveries in the shards that are held, by acceptance (time, then identifier), after
@@ -198,7 +198,7 @@ pub trait Work: Send + Sync + 'static {
         after: Option<DueMark>,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError>;
-    /// Queued deliveries of one destination, likewise.
+    /// Queued deliveries of one destination, in the same order, after the mark.
     async fn queued_of(
         &self,
         destination: DestinationId,
@@ -233,14 +233,14 @@ pub trait Work: Send + Sync + 'static {
         &self,
         ids: &[(TenantId, EventId)],
     ) -> Result<Vec<Option<Arc<Event>>>, StoreError>;
-    /// Applies a commit, all of it or nothing, unless a shard that it touches is no longer held:
-    /// not listed in `holding`, or there with an epoch that is not the shard's. The caller settles
-    /// only what the store has: deliveries that were accepted, with the state in which they stand
-    /// as `before`, destinations that were put, a job that was put.
+    /// Applies a commit, all of it or nothing. It is refused with [`StoreError::Fenced`] where the
+    /// node does not hold a shard that it touches: the shard is not in `holding`, or its epoch there is
+    /// stale. The caller settles only what the store has: accepted deliveries, with their stored state
+    /// as `before`, and destinations and jobs that were put.
     async fn settle(&self, holding: &ShardLeases, commit: Commit) -> Result<(), StoreError>;
 }
 
-/// Looking back. Lists are newest first.
+/// Reading events, deliveries, attempts and counters. Lists are newest first.
 #[async_trait]
 pub trait History: Send + Sync + 'static {
     /// One event.
@@ -321,14 +321,14 @@ pub trait History: Send + Sync + 'static {
         tenant: &TenantId,
         destinations: &[DestinationId],
     ) -> Result<Vec<u64>, StoreError>;
-    /// The ledger of a tenant, or of all where it is `None`. Nothing is in flight in a store: what
-    /// is, stands as queued or waiting here. Pruning changes no ledger: it tells of everything that
-    /// was ever accepted.
+    /// The ledger of a tenant, or of all tenants for `None`. A store does not know what is in flight:
+    /// such deliveries count as queued or waiting. Pruning does not change a ledger, which counts
+    /// everything that was ever accepted.
     async fn ledger(&self, tenant: Option<&TenantId>) -> Result<Ledger, StoreError>;
-    /// What happened from `since` to `until`, in spans of `step_minutes`, oldest first; spans in
-    /// which nothing happened are left out. Of all tenants where it is `None`. Minutes count whole:
-    /// those that begin at or after `since` and before `until`. Spans begin at multiples of
-    /// `step_minutes` since the epoch. Minutes that pruning went past may be gone.
+    /// Counts from `since` to `until`, in spans of `step_minutes`, oldest first, without empty spans;
+    /// of all tenants for `None`. Only whole minutes count: those that begin at or after `since` and
+    /// before `until`. Spans begin at multiples of `step_minutes` since the epoch. Pruning may have
+    /// removed old minutes.
     async fn tallies(
         &self,
         tenant: Option<&TenantId>,
@@ -355,7 +355,7 @@ pub trait Replays: Send + Sync + 'static {
         tenant: &TenantId,
         page: &PageRequest,
     ) -> Result<Page<ReplayJob>, StoreError>;
-    /// Every job of every tenant that is running, to go on with after a start, in any order.
+    /// Every running job of every tenant, in any order: the engine resumes them after a start.
     async fn running_replays(&self) -> Result<Vec<ReplayJob>, StoreError>;
     /// The next deliveries that a job is to replay: those of its filter that had ended when it was
     /// created (at that time or before, and not replayed since), by identifier, after its position.
@@ -366,11 +366,11 @@ pub trait Replays: Send + Sync + 'static {
     ) -> Result<Vec<Delivery>, StoreError>;
 }
 
-/// What quotas ask for.
+/// Counts that quotas need.
 #[async_trait]
 pub trait Usages: Send + Sync + 'static {
-    /// How much of what is limited a tenant has; the admin keys alone where it is `None`. Takes time in
-    /// proportion to that and not to the store.
+    /// How many keys, destinations and replay jobs a tenant has; for `None`, the number of admin keys.
+    /// The cost grows with these numbers, not with the size of the store.
     async fn usage(&self, tenant: Option<&TenantId>) -> Result<Usage, StoreError>;
     /// How many tenants there are.
     async fn tenant_count(&self) -> Result<u64, StoreError>;
@@ -383,23 +383,23 @@ pub trait Usages: Send + Sync + 'static {
 #[async_trait]
 pub trait Upkeep: Send + Sync + 'static {
     /// Takes or renews the leases of as many shards as this node should have. A store for one node
-    /// gives all of them.
+    /// always grants all shards.
     async fn hold_shards(&self) -> Result<ShardLeases, StoreError>;
-    /// Gives all leases back.
+    /// Releases all leases.
     async fn release_shards(&self) -> Result<(), StoreError>;
     /// Removes events that were accepted before `before` with their deliveries and attempts, where
-    /// all of these have ended, and answers older than `before`. May do it in part; call again
-    /// until it removes nothing. What is kept by days (UTC) may stay until its whole day can go.
+    /// all of these have ended, and answers older than `before`. One call may remove only a part: call
+    /// again until it removes nothing. A backend with a file or partition per UTC day may keep rows
+    /// until the whole day can be removed.
     async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError>;
-    /// Writes a consistent copy of everything to a new directory while work goes on.
+    /// Writes a consistent copy of everything to a new directory, while the store stays in use.
     async fn backup(&self, target: &std::path::Path) -> Result<(), StoreError>;
-    /// Overwrites what changes of the configuration left behind in the store's files, so that an
-    /// earlier value cannot be read from them. Takes time and space in proportion to the
-    /// configuration and everything unfinished. A database server keeps its own files: there this
-    /// does nothing, and its vacuum and its backups decide.
+    /// Overwrites the remains of earlier configuration in the store's files, so that an old secret
+    /// cannot be read from them. Time and space grow with the configuration and the unfinished
+    /// deliveries. On PostgreSQL this does nothing: the server's vacuum and backups decide.
     async fn erase_freed(&self) -> Result<(), StoreError>;
-    /// Whether acceptance would succeed now, as far as can be told.
+    /// Checks whether acceptance would succeed now, as far as that can be known.
     async fn check(&self) -> Result<(), StoreError>;
-    /// Ends orderly: everything acknowledged is durable, files are closed.
+    /// Closes the store: everything acknowledged is durable, and files are closed.
     async fn close(&self) -> Result<(), StoreError>;
 }

@@ -1,8 +1,8 @@
-//! How remembering can fail. Each message says what to do.
+//! How a store can fail. Each message says what to do.
 
 use postrider_domain::ids::Shard;
 
-/// Our own machinery failed. What the caller asked for did not happen, unless it says otherwise.
+/// The store failed. The requested write did not happen, unless the variant says otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// No room: nothing was written, and writing resumes by itself when there is room again.
@@ -37,7 +37,7 @@ pub enum StoreError {
         /// The newest version that is understood.
         known: u32,
     },
-    /// What was stored is not what was written.
+    /// Stored data is not what was written.
     #[error("{place} is damaged: {what}; restore it from a backup")]
     Corrupt {
         /// File and offset, or table and key.
@@ -51,7 +51,7 @@ pub enum StoreError {
         /// Which one.
         shard: Shard,
     },
-    /// The list has no such place. Cursors come from outside, so this is the caller's to answer.
+    /// The cursor is not one of this list. Cursors come from API clients, so this is a client's error.
     #[error("not a cursor of this list: begin again without one")]
     UnknownCursor,
     /// The tenant has as many reads waiting as it may have. Nothing was read.

@@ -1,10 +1,10 @@
-//! What Postrider remembers.
+//! The durable state of Postrider.
 //!
-//! One contract ([`Store`]) whose methods are whole transactions, in the order of an event's life;
-//! the backends mirror each other, and one conformance suite holds both to it. **No decision is
-//! made here**: what changes is decided in `postrider-domain` and arrives as values. **No method
-//! without a tenant** where the caller acts for one. Secrets are opaque bytes: whoever seals them
-//! is above.
+//! One contract ([`Store`]) whose methods are whole transactions, in the order of an event's life. The
+//! embedded and the PostgreSQL backend mirror each other, and both pass one conformance suite. **No
+//! decision is made here**: `postrider-domain` decides what changes, and the changes arrive as values.
+//! **No method without a tenant** where the caller acts for one. Secrets are opaque bytes here: the
+//! API seals them.
 
 // The samples of records are shared with the tests of other crates, and name this one.
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Several nodes on one store: what they tell each other, and what only one of them may do.
 //!
-//! A store for one node is the trivial case: it has nobody to tell, and every default here is its
-//! answer. **A hint is never the truth**: what it speaks of is in the store, and is looked for now and
-//! then all the same.
+//! A store for one node is the trivial case: there is no other node, and it uses every default here.
+//! **A hint may be lost**: the change that it announces is in the store, and the engine also polls for
+//! it.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub const FORMAT: u32 = 1;
 /// The version of this program, as a node tells it to the others.
 pub const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 
-/// What nodes of one store owe to each other.
+/// What nodes on one store coordinate through it.
 #[async_trait]
 pub trait Nodes: Intake + Upkeep {
     /// The format level that may be written: every node of the store reads it. It is [`FORMAT`] unless
@@ -40,7 +40,7 @@ pub trait Nodes: Intake + Upkeep {
         Ok(FORMAT)
     }
 
-    /// What this node is called; `None` where it is the only one there can be.
+    /// The name of this node; `None` for a store that only one node can open.
     fn node(&self) -> Option<&str> {
         None
     }
@@ -51,28 +51,28 @@ pub trait Nodes: Intake + Upkeep {
         None
     }
 
-    /// Takes or renews leases as [`crate::Upkeep::hold_shards`] does, but gives nothing back that is
-    /// other nodes' to have now: it says which shards these are. Whoever holds them begins nothing new
-    /// there, waits until what is under way has ended, and gives them back.
+    /// Takes or renews leases as [`crate::Upkeep::hold_shards`] does. Returns also the shards to hand
+    /// over to other nodes, without releasing them: the engine starts nothing new in these shards, waits
+    /// until its attempts there have ended, and then calls [`Nodes::give_back`].
     async fn hold_and_keep(&self) -> Result<(ShardLeases, ShardSet), StoreError> {
         Ok((self.hold_shards().await?, ShardSet::default()))
     }
 
-    /// Gives the leases of these shards back, where this node has them.
+    /// Releases the leases of these shards, where this node has them.
     async fn give_back(&self, shards: &ShardSet) -> Result<(), StoreError> {
         let _ = shards;
         Ok(())
     }
 
-    /// Hears that there is something to look for, a few milliseconds after. A receiver that lags has
-    /// missed some, and should look for everything.
+    /// Receives hints, a few milliseconds after the change that they announce. A receiver that lags
+    /// has missed some hints and should look for every kind of change.
     fn hints(&self) -> Option<broadcast::Receiver<Hint>> {
         None
     }
 
     /// Accepts as [`Intake::accept`] does, unless a subscription of the batch's tenant changed after
-    /// `version`: then nothing is written and the answer is `None`. So whoever matched with an old
-    /// directory notices.
+    /// `version`: then nothing is written and the answer is `None`, and the caller matches again with
+    /// the current subscriptions.
     async fn accept_as_of(
         &self,
         batch: Vec<Acceptance>,
@@ -82,7 +82,7 @@ pub trait Nodes: Intake + Upkeep {
         self.accept(batch).await.map(Some)
     }
 
-    /// What of the configuration changed after `version`, on any node, oldest first.
+    /// Changes of the configuration after `version`, by any node, oldest first.
     async fn changes(&self, version: u64) -> Result<Changes, StoreError> {
         Ok(Changes { version, ..Changes::default() })
     }
@@ -92,18 +92,18 @@ pub trait Nodes: Intake + Upkeep {
         Ok(Vec::new())
     }
 
-    /// Sends letters to other nodes. One to a node that is gone is never taken.
+    /// Sends messages to other nodes. A message to a node that has left is never delivered.
     async fn send_letters(&self, letters: &[Letter]) -> Result<(), StoreError> {
         let _ = letters;
         Ok(())
     }
 
-    /// Takes the letters to this node, each once.
+    /// Takes the messages to this node, each once.
     async fn take_letters(&self) -> Result<Vec<Letter>, StoreError> {
         Ok(Vec::new())
     }
 
-    /// Gives something a value for good; the first one stays. Returns the value that it has.
+    /// Sets a value under a name for ever: the first value stays. Returns the value that is set.
     async fn claim(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
         let _ = name;
         Ok(value.to_vec())
@@ -121,14 +121,14 @@ pub trait Nodes: Intake + Upkeep {
         Ok(true)
     }
 
-    /// The answer is kept, or there will be none.
+    /// Releases the claim: the answer is stored, or there will be no answer.
     async fn end_answer(&self, tenant: &TenantId, key: &str) -> Result<(), StoreError> {
         let _ = (tenant, key);
         Ok(())
     }
 }
 
-/// Something to look for.
+/// A hint that something changed in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hint {
     /// Deliveries of these shards were accepted by another node.
@@ -140,20 +140,20 @@ pub enum Hint {
     },
     /// The configuration changed.
     Changed,
-    /// There are letters.
+    /// There are messages for this node.
     Letters,
-    /// A node came, went, or gave shards back: some may be ours now, or not any more.
+    /// A node joined, left or released shards: the shards of this node may have changed.
     Shards,
 }
 
 /// What changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// How far this goes: the next question is for what came after it.
+    /// The version of the last change in it: ask for changes after this version next.
     pub version: u64,
-    /// Whether there is more to ask for.
+    /// Whether there are more changes to ask for.
     pub is_cut: bool,
-    /// The list does not go so far back: everything may have changed.
+    /// The changes that were asked for are pruned already: everything may have changed.
     pub everything: bool,
     /// What changed.
     pub list: Vec<Change>,
@@ -183,48 +183,48 @@ pub struct Member {
     pub format: u32,
 }
 
-/// From one node to another.
+/// A message from one node to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Letter {
-    /// Its own.
+    /// The message's own identifier.
     pub id: [u8; 16],
-    /// Who sent it.
+    /// The node that sent it.
     pub from: String,
-    /// Who is to get it.
+    /// The node that it is for.
     pub to: String,
-    /// What it says. Opaque here.
+    /// The contents. Opaque to the store.
     pub body: String,
 }
 
-/// Some of the shards.
+/// A set of shards.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ShardSet(pub(crate) [u64; 4]);
 
 impl ShardSet {
-    /// All of them.
+    /// All shards.
     pub const ALL: ShardSet = ShardSet([u64::MAX; 4]);
 
-    /// Puts one in.
+    /// Adds a shard.
     pub fn insert(&mut self, shard: Shard) {
         self.0[usize::from(shard.0 / 64)] |= 1 << (shard.0 % 64);
     }
 
-    /// Whether it is in.
+    /// Whether the shard is in the set.
     pub fn has(&self, shard: Shard) -> bool {
         self.0[usize::from(shard.0 / 64)] & (1 << (shard.0 % 64)) != 0
     }
 
-    /// Whether none is.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0 == [0; 4]
     }
 
-    /// Those that are in, in order.
+    /// The shards of the set, in order.
     pub fn iter(&self) -> impl Iterator<Item = Shard> {
         (0..=u8::MAX).map(Shard).filter(|shard| self.has(*shard))
     }
 
-    /// Puts all of another set in.
+    /// Adds all shards of another set.
     pub fn extend(&mut self, other: &ShardSet) {
         self.0.iter_mut().zip(other.0).for_each(|(all, new)| *all |= new);
     }

@@ -18,7 +18,7 @@ use postrider_domain::time::Timestamp;
 pub struct Tenant {
     /// Its identifier.
     pub id: TenantId,
-    /// What people call it.
+    /// Its display name.
     pub name: Option<String>,
     /// When it was created.
     pub created_at: Timestamp,
@@ -57,7 +57,7 @@ pub struct SubscriptionRecord {
     pub deleted_at: Option<Timestamp>,
 }
 
-/// What became of a wish to create or change a subscription.
+/// The result of creating or changing a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubscriptionPut {
     /// It is stored, and so is its destination.
@@ -66,7 +66,7 @@ pub enum SubscriptionPut {
     Twin(SubscriptionId),
 }
 
-/// A destination as it is kept: what the domain knows, and nothing else.
+/// A destination as it is stored: the domain's value and nothing else.
 pub type DestinationRecord = postrider_domain::destination::Destination;
 
 /// The event that was accepted, as it is read back.
@@ -80,7 +80,7 @@ pub struct EventRecord {
     pub deliveries: u32,
 }
 
-/// An event to be accepted, with everything that is owed for it.
+/// An event to be accepted, with all its deliveries.
 #[derive(Debug, Clone)]
 pub struct Acceptance {
     /// The event.
@@ -93,18 +93,18 @@ pub struct Acceptance {
     /// a store need not look for it; but it is kept, and is a repeat when the application gives it
     /// later.
     pub id_given: bool,
-    /// What is owed. All of them are queued.
+    /// Its deliveries. All of them are queued.
     pub deliveries: Vec<Delivery>,
 }
 
-/// What became of an event of a batch.
+/// The result of accepting one event of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
     /// It is durable with all its deliveries, unless another one of the batch is a conflict.
     New,
-    /// It was accepted before, with so many deliveries. Nothing new is owed.
+    /// It was accepted before. No delivery is added.
     Duplicate {
-        /// How many were owed then.
+        /// How many deliveries it had then.
         deliveries: u32,
     },
     /// The identifier was used for something else. Nothing of the whole batch was written.
@@ -119,19 +119,19 @@ pub struct Commit {
     /// Destinations as they are afterwards. Each at most once.
     pub destinations: Vec<DestinationChange>,
     /// How far a replay job has come with this commit: `done` and `position` are taken over, and
-    /// `state` and `finished_at` where it is still running in the store. So what somebody paused or
-    /// cancelled meanwhile stays so.
+    /// `state` and `finished_at` where it is still running in the store. So a job that was paused or
+    /// cancelled meanwhile stays paused or cancelled.
     pub replay: Option<ReplayJob>,
 }
 
 /// A delivery changed.
 #[derive(Debug, Clone)]
 pub struct DeliveryChange {
-    /// Where it stood before, for the ledger.
+    /// Its state before, for the ledger.
     pub before: StateName,
-    /// As it is now.
+    /// The delivery after the change.
     pub delivery: Delivery,
-    /// The attempt that changed it; `None` where it was turned away, cancelled or replayed.
+    /// The attempt that changed it; `None` where it was not admitted, cancelled or replayed.
     pub attempt: Option<Attempt>,
 }
 
@@ -148,7 +148,7 @@ pub struct DestinationChange {
     pub transitions: Vec<Transition>,
 }
 
-/// A place in the order of due times.
+/// A position in the order of due times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DueMark {
     /// The due time.
@@ -157,10 +157,10 @@ pub struct DueMark {
     pub delivery: DeliveryId,
 }
 
-/// In which order the waiting deliveries of a destination are taken.
+/// The order in which the waiting deliveries of a destination are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitingOrder {
-    /// Never attempted first, then the last attempt that lies furthest back.
+    /// Deliveries that were never attempted first, then by last attempt, oldest first.
     ProbeRank,
     /// By acceptance, oldest first.
     Oldest,
@@ -188,7 +188,8 @@ impl ShardLeases {
     }
 }
 
-/// Grows with every change of owner, from 1; a write with an older one is refused.
+/// The number of a shard's ownership: 1 at first, one more with every change of owner. A write with
+/// an older epoch is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
@@ -201,7 +202,7 @@ pub struct Page<T> {
     pub next: Option<Cursor>,
 }
 
-/// Where a page begins. Opaque to everybody but the store that made it.
+/// Where a page begins. Opaque to everybody but the store that issued it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Cursor(pub String);
 
@@ -275,11 +276,11 @@ pub struct ReplayJob {
     pub tenant: TenantId,
     /// Which deliveries. Its state is a finished one.
     pub filter: DeliveryFilter,
-    /// How many a second; as fast as the lanes take them where it is `None`.
+    /// How many deliveries a second; `None` for as fast as the queues take them.
     pub per_second: Option<u32>,
-    /// When it was created. Only what had ended by then is replayed, so each is sent once.
+    /// When it was created. Only deliveries that had ended by then are replayed, so each is sent once.
     pub created_at: Timestamp,
-    /// Where it stands.
+    /// Its state.
     pub state: ReplayState,
     /// How many it will replay, as counted at the start.
     pub total: u64,
@@ -299,25 +300,25 @@ impl ReplayJob {
     }
 }
 
-/// Where a replay job stands.
+/// The state of a replay job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplayState {
-    /// At work.
+    /// Running.
     Running,
-    /// Waiting to be resumed.
+    /// Paused, until it is resumed.
     Paused,
-    /// Everything is replayed.
+    /// Finished: everything is replayed.
     Finished,
-    /// Somebody stopped it.
+    /// Cancelled by a user.
     Cancelled,
 }
 
-/// How much of what is limited a tenant has.
+/// How much a tenant has of what quotas limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Keys.
     pub keys: u64,
-    /// Destinations, with those that no subscription has any more.
+    /// Destinations, including those that no subscription uses any more.
     pub destinations: u64,
     /// Replay jobs that are kept.
     pub replays: u64,
@@ -325,16 +326,16 @@ pub struct Usage {
     pub replays_running: u64,
 }
 
-/// What happened in a minute, for charts. What is repeated counts once.
+/// Counts of one minute, for charts. A write that is repeated counts once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Deliveries accepted, by the time of acceptance.
     pub accepted: u64,
     /// Deliveries that arrived, by the time of arrival.
     pub delivered: u64,
-    /// Attempts that did not succeed, whoever is to blame, by the time at which they began.
+    /// Attempts that did not succeed, faults of our own included, by the time at which they began.
     pub failed: u64,
-    /// Deliveries that died, by the time of death.
+    /// Deliveries that became dead, by the time of that.
     pub dead: u64,
 }
 
@@ -343,7 +344,7 @@ pub struct Tally {
 pub struct TallyAt {
     /// Begin of the span.
     pub at: Timestamp,
-    /// What happened in it.
+    /// The counts of the span.
     pub tally: Tally,
 }
 
@@ -358,8 +359,8 @@ pub struct Pruned {
     pub attempts: u64,
 }
 
-/// An answer that is kept for a repeat of the same request; or, before there is one, the note that
-/// the request has begun.
+/// An answer that is kept for a repeat of the same request. Until there is an answer, it is the note
+/// that the request has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotentAnswer {
     /// A digest of the request, to tell a repeat from another request with the same key.
@@ -382,8 +383,8 @@ impl IdempotentAnswer {
         self.status != Self::BEGUN
     }
 
-    /// Whether this one gives way to another one for the same key: it was kept before `since`, or
-    /// the other one is the answer to what has begun.
+    /// Whether another one for the same key replaces this one: this one was kept before `since`, or it
+    /// is the note that a request has begun and the other one is the answer.
     pub fn gives_way(&self, other: &IdempotentAnswer, since: Timestamp) -> bool {
         self.created_at < since || (!self.is_answer() && other.is_answer())
     }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// How a write fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// There is no room; it did not happen.
+    /// The disk is full; the write did not happen.
     DiskFull,
     /// The store could not be reached; it did not happen, but the caller cannot know.
     UnavailableBefore,
@@ -19,11 +19,11 @@ pub enum Fault {
 /// How many operations there were, failed ones included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Operations {
-    /// Those that only look.
+    /// Reads.
     pub reads: u64,
-    /// Those that change something.
+    /// Writes.
     pub writes: u64,
-    /// Those of both that failed by a planned fault, or because the store had stopped.
+    /// Reads and writes that failed by a planned fault, or because the store had stopped.
     pub failed: u64,
 }
 
@@ -34,7 +34,7 @@ struct Plan {
     fault: Fault,
 }
 
-/// The plans, and what came of them.
+/// The planned faults, and the counts of operations.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     plans: VecDeque<Plan>,

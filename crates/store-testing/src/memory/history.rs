@@ -1,4 +1,4 @@
-//! Looking back.
+//! Events, deliveries, attempts, timelines and counters, as they are read.
 
 use std::collections::BTreeMap;
 use std::ops::Add;

@@ -1,4 +1,4 @@
-//! Taking events in.
+//! Accepting events.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ impl Intake for MemoryStore {
 }
 
 impl State {
-    /// What would become of each event of a batch.
+    /// The answer for each event of a batch.
     fn judge(&self, batch: &[Acceptance]) -> Vec<Accepted> {
         let mut earlier: BTreeMap<(TenantId, EventId), ([u8; 32], u32)> = BTreeMap::new();
         let judge = |acceptance: &Acceptance| {

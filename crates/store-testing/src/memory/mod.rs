@@ -1,10 +1,9 @@
 //! A store in memory: the model that every other backend is compared with.
 //!
-//! Ordered maps behind one mutex, deterministic, and simple enough to be seen to be right. A write
-//! is put in line, a sync makes everything in the line durable in order, and only then is it
-//! acknowledged; **what is read is always durable**. So it can crash like a real one:
-//! [`MemoryStore::crash`] keeps everything that was acknowledged and, of the writes that were still
-//! in line, as many from the front as chance has it.
+//! It is ordered maps behind one mutex: deterministic, and simple enough to be checked by reading. A
+//! write waits in a queue; a sync makes the whole queue durable in order, and only then the write is
+//! acknowledged. **A read returns durable data only.** So it can crash like a real store:
+//! [`MemoryStore::crash`] keeps all acknowledged writes and a random prefix of the waiting ones.
 
 mod audit;
 mod configuration;
@@ -43,24 +42,24 @@ pub type Delay = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send
 /// How a [`MemoryStore`] behaves.
 #[derive(Clone, Default)]
 pub struct MemoryOptions {
-    /// How long a sync takes; none where it is `None`, and then nothing ever waits in line.
+    /// How long a sync takes; with `None` it takes no time, and no write ever waits.
     pub sync: Option<Delay>,
     /// How long a read takes.
     pub read: Option<Delay>,
-    /// Decides how many of the writes in line survive a crash.
+    /// Decides how many of the waiting writes survive a crash.
     pub seed: u64,
-    /// Is told of acceptances and settlements as they become durable, in order. It must not ask the
-    /// store for anything.
+    /// Called with acceptances and settlements as they become durable, in order. It must not call the
+    /// store.
     pub witness: Option<Witness>,
 }
 
-/// Looks on.
+/// Observes durable writes.
 pub type Witness = Arc<dyn Fn(Durable<'_>) + Send + Sync>;
 
-/// What became durable.
+/// A write that became durable.
 #[derive(Debug, Clone, Copy)]
 pub enum Durable<'a> {
-    /// An event with all that is owed for it.
+    /// An event with its deliveries.
     Accepted(&'a Acceptance),
     /// A commit; the same one again where it was repeated.
     Settled(&'a Commit),
@@ -84,7 +83,7 @@ pub struct MemoryStore {
     shared: Arc<Mutex<Shared>>,
 }
 
-/// A write in line: applies itself and leaves its answer where its caller looks for it.
+/// A waiting write: it applies itself and stores its answer for its caller.
 type Write = Box<dyn FnOnce(&mut State) + Send>;
 
 #[derive(Default)]
@@ -114,7 +113,7 @@ impl MemoryStore {
         MemoryStore { options, shared: Arc::default() }
     }
 
-    /// Ends this store as a power cut would, and opens what is left of it.
+    /// Stops this store like a power cut, and opens what is left of it.
     ///
     /// Everything that was acknowledged is there. Of the writes that were not, a prefix is: each
     /// whole, and none without those before it. This store answers [`StoreError::Stopped`] from now
@@ -151,7 +150,7 @@ impl MemoryStore {
         self.lock().faults.plan_reads(n);
     }
 
-    /// Takes back every fault that is planned.
+    /// Removes every planned fault.
     pub fn heal(&self) {
         self.lock().faults.heal();
     }
@@ -166,13 +165,13 @@ impl MemoryStore {
         self.lock().line.len()
     }
 
-    /// Gives a shard to another node: what is settled with an older holding is refused.
+    /// Gives a shard to another node: a settlement with the older lease is refused.
     pub fn give_away(&self, shard: Shard) {
         self.lock().durable.give_away(shard);
     }
 
-    /// Lets another node want these shards, and no others: whoever holds them is told so, and it has
-    /// them when they were given back. What it had beyond them comes back.
+    /// Makes another node want exactly these shards: the engine is told to hand them over, and the other
+    /// node owns them once they are released. Other shards that it had return to this store.
     pub fn want(&self, shards: ShardSet) {
         self.lock().durable.want(shards);
     }

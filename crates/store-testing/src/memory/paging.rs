@@ -1,4 +1,4 @@
-//! One page of a list. A cursor is the place of the last entry that was given out.
+//! One page of a list. A cursor is the position of the last entry of the page before.
 
 use std::str::FromStr;
 
@@ -6,7 +6,7 @@ use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;
 use postrider_store::{Cursor, Page, PageRequest, StoreError};
 
-/// Where an entry stands in its list.
+/// The position of an entry in its list.
 pub(super) trait SortKey: Ord + Sized {
     fn write(&self) -> String;
     fn read(text: &str) -> Option<Self>;

@@ -1,4 +1,4 @@
-//! Everything that a [`super::MemoryStore`] remembers, and the indexes that follow from it.
+//! The state of a [`super::MemoryStore`], and the indexes that follow from it.
 //!
 //! An index changes only in [`State::put_delivery`] and [`State::remove_delivery`], so it cannot
 //! disagree with the deliveries.
@@ -31,7 +31,7 @@ pub(super) struct StoredEvent {
     pub(super) deliveries: Vec<DeliveryId>,
 }
 
-/// All of it.
+/// The whole state of a store.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) tenants: BTreeMap<TenantId, Tenant>,
@@ -49,7 +49,7 @@ pub(super) struct State {
     pub(super) ledgers: BTreeMap<TenantId, Ledger>,
     /// By tenant and minute since the epoch.
     pub(super) tallies: BTreeMap<(TenantId, i64), Tally>,
-    /// What has one value for good.
+    /// Claimed values, which never change.
     pub(super) claims: BTreeMap<String, Vec<u8>>,
     /// How often each shard was given to another node; none where it is missing.
     given_away: BTreeMap<Shard, u64>,
@@ -155,7 +155,7 @@ impl State {
         }
     }
 
-    /// All shards that no other node has, each with the epoch of whoever asks now.
+    /// All shards that no other node has, each with its current epoch.
     pub(super) fn holding(&self) -> ShardLeases {
         let here = (0..=u8::MAX).map(Shard).filter(|shard| !self.elsewhere.has(*shard));
         ShardLeases { shards: here.map(|shard| (shard, self.epoch(shard))).collect() }

@@ -1,4 +1,4 @@
-//! What is particular to the store in memory: its line of writes, crashes and faults.
+//! What only the store in memory has: its queue of writes, crashes and faults.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Housekeeping.
+//! Leases, pruning and closing.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use postrider_store::{Nodes, Pruned, ShardLeases, ShardSet, StoreError, Upkeep};
 use super::MemoryStore;
 use super::state::{State, StoredEvent};
 
-/// It is the only node, but can be made to believe in another one.
+/// It is the only node, but a test can pretend that there is another one.
 #[async_trait]
 impl Nodes for MemoryStore {
     async fn hold_and_keep(&self) -> Result<(ShardLeases, ShardSet), StoreError> {

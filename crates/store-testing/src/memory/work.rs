@@ -1,4 +1,4 @@
-//! The work of the lanes.
+//! The queues of deliveries, and settling.
 
 use std::sync::Arc;
 
@@ -224,7 +224,7 @@ impl State {
         }
     }
 
-    /// What somebody paused or cancelled meanwhile stays so.
+    /// Advances a job. One that was paused or cancelled meanwhile stays so.
     fn advance_replay(&mut self, job: ReplayJob) {
         let Some(stored) = self.replays.get_mut(&(job.tenant.clone(), job.id)) else { return };
         stored.done = job.done;

@@ -88,13 +88,14 @@ use crate::fair_semaphore::{FairPermit, FairSemaphore};
 /// A read for a tenant is ended after this time. A request is answered within 30 s.
 const READ_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// A map whose keys nobody chooses to make it slow: its hash is drawn anew in every process.
+/// A fast map. Its hash is seeded at random in every process, so that keys cannot be chosen to
+/// collide.
 type QuickMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// The same without values.
 type QuickSet<K> = HashSet<K, foldhash::fast::RandomState>;
 
-/// Told once, with the reason, when the store has stopped for good: the process must end.
+/// Called once, with the reason, when the store has stopped for good: the process must end.
 pub type FatalHook = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// How an embedded store is opened.
@@ -102,12 +103,12 @@ pub type FatalHook = Arc<dyn Fn(&str) + Send + Sync>;
 pub struct EmbeddedOptions {
     /// The length of a journal segment (**64 MiB**).
     pub segment_bytes: u64,
-    /// Room that is kept so that work can be finished on a full disk (**64 MiB**).
+    /// The size of the disk reserve, so that deliveries can be finished on a full disk (**64 MiB**).
     pub reserve_bytes: u64,
     /// How many bytes of history are read when the store is opened, the newest days first, to find
     /// damage inside them (**64 MiB**).
     pub check_bytes: u64,
-    /// Who is told when the store has stopped for good.
+    /// Called when the store has stopped for good.
     pub fatal: Option<FatalHook>,
     /// The runtime whose threads read lists; `None` for the caller's.
     pub lists_on: Option<tokio::runtime::Handle>,
@@ -306,7 +307,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// What ends the store orderly, and blocks until that is done; `None` where it has ended.
+    /// A closure that closes the store and blocks until that is done; `None` where it is closed.
     fn closing(&self) -> Option<impl FnOnce() -> Result<(), StoreError> + Send + 'static> {
         let applier = self.applier.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -342,7 +343,7 @@ fn answered<T>(answer: Result<Result<T, StoreError>, JoinError>) -> Result<T, St
 
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
-        // Whoever cares for the outcome calls `close`.
+        // A caller that needs the outcome calls `close`.
         if let Some(close) = self.closing() {
             close().ok();
         }

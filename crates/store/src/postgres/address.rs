@@ -1,4 +1,4 @@
-//! Where the database is, as its URL says it.
+//! Parses the URL of the database.
 //!
 //! Either form that libpq has: `postgres://user:password@a,b/database?target_session_attrs=read-write`
 //! or `host=a,b dbname=database target_session_attrs=read-write`. Several hosts are tried in their
@@ -13,17 +13,17 @@ use tokio_postgres::config::SslMode;
 use super::tls::Connector;
 use crate::error::StoreError;
 
-/// How long a silent connection is believed in. A host that died without a word is noticed after
-/// about so long, and what was under way is answered as unknown.
+/// How long a silent connection counts as alive. A host that died is noticed after about so long, and
+/// the outcome of running statements is then reported as unknown.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 
-/// What a database URL says, apart.
+/// The parts of a database URL.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) config: Config,
     pub(super) connector: Connector,
-    /// A pooler stands in between that gives each transaction another session: nothing may be
-    /// prepared beyond one, and nobody can listen.
+    /// A transaction-mode pooler is in between: no statement stays prepared beyond a transaction, and
+    /// LISTEN does not work.
     pub(super) is_pooled: bool,
 }
 
@@ -80,8 +80,8 @@ pub(super) fn target(url: &str) -> Result<Target, StoreError> {
     Ok(Target { config, connector, is_pooled })
 }
 
-/// Why an address cannot be read, without what it says: the name of an unknown setting may be the rest
-/// of a password.
+/// Why a URL cannot be parsed, without its text: the name of an unknown setting may be the rest of a
+/// password.
 fn cause(said: String) -> String {
     if said.contains("option") {
         return "it has a setting that is not known; in a password, write & as %26, ? as %3F, \
@@ -99,7 +99,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// Takes what is decided here; whether it was that.
+    /// Takes a setting that Postrider handles itself; returns whether it was one.
     fn take(&mut self, name: &str, value: &str) -> bool {
         let slot = match name {
             "sslmode" => &mut self.mode,
@@ -112,7 +112,7 @@ impl Settings {
     }
 }
 
-/// Takes out of a URL, or of a list of settings, what is decided here.
+/// Removes from a URL, or from a list of settings, what Postrider handles itself.
 fn split(url: &str) -> (String, Settings) {
     let mut settings = Settings::default();
     let mut keep = |pair: &&str| {

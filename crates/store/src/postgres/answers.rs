@@ -14,8 +14,8 @@ use crate::records::IdempotentAnswer;
 /// Answers that are removed in one transaction.
 const CHUNK: i64 = 5_000;
 
-/// Replaces only what gives way, in one statement that returns what the row has then: no other
-/// node can slip between. The conditions are those of [`IdempotentAnswer::gives_way`].
+/// Replaces a row only under the conditions of [`IdempotentAnswer::gives_way`], and returns the row
+/// afterwards. It is one statement, so that no other node can write in between.
 const KEEP: &str = "INSERT INTO postrider.answers AS a \
          (tenant, key, request, status, body, created_at) VALUES ($1, $2, $3, $4, $5, $6) \
      ON CONFLICT (tenant, key) DO UPDATE SET (request, status, body, created_at) = ( \
@@ -79,7 +79,7 @@ impl Core {
         Ok(forgotten)
     }
 
-    /// Runs a statement until it changes nothing; how much it changed.
+    /// Runs a statement until it changes nothing; returns how many rows it changed.
     pub(super) async fn repeat(
         &self,
         sql: &str,

@@ -1,9 +1,9 @@
-//! How the clocks of the nodes stand to the database's.
+//! The offsets of the nodes' clocks from the database's clock.
 //!
-//! Every node keeps a clock that does not follow when the database's is set. So that a node that starts
-//! has the time of those that run, each of them says every few seconds how far its clock is ahead of
-//! the database's. The difference is taken in the database, in the statement that stores it: a row is
-//! true for the moment that it names, also where the database's clock is set a moment later.
+//! A node's clock does not follow when the database's clock is set. A node that starts needs the time of
+//! the running nodes, so each of them stores every few seconds how far its clock is ahead of the
+//! database's. The difference is computed in the statement that stores it: the row is correct for the
+//! moment that it names, even if the database's clock is set a moment later.
 
 use postrider_domain::time::Timestamp;
 
@@ -12,21 +12,21 @@ use super::pool::Scope;
 use super::rows::{self, get};
 use crate::error::StoreError;
 
-/// What the database says of the time.
+/// The database's clock, and what the nodes stored about theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockSight {
     /// The database's clock.
     pub now: Timestamp,
-    /// How far the other nodes' clocks are ahead of it: the furthest of those that said so within the
-    /// last seconds. A node's clock may stand still with its machine, and never runs ahead.
+    /// How far the other nodes' clocks are ahead of it: the largest offset of the last seconds. A node's
+    /// clock may stop with its machine, but never runs ahead.
     pub others_ahead_ms: Option<i64>,
-    /// Whether there are other nodes, as far as anybody knows.
+    /// Whether there are other nodes.
     pub has_others: bool,
     /// The latest time of any node's clock that was ever stored, and how far it was ahead then.
     pub last: Option<(Timestamp, i64)>,
 }
 
-/// What others have said, and the last that anybody said. `$1` is this node.
+/// The offsets of other nodes, and the latest row of any node. `$1` is this node.
 const SIGHT: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now, \
      (SELECT max(ahead_ms) FROM postrider.clocks WHERE node <> $1 AND read_at BETWEEN \
       clock_timestamp() - interval '6 seconds' AND clock_timestamp() + interval '1 second') AS others, \
@@ -42,13 +42,13 @@ const TELL: &str = "INSERT INTO postrider.clocks (node, ahead_ms, read_at) \
      ON CONFLICT (node) DO UPDATE SET ahead_ms = excluded.ahead_ms, read_at = excluded.read_at";
 
 impl PostgresStore {
-    /// Says that this node's clock is at `now`.
+    /// Stores that this node's clock is at `now`.
     pub async fn tell_clock(&self, now: Timestamp) -> Result<(), StoreError> {
         let (node, now) = (&self.core.options.node, now.as_unix_ms());
         self.core.vital.query(Scope::All, TELL, &[node, &now]).await.map(drop)
     }
 
-    /// Looks at the database's clock and those of the nodes.
+    /// Reads the database's clock and the offsets of the nodes.
     pub async fn look_at_clock(&self) -> Result<ClockSight, StoreError> {
         let node = &self.core.options.node;
         let row = self.core.vital.query_opt(Scope::All, SIGHT, &[node]).await?;

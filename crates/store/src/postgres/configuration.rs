@@ -334,12 +334,12 @@ impl Configuration for PostgresStore {
     }
 }
 
-/// A place as two arguments that are nothing together.
+/// A position as two arguments, both NULL on the first page.
 fn before<I>(place: Option<(i64, I)>, id: impl Fn(&I) -> Uuid) -> (Option<i64>, Option<Uuid>) {
     place.map_or((None, None), |(at, mark)| (Some(at), Some(id(&mark))))
 }
 
-/// One at a time for each tenant.
+/// Locks the subscriptions of a tenant until the transaction ends.
 async fn lock_twins(
     transaction: &mut Transaction<'_>,
     tenant: &TenantId,
@@ -349,7 +349,7 @@ async fn lock_twins(
     Ok(())
 }
 
-/// Lets other nodes know that something changed, when the transaction is committed.
+/// Announces a change to the other nodes when the transaction is committed.
 async fn note(
     transaction: &mut Transaction<'_>,
     kind: Kind,
@@ -365,7 +365,7 @@ async fn note(
     Ok(())
 }
 
-/// One that exists is kept as it is, with its circuit.
+/// Writes a destination; an existing one is kept as it is, with its circuit.
 async fn put_destination(
     transaction: &mut Transaction<'_>,
     record: &DestinationRecord,

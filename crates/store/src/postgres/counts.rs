@@ -1,7 +1,7 @@
 //! What a transaction adds to the ledger and to the charts.
 //!
-//! It appends rows and touches no counter, so no two transactions wait for each other.
-//! [`fold`] moves the rows into the sums; whoever reads adds both up.
+//! A transaction appends rows and updates no counter, so no two transactions wait for each other.
+//! [`fold`] moves the rows into the sums; a read adds up both.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -166,7 +166,7 @@ impl Folding {
     }
 }
 
-/// Moves the appended rows into the sums, unless another node is at it.
+/// Moves the appended rows into the sums, unless another node is doing it.
 pub(super) async fn fold(pool: &Pool) -> Result<(), StoreError> {
     let mut transaction = pool.begin(Scope::All).await?;
     let locked = transaction.query("SELECT pg_try_advisory_xact_lock($1)", &[&FOLD_LOCK]).await?;

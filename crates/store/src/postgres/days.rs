@@ -1,8 +1,8 @@
 //! Days: the partitions of events, ended deliveries and attempts.
 //!
-//! They are made ahead, and on demand for a time that nobody expected; by one node at a time. A
-//! partition is made apart and then attached, so nobody who reads or writes has to wait for it. By
-//! its own name it shows nothing to anybody: the way in is the table that it is a part of.
+//! They are made ahead, and on demand for other times, by one node at a time. A partition is created
+//! separately and then attached, so that no reader or writer waits for it. Row-level security hides its
+//! rows from queries that name the partition itself: they are read through the parent table.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -39,7 +39,7 @@ pub(super) fn partition(table: &str, day: i32) -> String {
 }
 
 impl Days {
-    /// Makes sure that these days are there.
+    /// Makes the partitions of these days where they are missing.
     pub(super) async fn ensure(
         &self,
         pool: &Pool,
@@ -62,13 +62,13 @@ impl Days {
         Ok(())
     }
 
-    /// Makes sure of today and the next days, by the database's clock.
+    /// Makes the partitions of today and of the next days, by the database's clock.
     pub(super) async fn ahead(&self, pool: &Pool, now: Timestamp) -> Result<(), StoreError> {
         let days = (0..=AHEAD).map(|n| now.as_unix_ms().saturating_add(n * DAY_MS));
         self.ensure(pool, days.map(Timestamp::from_unix_ms).map(day_of).collect()).await
     }
 
-    /// Another node may have removed days: look again.
+    /// Forgets the known days: another node may have removed some.
     pub(super) fn forget(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

@@ -1,4 +1,4 @@
-//! What PostgreSQL says, in the words of the contract.
+//! Errors of PostgreSQL as errors of the store.
 //!
 //! **In doubt it is [`StoreError::Unavailable`]**: the outcome is unknown, and repeating is safe.
 
@@ -22,7 +22,7 @@ pub(super) fn failed(error: &Error) -> StoreError {
     StoreError::Internal(words(error))
 }
 
-/// Conditions that pass: the server is starting, stopping, short of something, or took too long.
+/// Temporary conditions: the server is starting, stopping, short of resources, or took too long.
 fn passes(code: &SqlState) -> bool {
     let class = code.code().get(..2).unwrap_or_default();
     let retry = [
@@ -37,7 +37,7 @@ fn passes(code: &SqlState) -> bool {
     ["08", "53", "57", "58"].contains(&class) || retry.contains(code)
 }
 
-/// The message with its cause, without what a client may have sent.
+/// The message with its cause, without values that a client may have sent.
 fn words(error: &Error) -> String {
     match error.as_db_error() {
         Some(db) => format!("{} ({})", db.message(), db.code().code()),
@@ -48,8 +48,8 @@ fn words(error: &Error) -> String {
     }
 }
 
-/// An error that everybody in a transaction meets, once for each of them; `None` where the fault may
-/// be one caller's alone.
+/// A copy of an error that concerns every caller in a transaction; `None` where it may concern one
+/// caller alone.
 pub(super) fn for_everybody(error: &StoreError) -> Option<StoreError> {
     match error {
         StoreError::DiskFull { place } => Some(StoreError::DiskFull { place: place.clone() }),
@@ -96,7 +96,7 @@ pub(super) fn has_no_day(error: &Error) -> bool {
     })
 }
 
-/// A row does not say what this code wrote.
+/// A row is not what this program wrote.
 pub(super) fn corrupt(place: &str, what: impl ToString) -> StoreError {
     StoreError::Corrupt { place: format!("table postrider.{place}"), what: what.to_string() }
 }

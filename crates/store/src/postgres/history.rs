@@ -1,4 +1,4 @@
-//! Looking back.
+//! Events, deliveries, attempts, timelines and counters, as they are read.
 
 use async_trait::async_trait;
 use postrider_domain::attempt::Attempt;
@@ -81,8 +81,8 @@ impl Conditions {
         all
     }
 
-    /// The same but for the state, which is said as a number in the text: a partial index is used only
-    /// where the text says that it may be.
+    /// The same without the state, which is written into the SQL as a number: PostgreSQL uses a partial
+    /// index only where the text of the query implies its condition.
     fn of_deliveries_in_any_state(tenant: &TenantId, filter: &DeliveryFilter) -> Self {
         let mut all = Conditions::default();
         all.add("tenant = ?", tenant.to_string());
@@ -96,9 +96,8 @@ impl Conditions {
     }
 }
 
-/// What a list of deliveries is put together from: the columns, the table and the condition on the
-/// state of each part. Indexes by subscription and by type have the state before the time, so that
-/// each state is a part of its own there.
+/// The parts of a list of deliveries: columns, table and condition on the state. Indexes by subscription
+/// and by type have the state before the time, so each state is a part of its own there.
 fn parts(filter: &DeliveryFilter) -> Vec<(&'static str, &'static str, &'static str)> {
     let (open, done) = (OPEN.as_str(), DONE.as_str());
     let queued = (open, "deliveries_open", " AND state = 0");
@@ -131,7 +130,7 @@ impl PostgresStore {
     ) -> Result<(Option<String>, Conditions), StoreError> {
         let mark: Option<(i64, DeliveryId)> = place(request)?;
         let mut conditions = self.narrowed(tenant, filter).await?;
-        // Said apart from the pair, so that later days are not even opened.
+        // A condition of its own, so that PostgreSQL skips the partitions of later days.
         conditions.add_opt("created_at <= ?", mark.as_ref().map(|(at, _)| *at));
         let mark: Option<(i64, Uuid)> = mark.map(|(at, id)| (at, uuid(id.as_bytes())));
         conditions.before("created_at", mark);
@@ -150,7 +149,7 @@ impl PostgresStore {
         Ok((sql, conditions))
     }
 
-    /// How the server would carry out a list of deliveries.
+    /// The query plan of a list of deliveries.
     #[cfg(feature = "testing")]
     pub async fn plan_of_list(
         &self,

@@ -1,9 +1,9 @@
-//! Taking events in: many callers, one commit.
+//! Accepting events: many callers share one commit.
 //!
-//! One task takes whatever callers have handed in while the last commit was under way and writes it
-//! in one transaction. Callers are judged one by one, in their order: where one of them conflicts,
-//! nothing of that one is written, and the others do not notice. **It can be repeated**: event
-//! identifiers are unique in the database, so what was written once is a duplicate the next time.
+//! One task takes all batches that arrived while the last commit was running and writes them in one
+//! transaction. Batches are judged one by one, in their order: where one has a conflict, nothing of it
+//! is written, and the others are not affected. **It can be repeated**: event identifiers are unique in
+//! the database, so an event that was written is a duplicate the next time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::error::StoreError;
 use crate::nodes::ShardSet;
 use crate::records::{Acceptance, Accepted};
 
-/// So many callers can stand in line.
+/// So many callers can wait.
 const CALLERS_MAX: usize = 4_096;
 /// A transaction takes no more callers once it has so many deliveries and events,
 const ROWS_MAX: usize = 4_000;
@@ -42,7 +42,7 @@ type Answer = Result<Option<Vec<Accepted>>, StoreError>;
 /// One caller's batch.
 pub(super) struct Request {
     batch: Vec<Acceptance>,
-    /// The version of the configuration that it was matched with, where that is to be looked at.
+    /// The version of the configuration that it was matched with, where that is to be checked.
     as_of: Option<u64>,
     answer: oneshot::Sender<Answer>,
 }
@@ -68,7 +68,7 @@ impl PostgresStore {
     }
 }
 
-/// An event and what is owed for it go by the same day: they are found, and removed, together.
+/// Checks that an event and its deliveries are of the same day: they are found and removed together.
 fn check(batch: &[Acceptance]) -> Result<(), StoreError> {
     for Acceptance { event, accepted_at, deliveries, .. } in batch {
         let belongs = |delivery: &Delivery| {
@@ -85,7 +85,7 @@ fn check(batch: &[Acceptance]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Begins to take batches. Ends when nobody can hand any in.
+/// Starts the task. It ends when the store is dropped.
 pub(super) fn spawn(core: Arc<Core>) -> mpsc::Sender<Request> {
     let (sender, mut line) = mpsc::channel::<Request>(CALLERS_MAX);
     tokio::spawn(async move {
@@ -100,7 +100,7 @@ pub(super) fn spawn(core: Arc<Core>) -> mpsc::Sender<Request> {
             }
             let answers = core.accept_together(&requests).await;
             for (request, answer) in requests.into_iter().zip(answers) {
-                // A caller that went away does not want to know.
+                // The caller may have gone away.
                 drop(request.answer.send(answer));
             }
         }
@@ -143,7 +143,7 @@ impl Core {
         match self.try_accept(&batches, as_of).await {
             Ok(Some(answers)) => answers.into_iter().map(|answer| Ok(Some(answer))).collect(),
             Ok(None) => {
-                // Whoever matched with a newer directory, or does not ask, may not be concerned.
+                // Callers with a newer version, or without one, may not be affected: try them alone.
                 let is_stale = |request: &Request| request.as_of == as_of;
                 self.accept_apart(requests, |request| is_stale(request).then_some(Ok(None))).await
             }
@@ -152,7 +152,7 @@ impl Core {
         }
     }
 
-    /// Something is wrong with one of them: be it that one's problem alone.
+    /// Accepts each batch alone, so that the error of one does not fail the others.
     async fn accept_apart(
         &self,
         requests: &[Request],
@@ -176,7 +176,7 @@ impl Core {
         batches: &[&[Acceptance]],
         as_of: Option<u64>,
     ) -> Result<Option<Vec<Vec<Accepted>>>, StoreError> {
-        // An identifier of our own making is looked up only where it turns out to be taken.
+        // An identifier that Postrider made is looked up only after it turned out to be taken.
         let mut look = batches.iter().any(|batch| batch.iter().any(|event| event.id_given));
         let mut last = StoreError::Internal("accepting came to no end".into());
         for _ in 0..TRIES_MAX {
@@ -242,7 +242,7 @@ async fn known<'a>(
     Ok(known)
 }
 
-/// What becomes of each batch, in order, and what is to be written.
+/// The answers to each batch, in order, and the events to be written.
 fn judge<'a>(
     batches: &[&'a [Acceptance]],
     mut known: Known<'a>,

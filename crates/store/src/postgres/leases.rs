@@ -1,12 +1,12 @@
-//! Who owns which shard.
+//! Leases: which node owns which shard.
 //!
 //! A node's lease is one row with a time at which it ends, by the database's clock; it holds for
 //! every shard that names the node as its owner. **A shard changes its owner only in a transaction
 //! that has locked the old owner's row**, and a settlement locks its own node's row: so a
 //! settlement either ends before the shard changes hands, or sees that it did. Membership changes
-//! one node at a time, under a lock; each node takes its share of the living ones, gives back what
-//! it has too much of when it has nothing under way there any more, and takes what is free. Whoever
-//! comes, goes or gives something back says so, and the others look at once.
+//! one node at a time, under a lock. Each node has an equal share of the shards: it releases shards
+//! beyond its share once its attempts there have ended, and takes free ones. A node that joins, leaves
+//! or releases shards notifies the others, which then check their leases at once.
 //!
 //! **Versions.** Each node's row says which format level it reads. The level that all of them may
 //! write is in `postrider.format`; it rises when no node that reads less has a row, and never falls.
@@ -32,18 +32,18 @@ use crate::error::StoreError;
 use crate::nodes::{FORMAT, PROGRAM, ShardSet};
 use crate::records::{Epoch, ShardLeases};
 
-/// Held while nodes come, go and share.
+/// Held while nodes join, leave and take shards.
 const MEMBERS_LOCK: i64 = 0x706f_7374_0004;
 
 /// What this process knows of its own membership.
 pub(super) struct Leases {
-    /// Tells this process from another one of the same name.
+    /// Distinguishes this process from another one with the same node name.
     instance: Uuid,
     /// Whether the node's row was written by this process before.
     is_member: AtomicBool,
-    /// Whether somebody is at the housekeeping that goes with it.
+    /// Whether the housekeeping that goes with a renewal is running.
     is_ahead: AtomicBool,
-    /// What it held when it last asked.
+    /// The leases as of the last renewal.
     held: Mutex<ShardSet>,
     /// Leases that were renewed in the database's future: when, and since when that is known here.
     watched: Mutex<BTreeMap<String, (String, Instant)>>,
@@ -77,8 +77,7 @@ impl Leases {
 }
 
 impl Core {
-    /// Says that this node lives, and shares: gives back what it has too much of, or takes what is
-    /// free.
+    /// Renews the lease; releases shards beyond this node's share, or takes free ones.
     pub(super) async fn hold_shards(self: &Arc<Self>) -> Result<ShardLeases, StoreError> {
         let mut transaction = self.vital.begin(Scope::All).await?;
         let leaving = self.share(&mut transaction).await?;
@@ -86,7 +85,7 @@ impl Core {
         self.held(transaction).await
     }
 
-    /// The same, but keeps what it has too much of, and says what that is.
+    /// The same, but keeps the shards beyond its share and returns them.
     pub(super) async fn hold_and_keep(
         self: &Arc<Self>,
     ) -> Result<(ShardLeases, ShardSet), StoreError> {
@@ -95,10 +94,10 @@ impl Core {
         Ok((self.held(transaction).await?, leaving))
     }
 
-    /// Gives some shards back.
+    /// Releases some shards.
     pub(super) async fn give_back(&self, shards: &ShardSet) -> Result<(), StoreError> {
         let mut transaction = self.vital.begin(Scope::All).await?;
-        // A process that another one of the same name has replaced has nothing to give.
+        // A process that was replaced by another one with the same name has no shards.
         let steps = [
             Step { sql: LOCK_MEMBERS, params: vec![&MEMBERS_LOCK] },
             Step { sql: INSTANCE, params: vec![&self.options.node] },
@@ -108,7 +107,7 @@ impl Core {
         if instance == Some(self.leases.instance) {
             self.free(&mut transaction, shards).await?;
         }
-        // What is accepted for them from here on, others have to be told.
+        // From here on, other nodes must be notified of events for these shards.
         self.leases.set_held(self.leases.held().without(shards));
         transaction.commit().await
     }
@@ -128,7 +127,7 @@ impl Core {
         transaction.query(TELL, &[&SHARDS_CHANNEL]).await.map(drop)
     }
 
-    /// Ends the transaction; what this node holds after it.
+    /// Commits; returns the leases of this node.
     async fn held(
         self: &Arc<Self>,
         mut transaction: Transaction<'_>,
@@ -153,8 +152,8 @@ impl Core {
         Ok(holding)
     }
 
-    /// Makes the days to come and folds counts, apart: a lease must not wait for either, and neither
-    /// is lost when it fails, since the next renewal does it again.
+    /// Makes the partitions of the next days and folds counts, in a task of its own: a lease must not
+    /// wait for them. If that fails, the next renewal does it again.
     fn look_ahead(self: &Arc<Self>, now: Timestamp) {
         if self.leases.is_ahead.swap(true, Ordering::AcqRel) {
             return;
@@ -167,7 +166,7 @@ impl Core {
         });
     }
 
-    /// Gives everything back and leaves.
+    /// Releases all shards and leaves.
     pub(super) async fn release_shards(&self) -> Result<(), StoreError> {
         let (node, instance) = (&self.options.node, &self.leases.instance);
         let mut transaction = self.vital.begin(Scope::All).await?;
@@ -203,9 +202,8 @@ impl Core {
         Ok(level.min(FORMAT))
     }
 
-    /// Renews the node's lease, or writes it anew; says whether that changes who is there. One of the
-    /// same name that another process wrote is taken over by raising the epochs, where this process is
-    /// the newer one.
+    /// Renews the node's lease or writes a new one; returns whether the membership changes. The row of
+    /// an older process with the same name is taken over, which raises the epochs.
     async fn join(&self, transaction: &mut Transaction<'_>) -> Result<bool, StoreError> {
         let node = &self.options.node;
         let steps = [
@@ -230,7 +228,7 @@ impl Core {
         Ok(false)
     }
 
-    /// A node that comes must read what the others may have written.
+    /// Refuses to join where this node cannot read what the others may have written.
     async fn refuse_newer_format(
         &self,
         transaction: &mut Transaction<'_>,
@@ -246,9 +244,9 @@ impl Core {
         )))
     }
 
-    /// Nodes whose lease was renewed in the database's future: its clock was set back. Which of them
-    /// live cannot be told by that clock, so they are watched by this node's own for as long as a lease
-    /// lasts. Returns those that did not renew in that time.
+    /// Handles leases that were renewed in the database's future, because its clock was set back. That
+    /// clock cannot tell which of their nodes are alive, so this node watches them by its own clock for
+    /// the length of a lease. Returns the nodes that did not renew in that time.
     fn silent(&self, ahead: Vec<Row>) -> Result<Vec<String>, StoreError> {
         let now = instant();
         let mut watched = self.leases.watched.lock().unwrap_or_else(PoisonError::into_inner);
@@ -267,9 +265,9 @@ impl Core {
         Ok(silent)
     }
 
-    /// Renews, buries nodes whose lease has ended (waiting for what they are settling), and then
-    /// takes what is free, up to this node's share. Returns what it has beyond that: always the same
-    /// ones, as long as nobody comes or goes.
+    /// Renews the lease, removes nodes whose lease has ended (after their running settlements), and takes
+    /// free shards up to this node's share. Returns the shards beyond its share: always the same ones
+    /// while the membership does not change.
     async fn share(&self, transaction: &mut Transaction<'_>) -> Result<ShardSet, StoreError> {
         let is_new = self.join(transaction).await?;
         let node = &self.options.node;
@@ -320,7 +318,7 @@ fn instant() -> Instant {
 
 const LOCK_MEMBERS: &str = "SELECT pg_advisory_xact_lock($1)";
 const INSTANCE: &str = "SELECT instance FROM postrider.nodes WHERE name = $1 FOR UPDATE";
-/// Others are to look whether shards are theirs now.
+/// Notifies other nodes that the shards may have changed.
 const TELL: &str = "SELECT pg_notify($1, '')";
 const RENEW: &str = "INSERT INTO postrider.nodes \
      (name, instance, expires_at, renewed_at, program, format) \
@@ -329,16 +327,17 @@ const RENEW: &str = "INSERT INTO postrider.nodes \
      expires_at = excluded.expires_at, renewed_at = excluded.renewed_at, \
      program = excluded.program, format = excluded.format";
 const LEVEL: &str = "SELECT level FROM postrider.format";
-/// To the lowest level that a node with a row reads, and to this node's own where it is the first.
+/// Raises the level to the lowest one that a node with a row reads; the first node sets its own.
 const RAISE: &str = "UPDATE postrider.format SET level = greatest(level, least($1, \
      (SELECT min(format) FROM postrider.nodes))) RETURNING level";
-/// A server that was down has kept everybody from renewing: they have the time of a lease from its start.
-/// Whoever settles still has its row locked, perhaps because it was stopped: its turn is the next time.
+/// Finds nodes whose lease has ended. While the database server was down no node could renew, so each has
+/// the length of a lease from the server's start. The locked row of a node that is settling is skipped
+/// until the next time.
 const BURY: &str = "DELETE FROM postrider.nodes WHERE name IN (SELECT name FROM postrider.nodes \
      WHERE expires_at <= clock_timestamp() AND (renewed_at >= pg_postmaster_start_time() \
      OR pg_postmaster_start_time() + make_interval(secs => $1) <= clock_timestamp()) \
      FOR UPDATE SKIP LOCKED)";
-/// Leases that no clock that only moves forward could have written.
+/// Leases that were renewed in the future of the database's clock.
 const AHEAD: &str = "SELECT name, renewed_at::text AS renewed FROM postrider.nodes \
      WHERE renewed_at > clock_timestamp() + make_interval(secs => $1)";
 const BURY_THESE: &str = "DELETE FROM postrider.nodes WHERE name IN (SELECT name FROM postrider.nodes \
@@ -349,7 +348,7 @@ const COUNT: &str = "SELECT (SELECT count(*) FROM postrider.nodes) AS nodes, \
      (SELECT count(*) FROM postrider.nodes WHERE name < $1) AS before, \
      (SELECT count(*) FROM postrider.shards WHERE owner = $1) AS mine";
 
-/// How many shards the node should have that stands so far from the first in a row of nodes.
+/// How many shards a node should have, by its index among the sorted nodes.
 fn share_of(nodes: i64, before: i64) -> i64 {
     let (all, nodes) = (i64::from(SHARDS), nodes.max(1));
     all / nodes + i64::from(before < all % nodes)

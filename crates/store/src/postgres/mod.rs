@@ -75,7 +75,7 @@ pub struct PostgresOptions {
     /// At most so many connections, and at least four, beside the one that listens. Half of them are
     /// the engine's own, a quarter is for lists.
     pub connections: usize,
-    /// How long a lease holds after it was renewed. Whoever holds shards must call
+    /// How long a lease holds after it was renewed. A node with shards must call
     /// [`crate::Upkeep::hold_shards`] about four times as often, and stop sending when so long has
     /// passed since the last call that succeeded *began*.
     pub lease: Duration,
@@ -123,15 +123,15 @@ pub struct PostgresStore {
     settlements: mpsc::Sender<settle::Request>,
 }
 
-/// What the store shares with its tasks.
+/// The state that the store shares with its tasks.
 struct Core {
-    /// For those who look at one thing and set things up, and for authentication.
+    /// For reads of one thing, for the configuration, and for authentication.
     pool: Pool,
     /// For lists, at which tenants take turns.
     lists: Lists,
-    /// For the engine: however many look, its work goes on.
+    /// For the engine: it never waits for reads of tenants.
     vital: Arc<Pool>,
-    /// For the line that accepts and the one that settles: neither waits for a read.
+    /// For accepting and for settling: neither waits for a read.
     accepting: Arc<Pool>,
     settling: Arc<Pool>,
     options: PostgresOptions,
@@ -164,7 +164,7 @@ impl PostgresStore {
         Ok(store)
     }
 
-    /// The same, also where a move into the database has only begun, for whoever goes on with that.
+    /// The same, also where a transfer into the database is unfinished, to continue the transfer.
     pub async fn connect_to_fill(
         url: &str,
         options: PostgresOptions,
@@ -205,7 +205,7 @@ impl PostgresStore {
         Ok(Arc::new(PostgresStore { core, acceptances, settlements }))
     }
 
-    /// What time it is in the database.
+    /// The time of the database's clock.
     pub async fn database_now(&self) -> Result<Timestamp, StoreError> {
         self.core.database_now().await
     }
@@ -225,7 +225,7 @@ impl PostgresStore {
     }
 
     /// Whether row-level security binds the database role: not where it is a superuser or has
-    /// `BYPASSRLS`. Then the tenant in every query is the only wall, and an operator should know.
+    /// `BYPASSRLS`. Then only the tenant in every query separates tenants, and the operator is warned.
     pub async fn is_walled(&self) -> Result<bool, StoreError> {
         let sql = "SELECT rolsuper OR rolbypassrls AS above FROM pg_roles \
                    WHERE rolname = current_user";
@@ -234,8 +234,8 @@ impl PostgresStore {
     }
 }
 
-/// What the engine has: a connection for each of its lines and the rest for its reads, or all for
-/// everything where they are too few for that.
+/// The engine's pools: for its reads, for accepting (one connection) and for settling (one connection);
+/// or one shared pool where there are fewer than three connections.
 fn engines(target: &address::Target, size: usize, options: &PostgresOptions) -> [Arc<Pool>; 3] {
     let pool = |size| Arc::new(Pool::for_all(target.clone(), size, options.statement_timeout));
     if size < 3 {

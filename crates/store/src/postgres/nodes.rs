@@ -1,4 +1,4 @@
-//! What nodes tell each other, and what only one of them may do.
+//! Coordination of nodes: changes of the configuration, messages, and claims.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::error::StoreError;
 use crate::nodes::{Change, Changes, Hint, Letter, Member, Nodes, ShardSet};
 use crate::records::{Acceptance, Accepted, ShardLeases};
 
-/// What the mark of the cluster's key ring is claimed as.
+/// The name under which the mark of the cluster's key ring is claimed.
 pub const KEY_RING: &str = "key ring";
 
 /// Changes in one answer.
@@ -124,7 +124,7 @@ impl Nodes for PostgresStore {
         let column = |of: fn(&Letter) -> &str| letters.iter().map(of).collect::<Vec<&str>>();
         let (from, to) = (column(|letter| &letter.from), column(|letter| &letter.to));
         let bodies = column(|letter| &letter.body);
-        // Nobody has to wait until a letter is on disk.
+        // A message need not be durable, so its commit does not wait for the disk.
         let sql = "WITH fast AS (SELECT set_config('synchronous_commit', 'off', true)), \
                    sent AS (INSERT INTO postrider.letters (id, sender, recipient, body) \
                        SELECT l.* FROM fast, unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) \
@@ -198,7 +198,7 @@ fn change(row: &Row) -> Result<Change, StoreError> {
 }
 
 impl Core {
-    /// Removes what nodes have told each other long ago.
+    /// Removes old changes and messages.
     pub(super) async fn prune_notes(&self) -> Result<(), StoreError> {
         let old = "WITH gone AS (DELETE FROM postrider.changes \
                        WHERE changed_at < clock_timestamp() - interval '1 day' RETURNING version) \
@@ -207,7 +207,7 @@ impl Core {
         let letters = "DELETE FROM postrider.letters \
                        WHERE sent_at < clock_timestamp() - interval '10 minutes'";
         let answering = "DELETE FROM postrider.answering WHERE expires_at < clock_timestamp()";
-        // Nodes that are gone for good. The clocks of those that run are later than theirs by now.
+        // Rows of nodes that have left. The clocks of running nodes are later than theirs by now.
         let clocks = "DELETE FROM postrider.clocks WHERE EXISTS (SELECT 1 FROM postrider.clocks \
                        WHERE read_at BETWEEN clock_timestamp() - interval '6 seconds' \
                        AND clock_timestamp()) \

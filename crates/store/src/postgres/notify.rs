@@ -1,9 +1,8 @@
-//! Telling other nodes that there is something to look for.
+//! Hints to other nodes, by NOTIFY.
 //!
-//! A hint, never the truth: what it speaks of is in tables that are polled. That there is work is sent
-//! apart from the transaction that accepted it, because PostgreSQL lets those that notify commit one
-//! by one; what comes together within a few milliseconds is one message. Shards of this node's own
-//! are left out: it knows already.
+//! A hint may be lost: the tables that it refers to are also polled. Hints of new work are sent outside
+//! the transaction that accepted it, because PostgreSQL commits transactions with NOTIFY one by one.
+//! Hints of a few milliseconds are sent as one message, without the shards of this node itself.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,11 +21,11 @@ use crate::error::StoreError;
 use crate::nodes::{Hint, ShardSet};
 
 const WORK: &str = "postrider_work";
-/// Whoever changes the configuration says so here, in the same transaction.
+/// The channel for changes of the configuration; notified in the same transaction.
 pub(super) const CHANGES: &str = "postrider_changes";
-/// Whoever sends a letter says here to whom.
+/// The channel for messages to a node; it names the receiver.
 pub(super) const LETTERS: &str = "postrider_letters";
-/// Whoever comes, goes or gives shards back says so here, in the same transaction.
+/// The channel for nodes that join, leave or release shards; notified in the same transaction.
 pub(super) const SHARDS: &str = "postrider_shards";
 
 /// At most one message in so long.
@@ -35,11 +34,11 @@ const PAUSE: Duration = Duration::from_millis(3);
 /// How long to wait before listening again after the connection was lost.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Tells and hears.
+/// Sends and receives hints.
 pub(super) struct Notifier {
     listen_at: Mutex<Option<Target>>,
     heard: broadcast::Sender<Hint>,
-    /// For whoever asks first: it hears everything from the beginning, whenever it asks.
+    /// The first receiver: it gets all hints since the start, however late it asks.
     first: Mutex<Option<broadcast::Receiver<Hint>>>,
     to_tell: Mutex<Option<(ShardSet, Timestamp)>>,
     told: Notify,
@@ -86,7 +85,7 @@ impl Notifier {
     }
 }
 
-/// Begins to tell and to hear.
+/// Starts the tasks that send and receive.
 pub(super) fn spawn(core: &Arc<Core>) {
     let notifier = &core.notifier;
     let listen_at = notifier.listen_at.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -99,13 +98,13 @@ pub(super) fn spawn(core: &Arc<Core>) {
 }
 
 async fn tell(core: Arc<Core>) {
-    // Nobody has to wait until a hint is on disk.
+    // A hint need not be durable, so its commit does not wait for the disk.
     let sql = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)";
     loop {
         core.notifier.told.notified().await;
         let told = core.notifier.to_tell.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((shards, since)) = told else { continue };
-        // A hint that is lost is found by polling.
+        // If the hint is lost, polling finds the change.
         drop(core.vital.query(Scope::All, sql, &[&WORK, &write(shards, since)]).await);
         pause(PAUSE).await;
     }
@@ -113,18 +112,18 @@ async fn tell(core: Arc<Core>) {
 
 async fn listen(target: Target, node: String, heard: broadcast::Sender<Hint>) {
     loop {
-        // Whatever was said while nobody listened is lost, so every begin and end means all.
+        // Hints were lost while the connection was down, so check everything after each reconnection.
         drop(listen_once(&target, &node, &heard).await);
         all(&heard);
         pause(RETRY).await;
     }
 }
 
-/// There may be everything to look for.
+/// Sends every kind of hint to the receivers of this node.
 fn all(heard: &broadcast::Sender<Hint>) {
     let work = Hint::Work { shards: ShardSet::ALL, since: Timestamp::EPOCH };
     for hint in [work, Hint::Changed, Hint::Letters, Hint::Shards] {
-        // Nobody may be listening.
+        // There may be no receiver.
         heard.send(hint).unwrap_or_default();
     }
 }
@@ -133,7 +132,7 @@ fn write(shards: ShardSet, since: Timestamp) -> String {
     format!("{}{}", shards.write(), since.as_unix_ms())
 }
 
-/// What a message means for this node; `None` where it is for another one.
+/// The hint in a message; `None` where it is for another node.
 fn read(channel: &str, payload: &str, node: &str) -> Option<Hint> {
     match channel {
         CHANGES => Some(Hint::Changed),
@@ -160,7 +159,7 @@ async fn listen_once(
                 Ok(AsyncMessage::Notification(note)) => {
                     let hint = read(note.channel(), note.payload(), node);
                     if let Some(hint) = hint {
-                        // Nobody may be listening.
+                        // There may be no receiver.
                         heard.send(hint).unwrap_or_default();
                     }
                 }

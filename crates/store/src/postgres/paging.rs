@@ -1,4 +1,4 @@
-//! One page of a list. A cursor is the place of the last entry that was given out.
+//! One page of a list. A cursor is the position of the last entry of the page before.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use super::rows::{count, get};
 use crate::error::StoreError;
 use crate::records::{Cursor, Page, PageRequest};
 
-/// The place that a cursor of a list by time and identifier names.
+/// The position in a cursor of a list by time and identifier.
 pub(super) fn place<I: FromStr>(request: &PageRequest) -> Result<Option<(i64, I)>, StoreError> {
     let Some(Cursor(text)) = &request.cursor else { return Ok(None) };
     let read = || {
@@ -19,7 +19,7 @@ pub(super) fn place<I: FromStr>(request: &PageRequest) -> Result<Option<(i64, I)
     read().map(Some).ok_or(StoreError::UnknownCursor)
 }
 
-/// The place that a cursor of a list by one thing names.
+/// The position in a cursor of a list by one value.
 pub(super) fn single<I: FromStr>(request: &PageRequest) -> Result<Option<I>, StoreError> {
     let Some(Cursor(text)) = &request.cursor else { return Ok(None) };
     text.parse().map(Some).map_err(|_| StoreError::UnknownCursor)

@@ -22,18 +22,18 @@ use super::session::{Connection, Ready, Types, is_spoilt};
 use crate::error::StoreError;
 use crate::fair_semaphore::FairSemaphore;
 
-/// What a statement is given.
+/// The arguments of a statement.
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// What holds for everything that the engine asks. A queue that was empty when the server last counted may hold millions now: what the engine asks
-/// for has an index, and is to be read in its order whatever the server believes. For the same reason a
-/// batch names its keys by `= ANY` or in a `LATERAL` of its own, and not only in a join, which could
-/// begin at the wrong end.
+/// Settings of every transaction of the engine. A queue that was empty at the last ANALYZE may have
+/// millions of rows now. Every query of the engine has an index and must use it, whatever the statistics
+/// say. For the same reason a batch names its keys by `= ANY` or in a `LATERAL`, and not only in a join,
+/// which the planner could start from the wrong side.
 const BY_INDEX: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
      SET LOCAL enable_sort = off";
 
-/// What holds for lists: they are read by an index in its order, and the server ends a statement soon
-/// after its client has gone.
+/// Settings of lists: they are read by an index in its order, and the server ends a statement soon after
+/// its client has gone.
 const FOR_LISTS: &str = "; SET LOCAL client_connection_check_interval = 1000; \
      SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off";
 
@@ -43,7 +43,7 @@ const LIST_TIME_MAX: Duration = Duration::from_secs(20);
 /// Lists of a tenant that may wait.
 const LINE_MAX: usize = 64;
 
-/// How a transaction begins that needs to say nothing more.
+/// The start of a transaction without further settings.
 const BEGIN: &str = "BEGIN";
 
 /// How long a transaction may wait for its client between two steps.
@@ -65,10 +65,10 @@ pub(super) struct Pool {
     slots: Semaphore,
     statement_timeout: Duration,
     types: Types,
-    /// What each session is told once, where it is ours alone and acts for all: then no transaction
-    /// has to say it again.
+    /// Settings that are sent once per session, where the session is ours alone and acts for all
+    /// tenants: then no transaction has to send them again.
     settings: Option<String>,
-    /// What every transaction says besides.
+    /// Further settings of every transaction.
     besides: &'static str,
 }
 
@@ -85,7 +85,7 @@ impl Pool {
         }
     }
 
-    /// One for the engine, which always acts for all.
+    /// A pool for the engine, which always acts for all tenants.
     pub(super) fn for_all(target: Target, size: usize, statement_timeout: Duration) -> Self {
         let settings = (!target.is_pooled).then(|| {
             let (timeout, idle) = (statement_timeout.as_millis(), IDLE_MAX.as_millis());
@@ -150,7 +150,7 @@ impl Pool {
         Ok(self.query(scope, sql, params).await?.into_iter().next())
     }
 
-    /// Begins a transaction of several steps. The server hears of it with the first one.
+    /// Begins a transaction of several steps. BEGIN is sent with the first step.
     pub(super) async fn begin(&self, scope: Scope<'_>) -> Result<Transaction<'_>, StoreError> {
         let within = self.patience();
         let session = patiently(within, self.session()).await?;
@@ -158,14 +158,14 @@ impl Pool {
         Ok(Transaction { session, within, begin })
     }
 
-    /// Closes what is idle. What is in use is closed when it is done.
+    /// Closes idle connections. A connection in use is closed when it is returned.
     pub(super) fn close(&self) {
         self.slots.close();
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// How long we wait for an answer: longer than the server works on one, so that it is the server
-    /// that gives up, unless it is not there.
+    /// How long the client waits for an answer: longer than the server's own timeout, so that the server
+    /// gives up first, unless it is dead.
     fn patience(&self) -> Duration {
         self.statement_timeout.saturating_add(Duration::from_secs(5))
     }
@@ -185,9 +185,9 @@ impl Pool {
             Scope::Tenant(id) => format!("SET LOCAL postrider.tenant = '{id}'"),
             Scope::All => format!("SET LOCAL postrider.scope = 'all'; {BY_INDEX}"),
         };
-        // A process that was stopped in a transaction must not keep its locks: others wait for them.
+        // A process that is suspended in a transaction must not keep its locks: others wait for them.
         let idle = IDLE_MAX.as_millis();
-        // Compiling a statement takes longer than any of ours should.
+        // JIT compilation takes longer than any of our statements should.
         format!(
             "BEGIN; SET LOCAL statement_timeout = {timeout}{sync}; \
              SET LOCAL idle_in_transaction_session_timeout = {idle}; SET LOCAL jit = off; {who}{}",
@@ -233,7 +233,7 @@ impl Lists {
         }
     }
 
-    /// One statement, when it is the turn of whoever asks.
+    /// Runs one statement, when it is the caller's turn.
     pub(super) async fn query(
         &self,
         scope: Scope<'_>,
@@ -258,7 +258,7 @@ impl Lists {
         Ok(self.query(scope, sql, params).await?.into_iter().next())
     }
 
-    /// Closes what is idle.
+    /// Closes idle connections.
     pub(super) fn close(&self) {
         self.pool.close();
     }
@@ -304,7 +304,7 @@ impl Session<'_> {
 pub(super) struct Transaction<'a> {
     session: Session<'a>,
     within: Duration,
-    /// What is still to be said before the first step.
+    /// What is still to be sent before the first step.
     begin: Option<String>,
 }
 
@@ -413,7 +413,7 @@ impl Transaction<'_> {
         Ok(statements)
     }
 
-    /// A server that went silent is not waited for either when a statement is prepared.
+    /// Prepares a statement, with a timeout for a server that does not answer.
     async fn statement(&mut self, sql: &str) -> Result<Ready, StoreError> {
         let has_begun = self.begin.is_none();
         patiently(self.within, self.session.statement(sql, has_begun)).await
@@ -432,7 +432,7 @@ impl Transaction<'_> {
     }
 }
 
-/// The begin, where it has not been said yet, as the first of several requests.
+/// BEGIN as the first of several requests, where it was not sent yet.
 fn begun<'a, T: Default + 'a>(client: &'a Client, begin: Option<&'a str>) -> Vec<Reply<'a, T>> {
     let mut all: Vec<Reply<'a, T>> = Vec::new();
     if let Some(begin) = begin {
@@ -441,12 +441,12 @@ fn begun<'a, T: Default + 'a>(client: &'a Client, begin: Option<&'a str>) -> Vec
     all
 }
 
-/// Why a pipeline did not go through.
+/// Why a pipeline failed.
 #[derive(Debug)]
 pub(super) enum Refused {
     /// Something that must be unique was there already.
     Taken(StoreError),
-    /// The partitions of a day are not there.
+    /// The partitions of a day are missing.
     NoDay,
     /// A subscription changed since the events were matched.
     Stale,

@@ -1,7 +1,7 @@
 //! How events and attempts are written to rows and read back, and how columns become values.
 //!
-//! Batches travel as one array per column. **What was written is what is read**, to the last bit:
-//! a row that says anything else is damage, and is reported as such.
+//! Batches are sent as one array per column. **A read returns exactly what was written**: any other
+//! row is damage, and is reported as such.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) fn count(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// The columns of a ledger. What is in flight is not known to the store.
+/// Reads a ledger. A store does not know what is in flight.
 pub(super) fn ledger(row: &Row) -> Result<Ledger, StoreError> {
     let n = |column| get(row, column).map(unsigned);
     Ok(Ledger {
@@ -57,7 +57,7 @@ pub(super) fn unsigned(n: i64) -> u64 {
     u64::try_from(n).unwrap_or(0)
 }
 
-/// How often something was attempted: it never comes near the end of the column.
+/// A number of attempts as its column has it. It never comes near the column's limit.
 pub(super) fn number(n: u32) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }
@@ -83,13 +83,13 @@ pub(super) fn id(row: &Row, column: &str) -> Result<[u8; 16], StoreError> {
     Ok(get::<Uuid>(row, column)?.into_bytes())
 }
 
-/// A text column that has a form.
+/// Parses a text column.
 pub(super) fn parse<T: FromStr>(row: &Row, column: &str) -> Result<T, StoreError> {
     let text: &str = get(row, column)?;
-    text.parse().map_err(|_| corrupt(column, format!("{text:?} is none")))
+    text.parse().map_err(|_| corrupt(column, format!("cannot parse {text:?}")))
 }
 
-/// A text column of JSON.
+/// Parses a text column of JSON.
 pub(super) fn json<T: for<'de> Deserialize<'de>>(row: &Row, column: &str) -> Result<T, StoreError> {
     serde_json::from_str(get(row, column)?).map_err(|e| corrupt(column, e))
 }

@@ -35,7 +35,7 @@ pub(super) const VERSION: u32 = 9;
 pub(super) async fn migrate(pool: &Pool) -> Result<(), StoreError> {
     let known = VERSION;
     let mut transaction = pool.begin(Scope::All).await?;
-    // One that changes much takes long, and those that start meanwhile wait for it.
+    // A large migration takes long, and nodes that start meanwhile wait for it.
     transaction.take_time(LONGEST).await?;
     transaction.query("SELECT pg_advisory_xact_lock($1)", &[&SCHEMA_LOCK]).await?;
     let create = "SET LOCAL client_min_messages = warning; \

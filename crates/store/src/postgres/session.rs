@@ -1,8 +1,8 @@
 //! A connection, and the statements that it knows.
 //!
-//! A statement is prepared once for each connection, under a name. Through a pooler that gives each
-//! transaction another session a name would be looked for where it is not: there a statement has
-//! none and travels with its types, which are learnt once, inside a transaction.
+//! A statement is prepared once for each connection, under a name. Behind a transaction-mode pooler the
+//! name would not exist on the next session: there statements have no names and are sent with their
+//! parameter types, which are learnt once, inside a transaction.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,9 +16,9 @@ use super::error::failed;
 use super::pool::Params;
 use crate::error::StoreError;
 
-/// Said at the begin of each transaction where the server would acknowledge before it has synced.
+/// Sent at the start of each transaction where the server would acknowledge before it has synced.
 const SYNC: &str = "; SET LOCAL synchronous_commit = on";
-/// The same where nobody knows on which session the transaction will be.
+/// The same, where the session of the transaction is not known in advance.
 const SYNC_WHEREVER: &str = "; SELECT set_config('synchronous_commit', 'on', true) \
      WHERE current_setting('synchronous_commit') = 'off'";
 
@@ -28,7 +28,7 @@ pub(super) type Types = Mutex<HashMap<String, Arc<[Type]>>>;
 /// One connection.
 pub(super) struct Connection {
     pub(super) client: Client,
-    /// What a transaction on it must say so that its commit means stable storage.
+    /// What a transaction must send first, so that its commit means stable storage.
     pub(super) sync: &'static str,
     statements: HashMap<String, Statement>,
     is_pooled: bool,
@@ -70,7 +70,7 @@ impl Ready {
 }
 
 impl Connection {
-    /// Connects to the first host that will have us, and says what is to hold for the whole session.
+    /// Connects to the first host that accepts, and sets up the session.
     pub(super) async fn open(
         target: &Target,
         settings: Option<&str>,
@@ -131,7 +131,8 @@ impl Connection {
     }
 }
 
-/// What must be said on this connection. Asked for each one: after a failover the server is another.
+/// What transactions on this connection must send first. It is determined for each connection, because
+/// the server may be another one after a failover.
 async fn needed_sync(client: &Client) -> Result<&'static str, StoreError> {
     let said = client.simple_query("SHOW synchronous_commit").await.map_err(|e| failed(&e))?;
     let is_off = said.iter().any(
@@ -140,8 +141,8 @@ async fn needed_sync(client: &Client) -> Result<&'static str, StoreError> {
     Ok(if is_off { SYNC } else { "" })
 }
 
-/// Whether an error is the connection's own and would come again on it: its server takes no writes
-/// any more, or what it has prepared does not fit the tables any more.
+/// Whether an error would come again on this connection: its server is read-only now, or a prepared
+/// statement does not fit the changed tables.
 pub(super) fn is_spoilt(error: &Error) -> bool {
     let spoilt = [
         SqlState::READ_ONLY_SQL_TRANSACTION,

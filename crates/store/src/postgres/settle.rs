@@ -1,10 +1,10 @@
-//! Settling: many callers, one commit.
+//! Settling: many callers share one transaction.
 //!
-//! One task takes whatever callers have handed in, in their order, and writes it in one
-//! transaction: first the node's lease is locked and everything that is touched is looked at, then
-//! each caller is judged, then what is left is written. Where one is refused, the others do not
-//! notice. Two commits that touch the same thing never share a transaction. **It can be repeated**:
-//! a change that is there already is recognised and changes nothing, no count either.
+//! One task takes all waiting commits, in their order, and writes them in one transaction: it locks the
+//! node's lease and reads everything that they touch, then judges each commit, then writes what is
+//! valid. A commit that is refused does not affect the others. Two commits that touch the same thing
+//! never share a transaction. **It can be repeated**: a change that is stored already is recognised and
+//! changes nothing, no count either.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ mod write;
 
 pub(super) use self::write::INSERT_ATTEMPTS;
 
-/// So many callers can stand in line.
+/// So many callers can wait.
 const CALLERS_MAX: usize = 4_096;
 /// A transaction takes no more callers once it has so many changes.
 const CHANGES_MAX: usize = 4_000;
@@ -58,7 +58,7 @@ pub(super) async fn settle(
     answered.await.map_err(|_| gone())?
 }
 
-/// Begins to take commits. Ends when nobody can hand any in.
+/// Starts the task. It ends when the store is dropped.
 pub(super) fn spawn(core: Arc<Core>) -> mpsc::Sender<Request> {
     let (sender, mut line) = mpsc::channel::<Request>(CALLERS_MAX);
     tokio::spawn(async move {
@@ -78,7 +78,7 @@ pub(super) fn spawn(core: Arc<Core>) -> mpsc::Sender<Request> {
             }
             let answers = core.settle_together(&requests).await;
             for (request, answer) in requests.into_iter().zip(answers) {
-                // A caller that went away does not want to know.
+                // The caller may have gone away.
                 drop(request.answer.send(answer));
             }
             if first.is_none() {
@@ -89,7 +89,7 @@ pub(super) fn spawn(core: Arc<Core>) -> mpsc::Sender<Request> {
     sender
 }
 
-/// What a transaction changes so far.
+/// The things that a transaction touches so far.
 #[derive(Default)]
 struct Touched {
     deliveries: HashSet<DeliveryId>,
@@ -99,7 +99,7 @@ struct Touched {
 }
 
 impl Touched {
-    /// Adds a commit, unless it touches what another one does.
+    /// Adds a commit, unless it touches something that another one touches.
     fn try_add(&mut self, commit: &Commit) -> bool {
         let is_apart = commit.deliveries.iter().all(|c| !self.deliveries.contains(&c.delivery.id))
             && commit.destinations.iter().all(|c| !self.destinations.contains(&c.id))
@@ -126,7 +126,7 @@ impl Core {
                 for request in requests {
                     answers.push(match for_everybody(&error) {
                         Some(error) => Err(error),
-                        // Something is wrong with one of them: be it that one's problem alone.
+                        // Try each alone, so that the error of one does not fail the others.
                         None => self
                             .try_settle(&[request])
                             .await
@@ -181,19 +181,19 @@ fn shards(commit: &Commit) -> impl Iterator<Item = Shard> + '_ {
     of_deliveries.chain(commit.destinations.iter().map(|change| change.id)).map(|id| id.shard())
 }
 
-/// Everything that the database says about what is touched.
+/// The stored state of everything that the commits touch.
 struct Found {
     /// Shards that this node owns, while its lease holds.
     epochs: HashMap<Shard, Epoch>,
-    /// State and number of attempts of what has not ended.
+    /// State and number of attempts of unfinished deliveries.
     open: HashMap<DeliveryId, (i16, i32)>,
     destinations: HashMap<(TenantId, DestinationId), StoredDestination>,
     replays: HashSet<(TenantId, Uuid)>,
-    /// Of those that do not stand as the commit says: what there is, in full.
+    /// Deliveries whose stored state differs from the commit's `before`, in full.
     closer: HashMap<DeliveryId, Closer>,
 }
 
-/// A destination as it stands.
+/// A destination as it is stored.
 struct StoredDestination {
     circuit: Circuit,
     transitions: i64,
@@ -206,12 +206,12 @@ struct Closer {
     attempts: BTreeMap<u32, Attempt>,
 }
 
-/// What of a commit is not there yet.
+/// The changes of a commit that are not stored yet.
 #[derive(Default)]
 struct Fresh {
-    /// Places in the commit's deliveries, with where they come from.
+    /// Indexes into the commit's deliveries, with whether each is unfinished in the store.
     deliveries: Vec<(usize, bool)>,
-    /// Places in the commit's destinations.
+    /// Indexes into the commit's destinations.
     destinations: Vec<usize>,
 }
 
@@ -226,7 +226,7 @@ const PLACES: &str = "SELECT tenant, id, circuit, transitions FROM postrider.des
 const JOBS: &str = "SELECT tenant, id FROM postrider.replays \
      WHERE tenant = ANY($1::text[]) AND id = ANY($2::uuid[])";
 
-/// Locks the lease, and looks at everything in one round trip.
+/// Locks the lease and reads everything in one round trip.
 async fn look(
     transaction: &mut Transaction<'_>,
     node: &str,
@@ -287,7 +287,7 @@ async fn look(
 }
 
 impl Found {
-    /// Whether a delivery stands, unfinished, exactly where the commit found it.
+    /// Whether a delivery is unfinished and in the state that the commit expects.
     fn is_plain(&self, change: &DeliveryChange) -> bool {
         let DeliveryChange { before, delivery, attempt } = change;
         let Some((state, attempts)) = self.open.get(&delivery.id) else { return false };
@@ -298,7 +298,8 @@ impl Found {
         *state == state_number(*before) && attempt.as_ref().is_none_or(is_next)
     }
 
-    /// Reads in full what does not stand as a commit says: it is a repeat, or has ended, or is wrong.
+    /// Reads deliveries in full that are not as a commit expects: the commit is a repeat, or the
+    /// delivery has ended, or the commit is wrong.
     async fn look_closer(
         &mut self,
         transaction: &mut Transaction<'_>,
@@ -360,7 +361,7 @@ impl Found {
         Ok(())
     }
 
-    /// What of a commit is to be written; refused where it does not fit as a whole.
+    /// The changes of a commit to be written; an error where it does not fit the stored state.
     fn judge(&self, holding: &ShardLeases, commit: &Commit) -> Result<Fresh, StoreError> {
         let held: HashMap<Shard, Epoch> = holding.shards.iter().copied().collect();
         let is_held = |shard: &Shard| {

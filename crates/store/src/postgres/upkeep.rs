@@ -1,4 +1,4 @@
-//! Housekeeping.
+//! Pruning, closing, and what PostgreSQL does itself.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,8 +20,8 @@ const CHUNK: i64 = 20_000;
 /// How long pruning may count.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// Something of a day that has not ended. It is looked for tenant by tenant, each by one step into an
-/// index: however many wait, this is asked while everybody else has to.
+/// Finds an unfinished delivery of a day, with one index lookup per tenant: it runs under locks that
+/// others wait for, so its cost must not grow with the backlog.
 const UNFINISHED: &str = "WITH RECURSIVE whose (tenant) AS ( \
          (SELECT tenant FROM postrider.deliveries_open ORDER BY tenant LIMIT 1) UNION ALL \
          SELECT (SELECT o.tenant FROM postrider.deliveries_open AS o \
@@ -30,7 +30,7 @@ const UNFINISHED: &str = "WITH RECURSIVE whose (tenant) AS ( \
      SELECT 1 FROM whose WHERE EXISTS (SELECT 1 FROM postrider.deliveries_open AS o \
          WHERE o.tenant = whose.tenant AND o.created_at >= $1 AND o.created_at < $2) LIMIT 1";
 
-/// What a day has.
+/// The number of rows of a day.
 const CONTENTS: &str = "SELECT (SELECT count(*) FROM postrider.events \
          WHERE accepted_at >= $1 AND accepted_at < $2) AS events, \
      (SELECT count(*) FROM postrider.deliveries_done \
@@ -91,7 +91,7 @@ impl Upkeep for PostgresStore {
         }
     }
 
-    /// Leases are not given back: whoever wants that calls [`Upkeep::release_shards`] before.
+    /// Leases are not released: call [`Upkeep::release_shards`] before.
     async fn close(&self) -> Result<(), StoreError> {
         self.core.notifier.stop();
         for pool in [&self.core.vital, &self.core.accepting, &self.core.settling] {
@@ -130,7 +130,7 @@ impl Core {
         if !self.vital.query(Scope::All, UNFINISHED, &[&from, &to]).await?.is_empty() {
             return Ok(Pruned::default());
         }
-        // Counting takes long, so nobody waits for it: no lock is held yet.
+        // Counting takes long, so it is done before any lock is taken.
         let mut transaction = self.vital.begin(Scope::All).await?;
         transaction.take_time(LONGEST).await?;
         let counted = transaction.query(CONTENTS, &[&from, &to]).await?;
@@ -144,7 +144,7 @@ impl Core {
         }
         // A replay may want something of that day back: from here on it waits, and then finds nothing.
         // The tables come before their partitions, in the order in which everybody else locks them.
-        // Whoever reads for long is not waited for, since others would have to wait behind us.
+        // Do not wait for a long read: everybody else would have to wait behind us.
         let tables = TABLES.map(|table| format!("ONLY postrider.{table}")).join(", ");
         let names = TABLES.map(|table| partition(table, day)).join(", ");
         let lock = format!("SET LOCAL lock_timeout = 500; LOCK TABLE {tables}; LOCK TABLE {names}");

@@ -1,4 +1,4 @@
-//! A look at a database from outside: whoever visits is no node, and changes nothing.
+//! Inspection of a database, for `doctor`: it is no node of the cluster and changes nothing.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use super::schema;
 use super::transfer::progress;
 use crate::error::StoreError;
 
-/// A connection of somebody who looks.
+/// A connection that only reads.
 pub struct Visitor {
     client: Client,
     target: Target,
 }
 
-/// What the server is, and how it is set.
+/// The version and the settings of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSight {
     /// As it calls itself: `15.9 (Debian …)`.
@@ -32,7 +32,7 @@ pub struct ServerSight {
     pub syncs: bool,
     /// When a commit counts as done: `on`, `off`, `local`, `remote_write`, `remote_apply`.
     pub synchronous_commit: String,
-    /// Who must have a commit before it counts as done; empty where nobody else.
+    /// The standbys that must have a commit before it counts as done; empty for none.
     pub synchronous_standby_names: String,
     /// Standbys that are connected.
     pub standbys: u64,
@@ -47,31 +47,31 @@ pub struct ServerSight {
     pub is_pooled: bool,
     /// Whether the address says so.
     pub is_said_to_be_pooled: bool,
-    /// What time it is there.
+    /// The time of its clock.
     pub now: Timestamp,
 }
 
-/// What Postrider has in the database.
+/// The state of a Postrider cluster in the database.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClusterSight {
     /// The version of the schema; `None` where there is none yet.
     pub schema: Option<u32>,
-    /// Whether a move into the database has begun and not ended.
+    /// Whether a transfer into the database is unfinished.
     pub is_being_filled: bool,
     /// The mark of the cluster's key ring, where a node has ever started.
     pub key_ring: Option<Vec<u8>>,
     /// Its nodes, by name.
     pub nodes: Vec<NodeSight>,
-    /// Shards that nobody owns.
+    /// Shards without an owner.
     pub unowned: u64,
 }
 
 /// A node as the database knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSight {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// How long ago it said that it lives.
+    /// How long ago it renewed its lease.
     pub renewed_ago: Duration,
     /// Whether its lease holds.
     pub is_leased: bool,
@@ -115,7 +115,7 @@ impl Visitor {
     /// The version of the schema that this program makes and needs.
     pub const SCHEMA: u32 = schema::VERSION;
 
-    /// Connects, to look only.
+    /// Connects, for reading only.
     pub async fn connect(url: &str) -> Result<Visitor, StoreError> {
         let target = address::target(url)?;
         Ok(Visitor { client: connect(&target).await?, target })
@@ -127,7 +127,7 @@ impl Visitor {
         Ok(u32::try_from(get::<i32>(&row, "id")?).ok())
     }
 
-    /// Looks at the server.
+    /// Reads the version and the settings of the server.
     pub async fn server(&self) -> Result<ServerSight, StoreError> {
         let row = one(&self.client, SERVER).await?;
         Ok(ServerSight {
@@ -157,7 +157,7 @@ impl Visitor {
         get(&one(&second, &sql).await?, "is_older")
     }
 
-    /// Looks at what is Postrider's.
+    /// Reads the state of the cluster.
     pub async fn cluster(&self) -> Result<ClusterSight, StoreError> {
         let is_there = "SELECT to_regclass('postrider.migrations') IS NOT NULL AS is_there";
         if !get::<bool>(&one(&self.client, is_there).await?, "is_there")? {

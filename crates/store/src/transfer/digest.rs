@@ -15,7 +15,7 @@ use super::{Item, WholeEvent};
 use crate::embedded::files::canonical::Canonical;
 use crate::records::{Key, Tally};
 
-/// What a record is.
+/// The kinds of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordKind {
     /// A tenant.
@@ -47,7 +47,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    /// What people call many of them.
+    /// The plural, for people.
     pub const fn as_str(self) -> &'static str {
         match self {
             RecordKind::Tenant => "tenants",
@@ -67,7 +67,7 @@ impl RecordKind {
     }
 }
 
-/// Some records, added up.
+/// The count and the checksum of some records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summed {
     /// How many.
@@ -88,7 +88,7 @@ impl Summed {
 pub struct Difference {
     /// In which kind of record.
     pub kind: RecordKind,
-    /// Of which tenant; `None` for what is no tenant's.
+    /// Of which tenant; `None` for records that belong to no tenant.
     pub tenant: Option<TenantId>,
     /// What the source has.
     pub source: Summed,

@@ -1,14 +1,13 @@
 //! Moving everything from one store to another.
 //!
-//! A source is read in an order of its own, batch by batch; a target writes each batch in one
-//! transaction together with the place that was reached. **So a move that was cut off anywhere goes
-//! on where it stopped, and nothing is written twice.** Values travel, not rows: what is read on one
-//! side is what is written on the other, and at the end both sides are read again in full and their
-//! counts and checksums compared, kind by kind and tenant by tenant. Secrets stay sealed: whoever
-//! moves them never has their key.
+//! The source is read batch by batch, in an order of its own. The target writes each batch in one
+//! transaction together with the position that was reached. **So a transfer that was interrupted goes
+//! on where it stopped, and nothing is written twice.** Values are transferred, not rows. At the end
+//! both sides are read again in full, and their counts and checksums are compared by kind of record and
+//! by tenant. Secrets stay sealed: a transfer never has their keys.
 //!
-//! A target is empty, or holds the beginning of the same move. Until the move is finished nobody
-//! else opens it.
+//! The target is empty, or has the beginning of the same transfer. Until the transfer is finished, no
+//! server opens it.
 
 mod digest;
 mod run;
@@ -30,12 +29,12 @@ use crate::records::{
     Tenant,
 };
 
-/// A batch takes no more once it has so many records (**4,000**),
+/// A batch is full once it has so many records (**4,000**),
 pub const RECORDS_MAX: usize = 4_000;
 /// or so many bytes of payloads and answers.
 pub(crate) const BYTES_MAX: usize = 8 << 20;
 
-/// What is moved together, in the order in which it is moved.
+/// The parts of a store, in the order in which they are transferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -57,9 +56,9 @@ pub enum Part {
     Replays,
     /// Events, each with its deliveries and their attempts.
     Events,
-    /// What every tenant's accounts say.
+    /// The ledger of every tenant.
     Ledgers,
-    /// What happened in each minute.
+    /// The counts of every minute.
     Tallies,
 }
 
@@ -84,7 +83,7 @@ impl Part {
         Part::ALL.into_iter().find(|part| *part > self)
     }
 
-    /// What people call it.
+    /// Its name for people.
     pub const fn as_str(self) -> &'static str {
         match self {
             Part::Tenants => "tenants",
@@ -113,7 +112,7 @@ pub enum Item {
     Subscription(Box<SubscriptionRecord>),
     /// A destination.
     Destination(Box<DestinationRecord>),
-    /// A line of a timeline. They come in their order.
+    /// An entry of a timeline. Entries come in their order.
     Transition {
         /// Whose destination.
         tenant: TenantId,
@@ -137,22 +136,22 @@ pub enum Item {
     Audit(Box<AuditEntry>),
     /// A replay job.
     Replay(Box<ReplayJob>),
-    /// An event with everything that is owed for it.
+    /// An event with its deliveries and their attempts.
     Event(Box<WholeEvent>),
-    /// A tenant's accounts. Nothing is in flight.
+    /// A tenant's ledger. Nothing is in flight.
     Ledger {
         /// Whose.
         tenant: TenantId,
-        /// What they say.
+        /// The ledger.
         ledger: Ledger,
     },
-    /// What happened in a minute.
+    /// The counts of a minute.
     Tally {
-        /// To whom.
+        /// The tenant.
         tenant: TenantId,
         /// The minute, since the epoch.
         minute: i64,
-        /// What.
+        /// The counts.
         tally: Tally,
     },
 }
@@ -190,12 +189,12 @@ impl WholeEvent {
     }
 }
 
-/// A place in a source: a part, and a mark that only the source understands.
+/// A position in a source: a part, and a mark that only the source understands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransferPosition {
     /// The part that is being moved.
     pub part: Part,
-    /// How far it has come in it; `None` at its beginning.
+    /// The position in that part; `None` at its beginning.
     pub mark: Option<String>,
 }
 
@@ -204,16 +203,16 @@ impl TransferPosition {
     pub const START: TransferPosition = TransferPosition { part: Part::Tenants, mark: None };
 }
 
-/// Some of the source, in its order.
+/// A batch of records of the source, in its order.
 #[derive(Debug)]
 pub struct Batch {
-    /// What is in it. All of one part.
+    /// The records, all of one part.
     pub items: Vec<Item>,
     /// Where the next one begins; `None` where this is the last of its part.
     pub next: Option<String>,
 }
 
-/// How much there is, for whoever waits, and to see that nothing is left out.
+/// How many records there are, to show the progress and to notice records that were left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Records of every kind.
@@ -226,12 +225,12 @@ pub struct Totals {
     pub attempts: u64,
 }
 
-/// How far a move into a target has come.
+/// How far a transfer into a target has come.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// The source's identity.
     pub source: String,
-    /// What comes next; `None` when everything is written.
+    /// Where to continue; `None` when everything is written.
     pub place: Option<TransferPosition>,
     /// How many records have been written.
     pub records: u64,
@@ -242,7 +241,7 @@ pub struct Progress {
 /// A store that can be read whole. Nobody else writes to it meanwhile.
 #[async_trait]
 pub trait Source: Send + Sync {
-    /// What tells this store from every other.
+    /// The identity of this store, which no other store has.
     async fn identity(&self) -> Result<String, StoreError>;
     /// Names of servers that run on it now; a store that only one process can open has none.
     async fn running(&self) -> Result<Vec<String>, StoreError>;
@@ -256,8 +255,8 @@ pub trait Source: Send + Sync {
 /// A store that can be filled.
 #[async_trait]
 pub trait Target: Source {
-    /// How far a move into it has come; `None` where none was begun. From here on nothing of an
-    /// earlier process is written any more.
+    /// How far a transfer into it has come; `None` where none was begun. From this call on, an earlier
+    /// process that still runs cannot write any more.
     async fn take_over(&self) -> Result<Option<Progress>, StoreError>;
     /// Writes a batch and the progress that is reached with it, both or none.
     async fn write(&self, items: Vec<Item>, progress: &Progress) -> Result<(), StoreError>;

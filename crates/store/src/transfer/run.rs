@@ -1,4 +1,4 @@
-//! The move itself: copy what is missing, read both sides again, compare, finish.
+//! The transfer itself: copy the missing records, read both sides again, compare, finish.
 
 use super::{
     Batch, Difference, Digest, Item, Part, Progress, RecordKind, Source, Target, TransferPosition,
@@ -6,7 +6,7 @@ use super::{
 use super::{Totals, digest::Summed};
 use crate::error::StoreError;
 
-/// Why a move did not come to its end.
+/// Why a transfer failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
     /// A server runs on one of the stores.
@@ -20,7 +20,7 @@ pub enum TransferError {
     /// Source and target are one store.
     #[error("source and target are the same store")]
     Same,
-    /// There is something in the target, and not by this move.
+    /// The target has records that this transfer did not write.
     #[error(
         "the target is not empty ({records} records): name an empty database or a new directory"
     )]
@@ -28,13 +28,13 @@ pub enum TransferError {
         /// How much.
         records: u64,
     },
-    /// The target was being filled from elsewhere.
+    /// The target has the beginning of a transfer from another source.
     #[error(
         "the target holds the beginning of a move from another store: run that one again, or name \
          an empty database or a new directory"
     )]
     OtherSource,
-    /// It was moved before, and the two have gone different ways since.
+    /// The transfer was finished before, and one of the stores has changed since.
     #[error(
         "this move was finished before, and since then one of the two stores has changed: {}; \
          nothing was touched",
@@ -44,7 +44,7 @@ pub enum TransferError {
         /// Where they differ.
         differences: Vec<Difference>,
     },
-    /// The copy is not what the source is.
+    /// The copy differs from the source.
     #[error(
         "source and target differ: {}; was the source in use since the move began? Empty the \
          target and begin again",
@@ -54,7 +54,7 @@ pub enum TransferError {
         /// Where.
         differences: Vec<Difference>,
     },
-    /// The source has records that belong to nothing.
+    /// The source has records without the record that they belong to.
     #[error(
         "the source has {found} {}, of which only {reached} belong to an event: it is damaged; \
          restore it from a backup", kind.as_str()
@@ -91,7 +91,7 @@ fn list(differences: &[Difference]) -> String {
     said.join(", ")
 }
 
-/// What is being done.
+/// The phases of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Records are copied.
@@ -100,13 +100,13 @@ pub enum Phase {
     Verifying,
 }
 
-/// Somebody who waits and wants to see how far it is.
+/// Receives the progress of a transfer.
 pub trait Watch: Send {
     /// So many records of so many are done.
     fn moved(&mut self, phase: Phase, done: u64, total: u64);
 }
 
-/// What was moved.
+/// The result of a transfer.
 #[derive(Debug)]
 pub struct Moved {
     /// Counts and checksums, the same on both sides.
@@ -179,7 +179,8 @@ async fn refuse_running(source: &dyn Source, target: &dyn Target) -> Result<(), 
     Ok(())
 }
 
-/// The target knows another source: it was finished from there, and is simply not empty, or was not.
+/// The error where the target names another source: that transfer was finished, so the target is not
+/// empty; or it was not finished.
 async fn foreign(target: &dyn Target, progress: &Progress) -> TransferError {
     if !progress.finished {
         return TransferError::OtherSource;
@@ -224,7 +225,7 @@ async fn copy(
     }
 }
 
-/// What comes after a batch.
+/// The position after a batch.
 fn after(part: Part, mark: Option<String>) -> Option<TransferPosition> {
     match mark {
         Some(mark) => Some(TransferPosition { part, mark: Some(mark) }),
@@ -281,7 +282,8 @@ async fn add_next<S: Source + ?Sized>(
     Ok(after(place.part, batch.next))
 }
 
-/// Deliveries and attempts travel with their event: were there any without one, they would stay.
+/// Checks that no delivery or attempt is left behind: they are transferred with their event, so one
+/// without an event would be.
 fn nothing_left_out(totals: &Totals, reached: &Digest) -> Result<(), TransferError> {
     let kinds = [
         (RecordKind::Event, totals.events),

@@ -1,8 +1,8 @@
 //! Writing to a day's file.
 //!
-//! **Every write says what a row is, not how it changes**: doing the writes of a stretch of the
-//! journal again ends in the same rows. Each transaction counts in the file, so that a file that lost
-//! some is noticed (`check.rs`).
+//! **Every write sets a row, and none changes it relative to what it was**: applying the same records
+//! again ends in the same rows. The file counts its transactions, so that lost ones are noticed
+//! (`check.rs`).
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ use crate::embedded::{QuickMap, QuickSet};
 use crate::error::StoreError;
 use crate::records::Acceptance;
 
-/// Names and routes are looked up again when so many are remembered.
+/// The cache of names and routes is cleared when it has so many entries.
 const REMEMBERED_MAX: usize = 200_000;
 
 type Route = (i64, SubscriptionId, DestinationId, i64);
@@ -39,11 +39,11 @@ pub(in crate::embedded) struct DayFile {
     numbers: Numbers,
     /// How many transactions it has.
     writes: i64,
-    /// The file may keep a bloom.
+    /// The file may have a saved Bloom filter.
     keeps: bool,
 }
 
-/// The numbers of names and routes, as far as they were needed.
+/// A cache of the numbers of names and routes.
 #[derive(Debug, Default)]
 struct Numbers {
     names: QuickMap<String, i64>,
@@ -69,7 +69,7 @@ impl DayFile {
         Ok((DayFile { day, connection, path, numbers, writes, keeps: true }, is_new))
     }
 
-    /// Keeps the bloom of the day.
+    /// Saves the Bloom filter of the day.
     pub(super) fn keep(&mut self, bloom: &BloomFilter) -> Result<(), StoreError> {
         self.keeps = true;
         bloom.keep(&mut self.connection).at(&self.path)
@@ -110,7 +110,7 @@ impl DayFile {
             )
             .and_then(|()| transaction.commit());
         if written.is_err() {
-            // Numbers that were given out in a transaction that is undone are not theirs.
+            // The transaction is rolled back, and with it the numbers that it assigned.
             self.numbers = Numbers::default();
         }
         written.at(&self.path)?;
@@ -129,18 +129,17 @@ struct Writing<'w> {
     indexed: Vec<u64>,
 }
 
-/// A row that is to be written: its number if that is derived, where it stands among the others, and
-/// whose it is.
+/// A row to be written: its number if that is derived, its index in the batch, and its tenant.
 type Planned = (Option<i64>, usize, i64);
 
-/// Puts those without a number first, and the others in the order of their numbers.
+/// Sorts rows: those without a number first, the others by number.
 fn in_order(plan: &mut [Planned]) -> (&[Planned], &[Planned]) {
     plan.sort_by_key(|(derived, ..)| derived.unwrap_or(i64::MIN));
     plan.split_at(plan.partition_point(|(derived, ..)| derived.is_none()))
 }
 
 impl Writing<'_> {
-    /// Writes the events in the order of their numbers; answers with each one's number.
+    /// Writes the events in the order of their numbers; returns the number of each.
     fn events(&mut self, events: &[&Acceptance]) -> rusqlite::Result<Vec<i64>> {
         let mut plan = Vec::with_capacity(events.len());
         for (place, acceptance) in events.iter().enumerate() {
@@ -199,7 +198,7 @@ impl Writing<'_> {
         let mut rows = DeliveryRows::new(self.transaction, self.day)?;
         for &(derived, place, tenant) in derived.iter().chain(indexed) {
             let Some(folded) = deliveries.get(place) else { continue };
-            // One that was accepted earlier is there already, but for very rare cases.
+            // A delivery that was accepted earlier has a row already, except in very rare cases.
             if folded.event.is_some() || !rows.change(derived, folded)? {
                 let route = self.numbers.route(self.transaction, tenant, folded.delivery)?;
                 let event = folded.event.and_then(|place| events.get(place)).copied();

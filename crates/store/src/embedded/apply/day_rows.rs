@@ -1,13 +1,12 @@
 //! Rows of events and deliveries.
 //!
-//! Events are written many at a time where that is possible: a statement that writes 64 opens its
-//! table once. It leaves out rows whose numbers are taken; then all of them are written again one by
-//! one, which is the same for those that are there. **Every statement can be run again and ends in
-//! the same rows.**
+//! Events are written 64 at a time where that is possible: one statement opens its table once. It
+//! skips rows whose numbers are taken; then all 64 are written again one by one, which changes nothing
+//! for those that are there. **Every statement can be repeated and ends in the same rows.**
 //!
-//! Deliveries are written one by one: of a statement that writes several rows under numbers that it
-//! is given, SQLite keeps a copy of every page that it touches, to undo it alone, and deliveries of
-//! many routes touch many pages of an index.
+//! Deliveries are written one by one. For a statement with several rows and explicit row numbers SQLite
+//! keeps a copy of every page that it touches, to be able to undo that statement alone, and deliveries
+//! of many routes touch many pages of an index.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -40,7 +39,7 @@ const INSERT_INDEXED_EVENT: &str = "INSERT INTO events (n, odd, tenant, id, kind
         accepted_at, fingerprint, deliveries, crc, data, old, trace)
     VALUES (?1, 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT DO NOTHING";
 
-/// The places of the values of so many rows.
+/// The parameters of so many rows.
 fn places(rows: usize) -> String {
     let mut sql = String::new();
     for row in 0..rows {
@@ -74,10 +73,10 @@ fn bind(
     Ok(())
 }
 
-/// An event and what its row needs besides.
+/// An event, with the numbers that its row needs.
 pub(super) struct EventRow<'r> {
     pub(super) derived: Option<i64>,
-    /// Where it stands among those of the day.
+    /// Its index among the events of the day.
     pub(super) place: usize,
     pub(super) tenant: i64,
     pub(super) kind: i64,
@@ -155,7 +154,8 @@ impl<'w> EventRows<'w> {
         })
     }
 
-    /// Writes all of them at once; `false` where that cannot be, and each must be written alone.
+    /// Writes all rows in one statement; `false` where that is not possible, and each must be written
+    /// alone.
     pub(super) fn insert_together(&mut self, rows: &[EventRow<'_>]) -> rusqlite::Result<bool> {
         if rows.len() != TOGETHER || rows.iter().any(|row| row.derived.is_none()) {
             return Ok(false);
@@ -197,7 +197,7 @@ impl<'w> EventRows<'w> {
     }
 }
 
-/// A delivery and what its row needs besides.
+/// A delivery, with the numbers that its row needs.
 pub(super) struct DeliveryRow<'r> {
     pub(super) derived: Option<i64>,
     pub(super) tenant: i64,
@@ -226,7 +226,7 @@ impl<'w> DeliveryRows<'w> {
         })
     }
 
-    /// Changes a row that is there; `false` where there is none.
+    /// Changes an existing row; `false` where there is none.
     pub(super) fn change(
         &mut self,
         derived: Option<i64>,
@@ -262,7 +262,7 @@ impl<'w> DeliveryRows<'w> {
         let hash = crc32fast::hash(delivery.id.as_bytes());
         let place = |n| row_numbers::indexed(row.tenant, *day, delivery.created_at, hash, n);
         let run = |number| values(number).put(&mut insert, Table::Day);
-        // It is the same row once more: it becomes what it is now.
+        // The row is there already: set it to the current state.
         let known = || Ok(values(0).change(&mut renew, None)?.then_some(0));
         place_indexed((transaction, "deliveries"), place, run, known).map(drop)
     }
@@ -295,7 +295,7 @@ fn place_indexed(
             return Ok(number);
         }
     }
-    // The last one of a stretch of numbers that are all taken.
+    // The last number of a run of taken numbers.
     let last = format!(
         "SELECT n FROM {table} AS r WHERE n >= ?1
             AND NOT EXISTS (SELECT 1 FROM {table} WHERE n = r.n + 1) ORDER BY n LIMIT 1"

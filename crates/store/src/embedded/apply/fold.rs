@@ -1,9 +1,9 @@
-//! Many journal records become few writes.
+//! Folding: many journal records become few writes.
 //!
-//! What happened to a delivery between two transactions is one row in its last state, with its
-//! first attempt inside. **One that was accepted and ended in between never touches the queue.**
-//! Counters are added up. Nothing is copied: a fold points into the records. The order of records
-//! matters here and nowhere after.
+//! All changes of a delivery between two transactions become one row in its last state, with its first
+//! attempt inside. **A delivery that was accepted and ended in between never touches a lane.** Counters
+//! are added up. Nothing is copied: a fold refers to the records. The order of records matters only
+//! here.
 
 use postrider_domain::attempt::Attempt;
 use postrider_domain::circuit::{Circuit, Transition};
@@ -23,37 +23,37 @@ pub(in crate::embedded) fn minute(time: Timestamp) -> i64 {
     time.as_unix_ms().div_euclid(MINUTE_MS)
 }
 
-/// A delivery as it is after everything that was folded.
+/// A delivery after all folded changes.
 #[derive(Debug)]
 pub(super) struct Folded<'r> {
     pub(super) delivery: &'r Delivery,
-    /// Where it stood before: a lane may have a row of it.
+    /// Its state before the fold: a lane may have a row of it.
     pub(super) before: Option<StateName>,
-    /// Where its event stands among those of the day; `None` where it was accepted earlier.
+    /// The index of its event among those of the day; `None` where it was accepted earlier.
     pub(super) event: Option<usize>,
-    /// Its first attempt, which stands inside its row.
+    /// Its first attempt, which is stored inside its row.
     pub(super) first: Option<&'r Attempt>,
 }
 
-/// What is written to the file of one day.
+/// The writes to the file of one day.
 #[derive(Debug, Default)]
 pub(super) struct OfDay<'r> {
     pub(super) events: Vec<&'r Acceptance>,
     pub(super) deliveries: Vec<Folded<'r>>,
-    /// Those that are not inside the row of their delivery.
+    /// Attempts that are not inside the row of their delivery.
     pub(super) attempts: Vec<(DeliveryId, &'r Attempt)>,
-    /// How many events, deliveries and attempts the file has more.
+    /// How many events, deliveries and attempts are added to the file.
     pub(super) more: [i64; 3],
 }
 
 impl OfDay<'_> {
-    /// Whether every delivery begins here, with its event: nothing of it can be older.
+    /// Whether all deliveries are accepted in this fold, together with their events.
     pub(super) fn begins(&self) -> bool {
         self.deliveries.iter().all(|folded| folded.event.is_some())
     }
 }
 
-/// What a file has more.
+/// Which count of a file grows.
 #[derive(Debug, Clone, Copy)]
 enum More {
     Event = 0,
@@ -61,7 +61,7 @@ enum More {
     Attempt = 2,
 }
 
-/// What some records come to.
+/// The writes that some records come to.
 #[derive(Debug, Default)]
 pub(super) struct Fold<'r> {
     pub(super) days: Vec<(Day, OfDay<'r>)>,
@@ -71,13 +71,13 @@ pub(super) struct Fold<'r> {
     pub(super) ledger: QuickMap<&'r TenantId, LedgerDelta>,
     pub(super) tallies: QuickMap<(&'r TenantId, i64), Tally>,
     pub(super) backlog: QuickMap<DestinationId, i64>,
-    /// The day, by its place in `days`, and the place among its deliveries.
+    /// The index in `days`, and the index among the deliveries of that day.
     places: QuickMap<DeliveryId, (usize, usize)>,
     rows: usize,
 }
 
 impl<'r> Fold<'r> {
-    /// How many rows it will write, about.
+    /// About how many rows it will write.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
@@ -87,7 +87,7 @@ impl<'r> Fold<'r> {
         self.days.iter().flat_map(|(_, of_day)| of_day.events.iter().copied())
     }
 
-    /// Where a day stands. There are few, and mostly it is the last one.
+    /// The index of a day. There are few days, and mostly it is the last one.
     fn day(&mut self, time: Timestamp) -> usize {
         let day = Day::of(time);
         match self.days.iter().rposition(|(known, _)| *known == day) {
@@ -143,7 +143,7 @@ impl<'r> Fold<'r> {
             self.destinations.insert(*id, (tenant, circuit));
         }
         if let Some(job) = &commit.replay {
-            // How far it has come counts; the last one says it.
+            // Only the latest progress of a job counts.
             self.replays.retain(|earlier| earlier.id != job.id);
             self.replays.push(job);
         }
@@ -173,7 +173,7 @@ impl<'r> Fold<'r> {
         change(self.tallies.entry((tenant, minute)).or_default());
     }
 
-    /// Takes in an event that another store had, with its deliveries as they stand.
+    /// Adds an event of another store, with its deliveries in their current states.
     pub(super) fn import(
         &mut self,
         acceptance: &'r Acceptance,
@@ -198,7 +198,7 @@ impl<'r> Fold<'r> {
         }
     }
 
-    /// Puts a delivery where it stands now. Its first attempt goes into its row.
+    /// Adds a delivery in its new state. Its first attempt goes into its row.
     fn put(
         &mut self,
         delivery: &'r Delivery,

@@ -1,8 +1,8 @@
-//! Writing what another store had.
+//! Writing records of another store.
 //!
-//! The order is that of records: the files of the days first, whose writes say what a row *is*, then
-//! `main.db` with its counters and the place that was reached. **So a batch that was cut off between
-//! the two is written again and counts once.**
+//! The order is the same as for journal records: first the files of the days, whose writes can be
+//! repeated, then `main.db` with its counters and the position of the transfer. **So a batch that was
+//! interrupted between the two is written again and counts once.**
 
 use std::path::Path;
 
@@ -24,11 +24,11 @@ use crate::error::StoreError;
 use crate::records::Acceptance;
 use crate::transfer::{Item, WholeEvent};
 
-/// Under this name `main.db` says how far a move into this store has come.
+/// The key in `meta` of `main.db` for the progress of a transfer into this store.
 pub(in crate::embedded) const PROGRESS: &str = "transfer";
 
 impl Applier {
-    /// Writes these, and the progress that is reached with them, both or none.
+    /// Writes these records and the progress of the transfer, both or none.
     pub(in crate::embedded) fn import(
         &mut self,
         items: Vec<Item>,
@@ -85,7 +85,7 @@ fn taken_apart(whole: WholeEvent) -> (Acceptance, Vec<(DeliveryId, Attempt)>) {
     (acceptance, attempts)
 }
 
-/// Adds an item up; what is no part of a fold has a row of its own.
+/// Adds an item to the fold, if it belongs there; other items have rows of their own.
 fn count<'r>(fold: &mut Fold<'r>, item: &'r Item) {
     match item {
         Item::Transition { tenant, destination, transition, number: _ } => {
@@ -108,7 +108,7 @@ fn count<'r>(fold: &mut Fold<'r>, item: &'r Item) {
     }
 }
 
-/// Writes what has a row of its own in `main.db` and is not counted.
+/// Writes an item that has a row of its own in `main.db`.
 fn write(transaction: &Transaction<'_>, path: &Path, item: &Item) -> Result<(), StoreError> {
     match item {
         Item::Tenant(tenant) => rows_of::insert_tenant(transaction, path, tenant).map(drop),

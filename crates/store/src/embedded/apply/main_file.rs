@@ -1,7 +1,7 @@
 //! Writing to `main.db`.
 //!
-//! Counters change by what is added to them, so **a record counts once**: the position up to which
-//! everything is in the file moves in the same transaction.
+//! Counters are added to, so a record must count once: **the position up to which records are applied
+//! moves in the same transaction.**
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub(in crate::embedded) struct MainFile {
     path: PathBuf,
 }
 
-/// What the file says about itself.
+/// The identity of the store, and how far it is.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::embedded) struct Identity {
     pub(in crate::embedded) store_id: StoreId,
@@ -102,8 +102,8 @@ impl MainFile {
         Ok(answer)
     }
 
-    /// Writes the whole file anew, without what was freed in it, and empties its write-ahead log. The
-    /// copy that SQLite makes for it goes to a temporary file: in memory it could be of any size.
+    /// Writes the whole file again without its free pages, and empties its write-ahead log. SQLite's
+    /// copy goes to a temporary file, because its size is not limited.
     pub(in crate::embedded) fn rewrite(&mut self) -> Result<(), StoreError> {
         let vacuum = "PRAGMA temp_store = FILE; VACUUM; PRAGMA temp_store = MEMORY;";
         self.connection.execute_batch(vacuum).at(&self.path)?;
@@ -111,7 +111,7 @@ impl MainFile {
         self.connection.query_row(truncate, [], |_| Ok(())).at(&self.path)
     }
 
-    /// Remembers that there must be a journal from now on.
+    /// Records that there must be a journal from now on.
     pub(in crate::embedded) fn has_journal(&mut self) -> Result<(), StoreError> {
         let yes = Value::Integer(1);
         self.change(|transaction, path| rows::put_meta(transaction, "has_journal", &yes).at(path))
@@ -196,7 +196,7 @@ pub(super) fn write_destinations(
     Ok(())
 }
 
-/// What somebody paused or cancelled meanwhile stays so.
+/// Advances replay jobs. A job that was paused or cancelled meanwhile stays so.
 fn advance_replays(
     transaction: &Transaction<'_>,
     path: &Path,
@@ -216,7 +216,7 @@ fn advance_replays(
     Ok(())
 }
 
-/// How many transactions the files of some days have.
+/// The number of transactions of each day's file.
 pub(super) type Marks = Vec<(Day, i64)>;
 
 pub(super) fn write_marks(

@@ -34,9 +34,9 @@ use crate::embedded::journal::{Position, Record};
 use crate::error::StoreError;
 use crate::records::{Acceptance, Commit};
 
-/// What a record of the journal holds.
+/// The kinds of journal records.
 pub(in crate::embedded) mod kind {
-    /// Nothing: it only stands in queue.
+    /// Nothing: the record only takes a place in the queue.
     pub(in crate::embedded) const FENCE: u8 = 0;
     /// A batch of acceptances.
     pub(in crate::embedded) const ACCEPT: u8 = 1;
@@ -49,7 +49,7 @@ const DAY_FILES_MAX: usize = 4;
 /// How long to wait before trying again on a full disk.
 const FULL_PAUSE: Duration = Duration::from_millis(200);
 
-/// What a record holds.
+/// The contents of a record.
 enum Contents<'r> {
     Nothing,
     Accept(Cow<'r, [Acceptance]>),
@@ -66,13 +66,13 @@ fn fold_in<'r>(fold: &mut Fold<'r>, contents: &'r Contents<'_>) {
     }
 }
 
-/// What is told when nothing more can be done.
+/// Called with the reason when the applier has stopped for good.
 pub(in crate::embedded) type Fatal = Box<dyn Fn(&str) + Send + Sync>;
 
 /// The days that have a file.
 pub(in crate::embedded) type Days = Arc<Mutex<std::collections::BTreeSet<Day>>>;
 
-/// What the thread works with.
+/// The applier: the state of its thread.
 pub(in crate::embedded) struct Applier {
     layout: Layout,
     main: MainFile,
@@ -95,7 +95,7 @@ impl std::fmt::Debug for Applier {
     }
 }
 
-/// What an [`Applier`] is made of.
+/// The parts of an [`Applier`].
 pub(in crate::embedded) struct Parts {
     pub(in crate::embedded) layout: Layout,
     pub(in crate::embedded) main: MainFile,
@@ -108,7 +108,7 @@ pub(in crate::embedded) struct Parts {
     pub(in crate::embedded) fatal: Fatal,
 }
 
-/// Lets nobody wait for an applier that is gone.
+/// Stops the queue when the applier panics, so that nobody waits for it.
 struct Ender(Arc<ApplyQueue>);
 
 impl Drop for Ender {
@@ -148,12 +148,12 @@ impl Applier {
         }
     }
 
-    /// Whom to tell up to where everything is durable here.
+    /// Sets the callback for the position up to which everything is durable in SQLite.
     pub(in crate::embedded) fn set_released(&mut self, released: Box<dyn Fn(Position) + Send>) {
         self.released = released;
     }
 
-    /// Tells it now.
+    /// Calls it now.
     pub(in crate::embedded) fn release_applied(&self) {
         (self.released)(self.applied);
     }
@@ -196,18 +196,18 @@ impl Applier {
 
     fn stop(&mut self, error: &StoreError) {
         let why = if let StoreError::Stopped(why) = error { why } else { &error.to_string() };
-        // The hook first: whoever is refused from now on can rely on it that the process knows.
+        // Call the hook first: a caller that is refused can rely on the process knowing why.
         (self.fatal)(why);
         self.queue.stop(why);
     }
 
-    /// On a full disk nothing is given up: the records stay, here and in the journal.
+    /// Applies records; on a full disk it waits, and the records stay here and in the journal.
     fn apply_until_it_succeeds(&mut self, records: &[Record]) -> Result<(), StoreError> {
         loop {
             match self.apply(records) {
                 Err(StoreError::DiskFull { place }) => {
                     let has_given_up = self.disk_reserve.give_up();
-                    // Room inside the files is of use when the logs are emptied into them.
+                    // Emptying the logs makes use of free space inside the files.
                     match self.checkpoint() {
                         Ok(()) | Err(StoreError::DiskFull { .. }) => {}
                         Err(error) => return Err(error),
@@ -225,8 +225,8 @@ impl Applier {
         }
     }
 
-    /// Days first, then `main.db` with the position: so a day's file has everything that `main.db`
-    /// says is there, whatever happens in between.
+    /// Writes the days first, then `main.db` with the position: so a day's file always has at least
+    /// what `main.db` says.
     pub(in crate::embedded) fn apply(&mut self, records: &[Record]) -> Result<(), StoreError> {
         let opened = records.iter().map(|record| self.open(record)).collect::<Result<Vec<_>, _>>();
         let opened = opened?;
@@ -235,7 +235,7 @@ impl Applier {
             let mut fold = Fold::default();
             let (mut taken, mut applied) = (0, self.applied);
             for (position, contents) in rest {
-                // A first attempt that met a full disk may have got further than its records say.
+                // An earlier try that met a full disk may have written more than the position says.
                 if *position > self.applied {
                     fold_in(&mut fold, contents);
                 }
@@ -251,7 +251,7 @@ impl Applier {
         Ok(())
     }
 
-    /// What a record means: as it was brought, or decoded.
+    /// The contents of a record: as the caller provided them, or decoded.
     fn open<'r>(&self, record: &'r Record) -> Result<(Position, Contents<'r>), StoreError> {
         let damaged = |error: codec::Malformed| StoreError::Corrupt {
             place: format!("{}, record {}", place(&self.layout.journal()), record.position),
@@ -288,7 +288,7 @@ impl Applier {
         Ok(())
     }
 
-    /// Writes the files of the days; how many transactions each of them has now.
+    /// Writes the files of the days. Returns how many transactions each file has now.
     fn write_days(&mut self, fold: &Fold<'_>) -> Result<Marks, StoreError> {
         let mut marks = Vec::with_capacity(fold.days.len());
         for (day, of_day) in &fold.days {
@@ -304,7 +304,7 @@ impl Applier {
     pub(in crate::embedded) fn day(&mut self, day: Day) -> Result<&mut DayFile, StoreError> {
         if !self.days.contains_key(&day) {
             if self.days.len() >= DAY_FILES_MAX {
-                // The oldest one: it is the least likely to be written to.
+                // Close the oldest one: it is the least likely to be written to.
                 self.days.pop_first();
             }
             let (file, is_new) = DayFile::open(&self.layout, day)?;
@@ -322,13 +322,13 @@ impl Applier {
         }
     }
 
-    /// Closes the file of a day, for whoever removes it.
+    /// Closes the file of a day, so that it can be removed.
     pub(in crate::embedded) fn close_day(&mut self, day: Day) {
         self.days.remove(&day);
     }
 
-    /// Keeps the blooms of all days but one in their files. It only spares work: a file without room
-    /// goes without.
+    /// Saves the Bloom filters of all days but one in their files. On a full disk a file goes without:
+    /// the filter is then built anew at the next start.
     fn keep_blooms(&mut self, but: Option<Day>) -> Result<(), StoreError> {
         for (day, bloom) in self.blooms.not_kept() {
             let is_there = self.layout.day(day).is_file();
@@ -348,7 +348,7 @@ impl Applier {
         Ok(())
     }
 
-    /// What is done before the files are closed.
+    /// The last work before the files are closed.
     pub(in crate::embedded) fn finish(&mut self) -> Result<(), StoreError> {
         self.keep_blooms(None)?;
         self.checkpoint()

@@ -1,7 +1,7 @@
 //! The queue in front of the applier.
 //!
-//! Records wait a moment for company, unless somebody waits for them. What waits is bounded in
-//! bytes: the journal's writer waits outside, and so do the producers.
+//! Records wait a moment so that more can be applied together, unless a reader waits for them. The
+//! queue is limited in bytes: beyond that the journal's writer waits, and so do the callers of `append`.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -22,25 +22,25 @@ const RECORDS_MAX: usize = 100_000;
 const BYTES_MAX: usize = 32 << 20;
 /// Bytes of records that may wait.
 const WAITING_BYTES_MAX: usize = 48 << 20;
-/// How long records wait for company. What is accepted and ends within it never touches a lane.
+/// How long records wait for more. A delivery that is accepted and ends within it never touches a lane.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// A change that the applier carries out. An error is one that nothing can follow.
+/// A task of the applier. An error stops the applier for good.
 pub(in crate::embedded) type Task = Box<dyn FnOnce(&mut Applier) -> Result<(), StoreError> + Send>;
-/// Who waits for a barrier.
+/// The answer to a reader that waits for a barrier.
 pub(in crate::embedded) type Reply = oneshot::Sender<Result<(), StoreError>>;
 
 /// Something in the queue.
 pub(in crate::embedded) enum Item {
     /// Records that became durable in the journal together.
     Records(Vec<Record>),
-    /// Somebody wants to read.
+    /// A reader waits for everything before it.
     Barrier(Reply),
-    /// Something to be done.
+    /// A task.
     Task(Task),
 }
 
-/// What is taken from the queue at once.
+/// What the applier takes from the queue at once.
 pub(in crate::embedded) enum Taken {
     Records(Vec<Record>),
     Barrier(Reply),
@@ -150,7 +150,7 @@ impl ApplyQueue {
             state = lingered.unwrap_or_else(PoisonError::into_inner).0;
         }
         state.busy = true;
-        // Whoever appends waits for this lock: only whole batches are moved while it is held.
+        // The journal's writer waits for this lock, so only whole batches are moved while it is held.
         let (mut batches, mut records, mut bytes) = (Vec::new(), 0, 0);
         loop {
             match state.items.pop_front() {
@@ -181,18 +181,18 @@ impl ApplyQueue {
         Some(Taken::Records(batches.into_iter().flatten().collect()))
     }
 
-    /// What was taken is done.
+    /// Marks what was taken as done.
     pub(in crate::embedded) fn done(&self) {
         self.lock().busy = false;
     }
 
-    /// Takes nothing more in; the applier ends when the queue is empty.
+    /// Closes the queue; the applier ends when it is empty.
     pub(in crate::embedded) fn close(&self) {
         self.lock().closed = true;
         self.work.notify_all();
     }
 
-    /// Nothing will be done any more, and everybody who waits is told.
+    /// Stops the queue for good, and tells everybody who waits.
     pub(in crate::embedded) fn stop(&self, why: &str) {
         let mut state = self.lock();
         state.stopped.get_or_insert_with(|| why.to_owned());
@@ -204,13 +204,13 @@ impl ApplyQueue {
         for item in items {
             match item {
                 Item::Barrier(reply) => drop(reply.send(Err(StoreError::Stopped(why.to_owned())))),
-                // Whoever waits for a job that is dropped is told by that.
+                // The caller of a task is told by its dropped reply.
                 Item::Records(_) | Item::Task(_) => {}
             }
         }
     }
 
-    /// Tells everybody who waits that there is no room; records stay.
+    /// Tells everybody who waits that the disk is full; records stay.
     pub(super) fn refuse_waiting(&self, place: &str) {
         let mut state = self.lock();
         let (records, others): (VecDeque<Item>, VecDeque<Item>) =
@@ -227,7 +227,7 @@ impl ApplyQueue {
         }
     }
 
-    /// Waits a while, or until the queue is closed: then there is no use in waiting (`false`).
+    /// Waits for so long, or until the queue is closed (`false`).
     pub(super) fn pause(&self, pause: Duration) -> bool {
         let state = self.lock();
         let waited = self.work.wait_timeout_while(state, pause, |state| !state.closed);

@@ -1,8 +1,8 @@
 //! Answers that are kept for repeats, and notes of requests that have begun.
 //!
-//! Everybody who sends an idempotency key waits twice for these rows, so those that wait at the same
-//! time share a transaction. **One that fails does not fail the others**, unless the transaction
-//! itself fails.
+//! A request with an idempotency key waits for two writes here, so requests that wait at the same time
+//! share a transaction. **A failure of one does not fail the others**, unless the transaction itself
+//! fails.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ use crate::records::IdempotentAnswer;
 /// Answers that are removed in one transaction.
 const CHUNK: usize = 5_000;
 
-/// One that is to be kept.
+/// An answer that is to be kept.
 #[derive(Debug)]
 struct Keep {
     tenant: TenantId,
@@ -32,12 +32,12 @@ struct Keep {
     reply: oneshot::Sender<Result<IdempotentAnswer, StoreError>>,
 }
 
-/// Those that wait for the next transaction.
+/// The answers that wait for the next transaction.
 #[derive(Debug, Clone, Default)]
 pub(in crate::embedded) struct Keeping(Arc<Mutex<Vec<Keep>>>);
 
 impl Keeping {
-    /// Adds one; whether it is the first, whose caller sees to the transaction.
+    /// Adds one. Returns whether it is the first: its caller starts the transaction.
     fn add(&self, keep: Keep) -> bool {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.push(keep);
@@ -48,7 +48,7 @@ impl Keeping {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Keeps all that wait, in one transaction. An error is one that nothing can follow.
+    /// Writes all waiting answers in one transaction. An error means that the store has stopped.
     fn write(&self, applier: &mut Applier) -> Result<(), StoreError> {
         let all = self.take();
         let written = applier.main().change(|transaction, path| {
@@ -115,7 +115,7 @@ impl EmbeddedStore {
         if self.keeping.add(Keep { tenant, key, answer, since, reply }) {
             let keeping = self.keeping.clone();
             let job = Item::Task(Box::new(move |applier| keeping.write(applier)));
-            // Those that joined meanwhile learn by their dropped replies that nobody will write.
+            // Callers that joined meanwhile are told by their dropped replies.
             self.queue.push(job).inspect_err(|_| drop(self.keeping.take()))?;
         }
         match kept.await {
@@ -147,7 +147,7 @@ impl EmbeddedStore {
             }
         }
         let limits = [most, bytes_most].map(|most| i64::try_from(most).unwrap_or(i64::MAX));
-        // Counting takes long, so it is not the applier who does it.
+        // Counting takes long, so it is done outside the applier.
         let excess = self.read_list(None, move |guard| {
             guard.main(|connection, path| excess(connection, path, limits))
         });
@@ -190,7 +190,7 @@ fn excess(
     Ok(found)
 }
 
-/// Removes these, unless they were kept anew meanwhile; how many it were.
+/// Removes these answers, unless they were replaced meanwhile. Returns how many were removed.
 fn remove(
     transaction: &Transaction<'_>,
     path: &Path,
@@ -217,7 +217,7 @@ pub(in crate::embedded) fn find(
     rows::one(connection, path, "answers", sql, values, |r| rows::answer_of(r, tenant, key))
 }
 
-/// Keeps an answer, in the place of the one that is there.
+/// Writes an answer; it replaces the one that is there.
 pub(in crate::embedded) fn put(
     transaction: &Transaction<'_>,
     path: &Path,

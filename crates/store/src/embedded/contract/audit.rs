@@ -1,6 +1,6 @@
 //! The audit log.
 //!
-//! Every filter has an index: a page takes as long as the page is, not as the log is.
+//! Every filter has an index: the cost of a page follows the size of the page, not of the log.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use crate::records::{Page, PageRequest};
 /// Entries that are removed in one transaction.
 const CHUNK: usize = 2_000;
 
-/// What [`entry_of`] reads.
+/// The columns that [`entry_of`] reads.
 pub(in crate::embedded) const ENTRY: &str = "SELECT body, crc FROM audit";
 
 #[async_trait]
@@ -57,7 +57,7 @@ impl Audit for EmbeddedStore {
         let mut removed = self.remove_audit(old, None, first).await?;
         for (only, most) in [("", most), ("AND refused = 1", refused_most)] {
             let most = i64::try_from(most).unwrap_or(i64::MAX);
-            // Counting takes long, so it is not the applier who does it.
+            // Counting takes long, so it is done outside the applier.
             let crowded = self.read_list(None, move |guard| {
                 guard.main(|connection, path| crowded(connection, path, only, most))
             });
@@ -74,7 +74,7 @@ impl Audit for EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Removes what a statement names, chunk by chunk.
+    /// Removes the entries that a statement selects, in chunks.
     async fn remove_audit(
         &self,
         sql: &str,
@@ -135,7 +135,7 @@ fn list(
     let (low, high) = filter.bounds(below);
     let tenant = filter.tenant.as_ref().map(TenantId::as_str);
     let AuditFilter { actor, action, target, .. } = filter;
-    // The index of what is rarest; the rest is looked at row by row.
+    // The index of the most selective filter; the other filters are checked row by row.
     let index = match (tenant, actor, action, target) {
         (_, _, _, Some(_)) => "INDEXED BY audit_by_target",
         (Some(_), Some(_), _, None) => "INDEXED BY audit_of_actor",

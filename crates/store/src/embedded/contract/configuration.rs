@@ -91,7 +91,7 @@ impl Configuration for EmbeddedStore {
 
     async fn key(&self, id: &str) -> Result<Option<Key>, StoreError> {
         let id = id.to_owned();
-        // Nor for keys: a request is let in without waiting for the applier or for a list.
+        // Nor for keys: authentication does not wait for the applier or for a list.
         self.read_now(move |guard| {
             guard.main(|connection, path| {
                 let sql = format!("{KEY} WHERE id = ?1");
@@ -385,7 +385,7 @@ fn put_subscription(
     Ok(SubscriptionPut::Stored)
 }
 
-/// Writes a tenant, unless there is one of that name; whether it did.
+/// Writes a tenant, unless there is one with that id. Returns whether it did.
 pub(in crate::embedded) fn insert_tenant(
     transaction: &Transaction<'_>,
     path: &Path,
@@ -401,7 +401,7 @@ pub(in crate::embedded) fn insert_tenant(
     Ok(transaction.execute(insert, values).at(path)? > 0)
 }
 
-/// Writes a key, unless there is one of that name; whether it did.
+/// Writes a key, unless there is one with that id. Returns whether it did.
 pub(in crate::embedded) fn insert_key(
     transaction: &Transaction<'_>,
     path: &Path,

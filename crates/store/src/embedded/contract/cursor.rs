@@ -1,4 +1,4 @@
-//! Where a page begins: the place of the last entry that was given out.
+//! Cursors: the position of the last entry of the page before.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use postrider_domain::time::Timestamp;
 use crate::error::StoreError;
 use crate::records::{Cursor, Page, PageRequest};
 
-/// The place that a request begins after.
+/// The position that a page begins after.
 pub(in crate::embedded) fn place<I: FromStr>(
     request: &PageRequest,
 ) -> Result<Option<(Timestamp, I)>, StoreError> {
@@ -20,7 +20,7 @@ pub(in crate::embedded) fn place<I: FromStr>(
     read().map(Some).ok_or(StoreError::UnknownCursor)
 }
 
-/// A request's place where it is one value.
+/// The same, where a position is one value.
 pub(in crate::embedded) fn single<I: FromStr>(
     request: &PageRequest,
 ) -> Result<Option<I>, StoreError> {
@@ -28,7 +28,7 @@ pub(in crate::embedded) fn single<I: FromStr>(
     text.parse().map(Some).map_err(|_| StoreError::UnknownCursor)
 }
 
-/// The cursor of a place.
+/// The cursor of a position.
 pub(in crate::embedded) fn at(at: Timestamp, id: impl Display) -> Cursor {
     Cursor(format!("{}.{id}", at.as_unix_ms()))
 }
@@ -67,12 +67,13 @@ pub(in crate::embedded) fn page_within<T>(
     Page { items: items.into_iter().map(|(_, item)| item).collect(), next }
 }
 
-/// How many entries to look for: one more than asked for tells whether there are more.
+/// How many entries to read: one more than asked for tells whether there is another page.
 pub(in crate::embedded) fn one_more(request: &PageRequest) -> usize {
     request.limit.saturating_add(1)
 }
 
-/// The place that a request begins after, for a query: after everything where there is none.
+/// The position that a page begins after, as a value of a query; the first page begins after
+/// everything.
 pub(in crate::embedded) fn before<I: FromStr>(
     request: &PageRequest,
 ) -> Result<(i64, Option<I>), StoreError> {
@@ -80,12 +81,12 @@ pub(in crate::embedded) fn before<I: FromStr>(
     Ok(place.map_or((i64::MAX, None), |(at, id)| (at.as_unix_ms(), Some(id))))
 }
 
-/// How many entries to look for, for a query.
+/// How many entries to read, as a value of a query.
 pub(in crate::embedded) fn limit(request: &PageRequest) -> i64 {
     i64::try_from(one_more(request)).unwrap_or(i64::MAX)
 }
 
-/// The cursor of a place that is one value.
+/// The cursor of a position that is one value.
 pub(in crate::embedded) fn of(id: impl Display) -> Cursor {
     Cursor(id.to_string())
 }

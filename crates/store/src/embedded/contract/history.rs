@@ -1,4 +1,4 @@
-//! ReadGuard back.
+//! Events, deliveries, attempts, timelines and counters, as they are read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -209,7 +209,7 @@ fn first_minute(time: Timestamp) -> i64 {
     minute(before) + 1
 }
 
-/// The day to look in first: identifiers mostly begin with the time at which they were made.
+/// The day to search first: most identifiers begin with the time at which they were made.
 fn days_for(guard: &ReadGuard<'_>, likely: Day) -> Vec<Day> {
     let mut days: Vec<Day> = guard.days().into_iter().rev().collect();
     if let Some(place) = days.iter().position(|day| *day == likely) {
@@ -279,7 +279,7 @@ pub(in crate::embedded) fn find_event(
             rows::one(connection, path, "events", &find, [n], |reading| {
                 let found = rows::event(reading)?;
                 let event = &found.record.event;
-                // A damaged index leads to a row that is sound, but another one.
+                // A damaged index can lead to a valid row with another identifier.
                 let is_it = event.id == *id && event.tenant == *tenant;
                 if is_it {
                     Ok(found)
@@ -364,7 +364,7 @@ fn attempts_after(
     let size = (2, ATTEMPT_PAGE_BYTES_MAX);
     let others = rows::within((connection, path), "attempts", (find, values), size, rows::attempt)?;
     found.extend(others);
-    // What was applied twice may stand in both places.
+    // An attempt that was applied twice may be in both places.
     found.dedup_by_key(|(_, attempt)| attempt.number);
     Ok(found)
 }
@@ -386,7 +386,7 @@ pub(in crate::embedded) fn attempts_of(
         let place = attempts.partition_point(|attempt| attempt.number < first.number);
         attempts.insert(place, first);
     }
-    // What was applied twice may stand in both places.
+    // An attempt that was applied twice may be in both places.
     attempts.dedup_by_key(|attempt| attempt.number);
     Ok(attempts)
 }

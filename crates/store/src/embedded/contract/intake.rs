@@ -1,4 +1,4 @@
-//! Taking events in.
+//! Accepting events.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -29,7 +29,7 @@ impl Intake for EmbeddedStore {
         let mut found = self.reserve(&batch).await?;
         let reservation = Reservation::of(&self.pending, &batch, &found);
         self.look_up(&batch, &mut found).await?;
-        // Those that were found after all are not on their way to the journal.
+        // Release the identifiers of events that are known already.
         let reservation = reservation.narrowed(&batch, &found);
         let answers = judge_all(&batch, &found);
         if answers.contains(&Accepted::Conflict) {
@@ -45,7 +45,7 @@ impl Intake for EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// That there is room for so many bytes more, in the journal and then in SQLite.
+    /// Checks that there is room for so many more bytes, in the journal and then in SQLite.
     pub(in crate::embedded) fn check_room(&self, bytes: u64) -> Result<(), StoreError> {
         if self.disk_reserve.has_room(bytes, self.queue.waiting_bytes()) {
             Ok(())
@@ -54,7 +54,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// Reserves the identifiers of a batch, when nobody else is bringing one of them.
+    /// Reserves the identifiers of a batch; waits while another caller has reserved one of them.
     async fn reserve(&self, batch: &[Acceptance]) -> Result<Vec<Found>, StoreError> {
         loop {
             let mut changed = pin!(self.pending.changed.notified());
@@ -62,7 +62,7 @@ impl EmbeddedStore {
                 Reserving::Reserved(found) => return Ok(found),
                 Reserving::Unclear => self.clear_up().await?,
                 Reserving::Busy => {
-                    // From here on no change is missed; one may have been before.
+                    // From here on no change is missed, but one may have come before: ask again.
                     changed.as_mut().enable();
                     match self.pending.reserve(batch) {
                         Reserving::Reserved(found) => return Ok(found),
@@ -74,8 +74,8 @@ impl EmbeddedStore {
         }
     }
 
-    /// Finds out what became of appends that nobody waits for any more: whatever was before this
-    /// one in the journal's queue is decided when this one is answered.
+    /// Finds out whether appends of callers that went away are in the journal: everything before
+    /// this append in the journal's queue is decided when this one is answered.
     async fn clear_up(&self) -> Result<(), StoreError> {
         let fence = self.journal.append(kind::FENCE, Bytes::new(), Reserve::MayUseReserve);
         fence.await.map_err(|error| self.refused(&error))?;
@@ -84,7 +84,7 @@ impl EmbeddedStore {
         Ok(())
     }
 
-    /// Looks for identifiers that are not in memory. Those that Postrider made are new.
+    /// Searches the files for identifiers that are not in memory. Those that Postrider made are new.
     async fn look_up(&self, batch: &[Acceptance], found: &mut [Found]) -> Result<(), StoreError> {
         let wanted = batch.iter().enumerate().zip(&*found);
         let wanted = wanted.filter(|((_, a), found)| a.id_given && **found == Found::Nothing);
@@ -95,7 +95,7 @@ impl EmbeddedStore {
         if ids.is_empty() {
             return Ok(());
         }
-        // Mostly no file has to be asked.
+        // Mostly no file has to be read.
         let days = self.days.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let is_new = |(_, tenant, id): &Wanted| {
             self.blooms.days_of(days.iter().copied(), tenant, id).is_empty()
@@ -133,10 +133,10 @@ impl EmbeddedStore {
     }
 }
 
-/// An identifier that is looked for: its place in the batch, and whose it is.
+/// An identifier to search for: its index in the batch, its tenant, and itself.
 type Wanted = (usize, TenantId, EventId);
 
-/// What becomes of each, now that everything is known.
+/// The answer for each event of a batch, now that it is known which are duplicates.
 fn judge_all(batch: &[Acceptance], found: &[Found]) -> Vec<Accepted> {
     let judge = |(acceptance, found_here): (&Acceptance, &Found)| {
         let known = match *found_here {
@@ -157,11 +157,11 @@ fn judge_all(batch: &[Acceptance], found: &[Found]) -> Vec<Accepted> {
     batch.iter().zip(found).map(judge).collect()
 }
 
-/// Identifiers that are reserved until it is known what becomes of them.
+/// Reserved identifiers. Dropping this releases them.
 struct Reservation {
     pending: Arc<PendingIds>,
     events: Vec<Arc<Event>>,
-    /// Somebody chose one of them, and may bring it again at the same time.
+    /// The application chose one of them, and may send it twice at the same time.
     has_chosen: bool,
 }
 
@@ -173,7 +173,7 @@ impl Reservation {
         Reservation { pending: Arc::clone(pending), events, has_chosen }
     }
 
-    /// The same of fewer; the others are given back.
+    /// Keeps some of the reservations and releases the others.
     fn narrowed(mut self, batch: &[Acceptance], found: &[Found]) -> Self {
         let narrowed = Reservation::of(&self.pending, batch, found);
         if narrowed.events.len() < self.events.len() {
@@ -201,7 +201,8 @@ impl Drop for Reservation {
     }
 }
 
-/// While the journal has the record: whoever goes away now does not know what becomes of it.
+/// Marks the reservations of a caller that goes away during the append: whether the journal has the
+/// record is then unknown.
 struct Unclear<'r>(&'r mut Reservation);
 
 impl Unclear<'_> {

@@ -1,8 +1,8 @@
 //! The identifiers of events that SQLite does not know yet.
 //!
-//! An identifier is reserved before its event goes to the journal, so that two who bring the same
-//! one at the same time do so one after the other. It is forgotten when SQLite has the event:
-//! **whoever does not find an identifier here finds it there, or it is new.**
+//! An identifier is reserved before its event is appended to the journal, so that two callers with the
+//! same identifier are served one after the other. It is removed here when SQLite has the event: **an
+//! identifier that is not here is in SQLite, or it is new.**
 
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,7 +33,7 @@ impl Hash for Id {
     }
 }
 
-/// What is known of an event that was brought before.
+/// What is known of an event that was accepted before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::embedded) struct Known {
     pub(in crate::embedded) fingerprint: [u8; 32],
@@ -46,29 +46,29 @@ enum Stage {
     Reserved,
     /// Durable in the journal.
     Acknowledged,
-    /// Whoever brought it went away: it may be in the journal.
+    /// Its caller went away during the append: it may be in the journal.
     Unclear,
 }
 
-/// What is found of one identifier of a batch.
+/// What is found for one identifier of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::embedded) enum Found {
     /// Nothing: it is reserved.
     Nothing,
-    /// It was brought before.
+    /// It was accepted before.
     Known(Known),
-    /// It is the same as an earlier one of the batch, at this place.
+    /// It is the same as an earlier one of the batch, at this index.
     Repeats(usize),
 }
 
-/// What the identifiers of a batch say.
+/// The result of reserving the identifiers of a batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::embedded) enum Reserving {
-    /// For each, what is found here; those that are not are reserved now.
+    /// For each identifier, what is found here. Those that are not here are reserved now.
     Reserved(Vec<Found>),
-    /// Somebody else is bringing one of them: ask again after a change.
+    /// Another caller has reserved one of them: try again after a change.
     Busy,
-    /// Of one of them it must be found out first whether it is in the journal.
+    /// It must be found out first whether one of them is in the journal.
     Unclear,
 }
 
@@ -76,7 +76,7 @@ pub(in crate::embedded) enum Reserving {
 #[derive(Debug, Default)]
 pub(in crate::embedded) struct PendingIds {
     ids: Mutex<QuickMap<Id, (Stage, Known)>>,
-    /// Told when a reservation ends.
+    /// Notified when a reservation ends.
     pub(in crate::embedded) changed: Notify,
 }
 
@@ -111,8 +111,8 @@ impl PendingIds {
                 (Some((Stage::Reserved, _)), None) => obstacle = Some(Reserving::Busy),
                 (Some((Stage::Unclear, _)), None) => obstacle = Some(Reserving::Unclear),
                 (None, None) => {
-                    // Nobody else knows an identifier that was just made, and whoever made it tells
-                    // it only when it is in the journal.
+                    // Nobody else knows an identifier that Postrider just made: it is returned to
+                    // the application only when the event is in the journal.
                     let made = !acceptance.id_given;
                     let stage = if made { Stage::Acknowledged } else { Stage::Reserved };
                     ids.insert(key.clone(), (stage, known(acceptance)));
@@ -145,7 +145,7 @@ impl PendingIds {
         self.set(events, Stage::Acknowledged);
     }
 
-    /// Nobody knows whether the events got to the journal.
+    /// It is unknown whether the events are in the journal.
     pub(in crate::embedded) fn leave_unclear<'e>(
         &self,
         events: impl Iterator<Item = &'e Arc<Event>>,
@@ -164,7 +164,7 @@ impl PendingIds {
         self.changed.notify_waiters();
     }
 
-    /// The events did not get to the journal, or SQLite has them.
+    /// The events are not in the journal, or SQLite has them.
     pub(in crate::embedded) fn forget<'e>(&self, events: impl Iterator<Item = &'e Arc<Event>>) {
         let mut ids = self.lock();
         for event in events {
@@ -174,7 +174,7 @@ impl PendingIds {
         self.changed.notify_waiters();
     }
 
-    /// Everything that was unclear has been decided: it is in SQLite, or nowhere.
+    /// Every unclear event is decided now: it is in SQLite, or it does not exist.
     pub(in crate::embedded) fn clear_up(&self) {
         self.lock().retain(|_, (stage, _)| *stage != Stage::Unclear);
         self.changed.notify_waiters();

@@ -1,4 +1,4 @@
-//! Housekeeping.
+//! Leases, pruning and closing.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::error::StoreError;
 use crate::nodes::Nodes;
 use crate::records::{Epoch, Pruned, ShardLeases};
 
-/// One node has every shard, for good.
+/// The epoch of every shard: this node owns all of them for ever.
 pub(in crate::embedded) const EPOCH: Epoch = Epoch(1);
 
 /// It is the only node.
@@ -100,8 +100,8 @@ impl Upkeep for EmbeddedStore {
     }
 }
 
-/// What a day has, as it was added up; where that is not all, it is counted, which takes long (so it
-/// is not the applier who does it).
+/// The number of rows of a day: the sums in `main.db` or, where these are incomplete, a count, which
+/// takes long and so runs outside the applier.
 pub(in crate::embedded) fn contents(guard: &ReadGuard<'_>, day: Day) -> Result<Pruned, StoreError> {
     let find = format!("{} WHERE day = ?1", rows::DAYS);
     let known = guard.main(|connection, path| {
@@ -117,7 +117,7 @@ pub(in crate::embedded) fn contents(guard: &ReadGuard<'_>, day: Day) -> Result<P
     }
 }
 
-/// What a day has, counted.
+/// The number of rows of a day, counted.
 pub(in crate::embedded) fn counted(
     connection: &Connection,
     path: &Path,
@@ -148,7 +148,8 @@ fn remove(
     if unfinished.is_some() {
         return Ok(false);
     }
-    // First of all: a count without its file would be taken for that of another file some day.
+    // Remove the sums first: left without their file, they would be taken for those of a later file
+    // of the same day.
     applier.main().change(|transaction, path| {
         for table in ["days", "marks"] {
             let delete = format!("DELETE FROM {table} WHERE day = ?1");

@@ -1,4 +1,4 @@
-//! How much of what is limited a tenant has.
+//! Counts for quotas.
 
 use async_trait::async_trait;
 use postrider_domain::ids::TenantId;

@@ -1,4 +1,4 @@
-//! The work of the lanes.
+//! The lanes of `main.db`, and settling.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ impl Work for EmbeddedStore {
         order: WaitingOrder,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
-        // What was never attempted has no time, and NULL comes first.
+        // A delivery that was never attempted has NULL here, which sorts first.
         let sql = match order {
             WaitingOrder::ProbeRank => {
                 "INDEXED BY waiting_probe WHERE destination = ?1
@@ -94,7 +94,7 @@ impl Work for EmbeddedStore {
         let values = vec![blob(subscription.as_bytes())];
         let sql = "INDEXED BY waiting_of_subscription WHERE subscription = ?1 ORDER BY id";
         let mut found = self.take(&WAITING, sql, values.clone(), None, limit).await?;
-        // Rarely asked, so what comes and goes with every event has no index for it.
+        // This is asked rarely, so the first lane has no index for it.
         let left = limit.saturating_sub(found.len());
         if left > 0 {
             let sql = "WHERE subscription = ?1";
@@ -140,7 +140,7 @@ fn is_held(holding: &ShardLeases, shard: Shard) -> bool {
     place.is_ok_and(|place| holding.shards.get(place).is_some_and(|(_, epoch)| *epoch == EPOCH))
 }
 
-/// The values of a place in an order: before everything where there is none.
+/// The values of a mark; without a mark, values before everything.
 fn mark(after: Option<DueMark>) -> Vec<Value> {
     match after {
         Some(mark) => {

@@ -24,16 +24,16 @@ use super::rows::{self, Reading};
 use super::{At, Day};
 use crate::error::StoreError;
 
-/// What all blooms together may take; days for which nothing is left are asked by file.
+/// The memory of all filters together. A day without a filter is searched in its file.
 const BYTES_MAX: usize = 64 << 20;
-/// Identifiers of the first layer of a bloom; every further one takes twice as many.
+/// Identifiers of the first layer of a filter; every further layer takes twice as many.
 const FIRST_LAYER: usize = 1_024;
 const BITS_PER_ID: usize = 12;
 /// Bits that are set for an identifier, all in one block, which is one line of the cache.
 const BITS_SET: u32 = 6;
 const BLOCK_WORDS: usize = 8;
 
-/// A part of a bloom that is full, or being filled.
+/// A layer of a filter: full, or being filled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Layer {
     words: Vec<u64>,
@@ -76,7 +76,7 @@ impl Layer {
     }
 }
 
-/// The bloom of a day.
+/// The filter of a day.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::embedded) struct BloomFilter {
     layers: Vec<Layer>,
@@ -101,7 +101,7 @@ impl BloomFilter {
         self.layers.iter().map(|layer| layer.words.len() * 8).sum()
     }
 
-    /// The bloom that a day's file keeps, if it keeps one that has everything.
+    /// The filter that is saved in a day's file, if it is complete.
     pub(in crate::embedded) fn load(
         connection: &Connection,
         path: &Path,
@@ -123,7 +123,7 @@ impl BloomFilter {
         Ok(Some(BloomFilter { layers }))
     }
 
-    /// Keeps the bloom in its day's file.
+    /// Saves the filter in its day's file.
     pub(in crate::embedded) fn keep(&self, connection: &mut Connection) -> rusqlite::Result<()> {
         let transaction = connection.transaction()?;
         transaction.execute("DELETE FROM sieve", [])?;
@@ -138,7 +138,7 @@ impl BloomFilter {
         transaction.commit()
     }
 
-    /// Throws the kept one away, in the transaction that makes it wrong.
+    /// Deletes the saved filter, in the transaction that makes it incomplete.
     pub(in crate::embedded) fn forget_kept(connection: &Connection) -> rusqlite::Result<()> {
         connection.execute("DELETE FROM meta WHERE key = 'sieve'", []).map(drop)
     }
@@ -146,13 +146,13 @@ impl BloomFilter {
 
 #[derive(Debug)]
 enum State {
-    /// Has everything. Whether its file keeps the same.
+    /// Complete; `is_kept` where its file has the same filter.
     Known { bloom: BloomFilter, is_kept: bool },
-    /// Has what was added since; the rest is being read.
+    /// Has only events that were added since the start; the rest is being read.
     Partial(BloomFilter),
 }
 
-/// The blooms of all days.
+/// The filters of all days.
 #[derive(Debug, Default)]
 pub(in crate::embedded) struct BloomFilters {
     days: RwLock<BTreeMap<Day, State>>,
@@ -168,7 +168,7 @@ impl BloomFilters {
         self.days.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The store is to be closed: what is not known yet need not be.
+    /// Ends [`BloomFilters::fill`]: the store is being closed.
     pub(in crate::embedded) fn stop_filling(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
@@ -178,7 +178,7 @@ impl BloomFilters {
         row_numbers::hash_of(tenant, id.as_str())
     }
 
-    /// Those of the days that may have an event with this identifier, newest first.
+    /// The days that may have an event with this identifier, newest first.
     pub(in crate::embedded) fn days_of(
         &self,
         days: impl DoubleEndedIterator<Item = Day>,
@@ -218,7 +218,7 @@ impl BloomFilters {
         }
         let bytes: usize = blooms.values().map(State::bytes).sum();
         if bytes > BYTES_MAX {
-            // The oldest is asked for least; from now on its file is asked.
+            // The oldest day is searched least; from now on its file is read.
             blooms.pop_first();
         }
     }
@@ -233,7 +233,7 @@ impl BloomFilters {
         self.write().remove(&day);
     }
 
-    /// BloomFilters that their files do not keep.
+    /// The filters that are not saved in their files.
     pub(in crate::embedded) fn not_kept(&self) -> Vec<(Day, BloomFilter)> {
         let blooms = self.read();
         let not_kept = blooms.iter().filter_map(|(day, state)| match state {
@@ -243,15 +243,15 @@ impl BloomFilters {
         not_kept.collect()
     }
 
-    /// A day's file keeps this one now.
+    /// The filter of the day is saved in its file now.
     pub(in crate::embedded) fn is_kept(&self, day: Day) {
         if let Some(State::Known { is_kept, .. }) = self.write().get_mut(&day) {
             *is_kept = true;
         }
     }
 
-    /// Takes the blooms that are kept, and makes those that are not, newest first, while there is
-    /// memory for them. Others go on working meanwhile, and files are removed between two days.
+    /// Loads the saved filters and builds the others, newest day first, while there is memory for
+    /// them. The store works meanwhile, and files can be removed between two days.
     pub(in crate::embedded) fn fill(&self, pool: &ReadPool) -> Result<(), StoreError> {
         let days = pool.read().days();
         for day in days.into_iter().rev() {
@@ -284,7 +284,7 @@ impl BloomFilters {
                     blooms.insert(day, State::Known { bloom, is_kept });
                 }
                 (Ok(_), Some(other)) => drop(blooms.insert(day, other)),
-                // Gone meanwhile: pruned, or no memory.
+                // The day was pruned meanwhile, or there is no memory.
                 (Ok(_), None) => {}
                 (Err(error), _) => return Err(error),
             }

@@ -1,9 +1,9 @@
-//! Room that is kept for a full disk.
+//! The disk reserve: space that is kept free for a full disk.
 //!
-//! A file that holds nothing. When SQLite finds no room it is removed, so that what is accepted can
-//! be brought to its end; **until it is there again, nothing new is accepted.** Nor is anything
-//! accepted for which SQLite would find no room: what is in the journal needs it once more in a
-//! file's log and once in the file.
+//! It is a file without contents. When SQLite finds the disk full, the file is removed, so that
+//! accepted deliveries can be finished. **Until the file is there again, nothing new is accepted.** Nor
+//! is an event accepted for which SQLite would have no space: a record of the journal needs its size
+//! once more in a write-ahead log and once more in the file.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,19 +13,19 @@ use rustix::fs::FallocateFlags;
 
 use super::open_private;
 
-/// The file, or its absence.
+/// The reserve: its file, or that it was released.
 #[derive(Debug)]
 pub(in crate::embedded) struct DiskReserve {
     path: PathBuf,
     bytes: u64,
     is_there: AtomicBool,
-    /// Bytes that may be accepted before the disk is asked again.
+    /// Bytes that may be accepted before the free space is read again.
     allowance: AtomicI64,
 }
 
-/// How much room a byte in the journal needs, with a margin.
+/// Bytes of disk space for each byte in the journal, with a margin.
 const ROOM_PER_BYTE: u64 = 3;
-/// Free room below which nothing is accepted, if the reserve is not smaller.
+/// Nothing is accepted with less free space than this, or than the reserve if that is smaller.
 const FREE_BYTES_MIN: u64 = 16 << 20;
 
 impl DiskReserve {
@@ -56,18 +56,18 @@ impl DiskReserve {
         let least = FREE_BYTES_MIN.min(self.bytes / 2);
         let needed = waiting_bytes.saturating_mul(ROOM_PER_BYTE).saturating_add(least);
         let spare = free.saturating_sub(needed);
-        // The disk has other users: it is asked again before half of that is used up.
+        // Others use the disk too: read the free space again before half of it can be used up.
         let allowance = i64::try_from(spare / (2 * ROOM_PER_BYTE)).unwrap_or(i64::MAX);
         self.allowance.store(allowance.min(64 << 20), Ordering::Relaxed);
         free >= needed && spare / ROOM_PER_BYTE >= bytes.unsigned_abs()
     }
 
-    /// Gives the room up; `false` where that was done already.
+    /// Releases the reserve; `false` where it is released already.
     pub(in crate::embedded) fn give_up(&self) -> bool {
         self.is_there.swap(false, Ordering::AcqRel) && fs::remove_file(&self.path).is_ok()
     }
 
-    /// Whether the room is there; it is taken again where the disk has twice as much.
+    /// Whether the reserve is there. It is made again when twice its size is free.
     pub(in crate::embedded) fn take_back(&self) -> bool {
         if self.is_there.load(Ordering::Acquire) || self.bytes == 0 {
             return true;

@@ -1,11 +1,11 @@
-//! The files of a data directory, and what SQLite says about them in our words.
+//! The files of a data directory, and errors of SQLite as errors of the store.
 //!
 //! ```text
 //! postrider.lock       held by the process that has the store open
 //! journal/             what is acknowledged and not yet durable in SQLite
 //! main.db              configuration, queue, destinations, ledger, tallies, replay jobs
 //! history/<day>.db     one UTC day's events, with their deliveries and attempts
-//! reserve              room that is given up to finish work on a full disk
+//! reserve              space that is released to finish work on a full disk
 //! ```
 
 pub(in crate::embedded) mod bloom;
@@ -71,12 +71,12 @@ impl Day {
         self.0 * DAY_MS
     }
 
-    /// Its first moment; the first of all for the first day.
+    /// Its start; for the first day, the earliest time there is.
     pub(in crate::embedded) fn start(self) -> Timestamp {
         Timestamp::from_unix_ms(if self.0 == *DAYS.start() { i64::MIN } else { self.0 * DAY_MS })
     }
 
-    /// The first moment after it.
+    /// Its end: the start of the next day.
     pub(in crate::embedded) fn end(self) -> Timestamp {
         if self.0 == *DAYS.end() {
             return Timestamp::MAX;
@@ -97,7 +97,7 @@ impl Day {
     }
 }
 
-/// Where everything is.
+/// The paths of a data directory.
 #[derive(Debug, Clone)]
 pub(in crate::embedded) struct Layout {
     root: PathBuf,
@@ -150,9 +150,9 @@ impl Layout {
     }
 }
 
-/// Opens a file of ours for writing, made with mode 0600 where it is missing. An existing one that
-/// others may use is closed to them. A symbolic link in its place is refused: whoever put it there
-/// chooses what is overwritten.
+/// Opens a file for writing, and creates it with mode 0600 where it is missing. Permissions of others
+/// are removed from an existing file. A symbolic link is refused: it could point to any file, which
+/// would be overwritten.
 pub(in crate::embedded) fn open_private(path: &Path) -> Result<File, StoreError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -184,7 +184,7 @@ pub(in crate::embedded) fn sync_directory(path: &Path) -> Result<(), StoreError>
     synced.map_err(|error| io_error(path, &error))
 }
 
-/// What the file system said, in our words.
+/// An error of the file system as an error of the store.
 #[expect(clippy::wildcard_enum_match_arm, reason = "there are many kinds, and more to come")]
 pub(in crate::embedded) fn io_error(path: &Path, error: &io::Error) -> StoreError {
     match error.kind() {
@@ -201,7 +201,7 @@ pub(in crate::embedded) fn io_error(path: &Path, error: &io::Error) -> StoreErro
     }
 }
 
-/// What SQLite said about a file, in our words.
+/// An error of SQLite as an error of the store.
 #[expect(clippy::wildcard_enum_match_arm, reason = "there are many codes, and more to come")]
 pub(in crate::embedded) fn sqlite_error(path: &Path, error: &rusqlite::Error) -> StoreError {
     let place = place(path);
@@ -209,7 +209,7 @@ pub(in crate::embedded) fn sqlite_error(path: &Path, error: &rusqlite::Error) ->
     let (code, extended) = match error {
         rusqlite::Error::SqliteFailure(failure, _) => (failure.code, failure.extended_code),
         rusqlite::Error::SqlInputError { msg, .. } if msg.contains("no such") => {
-            // What was there is not: the file was replaced, or its beginning overwritten.
+            // A table is missing: the file was replaced, or its beginning overwritten.
             return corrupt(msg.clone());
         }
         // A column without the type that it was written with.
@@ -231,7 +231,7 @@ pub(in crate::embedded) fn sqlite_error(path: &Path, error: &rusqlite::Error) ->
     }
 }
 
-/// Attaches a file's name to what SQLite says.
+/// Attaches a file's name to an error of SQLite.
 pub(in crate::embedded) trait At<T> {
     /// The file that it is about.
     fn at(self, path: &Path) -> Result<T, StoreError>;
@@ -252,7 +252,7 @@ pub(in crate::embedded) fn open_writer(
     let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     if create {
         flags |= OpenFlags::SQLITE_OPEN_CREATE;
-        // SQLite would make it as the umask has it. Its log gets the mode of the file.
+        // SQLite would create it with the umask's mode. Its log gets the mode of the file.
         drop(open_private(path)?);
     }
     let connection = Connection::open_with_flags(path, flags).at(path)?;
@@ -270,7 +270,7 @@ pub(in crate::embedded) fn open_writer(
     Ok(connection)
 }
 
-/// Opens a database for guard only.
+/// Opens a database for reading only.
 pub(in crate::embedded) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     // SQLite needs to write to the shared memory of a write-ahead log, so the file is opened for
     // writing and the connection refuses to.

@@ -29,10 +29,10 @@ const ID_BITS: u32 = 18;
 const MS_MAX: i64 = (1 << MS_BITS) - 1;
 const ID_MASK: i64 = (1 << ID_BITS) - 1;
 
-/// How many places are tried before the end of what is taken is looked for, which takes long where a
-/// millisecond is full.
+/// How many numbers are tried for an indexed row. After them the end of the taken numbers is searched,
+/// which takes long where a millisecond is full.
 pub(in crate::embedded) const TRIES: i64 = 24;
-/// How many of them are in the millisecond itself; the others are ever further after it.
+/// How many of them are in the row's own millisecond; the others are further and further after it.
 const TRIES_INSIDE: i64 = 8;
 
 /// The time at which an identifier of version 7 was made.
@@ -41,7 +41,7 @@ pub(in crate::embedded) fn made_at(id: &[u8; 16]) -> Timestamp {
     Timestamp::from_unix_ms(i64::from_be_bytes([0, 0, a, b, c, d, e, f]))
 }
 
-/// Whether it is of version 7: only of these does the order of numbers follow that of identifiers.
+/// Whether it is a UUID of version 7: only for these do row numbers follow the order of identifiers.
 fn is_timed(id: &[u8; 16]) -> bool {
     id[6] >> 4 == 7 && id[8] >> 6 == 0b10
 }
@@ -100,8 +100,7 @@ pub(in crate::embedded) fn range(tenant: i64) -> (i64, i64) {
     (first, first | ((1 << (MS_BITS + ID_BITS)) - 1))
 }
 
-/// The time by which a row stands in lists: that of its acceptance, or a later one where there was
-/// no room.
+/// The time at which a row is listed: its acceptance, or a later time where its millisecond was full.
 pub(in crate::embedded) fn listed_at(day: Day, number: i64, at: Timestamp) -> Timestamp {
     let ms = (number >> ID_BITS) & MS_MAX;
     if ms == ms_of_day(day, at) { at } else { Timestamp::from_unix_ms(day.first_ms() + ms) }
@@ -123,7 +122,7 @@ pub(in crate::embedded) fn range_of_second(tenant: i64, second: i64) -> (i64, i6
     (first, first + (1000 << ID_BITS) - 1)
 }
 
-/// The sixteen bytes of an event's identifier, where Postrider made it, or it looks so.
+/// The sixteen bytes of an event's identifier, where it has the form that Postrider makes.
 pub(in crate::embedded) fn made(id: &str) -> Option<[u8; 16]> {
     let digits = id.strip_prefix("evt_")?.as_bytes();
     let mut bytes = [0; 16];
@@ -144,7 +143,7 @@ fn digit(byte: u8) -> Option<u8> {
     }
 }
 
-/// A hash of an event's identifier, the same for ever: FNV-1a, stirred once more at the end.
+/// A stable hash of an event's identifier: FNV-1a with a final mix. It is stored, so it never changes.
 pub(in crate::embedded) fn hash_of(tenant: &TenantId, id: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for byte in tenant.as_str().bytes().chain([0]).chain(id.bytes()) {

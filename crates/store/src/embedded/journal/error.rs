@@ -1,7 +1,7 @@
 //! What can go wrong with the journal, told apart by what the caller must do about it.
 //!
 //! An error of an append means that it was not acknowledged; it never means that an earlier one was
-//! lost. What was damaged is always named by file, offset and sequence number.
+//! lost. Damage is always named by file, offset and sequence number.
 
 use std::io;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub enum JournalError {
         /// The version found.
         version: u32,
     },
-    /// What had been acknowledged is damaged.
+    /// An acknowledged record is damaged.
     #[error("{file}: damaged at offset {offset}, record {sequence}: {damage}")]
     Corrupt {
         /// The file.
@@ -67,7 +67,7 @@ pub enum JournalError {
         /// The first sequence number that is missing.
         sequence: u64,
     },
-    /// The store of record has seen more than the journal remembers.
+    /// SQLite has applied records that the journal does not have.
     #[error("the journal ends at record {last}, but the store has applied {applied}")]
     Behind {
         /// The journal's last record.
@@ -75,7 +75,7 @@ pub enum JournalError {
         /// What the caller has applied.
         applied: u64,
     },
-    /// JournalOptions that cannot work.
+    /// The options contradict each other.
     #[error("journal options: {0}")]
     Options(&'static str),
     /// A sync failed earlier; the journal acknowledges nothing any more.
@@ -125,7 +125,7 @@ impl Trouble {
         if is_full(&error) { Trouble::Full } else { Trouble::Write(error) }
     }
 
-    /// What callers are told.
+    /// The error for the callers of `append`.
     pub(super) fn refusal(&self) -> AppendError {
         match self {
             Trouble::Full => AppendError::DiskFull,
@@ -136,7 +136,7 @@ impl Trouble {
         }
     }
 
-    /// The same for somebody who opens the journal.
+    /// The same, as an error of opening the journal.
     pub(super) fn while_opening(self, file: String, action: &'static str) -> JournalError {
         let source = match self {
             Trouble::Full => io::ErrorKind::StorageFull.into(),

@@ -1,8 +1,8 @@
-//! The journal: what has been acknowledged is here, durably, until it is released.
+//! The journal: it keeps acknowledged records durable until they are released.
 //!
 //! An append is answered with its position only after a sync has returned, in the order of
-//! positions. Opening gives back every acknowledged record once and in order, or refuses and names
-//! the file, the offset and the sequence number.
+//! positions. Opening returns every acknowledged record once and in order, or fails and names the
+//! file, the offset and the sequence number.
 //!
 //! # Files
 //!
@@ -34,8 +34,8 @@
 //!   place had been acknowledged. Damage; refused.
 //! - The next segment begins with a higher sequence number than the bad place: a segment is begun
 //!   only when everything before it is synced. Damage; refused.
-//! - Neither: nothing after the bad place was ever synced, so nobody was told of it. It is the torn
-//!   tail, and is cut; a batch is kept whole or not at all.
+//! - Neither: nothing after the bad place was ever synced, so none of it was acknowledged. It is the
+//!   torn tail, and is cut off; a batch is kept whole or not at all.
 //!
 //! The last batch has no successor to vouch for it. So when nothing has come for two milliseconds, the
 //! writer puts a *seal* after it (a frame without records, replaced by the next batch), and at the end of a
@@ -47,7 +47,7 @@
 //!
 //! # What fails
 //!
-//! A write that fails (no room, or otherwise) refuses its batch; the next batch goes to the same
+//! A write that fails (disk full, or otherwise) refuses its batch; the next batch goes to the same
 //! offset with the same sequence numbers and another attempt number, so that leftovers of the first
 //! never verify. A refused append may, like one that was never answered, still be found if the
 //! machine stops at that moment; it is never found once a later one was acknowledged. A sync that
@@ -119,20 +119,20 @@ impl fmt::Display for Position {
 /// One record, as it was appended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Where it stands.
+    /// Its position.
     pub position: Position,
-    /// What the payload is, in the caller's own numbering.
+    /// The kind of payload, in the caller's own numbering.
     pub kind: u8,
     /// The caller's bytes; none where `meaning` is given.
     pub payload: Bytes,
-    /// What the bytes mean, where the caller brought it along. Never after an opening.
+    /// The decoded value, where the caller provided it. Never after an opening.
     pub meaning: Option<Meaning>,
     /// How long the caller's bytes are.
     pub bytes: usize,
 }
 
-/// What the bytes of a record mean, as the caller has it in memory: handed on with the record, it
-/// spares whoever is told of it the decoding, and the bytes need not be kept.
+/// The decoded value of a record, as the caller has it in memory. The consumer of the record gets it
+/// and need not decode the bytes, which are then not kept.
 #[derive(Clone)]
 pub struct Meaning(Arc<dyn Any + Send + Sync>);
 
@@ -162,19 +162,19 @@ impl PartialEq for Meaning {
 
 impl Eq for Meaning {}
 
-/// Whether an append may use the room that is kept for a full disk.
+/// Whether an append may use the space that is reserved for a full disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reserve {
-    /// No: on a full disk it is refused. For what brings new work in.
+    /// No: on a full disk it is refused. For new events.
     Normal,
-    /// Yes. For what brings work to its end.
+    /// Yes. For settling deliveries that were accepted.
     MayUseReserve,
 }
 
-/// Who runs the writer.
+/// Which thread runs the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Run {
-    /// A thread of its own: what waits is committed together.
+    /// A thread of its own: waiting appends are committed together.
     Thread,
     /// The caller of `append`, at once and alone: no threads, the same order every time. For
     /// simulations and tests.
@@ -196,13 +196,13 @@ pub struct JournalOptions {
     pub segment_bytes: u64,
     /// A batch is closed when its records reach this length (**4 MiB**).
     pub batch_bytes_max: u64,
-    /// What may wait for the writer (**64 MiB**); whoever brings more waits.
+    /// Bytes that may wait for the writer (**64 MiB**); further appends wait outside the queue.
     pub pending_bytes_max: usize,
     /// How many spare files are kept for reuse (**4**), those of the reserve included.
     pub spares_max: usize,
     /// How many spare files only [`Reserve::MayUseReserve`] may use (**1**).
     pub reserve_segments: usize,
-    /// Who runs the writer (**a thread**).
+    /// Which thread runs the writer (**its own**).
     pub run: Run,
 }
 
@@ -236,7 +236,7 @@ impl JournalOptions {
     }
 }
 
-/// Whom the writer tells. Both are called on the writer's thread and must not call the journal.
+/// Callbacks of the writer. Both are called on the writer's thread and must not call the journal.
 pub struct Hooks {
     /// Takes every batch of records, in order, once it is durable and before it is answered. While
     /// it blocks, nothing is committed: that is how a consumer that lags slows the producers.
@@ -246,7 +246,7 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Nobody is told anything.
+    /// Callbacks that do nothing.
     pub fn none() -> Self {
         Hooks { synced: Box::new(|_| {}), fatal: None }
     }
@@ -258,8 +258,7 @@ impl fmt::Debug for Hooks {
     }
 }
 
-/// The end of the journal that a crash left unfinished, and that was cut off: nobody had been told
-/// that it was accepted.
+/// The unfinished end of the journal after a crash, which was cut off: nothing of it was acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TornTail {
     /// The file.
@@ -326,7 +325,7 @@ impl Journal {
         self.driver.append(kind, payload, None, reserve, self.record_bytes_max)
     }
 
-    /// The same; whoever is told of the record is handed what its bytes mean.
+    /// The same, with the decoded value for the consumer of the record.
     pub fn append_meaning(
         &self,
         kind: u8,
@@ -375,7 +374,7 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // Whoever cares for the outcome calls `close`.
+        // A caller that needs the outcome calls `close`.
         self.driver.close().ok();
     }
 }

@@ -1,7 +1,7 @@
 //! Between the callers and the writer: the queue, its limit, and the writer's thread.
 //!
-//! What waits is bounded in bytes; whoever brings more waits outside. Every append that got into
-//! the queue is answered, also when the writer stops.
+//! The queue is limited in bytes; further appends wait outside. Every append in the queue is answered,
+//! also when the writer stops.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,15 +17,14 @@ use super::format::RECORD_HEADER_BYTES;
 use super::writer::{Pending, Progress, Writer};
 use super::{AppendError, JournalError, Meaning, Position, Reserve, Run};
 
-/// How long nothing has to wait before the writer vouches for the last batch. Under load the next
-/// batch does it, and a write for each of them would be wasted.
+/// How long the queue is empty before the writer seals the last batch. Under load the next batch
+/// vouches for it, and a seal for each batch would be wasted.
 const SEAL_AFTER: Duration = Duration::from_millis(2);
 
-/// A batch of so many has company: others come while it is written.
+/// A batch of so many appends shows that there are several callers.
 const CROWD: usize = 6;
-/// How long the writer gathers after such a batch before it takes the next, for each that was in it,
-/// and at most. A sync, and all that wakes up after it, costs the same for two as for twenty; whoever
-/// comes alone does not wait.
+/// How long the writer gathers appends after such a batch: for each append of that batch, and at most.
+/// A sync costs the same for two as for twenty. A single caller does not wait.
 const GATHER_EACH: Duration = Duration::from_micros(40);
 const GATHER_MAX: Duration = Duration::from_millis(1);
 
@@ -34,11 +33,11 @@ const GATHER_MAX: Duration = Duration::from_millis(1);
 pub(super) enum Driver {
     /// In a thread of its own.
     Thread { shared: Arc<Shared>, thread: Mutex<Option<JoinHandle<Result<(), JournalError>>>> },
-    /// In the thread of whoever calls.
+    /// In the caller's thread.
     Inline { shared: Arc<Shared>, writer: Mutex<Option<Box<Writer>>> },
 }
 
-/// What the callers and the writer both see.
+/// The state that callers and writer share.
 #[derive(Debug)]
 pub(super) struct Shared {
     queue: Mutex<Queue>,
@@ -56,7 +55,7 @@ struct Queue {
     released: Position,
     /// Whether the writer waits to be told that there is work.
     is_writer_asleep: bool,
-    /// Nothing more is taken in, for this reason.
+    /// The queue is closed, for this reason.
     ended: Option<AppendError>,
 }
 
@@ -120,7 +119,7 @@ impl Driver {
         }
     }
 
-    /// Brings an append to the writer; gives it back if it has to wait for room in the queue.
+    /// Passes an append to the writer; returns it if it has to wait for room in the queue.
     fn append_now(&self, pending: Pending) -> Option<Pending> {
         match self {
             Driver::Thread { shared, .. } => {
@@ -233,7 +232,7 @@ impl Shared {
         self.wake(queue);
     }
 
-    /// Tells the writer that there is work. That is a call into the kernel, also where nobody sleeps.
+    /// Wakes the writer. That is a system call, even where the writer does not sleep.
     fn wake(&self, mut queue: MutexGuard<'_, Queue>) {
         if std::mem::take(&mut queue.is_writer_asleep) {
             drop(queue);
@@ -241,14 +240,14 @@ impl Shared {
         }
     }
 
-    /// Lets others come before the next batch is taken, unless it is the last.
+    /// Waits for further appends before the next batch is taken, unless it is the last.
     fn gather(&self, company: usize) {
         let each = GATHER_EACH.saturating_mul(u32::try_from(company).unwrap_or(u32::MAX));
         let open = |queue: &mut Queue| queue.ended.is_none();
         drop(self.work.wait_timeout_while(locked(&self.queue), each.min(GATHER_MAX), open));
     }
 
-    /// Takes nothing more in. The writer still commits what is in the queue.
+    /// Closes the queue. The writer still commits what is in it.
     fn end(&self, reason: AppendError) {
         locked(&self.queue).ended.get_or_insert(reason);
         self.room.close();

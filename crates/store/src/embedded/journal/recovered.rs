@@ -1,4 +1,4 @@
-//! What an opening found, to be read once, record by record.
+//! The records that an opening found, to be read once, one by one.
 //!
 //! At most one batch is in memory at a time. A record's bytes are verified again as they are read.
 
@@ -10,7 +10,7 @@ use super::scan::{Scan, Span};
 use super::{JournalError, Position, Record, TornTail};
 use crate::embedded::medium::Medium;
 
-/// What an opening found.
+/// The records that an opening found.
 #[derive(Debug)]
 pub struct Recovered {
     medium: Arc<dyn Medium>,
@@ -39,7 +39,7 @@ impl Recovered {
         self.last.sequence() - self.applied.sequence()
     }
 
-    /// What a crash left unfinished, and was cut off.
+    /// The unfinished end that a crash left, and that was cut off.
     pub fn torn(&self) -> Option<&TornTail> {
         self.torn.as_ref()
     }

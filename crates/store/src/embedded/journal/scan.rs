@@ -22,18 +22,18 @@ pub(super) struct Span {
     pub(super) end: u64,
 }
 
-/// What the files say.
+/// The result of a scan.
 #[derive(Debug)]
 pub(super) struct Scan {
     /// Every segment that holds a record after the applied position, and the active one; in order.
     pub(super) spans: Vec<Span>,
-    /// Segments that nobody needs any more.
+    /// Segments that are not needed any more.
     pub(super) surplus: Vec<u64>,
     /// The sequence number that comes next.
     pub(super) next: u64,
     /// The last batch of the active segment, where no later frame vouches for it.
     pub(super) unvouched: Option<(u64, Frame)>,
-    /// What was cut off.
+    /// The unfinished end that was cut off.
     pub(super) torn: Option<TornTail>,
 }
 
@@ -44,7 +44,7 @@ enum Ending {
     Rotated,
     /// By a seal: everything before was synced.
     Sealed,
-    /// By what is no valid frame: the end, or damage.
+    /// By bytes that are not a valid frame: the end, or damage.
     Open { torn_bytes: Option<u64> },
 }
 

@@ -51,7 +51,7 @@ pub(super) struct Spares {
 }
 
 impl Spares {
-    /// Takes stock of what an earlier run left, and removes what is of no use.
+    /// Finds the spare files of an earlier run, and removes those that cannot be used.
     pub(super) fn open(
         medium: Arc<dyn Medium>,
         names: &[String],
@@ -149,7 +149,7 @@ impl Spares {
         let name = format!("spare-{}.seg", self.next_number);
         self.medium.rename(&old, &name)?;
         self.next_number += 1;
-        // The last one is used first: the reserve is whatever lies longest.
+        // The newest one is used first; the oldest ones are the reserve.
         self.ready.push(Spare { name, file });
         Ok(())
     }
@@ -170,7 +170,7 @@ impl Spares {
         Ok(())
     }
 
-    /// Fills one more slice of a new file; when it is full it is ready. What fails is thrown away.
+    /// Fills one more slice of a new file, which is ready when it is full. It is removed on an error.
     fn prepare_slice(&mut self) -> Result<(), Trouble> {
         let mut unfinished = match self.unfinished.take() {
             Some(unfinished) => unfinished,
@@ -213,7 +213,7 @@ impl Spares {
         let zeros = vec![0; usize::try_from(slice).unwrap_or(0)];
         unfinished.file.write_at(unfinished.filled, &zeros).map_err(Trouble::of)?;
         unfinished.file.sync_data().map_err(|error| {
-            // Nothing of ours is in this file yet, so running out of room late is still only that.
+            // The file has no data yet, so a full disk at this point loses nothing.
             if is_full(&error) { Trouble::Full } else { Trouble::Sync(error) }
         })?;
         unfinished.filled += slice;

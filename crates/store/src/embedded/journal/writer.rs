@@ -1,4 +1,4 @@
-//! The writer: the one owner of the files, who turns what waits into batches.
+//! The writer: the only owner of the files. It writes the waiting appends in batches.
 //!
 //! A record is acknowledged only after the sync of its batch has returned without an error. After a
 //! sync that failed nothing is written and nothing is acknowledged any more.
@@ -43,7 +43,7 @@ impl Pending {
         (RECORD_HEADER_BYTES + self.payload.len()) as u64
     }
 
-    /// Answers; somebody who no longer waits is not owed an answer.
+    /// Sends the answer; a caller that went away needs none.
     pub(super) fn answer(self, outcome: Result<Position, AppendError>) {
         self.reply.send(outcome).ok();
     }
@@ -56,7 +56,7 @@ struct Retired {
     last: u64,
 }
 
-/// How far the writer is, for others to see.
+/// The writer's progress, shared with the callers.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// The last sequence number that is durable.
@@ -154,15 +154,15 @@ impl Writer {
         writer.progress.synced.store(next - 1, Ordering::Release);
         writer.recycle();
         match writer.spares.restore_reserve() {
-            // No room: it opens all the same, and takes what may use the room that is left.
+            // The disk is full: open nevertheless, for appends that may use the reserve.
             Ok(()) | Err(Trouble::Full) => Ok(writer),
             Err(trouble @ (Trouble::Write(_) | Trouble::Sync(_))) => Err(opening(trouble)),
         }
     }
 
-    /// Writes again what was read but may never have reached the disk: after a sync that failed,
-    /// or a process that was killed before it, such bytes are in the page cache only, perhaps
-    /// marked clean. Whoever reads them now relies on them.
+    /// Writes the last batch again: it may never have reached the disk. After a failed sync, or after a
+    /// process was killed before its sync, such bytes are only in the page cache, perhaps marked clean.
+    /// From now on they are relied on.
     fn mend(&mut self, scan: &Scan) -> Result<(), Trouble> {
         if let Some((offset, frame)) = &scan.unvouched {
             let length = FRAME_HEADER_BYTES as u64 + frame.body_bytes;
@@ -180,7 +180,7 @@ impl Writer {
         Ok(())
     }
 
-    /// How far it is, for others to see.
+    /// The progress, shared with the callers.
     pub(super) fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.progress)
     }
@@ -203,8 +203,8 @@ impl Writer {
         }
     }
 
-    /// Brings a batch of what waits to the disk, or refuses what cannot go. Only the trouble of a
-    /// failed sync is handed back.
+    /// Writes a batch of the waiting appends, or refuses those that cannot be written. Returns an error
+    /// only for a failed sync.
     fn commit_batch(&mut self, waiting: &mut VecDeque<Pending>) -> Result<(), Trouble> {
         if self.failed.is_some() {
             refuse(waiting, &AppendError::SyncFailed, |_| true);
@@ -240,7 +240,7 @@ impl Writer {
                 Err(trouble)
             }
             Err(trouble @ (Trouble::Full | Trouble::Write(_))) => {
-                // What was written of the batch must not look like one, should we die now.
+                // If the process dies now, the written part must not look like a batch.
                 self.active.write_mark(self.offset, FrameKind::Seal, self.next).ok();
                 let refusal = trouble.refusal();
                 batch.into_iter().for_each(|pending| pending.answer(Err(refusal.clone())));
@@ -249,7 +249,7 @@ impl Writer {
         }
     }
 
-    /// Makes the reserve whole again, or refuses everything that may not use it.
+    /// Fills the reserve again, or refuses every append that may not use it.
     fn restore_reserve(&mut self, waiting: &mut VecDeque<Pending>) -> Result<(), Trouble> {
         if !waiting.iter().any(is_normal) {
             return Ok(());
@@ -316,7 +316,8 @@ impl Writer {
         self.active.file.sync_data().map_err(Trouble::Sync)
     }
 
-    /// Hands the records on, then answers: who has an answer finds the record handed on.
+    /// Passes the records to the consumer, then answers: a caller with an answer knows that the
+    /// consumer has its record.
     fn acknowledge(&mut self, batch: Vec<Pending>) {
         self.offset = align(self.offset + self.buffer.len() as u64);
         if self.buffer.capacity() > BUFFER_KEPT_BYTES {
@@ -339,7 +340,7 @@ impl Writer {
         (self.hooks.synced)(records);
         self.progress.synced.store(self.next - 1, Ordering::Release);
         for (reply, position) in replies {
-            // Somebody who no longer waits is not owed an answer.
+            // A caller that went away needs no answer.
             reply.send(Ok(position)).ok();
         }
     }
@@ -366,8 +367,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Vouches for everything so far, without a sync: should the last batch be found damaged, the
-    /// seal tells damage from a torn tail. It is a hint; where it fails nothing is lost.
+    /// Writes a seal without a sync: if the last batch is found damaged later, the seal tells damage
+    /// from a torn tail. If it fails, nothing is lost.
     pub(super) fn seal(&mut self) {
         if !self.sealed && self.failed.is_none() && self.following.is_none() {
             let sealed = self.active.write_mark(self.offset, FrameKind::Seal, self.next);
@@ -386,7 +387,7 @@ impl Writer {
     fn recycle(&mut self) {
         while let Some(oldest) = self.retired.front()
             && oldest.last <= self.released
-            // What fails stays, and is tried again at the next release or rotation.
+            // A segment that fails is tried again at the next release or rotation.
             && self.spares.recycle(oldest.number).is_ok()
         {
             self.retired.pop_front();
@@ -400,19 +401,19 @@ impl Writer {
         }
     }
 
-    /// Ends it: nobody is ever answered with a success again, and the embedding is told.
+    /// Stops the writer for good: nothing is acknowledged any more, and the hook is called.
     fn fail(&mut self, trouble: Trouble, waiting: &mut VecDeque<Pending>) {
         let (Trouble::Sync(error) | Trouble::Write(error)) = trouble else { return };
         let error = Arc::new(error);
         self.failed = Some(Arc::clone(&error));
-        // The embedding first: whoever is refused can rely on it that the process knows.
+        // Call the hook first: a caller that is refused can rely on the process knowing why.
         if let Some(fatal) = self.hooks.fatal.take() {
             fatal(error);
         }
         refuse(waiting, &AppendError::SyncFailed, |_| true);
     }
 
-    /// Vouches durably for everything. The journal is not written to after that.
+    /// Writes durable seals for everything. The journal is not written to after that.
     pub(super) fn close(&mut self) -> Result<(), JournalError> {
         if let Some(error) = &self.failed {
             return Err(JournalError::SyncFailed(Arc::clone(error)));
@@ -420,7 +421,7 @@ impl Writer {
         self.vouch().map_err(|trouble| trouble.while_opening(self.active.name(), "seal it"))
     }
 
-    /// Vouches durably for everything so far, in two places that no single sector holds.
+    /// Writes two durable seals for everything so far, in different sectors.
     fn vouch(&mut self) -> Result<(), Trouble> {
         if self.following.is_none() {
             let marked = self.active.write_mark(self.offset, FrameKind::Seal, self.next);
@@ -442,7 +443,7 @@ fn header(options: &JournalOptions, number: u64, first: u64) -> SegmentHeader {
     }
 }
 
-/// The segments before the active one. Those that nobody needs count as released.
+/// The segments before the active one. Those that are not needed count as released.
 fn retired(scan: &Scan) -> VecDeque<Retired> {
     let surplus = scan.surplus.iter().map(|&number| Retired { number, last: 0 });
     let full = scan.spans.windows(2).filter_map(|pair| match pair {

@@ -1,9 +1,9 @@
-//! Copies of the whole store, taken while work goes on.
+//! Copies of the whole store, taken while it is in use.
 //!
-//! The applier stands still for as long as it takes to begin a read transaction in every file: so
-//! all of them show the same moment, with nothing in the journal that is not in them. The copies
-//! are then made from these transactions while the applier goes on. `main.db` comes last and gets
-//! its name last: a copy that has it is whole.
+//! The applier pauses until a read transaction has begun in every file: so all files show the same
+//! moment, and the journal has nothing that they lack. The copies are then made from these transactions
+//! while the applier goes on. `main.db` is copied last and gets its name last: a copy that has it is
+//! complete.
 
 use std::fs::{self, Permissions};
 use std::io;

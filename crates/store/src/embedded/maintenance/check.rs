@@ -1,12 +1,12 @@
-//! Whether the files of days have what `main.db` says they have, before anybody reads them.
+//! Checks, before anything is read, that the files of the days have what `main.db` says.
 //!
 //! Every transaction in a day's file raises the count `writes` in its `meta`. The transaction in
 //! `main.db` that follows it keeps that count in `marks`. A kill between the two leaves a file that is
-//! ahead, which is normal: the journal has what `main.db` lacks. **A file that is behind has lost what
-//! was acknowledged**, because SQLite drops the end of a log whose checksum is wrong without a word,
-//! and takes a file without its log for an older one.
+//! ahead, which is normal: the journal has what `main.db` lacks. **A file that is behind has lost
+//! acknowledged records.** SQLite does not report that: it silently drops the end of a log whose
+//! checksum is wrong, and reads a file without its log as an older version of the file.
 //!
-//! What is looked at when a store is opened, in this order:
+//! Checks at every opening, in this order:
 //!
 //! 1. Every file that `main.db` knows is there.
 //! 2. Its count is not behind.
@@ -31,7 +31,7 @@ use crate::embedded::files::{At, Day, Layout, place};
 use crate::embedded::files::{rows, schema};
 use crate::error::StoreError;
 
-/// Under this name a day's file counts its transactions.
+/// The key in `meta` under which a day's file counts its transactions.
 pub(in crate::embedded) const WRITES: &str = "writes";
 
 /// What `main.db` says of a day's file.
@@ -39,7 +39,7 @@ pub(in crate::embedded) const WRITES: &str = "writes";
 pub(in crate::embedded) struct Known {
     /// How many transactions it has at least; `None` where an older version wrote it.
     pub(in crate::embedded) mark: Option<i64>,
-    /// Whether the counts are all of it, and how many events, deliveries and attempts it has.
+    /// Whether the counts are complete, and the numbers of events, deliveries and attempts.
     counts: Option<[i64; 4]>,
 }
 
@@ -88,8 +88,8 @@ pub(in crate::embedded) fn known(main: &MainFile) -> Result<BTreeMap<Day, Known>
     Ok(all)
 }
 
-/// Refuses a history that lacks something, by the name of the file. Files of which `main.db` knows
-/// nothing are noted there: an older version wrote them, or a kill came before the note.
+/// Refuses a history with a damaged or missing file, and names the file. Files that `main.db` does not
+/// know are recorded there: an older version wrote them, or the process was killed before.
 pub(in crate::embedded) fn history(
     layout: &Layout,
     main: &mut MainFile,
@@ -127,7 +127,7 @@ pub(in crate::embedded) fn history(
     })
 }
 
-/// Looks at a file; how many transactions it has, or what is wrong with it.
+/// Checks a file. Returns how many transactions it has, or what is wrong with it.
 pub(in crate::embedded) fn examine(
     layout: &Layout,
     day: Day,

@@ -1,10 +1,10 @@
-//! Going on without what was lost: an operator gives up the file of a day that cannot be repaired.
+//! Accepting a loss: an operator gives up the file of a day that cannot be repaired.
 //!
 //! **Nothing is given up by itself.** A file whose last transactions are missing, but which can be read,
 //! stays. Every other one is moved aside under the name `….damaged`. Then every unfinished delivery of
-//! that day whose event is gone is cancelled, because nobody can send it any more: so the ledger
-//! balances and says how many there were. Deliveries of which only the end of the record is gone are
-//! shown as cancelled; the ledger counts them as they really ended.
+//! that day whose event is gone is cancelled, because it cannot be sent any more. So the ledger
+//! balances and shows how many there were. A delivery that had ended, but whose last record is gone, is
+//! shown as cancelled; the ledger counts it as it really ended.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ use crate::records::{Commit, DeliveryChange};
 /// Deliveries that are cancelled together.
 const TOGETHER: usize = 500;
 
-/// What was given up.
+/// What a loss cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
     /// The file.
@@ -56,7 +56,7 @@ impl EmbeddedStore {
             return Err(StoreError::NotWritable { place, cause });
         };
         let (what, aside) = give_up(&layout, day, now)?;
-        // The reader of its rows is the store itself: whatever the journal still has comes back first.
+        // Open the store first: it applies what the journal still has.
         let store = EmbeddedStore::open(data_dir, EmbeddedOptions::default())?;
         let ended = store.end_lost(day, now).await;
         let closed = store.close().await;
@@ -99,7 +99,7 @@ impl EmbeddedStore {
             })
         });
         let is_stale = |one: &Delivery| !known.contains(&one.id);
-        // As what it ends as, so that it is not counted twice.
+        // Its state before is its state after, so that it is not counted twice.
         let stale: Vec<_> = rows.await?.into_iter().filter(is_stale).collect();
         let lost_ids: std::collections::HashSet<_> = lost.iter().map(|(_, one)| one.id).collect();
         let stale: Vec<_> = stale.into_iter().filter(|one| !lost_ids.contains(&one.id)).collect();
@@ -121,8 +121,8 @@ impl EmbeddedStore {
     }
 }
 
-/// Takes a file that is damaged out of the way, or takes it for what it is; what was wrong with it, and
-/// where it was put.
+/// Moves a damaged file aside, or accepts one that only lacks its end. Returns what was wrong with it
+/// and where it was moved.
 fn give_up(
     layout: &Layout,
     day: Day,
@@ -137,7 +137,7 @@ fn give_up(
     if (is_unknown || examined.is_ok())
         && rows::meta(main.connection(), main.path(), &note)?.is_some()
     {
-        // What follows was cut off.
+        // An earlier call was interrupted after this point.
         return Ok(("it was given up before".to_owned(), None));
     }
     let damage = match examined {
@@ -152,7 +152,7 @@ fn give_up(
         }
     };
     let what = damage.words(&known);
-    // What is behind can be read, unless it is damaged as well.
+    // A file that is behind can still be read, unless it is damaged too.
     let unmarked = check::Known::default();
     let kept = match damage {
         Damage::Behind(_) => check::examine(layout, day, &unmarked, true)?.ok(),

@@ -1,4 +1,4 @@
-//! What concerns a whole data directory: opening it, checking it, copying it, moving it elsewhere.
+//! Work on a whole data directory: opening, checking, copying, and transfer to another store.
 
 mod backup;
 pub(in crate::embedded) mod check;

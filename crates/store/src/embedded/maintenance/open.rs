@@ -1,4 +1,4 @@
-//! Opening: the directory, the lock, the files, and what the journal still has.
+//! Opening: the directory, the lock, the files, and the records that only the journal has.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, TryLockError};
@@ -27,8 +27,8 @@ const RECORDS_TOGETHER: usize = 5_000;
 const BYTES_TOGETHER: usize = 32 << 20;
 
 impl EmbeddedStore {
-    /// Opens the store in a directory; makes it where there is none. Blocks: for as long as it
-    /// takes to apply what the journal has and SQLite has not.
+    /// Opens the store in a directory; creates it where there is none. Blocks until the records of the
+    /// journal that SQLite lacks are applied.
     pub fn open(
         data_dir: impl AsRef<Path>,
         options: EmbeddedOptions,
@@ -45,7 +45,7 @@ impl EmbeddedStore {
         })
     }
 
-    /// The same, also where a move into it has only begun, for whoever goes on with that.
+    /// The same, also where a transfer into it is unfinished, to continue the transfer.
     pub fn open_to_fill(
         data_dir: impl AsRef<Path>,
         options: EmbeddedOptions,
@@ -53,8 +53,8 @@ impl EmbeddedStore {
         EmbeddedStore::open_checked(data_dir.as_ref(), options, |_| Ok(()))
     }
 
-    /// On a full disk the reserve is given up, as it is while the store is open: there is room then
-    /// to finish what was acknowledged, and nothing new is accepted.
+    /// On a full disk the reserve is released, as it is while the store is open: then acknowledged
+    /// deliveries can be finished, and nothing new is accepted.
     fn open_checked(
         data_dir: &Path,
         options: EmbeddedOptions,
@@ -147,7 +147,7 @@ impl EmbeddedStore {
     }
 }
 
-/// Fills the blooms of the days that are there, beside everything else; `None` where there are none.
+/// Starts the thread that fills the Bloom filters of the days; `None` where there are no days.
 fn fill_sieves(
     blooms: &Arc<BloomFilters>,
     pool: &Arc<ReadPool>,
@@ -157,7 +157,7 @@ fn fill_sieves(
     }
     let (blooms, pool) = (Arc::clone(blooms), Arc::clone(pool));
     let thread = thread::Builder::new().name("blooms".to_owned());
-    // Without a bloom the file is asked: damage that is met here is named by whoever needs the file.
+    // A day without a filter is searched in its file: the search then reports any damage.
     let thread = thread.spawn(move || drop(blooms.fill(&pool)));
     thread.map(Some).map_err(|error| StoreError::Internal(error.to_string()))
 }
@@ -174,7 +174,7 @@ fn hooks(queue: Arc<ApplyQueue>, fatal: Option<FatalHook>) -> Hooks {
         synced: Box::new(move |records| queue.push_records(records)),
         fatal: Some(Box::new(move |error| {
             let why = format!("a sync of the journal failed: {error}");
-            // Whoever is refused from now on can rely on it that the process knows.
+            // Call the hook first: a caller that is refused can rely on the process knowing why.
             tell(fatal.as_ref(), &why);
             stopped.stop(&why);
         })),
@@ -194,7 +194,7 @@ pub(in crate::embedded) fn make_directory(path: &Path) -> Result<(), StoreError>
     }
 }
 
-/// Takes the data directory for this process alone.
+/// Locks the data directory for this process.
 pub(in crate::embedded) fn lock(layout: &Layout) -> Result<File, StoreError> {
     let path = layout.lock();
     let file = open_private(&path)?;
@@ -224,7 +224,7 @@ fn recover(
     applier.apply(&together)
 }
 
-/// What the journal said while opening, in our words.
+/// An error of opening the journal as an error of the store.
 fn journal_error(layout: &Layout, error: JournalError) -> StoreError {
     let directory = layout.journal();
     match error {

@@ -1,4 +1,4 @@
-//! Reading the whole store, for a move to another one, and being filled from another one.
+//! The embedded store as the source and as the target of a transfer.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ use crate::transfer::{
     BYTES_MAX, Batch, Item, Part, Progress, Source, Target, Totals, TransferPosition, WholeEvent,
 };
 
-/// Whether a minute says anything.
+/// Whether a minute has any count.
 const TALLIED: &str = "(accepted <> 0 OR delivered <> 0 OR failed <> 0 OR dead <> 0)";
 
 impl EmbeddedStore {
-    /// Opens a store that is to be moved from here. Blocks. There must be one.
+    /// Opens an existing store as the source of a transfer. Blocks.
     pub fn open_to_move(
         data_dir: impl AsRef<Path>,
         options: EmbeddedOptions,
@@ -48,7 +48,7 @@ impl EmbeddedStore {
     ) -> Result<Option<Progress>, StoreError> {
         let text = match rows::meta(connection, path, PROGRESS)? {
             Some(Value::Text(text)) => text,
-            Some(_) => return Err(damaged(path, "the place that a move has reached is none")),
+            Some(_) => return Err(damaged(path, "the position of a transfer cannot be parsed")),
             None => return Ok(None),
         };
         serde_json::from_str(&text).map(Some).map_err(|error| damaged(path, &error.to_string()))
@@ -71,7 +71,7 @@ impl Source for EmbeddedStore {
         .await
     }
 
-    /// Whoever has the directory open is alone in it.
+    /// No other process can have the directory open.
     async fn running(&self) -> Result<Vec<String>, StoreError> {
         Ok(Vec::new())
     }
@@ -131,7 +131,7 @@ fn count_main(connection: &Connection, path: &Path) -> Result<u64, StoreError> {
     connection.query_row(&sql, [], |row| row.get(0)).map(unsigned).at(path)
 }
 
-/// `main.db`, and how many rows are wanted.
+/// `main.db`, and how many rows to read.
 struct Table<'a> {
     connection: &'a Connection,
     path: &'a Path,
@@ -213,7 +213,7 @@ impl Table<'_> {
         Batch { items: found.into_iter().map(|(_, item)| item).collect(), next }
     }
 
-    /// The identifier that a mark names; one before all where there is no mark.
+    /// The identifier of a mark; without a mark, one before all others.
     fn id_after(&self, mark: Option<&str>) -> Result<Vec<u8>, StoreError> {
         let mark = mark.unwrap_or("");
         let byte = |at: usize| u8::from_str_radix(mark.get(at..at + 2)?, 16).ok();
@@ -221,7 +221,7 @@ impl Table<'_> {
         bytes.ok_or_else(|| no_place(self.path))
     }
 
-    /// In the order of each timeline; the place in it is counted along.
+    /// In the order of each timeline, with its entries numbered.
     fn transitions(&self, mark: Option<&str>) -> Result<Batch, StoreError> {
         let (mut last, n, mut place) = match mark {
             None => (Vec::new(), i64::MIN, 0),
@@ -279,7 +279,7 @@ impl Table<'_> {
         })
     }
 
-    /// The tenant '' is all of them together, and is made anew.
+    /// Without the tenant '', which is the sum of all: the target computes it.
     fn tallies(&self, mark: Option<&str>) -> Result<Batch, StoreError> {
         let (tenant, minute) = match mark {
             None => (String::new(), i64::MAX),
@@ -307,7 +307,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn no_place(path: &Path) -> StoreError {
-    damaged(path, "the place that a move has reached is none")
+    damaged(path, "the position of a transfer cannot be parsed")
 }
 
 /// The parts of a mark, each separated by a space; the last one may have more.
@@ -363,7 +363,7 @@ fn events(guard: &ReadGuard<'_>, mark: Option<&str>, most: usize) -> Result<Batc
     Ok(Batch { items, next: None })
 }
 
-/// An event with what is owed for it.
+/// An event with its deliveries and attempts.
 fn whole(
     connection: &Connection,
     reading: &Reading<'_>,

@@ -1,4 +1,4 @@
-//! A look at every byte that is kept: for `doctor`, and for tests.
+//! Checks every stored byte: for `doctor`, and for tests.
 //!
 //! SQLite checks the structure of each file; every row's checksum is checked; the ledger must
 //! balance and agree with the queue.
@@ -19,7 +19,7 @@ use crate::embedded::files::{At, Day, place};
 use crate::error::StoreError;
 
 impl EmbeddedStore {
-    /// Reads everything and says what is damaged first. Takes as long as reading takes.
+    /// Reads everything; returns the first damage as an error.
     pub async fn verify(&self) -> Result<(), StoreError> {
         self.read(|guard| {
             guard.main(verify_main)?;
@@ -105,7 +105,7 @@ pub(in crate::embedded) fn verify_day(
     each(connection, path, "deliveries", sql, rows::first_attempt)?;
     each(connection, path, "meta", "SELECT key, value, crc FROM meta", rows::meta_of)?;
     BloomFilter::load(connection, path)?;
-    // A row whose name or route is gone is not met by the joins above.
+    // The joins above skip a row whose name or route is missing.
     let orphans = "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM deliveries)
         - (SELECT count(*) FROM events AS e JOIN names AS t ON t.n = e.tenant
             JOIN names AS k ON k.n = e.kind JOIN seconds AS s ON s.tenant = e.tenant
@@ -120,7 +120,7 @@ pub(in crate::embedded) fn verify_day(
     Err(StoreError::Corrupt { place: place(path), what })
 }
 
-/// That the file of a day has as much as `main.db` says.
+/// Checks that the file of a day has as many rows as `main.db` says.
 fn verify_count(guard: &ReadGuard<'_>, day: Day) -> Result<(), StoreError> {
     let (said, has) = (contents(guard, day)?, guard.day(day, counted)?);
     if said == has {

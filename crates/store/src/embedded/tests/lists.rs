@@ -222,7 +222,7 @@ async fn tenant_whose_line_is_full_is_told_to_come_back() {
     let filter = DeliveryFilter::default();
     loop {
         let listed = store.list_deliveries(&loud, &filter, &page);
-        // Where the line is not full yet, this one stands in it for a moment.
+        // While the queue is not full, this read waits in it for a moment.
         tokio::select! {
             biased;
             answer = listed => {

@@ -1,4 +1,4 @@
-//! What is written when callers' commits have been judged.
+//! The statements of a settlement's transaction.
 
 use postrider_domain::delivery::StateName;
 use tokio_postgres::types::ToSql;
@@ -18,13 +18,13 @@ use crate::records::{Commit, DestinationChange, ReplayJob};
 /// Everything that is to be written, by statement.
 #[derive(Default)]
 pub(super) struct Plan<'a> {
-    /// Stays unfinished.
+    /// Deliveries that stay unfinished.
     moved: DeliveryColumns<'a>,
-    /// Ends: from the queue to history.
+    /// Deliveries that end: from `deliveries_open` to `deliveries_done`.
     ended: DeliveryColumns<'a>,
-    /// Is replayed: from history to the queue.
+    /// Deliveries that are replayed: from `deliveries_done` to `deliveries_open`.
     revived: DeliveryColumns<'a>,
-    /// Has ended and is attempted all the same, such as one that was cancelled in flight.
+    /// Deliveries that had ended and got another attempt, such as one cancelled while in flight.
     amended: DeliveryColumns<'a>,
     attempts: AttemptColumns<'a>,
     places: DestinationColumns<'a>,
@@ -78,14 +78,14 @@ const INSERT_TRANSITIONS: &str = "INSERT INTO postrider.transitions \
      (tenant, destination, number, record) \
      SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[])";
 
-/// What somebody paused or cancelled meanwhile stays so.
+/// A job that was paused or cancelled meanwhile stays so.
 const ADVANCE_JOB: &str = "UPDATE postrider.replays SET done = $3, position = $4, \
      state = CASE WHEN state = 0 THEN $5 ELSE state END, \
      finished_at = CASE WHEN state = 0 THEN $6 ELSE finished_at END \
      WHERE tenant = $1 AND id = $2";
 
 impl<'a> Plan<'a> {
-    /// Adds what of a commit is not there yet.
+    /// Adds the changes of a commit that are not stored yet.
     pub(super) fn add(&mut self, commit: &'a Commit, fresh: &Fresh, found: &Found) {
         for (n, is_open) in &fresh.deliveries {
             let Some(change) = commit.deliveries.get(*n) else { continue };

@@ -1,4 +1,4 @@
-//! Reading the whole database, for a move to another store, and being filled from another one.
+//! PostgreSQL as the source and as the target of a transfer.
 
 mod read;
 mod write;
@@ -38,7 +38,7 @@ const COUNT: &str = "SELECT \
      (SELECT count(*) FROM postrider.attempts) AS attempts";
 
 impl PostgresStore {
-    /// Nobody works with half of another store.
+    /// Refuses to run on the unfinished copy of another store.
     pub(super) async fn refuse_unfinished(&self) -> Result<(), StoreError> {
         let sql = "SELECT progress FROM postrider.transfer";
         match progress(self.core.pool.query_opt(Scope::All, sql, &[]).await?.as_ref())? {
@@ -52,7 +52,7 @@ impl PostgresStore {
     }
 }
 
-/// How far a move into the database has come, where one has begun.
+/// How far a transfer into the database has come, where one has begun.
 pub(super) fn progress(row: Option<&Row>) -> Result<Option<Progress>, StoreError> {
     row.map(|row| super::rows::json(row, "progress")).transpose()
 }

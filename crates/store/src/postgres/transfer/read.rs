@@ -1,4 +1,4 @@
-//! One batch after another, each by an index that has its order.
+//! Reading batches, each by an index that has its order.
 
 use std::collections::HashMap;
 
@@ -50,7 +50,7 @@ fn page(
 }
 
 fn no_place() -> StoreError {
-    corrupt("transfer", "the place that a move has reached is none")
+    corrupt("transfer", "the position of a transfer cannot be parsed")
 }
 
 /// The parts of a mark, each separated by a space; the last one may have more.
@@ -63,7 +63,7 @@ fn number(text: &str) -> Result<i64, StoreError> {
     text.parse().map_err(|_| no_place())
 }
 
-/// A mark of a tenant and an identifier; before everything where there is none.
+/// A mark of a tenant and an identifier; without a mark, values before everything.
 fn owned_id(mark: Option<&str>) -> Result<(String, Uuid), StoreError> {
     let Some(mark) = mark else { return Ok((String::new(), Uuid::nil())) };
     let [tenant, id] = parts(mark)?;
@@ -97,7 +97,7 @@ impl PostgresStore {
         }
     }
 
-    /// What has a name of its own.
+    /// Records with a name of their own.
     async fn named(&self, part: Part, after: &str, most: i64) -> Result<Batch, StoreError> {
         let table = if part == Part::Tenants { "tenants" } else { "keys" };
         let sql = format!("SELECT * FROM postrider.{table} WHERE id > $1 ORDER BY id LIMIT $2");
@@ -112,7 +112,7 @@ impl PostgresStore {
         })
     }
 
-    /// What has an identifier in its tenant.
+    /// Records with an identifier in their tenant.
     async fn identified(
         &self,
         part: Part,
@@ -188,7 +188,7 @@ impl PostgresStore {
         })
     }
 
-    /// Sums, and what has not been folded into them yet.
+    /// Sums, with the rows that are not folded into them yet.
     async fn ledgers(&self, after: &str, most: i64) -> Result<Batch, StoreError> {
         let columns = "tenant, accepted, queued, waiting, delivered, dead, cancelled";
         let sum = |name: &str| format!("sum({name})::bigint AS {name}");
@@ -310,8 +310,8 @@ impl PostgresStore {
         Ok(events.into_iter().map(|whole| Item::Event(Box::new(whole))).collect())
     }
 
-    /// What is owed for these events of one day. What was accepted together has one time, so that is
-    /// looked for, once.
+    /// The deliveries of these events of one day. An event and its deliveries have the same time, so
+    /// they are found by it.
     async fn deliveries_of(
         &self,
         events: &[WholeEvent],

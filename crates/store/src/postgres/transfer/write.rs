@@ -1,4 +1,4 @@
-//! Writing what another store had: each batch is one transaction with the place that is reached.
+//! Writing records of another store: each batch is one transaction with the position of the transfer.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -25,13 +25,13 @@ use crate::records::{
 };
 use crate::transfer::{Item, Progress, WholeEvent};
 
-/// Comes first, and fails where another process has taken the move over: an earlier one may have been
-/// killed with a whole transaction still on its way.
+/// The first statement: it fails where another process has taken over the transfer. The earlier process
+/// may have been killed while a transaction of it was still on its way to the server.
 const PROGRESS: &str = "INSERT INTO postrider.transfer AS t (run, progress) VALUES ($1, $2) \
      ON CONFLICT (one) DO UPDATE SET progress = \
      CASE WHEN t.run = excluded.run THEN excluded.progress END";
 
-/// Takes a move over from whoever was at it; waits for what that one has under way.
+/// Takes over a transfer from an earlier process; waits for its running transaction.
 pub(super) const TAKE_OVER: &str = "UPDATE postrider.transfer SET run = $1 RETURNING progress";
 
 /// A statement that writes rows of one table, given as a list of objects with its columns' names.
@@ -47,7 +47,7 @@ macro_rules! insert {
     };
 }
 
-/// A destination knows how long its timeline is.
+/// Sets the length of each destination's timeline.
 const COUNT_TRANSITIONS: &str = "UPDATE postrider.destinations AS d SET transitions = n.next \
      FROM (SELECT tenant, destination, max(number) + 1 AS next \
            FROM json_populate_recordset(NULL::postrider.transitions, $1::text::json) \
@@ -58,7 +58,7 @@ const COUNT_TRANSITIONS: &str = "UPDATE postrider.destinations AS d SET transiti
 type Rows = HashMap<&'static str, Vec<Json>>;
 
 impl PostgresStore {
-    /// Writes these and the progress, both or none.
+    /// Writes these records and the progress, both or none.
     pub(super) async fn write_items(
         &self,
         items: &[Item],
@@ -89,7 +89,7 @@ impl PostgresStore {
     }
 }
 
-/// Sorts an item: a row with the statement that writes it, or an event, which has its own way.
+/// Sorts an item: a row with the statement that writes it, or an event, which is written otherwise.
 fn row<'a>(item: &'a Item, rows: &mut Rows, events: &mut Events<'a>) -> Result<(), StoreError> {
     let (sql, row) = match item {
         Item::Tenant(tenant) => {
@@ -234,7 +234,7 @@ fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// Events to be written, with everything that is owed for them.
+/// Events to be written, with their deliveries and attempts.
 #[derive(Default)]
 struct Events<'a>(Vec<(Acceptance, &'a WholeEvent)>);
 

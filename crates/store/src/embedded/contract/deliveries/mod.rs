@@ -1,10 +1,9 @@
 //! Lists of deliveries.
 //!
-//! A day's deliveries stand in three orders, each by time: those of a tenant, those that are in a
-//! state (but for delivered, which most are), and those of a route (subscription, destination and
-//! type) in a state. **The time of a page follows the page and the number of routes that match, not
-//! the number of deliveries**: a list reads the order that has what is wanted, or merges several, and
-//! each is read no further than the page needs.
+//! A day's file has three indexes of deliveries, each by time: by tenant, by state (except delivered,
+//! which most are), and by route (subscription, destination and type) and state. **The cost of a page
+//! follows the size of the page and the number of matching routes, not the number of deliveries**: a
+//! list reads one of the indexes or merges several, and reads each no further than the page needs.
 
 mod older;
 mod orders;
@@ -32,7 +31,7 @@ use crate::records::{DeliveryFilter, Page, PageRequest, ReplayJob};
 /// After every identifier.
 const LAST_ID: [u8; 16] = [0xff; 16];
 
-/// What of a day is wanted.
+/// The deliveries that a list selects.
 struct Wanted<'w> {
     filter: &'w DeliveryFilter,
     since: Timestamp,
@@ -48,12 +47,12 @@ impl<'w> Wanted<'w> {
         Wanted { filter, since, before: from.min(until) }
     }
 
-    /// Whether a delivery that stands in lists at this time is one of them.
+    /// Whether a delivery that is listed at this time is selected.
     fn wants(&self, at: Timestamp, delivery: &Delivery) -> bool {
         (at, *delivery.id.as_bytes()) < self.before && self.filter.matches(delivery)
     }
 
-    /// Whether they are of any subscription, destination and type.
+    /// Whether the filter has no subscription, destination or type.
     fn is_wide(&self) -> bool {
         let filter = self.filter;
         filter.subscription.is_none() && filter.destination.is_none() && filter.kind.is_none()
@@ -76,7 +75,7 @@ impl<'w> Wanted<'w> {
     }
 }
 
-/// A day's file in which deliveries of a tenant are looked for.
+/// A day's file, for a list of one tenant's deliveries.
 #[derive(Clone, Copy)]
 struct InDay<'l> {
     guard: &'l ReadGuard<'l>,
@@ -87,13 +86,13 @@ struct InDay<'l> {
     tenant: i64,
 }
 
-/// The newest deliveries of a day that are wanted, as far as they are found.
+/// The newest selected deliveries of a day, as far as they are found.
 struct Newest<'w> {
     wanted: &'w Wanted<'w>,
     day: Day,
     limit: usize,
     found: Vec<(Timestamp, Delivery)>,
-    /// The millisecond of the last row that was looked at.
+    /// The millisecond of the last row that was read.
     group: Option<i64>,
 }
 
@@ -176,7 +175,7 @@ fn list_day(
     })
 }
 
-/// How many there are; with `replayable`, only those of subscriptions that are not deleted.
+/// How many deliveries a filter selects; with `replayable`, only those of subscriptions that exist.
 pub(in crate::embedded) fn count(
     guard: &ReadGuard<'_>,
     tenant: &TenantId,
@@ -219,7 +218,7 @@ fn live_subscriptions(
     })
 }
 
-/// An event names its deliveries, which were all accepted with it: the newest of them that are wanted.
+/// The newest selected deliveries of one event: its row names all of them.
 fn of_event(
     guard: &ReadGuard<'_>,
     tenant: &TenantId,
@@ -262,7 +261,7 @@ pub(in crate::embedded) fn candidates(
     days.sort();
     let mut found: Vec<Delivery> = Vec::new();
     for (first, day) in days {
-        // Identifiers mostly follow time: the next day's come after those that are found.
+        // Identifiers mostly follow time, so those of the next day come after these.
         let is_enough = found.len() >= limit
             && found.last().is_some_and(|last| last.id.as_bytes().as_slice() < first.as_slice());
         if is_enough {

@@ -1,7 +1,7 @@
-//! Whole orders of a day's file: all of a tenant's deliveries, those in a state, those of a route.
+//! Lists by one index of a day's file: by tenant, by state, or by route.
 //!
-//! Files that an earlier version made and that were too large to be given another index have the
-//! order of a route without its states: there a state is looked for row by row.
+//! A large file of an earlier version keeps its index by route without the state: there the state is
+//! checked row by row.
 
 use postrider_domain::delivery::StateName;
 use rusqlite::params_from_iter;
@@ -13,22 +13,22 @@ use crate::embedded::files::codec;
 use crate::embedded::files::rows::{DELIVERY_COLUMNS, DELIVERY_JOINS, DELIVERY_NUMBER, Reading};
 use crate::error::StoreError;
 
-/// With more routes than this, reading by state and leaving out the others is quicker.
+/// With more routes than this, reading by state and skipping other routes is faster.
 const ROUTES_MAX: usize = 100;
 
-/// One of the orders of a day's file.
+/// One of the indexes of a day's file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Source {
-    /// All of a tenant's.
+    /// By tenant.
     All,
-    /// Those in a state other than delivered.
+    /// By state, other than delivered.
     State(u8),
-    /// The deliveries of a route, in files without the index `deliveries_of_route`.
+    /// By route, in files without the index `deliveries_of_route`.
     Route(i64),
 }
 
 impl Source {
-    /// The order that has everything of a state.
+    /// The index that has all deliveries in a state.
     pub(super) fn by_state(state: Option<StateName>) -> Self {
         match state {
             None | Some(StateName::Delivered) => Source::All,
@@ -36,7 +36,7 @@ impl Source {
         }
     }
 
-    /// Its index, the condition that it stands for, and the value of `?1` in it.
+    /// The SQL of the index, its condition, and the value of `?1` in that condition.
     pub(super) fn sql(self) -> (&'static str, &'static str, i64) {
         match self {
             Source::All => ("NOT INDEXED", "?1 = ?1", 0),
@@ -50,8 +50,8 @@ impl Source {
     }
 }
 
-/// What follows the order itself: `?2` and `?3` say from where to where, the others are the rest of
-/// a filter. What an order has by itself is checked once more, at no cost.
+/// The rest of the condition: `?2` and `?3` are the range of row numbers, the others are the filter.
+/// A condition that the index implies already costs nothing more.
 const REST: &str = "AND d.n BETWEEN ?2 AND ?3 AND (?4 < 0 OR d.state = ?4) AND r.tenant = ?5
     AND (?6 IS NULL OR r.subscription = ?6) AND (?7 IS NULL OR r.destination = ?7)
     AND (?8 IS NULL OR r.kind = (SELECT n FROM names WHERE name = ?8))";
@@ -73,7 +73,7 @@ fn values(source: Source, file: &InDay<'_>, wanted: &Wanted<'_>) -> [Value; 8] {
     ]
 }
 
-/// Adds the newest that are wanted, of a file without the index `deliveries_of_route`.
+/// Adds the newest selected deliveries of a file without the index `deliveries_of_route`.
 pub(super) fn list(file: &InDay<'_>, page: &mut Newest<'_>) -> Result<(), StoreError> {
     let filter = page.wanted.filter;
     if page.wanted.is_wide() {
@@ -92,7 +92,7 @@ pub(super) fn list(file: &InDay<'_>, page: &mut Newest<'_>) -> Result<(), StoreE
     Ok(())
 }
 
-/// Reads an order until there are enough that are wanted.
+/// Reads an index until the page is complete.
 pub(super) fn read(
     file: &InDay<'_>,
     source: Source,

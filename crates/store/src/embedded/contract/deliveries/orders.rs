@@ -1,9 +1,9 @@
-//! Lists by the orders that a day's file keeps.
+//! Lists by the index `deliveries_of_route`.
 //!
 //! A list of some routes is merged from their ranges of the index `deliveries_of_route`, newest
-//! first, and each range is read no further than the page needs. Where very many routes match,
-//! finding the newest row of each costs more than reading a stretch of the tenant's own order, which
-//! is tried first: where most rows match, that is enough.
+//! first, and each range is read no further than the page needs. Where many routes match, finding the
+//! newest row of each costs more than reading some of the tenant's newest rows. So these are read
+//! first: where most of them match, they are enough.
 
 use std::collections::BinaryHeap;
 use std::path::Path;
@@ -23,15 +23,15 @@ use crate::embedded::files::rows::{DELIVERY_COLUMNS, DELIVERY_JOINS, Reading};
 use crate::error::StoreError;
 use crate::records::DeliveryFilter;
 
-/// Ranges that are merged without reading a stretch of another order first.
+/// So many ranges are merged without reading the newest rows first.
 const MERGED_AT_ONCE: usize = 64;
-/// Rows of another order that are read before many ranges are merged.
+/// Newest rows that are read before many ranges are merged.
 const STRETCH: usize = 2_000;
-/// With more routes than this, all of the other order is read.
+/// With more routes than this, nothing is merged.
 const ROUTES_MAX: usize = 20_000;
 /// Rows of a range that are read ahead.
 const AHEAD: usize = 16;
-/// The number of the state that most deliveries are in, and that has no order of its own.
+/// The number of the state delivered: most deliveries are in it, and it has no index of its own.
 const DELIVERED: u8 = 2;
 
 /// A route's number and its subscription.
@@ -39,13 +39,13 @@ type Route = (i64, SubscriptionId);
 /// The first and the last number of some rows.
 type Numbers = (i64, i64);
 
-/// Whether the file has the index. A large one that an earlier version made has not.
+/// Whether the file has the index. A large file of an earlier version does not.
 pub(super) fn are_kept(file: &InDay<'_>) -> Result<bool, StoreError> {
     let find = "SELECT 1 FROM sqlite_schema WHERE name = 'deliveries_of_route'";
     file.connection.prepare_cached(find).at(file.path)?.exists([]).at(file.path)
 }
 
-/// Adds the newest that are wanted.
+/// Adds the newest selected deliveries.
 pub(super) fn list(file: &InDay<'_>, page: &mut Newest<'_>) -> Result<(), StoreError> {
     let filter = page.wanted.filter;
     let mut numbers = page.wanted.numbers(file.day, file.tenant);
@@ -78,7 +78,7 @@ pub(super) fn list(file: &InDay<'_>, page: &mut Newest<'_>) -> Result<(), StoreE
     merge(&mut fetch, numbers, &routes, &states, page)
 }
 
-/// The states that some of the rows are in, of those that are wanted.
+/// The states of the filter that occur among the rows.
 fn states(
     file: &InDay<'_>,
     wanted: Option<StateName>,
@@ -118,7 +118,7 @@ pub(super) fn routes(
     };
     let subscription = filter.subscription.map(|id| id.as_bytes().to_vec());
     let destination = filter.destination.map(|id| id.as_bytes().to_vec());
-    // An index for each of the three ways to ask; the rest is checked.
+    // There is an index for each of the three conditions; the others are checked.
     let first = match (&subscription, &destination, kind) {
         (Some(_), _, _) => "subscription = ?2",
         (None, Some(_), _) => "destination = ?3",
@@ -142,8 +142,8 @@ pub(super) fn routes(
     Ok(found)
 }
 
-/// Reads a stretch of another order and adds what is of these routes and states. Answers with the
-/// number from which on nothing is read yet, unless the page is complete.
+/// Reads up to [`STRETCH`] rows of another index and adds those of these routes and states. Returns
+/// the number of the first row that was not read, or `None` when the page is complete.
 fn stretch(
     fetch: &mut Fetch<'_>,
     order: Source,
@@ -281,7 +281,7 @@ fn merge(
     Ok(())
 }
 
-/// How many there are, of subscriptions that count.
+/// How many deliveries the filter selects, of the subscriptions that count.
 pub(super) fn count(
     file: &InDay<'_>,
     wanted: &Wanted<'_>,

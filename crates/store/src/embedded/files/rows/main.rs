@@ -19,12 +19,12 @@ fn number(number: i64) -> [u8; 8] {
     number.to_le_bytes()
 }
 
-/// A number that may be absent, so that absent is not any number.
+/// The bytes of an optional number: absent differs from every number.
 fn optional(number: Option<i64>) -> Vec<u8> {
     number.map_or_else(Vec::new, |number| number.to_le_bytes().to_vec())
 }
 
-/// A text that may be absent, so that absent is not the empty text.
+/// The bytes of an optional text: absent differs from the empty text.
 fn optional_text(text: Option<&str>) -> Vec<u8> {
     text.map_or_else(Vec::new, |text| [b"=", text.as_bytes()].concat())
 }
@@ -42,7 +42,7 @@ pub(in crate::embedded) fn tenant_of(reading: &Reading<'_>) -> Result<Tenant, St
     Ok(tenant)
 }
 
-/// Of everything but when it was last used, which may change without notice.
+/// The checksum of a key, without its last use: that is updated without the checksum.
 pub(in crate::embedded) fn key_sum(key: &Key) -> u32 {
     sum(&[
         key.id.as_bytes(),

@@ -1,8 +1,8 @@
-//! Rows become values.
+//! Rows of SQLite as values of the domain.
 //!
 //! **Every row is checked against its checksum**, which is taken of the value and not of the
-//! row's bytes: a value that is given out is the value that was written, or the file and the row
-//! are named.
+//! row's bytes: a read returns the value that was written, or an error that names the file and the
+//! row.
 
 mod counters;
 mod day;
@@ -36,7 +36,7 @@ use super::codec::Malformed;
 use super::{At, place, sqlite_error};
 use crate::error::StoreError;
 
-/// Longer than an identifier, and so after every one.
+/// Sorts after every identifier, because it is longer than one.
 pub(in crate::embedded) const AFTER_ALL: [u8; 17] = [0xff; 17];
 
 /// Every row of a query, as values.
@@ -94,7 +94,7 @@ pub(in crate::embedded) fn one<T>(
     Ok(all(connection, path, table, sql, values, make)?.pop())
 }
 
-/// A row of a file, for whoever makes a value of it.
+/// A row, with its file and table for error messages.
 pub(in crate::embedded) struct Reading<'r> {
     pub(in crate::embedded) row: &'r Row<'r>,
     pub(in crate::embedded) path: &'r Path,
@@ -192,7 +192,7 @@ impl Reading<'_> {
         decoded.map_err(|error| self.damaged(&error.to_string()))
     }
 
-    /// That the checksum in the column is this one.
+    /// Checks that the checksum in the column is this one.
     pub(in crate::embedded) fn check(&self, column: usize, sum: u32) -> Result<(), StoreError> {
         if self.get::<u32>(column)? == sum {
             Ok(())
