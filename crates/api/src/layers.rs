@@ -104,7 +104,8 @@ async fn hurry(state: &ApiState, request: Request, next: Next) -> Response {
 /// Answers a request; one that is much work in the background, so that no other waits for it.
 async fn answer(state: &ApiState, request: Request, next: Next) -> Response {
     if is_large(&request) {
-        state.engine().background().run(next.run(request).in_current_span()).await
+        // In a box: what is seldom used must not make every request's future larger.
+        Box::pin(state.engine().background().run(next.run(request).in_current_span())).await
     } else {
         next.run(request).await
     }

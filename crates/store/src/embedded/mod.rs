@@ -33,7 +33,7 @@
 //! # Reading
 //!
 //! The engine and authentication have read connections of their own. Reads of one thing and lists
-//! have others, for which tenants take turns ([`crate::fair_semaphore`]), and a read whose caller has
+//! have others, for which tenants take turns (`fair_semaphore.rs`), and a read whose caller has
 //! gone is interrupted. So however much one tenant reads, nobody else waits for it.
 //!
 //! A read waits until the applier has applied everything that was acknowledged before (a barrier), and
