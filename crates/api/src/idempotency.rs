@@ -7,7 +7,7 @@
 //! **The effect and the kept answer are one thing, whatever dies between them.** A request is
 //! carried out in a task that its connection cannot cancel. Before it begins, a note with a seed is
 //! made durable. Should the process die before the answer is kept, then a repeat is carried out
-//! with the same seed: it makes the same identifiers and secrets ([`crate::draw`]), finds what the
+//! with the same seed: it makes the same identifiers and secrets (`draw.rs`), finds what the
 //! first run has stored, and answers as the first run would have answered.
 //!
 //! Answers are kept for a day, sealed, since some of them hold a secret. Server errors and refusals
