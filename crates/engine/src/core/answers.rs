@@ -98,8 +98,6 @@ impl Core {
                 }
             }
             Load::Unfinished { tenant, subscription, .. } => {
-                // They are cancelled now: those that are still on their way must not be once more.
-                self.seen.remember(next_ticket, &rows, self.inbox.oldest_ticket());
                 self.unfinished_loaded(tenant, subscription, rows, asked == 0);
             }
             Load::Candidates { job, limit } => self.candidates_loaded(id, &job, rows, limit),

@@ -1,5 +1,7 @@
 //! Cancelling what is owed: one delivery, in memory or not, or all that a deleted subscription is owed.
 
+use std::slice;
+
 use postrider_domain::delivery::{CancelReason, Delivery};
 use postrider_domain::ids::{DeliveryId, SubscriptionId, TenantId};
 
@@ -48,13 +50,16 @@ impl Core {
         Some(cancelled)
     }
 
-    /// Cancels a delivery that is not in memory.
+    /// Cancels a delivery that is not in memory. It may still be on its way to the lanes: when it
+    /// arrives, it is known.
     pub(super) fn cancel_absent(
         &mut self,
         delivery: &Delivery,
         reason: CancelReason,
     ) -> Option<Delivery> {
         let cancelled = delivery.cancelled(reason, self.now).ok()?;
+        let (next, oldest) = (self.inbox.next_ticket(), self.inbox.oldest_ticket());
+        self.seen.remember(next, slice::from_ref(delivery), oldest);
         self.commits.delivery(delivery.state.name(), cancelled.clone(), None);
         Some(cancelled)
     }

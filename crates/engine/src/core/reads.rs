@@ -66,23 +66,29 @@ impl Loads {
     }
 }
 
-/// What reads of queued deliveries have brought while acceptances were on their way to the lanes:
-/// the same delivery may come by both.
+/// Queued deliveries that a read of the store has brought, or that were cancelled without being in
+/// memory, while acceptances were on their way to the lanes: the same delivery may come by both ways, and
+/// the second time it is out of date.
 #[derive(Default)]
 pub(super) struct Seen {
     pages: VecDeque<(u64, HashSet<DeliveryId>)>,
 }
 
 impl Seen {
-    /// Whether a read has brought what this acceptance hands over.
+    /// Whether what this acceptance hands over has come already.
     pub(super) fn has(&self, ticket: u64, id: DeliveryId) -> bool {
         self.pages.iter().any(|(next, ids)| ticket < *next && ids.contains(&id))
     }
 
     pub(super) fn remember(&mut self, next_ticket: u64, rows: &[Delivery], oldest: Option<u64>) {
         self.pages.retain(|(next, _)| oldest.is_some_and(|oldest| oldest < *next));
-        if oldest.is_some_and(|oldest| oldest < next_ticket) {
-            self.pages.push_back((next_ticket, rows.iter().map(|row| row.id).collect()));
+        if !oldest.is_some_and(|oldest| oldest < next_ticket) {
+            return;
+        }
+        let ids = rows.iter().map(|row| row.id);
+        match self.pages.back_mut() {
+            Some((next, known)) if *next == next_ticket => known.extend(ids),
+            Some(_) | None => self.pages.push_back((next_ticket, ids.collect())),
         }
     }
 }
@@ -211,6 +217,8 @@ mod tests {
         assert!(seen.has(3, id(1)) && seen.has(4, id(2)));
         assert!(!seen.has(5, id(1)), "it began after the read");
         assert!(!seen.has(3, id(3)), "the read did not bring it");
+        seen.remember(5, &[row(9)], Some(3));
+        assert!(seen.has(4, id(1)) && seen.has(4, id(9)) && seen.pages.len() == 1);
         // When all of those are through, it is forgotten.
         seen.remember(9, &[row(3)], Some(7));
         assert!(!seen.has(4, id(1)));

@@ -1,13 +1,18 @@
 //! Section 7: nothing lost, and what keeps memory bounded.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use postrider_domain::delivery::{DeliveryState, StateName};
 use postrider_domain::ids::DestinationId;
 use postrider_domain::policy::{Policy, Retention};
-use postrider_engine::{CommandError, Ended, Gauges, IngestError, Options};
+use postrider_domain::subscription::Subscription;
+use postrider_engine::{CommandError, Ended, Gauges, IngestError, Ingested, Options};
 use postrider_store::{History, Upkeep};
-use postrider_store_testing::memory::Fault;
+use postrider_store_testing::memory::{Delay, Fault, MemoryOptions, MemoryStore};
+use tokio::task::JoinHandle;
 
 use crate::world::{FAIL, HOUR, MINUTE, Mood, OK, World, event, ms, tenant};
 
@@ -157,17 +162,15 @@ async fn a_caller_that_goes_away_loses_nothing() {
     assert!(deliveries.iter().all(|one| one.state.name() == StateName::Delivered));
 }
 
-pub(crate) fn slow_store(seed: u64) -> postrider_store_testing::memory::MemoryStore {
-    let wait = |n: u64| -> postrider_store_testing::memory::Delay {
-        std::sync::Arc::new(move || Box::pin(tokio::time::sleep(ms(n))))
-    };
-    let options = postrider_store_testing::memory::MemoryOptions {
+pub(crate) fn slow_store(seed: u64) -> MemoryStore {
+    let wait = |n: u64| -> Delay { Arc::new(move || Box::pin(tokio::time::sleep(ms(n)))) };
+    let options = MemoryOptions {
         sync: Some(wait(3)),
         read: Some(wait(1)),
         seed,
-        ..postrider_store_testing::memory::MemoryOptions::default()
+        ..MemoryOptions::default()
     };
-    postrider_store_testing::memory::MemoryStore::new(options)
+    MemoryStore::new(options)
 }
 
 #[tokio::test(start_paused = true)]
@@ -306,13 +309,9 @@ async fn an_engine_at_rest_holds_nothing() {
 #[tokio::test(start_paused = true)]
 async fn what_stands_behind_deliveries_of_a_deleted_subscription_is_sent() {
     // Reads take so long that the turns of the deleted one's deliveries come before they are found.
-    let slow: postrider_store_testing::memory::Delay =
-        std::sync::Arc::new(|| Box::pin(tokio::time::sleep(ms(500))));
-    let options = postrider_store_testing::memory::MemoryOptions {
-        read: Some(slow),
-        ..postrider_store_testing::memory::MemoryOptions::default()
-    };
-    let store = postrider_store_testing::memory::MemoryStore::new(options);
+    let slow: Delay = Arc::new(|| Box::pin(tokio::time::sleep(ms(500))));
+    let options = MemoryOptions { read: Some(slow), ..MemoryOptions::default() };
+    let store = MemoryStore::new(options);
     let mut world = World::on(store, Policy::default(), Options::default()).await;
     let deleted = world.subscribe(URL).await;
     world.script.set(URL, Mood::Gated(200));
@@ -328,4 +327,67 @@ async fn what_stands_behind_deliveries_of_a_deleted_subscription_is_sent() {
     world.pass(ms(5_000)).await;
     assert_eq!(world.count(StateName::Queued).await, 0, "nothing is forgotten in its queue");
     assert!(world.count(StateName::Delivered).await >= 5);
+}
+
+/// A store whose next sync takes a minute after the switch was set; all others take no time, and make
+/// durable what waits for it.
+fn store_with_one_slow_sync() -> (MemoryStore, Arc<AtomicBool>) {
+    let slow = Arc::new(AtomicBool::new(false));
+    let is_slow = Arc::clone(&slow);
+    let sync: Delay = Arc::new(move || {
+        let wait = if is_slow.swap(false, Ordering::SeqCst) { MINUTE } else { Duration::ZERO };
+        Box::pin(tokio::time::sleep(wait))
+    });
+    (MemoryStore::new(MemoryOptions { sync: Some(sync), ..MemoryOptions::default() }), slow)
+}
+
+/// A world in which ten deliveries of a subscription are durable, and on their way to the lanes for
+/// another minute.
+async fn ten_on_their_way() -> (World, Subscription, JoinHandle<Vec<Ingested>>) {
+    let (store, slow) = store_with_one_slow_sync();
+    let mut world = World::on(store, Policy::default(), Options::default()).await;
+    let subscription = world.subscribe(URL).await;
+    slow.store(true, Ordering::SeqCst);
+    let engine = world.engine.clone();
+    let accepting =
+        tokio::spawn(async move { engine.ingest(&tenant(), vec![event("1"); 10]).await.unwrap() });
+    world.rest().await;
+    // Any other write makes it durable.
+    world.subscribe("https://hooks.example.com/other").await;
+    assert_eq!(world.count(StateName::Queued).await, 10);
+    assert!(!accepting.is_finished() && world.script.sent().is_empty());
+    (world, subscription, accepting)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_cancelled_with_its_subscription_on_its_way_to_the_lanes_is_cancelled_once() {
+    let (world, subscription, accepting) = ten_on_their_way().await;
+    world.engine.delete_subscription(&tenant(), subscription.id).await.unwrap();
+    world.pass(ms(1_000)).await;
+    assert_eq!(world.count(StateName::Cancelled).await, 10);
+    assert_eq!(accepting.await.unwrap().len(), 10);
+    world.pass(HOUR).await;
+    let ledger = world.engine.ledger(Some(&tenant())).await.unwrap();
+    assert_eq!((ledger.accepted, ledger.cancelled), (10, 10), "{ledger:?}");
+    // The store refuses to cancel what is cancelled, and would be asked again for ever.
+    assert_eq!(world.engine.gauges().await.unwrap().unpersisted, 0);
+    assert!(world.script.sent().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_cancels_on_its_way_to_the_lanes_is_not_sent() {
+    let (world, _subscription, accepting) = ten_on_their_way().await;
+    let all = world.deliveries().await;
+    let (cancelled, kept) = all.split_at(4);
+    for delivery in cancelled {
+        world.engine.cancel(&tenant(), delivery.id).await.unwrap();
+    }
+    // A change that is refused leaves it on its way.
+    let refused = world.engine.replay(&tenant(), kept[0].id).await;
+    assert!(matches!(refused, Err(CommandError::WrongState(_))), "{refused:?}");
+    assert_eq!(accepting.await.unwrap().len(), 10);
+    world.pass(HOUR).await;
+    let ledger = world.engine.ledger(Some(&tenant())).await.unwrap();
+    assert_eq!((ledger.cancelled, ledger.delivered, ledger.accepted), (4, 6, 10), "{ledger:?}");
+    assert_eq!(world.script.sent().len(), 6);
 }
