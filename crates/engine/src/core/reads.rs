@@ -82,7 +82,7 @@ impl Seen {
 
     pub(super) fn remember(&mut self, next_ticket: u64, rows: &[Delivery], oldest: Option<u64>) {
         self.pages.retain(|(next, _)| oldest.is_some_and(|oldest| oldest < *next));
-        if !oldest.is_some_and(|oldest| oldest < next_ticket) {
+        if oldest.is_none_or(|oldest| oldest >= next_ticket) {
             return;
         }
         let ids = rows.iter().map(|row| row.id);
