@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -115,10 +115,20 @@ async fn answer(state: &ApiState, request: Request, next: Next) -> Response {
 fn is_large(request: &Request) -> bool {
     let brings = request.body().size_hint().upper();
     let brings_much = brings.is_none_or(|bytes| bytes >= LARGE_BYTES as u64);
-    let limit = request.uri().query().and_then(|query| {
-        query.split('&').find_map(|pair| pair.strip_prefix("limit=")?.parse::<u32>().ok())
-    });
-    brings_much || limit.is_some_and(|limit| limit > SHORT_PAGE)
+    brings_much || asks_for_a_long_page(request.uri())
+}
+
+/// Decodes the query as the lists do: `%6cimit=%3900` is a limit as well.
+fn asks_for_a_long_page(uri: &Uri) -> bool {
+    let Some(query) = uri.query() else { return false };
+    if !query.contains("limit") && !query.contains('%') {
+        return false;
+    }
+    let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
+    pairs.is_ok_and(|Query(pairs)| {
+        let mut limits = pairs.iter().filter(|(name, _)| name == "limit");
+        limits.any(|(_, limit)| limit.parse().is_ok_and(|limit: u32| limit > SHORT_PAGE))
+    })
 }
 
 /// There is no such path.
@@ -137,4 +147,30 @@ pub(crate) async fn wrong_method(method: Method) -> Problem {
 pub(crate) fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
     tracing::error!("a request panicked: this is a bug");
     Problem::internal().into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_page_is_large_however_it_is_written() {
+        for (query, expected) in [
+            ("", false),
+            ("?limit=100", false),
+            ("?limit=101", true),
+            ("?limit=1000", true),
+            ("?state=dead&limit=500&type=a", true),
+            ("?limit=%31000", true),
+            ("?%6cimit=500", true),
+            ("?%6c%69%6d%69%74=%35%30%30", true),
+            ("?limit=+500", false),
+            ("?limits=500", false),
+            ("?cursor=limit%3D500", false),
+            ("?limit=7&limit=900", true),
+        ] {
+            let uri: Uri = format!("/v1/deliveries{query}").parse().unwrap();
+            assert_eq!(asks_for_a_long_page(&uri), expected, "{query}");
+        }
+    }
 }

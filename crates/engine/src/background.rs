@@ -14,8 +14,11 @@ use tokio::task::{JoinError, JoinHandle};
 
 /// From so many bytes on, work is large.
 pub const LARGE_BYTES: usize = 64 << 10;
-/// From so many events on, a batch is large: each may owe deliveries to many.
+/// From so many events on, a batch is large.
 pub(crate) const LARGE_BATCH: usize = 16;
+/// From so many deliveries on, which is what events times subscriptions can come to, even one small
+/// event is large.
+pub(crate) const LARGE_FAN_OUT: usize = 256;
 
 /// Where large work is done.
 #[derive(Debug, Clone, Default)]

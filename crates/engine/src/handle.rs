@@ -18,7 +18,7 @@ use postrider_transport::Clock;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::attempt::Runner;
-use crate::background::{Background, LARGE_BATCH, LARGE_BYTES};
+use crate::background::{Background, LARGE_BATCH, LARGE_BYTES, LARGE_FAN_OUT};
 use crate::cluster::{Done, Post, Question, Refresher, is_cancelled};
 use crate::core::{
     Command, DeliveryCommand, Gauges, Input, OnDelivery, OnDestination, OnReplay, ReplayChange,
@@ -84,11 +84,13 @@ pub(crate) struct Shared {
     pub(crate) background: Background,
 }
 
-/// Whether accepting these is much work.
-fn is_large(events: &[NewEvent]) -> bool {
+/// Whether accepting these is much work, for a tenant with so many subscriptions.
+fn is_large(events: &[NewEvent], subscriptions: usize) -> bool {
     let bytes = |json: &RawJson| json.as_bytes().len();
     let of = |event: &NewEvent| bytes(&event.data) + event.old.as_ref().map_or(0, bytes);
-    events.len() >= LARGE_BATCH || events.iter().map(of).sum::<usize>() >= LARGE_BYTES
+    events.len() >= LARGE_BATCH
+        || events.len().saturating_mul(subscriptions) >= LARGE_FAN_OUT
+        || events.iter().map(of).sum::<usize>() >= LARGE_BYTES
 }
 
 /// A running engine.
@@ -109,8 +111,9 @@ impl EngineHandle {
             return Err(IngestError::Stopping);
         }
         let (ingest, tenant) = (Arc::clone(&self.shared.ingest), tenant.clone());
+        let (held, _) = self.shared.directory.holdings.of(&tenant);
         // In a task of its own: a caller that goes away leaves nothing half done.
-        let is_large = is_large(&events);
+        let is_large = is_large(&events, usize::try_from(held.count).unwrap_or(usize::MAX));
         let work = async move { ingest.ingest(&tenant, events).await };
         let task = self.shared.background.spawn(is_large, work);
         task.await.unwrap_or(Err(IngestError::Stopping))
