@@ -27,6 +27,7 @@ pub mod fuzzing;
 mod gate;
 pub mod idempotency;
 mod layers;
+mod live_feed;
 mod locks;
 mod paging;
 pub mod problem;

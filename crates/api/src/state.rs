@@ -16,6 +16,7 @@ use crate::audit::REFUSED_RATE;
 use crate::auth::{GivenAdmin, KeyCache};
 use crate::budget::Budget;
 use crate::gate::Gate;
+use crate::live_feed::LiveFeed;
 use crate::locks::Locks;
 use crate::rates::Buckets;
 use crate::routes::backup::BackupStatus;
@@ -72,6 +73,7 @@ struct Inner {
     request_bytes: Arc<Budget>,
     answer_bytes: Arc<Budget>,
     streams: Arc<Budget>,
+    live_feed: LiveFeed,
     backups: BackupStatus,
     running: RunningMutations,
     refusal_rates: Buckets,
@@ -96,6 +98,7 @@ impl ApiState {
             request_bytes,
             answer_bytes,
             streams,
+            live_feed: LiveFeed::default(),
             backups: BackupStatus::default(),
             running: RunningMutations::default(),
             refusal_rates: Buckets::new(Some(REFUSED_RATE)),
@@ -237,6 +240,11 @@ impl ApiState {
     /// Bytes of answers that their clients have not taken yet.
     pub(crate) fn answer_bytes(&self) -> &Arc<Budget> {
         &self.0.answer_bytes
+    }
+
+    /// What happens, for those who follow it.
+    pub(crate) fn live_feed(&self) -> &LiveFeed {
+        &self.0.live_feed
     }
 
     /// Places for those who follow what happens.

@@ -31,7 +31,7 @@ impl Background {
     }
 
     /// Starts something here, or in the background where it is large.
-    pub(crate) fn spawn<F>(&self, is_large: bool, work: F) -> JoinHandle<F::Output>
+    pub fn spawn<F>(&self, is_large: bool, work: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
     {

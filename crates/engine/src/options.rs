@@ -120,7 +120,7 @@ impl Default for Options {
             store_retry_min: Duration::from_millis(50),
             store_retry_max: Duration::from_secs(5),
             replay_batch: 200,
-            live_events_max: 4096,
+            live_events_max: 16_384,
             prune_every: Duration::from_secs(60 * 60),
             hold_every: Duration::from_secs(5),
             sleep_max: Duration::from_secs(60),

@@ -113,11 +113,35 @@ impl FairSemaphore {
         Ok(Joined::Waits(served))
     }
 
-    /// Gives free permits to those who wait, one tenant after the other.
-    fn serve(self: &Arc<Self>, state: &mut State) {
-        let mut passed = 0;
+    /// Gives a permit back, and to those who wait what is free then.
+    ///
+    /// **Nobody is woken while the lock is held.** Whoever wakes somebody of a higher priority may
+    /// lose the processor at once, and would hold up everybody who needs the lock until it is its
+    /// turn again.
+    fn give_back(self: &Arc<Self>, whose: Whose) {
+        let mut free = vec![whose];
+        while let Some(whose) = free.pop() {
+            let served = {
+                let mut state = self.lock();
+                state.give_back(&whose);
+                self.serve(&mut state)
+            };
+            for (waiter, whose) in served {
+                let permit = FairPermit { semaphore: Some(Arc::clone(self)), whose };
+                // It has gone away meanwhile: the permit is for the next.
+                if let Err(mut unused) = waiter.send(permit) {
+                    unused.semaphore = None;
+                    free.push(unused.whose.clone());
+                }
+            }
+        }
+    }
+
+    /// Takes free permits for those who wait, one tenant after the other.
+    fn serve(&self, state: &mut State) -> Vec<(oneshot::Sender<FairPermit>, Whose)> {
+        let (mut served, mut passed) = (Vec::new(), 0);
         while state.taken < self.permits && passed < state.ring.len() {
-            let Some(whose) = state.ring.pop_front() else { return };
+            let Some(whose) = state.ring.pop_front() else { break };
             let Some(queue) = state.tenants.get_mut(&whose) else { continue };
             if queue.taken >= self.per_tenant {
                 state.ring.push_back(whose);
@@ -126,22 +150,31 @@ impl FairSemaphore {
             }
             while let Some(waiter) = queue.waiting.pop_front() {
                 state.waiting -= 1;
-                let permit = FairPermit { semaphore: Some(Arc::clone(self)), whose: whose.clone() };
-                match waiter.send(permit) {
-                    Ok(()) => {
-                        queue.taken += 1;
-                        state.taken += 1;
-                        passed = 0;
-                        break;
-                    }
-                    // It has gone away: the place was never taken.
-                    Err(mut unused) => unused.semaphore = None,
+                if !waiter.is_closed() {
+                    queue.taken += 1;
+                    state.taken += 1;
+                    passed = 0;
+                    served.push((waiter, whose.clone()));
+                    break;
                 }
             }
             if !queue.waiting.is_empty() {
                 state.ring.push_back(whose);
             } else if queue.taken == 0 {
                 state.tenants.remove(&whose);
+            }
+        }
+        served
+    }
+}
+
+impl State {
+    fn give_back(&mut self, whose: &Whose) {
+        self.taken -= 1;
+        if let Some(queue) = self.tenants.get_mut(whose) {
+            queue.taken -= 1;
+            if queue.taken == 0 && queue.waiting.is_empty() {
+                self.tenants.remove(whose);
             }
         }
     }
@@ -154,16 +187,9 @@ enum Joined {
 
 impl Drop for FairPermit {
     fn drop(&mut self) {
-        let Some(semaphore) = self.semaphore.take() else { return };
-        let mut state = semaphore.lock();
-        state.taken -= 1;
-        if let Some(queue) = state.tenants.get_mut(&self.whose) {
-            queue.taken -= 1;
-            if queue.taken == 0 && queue.waiting.is_empty() {
-                state.tenants.remove(&self.whose);
-            }
+        if let Some(semaphore) = self.semaphore.take() {
+            semaphore.give_back(self.whose.take());
         }
-        semaphore.serve(&mut state);
     }
 }
 

@@ -1,28 +1,27 @@
 //! What happens, live: server-sent events.
 
-use std::convert::Infallible;
-
+use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::response::sse::{Event, KeepAlive, Sse};
-use futures_util::stream::{self, Stream};
-use postrider_engine::EngineEvent;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
 use serde_json::json;
-use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::auth::{self, Caller, CanRead};
 use crate::budget::Share;
+use crate::live_feed::{Chunk, Following, encoded};
 use crate::problem::Problem;
 use crate::state::ApiState;
-use crate::wire::live;
 
 /// A stream that is open.
 struct Follower {
     state: ApiState,
     caller: Caller,
-    events: Receiver<EngineEvent>,
+    following: Following,
     checks: Interval,
+    heartbeats: Interval,
     has_ended: bool,
     _place: Share,
 }
@@ -41,23 +40,35 @@ struct Follower {
 pub(crate) async fn stream(
     State(state): State<ApiState>,
     CanRead(caller): CanRead,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+) -> Result<impl IntoResponse, Problem> {
     let place = state.streams().take(&caller.tenant, 1)?;
-    let heartbeat = state.settings().stream_heartbeat;
-    let mut checks = tokio::time::interval(state.settings().stream_check);
-    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let events = state.engine().subscribe();
-    let follower = Follower { state, caller, events, checks, has_ended: false, _place: place };
-    let events = stream::unfold(follower, |mut follower| async move {
-        let event = follower.next().await?;
-        Some((Ok(event), follower))
+    let checks = interval(state.settings().stream_check);
+    let heartbeats = interval(state.settings().stream_heartbeat);
+    let following = state.live_feed().follow(state.engine(), &caller.tenant);
+    let follower =
+        Follower { state, caller, following, checks, heartbeats, has_ended: false, _place: place };
+    let chunks = stream::unfold(follower, |mut follower| async move {
+        let chunk = follower.next().await?;
+        Some((Ok::<_, std::convert::Infallible>(chunk), follower))
     });
-    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(heartbeat).text("alive")))
+    let mut response = Response::new(Body::from_stream(chunks));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Ok(response)
+}
+
+fn interval(every: std::time::Duration) -> Interval {
+    let mut interval = tokio::time::interval(every);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first tick is now.
+    interval.reset();
+    interval
 }
 
 impl Follower {
-    /// The next event of this tenant; `None` after the last one, and when the engine has stopped.
-    async fn next(&mut self) -> Option<Event> {
+    /// The next events of this tenant; `None` after the last one, and when the engine has stopped.
+    async fn next(&mut self) -> Option<Bytes> {
         while !self.has_ended {
             tokio::select! {
                 // First, so that a busy stream is checked as often as a quiet one.
@@ -68,25 +79,31 @@ impl Follower {
                         return Some(self.last("closed", &json!({ "reason": reason })));
                     }
                 }
-                event = self.events.recv() => match event {
-                    Ok(event) => {
-                        if let Some((name, data)) = live::told(&self.caller.tenant, &event) {
-                            return Some(Event::default().event(name).data(data.to_string()));
-                        }
-                    }
-                    Err(RecvError::Lagged(missed)) => {
-                        return Some(self.last("lagged", &json!({ "missed": missed })));
-                    }
+                chunk = self.following.chunks.recv() => match chunk {
+                    Ok(chunk) => return Some(self.take(chunk)),
+                    // The next chunk says how many events that were.
+                    Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => return None,
                 },
+                _ = self.heartbeats.tick() => return Some(Bytes::from_static(b": alive\n\n")),
             }
         }
         None
     }
 
+    fn take(&mut self, chunk: Chunk) -> Bytes {
+        let missed = chunk.unseen + chunk.told_before.saturating_sub(self.following.told);
+        if missed > 0 {
+            return self.last("lagged", &json!({ "missed": missed }));
+        }
+        self.following.told += chunk.events;
+        self.heartbeats.reset();
+        chunk.bytes
+    }
+
     /// An event after which the stream ends.
-    fn last(&mut self, name: &str, data: &serde_json::Value) -> Event {
+    fn last(&mut self, name: &str, data: &serde_json::Value) -> Bytes {
         self.has_ended = true;
-        Event::default().event(name).data(data.to_string())
+        encoded(name, data).into()
     }
 }

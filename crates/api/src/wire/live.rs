@@ -7,32 +7,41 @@ use serde_json::{Value, json};
 use super::delivery::{AttemptView, DeliveryView};
 use super::destination::TransitionView;
 
-/// The name and the data of an event of the stream; `None` where it is not this tenant's.
-pub(crate) fn told(tenant: &TenantId, event: &EngineEvent) -> Option<(&'static str, Value)> {
+/// Whose stream tells of this, if anybody's.
+pub(crate) fn whose(event: &EngineEvent) -> Option<&TenantId> {
     match event {
-        EngineEvent::Attempt { delivery, attempt } if delivery.tenant == *tenant => {
+        EngineEvent::Attempt { delivery, .. } | EngineEvent::Dead { delivery, .. } => {
+            Some(&delivery.tenant)
+        }
+        EngineEvent::Transition { tenant, .. }
+        | EngineEvent::Warning { tenant, .. }
+        | EngineEvent::FilterOverBudget { tenant, .. } => Some(tenant),
+        EngineEvent::Began { .. } | EngineEvent::HoldChange(_) | EngineEvent::ClockStep(_) => None,
+    }
+}
+
+/// The name and the data of an event of the stream.
+pub(crate) fn told(event: &EngineEvent) -> Option<(&'static str, Value)> {
+    match event {
+        EngineEvent::Attempt { delivery, attempt } => {
             let (delivery, attempt) =
                 (DeliveryView::of(delivery, false), AttemptView::of(attempt, false));
             Some(("attempt", json!({"delivery": delivery, "attempt": attempt})))
         }
-        EngineEvent::Transition { tenant: whose, destination, url, transition }
-            if whose == tenant =>
-        {
+        EngineEvent::Transition { destination, url, transition, .. } => {
             let transition = TransitionView::of(transition);
             let data =
                 json!({"destination_id": destination, "url": &**url, "transition": transition});
             Some(("transition", data))
         }
-        EngineEvent::Dead { delivery, .. } if delivery.tenant == *tenant => {
+        EngineEvent::Dead { delivery, .. } => {
             Some(("dead", json!({"delivery": DeliveryView::of(delivery, false)})))
         }
-        EngineEvent::Warning { tenant: whose, destination, url, warning } if whose == tenant => {
+        EngineEvent::Warning { destination, url, warning, .. } => {
             let data = json!({"destination_id": destination, "url": &**url, "warning": warning});
             Some(("warning", data))
         }
-        EngineEvent::FilterOverBudget { tenant: whose, subscription, events, last, since }
-            if whose == tenant =>
-        {
+        EngineEvent::FilterOverBudget { subscription, events, last, since, .. } => {
             let data = json!({
                 "subscription_id": subscription,
                 "events": events,
@@ -41,13 +50,6 @@ pub(crate) fn told(tenant: &TenantId, event: &EngineEvent) -> Option<(&'static s
             });
             Some(("filter_over_budget", data))
         }
-        EngineEvent::Attempt { .. }
-        | EngineEvent::FilterOverBudget { .. }
-        | EngineEvent::Began { .. }
-        | EngineEvent::Transition { .. }
-        | EngineEvent::Dead { .. }
-        | EngineEvent::Warning { .. }
-        | EngineEvent::HoldChange(_)
-        | EngineEvent::ClockStep(_) => None,
+        EngineEvent::Began { .. } | EngineEvent::HoldChange(_) | EngineEvent::ClockStep(_) => None,
     }
 }

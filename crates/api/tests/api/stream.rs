@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::body::BodyDataStream;
 use axum::http::header;
+use axum::response::Response;
 use futures_util::StreamExt as _;
 use postrider_api::{ApiSettings, Quota};
 use postrider_domain::ids::TenantId;
@@ -12,14 +13,32 @@ use serde_json::{Value, json};
 
 use crate::support::{Api, id};
 
-/// The next event of a stream: its name and its data.
-async fn next(stream: &mut BodyDataStream) -> Option<(String, Value)> {
-    loop {
-        let frame = stream.next().await?.unwrap();
-        let text = String::from_utf8(frame.to_vec()).unwrap();
-        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
-        if let (Some(name), Some(data)) = (field("event: "), field("data: ")) {
-            return Some((name.to_owned(), serde_json::from_str(data).unwrap()));
+/// A stream that is read. Several events may come together.
+struct Stream {
+    frames: BodyDataStream,
+    text: String,
+}
+
+impl Stream {
+    fn of(response: Response) -> Stream {
+        Stream { frames: response.into_body().into_data_stream(), text: String::new() }
+    }
+
+    /// The next event: its name and its data.
+    async fn next(&mut self) -> Option<(String, Value)> {
+        loop {
+            while let Some((event, rest)) = self.text.split_once("\n\n") {
+                let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
+                let found = field("event: ").zip(field("data: "));
+                let found = found
+                    .map(|(name, data)| (name.to_owned(), serde_json::from_str(data).unwrap()));
+                self.text = rest.to_owned();
+                if found.is_some() {
+                    return found;
+                }
+            }
+            let frame = self.frames.next().await?.unwrap();
+            self.text.push_str(std::str::from_utf8(&frame).unwrap());
         }
     }
 }
@@ -29,15 +48,15 @@ async fn attempts_and_transitions_are_told_as_they_happen() {
     let api = Api::new().await;
     let response = api.get("/v1/stream").response().await;
     assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
-    let mut stream = response.into_body().into_data_stream();
+    let mut stream = Stream::of(response);
     let delivery = api.delivery("500").await;
-    let (name, data) = next(&mut stream).await.unwrap();
+    let (name, data) = stream.next().await.unwrap();
     assert_eq!(name, "attempt");
     assert_eq!(data["delivery"]["id"], delivery["id"]);
     assert_eq!(data["attempt"]["status"], 500);
     let path = format!("/v1/destinations/{}/freeze", delivery["destination_id"].as_str().unwrap());
     api.post(&path, json!({"reason": "enough"})).expect(200).await;
-    let (name, data) = next(&mut stream).await.unwrap();
+    let (name, data) = stream.next().await.unwrap();
     assert_eq!((name.as_str(), &data["transition"]["to"]), ("transition", &json!("frozen")));
 }
 
@@ -46,31 +65,63 @@ async fn a_stream_tells_nothing_of_other_tenants() {
     let api = Api::new().await;
     api.tenant("acme").await;
     let response = api.get("/v1/stream").tenant("acme").response().await;
-    let mut stream = response.into_body().into_data_stream();
+    let mut stream = Stream::of(response);
     api.delivery("200").await;
     let body = json!({"url": "https://hooks.example.com/", "types": ["*"]});
     let own = api.post("/v1/subscriptions", body).tenant("acme").expect(201).await;
     let event = json!({"type": "a", "data": 1});
     api.post("/v1/events", event).tenant("acme").expect(202).await;
-    let (_, data) = next(&mut stream).await.unwrap();
+    let (_, data) = stream.next().await.unwrap();
     assert_eq!(data["delivery"]["subscription_id"], json!(id(&own)));
+}
+
+#[tokio::test]
+async fn all_streams_of_a_tenant_tell_the_same_in_order() {
+    let api = Api::new().await;
+    let mut streams = Vec::new();
+    for _ in 0..10 {
+        streams.push(Stream::of(api.get("/v1/stream").response().await));
+    }
+    api.subscribe("200").await;
+    let batch: Vec<Value> = (0..100).map(|n| json!({"type": "task.a", "data": n})).collect();
+    api.post("/v1/events/batch", json!(batch)).expect(202).await;
+    api.idle().await;
+    let mut told = Vec::new();
+    for stream in &mut streams {
+        let mut ids = Vec::new();
+        for _ in 0..100 {
+            let (name, data) = stream.next().await.unwrap();
+            assert_eq!(name, "attempt");
+            ids.push(data["delivery"]["id"].as_str().unwrap().to_owned());
+        }
+        told.push(ids);
+    }
+    let distinct: std::collections::BTreeSet<_> = told[0].iter().collect();
+    assert_eq!(distinct.len(), 100);
+    assert!(told.iter().all(|ids| *ids == told[0]));
+    // A stream that is opened after all others were closed is told what happens then.
+    streams.clear();
+    let mut later = Stream::of(api.get("/v1/stream").response().await);
+    let delivery = api.delivery("500").await;
+    let (_, data) = later.next().await.unwrap();
+    assert_eq!(data["delivery"]["id"], delivery["id"]);
 }
 
 #[tokio::test]
 async fn who_reads_too_slowly_is_told_so_and_let_go() {
     let api = Api::new().await;
     let response = api.get("/v1/stream").response().await;
-    let mut stream = response.into_body().into_data_stream();
+    let mut stream = Stream::of(response);
     api.subscribe("200").await;
     let batch: Vec<Value> = (0..1000).map(|n| json!({"type": "task.a", "data": n})).collect();
     for _ in 0..5 {
         api.post("/v1/events/batch", json!(batch)).expect(202).await;
         api.idle().await;
     }
-    let (name, data) = next(&mut stream).await.unwrap();
+    let (name, data) = stream.next().await.unwrap();
     assert_eq!(name, "lagged");
     assert!(data["missed"].as_u64().unwrap() > 0);
-    assert_eq!(next(&mut stream).await, None, "the stream has ended");
+    assert_eq!(stream.next().await, None, "the stream has ended");
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,7 +159,7 @@ async fn stream_ends_within_seconds_when_its_key_is_revoked_or_expires() {
         let key = api.post("/v1/keys", wish.clone()).expect(201).await;
         let text = key["key"].as_str().unwrap();
         let response = api.get("/v1/stream").key(text).response().await;
-        let mut stream = response.into_body().into_data_stream();
+        let mut stream = Stream::of(response);
         match way {
             "revoked here" => {
                 api.delete(&format!("/v1/keys/{}", id(&key))).expect(204).await;
@@ -120,9 +171,9 @@ async fn stream_ends_within_seconds_when_its_key_is_revoked_or_expires() {
             }
             _ => api.clock.advance(Duration::from_secs(100 * 365 * 24 * 60 * 60)),
         }
-        let soon = tokio::time::timeout(Duration::from_secs(3), next(&mut stream));
+        let soon = tokio::time::timeout(Duration::from_secs(3), stream.next());
         let (name, data) = soon.await.expect(way).unwrap();
         assert_eq!(name, "closed", "{way}: {data}");
-        assert_eq!(next(&mut stream).await, None, "{way}: the stream has ended");
+        assert_eq!(stream.next().await, None, "{way}: the stream has ended");
     }
 }

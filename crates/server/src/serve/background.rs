@@ -2,9 +2,11 @@
 
 use std::io;
 
+use rustix::process::{getpriority_process, setpriority_process};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// What is added to the niceness of these threads. Each step is about a tenth of the processor time.
+/// How much higher than the server's own the niceness of these threads is. Each step is about a tenth
+/// of the processor time.
 const LOWER_PRIORITY: i32 = 10;
 
 /// A runtime beside the server's own.
@@ -17,12 +19,15 @@ pub(super) struct BackgroundRuntime {
 
 impl BackgroundRuntime {
     pub(super) fn start() -> io::Result<Self> {
+        let niceness = getpriority_process(None).unwrap_or(0) + LOWER_PRIORITY;
         let runtime = Builder::new_multi_thread()
             .enable_all()
             .thread_name("background")
             // On Linux of this thread alone. Where the system does not allow it, it works as it is.
-            .on_thread_start(|| {
-                rustix::process::nice(LOWER_PRIORITY).ok();
+            // Not `nice`, which adds: a thread that one of these threads starts has its niceness
+            // already.
+            .on_thread_start(move || {
+                setpriority_process(None, niceness).ok();
             })
             .build()?;
         Ok(BackgroundRuntime { handle: runtime.handle().clone(), runtime: Some(runtime) })

@@ -103,7 +103,9 @@ impl ApplyQueue {
         state.records += records.len();
         state.batches += 1;
         state.items.push_back(Item::Records(records));
-        if was_empty || state.is_urgent() {
+        let is_urgent = was_empty || state.is_urgent();
+        drop(state);
+        if is_urgent {
             self.work.notify_one();
         }
     }
@@ -118,6 +120,8 @@ impl ApplyQueue {
             return Err(StoreError::Stopped("the store is closed".into()));
         }
         state.items.push_back(item);
+        // A reader may be of a low priority: whom it wakes must not find the lock taken.
+        drop(state);
         self.work.notify_one();
         Ok(())
     }
