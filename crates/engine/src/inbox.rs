@@ -6,7 +6,7 @@
 //! the deliveries (or somebody dropped them), so that the lanes know which reads of the store may
 //! overlap with a handover that is still to come.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -50,14 +50,13 @@ struct Tickets {
 pub(crate) struct Handover {
     pub(crate) tenant: TenantId,
     pub(crate) ticket: Arc<Ticket>,
-    pub(crate) items: Vec<(Arc<Event>, Delivery)>,
+    pub(crate) items: VecDeque<(Arc<Event>, Delivery)>,
 }
 
 impl Handover {
-    /// Takes so many deliveries from its front.
+    /// Takes so many deliveries from its front. What is left is not moved: there may be a million.
     pub(crate) fn cut(&mut self, count: usize) -> Handover {
-        let after = self.items.split_off(count.min(self.items.len()));
-        let items = std::mem::replace(&mut self.items, after);
+        let items = self.items.drain(..count.min(self.items.len())).collect();
         Handover { tenant: self.tenant.clone(), ticket: Arc::clone(&self.ticket), items }
     }
 }
@@ -193,7 +192,8 @@ impl Pending {
         }
         let (inbox, count) = (Arc::clone(&ticket.inbox), items.len());
         let fits = inbox.admit(&self.tenant, count);
-        let handover = Handover { tenant: self.tenant.clone(), ticket: Arc::new(ticket), items };
+        let (tenant, items) = (self.tenant.clone(), items.into());
+        let handover = Handover { tenant, ticket: Arc::new(ticket), items };
         if !fits || inbox.sender.try_send(handover).is_err() {
             if fits {
                 inbox.took(&self.tenant, count);

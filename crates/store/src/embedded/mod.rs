@@ -146,6 +146,8 @@ pub struct EmbeddedStore {
     pool: Arc<ReadPool>,
     /// Places for the engine and for authentication, which never wait for a tenant's reads.
     vital: Arc<Semaphore>,
+    /// A place for reading a whole lane, which takes long.
+    scans: Arc<Semaphore>,
     /// Places for reading one thing, by tenant.
     points: Arc<FairSemaphore>,
     /// Places for lists, by tenant.
@@ -224,11 +226,7 @@ impl EmbeddedStore {
             drop(permit);
             answer
         };
-        let answer = match runtime {
-            Some(runtime) => runtime.spawn_blocking(read),
-            None => tokio::task::spawn_blocking(read),
-        };
-        match tokio::time::timeout(READ_TIME_MAX, answer).await {
+        match tokio::time::timeout(READ_TIME_MAX, spawn_blocking(runtime, read)).await {
             Ok(answer) => answered(answer),
             Err(_) => Err(StoreError::TooSlow(READ_TIME_MAX)),
         }
@@ -248,16 +246,34 @@ impl EmbeddedStore {
         &self,
         read: impl FnOnce(&ReadGuard<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.read_engine(None, &self.vital, read).await
+    }
+
+    /// Reads a whole lane for the engine, after a barrier: one at a time, on the threads of the lists,
+    /// so that nothing vital waits for it.
+    async fn scan<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&ReadGuard<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.barrier().await?;
+        self.read_engine(self.lists_on.as_ref(), &self.scans, read).await
+    }
+
+    async fn read_engine<T: Send + 'static>(
+        &self,
+        runtime: Option<&tokio::runtime::Handle>,
+        places: &Arc<Semaphore>,
+        read: impl FnOnce(&ReadGuard<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let pool = Arc::clone(&self.pool);
         // The semaphore is never closed. If it were, this read would only not be counted.
-        let permit = Arc::clone(&self.vital).acquire_owned().await.ok();
-        let answer = tokio::task::spawn_blocking(move || {
+        let permit = Arc::clone(places).acquire_owned().await.ok();
+        let read = move || {
             let answer = read(&pool.read());
             drop(permit);
             answer
-        })
-        .await;
-        answered(answer)
+        };
+        answered(spawn_blocking(runtime, read).await)
     }
 
     /// Runs a task in the applier, after everything that is in its queue already.
@@ -328,6 +344,17 @@ impl EmbeddedStore {
             queue.is_done()?;
             closed
         })
+    }
+}
+
+/// On the threads of this runtime, or of the caller's.
+fn spawn_blocking<T: Send + 'static>(
+    runtime: Option<&tokio::runtime::Handle>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
+    match runtime {
+        Some(runtime) => runtime.spawn_blocking(work),
+        None => tokio::task::spawn_blocking(work),
     }
 }
 

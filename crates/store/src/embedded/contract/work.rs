@@ -94,11 +94,12 @@ impl Work for EmbeddedStore {
         let values = vec![blob(subscription.as_bytes())];
         let sql = "INDEXED BY waiting_of_subscription WHERE subscription = ?1 ORDER BY id";
         let mut found = self.take(&WAITING, sql, values.clone(), None, limit).await?;
-        // This is asked rarely, so the first lane has no index for it.
+        // This is asked when a subscription is deleted, so the first lane has no index for it.
         let left = limit.saturating_sub(found.len());
         if left > 0 {
             let sql = "WHERE subscription = ?1";
-            found.extend(self.take(&FRESH, sql, values, None, left).await?);
+            let scanned = self.scan(first_of(&FRESH, sql, values, |_| true, left)).await?;
+            found.extend(scanned);
         }
         Ok(found)
     }
@@ -178,23 +179,33 @@ impl EmbeddedStore {
         let is_wanted = move |delivery: &Delivery| {
             holding.as_ref().is_none_or(|holding| holding.has(delivery.destination.shard()))
         };
-        self.read(move |guard| {
-            guard.main(|connection, path| {
-                let sql = format!("{lane} {sql}");
-                let mut statement = connection.prepare_cached(&sql).at(path)?;
-                let mut rows = statement.query(params_from_iter(values)).at(path)?;
-                let mut found = Vec::new();
-                while found.len() < limit
-                    && let Some(row) = rows.next().at(path)?
-                {
-                    let delivery = rows::delivery(&Reading { row, path, table: "queue" })?;
-                    if is_wanted(&delivery) {
-                        found.push(delivery);
-                    }
+        self.read(first_of(lane, sql, values, is_wanted, limit)).await
+    }
+}
+
+/// A read of the first deliveries of a lane that are wanted.
+fn first_of(
+    lane: &'static str,
+    sql: &'static str,
+    values: Vec<Value>,
+    is_wanted: impl Fn(&Delivery) -> bool + Send + 'static,
+    limit: usize,
+) -> impl FnOnce(&ReadGuard<'_>) -> Result<Vec<Delivery>, StoreError> + Send + 'static {
+    move |guard| {
+        guard.main(|connection, path| {
+            let sql = format!("{lane} {sql}");
+            let mut statement = connection.prepare_cached(&sql).at(path)?;
+            let mut rows = statement.query(params_from_iter(values)).at(path)?;
+            let mut found = Vec::new();
+            while found.len() < limit
+                && let Some(row) = rows.next().at(path)?
+            {
+                let delivery = rows::delivery(&Reading { row, path, table: "queue" })?;
+                if is_wanted(&delivery) {
+                    found.push(delivery);
                 }
-                Ok(found)
-            })
+            }
+            Ok(found)
         })
-        .await
     }
 }

@@ -129,6 +129,7 @@ impl EmbeddedStore {
         Ok(Arc::new(EmbeddedStore {
             pool,
             vital: Arc::new(tokio::sync::Semaphore::new(read_pool::VITAL_MAX)),
+            scans: Arc::new(tokio::sync::Semaphore::new(1)),
             points: FairSemaphore::new(read_pool::POINTS_MAX, read_pool::POINTS_QUEUE_MAX),
             lists: FairSemaphore::new(read_pool::LISTS_MAX, read_pool::LISTS_QUEUE_MAX),
             lists_on,
