@@ -3,9 +3,10 @@
 //! A tenant may have a hundred streams open, and a receiver that hangs ends hundreds of attempts in
 //! one moment. If each stream encoded each event, a tenant could keep the threads of everybody busy
 //! for a tenth of a second. So one task, in the background, encodes an event once, and only where
-//! somebody follows its tenant. What happens in quick succession goes out together.
+//! somebody follows its tenant. What happens in quick succession goes out together, and the streams of
+//! a tenant share what is sent at a time: the more there are, the longer a burst takes to go out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,10 +20,15 @@ use tokio::time::Instant;
 
 use crate::wire::live;
 
-/// What follows an event within this time goes out together with the next that does.
+/// What happens within this time goes out together, and at once where it is the first for so long.
 const GATHER: Duration = Duration::from_millis(100);
-/// So many bytes go out at once; a single event may be longer.
+/// So many bytes go out in this time to all streams of a tenant together, and to each of them at least
+/// one event.
+const SENT_BYTES_MAX: usize = 1 << 20;
+/// So many bytes make a chunk; a single event may be longer.
 const CHUNK_BYTES: usize = 16 << 10;
+/// Bytes of a tenant's events that may wait to go out.
+const WAITING_BYTES_MAX: usize = 4 << 20;
 /// Chunks of a tenant that are kept for whoever reads slowly.
 const CHUNKS_MAX: usize = 128;
 
@@ -110,9 +116,10 @@ struct Task {
 }
 
 /// What is to go out for a tenant.
+#[derive(Default)]
 struct Buffer {
-    bytes: Vec<u8>,
-    events: u64,
+    events: VecDeque<String>,
+    bytes: usize,
     sent_at: Option<Instant>,
 }
 
@@ -128,13 +135,10 @@ impl Task {
                     Ok(Err(RecvError::Closed)) => return self.feed.close(),
                     Err(_) => break,
                 }
-                // All that is there already, then what nobody has waited for long.
                 self.drain(&mut events);
-                self.send(|buffer, now| {
-                    buffer.sent_at.is_none_or(|sent| now.duration_since(sent) >= GATHER)
-                });
+                self.send();
             }
-            self.send(|_, _| true);
+            self.send();
             if self.feed.forget_unfollowed() {
                 return;
             }
@@ -159,23 +163,24 @@ impl Task {
         let Some((name, data)) = live::told(event) else { return };
         let buffer = match self.buffers.get_mut(tenant) {
             Some(buffer) => buffer,
-            None => self.buffers.entry(tenant.clone()).or_insert_with(Buffer::new),
+            None => self.buffers.entry(tenant.clone()).or_default(),
         };
-        buffer.add(name, &data);
-        if buffer.bytes.len() >= CHUNK_BYTES {
-            buffer.send(&channel, 0);
+        if buffer.bytes > WAITING_BYTES_MAX {
+            buffer.give_up(&channel, 0);
         }
+        buffer.add(encoded(name, &data));
     }
 
-    /// Sends what is there of the tenants of which this holds.
-    fn send(&mut self, is_due: impl Fn(&Buffer, Instant) -> bool) {
+    /// Sends what is there of the tenants that were not sent anything for a while.
+    fn send(&mut self) {
         let now = Instant::now();
+        let is_due = |sent: Instant| now.duration_since(sent) >= GATHER;
         for (tenant, buffer) in &mut self.buffers {
-            if buffer.events > 0
-                && is_due(buffer, now)
+            if !buffer.events.is_empty()
+                && buffer.sent_at.is_none_or(is_due)
                 && let Some(channel) = self.feed.channel(tenant)
             {
-                buffer.send(&channel, 0);
+                buffer.send(&channel);
                 buffer.sent_at = Some(now);
             }
         }
@@ -186,29 +191,51 @@ impl Task {
         let channels: Vec<_> =
             self.feed.followed().tenants.iter().map(|(t, c)| (t.clone(), c.clone())).collect();
         for (tenant, channel) in channels {
-            let buffer = self.buffers.entry(tenant).or_insert_with(Buffer::new);
-            buffer.send(&channel, unseen);
+            self.buffers.entry(tenant).or_default().give_up(&channel, unseen);
         }
     }
 }
 
 impl Buffer {
-    const fn new() -> Self {
-        Buffer { bytes: Vec::new(), events: 0, sent_at: None }
+    fn add(&mut self, event: String) {
+        self.bytes += event.len();
+        self.events.push_back(event);
     }
 
-    /// One server-sent event. The data is JSON, so it has no line break.
-    fn add(&mut self, name: &str, data: &serde_json::Value) {
-        self.bytes.extend_from_slice(encoded(name, data).as_bytes());
-        self.events += 1;
+    /// Sends as much as is due to a tenant with so many streams, at least one event.
+    fn send(&mut self, channel: &Channel) {
+        let mut left = SENT_BYTES_MAX / channel.sender.receiver_count().max(1);
+        let (mut bytes, mut events) = (String::new(), 0);
+        while let Some(event) = self.events.pop_front() {
+            self.bytes -= event.len();
+            left = left.saturating_sub(event.len());
+            bytes.push_str(&event);
+            events += 1;
+            if bytes.len() >= CHUNK_BYTES || left == 0 {
+                channel.send(std::mem::take(&mut bytes), std::mem::take(&mut events), 0);
+            }
+            if left == 0 {
+                return;
+            }
+        }
+        if events > 0 {
+            channel.send(bytes, events, 0);
+        }
     }
 
-    fn send(&mut self, channel: &Channel, unseen: u64) {
-        let events = std::mem::take(&mut self.events);
-        let bytes = Bytes::from(std::mem::take(&mut self.bytes));
-        let told_before = channel.told.fetch_add(events, Ordering::AcqRel);
-        // Nobody follows any more: the next round forgets the channel.
-        drop(channel.sender.send(Chunk { told_before, events, unseen, bytes }));
+    /// Tells those who follow that they miss what is here, and so much more.
+    fn give_up(&mut self, channel: &Channel, more: u64) {
+        let dropped = u64::try_from(self.events.len()).unwrap_or(u64::MAX);
+        *self = Buffer { sent_at: self.sent_at, ..Buffer::default() };
+        channel.send(String::new(), 0, more.saturating_add(dropped));
+    }
+}
+
+impl Channel {
+    fn send(&self, bytes: String, events: u64, unseen: u64) {
+        let told_before = self.told.fetch_add(events, Ordering::AcqRel);
+        // Where nobody follows any more, the next round forgets the channel.
+        drop(self.sender.send(Chunk { told_before, events, unseen, bytes: bytes.into() }));
     }
 }
 
