@@ -28,11 +28,11 @@ struct Follower {
 
 /// Follow what happens
 ///
-/// Server-sent events of one tenant, from now on: `attempt`, `transition`, `dead`, `warning`. What
-/// happened before is in the lists; `Last-Event-ID` is ignored. Whoever reads too slowly gets the
-/// event `lagged` with how many were missed, and the stream ends: connect again. When its key is
-/// revoked or expires, a stream gets the event `closed` and ends within seconds. A comment every few
-/// seconds shows that the stream is alive.
+/// Server-sent events of one tenant, from now on: `attempt`, `transition`, `dead`, `warning`. Events
+/// that follow each other within 100 ms come together. What happened before is in the lists;
+/// `Last-Event-ID` is ignored. Whoever reads too slowly gets the event `lagged` with how many were
+/// missed, and the stream ends: connect again. When its key is revoked or expires, a stream gets the
+/// event `closed` and ends within seconds. A comment every few seconds shows that the stream is alive.
 #[utoipa::path(
     get, path = "/v1/stream", tag = "stream",
     responses((status = 200, content_type = "text/event-stream", body = String, description = "A stream without end"))
