@@ -1,22 +1,20 @@
-//! The only place of this crate that draws random numbers: from the system, and never predictable.
+//! Random bytes for keys, secrets and nonces, always from the system.
 
+use postrider_entropy::{fill_from_system, system_bytes};
 use zeroize::Zeroizing;
 
-/// The system gives no random numbers. No identifier or secret can be made without them.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the system gives no random numbers: {0}")]
-pub struct NoRandomness(String);
+pub(crate) use postrider_entropy::NoRandomness;
 
 /// So many random bytes, overwritten when they are dropped.
 pub(crate) fn secret_bytes<const N: usize>() -> Result<Zeroizing<[u8; N]>, NoRandomness> {
     let mut bytes = Zeroizing::new([0; N]);
-    getrandom::fill(bytes.as_mut_slice()).map_err(|error| NoRandomness(error.to_string()))?;
+    fill_from_system(bytes.as_mut_slice())?;
     Ok(bytes)
 }
 
 /// So many random bytes that are no secret.
 pub(crate) fn bytes<const N: usize>() -> Result<[u8; N], NoRandomness> {
-    secret_bytes().map(|bytes| *bytes)
+    system_bytes()
 }
 
 impl From<NoRandomness> for crate::problem::Problem {

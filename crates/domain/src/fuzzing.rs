@@ -14,6 +14,7 @@ use crate::egress::{EgressPolicy, vet_address, vet_url};
 use crate::event::{Event, EventType, RawJson};
 use crate::filter::{Budget, EventView, Filter, OverBudget};
 use crate::ids::{DeliveryId, EventId, ObjectId, TenantId};
+use crate::mixing::STEP;
 use crate::signature::{SignedHeaders, SigningSecret, VerifyKey, verify};
 use crate::subscription::{CustomHeader, TypePattern};
 use crate::time::Timestamp;
@@ -243,7 +244,7 @@ fn ids_and_times(bytes: &[u8]) {
 
 /// Known inputs, changed at random: the same every time, for the same number.
 pub fn stir(seeds: &[&[u8]], number: u64) -> Vec<u8> {
-    let mut random = Stirred(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Stirred(number.wrapping_mul(STEP) | 1);
     let mut bytes = random.choice(seeds).map(|seed| seed.to_vec()).unwrap_or_default();
     for _ in 0..=random.below(6) {
         random.change(&mut bytes, seeds);

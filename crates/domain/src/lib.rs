@@ -39,6 +39,7 @@ pub mod ledger;
 pub mod limits;
 pub mod mass_failure;
 pub mod matching;
+pub mod mixing;
 pub mod payload;
 pub mod planted;
 pub mod policy;

@@ -22,6 +22,7 @@ use crate::event::Event;
 use crate::filter::{Budget, EventView, Field, Filter, OverBudget, fingerprint};
 use crate::ids::{DestinationId, SubscriptionId, TenantId};
 use crate::limits;
+use crate::mixing::STEP;
 use crate::subscription::{Subscription, TypePattern};
 
 /// Every subscription that a process knows, ready to be matched.
@@ -364,7 +365,7 @@ impl Pins {
 
 /// One fingerprint of several, in their order.
 const fn joined(all: u64, next: u64) -> u64 {
-    (all.rotate_left(5) ^ next).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    (all.rotate_left(5) ^ next).wrapping_mul(STEP)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 use crate::ids::DeliveryId;
+use crate::mixing::mix;
 use crate::policy::{MeasuredFrom, RetryPolicy, Share};
 use crate::time::Timestamp;
 
@@ -122,14 +123,6 @@ fn jitter(delivery: DeliveryId, slot: u32, delay: Duration, share: Share) -> Dur
     let reach = delay.as_millis().saturating_mul(u128::from(share.as_millionths())) / 1_000_000;
     let ms = reach.saturating_mul(within) >> 32;
     Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX))
-}
-
-/// The finaliser of SplitMix64: every input bit moves every output bit.
-fn mix(mut x: u64) -> u64 {
-    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 #[cfg(test)]

@@ -12,14 +12,13 @@
 use std::fmt;
 
 use crate::ids::DeliveryId;
+use crate::mixing::STEP;
 
 /// The header that carries a context.
 pub const HEADER: &str = "traceparent";
 
 /// Somebody records this trace.
 const SAMPLED: u8 = 1;
-/// Spreads the attempts of a delivery over all span identifiers. Odd, so that no two collide.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A trace, and the span in it that caused what carries this.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -79,7 +78,8 @@ impl TraceContext {
     pub fn of_attempt(event: Option<TraceContext>, delivery: DeliveryId, number: u32) -> Self {
         let id = delivery.as_bytes();
         let low = id.last_chunk::<8>().map_or(0, |low| u64::from_be_bytes(*low));
-        let span = (low ^ u64::from(number).wrapping_mul(SPREAD)).max(1).to_be_bytes();
+        // The step is odd: no two attempts of a delivery have the same span.
+        let span = (low ^ u64::from(number).wrapping_mul(STEP)).max(1).to_be_bytes();
         match event {
             Some(event) => TraceContext { span, ..event },
             None => TraceContext { trace: *id, span, flags: 0 },

@@ -34,7 +34,7 @@ mod upkeep;
 pub use crate::core::Gauges;
 pub use background::{Background, LARGE_BYTES};
 pub use directory::{Credentials, CredentialsError, OpenCredentials};
-pub use entropy::{Entropy, SeededEntropy};
+pub use entropy::{Entropy, SeededEntropy, SystemEntropy};
 pub use handle::{CommandError, DestinationView, Ended, EngineHandle};
 pub use heavy::Busy;
 pub use ingest::{IngestError, Ingested, NewEvent};

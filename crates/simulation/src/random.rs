@@ -1,35 +1,30 @@
-//! The one source of chance: a small generator, and one stream of it per purpose, so that drawing
-//! more for one thing moves nothing else.
+//! The simulation's random numbers: one stream for each purpose, so that drawing more for one purpose
+//! does not change the numbers of another.
 
-/// SplitMix64.
+use postrider_domain::mixing::Sequence;
+
+/// The stream of one seed and one purpose.
 #[derive(Debug, Clone)]
-pub struct Random(u64);
-
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+pub struct Random(Sequence);
 
 impl Random {
     /// The stream of a seed that serves this purpose.
     pub fn new(seed: u64, purpose: &str) -> Self {
-        let mut random = Random(seed);
+        let mut sequence = Sequence::new(seed);
         for byte in purpose.bytes() {
-            random.0 = random.draw().wrapping_add(u64::from(byte));
+            sequence = Sequence::new(sequence.draw().wrapping_add(u64::from(byte)));
         }
-        random
+        Random(sequence)
     }
 
     /// The next number.
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(STEP);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
+        self.0.draw()
     }
 
-    /// A number below `n`, and 0 where that is 0.
+    /// A number below `n`; 0 when `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
-        // The bias is far below what any run could see.
-        self.draw() % n.max(1)
+        self.0.below(n)
     }
 
     /// A number from `low` to `high`, both included.
@@ -42,7 +37,7 @@ impl Random {
         self.below(1000) < of_thousand
     }
 
-    /// A place in a list of this length; `None` where it is empty.
+    /// An index into a list of this length; `None` when the list is empty.
     pub fn place(&mut self, len: usize) -> Option<usize> {
         let len = u64::try_from(len).ok().filter(|len| *len > 0)?;
         usize::try_from(self.below(len)).ok()

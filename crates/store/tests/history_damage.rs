@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::TenantId;
+use postrider_domain::mixing::Sequence;
 use postrider_domain::time::Timestamp;
 use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{Acceptance, Configuration, History, Intake, StoreError, Tenant, Upkeep};
@@ -117,17 +118,9 @@ async fn open_and_count(data: &Path) -> Result<usize, StoreError> {
     Ok(gone)
 }
 
-fn splitmix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 /// Damages a file of the history as the number has it; which file, and how.
 fn damage(history: &Path, n: u64) -> (PathBuf, &'static str) {
-    let mut random = n;
+    let mut random = Sequence::new(n);
     let day = DAYS[usize::try_from(n / 6 % 2).unwrap()].1;
     let (how, ending) = [
         ("flip in the log", "-wal"),
@@ -142,12 +135,12 @@ fn damage(history: &Path, n: u64) -> (PathBuf, &'static str) {
     let length = u64::try_from(bytes.len()).unwrap();
     if how.starts_with("flip") && length > 0 {
         for _ in 0..3 {
-            let at = usize::try_from(splitmix(&mut random) % length).unwrap();
-            bytes[at] ^= 1 << (splitmix(&mut random) % 8);
+            let at = usize::try_from(random.below(length)).unwrap();
+            bytes[at] ^= 1 << random.below(8);
         }
         fs::write(&path, bytes).unwrap();
     } else if how.starts_with("cut") && length > 0 {
-        bytes.truncate(usize::try_from(splitmix(&mut random) % length).unwrap());
+        bytes.truncate(usize::try_from(random.below(length)).unwrap());
         fs::write(&path, bytes).unwrap();
     } else {
         drop(fs::remove_file(&path));

@@ -1,7 +1,7 @@
 //! Dependencies between our crates point one way.
 //!
 //! ```text
-//! server ─▶ api ─▶ engine ─▶ { store, transport } ─▶ domain
+//! server ─▶ api ─▶ engine ─▶ { store, transport } ─▶ entropy ─▶ domain
 //!       └─▶ simulation ─┘
 //! ```
 
@@ -14,13 +14,14 @@ const TESTING: &[&str] = &["store-testing"];
 /// Each crate's folder, and those of ours that it may depend on.
 const LAYERS: &[(&str, &[&str])] = &[
     ("domain", &[]),
-    ("store", &["domain"]),
+    ("entropy", &["domain"]),
+    ("store", &["entropy", "domain"]),
     ("store-testing", &["store", "domain"]),
     ("transport", &["domain"]),
-    ("engine", &["store", "transport", "domain"]),
-    ("api", &["engine", "store", "transport", "domain"]),
+    ("engine", &["store", "transport", "entropy", "domain"]),
+    ("api", &["engine", "store", "transport", "entropy", "domain"]),
     ("simulation", &["engine", "store-testing", "store", "transport", "domain"]),
-    ("server", &["simulation", "api", "engine", "store", "transport", "domain"]),
+    ("server", &["simulation", "api", "engine", "store", "transport", "entropy", "domain"]),
 ];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

@@ -11,6 +11,7 @@ use super::Traffic;
 use crate::delivery::{Delivery, DeliveryState};
 use crate::event::EventType;
 use crate::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
+use crate::mixing::STEP;
 use crate::retry::Slot;
 use crate::time::Timestamp;
 
@@ -180,7 +181,7 @@ impl Template {
 pub(super) fn delivery_id(n: u64) -> DeliveryId {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&n.to_be_bytes());
-    let tail = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let tail = n.wrapping_add(1).wrapping_mul(STEP);
     bytes[8..].copy_from_slice(&tail.to_be_bytes());
     DeliveryId::from_bytes(bytes)
 }

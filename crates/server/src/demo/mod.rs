@@ -62,8 +62,7 @@ impl Drop for Scratch {
 
 /// Runs a demonstration to its end.
 pub(crate) fn run(demo: &Demo, environment: &Environment, output: Output) -> Result<(), Failure> {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
+    let random = postrider_entropy::system_bytes::<16>().map_err(anyhow::Error::from)?;
     let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let scratch = Scratch(std::env::temp_dir().join(format!("postrider-demo-{name}")));
     let arguments = ServerArgs {

@@ -50,9 +50,7 @@ fn name(path: &Path) -> anyhow::Result<String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(failed),
     }
-    let mut bytes = [0; 4];
-    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
-    let name = format!("node-{:08x}", u32::from_le_bytes(bytes));
+    let name = format!("node-{:08x}", u32::from_le_bytes(postrider_entropy::system_bytes()?));
     let write = || -> io::Result<()> {
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;

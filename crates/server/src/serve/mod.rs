@@ -31,7 +31,7 @@ use postrider_api::{
     ApiParts, ApiSettings, ApiState, Bootstrap, GivenAdmin, Rate, Vault, bootstrap_admin,
     note_operator,
 };
-use postrider_engine::{Background, Ended, EngineHandle, IngestRate, Parts, SeededEntropy, Spans};
+use postrider_engine::{Background, Ended, EngineHandle, IngestRate, Parts, Spans, SystemEntropy};
 use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{Store, StoreError};
 use postrider_transport::{Clock, Egress, HttpTransport};
@@ -345,15 +345,13 @@ async fn start_engine(
     (spans, background): (Option<Arc<dyn Spans>>, &Handle),
 ) -> anyhow::Result<(EngineHandle, Egress)> {
     let config = &loaded.config;
-    let mut seed = [0; 8];
-    getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
     let mut options = config.engine.clone();
     options.tenant_ingest =
         config.limits.tenant_events.map(|per_second| IngestRate { per_second, burst: per_second });
     let parts = Parts {
         store,
         clock: Arc::clone(&clock),
-        entropy: Arc::new(SeededEntropy::new(u64::from_le_bytes(seed))),
+        entropy: Arc::new(SystemEntropy::new()?),
         credentials: Arc::new(vault),
         policy: loaded.policy(),
         options,

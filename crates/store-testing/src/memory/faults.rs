@@ -134,11 +134,3 @@ fn error(fault: Fault) -> StoreError {
         Fault::Stopped => StoreError::Stopped("a planned fault".into()),
     }
 }
-
-/// The next number of a sequence that looks random and is the same for the same seed.
-pub(crate) const fn splitmix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}

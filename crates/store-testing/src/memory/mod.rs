@@ -29,10 +29,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use postrider_domain::ids::Shard;
+use postrider_domain::mixing::mix;
 use postrider_store::{Acceptance, Commit, ShardSet, StoreError};
 
 use self::faults::Faults;
-pub(crate) use self::faults::splitmix;
 pub use self::faults::{Fault, Operations};
 use self::state::State;
 
@@ -121,7 +121,7 @@ impl MemoryStore {
     #[must_use]
     pub fn crash(&self) -> MemoryStore {
         let mut shared = self.lock();
-        let seed = splitmix(self.options.seed);
+        let seed = mix(self.options.seed);
         let mut durable = mem::take(&mut shared.durable);
         let line = mem::take(&mut shared.line);
         let in_line = u64::try_from(line.len()).unwrap_or(u64::MAX);

@@ -212,7 +212,7 @@ fn failed(delivery: Delivery, n: u64) -> DeliveryChange {
 
 /// What an identifier has after its time: it begins like no other of the same time, as if by chance.
 fn numbered(n: u64) -> [u8; 10] {
-    let [a, b, ..] = n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+    let [a, b, ..] = n.wrapping_mul(postrider_domain::mixing::STEP).to_be_bytes();
     let mut random = [a, b, 0, 0, 0, 0, 0, 0, 0, 0];
     random[2..].copy_from_slice(&n.to_be_bytes());
     random

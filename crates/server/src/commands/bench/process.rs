@@ -196,8 +196,8 @@ impl Server {
 
 /// A key that nobody else has.
 pub(super) fn new_key() -> Result<String, Failure> {
-    let mut random = [0; 24];
-    getrandom::fill(&mut random).map_err(|error| Failure::failed(error.to_string()))?;
+    let random = postrider_entropy::system_bytes::<24>();
+    let random = random.map_err(|error| Failure::failed(error.to_string()))?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

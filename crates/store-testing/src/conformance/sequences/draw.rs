@@ -6,6 +6,7 @@ use postrider_domain::circuit::Hold;
 use postrider_domain::delivery::{CancelReason, Delivery, StateName};
 use postrider_domain::event::Event;
 use postrider_domain::ids::TenantId;
+use postrider_domain::mixing::mix;
 use postrider_domain::policy::Policy;
 use postrider_domain::settlement::settle;
 use postrider_domain::time::Timestamp;
@@ -16,7 +17,6 @@ use postrider_store::{
 
 use super::operation::Operation;
 use crate::conformance::ground::{ALL, commit_of};
-use crate::memory::splitmix;
 use crate::samples::{
     START, acceptance, acme, delivery_id, destination, digest, event, every_ending, every_timings,
     finished, json, key, kind, replay, replay_id, subscription, subscription_id, tenant, umbrella,
@@ -38,7 +38,7 @@ pub(super) struct Dice {
 
 impl Dice {
     pub(super) fn new(seed: u64) -> Self {
-        Dice { state: splitmix(seed), now: START, deliveries: 0 }
+        Dice { state: mix(seed), now: START, deliveries: 0 }
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -46,7 +46,7 @@ impl Dice {
     }
 
     fn below(&mut self, n: u64) -> u64 {
-        self.state = splitmix(self.state);
+        self.state = mix(self.state);
         self.state % n
     }
 

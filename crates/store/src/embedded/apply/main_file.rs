@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use postrider_domain::delivery::{Lane, StateName};
+use postrider_entropy::system_bytes;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Transaction, params};
 
@@ -47,8 +48,8 @@ impl MainFile {
         sync_directory(layout.root())?;
         let mut file = MainFile { connection, path };
         if file.meta("store_id")?.is_none() {
-            let mut store_id = StoreId::default();
-            getrandom::fill(&mut store_id).map_err(|e| StoreError::Internal(e.to_string()))?;
+            let store_id: StoreId =
+                system_bytes().map_err(|error| StoreError::Internal(error.to_string()))?;
             let put = |transaction: &Transaction<'_>| {
                 rows::put_meta(transaction, "store_id", &Value::Blob(store_id.to_vec()))?;
                 rows::put_meta(transaction, "applied", &Value::Integer(0))?;

@@ -6,6 +6,8 @@
 
 use bytes::{Buf, Bytes};
 
+use postrider_domain::mixing;
+
 use super::{Position, Record};
 
 /// The identity of a store; a segment of another one is never opened.
@@ -31,10 +33,7 @@ pub(super) fn align(offset: u64) -> u64 {
 
 /// Mixes two numbers into one that looks like neither.
 pub(super) fn mix(a: u64, b: u64) -> u64 {
-    let mut mixed = a ^ b.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
+    mixing::finish(a ^ b.wrapping_mul(mixing::STEP))
 }
 
 /// The low half of a number.

@@ -11,6 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use postrider_entropy::system_bytes;
 use rusqlite::Connection;
 use rusqlite::backup::Backup;
 use rusqlite::types::Value;
@@ -144,8 +145,8 @@ fn copy(files: Vec<Snapshot>, target: &Layout) -> Result<(), StoreError> {
 
 /// The copy is a store of its own, without a journal.
 fn make_own(path: &Path) -> Result<(), StoreError> {
-    let mut store_id = StoreId::default();
-    getrandom::fill(&mut store_id).map_err(|error| StoreError::Internal(error.to_string()))?;
+    let store_id: StoreId =
+        system_bytes().map_err(|error| StoreError::Internal(error.to_string()))?;
     let connection = open_writer(path, false, SMALL_PAGE_BYTES)?;
     let (store_id, no) = (Value::Blob(store_id.to_vec()), Value::Integer(0));
     rows::put_meta(&connection, "store_id", &store_id).at(path)?;

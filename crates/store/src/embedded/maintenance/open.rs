@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
+use postrider_entropy::system_bytes;
+
 use super::check;
 use crate::embedded::apply::{Applier, ApplyQueue, MainFile, Parts};
 use crate::embedded::contract::answers::Keeping;
@@ -91,8 +93,7 @@ impl EmbeddedStore {
 
         let disk = Disk::open(layout.journal());
         let disk = disk.map_err(|error| io_error(&layout.journal(), &error))?;
-        let mut nonce = [0; 8];
-        getrandom::fill(&mut nonce).map_err(|error| StoreError::Internal(error.to_string()))?;
+        let nonce = system_bytes().map_err(|error| StoreError::Internal(error.to_string()))?;
         let journal_options = JournalOptions {
             applied: identity.applied,
             create: !identity.has_journal,

@@ -5,31 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
+use postrider_domain::mixing::Sequence;
+
 use super::{Fault, Repeat, When};
 
 const SECTOR_BYTES: usize = 512;
-
-/// A small generator (splitmix64): the same seed gives the same numbers for ever.
-#[derive(Debug, Clone)]
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
-    }
-
-    fn coin(&mut self) -> bool {
-        self.next() & 1 == 0
-    }
-}
 
 /// What a crash keeps of the things that were not synced.
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +53,7 @@ pub(super) type Handle = (usize, u64);
 
 #[derive(Debug, Clone)]
 pub(super) struct World {
-    numbers: Numbers,
+    numbers: Sequence,
     operations: u64,
     planned: Option<When>,
     power_off_after: u64,
@@ -101,7 +81,7 @@ fn index(offset: u64) -> io::Result<usize> {
 impl World {
     pub(super) fn new(seed: u64) -> Self {
         World {
-            numbers: Numbers(seed),
+            numbers: Sequence::new(seed),
             operations: 0,
             planned: None,
             power_off_after: u64::MAX,
@@ -294,7 +274,7 @@ impl World {
         let numbers = &mut self.numbers;
         let failed = outcome.is_err();
         self.inodes[file.0].settle(|versions| {
-            (!failed || numbers.coin()).then(|| versions.len().saturating_sub(1))
+            (!failed || numbers.below(2) == 0).then(|| versions.len().saturating_sub(1))
         });
         outcome
     }
@@ -339,7 +319,7 @@ impl World {
 
     pub(super) fn crash(&mut self, seed: u64) {
         self.kill();
-        self.numbers = Numbers(seed);
+        self.numbers = Sequence::new(seed);
         let keep = match self.numbers.below(6) {
             0 => Keep::Nothing,
             1 => Keep::Everything,
@@ -381,7 +361,7 @@ impl World {
 }
 
 /// Which of the versions, made by these operations, a crash leaves; `None` is the durable one.
-fn kept(numbers: &mut Numbers, keep: Keep, operations: &[u64]) -> Option<usize> {
+fn kept(numbers: &mut Sequence, keep: Keep, operations: &[u64]) -> Option<usize> {
     match keep {
         Keep::Nothing => None,
         Keep::Everything => operations.len().checked_sub(1),
