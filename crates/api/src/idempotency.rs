@@ -35,7 +35,7 @@ use crate::problem::{Code, PROBLEM_JSON, Problem};
 use crate::random;
 use crate::running_mutations;
 use crate::settings::IDEMPOTENCY_KEY_CHARS_MAX;
-use crate::state::ApiState;
+use crate::state::{ApiState, pause};
 use crate::vault::SealContext;
 
 /// The header that makes a mutation repeatable.
@@ -199,11 +199,6 @@ async fn keep(
         .keep_idempotent_answer(&answer_key.tenant, &answer_key.key, answer, since)
         .await;
     Ok(kept?)
-}
-
-#[expect(clippy::disallowed_methods, reason = "no node tells another that it is done")]
-async fn pause(duration: Duration) {
-    tokio::time::sleep(duration).await;
 }
 
 fn check_key(given: &HeaderValue) -> Result<String, Problem> {

@@ -29,8 +29,9 @@ const FORGET_EVERY: Duration = Duration::from_secs(60);
 /// Between two looks at what still runs.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-#[expect(clippy::disallowed_methods, reason = "upkeep goes by the clock")]
-async fn pause(duration: Duration) {
+/// Waits for time to pass: for upkeep, and for another node, which tells nobody that it is done.
+#[expect(clippy::disallowed_methods, reason = "the one place of the API that waits for time")]
+pub(crate) async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 

@@ -9,6 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use zeroize::Zeroizing;
 
+use crate::hex;
+
 /// What stands in the place of a secret, whatever its length.
 const MASK: &str = "****";
 /// A token of this many characters or fewer is masked whole.
@@ -110,7 +112,7 @@ impl Scrubber {
         self.add(json.replace('/', "\\/").into_bytes());
         for digits in [b"0123456789ABCDEF", b"0123456789abcdef"] {
             self.add(percent_encoded(bytes, digits));
-            self.add(bytes.iter().flat_map(|&byte| hex(byte, digits)).collect());
+            self.add(bytes.iter().flat_map(|&byte| hex::digits(byte, digits)).collect());
         }
         // The last characters of base64 depend on what follows, if anything does.
         let whole = &bytes[..bytes.len() / 3 * 3];
@@ -140,10 +142,6 @@ fn without_prefix(secret: &str) -> Option<&str> {
     Some(base64.trim_end_matches('='))
 }
 
-fn hex(byte: u8, digits: &[u8; 16]) -> [u8; 2] {
-    [digits[usize::from(byte >> 4)], digits[usize::from(byte & 15)]]
-}
-
 /// As a URL has it: all but the unreserved characters as `%` and two digits.
 fn percent_encoded(bytes: &[u8], digits: &[u8; 16]) -> Vec<u8> {
     let mut encoded = Vec::with_capacity(bytes.len() * 3);
@@ -152,7 +150,7 @@ fn percent_encoded(bytes: &[u8], digits: &[u8; 16]) -> Vec<u8> {
             encoded.push(byte);
         } else {
             encoded.push(b'%');
-            encoded.extend(hex(byte, digits));
+            encoded.extend(hex::digits(byte, digits));
         }
     }
     encoded

@@ -33,6 +33,7 @@ pub mod filter;
 pub mod forecast;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+pub mod hex;
 pub mod http_date;
 pub mod ids;
 pub mod ledger;

@@ -11,6 +11,7 @@
 
 use std::fmt;
 
+use crate::hex;
 use crate::ids::DeliveryId;
 use crate::mixing::STEP;
 
@@ -43,7 +44,8 @@ impl TraceContext {
     /// specification; a later version is read as far as this one is known.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
-        let (version, flags) = (hex::<1>(bytes.get(..2)?)?[0], hex::<1>(bytes.get(53..55)?)?[0]);
+        let (version, flags) =
+            (hex::decode::<1>(bytes.get(..2)?)?[0], hex::decode::<1>(bytes.get(53..55)?)?[0]);
         let is_joined = [2, 35, 52].iter().all(|&at| bytes[at] == b'-');
         let is_ended = match version {
             0 => bytes.len() == 55,
@@ -53,7 +55,7 @@ impl TraceContext {
         if !is_joined || !is_ended {
             return None;
         }
-        let context = Self::new(hex(&bytes[3..35])?, hex(&bytes[36..52])?, false)?;
+        let context = Self::new(hex::decode(&bytes[3..35])?, hex::decode(&bytes[36..52])?, false)?;
         Some(TraceContext { flags: flags & SAMPLED, ..context })
     }
 
@@ -121,24 +123,6 @@ impl fmt::Debug for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TraceContext({self})")
     }
-}
-
-/// Lower-case hexadecimal digits, twice as many as bytes.
-fn hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let (pairs, rest) = digits.as_chunks::<2>();
-    if pairs.len() != N || !rest.is_empty() {
-        return None;
-    }
-    let mut bytes = [0; N];
-    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-        *byte = digit(*high)? << 4 | digit(*low)?;
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl CertificateFacts {
             subject: certificate.subject().to_string(),
             not_before: at(validity.not_before),
             expires_at: at(validity.not_after),
-            fingerprint: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            fingerprint: postrider_domain::hex::encode(&digest),
         })
     }
 }

@@ -63,14 +63,9 @@ fn hash(vault: &Vault, id: &str, secret: &[u8]) -> [u8; 32] {
     vault.keyed_hash(&[PURPOSE, id.as_bytes(), secret])
 }
 
+/// The digits of a secret, overwritten when they are dropped.
 fn hex(bytes: &[u8]) -> Zeroizing<String> {
-    let mut text = Zeroizing::new(String::with_capacity(bytes.len() * 2));
-    for byte in bytes {
-        for digit in [byte >> 4, byte & 15] {
-            text.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
-        }
-    }
-    text
+    Zeroizing::new(postrider_domain::hex::encode(bytes))
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ fn forms(secret: &str) -> Vec<String> {
         forms.push(STANDARD.encode(bytes));
         forms.push(STANDARD_NO_PAD.encode(&bytes[..bytes.len() / 3 * 3]));
         forms.push(URL_SAFE_NO_PAD.encode(&bytes[..bytes.len() / 3 * 3]));
-        forms.push(bytes.iter().map(|byte| format!("{byte:02x}")).collect());
+        forms.push(postrider_domain::hex::encode(bytes));
         forms.push(bytes.iter().map(|byte| format!("%{byte:02X}")).collect());
     }
     forms

@@ -63,7 +63,7 @@ impl Drop for Scratch {
 /// Runs a demonstration to its end.
 pub(crate) fn run(demo: &Demo, environment: &Environment, output: Output) -> Result<(), Failure> {
     let random = postrider_entropy::system_bytes::<16>().map_err(anyhow::Error::from)?;
-    let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = postrider_domain::hex::encode(&random);
     let scratch = Scratch(std::env::temp_dir().join(format!("postrider-demo-{name}")));
     let arguments = ServerArgs {
         listen: Some(demo.listen.clone()),

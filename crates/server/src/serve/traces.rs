@@ -8,6 +8,7 @@
 use std::time::{Duration, SystemTime};
 
 use hyper::Method;
+use postrider_domain::hex;
 use postrider_domain::policy::Share;
 use postrider_domain::trace::TraceContext;
 use postrider_engine::{AcceptedSpan, AttemptSpan, Spans};
@@ -150,9 +151,9 @@ fn written(
         Some(what) => json!({"code": 2, "message": what}),
     };
     json!({
-        "traceId": hex(&context.trace()),
-        "spanId": hex(&context.span()),
-        "parentSpanId": parent.map(|parent| hex(&parent)).unwrap_or_default(),
+        "traceId": hex::encode(&context.trace()),
+        "spanId": hex::encode(&context.span()),
+        "parentSpanId": parent.map(|parent| hex::encode(&parent)).unwrap_or_default(),
         "name": name,
         "kind": kind,
         "startTimeUnixNano": began.to_string(),
@@ -160,10 +161,6 @@ fn written(
         "attributes": attributes,
         "status": status,
     })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A request of the protocol.

@@ -14,7 +14,7 @@ static CLIENT_KEY: OnceLock<String> = OnceLock::new();
 
 /// The marker as it is, and as hex; base64 has three phases, of which the middle is looked for.
 fn shapes() -> Vec<String> {
-    let hex = MARKER.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let hex = postrider_domain::hex::encode(MARKER.as_bytes());
     let base64 = ["a2FuYXJpZW52b2dlb", "thbmFyaWVudm9nZW", "rYW5hcmllbnZvZ2Vs"];
     let mut shapes = vec![MARKER.to_owned(), hex];
     shapes.extend(base64.iter().map(|text| (*text).to_owned()));

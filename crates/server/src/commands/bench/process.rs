@@ -198,7 +198,7 @@ impl Server {
 pub(super) fn new_key() -> Result<String, Failure> {
     let random = postrider_entropy::system_bytes::<24>();
     let random = random.map_err(|error| Failure::failed(error.to_string()))?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(postrider_domain::hex::encode(&random))
 }
 
 impl Drop for Server {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use postrider_domain::circuit::Transition;
+use postrider_domain::hex;
 use postrider_domain::ids::{DestinationId, TenantId};
 use postrider_domain::ledger::Ledger;
 use postrider_domain::time::Timestamp;
@@ -160,7 +161,7 @@ impl Table<'_> {
                 let sql = format!("{SUBSCRIPTION} WHERE id > ?1 ORDER BY id");
                 self.rows("subscriptions", &sql, [self.id_after(mark)?], |reading| {
                     let record = rows::subscription_of(reading)?;
-                    let mark = hex(record.subscription.id.as_bytes());
+                    let mark = hex::encode(record.subscription.id.as_bytes());
                     Ok((mark, Item::Subscription(Box::new(record))))
                 })
             }
@@ -168,7 +169,7 @@ impl Table<'_> {
                 let sql = format!("{DESTINATION} WHERE id > ?1 ORDER BY id");
                 self.rows("destinations", &sql, [self.id_after(mark)?], |reading| {
                     let destination = rows::destination_of(reading)?;
-                    let mark = hex(destination.id.as_bytes());
+                    let mark = hex::encode(destination.id.as_bytes());
                     Ok((mark, Item::Destination(Box::new(destination))))
                 })
             }
@@ -178,14 +179,14 @@ impl Table<'_> {
                 let sql = format!("{} WHERE id > ?1 ORDER BY id", audit::ENTRY);
                 self.rows("audit", &sql, [self.id_after(mark)?], |reading| {
                     let entry = audit::entry_of(reading)?;
-                    Ok((hex(entry.id.as_bytes()), Item::Audit(Box::new(entry))))
+                    Ok((hex::encode(entry.id.as_bytes()), Item::Audit(Box::new(entry))))
                 })
             }
             Part::Replays => {
                 let sql = "SELECT id, body, crc FROM replays WHERE id > ?1 ORDER BY id";
                 self.rows("replays", sql, [self.id_after(mark)?], |reading| {
                     let job = rows::replay_of(reading)?;
-                    Ok((hex(job.id.as_bytes()), Item::Replay(Box::new(job))))
+                    Ok((hex::encode(job.id.as_bytes()), Item::Replay(Box::new(job))))
                 })
             }
             Part::Ledgers => self.ledgers(after),
@@ -247,7 +248,7 @@ impl Table<'_> {
             if last != destination.as_bytes() {
                 (last, place) = (destination.as_bytes().to_vec(), 0);
             }
-            let mark = format!("{} {n} {place}", hex(destination.as_bytes()));
+            let mark = format!("{} {n} {place}", hex::encode(destination.as_bytes()));
             let transition = Box::new(transition);
             items.push((mark, Item::Transition { tenant, destination, number: place, transition }));
             place += 1;
@@ -300,10 +301,6 @@ impl Table<'_> {
             Ok((format!("{tenant} {minute}"), Item::Tally { tenant, minute, tally }))
         })
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn no_place(path: &Path) -> StoreError {

@@ -1,7 +1,6 @@
 //! Writing records of another store: each batch is one transaction with the position of the transfer.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use postrider_domain::delivery::{Delivery, StateName};
@@ -225,13 +224,7 @@ fn job_row(job: &ReplayJob) -> Result<Json, StoreError> {
 
 /// Bytes as PostgreSQL reads them.
 fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 + 2 * bytes.len());
-    text.push_str("\\x");
-    for byte in bytes {
-        // Writing to a text cannot fail.
-        write!(text, "{byte:02x}").ok();
-    }
-    text
+    format!("\\x{}", postrider_domain::hex::encode(bytes))
 }
 
 /// Events to be written, with their deliveries and attempts.

@@ -11,6 +11,7 @@ mod main;
 
 use std::path::Path;
 
+use postrider_domain::hex;
 use postrider_domain::ids::EventId;
 use rusqlite::types::{FromSql, ValueRef};
 use rusqlite::{Connection, Params, Row};
@@ -204,7 +205,7 @@ impl Reading<'_> {
     /// The row is not what was written. It is named by its first column, whatever that is.
     pub(in crate::embedded) fn damaged(&self, what: &str) -> StoreError {
         let key = match self.row.get_ref(0) {
-            Ok(ValueRef::Blob(bytes)) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            Ok(ValueRef::Blob(bytes)) => hex::encode(bytes),
             Ok(ValueRef::Text(text)) => String::from_utf8_lossy(text).into_owned(),
             Ok(ValueRef::Integer(number)) => number.to_string(),
             Ok(ValueRef::Null | ValueRef::Real(_)) | Err(_) => "?".to_owned(),
