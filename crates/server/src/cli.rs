@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, backup, bench, deliveries, destinations, doctor, keys, listen, migrate, replay, restore,
-    send, simulate, subscriptions, tail,
+    audit, backup, deliveries, destinations, doctor, keys, listen, migrate, replay, restore, send,
+    simulate, subscriptions, tail,
 };
 
 const AFTER_HELP: &str = "\
@@ -64,7 +64,7 @@ pub(crate) enum Command {
     /// Look for what is wrong: configuration, files, server, key, ledger.
     Doctor(doctor::Doctor),
     /// Measure this machine: deliveries a second, latency, cost, and the ceiling of HTTP itself.
-    Bench(Box<bench::Bench>),
+    Bench(Box<postrider_bench::Bench>),
     /// Move everything to another store: from a data directory to PostgreSQL, or back.
     Migrate(migrate::Migrate),
     /// Print the version.

@@ -4,18 +4,16 @@
 //! command is a client of the public API.
 
 mod cli;
-mod client;
 mod commands;
 mod config;
 mod demo;
-mod exit;
-mod output;
 mod serve;
 mod telemetry;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use postrider_cli::{client, exit, output};
 
 use crate::cli::{Cli, Command};
 use crate::commands::Context;
@@ -72,7 +70,7 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
             commands::config::run(&commands::load(&arguments, environment)?, output)
         }
         Command::Simulate(simulate) => commands::simulate::run(&simulate, environment, output),
-        Command::Bench(bench) => commands::bench::run(&bench, output),
+        Command::Bench(bench) => postrider_bench::run(&bench, output),
         Command::Version => {
             let version =
                 serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "build": VERSION });

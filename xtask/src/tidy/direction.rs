@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! server ─▶ api ─▶ engine ─▶ { store, transport } ─▶ entropy ─▶ domain
-//!       └─▶ simulation ─┘
+//!       ├─▶ simulation ─┘
+//!       └─▶ bench ─▶ { cli, api, … }
 //! ```
 
 use super::{Finding, Tree};
@@ -21,7 +22,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("engine", &["store", "transport", "entropy", "domain"]),
     ("api", &["engine", "store", "transport", "entropy", "domain"]),
     ("simulation", &["engine", "store-testing", "store", "transport", "domain"]),
-    ("server", &["simulation", "api", "engine", "store", "transport", "entropy", "domain"]),
+    ("cli", &[]),
+    ("bench", &["cli", "api", "store", "transport", "entropy", "domain"]),
+    (
+        "server",
+        &["bench", "cli", "simulation", "api", "engine", "store", "transport", "entropy", "domain"],
+    ),
 ];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

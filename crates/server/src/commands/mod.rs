@@ -3,7 +3,6 @@
 
 pub(crate) mod audit;
 pub(crate) mod backup;
-pub(crate) mod bench;
 pub(crate) mod config;
 pub(crate) mod deliveries;
 pub(crate) mod destinations;

@@ -90,6 +90,12 @@ impl fmt::Display for Fault {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConfigError(pub(super) Vec<Fault>);
 
+impl From<ConfigError> for crate::exit::Failure {
+    fn from(error: ConfigError) -> Self {
+        crate::exit::Failure::usage(error.to_string())
+    }
+}
+
 impl From<Fault> for ConfigError {
     fn from(fault: Fault) -> Self {
         ConfigError(vec![fault])

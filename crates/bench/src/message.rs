@@ -12,20 +12,20 @@ const AT: &[u8] = b",\"at\":";
 
 /// Microseconds since the Unix epoch: all processes of a measurement read the same clock.
 #[expect(clippy::disallowed_methods, reason = "a measurement reads the machine's clock")]
-pub(super) fn now_us() -> u64 {
+pub(crate) fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Appends an event of about `payload_bytes` of data.
-pub(super) fn put_event(out: &mut Vec<u8>, kind: u64, n: u64, at_us: u64, payload_bytes: u64) {
+pub(crate) fn put_event(out: &mut Vec<u8>, kind: u64, n: u64, at_us: u64, payload_bytes: u64) {
     out.extend_from_slice(format!("{{\"type\":\"bench.k{kind}\",").as_bytes());
     put_data(out, n, at_us, payload_bytes);
     out.push(b'}');
 }
 
 /// Appends `"data": …`. It is not empty talk: text and numbers as events have them.
-pub(super) fn put_data(out: &mut Vec<u8>, n: u64, at_us: u64, payload_bytes: u64) {
+pub(crate) fn put_data(out: &mut Vec<u8>, n: u64, at_us: u64, payload_bytes: u64) {
     const FILLING: &[u8] = b"{\"name\":\"Quarterly report\",\"status\":\"CUR\",\"percent\":42.5},";
     let begin = out.len();
     out.extend_from_slice(MARK);
@@ -41,7 +41,7 @@ pub(super) fn put_data(out: &mut Vec<u8>, n: u64, at_us: u64, payload_bytes: u64
 }
 
 /// Which event a body holds, and when it was meant to be sent.
-pub(super) fn find(body: &[u8]) -> Option<(u64, u64)> {
+pub(crate) fn find(body: &[u8]) -> Option<(u64, u64)> {
     let begin = body.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
     let (n, rest) = number(body.get(begin..)?)?;
     let (at_us, _) = number(rest.strip_prefix(AT)?)?;

@@ -15,8 +15,8 @@ use tokio::sync::{Mutex, mpsc, watch};
 
 use super::receiver::{self, Latency};
 use super::{http, message, process, system};
-use crate::exit::Failure;
-use crate::output::line;
+use postrider_cli::exit::Failure;
+use postrider_cli::output::line;
 
 /// Events that were refused and are remembered one by one; a run with more is no measurement.
 const REFUSED_MAX: usize = 10_000;
@@ -25,47 +25,47 @@ const TICK: Duration = Duration::from_micros(200);
 
 /// What is to be sent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Load {
+pub(crate) struct Load {
     /// The addresses of the servers, which take turns.
-    pub(super) servers: Vec<String>,
-    pub(super) key: String,
-    pub(super) tenant: String,
+    pub(crate) servers: Vec<String>,
+    pub(crate) key: String,
+    pub(crate) tenant: String,
     /// Events in a request.
-    pub(super) batch: u64,
+    pub(crate) batch: u64,
     /// How many types of events there are: each has its own destination.
-    pub(super) kinds: u64,
-    pub(super) payload_bytes: u64,
+    pub(crate) kinds: u64,
+    pub(crate) payload_bytes: u64,
     /// Requests at the same time.
-    pub(super) connections: u64,
+    pub(crate) connections: u64,
     /// Events a second; as fast as possible where there is none.
-    pub(super) rate: Option<f64>,
-    pub(super) seconds: f64,
+    pub(crate) rate: Option<f64>,
+    pub(crate) seconds: f64,
     /// Where arrivals are asked for.
-    pub(super) receiver: String,
-    pub(super) fan_out: u64,
+    pub(crate) receiver: String,
+    pub(crate) fan_out: u64,
     /// As fast as possible means: with so many deliveries under way. What is accepted beyond what
     /// arrives only grows a queue, and a rate at which a queue grows cannot be kept up. Zero: no
     /// such limit.
-    pub(super) window: u64,
+    pub(crate) window: u64,
 }
 
 /// What was sent.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Sent {
+pub(crate) struct Sent {
     /// Events that were sent: those with the numbers below it.
-    pub(super) events: u64,
+    pub(crate) events: u64,
     /// Numbers of those that were not accepted.
-    pub(super) refused: Vec<u64>,
+    pub(crate) refused: Vec<u64>,
     /// What the first refusal said.
-    pub(super) refusal: Option<String>,
+    pub(crate) refusal: Option<String>,
     /// When the first one was meant to be sent.
-    pub(super) first_us: u64,
+    pub(crate) first_us: u64,
     /// When the last answer came.
-    pub(super) last_us: u64,
+    pub(crate) last_us: u64,
     /// From when a request was meant to be sent until it was answered.
-    pub(super) accepted: Latency,
+    pub(crate) accepted: Latency,
     /// Processor time of this process, in microseconds.
-    pub(super) cpu_us: u64,
+    pub(crate) cpu_us: u64,
 }
 
 /// The next request: its number, and when it is meant to be sent.
@@ -133,7 +133,7 @@ fn now() -> Instant {
 }
 
 /// Reads what is to be sent from the standard input, sends it, and tells what was sent.
-pub(super) fn run() -> Result<(), Failure> {
+pub(crate) fn run() -> Result<(), Failure> {
     let load: Load = process::read_task()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut sent = runtime.block_on(send(load))?;

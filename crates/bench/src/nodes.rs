@@ -4,18 +4,18 @@ use std::path::Path;
 
 use super::process::{Server, new_key};
 use super::system::Usage;
-use crate::exit::Failure;
+use postrider_cli::exit::Failure;
 
 /// One server or the nodes of a cluster. They know the same key.
-pub(super) struct Nodes {
+pub(crate) struct Nodes {
     all: Vec<Server>,
-    pub(super) key: String,
+    pub(crate) key: String,
 }
 
 impl Nodes {
     /// Starts so many, each with a directory of its own below this one, and waits until each has its
     /// share.
-    pub(super) fn start(dir: &Path, store: Option<&str>, count: u64) -> Result<Nodes, Failure> {
+    pub(crate) fn start(dir: &Path, store: Option<&str>, count: u64) -> Result<Nodes, Failure> {
         let mut nodes = Nodes { all: Vec::new(), key: new_key()? };
         let first = dir.join("node1");
         for n in 1..=count {
@@ -35,18 +35,18 @@ impl Nodes {
         Ok(nodes)
     }
 
-    pub(super) fn addresses(&self) -> Vec<String> {
+    pub(crate) fn addresses(&self) -> Vec<String> {
         self.all.iter().map(|server| server.address.clone()).collect()
     }
 
     /// The address of one of them.
-    pub(super) fn address(&self) -> Result<&str, Failure> {
+    pub(crate) fn address(&self) -> Result<&str, Failure> {
         let first = self.all.first().ok_or_else(|| Failure::failed("there is no server"))?;
         Ok(&first.address)
     }
 
     /// What all of them have used so far, and the most memory that one of them had.
-    pub(super) fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> Usage {
         self.all.iter().map(|server| Usage::of(server.id())).fold(Usage::default(), |all, one| {
             Usage {
                 cpu_us: all.cpu_us + one.cpu_us,
@@ -56,7 +56,7 @@ impl Nodes {
     }
 
     /// Ends all of them as their user would.
-    pub(super) fn stop(self) -> Result<(), Failure> {
+    pub(crate) fn stop(self) -> Result<(), Failure> {
         self.all.into_iter().try_for_each(Server::stop)
     }
 }

@@ -18,32 +18,33 @@ use crate::output::escaped;
 
 /// Why a command ended without having done what it was asked.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) code: u8,
+pub struct Failure {
+    /// The exit code of the process.
+    pub code: u8,
     message: String,
     problem: Option<Json>,
 }
 
 impl Failure {
     /// Something went wrong.
-    pub(crate) fn failed(message: impl Into<String>) -> Failure {
+    pub fn failed(message: impl Into<String>) -> Failure {
         Failure { code: 1, message: message.into(), problem: None }
     }
 
     /// It was called in a wrong way.
-    pub(crate) fn usage(message: impl Into<String>) -> Failure {
+    pub fn usage(message: impl Into<String>) -> Failure {
         Failure { code: 2, message: message.into(), problem: None }
     }
 
     /// The server does not answer.
-    pub(crate) fn unreachable(server: &url::Url, cause: &str) -> Failure {
+    pub fn unreachable(server: &url::Url, cause: &str) -> Failure {
         let message =
             format!("cannot reach {server}: {cause}\nIs it running? Start it by: postrider serve");
         Failure { code: 5, message, problem: None }
     }
 
     /// The server answered with a problem.
-    pub(crate) fn answered(status: StatusCode, problem: &Json) -> Failure {
+    pub fn answered(status: StatusCode, problem: &Json) -> Failure {
         let code = match status.as_u16() {
             404 => 3,
             401 | 403 => 4,
@@ -63,7 +64,7 @@ impl Failure {
     }
 
     /// As JSON, for scripts.
-    pub(crate) fn json(&self) -> Json {
+    pub fn json(&self) -> Json {
         json!({ "error": self.message, "exit_code": self.code, "problem": self.problem })
     }
 }
@@ -84,12 +85,6 @@ impl From<anyhow::Error> for Failure {
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         Failure::failed(error.to_string())
-    }
-}
-
-impl From<crate::config::ConfigError> for Failure {
-    fn from(error: crate::config::ConfigError) -> Self {
-        Failure::usage(error.to_string())
     }
 }
 

@@ -18,32 +18,32 @@ use postrider_domain::signature::{self, SigningSecret};
 use serde::{Deserialize, Serialize};
 
 use super::{message, process, system};
-use crate::exit::Failure;
-use crate::output::line;
+use postrider_cli::exit::Failure;
+use postrider_cli::output::line;
 
 const DELIVERY: &str = "dlv_019a86d99e3877078707070707070707";
 
 /// What is to be posted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Post {
+pub(crate) struct Post {
     /// The receiver's address.
-    pub(super) receiver: String,
-    pub(super) payload_bytes: u64,
-    pub(super) connections: u64,
-    pub(super) seconds: f64,
+    pub(crate) receiver: String,
+    pub(crate) payload_bytes: u64,
+    pub(crate) connections: u64,
+    pub(crate) seconds: f64,
 }
 
 /// What was posted.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(super) struct Posted {
-    pub(super) posts: u64,
-    pub(super) seconds: f64,
+pub(crate) struct Posted {
+    pub(crate) posts: u64,
+    pub(crate) seconds: f64,
     /// Processor time of this process, in microseconds.
-    pub(super) cpu_us: u64,
+    pub(crate) cpu_us: u64,
 }
 
 /// Reads what is to be posted from the standard input, posts it, and tells what was posted.
-pub(super) fn run() -> Result<(), Failure> {
+pub(crate) fn run() -> Result<(), Failure> {
     let post: Post = process::read_task()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut posted = runtime.block_on(measure(&post))?;

@@ -10,53 +10,53 @@ use super::load::Sent;
 use super::plan::Scenario;
 use super::receiver::{Latency, Report as Arrived};
 use super::system::Usage;
-use crate::exit::Failure;
-use crate::output::{Output, line, table};
+use postrider_cli::exit::Failure;
+use postrider_cli::output::{Output, line, table};
 
 /// What a delivery costs.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct PerDelivery {
+pub(crate) struct PerDelivery {
     /// Processor time, in microseconds; of all nodes together.
-    pub(super) server_us: f64,
-    pub(super) load_us: f64,
-    pub(super) receiver_us: f64,
+    pub(crate) server_us: f64,
+    pub(crate) load_us: f64,
+    pub(crate) receiver_us: f64,
     /// The database's server, where it is on this machine.
-    pub(super) postgres_us: Option<f64>,
+    pub(crate) postgres_us: Option<f64>,
     /// What came to the disk that holds the data, where it says.
-    pub(super) written_bytes: Option<f64>,
+    pub(crate) written_bytes: Option<f64>,
 }
 
 /// What a scenario gave.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Measured {
-    pub(super) scenario: Scenario,
+pub(crate) struct Measured {
+    pub(crate) scenario: Scenario,
     /// Events a second that were to be sent, where there was a rate.
-    pub(super) rate: Option<f64>,
+    pub(crate) rate: Option<f64>,
     /// Events a second, from the first one sent to the last delivery that arrived.
-    pub(super) events_per_second: f64,
+    pub(crate) events_per_second: f64,
     /// Deliveries a second, in the same time.
-    pub(super) deliveries_per_second: f64,
+    pub(crate) deliveries_per_second: f64,
     /// POSTs a second of the bare client, before and after.
-    pub(super) ceiling_per_second: f64,
+    pub(crate) ceiling_per_second: f64,
     /// Ours of the ceiling.
-    pub(super) ratio: f64,
+    pub(crate) ratio: f64,
     /// From when a request was meant to be sent until it was answered, in microseconds.
-    pub(super) accepted: Latency,
+    pub(crate) accepted: Latency,
     /// From when an event was meant to be sent until it arrived, in microseconds.
-    pub(super) arrived: Latency,
-    pub(super) deliveries: u64,
-    pub(super) lost: u64,
-    pub(super) repeated: u64,
-    pub(super) per_delivery: PerDelivery,
+    pub(crate) arrived: Latency,
+    pub(crate) deliveries: u64,
+    pub(crate) lost: u64,
+    pub(crate) repeated: u64,
+    pub(crate) per_delivery: PerDelivery,
     /// Processor time of the bare client per POST, in microseconds.
-    pub(super) ceiling_us: f64,
+    pub(crate) ceiling_us: f64,
     /// The most memory of a server.
-    pub(super) peak_bytes: u64,
+    pub(crate) peak_bytes: u64,
 }
 
 impl Measured {
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-    pub(super) fn new(
+    pub(crate) fn new(
         scenario: &Scenario,
         rate: Option<f64>,
         sent: &Sent,
@@ -117,19 +117,19 @@ impl Measured {
 }
 
 /// Everything that was measured so far.
-pub(super) struct Report {
+pub(crate) struct Report {
     nodes: u64,
     with_postgres: bool,
     all: Vec<Measured>,
 }
 
 impl Report {
-    pub(super) fn new(nodes: u64, with_postgres: bool) -> Report {
+    pub(crate) fn new(nodes: u64, with_postgres: bool) -> Report {
         Report { nodes, with_postgres, all: Vec::new() }
     }
 
     /// Adds a scenario, and says so to whoever waits.
-    pub(super) fn add(&mut self, measured: Measured, output: Output) -> io::Result<()> {
+    pub(crate) fn add(&mut self, measured: Measured, output: Output) -> io::Result<()> {
         if !output.json {
             let name = &measured.scenario.name;
             line(&format!(
@@ -141,7 +141,7 @@ impl Report {
         Ok(())
     }
 
-    pub(super) fn finish(&self, output: Output) -> Result<(), Failure> {
+    pub(crate) fn finish(&self, output: Output) -> Result<(), Failure> {
         output.value(&json!({ "nodes": self.nodes, "scenarios": self.all }), |_| self.table())?;
         Ok(())
     }

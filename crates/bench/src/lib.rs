@@ -26,12 +26,13 @@ use clap::{Args, Subcommand};
 
 use self::plan::Extent;
 use self::report::Report;
-use crate::exit::Failure;
-use crate::output::Output;
+use postrider_cli::exit::Failure;
+use postrider_cli::output::Output;
 
+/// The arguments of `postrider bench`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct Bench {
+pub struct Bench {
     #[command(subcommand)]
     part: Option<Part>,
     #[command(flatten)]
@@ -104,7 +105,8 @@ impl Settings {
     }
 }
 
-pub(crate) fn run(bench: &Bench, output: Output) -> Result<(), Failure> {
+/// Measures, or is one of the processes of a measurement.
+pub fn run(bench: &Bench, output: Output) -> Result<(), Failure> {
     match &bench.part {
         None => {
             ending::watch()?;

@@ -3,13 +3,13 @@
 
 /// A whole message: where its body begins and where it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Message {
-    pub(super) body: usize,
-    pub(super) end: usize,
+pub(crate) struct Message {
+    pub(crate) body: usize,
+    pub(crate) end: usize,
 }
 
 /// The first message in a buffer, where it is there as a whole.
-pub(super) fn message(buffer: &[u8]) -> Option<Message> {
+pub(crate) fn message(buffer: &[u8]) -> Option<Message> {
     let body = head_end(buffer)?;
     let length = content_length(buffer.get(..body)?)?;
     let end = body.checked_add(length)?;
@@ -39,12 +39,12 @@ fn content_length(head: &[u8]) -> Option<usize> {
 }
 
 /// The status of an answer.
-pub(super) fn status(answer: &[u8]) -> Option<u16> {
+pub(crate) fn status(answer: &[u8]) -> Option<u16> {
     std::str::from_utf8(answer.get(9..12)?).ok()?.parse().ok()
 }
 
 /// The path of a request.
-pub(super) fn path(request: &[u8]) -> Option<&[u8]> {
+pub(crate) fn path(request: &[u8]) -> Option<&[u8]> {
     request.split(|byte| *byte == b' ').nth(1)
 }
 

@@ -30,14 +30,15 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// Who is asked, and in whose name.
 #[derive(Clone)]
-pub(crate) struct Client {
+pub struct Client {
     server: Url,
     key: Option<String>,
     tenant: Option<String>,
 }
 
 impl Client {
-    pub(crate) fn new(
+    /// A client of the server at this URL.
+    pub fn new(
         server: &str,
         key: Option<String>,
         tenant: Option<String>,
@@ -54,12 +55,12 @@ impl Client {
     }
 
     /// Where the server is.
-    pub(crate) fn server(&self) -> &Url {
+    pub fn server(&self) -> &Url {
         &self.server
     }
 
     /// Asks, and takes the answer as JSON; `null` where it has no body.
-    pub(crate) async fn ask(
+    pub async fn ask(
         &self,
         method: Method,
         path: &str,
@@ -75,7 +76,7 @@ impl Client {
     }
 
     /// Asks for text, as `/metrics` and `/healthz` answer it.
-    pub(crate) async fn text(&self, path: &str) -> Result<(StatusCode, String), Failure> {
+    pub async fn text(&self, path: &str) -> Result<(StatusCode, String), Failure> {
         let answer = self.send(Method::GET, path, &[], Bytes::new());
         let (status, bytes) = tokio::time::timeout(DEADLINE, answer)
             .await
@@ -84,11 +85,7 @@ impl Client {
     }
 
     /// Begins a stream of server-sent events.
-    pub(crate) async fn follow(
-        &self,
-        path: &str,
-        query: &[(&str, String)],
-    ) -> Result<Incoming, Failure> {
+    pub async fn follow(&self, path: &str, query: &[(&str, String)]) -> Result<Incoming, Failure> {
         let response = self.open(Method::GET, path, query, Bytes::new()).await?;
         let status = response.status();
         if status.is_success() {

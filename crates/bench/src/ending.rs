@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::exit::Failure;
+use postrider_cli::exit::Failure;
 
 /// What would be left behind now.
 static LEFT: Mutex<Left> = Mutex::new(Left { processes: Vec::new(), directories: Vec::new() });
@@ -29,7 +29,7 @@ fn left() -> MutexGuard<'static, Left> {
 }
 
 /// Begins to listen to signals. What they break off is cleaned up.
-pub(super) fn watch() -> Result<(), Failure> {
+pub(crate) fn watch() -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut terminate, mut interrupt) = {
         let _entered = runtime.enter();
@@ -67,12 +67,12 @@ fn remove(directory: &Path) {
 }
 
 /// A directory that is to be removed where the measurement is broken off.
-pub(super) fn keep_in_mind(directory: &Path) {
+pub(crate) fn keep_in_mind(directory: &Path) {
     left().directories.push(directory.to_owned());
 }
 
 /// Starts a process of the measurement, this program once more: it ends with this one.
-pub(super) fn spawn(
+pub(crate) fn spawn(
     arguments: &[&str],
     set_up: impl FnOnce(&mut Command),
 ) -> Result<Child, Failure> {
@@ -87,17 +87,17 @@ pub(super) fn spawn(
 }
 
 /// A process is about to be waited for: from then on its number may be somebody else's.
-pub(super) fn let_go(child: &Child) {
+pub(crate) fn let_go(child: &Child) {
     let id = pid(child);
     left().processes.retain(|process| Some(*process) != id);
 }
 
-pub(super) fn pid(child: &Child) -> Option<Pid> {
+pub(crate) fn pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
 /// Becomes another command of this program that ends with the process that started it.
-pub(super) fn become_attached(parent: u32, arguments: &[String]) -> Result<(), Failure> {
+pub(crate) fn become_attached(parent: u32, arguments: &[String]) -> Result<(), Failure> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from)?;
     let is_there = getppid().is_some_and(|now| u32::try_from(now.as_raw_pid()) == Ok(parent));
     if !is_there {

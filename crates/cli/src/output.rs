@@ -8,15 +8,15 @@ use serde_json::Value as Json;
 
 /// How to print.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Output {
+pub struct Output {
     /// JSON instead of words.
-    pub(crate) json: bool,
+    pub json: bool,
     colour: bool,
 }
 
 /// The few colours that are used.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Colour {
+pub enum Colour {
     /// It went well.
     Green,
     /// It did not.
@@ -30,12 +30,13 @@ pub(crate) enum Colour {
 }
 
 impl Output {
-    pub(crate) fn new(json: bool, no_color: bool) -> Output {
+    /// Colours are for a terminal, unless somebody asked for none.
+    pub fn new(json: bool, no_color: bool) -> Output {
         Output { json, colour: !json && !no_color && io::stdout().is_terminal() }
     }
 
     /// The text in a colour, on a terminal.
-    pub(crate) fn paint(self, colour: Colour, text: &str) -> String {
+    pub fn paint(self, colour: Colour, text: &str) -> String {
         if !self.colour {
             return text.to_owned();
         }
@@ -50,7 +51,7 @@ impl Output {
     }
 
     /// A word for a state, in its colour.
-    pub(crate) fn state(self, state: &str) -> String {
+    pub fn state(self, state: &str) -> String {
         let colour = match state {
             "delivered" | "enabled" => Colour::Green,
             "dead" | "frozen" | "failed" => Colour::Red,
@@ -61,14 +62,14 @@ impl Output {
     }
 
     /// JSON for programs; for people, what `human` makes of it.
-    pub(crate) fn value(self, value: &Json, human: impl FnOnce(&Json) -> String) -> io::Result<()> {
+    pub fn value(self, value: &Json, human: impl FnOnce(&Json) -> String) -> io::Result<()> {
         let text = if self.json { value.to_string() } else { human(value) };
         line(&text)
     }
 }
 
 /// Prints a line to the standard output. A reader that has gone away is no error.
-pub(crate) fn line(text: &str) -> io::Result<()> {
+pub fn line(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
@@ -77,7 +78,7 @@ pub(crate) fn line(text: &str) -> io::Result<()> {
 }
 
 /// The text with everything that a terminal might obey written out.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         // Formatting characters (bidirectional overrides and the like) can disguise text as well.
@@ -92,7 +93,7 @@ pub(crate) fn escaped(text: &str) -> String {
 }
 
 /// The part of a JSON object as text; a dash where there is none.
-pub(crate) fn part(value: &Json, name: &str) -> String {
+pub fn part(value: &Json, name: &str) -> String {
     match value.get(name) {
         None | Some(Json::Null) => "-".to_owned(),
         Some(Json::String(text)) => escaped(text),
@@ -103,7 +104,7 @@ pub(crate) fn part(value: &Json, name: &str) -> String {
 }
 
 /// Columns, two spaces apart. The cells must be escaped already.
-pub(crate) fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
+pub fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut lines = vec![head.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>()];
     lines.extend(rows);
     let width_of = |column: usize| {
@@ -135,7 +136,7 @@ fn width(cell: &str) -> usize {
 }
 
 /// The entries of a list answer.
-pub(crate) fn entries(list: &Json) -> &[Json] {
+pub fn entries(list: &Json) -> &[Json] {
     list.get("data").and_then(Json::as_array).map_or(&[], Vec::as_slice)
 }
 

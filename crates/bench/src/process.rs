@@ -17,10 +17,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use super::ending;
-use crate::exit::Failure;
+use postrider_cli::exit::Failure;
 
 /// A process that answers lines with lines.
-pub(super) struct Helper {
+pub(crate) struct Helper {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -29,7 +29,7 @@ pub(super) struct Helper {
 
 impl Helper {
     /// Starts a part of `postrider bench`.
-    pub(super) fn start(part: &'static str) -> Result<Helper, Failure> {
+    pub(crate) fn start(part: &'static str) -> Result<Helper, Failure> {
         let mut child = ending::spawn(&["bench", part], |command| {
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
         })?;
@@ -38,12 +38,12 @@ impl Helper {
         Ok(Helper { child, input, output: BufReader::new(output), part })
     }
 
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Its next line.
-    pub(super) fn hear<T: DeserializeOwned>(&mut self) -> Result<T, Failure> {
+    pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> Result<T, Failure> {
         let mut text = String::new();
         self.output.read_line(&mut text)?;
         serde_json::from_str(&text).map_err(|_| {
@@ -51,7 +51,7 @@ impl Helper {
         })
     }
 
-    pub(super) fn ask<T: DeserializeOwned>(&mut self, what: &impl Serialize) -> Result<T, Failure> {
+    pub(crate) fn ask<T: DeserializeOwned>(&mut self, what: &impl Serialize) -> Result<T, Failure> {
         let text = serde_json::to_string(what).map_err(anyhow::Error::from)?;
         if let Some(input) = &mut self.input {
             writeln!(input, "{text}")?;
@@ -61,7 +61,7 @@ impl Helper {
     }
 
     /// Gives it its one task and waits for the end of it.
-    pub(super) fn task<T: DeserializeOwned>(
+    pub(crate) fn task<T: DeserializeOwned>(
         part: &'static str,
         what: &impl Serialize,
     ) -> Result<T, Failure> {
@@ -84,7 +84,7 @@ impl Drop for Helper {
 }
 
 /// The task of a process that has one: its first line of input.
-pub(super) fn read_task<T: DeserializeOwned>() -> Result<T, Failure> {
+pub(crate) fn read_task<T: DeserializeOwned>() -> Result<T, Failure> {
     let mut text = String::new();
     std::io::stdin().lock().read_line(&mut text)?;
     serde_json::from_str(&text)
@@ -92,9 +92,9 @@ pub(super) fn read_task<T: DeserializeOwned>() -> Result<T, Failure> {
 }
 
 /// A server of its own.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
-    pub(super) address: String,
+    pub(crate) address: String,
     /// How many shards it held when it last said so.
     shards: u64,
     /// What it says, as long as somebody wants to know.
@@ -115,7 +115,7 @@ enum Said {
 
 impl Server {
     /// Starts one that knows this key.
-    pub(super) fn start(
+    pub(crate) fn start(
         data_dir: &Path,
         store: Option<&str>,
         key: &str,
@@ -154,7 +154,7 @@ impl Server {
     }
 
     /// Waits until it holds as many shards as are its share among so many nodes.
-    pub(super) fn wait_for_share(&mut self, nodes: u64) -> Result<(), Failure> {
+    pub(crate) fn wait_for_share(&mut self, nodes: u64) -> Result<(), Failure> {
         let share = u64::from(SHARDS) / nodes.max(1);
         while self.shards != share && self.shards != share + 1 {
             let said = self.said.as_ref().map(|said| said.recv_timeout(START_MAX));
@@ -174,17 +174,17 @@ impl Server {
     }
 
     /// From here on nobody wants to know what it says: its log is read at the least cost.
-    pub(super) fn hear_no_more(&mut self) {
+    pub(crate) fn hear_no_more(&mut self) {
         self.is_heard.store(false, Ordering::Relaxed);
         self.said = None;
     }
 
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Ends it as its user would, and waits for that.
-    pub(super) fn stop(mut self) -> Result<(), Failure> {
+    pub(crate) fn stop(mut self) -> Result<(), Failure> {
         ending::let_go(&self.child);
         if let Some(id) = ending::pid(&self.child) {
             kill_process(id, Signal::TERM).map_err(std::io::Error::from)?;
@@ -195,7 +195,7 @@ impl Server {
 }
 
 /// A key that nobody else has.
-pub(super) fn new_key() -> Result<String, Failure> {
+pub(crate) fn new_key() -> Result<String, Failure> {
     let random = postrider_entropy::system_bytes::<24>();
     let random = random.map_err(|error| Failure::failed(error.to_string()))?;
     Ok(postrider_domain::hex::encode(&random))

@@ -37,17 +37,17 @@ const BACKLOG_SPAN: Duration = Duration::from_secs(3600);
 
 /// What is put into a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Filling {
+pub(crate) struct Filling {
     /// Subscriptions that want none of the events that are sent.
-    pub(super) subscriptions: u64,
+    pub(crate) subscriptions: u64,
     /// Destinations, each with a subscription to its own type of event.
-    pub(super) destinations: u64,
+    pub(crate) destinations: u64,
     /// Deliveries that wait for a slot in a day's time.
-    pub(super) waiting: u64,
+    pub(crate) waiting: u64,
 }
 
 /// Fills a new store. Destinations are below this URL.
-pub(super) async fn fill(data_dir: &Path, receiver: &str, filling: Filling) -> anyhow::Result<()> {
+pub(crate) async fn fill(data_dir: &Path, receiver: &str, filling: Filling) -> anyhow::Result<()> {
     std::fs::create_dir_all(data_dir)?;
     let ring = KeyRing::generate()?;
     ring.create(&data_dir.join("keyring"))?;

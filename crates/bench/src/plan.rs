@@ -7,25 +7,25 @@ use serde::Serialize;
 
 /// One thing that is measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Scenario {
+pub(crate) struct Scenario {
     /// What it is called in tables.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Events in a request.
-    pub(super) batch: u64,
+    pub(crate) batch: u64,
     /// Subscriptions that want each event.
-    pub(super) fan_out: u64,
+    pub(crate) fan_out: u64,
     /// Destinations that the events are spread over, for each of these subscriptions.
-    pub(super) destinations: u64,
+    pub(crate) destinations: u64,
     /// What an event's `data` weighs.
-    pub(super) payload_bytes: u64,
+    pub(crate) payload_bytes: u64,
     /// How fast events come.
-    pub(super) pace: Pace,
+    pub(crate) pace: Pace,
 }
 
 /// How fast events come.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Pace {
+pub(crate) enum Pace {
     /// As fast as they are accepted.
     Unlimited,
     /// So many events a second.
@@ -36,21 +36,21 @@ pub(super) enum Pace {
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Extent {
+pub(crate) struct Extent {
     /// How long events are sent, in each scenario.
-    pub(super) seconds: f64,
+    pub(crate) seconds: f64,
     /// How long they are sent before, without being counted.
-    pub(super) warm_up_seconds: f64,
+    pub(crate) warm_up_seconds: f64,
     /// How long the bare client posts, before and after each scenario.
-    pub(super) ceiling_seconds: f64,
+    pub(crate) ceiling_seconds: f64,
     /// What many destinations are.
-    pub(super) many: u64,
+    pub(crate) many: u64,
 }
 
 impl Extent {
-    pub(super) const FULL: Extent =
+    pub(crate) const FULL: Extent =
         Extent { seconds: 8.0, warm_up_seconds: 2.0, ceiling_seconds: 2.0, many: 1_000 };
-    pub(super) const QUICK: Extent =
+    pub(crate) const QUICK: Extent =
         Extent { seconds: 0.5, warm_up_seconds: 0.2, ceiling_seconds: 0.3, many: 50 };
 }
 
@@ -59,7 +59,7 @@ const LARGE: u64 = 20_000;
 const BATCH: u64 = 100;
 
 /// Everything that is measured, in this order.
-pub(super) fn scenarios(extent: Extent) -> Vec<Scenario> {
+pub(crate) fn scenarios(extent: Extent) -> Vec<Scenario> {
     let plain = |name: &str, batch, pace| Scenario {
         name: name.to_owned(),
         batch,

@@ -17,8 +17,8 @@ use super::process::Helper;
 use super::receiver::{Ask, Report as Arrived};
 use super::report::{Measured, PerDelivery};
 use super::system::{Disk, Postmaster, Usage};
-use crate::client::Client;
-use crate::exit::Failure;
+use postrider_cli::client::Client;
+use postrider_cli::exit::Failure;
 
 /// How long deliveries may go without one arriving before the rest counts as lost.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const GLANCE: Duration = Duration::from_millis(10);
 
 /// What all scenarios of a run share.
-pub(super) struct Run {
+pub(crate) struct Run {
     extent: Extent,
     store: Option<String>,
     /// The database's server, where it is on this machine.
@@ -47,7 +47,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(settings: &Settings, extent: Extent, scratch: &Path) -> Result<Run, Failure> {
+    pub(crate) fn new(settings: &Settings, extent: Extent, scratch: &Path) -> Result<Run, Failure> {
         let mut receiver = Helper::start("receiver")?;
         let hello: Json = receiver.hear()?;
         let address = hello["address"].as_str().unwrap_or_default().to_owned();
@@ -75,16 +75,16 @@ impl Run {
     }
 
     /// Ends what is still running.
-    pub(super) fn end(self) -> Result<(), Failure> {
+    pub(crate) fn end(self) -> Result<(), Failure> {
         self.servers.map_or(Ok(()), Nodes::stop)
     }
 
     /// Whether what the database costs can be told.
-    pub(super) fn sees_postgres(&self) -> bool {
+    pub(crate) fn sees_postgres(&self) -> bool {
         self.postmaster.is_some()
     }
 
-    pub(super) fn measure(&mut self, scenario: &Scenario) -> Result<Measured, Failure> {
+    pub(crate) fn measure(&mut self, scenario: &Scenario) -> Result<Measured, Failure> {
         let rate = match scenario.pace {
             Pace::Unlimited => None,
             Pace::PerSecond(rate) => Some(rate),

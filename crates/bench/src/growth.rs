@@ -17,11 +17,11 @@ use super::load::{Load, Sent};
 use super::process::{Helper, Server, new_key};
 use super::receiver::{Ask, Report as Arrived};
 use super::system::{Usage, resident_bytes};
-use crate::exit::Failure;
-use crate::output::{Output, line, table};
+use postrider_cli::exit::Failure;
+use postrider_cli::output::{Output, line, table};
 
 #[derive(Debug, Args)]
-pub(super) struct Growth {
+pub(crate) struct Growth {
     /// Subscriptions of the point with many.
     #[arg(long, default_value_t = 100_000, value_name = "N")]
     subscriptions: u64,
@@ -58,7 +58,7 @@ struct Point {
     repeated: u64,
 }
 
-pub(super) fn run(growth: &Growth, output: Output) -> Result<(), Failure> {
+pub(crate) fn run(growth: &Growth, output: Output) -> Result<(), Failure> {
     let scratch = Scratch::new(&growth.dir)?;
     let base = Filling { subscriptions: 0, destinations: 1, waiting: 0 };
     let points = [

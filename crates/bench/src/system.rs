@@ -8,13 +8,13 @@ use std::path::Path;
 
 /// What the system says of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Usage {
-    pub(super) cpu_us: u64,
-    pub(super) peak_bytes: u64,
+pub(crate) struct Usage {
+    pub(crate) cpu_us: u64,
+    pub(crate) peak_bytes: u64,
 }
 
 impl Usage {
-    pub(super) fn of(id: u32) -> Usage {
+    pub(crate) fn of(id: u32) -> Usage {
         let status = read(&format!("/proc/{id}/status"));
         Usage {
             cpu_us: cpu_us(id).unwrap_or(0),
@@ -26,18 +26,18 @@ impl Usage {
 /// The disk that holds a folder. What a process wrote by the system's account counts memory that a
 /// page cache wrote to in units of up to megabytes: the disk says what came to it, from all processes.
 #[derive(Debug)]
-pub(super) struct Disk(String);
+pub(crate) struct Disk(String);
 
 impl Disk {
     /// `None` where the system does not say, as for file systems in memory or of a container.
-    pub(super) fn of(folder: &Path) -> Option<Disk> {
+    pub(crate) fn of(folder: &Path) -> Option<Disk> {
         let device = std::fs::metadata(folder).ok()?.dev();
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         let disk = Disk(format!("/sys/dev/block/{major}:{minor}/stat"));
         disk.written_bytes().map(|_| disk)
     }
 
-    pub(super) fn written_bytes(&self) -> Option<u64> {
+    pub(crate) fn written_bytes(&self) -> Option<u64> {
         written_bytes(&read(&self.0))
     }
 }
@@ -49,7 +49,7 @@ fn written_bytes(stat: &str) -> Option<u64> {
 }
 
 /// Memory that a process has now.
-pub(super) fn resident_bytes(id: u32) -> u64 {
+pub(crate) fn resident_bytes(id: u32) -> u64 {
     field(&read(&format!("/proc/{id}/status")), "VmRSS:").unwrap_or(0) * 1024
 }
 
@@ -63,7 +63,7 @@ fn field(text: &str, name: &str) -> Option<u64> {
 }
 
 /// Processor time of a process with all its threads.
-pub(super) fn cpu_us(id: u32) -> Option<u64> {
+pub(crate) fn cpu_us(id: u32) -> Option<u64> {
     Stat::of(id).map(|stat| stat.cpu_us)
 }
 
@@ -97,12 +97,12 @@ impl Stat {
 
 /// A PostgreSQL server on this machine, by its first process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Postmaster(u32);
+pub(crate) struct Postmaster(u32);
 
 impl Postmaster {
     /// The server that this process serves connections for; `None` where it runs on another machine, or
     /// where this one cannot see it.
-    pub(super) fn of_backend(backend: u32) -> Option<Postmaster> {
+    pub(crate) fn of_backend(backend: u32) -> Option<Postmaster> {
         let of_backend = Stat::of(backend).filter(|stat| stat.name == "postgres")?;
         let postmaster = Stat::of(of_backend.parent).filter(|stat| stat.name == "postgres")?;
         // The one that began it is not PostgreSQL any more, so this one is the first.
@@ -111,7 +111,7 @@ impl Postmaster {
     }
 
     /// Processor time of all its processes, those that have ended included.
-    pub(super) fn cpu_us(self) -> u64 {
+    pub(crate) fn cpu_us(self) -> u64 {
         let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let children = ids.filter_map(Stat::of).filter(|stat| stat.parent == self.0);

@@ -12,11 +12,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::{http, message};
-use crate::exit::Failure;
-use crate::output::line;
+use postrider_cli::exit::Failure;
+use postrider_cli::output::line;
 
 /// Asks how much has arrived.
-pub(super) const COUNT_REQUEST: &[u8] = b"GET /count HTTP/1.1\r\nhost: receiver\r\n\r\n";
+pub(crate) const COUNT_REQUEST: &[u8] = b"GET /count HTTP/1.1\r\nhost: receiver\r\n\r\n";
 
 /// As many as the server has in flight at most.
 const CONNECTIONS_AT_ONCE: u32 = 4096;
@@ -26,7 +26,7 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 /// What the receiver is asked.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Ask {
+pub(crate) enum Ask {
     /// Forget everything; from now on each event is owed to this many subscriptions.
     Begin { fan_out: u64 },
     /// How much has arrived?
@@ -37,32 +37,32 @@ pub(super) enum Ask {
 
 /// What has arrived.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Report {
+pub(crate) struct Report {
     /// Requests that arrived.
-    pub(super) arrived: u64,
+    pub(crate) arrived: u64,
     /// Deliveries that were owed and never arrived.
-    pub(super) lost: u64,
+    pub(crate) lost: u64,
     /// Deliveries that arrived more than once.
-    pub(super) repeated: u64,
+    pub(crate) repeated: u64,
     /// Deliveries of events that were refused, or of none.
-    pub(super) unexpected: u64,
+    pub(crate) unexpected: u64,
     /// When the last one arrived.
-    pub(super) last_us: u64,
+    pub(crate) last_us: u64,
     /// From when an event was meant to be sent until it arrived.
-    pub(super) latency: Latency,
+    pub(crate) latency: Latency,
 }
 
 /// How long something took, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Latency {
-    pub(super) p50: u64,
-    pub(super) p90: u64,
-    pub(super) p99: u64,
-    pub(super) max: u64,
+pub(crate) struct Latency {
+    pub(crate) p50: u64,
+    pub(crate) p90: u64,
+    pub(crate) p99: u64,
+    pub(crate) max: u64,
 }
 
 impl Latency {
-    pub(super) fn of(mut samples: Vec<u64>) -> Latency {
+    pub(crate) fn of(mut samples: Vec<u64>) -> Latency {
         samples.sort_unstable();
         let at = |percent: usize| {
             // The smallest sample that so many percent do not exceed.
@@ -131,7 +131,7 @@ fn locked(tally: &Shared) -> MutexGuard<'_, Tally> {
 }
 
 /// Runs until its standard input ends.
-pub(super) fn run() -> Result<(), Failure> {
+pub(crate) fn run() -> Result<(), Failure> {
     let tally = Shared::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = runtime.block_on(async { bind() })?;
