@@ -234,24 +234,17 @@ fn read_secrets(text: &[u8]) -> Option<SigningSecrets> {
 mod tests {
     use std::time::Duration;
 
+    use postrider_domain::ids::{SubscriptionId, TenantId};
     use postrider_domain::subscription::Subscription;
-    use serde_json::json;
+    use postrider_test_support::samples;
 
     use super::*;
     use crate::vault::KeyRing;
 
     fn subscription() -> Subscription {
-        serde_json::from_value(json!({
-            "id": "sub_019a86d99e3877078707070707070707",
-            "tenant": "default",
-            "destination": "dst_019a86d99e3877078707070707070707",
-            "url": "https://hooks.example.com/in",
-            "types": ["task.*"],
-            "enabled": true,
-            "created_at": "2026-11-15T09:30:00.000Z",
-            "updated_at": "2026-11-15T09:30:00.000Z",
-        }))
-        .unwrap()
+        let (id, tenant) = (SubscriptionId::from_bytes([7; 16]), TenantId::default_tenant());
+        let url = "https://hooks.example.com/in";
+        samples::subscription(id, &tenant, url, &["task.*"], Timestamp::EPOCH)
     }
 
     fn record(credentials: Vec<u8>) -> SubscriptionRecord {

@@ -12,11 +12,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use postrider_domain::attempt::{Answer, BodyEnd, Ending, Finished, Timings};
 use postrider_domain::event::RawJson;
-use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
-use postrider_domain::payload::Format;
+use postrider_domain::ids::{SubscriptionId, TenantId};
 use postrider_domain::policy::Policy;
 use postrider_domain::signature::{SigningSecret, SigningSecrets};
-use postrider_domain::subscription::Subscription;
 use postrider_domain::time::Timestamp;
 use postrider_engine::{
     Background, Credentials, CredentialsError, EngineHandle, NewEvent, OpenCredentials, Options,
@@ -24,6 +22,7 @@ use postrider_engine::{
 };
 use postrider_store::SubscriptionRecord;
 use postrider_store_testing::memory::MemoryStore;
+use postrider_test_support::samples;
 use postrider_transport::{Request, SystemClock, Transport};
 
 const BATCH: usize = 100;
@@ -67,25 +66,9 @@ fn record(n: usize) -> SubscriptionRecord {
     let now = Timestamp::EPOCH;
     let mut random = [0; 10];
     random[2..].copy_from_slice(&n.to_be_bytes());
-    SubscriptionRecord {
-        subscription: Subscription {
-            id: SubscriptionId::new(now, random),
-            destination: DestinationId::of(&tenant, &url),
-            tenant,
-            url,
-            types: serde_json::from_str(&format!("[\"task.n{n}\"]")).unwrap(),
-            object: None,
-            filter: None,
-            format: Format::Standard,
-            headers: Vec::new(),
-            rate_limit: None,
-            enabled: true,
-            created_at: now,
-            updated_at: now,
-        },
-        credentials: Vec::new(),
-        deleted_at: None,
-    }
+    let id = SubscriptionId::new(now, random);
+    let subscription = samples::subscription(id, &tenant, &url, &[&format!("task.n{n}")], now);
+    SubscriptionRecord { subscription, credentials: Vec::new(), deleted_at: None }
 }
 
 async fn feed(engine: EngineHandle, destinations: usize, batches: usize, offset: usize) {

@@ -15,13 +15,12 @@ use postrider_domain::delivery::Delivery;
 use postrider_domain::destination::Destination;
 use postrider_domain::event::{Event, EventType, RawJson};
 use postrider_domain::ids::{AuditId, DeliveryId, ReplayId, SubscriptionId, TenantId};
-use postrider_domain::payload::Format;
-use postrider_domain::subscription::{Subscription, TypeSet};
 use postrider_domain::time::Timestamp;
 use postrider_store::{
     Acceptance, Actor, ActorKind, AuditEntry, DeliveryFilter, IdempotentAnswer, Key, ReplayJob,
     ReplayState, SubscriptionRecord, Tenant,
 };
+use postrider_test_support::samples;
 
 /// When everything begins: 2025-11-15T09:30:00.000Z, a whole minute.
 pub const START: Timestamp = Timestamp::from_unix_ms(1_763_199_000_000);
@@ -109,21 +108,9 @@ pub fn destination(tenant: &TenantId, n: u64) -> Destination {
 
 /// A subscription to everything, with its sealed credentials; its URL is that of destination `to`.
 pub fn subscription(tenant: &TenantId, n: u64, to: u64) -> SubscriptionRecord {
-    let subscription = Subscription {
-        id: subscription_id(n),
-        tenant: tenant.clone(),
-        destination: destination(tenant, to).id,
-        url: url(to),
-        types: TypeSet::new([format!("type.n{n}").parse().unwrap()]).unwrap(),
-        object: None,
-        filter: None,
-        format: Format::Standard,
-        headers: Vec::new(),
-        rate_limit: None,
-        enabled: true,
-        created_at: at(n),
-        updated_at: at(n),
-    };
+    let types = format!("type.n{n}");
+    let subscription =
+        samples::subscription(subscription_id(n), tenant, &url(to), &[&types], at(n));
     SubscriptionRecord { subscription, credentials: vec![0, 255, 10, 13], deleted_at: None }
 }
 

@@ -9,15 +9,17 @@
 use super::{Finding, Tree};
 use crate::toml::{ALL_KINDS, Toml};
 
-/// Crates that are never shipped. Every crate may use them in its tests; another use must be allowed.
-const TESTING: &[&str] = &["store-testing"];
+/// Crates that are never shipped. Every crate above the domain may use them in its tests; another use
+/// must be allowed. The domain's own tests would see two copies of its types.
+const TESTING: &[&str] = &["store-testing", "test-support"];
 
 /// Each crate's folder, and those of ours that it may depend on.
 const LAYERS: &[(&str, &[&str])] = &[
     ("domain", &[]),
+    ("test-support", &["domain"]),
     ("entropy", &["domain"]),
     ("store", &["entropy", "domain"]),
-    ("store-testing", &["store", "domain"]),
+    ("store-testing", &["test-support", "store", "domain"]),
     ("transport", &["domain"]),
     ("engine", &["store", "transport", "entropy", "domain"]),
     ("api", &["engine", "store", "transport", "entropy", "domain"]),
@@ -49,8 +51,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 fn forbidden(path: &str, manifest: &str, from: &str, allowed: &[&str]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let toml = Toml::parse(manifest);
-    let in_tests: Vec<usize> =
-        toml.dependencies(&["dev-dependencies"]).into_iter().map(|(_, line)| line).collect();
+    let in_tests = toml.dependencies(&["dev-dependencies"]);
     for (name, line) in toml.dependencies(ALL_KINDS) {
         let ours = match name {
             "xtask" => "xtask",
@@ -61,7 +62,9 @@ fn forbidden(path: &str, manifest: &str, from: &str, allowed: &[&str]) -> Vec<Fi
                 None => continue,
             },
         };
-        let is_for_tests = TESTING.contains(&ours) && in_tests.contains(&line);
+        let is_for_tests = TESTING.contains(&ours)
+            && allowed.contains(&"domain")
+            && in_tests.contains(&(name, line));
         if ours != from && !allowed.contains(&ours) && !is_for_tests {
             let message = format!("{from} must not depend on {ours}");
             findings.push(Finding::new(path, line, message));
@@ -87,6 +90,23 @@ mod tests {
             ("crates/server/Cargo.toml", "[dependencies]\npostrider-api = { path = \"../api\" }\n"),
         ];
         assert_eq!(found(check, &files), [""; 0]);
+    }
+
+    #[test]
+    fn test_support_is_for_tests_only_and_not_for_the_domain() {
+        let manifest = |kind: &str| format!("[{kind}]\npostrider-test-support.workspace = true\n");
+        let in_tests = manifest("dev-dependencies");
+        let engine = "crates/engine/Cargo.toml";
+        assert_eq!(found(check, &[(engine, &in_tests)]), [""; 0]);
+        assert_eq!(
+            found(check, &[(engine, &manifest("dependencies"))]),
+            [format!("{engine}:2: engine must not depend on test-support")]
+        );
+        let domain = "crates/domain/Cargo.toml";
+        assert_eq!(
+            found(check, &[(domain, &in_tests)]),
+            [format!("{domain}:2: domain must not depend on test-support")]
+        );
     }
 
     #[test]

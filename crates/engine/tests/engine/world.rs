@@ -27,6 +27,7 @@ use postrider_store::{
     Configuration, DeliveryFilter, History, PageRequest, Store, SubscriptionPut, SubscriptionRecord,
 };
 use postrider_store_testing::memory::MemoryStore;
+use postrider_test_support::samples;
 use postrider_transport::{Clock, Request, Transport};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -499,25 +500,10 @@ pub(crate) fn record(
 ) -> SubscriptionRecord {
     let mut random = [0; 10];
     random[6..].copy_from_slice(&number.to_be_bytes());
-    SubscriptionRecord {
-        subscription: Subscription {
-            id: SubscriptionId::new(now, random),
-            tenant: tenant.clone(),
-            destination: DestinationId::of(tenant, url),
-            url: url.to_owned(),
-            types: serde_json::from_str(r#"["task.*"]"#).unwrap(),
-            object: None,
-            filter: None,
-            format: Format::Raw,
-            headers: Vec::new(),
-            rate_limit: None,
-            enabled: true,
-            created_at: now,
-            updated_at: now,
-        },
-        credentials: Vec::new(),
-        deleted_at: None,
-    }
+    let id = SubscriptionId::new(now, random);
+    let sample = samples::subscription(id, tenant, url, &["task.*"], now);
+    let subscription = Subscription { format: Format::Raw, ..sample };
+    SubscriptionRecord { subscription, credentials: Vec::new(), deleted_at: None }
 }
 
 pub(crate) async fn start(

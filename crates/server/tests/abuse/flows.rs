@@ -1,13 +1,13 @@
 //! Flows that grow by multiplication: fan-out, churn, labels, log lines; and receivers that keep what
 //! they were sent.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use postrider_test_support::receiver::{Request, answer_each, listen};
 use serde_json::{Value as Json, json};
 
 use crate::kit::{Client, Verdict, count, ms, now};
@@ -27,45 +27,27 @@ pub(crate) struct Captured {
 
 /// A receiver that keeps the heads of its requests and gives the answer that is set.
 pub(crate) fn capturing(answer: &str, takes: Duration) -> (SocketAddr, Arc<Captured>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
     let captured = Arc::new(Captured::default());
     answer.clone_into(&mut captured.answer.lock().unwrap());
     let shared = Arc::clone(&captured);
-    drop(thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let shared = Arc::clone(&shared);
-            drop(thread::spawn(move || keep(stream, &shared, takes)));
-        }
-    }));
+    let address =
+        listen(move |stream| answer_each(stream, |request| keep(&request, &shared, takes)));
     (address, captured)
 }
 
-/// Takes requests of one connection until it ends.
-fn keep(stream: TcpStream, captured: &Captured, takes: Duration) -> Option<()> {
-    let mut writer = stream.try_clone().ok()?;
-    let mut reader = BufReader::new(stream);
-    loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if reader.read_line(&mut head).ok()? == 0 {
-                return None;
-            }
-        }
-        let length = head.lines().find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
-        });
-        let mut body = vec![0; length.unwrap_or(0)];
-        reader.read_exact(&mut body).ok()?;
-        captured.heads.lock().unwrap().push(head);
-        let open = captured.open.fetch_add(1, Ordering::SeqCst) + 1;
-        captured.open_most.fetch_max(open, Ordering::SeqCst);
-        thread::park_timeout(takes);
-        captured.open.fetch_sub(1, Ordering::SeqCst);
-        let answer = captured.answer.lock().unwrap().clone();
-        writer.write_all(answer.as_bytes()).ok()?;
-    }
+/// Keeps the head of a request, and answers it after a while.
+fn keep(request: &Request, captured: &Captured, takes: Duration) -> String {
+    let lines = request.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
+    captured.heads.lock().unwrap().push(format!(
+        "POST {}\r\n{}",
+        request.path,
+        lines.collect::<String>()
+    ));
+    let open = captured.open.fetch_add(1, Ordering::SeqCst) + 1;
+    captured.open_most.fetch_max(open, Ordering::SeqCst);
+    thread::park_timeout(takes);
+    captured.open.fetch_sub(1, Ordering::SeqCst);
+    captured.answer.lock().unwrap().clone()
 }
 
 /// A receiver that fails with a body of this length.

@@ -1,26 +1,17 @@
 //! A receiver that remembers what came, where and when. What is sent to `/bad…` fails.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+
+use postrider_test_support::receiver::{Request, answer, answer_each, listen};
 
 use crate::support::{Deadline, PATIENCE};
 
-/// One request.
-#[derive(Debug, Clone)]
-pub(crate) struct Arrived {
-    pub(crate) path: String,
-    pub(crate) webhook_id: String,
-    pub(crate) body: String,
-    pub(crate) at: Instant,
-}
-
 #[derive(Default)]
 struct Shared {
-    arrived: Mutex<Vec<Arrived>>,
+    arrived: Mutex<Vec<Request>>,
     changed: Condvar,
 }
 
@@ -31,17 +22,11 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) fn start() -> Receiver {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared::default());
         let for_connections = Arc::clone(&shared);
-        drop(thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let shared = Arc::clone(&for_connections);
-                // A connection that breaks is the sender's business.
-                drop(thread::spawn(move || connection(stream, &shared)));
-            }
-        }));
+        let address = listen(move |stream| {
+            answer_each(stream, |request| respond(request, &for_connections));
+        });
         Receiver { address, shared }
     }
 
@@ -49,7 +34,7 @@ impl Receiver {
         format!("http://{}{path}", self.address)
     }
 
-    fn arrived(&self) -> MutexGuard<'_, Vec<Arrived>> {
+    fn arrived(&self) -> MutexGuard<'_, Vec<Request>> {
         self.shared.arrived.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -57,7 +42,7 @@ impl Receiver {
     pub(crate) fn good(&self) -> BTreeMap<String, usize> {
         let mut all = BTreeMap::new();
         for one in self.arrived().iter().filter(|one| is_good(one)) {
-            *all.entry(one.webhook_id.clone()).or_default() += 1;
+            *all.entry(one.header("webhook-id").to_owned()).or_default() += 1;
         }
         all
     }
@@ -84,7 +69,7 @@ impl Receiver {
     pub(crate) fn wait_for_event(&self, text: &str, places: usize) -> Instant {
         let mut seen = BTreeSet::new();
         self.wait(0, |one| {
-            if is_good(one) && one.body.contains(text) {
+            if is_good(one) && one.text().contains(text) {
                 seen.insert(one.path.clone());
             }
             seen.len() >= places
@@ -93,7 +78,7 @@ impl Receiver {
 
     /// Looks at one after the other, each once: whoever looks holds up what comes. Says when the one
     /// came that was the last to wait for.
-    fn wait(&self, begin: usize, mut is_last: impl FnMut(&Arrived) -> bool) -> Instant {
+    fn wait(&self, begin: usize, mut is_last: impl FnMut(&Request) -> bool) -> Instant {
         let (deadline, mut next) = (Deadline::new(), begin);
         let mut arrived = self.arrived();
         loop {
@@ -112,7 +97,7 @@ impl Receiver {
     }
 }
 
-fn is_good(one: &Arrived) -> bool {
+fn is_good(one: &Request) -> bool {
     !one.path.starts_with("/bad")
 }
 
@@ -121,36 +106,9 @@ pub(crate) fn shortest_gap(times: &[Instant]) -> Option<Duration> {
     times.windows(2).map(|two| two[1] - two[0]).min()
 }
 
-#[expect(clippy::disallowed_methods, reason = "says when something came")]
-fn connection(stream: TcpStream, shared: &Shared) -> io::Result<()> {
-    let mut writer = stream.try_clone()?;
-    let mut reader = BufReader::new(stream);
-    loop {
-        let (mut line, mut length, mut webhook_id) = (String::new(), 0, String::new());
-        if reader.read_line(&mut line)? == 0 {
-            return Ok(());
-        }
-        let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
-        loop {
-            line.clear();
-            if reader.read_line(&mut line)? == 0 {
-                return Ok(());
-            }
-            let Some((name, value)) = line.trim_end().split_once(':') else { break };
-            match name.to_ascii_lowercase().as_str() {
-                "content-length" => length = value.trim().parse().map_err(io::Error::other)?,
-                "webhook-id" => value.trim().clone_into(&mut webhook_id),
-                _ => {}
-            }
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body)?;
-        let status = if path.starts_with("/bad") { 500 } else { 200 };
-        let body = String::from_utf8_lossy(&body).into_owned();
-        let arrived = Arrived { path, webhook_id, body, at: Instant::now() };
-        shared.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(arrived);
-        shared.changed.notify_all();
-        writer
-            .write_all(format!("HTTP/1.1 {status} x\r\ncontent-length: 2\r\n\r\nok").as_bytes())?;
-    }
+fn respond(request: Request, shared: &Shared) -> String {
+    let status = if is_good(&request) { 200 } else { 500 };
+    shared.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    shared.changed.notify_all();
+    answer(status)
 }

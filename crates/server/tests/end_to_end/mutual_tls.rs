@@ -1,10 +1,10 @@
 //! A receiver that demands a client certificate of its own authority, and is reached: by a
 //! subscription's certificate, or by the operator's.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use postrider_test_support::receiver::{answer, answer_each, listen};
 use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::server::WebPkiClientVerifier;
@@ -54,23 +54,16 @@ fn strict_receiver(authority: &Authority) -> (String, Arc<Mutex<usize>>) {
         .with_single_cert(vec![certificate.der().clone()], key)
         .unwrap();
     let (config, stood) = (Arc::new(config), Arc::new(Mutex::new(0)));
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("https://127.0.0.1:{}/hook", listener.local_addr().unwrap().port());
     let counted = Arc::clone(&stood);
-    drop(std::thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
-            let mut stream = StreamOwned::new(connection, stream);
-            let counted = Arc::clone(&counted);
-            drop(std::thread::spawn(move || {
-                if stream.conn.complete_io(&mut stream.sock).is_ok() {
-                    *counted.lock().unwrap() += 1;
-                    crate::support::receiver::answer_all(&mut stream, 200);
-                }
-            }));
+    let address = listen(move |stream| {
+        let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+        let mut stream = StreamOwned::new(connection, stream);
+        if stream.conn.complete_io(&mut stream.sock).is_ok() {
+            *counted.lock().unwrap() += 1;
+            answer_each(stream, |_| answer(200));
         }
-    }));
-    (url, stood)
+    });
+    (format!("https://{address}/hook"), stood)
 }
 
 /// The outcome of a test event.

@@ -1,12 +1,13 @@
 //! Minutes with hundreds of destinations in all moods, in real time: afterwards nothing is left over.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use postrider_test_support::receiver::listen;
 use serde_json::json;
 
 use super::{count, figure};
@@ -17,17 +18,7 @@ const DESTINATIONS: usize = 300;
 
 /// One mood for each path `/n`, until all are told to be good.
 fn moody(is_good: Arc<AtomicBool>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let is_good = Arc::clone(&is_good);
-            let of_connection = thread::Builder::new().stack_size(64 * 1024);
-            // A connection that breaks is the sender's business.
-            drop(of_connection.spawn(move || answer(stream, &is_good)));
-        }
-    }));
-    address
+    listen(move |stream| answer(stream, &is_good))
 }
 
 fn answer(mut stream: TcpStream, is_good: &AtomicBool) {

@@ -1,12 +1,13 @@
 //! A receiver whose behaviour a test turns while it runs.
 
 use std::collections::HashSet;
-use std::io::{self, BufReader, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use postrider_test_support::receiver::{Request, answer, answer_each, listen};
 
 use super::{Deadline, PATIENCE};
 
@@ -55,8 +56,6 @@ impl Receiver {
 
     /// The same, and every answer takes so long.
     pub(crate) fn start_slow(status: u16, takes: Duration) -> Receiver {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             status: AtomicU16::new(status),
             first_fails_of: AtomicU64::new(0),
@@ -65,13 +64,9 @@ impl Receiver {
             changed: Condvar::new(),
         });
         let for_connections = Arc::clone(&shared);
-        drop(thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let shared = Arc::clone(&for_connections);
-                // A connection that breaks is the sender's business.
-                drop(thread::spawn(move || connection(stream, &shared)));
-            }
-        }));
+        let address = listen(move |stream| {
+            answer_each(stream, |request| respond(request, &for_connections));
+        });
         Receiver { address, shared }
     }
 
@@ -139,72 +134,31 @@ fn is_one_of(many: u64, webhook_id: &str) -> bool {
     many > 0 && sum.is_multiple_of(many)
 }
 
-fn connection(stream: TcpStream, shared: &Shared) -> io::Result<()> {
-    let mut writer = stream.try_clone()?;
-    let mut reader = BufReader::new(stream);
-    while let Some(arrived) = read(&mut reader)? {
-        let mut status = shared.status.load(Ordering::SeqCst);
-        let mut state = shared.state.lock().unwrap();
-        let many = shared.first_fails_of.load(Ordering::SeqCst);
-        if is_one_of(many, &arrived.webhook_id)
-            && state.failed_once.insert(arrived.webhook_id.clone())
-        {
-            status = 500;
-        }
-        state.arrived.push(arrived);
-        state.open += 1;
-        state.open_most = state.open_most.max(state.open);
-        shared.changed.notify_all();
-        while state.held {
-            state = shared.changed.wait(state).unwrap();
-        }
-        drop(state);
-        if !shared.takes.is_zero() {
-            thread::park_timeout(shared.takes);
-        }
-        shared.state.lock().unwrap().open -= 1;
-        writer.write_all(
-            format!("HTTP/1.1 {status} x\r\ncontent-length: 6\r\n\r\nanswer").as_bytes(),
-        )?;
+fn respond(request: Request, shared: &Shared) -> String {
+    let arrived = Arrived {
+        webhook_id: request.header("webhook-id").to_owned(),
+        traceparent: request.header("traceparent").to_owned(),
+        at: request.at,
+        body: request.body,
+    };
+    let mut status = shared.status.load(Ordering::SeqCst);
+    let mut state = shared.state.lock().unwrap();
+    let many = shared.first_fails_of.load(Ordering::SeqCst);
+    if is_one_of(many, &arrived.webhook_id) && state.failed_once.insert(arrived.webhook_id.clone())
+    {
+        status = 500;
     }
-    Ok(())
-}
-
-/// Answers every request on a connection with this status.
-pub(crate) fn answer_all(stream: &mut (impl io::Read + io::Write), status: u16) {
-    let mut reader = BufReader::new(stream);
-    while let Ok(Some(_)) = read(&mut reader) {
-        let answer = format!("HTTP/1.1 {status} x\r\ncontent-length: 6\r\n\r\nanswer");
-        // A connection that breaks is the sender's business.
-        reader.get_mut().write_all(answer.as_bytes()).unwrap_or_default();
+    state.arrived.push(arrived);
+    state.open += 1;
+    state.open_most = state.open_most.max(state.open);
+    shared.changed.notify_all();
+    while state.held {
+        state = shared.changed.wait(state).unwrap();
     }
-}
-
-/// The next request on a connection; `None` where there is no more.
-#[expect(clippy::disallowed_methods, reason = "when it arrived is what some tests measure")]
-fn read(reader: &mut impl io::BufRead) -> io::Result<Option<Arrived>> {
-    let mut line = String::new();
-    let mut length = 0;
-    let (mut webhook_id, mut traceparent) = (String::new(), String::new());
-    loop {
-        line.clear();
-        if reader.read_line(&mut line)? == 0 {
-            return Ok(None);
-        }
-        let header = line.trim_end();
-        if header.is_empty() {
-            break;
-        }
-        if let Some((name, value)) = header.split_once(':') {
-            match name.to_ascii_lowercase().as_str() {
-                "content-length" => length = value.trim().parse().map_err(io::Error::other)?,
-                "webhook-id" => value.trim().clone_into(&mut webhook_id),
-                "traceparent" => value.trim().clone_into(&mut traceparent),
-                _ => {}
-            }
-        }
+    drop(state);
+    if !shared.takes.is_zero() {
+        thread::park_timeout(shared.takes);
     }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body)?;
-    Ok(Some(Arrived { webhook_id, traceparent, at: Instant::now(), body }))
+    shared.state.lock().unwrap().open -= 1;
+    answer(status)
 }

@@ -1,0 +1,31 @@
+//! Valid values to begin a test with. A test changes the fields that it is about.
+
+use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
+use postrider_domain::payload::Format;
+use postrider_domain::subscription::{Subscription, TypeSet};
+use postrider_domain::time::Timestamp;
+
+/// An enabled subscription of these types without a filter, in the standard format, made at `now`.
+pub fn subscription(
+    id: SubscriptionId,
+    tenant: &TenantId,
+    url: &str,
+    types: &[&str],
+    now: Timestamp,
+) -> Subscription {
+    Subscription {
+        id,
+        tenant: tenant.clone(),
+        destination: DestinationId::of(tenant, url),
+        url: url.to_owned(),
+        types: TypeSet::new(types.iter().map(|text| text.parse().unwrap())).unwrap(),
+        object: None,
+        filter: None,
+        format: Format::Standard,
+        headers: Vec::new(),
+        rate_limit: None,
+        enabled: true,
+        created_at: now,
+        updated_at: now,
+    }
+}
