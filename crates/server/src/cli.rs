@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, backup, deliveries, destinations, doctor, keys, listen, migrate, replay, restore, send,
-    simulate, subscriptions, tail,
+    audit, backup, deliveries, destinations, doctor, forecast, keys, listen, migrate, replay,
+    restore, send, subscriptions, tail,
 };
 
 const AFTER_HELP: &str = "\
@@ -58,7 +58,8 @@ pub(crate) enum Command {
     /// Make a data directory of a backup.
     Restore(restore::Restore),
     /// Forecast what a policy does while a URL is down: table and chart.
-    Simulate(simulate::Simulate),
+    #[command(name = "simulate")]
+    Forecast(forecast::ForecastArgs),
     /// Look at the key ring of secrets at rest, and give it a new key.
     Keyring(crate::commands::keyring::Keyring),
     /// Look for what is wrong: configuration, files, server, key, ledger.

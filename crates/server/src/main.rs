@@ -60,7 +60,7 @@ fn report(failure: &Failure, output: Output) {
 
 fn run(command: Command, environment: &Environment, output: Output) -> Result<(), Failure> {
     // A chart is for everybody; all other files have secrets or what tenants said in them.
-    if !matches!(command, Command::Simulate(_)) {
+    if !matches!(command, Command::Forecast(_)) {
         serve::keep_private();
     }
     match command {
@@ -69,7 +69,7 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
         Command::Config(arguments) => {
             commands::config::run(&commands::load(&arguments, environment)?, output)
         }
-        Command::Simulate(simulate) => commands::simulate::run(&simulate, environment, output),
+        Command::Forecast(arguments) => commands::forecast::run(&arguments, environment, output),
         Command::Bench(bench) => postrider_bench::run(&bench, output),
         Command::Version => {
             let version =
@@ -137,7 +137,7 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
         Command::Serve(_)
         | Command::Demo(_)
         | Command::Config(_)
-        | Command::Simulate(_)
+        | Command::Forecast(_)
         | Command::Bench(_)
         | Command::Version => Ok(()),
     }

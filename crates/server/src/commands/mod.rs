@@ -7,6 +7,7 @@ pub(crate) mod config;
 pub(crate) mod deliveries;
 pub(crate) mod destinations;
 pub(crate) mod doctor;
+pub(crate) mod forecast;
 pub(crate) mod keyring;
 pub(crate) mod keys;
 pub(crate) mod listen;
@@ -14,7 +15,6 @@ pub(crate) mod migrate;
 pub(crate) mod replay;
 pub(crate) mod restore;
 pub(crate) mod send;
-pub(crate) mod simulate;
 pub(crate) mod subscriptions;
 pub(crate) mod tail;
 

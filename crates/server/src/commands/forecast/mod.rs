@@ -1,4 +1,4 @@
-//! `postrider simulate`: what would happen to our customers if this URL were down for so long?
+//! `postrider simulate`: a forecast of what happens to our customers if this URL is down for so long.
 //!
 //! Nothing is sent and no server is asked: the figures come from [`postrider_domain::forecast`],
 //! which asks the same decisions as the server does.
@@ -25,7 +25,7 @@ use given::Outage;
 
 /// Forecast what a policy does in an outage.
 #[derive(Debug, Args)]
-pub(crate) struct Simulate {
+pub(crate) struct ForecastArgs {
     /// How long the URL is down: 6h, 2d12h, or from when to when: "fri 18:00..mon 08:00".
     #[arg(long, value_name = "DURATION|FROM..TO", value_parser = given::outage)]
     outage: Outage,
@@ -117,24 +117,24 @@ impl Preset {
 
 /// Forecasts, and shows what comes of it.
 pub(crate) fn run(
-    simulate: &Simulate,
+    arguments: &ForecastArgs,
     environment: &Environment,
     output: Output,
 ) -> Result<(), Failure> {
     let question = Question {
-        outage: simulate.outage,
+        outage: arguments.outage,
         scenario: Scenario {
-            traffic: simulate.rate,
-            outage: simulate.outage.length,
-            healthy_before: simulate.healthy_before,
-            enabled_after: simulate.enable_after,
-            answer_time: simulate.answer_time,
+            traffic: arguments.rate,
+            outage: arguments.outage.length,
+            healthy_before: arguments.healthy_before,
+            enabled_after: arguments.enable_after,
+            answer_time: arguments.answer_time,
             in_flight_max: postrider_engine::Options::default().destination_in_flight_max,
             samples: 600,
         },
     };
-    let plans = plans(simulate, &question.scenario, environment)?;
-    if let Some(path) = &simulate.svg {
+    let plans = plans(arguments, &question.scenario, environment)?;
+    if let Some(path) = &arguments.svg {
         std::fs::write(path, svg::draw(&question, &plans))
             .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
     }
@@ -145,35 +145,35 @@ pub(crate) fn run(
     for plan in &plans {
         line(&format!("\n{}", chart::draw(&question, plan, &plans, output)))?;
     }
-    if let Some(path) = &simulate.svg {
+    if let Some(path) = &arguments.svg {
         line(&format!("\nchart: {}", path.display()))?;
     }
     Ok(())
 }
 
 fn plans(
-    simulate: &Simulate,
+    arguments: &ForecastArgs,
     scenario: &Scenario,
     environment: &Environment,
 ) -> Result<Vec<Plan>, Failure> {
     let failure = |error: forecast::ForecastError| Failure::usage(error.to_string());
     let mut plans = Vec::new();
-    let is_own = simulate.policy.is_some() || !simulate.set.is_empty();
+    let is_own = arguments.policy.is_some() || !arguments.set.is_empty();
     if is_own {
-        let arguments = ServerArgs {
-            config: simulate.policy.clone(),
-            set: simulate.set.clone(),
+        let server = ServerArgs {
+            config: arguments.policy.clone(),
+            set: arguments.set.clone(),
             ..ServerArgs::default()
         };
-        let policy = super::load(&arguments, environment)?.config.policy;
-        let name = match simulate.policy.as_ref().and_then(|path| path.file_stem()) {
+        let policy = super::load(&server, environment)?.config.policy;
+        let name = match arguments.policy.as_ref().and_then(|path| path.file_stem()) {
             Some(stem) => crate::output::escaped(&stem.to_string_lossy()),
             None => "yours".to_owned(),
         };
         plans
             .push(Plan { name, forecast: forecast::forecast(scenario, &policy).map_err(failure)? });
     }
-    let presets = match (&simulate.preset[..], is_own) {
+    let presets = match (&arguments.preset[..], is_own) {
         ([], false) => &[Preset::Default, Preset::Svix, Preset::Stripe][..],
         ([], true) => &[Preset::Default],
         (presets, _) => presets,
