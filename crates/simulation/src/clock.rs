@@ -1,9 +1,9 @@
 //! Virtual time: tokio's paused clock, carried over from one process of the world to the next, and the
 //! clock that the engine reads, which is the one that ships ([`postrider_domain::steady`]).
 //!
-//! The time of day of this world is set back and ahead, the machine is restarted, and what was written
-//! down of the clock may be old. The model judges everything in virtual time: the engine's clock must
-//! never leave it.
+//! The world sets the time of day back and ahead, restarts the machine, and lets the saved state of the
+//! clock get old. The model judges everything in virtual time, and the engine's clock must stay equal
+//! to it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use postrider_domain::time::Timestamp;
 use postrider_transport::Clock;
 use tokio::time::Instant;
 
-/// When every world begins.
+/// The virtual time at which every world begins.
 pub const START_MS: i64 = 1_763_199_000_000;
 
 /// The clock of a world. While no process runs it stands still.
@@ -64,8 +64,8 @@ impl Face {
 }
 
 impl WorldClock {
-    /// A process begins: time follows its runtime. To be called inside of it. Its clock goes on where
-    /// the one before it was; the step is one that happened between the two.
+    /// Starts the clock of a process; call it inside the process's runtime. The clock continues where
+    /// the process before left off; the returned step happened between the two.
     pub fn start(&self) -> Option<Step> {
         let mut face = self.face();
         face.begun = Some(instant());
@@ -76,13 +76,12 @@ impl WorldClock {
         step
     }
 
-    /// Somebody sets the time of day: ahead, or back.
+    /// Sets the time of day ahead or back.
     pub fn set_by(&self, ms: i64) {
         self.face().skew_ms += ms;
     }
 
-    /// The engine's clock is compared with the time of day, as a server does every second, and written
-    /// down.
+    /// Compares the engine's clock with the time of day and saves it, as a server does every second.
     pub fn look(&self) -> Option<Step> {
         let mut face = self.face();
         let reading = face.reading();
@@ -98,20 +97,20 @@ impl WorldClock {
         face.saved = Some(face.steady.save(reading.boot, reading.elapsed));
     }
 
-    /// The machine is started anew. Between two processes only.
+    /// Restarts the machine. Call it only while no process runs.
     pub fn reboot(&self) {
         let mut face = self.face();
         face.machine = (face.machine.0 + 1, face.base_ms);
     }
 
-    /// The process ends: time stands still. To be called inside its runtime.
+    /// Stops the clock of a process; call it inside the process's runtime.
     pub fn stop(&self) {
         let now = self.now_ms();
         let mut face = self.face();
         (face.base_ms, face.begun) = (now, None);
     }
 
-    /// Time passes while no process runs.
+    /// Lets time pass while no process runs.
     pub fn pass(&self, ms: u64) {
         self.face().base_ms += i64::try_from(ms).unwrap_or(0);
     }

@@ -1,4 +1,5 @@
-//! What must have happened, else the run has proven little: every mood, fault, edge and final state.
+//! Coverage: the moods, faults, edges and final states that a run must have met. A run that missed one
+//! has shown little.
 
 macro_rules! covers {
     ($($name:ident => $text:literal),+ $(,)?) => {
@@ -111,7 +112,7 @@ impl Default for Coverage {
 }
 
 impl Coverage {
-    /// It was met once more.
+    /// Counts one more meeting.
     pub fn hit(&mut self, cover: Cover) {
         self.0[cover as usize] += 1;
     }

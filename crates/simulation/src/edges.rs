@@ -16,13 +16,13 @@ use crate::world::receivers::Mood;
 use crate::world::{Crashed, Nature, World};
 
 pub(crate) const OK: Mood = Mood::Healthy { within: 0 };
-/// Quickly, so that thousands fail before the first retry.
+/// Fails at once, so that thousands of first attempts fail before the first retry is due.
 pub(crate) const FAIL: Mood = Mood::Resets;
 const URL: &str = "https://edge.example.com/in";
 pub(crate) const MINUTE: u64 = 60_000;
 pub(crate) const HOUR: u64 = 60 * MINUTE;
 
-/// An edge: its name, and the way to it.
+/// An edge: its name, and the function that plays it.
 pub type Edge = (&'static str, fn() -> Result<Outcome>);
 
 /// All of them.
@@ -101,7 +101,7 @@ impl Stage {
         Ok(id)
     }
 
-    /// So many new deliveries, all of them attempted once.
+    /// Accepts this many deliveries and lets each be attempted once.
     pub(crate) fn send(&mut self, mood: Mood, count: usize) -> Result<()> {
         self.world.receivers.set(self.id, mood);
         for batch in (0..count).step_by(500) {
@@ -126,7 +126,7 @@ impl Stage {
         Ok(matches!(self.state()?, State::Open { .. }))
     }
 
-    /// The whole story, with its violations.
+    /// Ends the stage and returns what happened, with all violations.
     pub(crate) fn end(self) -> Result<Outcome> {
         Ok(outcome(&self.world))
     }
@@ -151,10 +151,10 @@ fn share() -> Result<Outcome> {
     stage.end()
 }
 
-/// To `failures` in a row without the share of failures disabling first.
+/// Makes `failures` consecutive failures without reaching the failure share that disables.
 fn in_a_row(stage: &mut Stage, failures: usize) -> Result<()> {
     stage.send(OK, 1_000)?;
-    // Retries of what failed come in between, so the last ones are counted exactly.
+    // Retries of failed deliveries come in between: make the last few failures one by one.
     let now = |stage: &Stage| {
         let oracle = stage.world.oracle();
         oracle.destinations.get(&stage.id).map_or(0, |dest| dest.model.consecutive)
@@ -174,7 +174,7 @@ fn consecutive() -> Result<Outcome> {
     ensure!(stage.state()? == State::Closed, "1,999 disabled");
     stage.send(FAIL, 1)?;
     ensure!(stage.is_open()?, "2,000 did not disable");
-    // The probes bring it over 2,000; nothing arrives for 72 hours.
+    // Probes raise the count over 2,000; no delivery succeeds for 72 hours.
     let last = {
         let oracle = stage.world.oracle();
         oracle.destinations.get(&stage.id).map_or(0, |dest| dest.model.last_success)
@@ -217,7 +217,7 @@ fn many() -> Result<Outcome> {
     while count(&stage) < 46_000 {
         stage.send(FAIL, 500)?;
     }
-    // Without retries in between, the last ones are counted exactly.
+    // Make the last few failures one by one, at a time when no retry is due.
     let all: Vec<_> = stage.world.oracle().owed.keys().copied().collect();
     for id in all {
         stage.world.cancel(id).map_err(crashed)?;
@@ -275,7 +275,7 @@ fn neighbours() -> Result<Outcome> {
         let other = stage.receiver(&format!("https://hangs{n}.example.com/in"))?;
         stage.world.receivers.set(other, Mood::Hangs);
     }
-    // The model has every late attempt at the healthy one as a violation.
+    // The model reports every late attempt at the healthy destination.
     for _ in 0..200 {
         stage.world.send(&stage.tenant.clone(), "task.created", 1).map_err(crashed)?;
         stage.pass(700)?;

@@ -28,7 +28,7 @@ pub fn catch(bug: &str, seeds: u64) -> Option<(String, String)> {
     })
 }
 
-/// What goes wrong with the bug and not without it.
+/// The violation that shows with the bug and not without it.
 fn wrong_with(bug: &str, play: impl Fn() -> Result<Outcome>) -> Option<String> {
     plant(Some(bug));
     let what = wrong(play());

@@ -1,5 +1,5 @@
-//! Scenes: what the contract says about one subject, played on purpose, with the model looking on.
-//! A life may meet all of these by chance; here none of them depends on it.
+//! Scenes: each plays one rule of the contract on purpose while the model checks it. A random life may
+//! or may not meet the same situation.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub const SCENES: [Edge; 21] = [
 ];
 
 impl Stage {
-    /// So many more receivers, all of them well.
+    /// Adds this many healthy receivers.
     fn others(&mut self, count: usize) -> Result<Vec<DestinationId>> {
         (0..count).map(|n| self.receiver(&format!("https://other{n}.example.com/in"))).collect()
     }
@@ -216,7 +216,7 @@ fn own_outage() -> Result<Outcome> {
             ensure!(stage.closed() == 24, "disabled after an outage of our own");
         }
         if mood == OK {
-            // A single failure of its own, over a share that the outage would have made too large.
+            // One failure of its own: it would disable the destination if the outage's failures counted.
             stage.world.receivers.heal();
             stage.send(FAIL, 1)?;
             stage.world.receivers.set(stage.id, OK);
@@ -363,7 +363,7 @@ fn drain_again() -> Result<Outcome> {
 
 fn drain_stops() -> Result<Outcome> {
     let mut stage = disabled_with(200, Rules { drain: true, ..Rules::SMALL })?;
-    // The probe and one more arrive; what follows does not.
+    // The probe and one more delivery succeed; all later ones fail.
     stage.world.receivers.script(stage.id, [OK, OK]);
     let sent = stage.attempts();
     let before = stage.world.now;
@@ -421,7 +421,7 @@ fn rate_limit() -> Result<Outcome> {
     record.subscription.rate_limit = RateLimit::per_second(5.0).ok();
     stage.world.subscribe(record).map_err(crashed)?;
     if let Some(dest) = stage.world.oracle().destinations.get_mut(&stage.id) {
-        // Five, and the one that a rested bucket has.
+        // Five in a second, and one more from a bucket that was full.
         dest.rate = Some(6);
     }
     stage.send_now(100)?;
@@ -458,7 +458,7 @@ fn tenant_flood() -> Result<Outcome> {
     }
     stage.world.send_together(&acme, "task.created", 40, 50).map_err(crashed)?;
     met(&stage, Cover::TooFast)?;
-    // The model has every late attempt of the other tenant as a violation.
+    // The model reports every late attempt of the other tenant.
     for _ in 0..100 {
         stage.send_now(1)?;
         stage.pass(100)?;

@@ -1,10 +1,10 @@
-//! Seeds that once found something: they are lived again and again.
+//! Seeds that found a bug once: every run simulates them again.
 
 use anyhow::{Context as _, Result};
 
-/// Those that a test without optimisation lives.
+/// Short lives, for the unoptimised build of the tests.
 pub const SHORT: &str = include_str!("../seeds/found.txt");
-/// Those of long lives, for the optimised build.
+/// Long lives, for the optimised build.
 pub const LONG: &str = include_str!("../seeds/long.txt");
 
 /// The seeds of a list, each with the hours to live where it says so: `seed [hours]  # what`.

@@ -1,4 +1,5 @@
-//! What happened, line by line: hashed to compare two runs, and the last lines kept to look at.
+//! The trace of a simulated life: every line is hashed, so that two runs can be compared, and the last
+//! lines are kept for a report.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -7,22 +8,22 @@ use postrider_domain::ids::{DeliveryId, DestinationId};
 
 const LINES_MAX: usize = 60_000;
 
-/// One thing that happened.
+/// One line of the trace.
 #[derive(Debug, Clone, Copy)]
 pub struct Line {
     /// When, in milliseconds since the epoch.
     pub at: i64,
-    /// What.
+    /// What happened, in words.
     pub what: &'static str,
     /// To which delivery.
     pub delivery: Option<DeliveryId>,
     /// At which destination.
     pub destination: Option<DestinationId>,
-    /// How much of it.
+    /// A number that belongs to it: a slot, a count, a time.
     pub n: i64,
 }
 
-/// Everything that happened.
+/// The trace of one life.
 #[derive(Debug, Default)]
 pub struct Trace {
     lines: VecDeque<Line>,
@@ -30,11 +31,11 @@ pub struct Trace {
     is_broken: bool,
 }
 
-/// The line of a violation.
+/// The text of the line that records a violation.
 pub const VIOLATION: &str = "VIOLATION";
 
 impl Trace {
-    /// Something happened.
+    /// Adds a line.
     pub fn push(&mut self, line: Line) {
         self.mix(line.at.cast_unsigned());
         self.mix(line.n.cast_unsigned());
@@ -47,7 +48,7 @@ impl Trace {
         if let Some(id) = line.destination {
             self.mix_bytes(id.as_bytes());
         }
-        // What comes after the first violation only follows from it.
+        // Lines after the first violation are its consequences: they are hashed, not kept.
         if self.is_broken {
             return;
         }
@@ -58,12 +59,12 @@ impl Trace {
         self.lines.push_back(line);
     }
 
-    /// The hash of all of it.
+    /// The hash of all lines.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// The last lines of a delivery, its destination, and of what concerns all.
+    /// The last lines that concern this delivery, this destination, or the whole world.
     pub fn last_of(
         &self,
         delivery: Option<DeliveryId>,

@@ -11,14 +11,14 @@ fn check(seed: u64, hours: Option<u64>) {
 }
 
 #[test]
-fn a_few_lives_are_lived_without_a_violation() {
+fn simulated_lives_have_no_violation() {
     for seed in 1..=12 {
         check(seed, Some(8));
     }
 }
 
 #[test]
-fn the_same_seed_gives_the_same_trace() {
+fn same_seed_gives_the_same_trace() {
     for seed in 20..26 {
         let (one, other) = (live(seed, Some(10)).unwrap(), live(seed, Some(10)).unwrap());
         assert_eq!(one.hash, other.hash, "seed {seed}");
@@ -32,7 +32,7 @@ fn other_seeds_give_other_traces() {
 }
 
 #[test]
-fn the_edges_of_the_contract_are_where_it_says() {
+fn circuit_and_schedule_change_exactly_at_the_edges_of_the_contract() {
     // The one with 50,000 failures, and the scenes, are for the optimised build of `cargo xtask ci`.
     for (name, edge) in EDGES.iter().filter(|(name, _)| !name.contains("50,000")) {
         let outcome = edge().unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -42,7 +42,7 @@ fn the_edges_of_the_contract_are_where_it_says() {
 }
 
 #[test]
-fn seeds_that_found_something_stay_found() {
+fn seeds_that_found_a_bug_have_no_violation_now() {
     for (seed, hours) in seeds::read(seeds::SHORT).unwrap() {
         check(seed, hours);
     }

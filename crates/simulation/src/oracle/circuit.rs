@@ -10,7 +10,7 @@ use postrider_domain::ids::DeliveryId;
 use super::rules::Rules;
 use crate::coverage::Cover;
 
-/// Where a modelled circuit stands.
+/// The state of a modelled circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     /// Enabled.
@@ -34,7 +34,7 @@ pub enum State {
 /// A modelled circuit.
 #[derive(Debug, Clone)]
 pub struct Model {
-    /// Where it stands.
+    /// Its state.
     pub state: State,
     pub(super) attempts: u64,
     pub(super) successes: u64,
@@ -47,7 +47,7 @@ pub struct Model {
     pub(super) disabled_at: i64,
     /// Failures in a row that a suspension has kept from being counted.
     pub(super) apart: u64,
-    /// When something last arrived; its creation before.
+    /// The time of the last success, or of its creation.
     pub last_success: i64,
     /// What was met on the way.
     pub met: Vec<Cover>,
@@ -68,20 +68,20 @@ pub struct Context {
     pub may_hold: bool,
 }
 
-/// What an attempt was to the destination.
+/// What the outcome of an attempt means for the circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It arrived.
+    /// A success.
     Success,
-    /// It did not.
+    /// A failure of the destination.
     Failure,
-    /// The receiver says that it is gone.
+    /// The receiver answered 410.
     Gone,
     /// Our own machinery failed.
     OwnFault,
 }
 
-/// What an attempt was: by its status alone.
+/// Classifies an attempt by its status alone.
 pub fn outcome(attempt: &Attempt) -> Outcome {
     match &attempt.ending {
         Ending::Answered(answer) if (200..300).contains(&answer.status) => Outcome::Success,
@@ -126,7 +126,7 @@ impl Model {
         }
     }
 
-    /// Forgets what was counted.
+    /// Resets the counters.
     pub fn reset(&mut self) {
         (self.attempts, self.successes, self.failures, self.consecutive) = (0, 0, 0, 0);
     }
@@ -196,7 +196,7 @@ impl Model {
         unasked && at <= end && next.counters == self.counters()
     }
 
-    /// What an attempt teaches.
+    /// Takes in one attempt.
     pub(super) fn learn(
         &mut self,
         outcome: Outcome,
@@ -387,7 +387,7 @@ impl Model {
         Ok(())
     }
 
-    /// Whether the circuit that was stored is this one.
+    /// Compares the stored circuit with the model.
     pub fn agrees(&self, circuit: &Circuit) -> Result<(), String> {
         let ms = |at: postrider_domain::time::Timestamp| at.as_unix_ms();
         let state = match &circuit.state {

@@ -2,7 +2,7 @@
 //! outside: what became durable, what was sent, what was asked for. It calls no decision of the
 //! domain.
 //!
-//! Whatever disagrees is a [`Violation`]. Times are milliseconds since the epoch.
+//! Every disagreement is a [`Violation`]. Times are milliseconds since the epoch.
 
 pub mod circuit;
 pub mod quiet;
@@ -30,9 +30,9 @@ use suspension::Watch;
 /// Something that must never happen.
 #[derive(Debug, Clone)]
 pub struct Violation {
-    /// When.
+    /// The time at which it was noticed.
     pub at: i64,
-    /// What.
+    /// What is wrong, in words.
     pub what: String,
     /// Which delivery is concerned.
     pub delivery: Option<DeliveryId>,
@@ -40,10 +40,10 @@ pub struct Violation {
     pub destination: Option<DestinationId>,
 }
 
-/// Where a delivery stands.
+/// The state of a delivery in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stand {
-    /// Owed its first attempt.
+    /// Waiting for its first attempt.
     Queued,
     /// Waiting for a slot of its schedule.
     Waiting {
@@ -51,33 +51,33 @@ pub enum Stand {
         slot: u32,
         /// When it is due.
         due: i64,
-        /// What its slots are counted from.
+        /// The times that its slots are counted from.
         clock: Clock,
     },
-    /// Arrived.
+    /// Delivered.
     Delivered,
-    /// Out of slots.
+    /// Dead: no slot is left.
     Dead,
-    /// Not wanted any more.
+    /// Cancelled.
     Cancelled,
 }
 
-/// A delivery, as the model has it.
+/// The model of a delivery.
 #[derive(Debug)]
 pub struct Owed {
-    /// Whose it is.
+    /// The tenant.
     pub tenant: TenantId,
-    /// What is owed.
+    /// The event.
     pub event: EventId,
-    /// To whom.
+    /// The subscription.
     pub subscription: SubscriptionId,
-    /// Where to.
+    /// The destination.
     pub destination: DestinationId,
     /// When it was accepted.
     pub created_at: i64,
     /// When its schedule began: when it was accepted, or replayed.
     pub begun: i64,
-    /// Where it stands.
+    /// Its state.
     pub stand: Stand,
     /// How often it was attempted.
     pub attempts: u32,
@@ -85,7 +85,7 @@ pub struct Owed {
     pub last_attempt: Option<i64>,
     /// When it last changed.
     pub since: i64,
-    /// Attempts that are under way in the process that runs.
+    /// Attempts in flight in the current process.
     pub in_flight: u32,
     /// When the last of them ended.
     pub landed_at: i64,
@@ -93,9 +93,9 @@ pub struct Owed {
     pub sent: (i64, Option<i64>),
     /// How often a receiver took it since its schedule began.
     pub taken: u32,
-    /// How many of these we cannot know of, because of crashes and lost answers.
+    /// How many of these the server cannot know of because it crashed. These may be repeated.
     pub unheard_crash: u32,
-    /// See above.
+    /// How many of these the server cannot know of because the answer was lost.
     pub unheard_answer: u32,
     /// Somebody asked to cancel it.
     pub cancel_asked: bool,
@@ -106,26 +106,26 @@ pub struct Owed {
     raw: Delivery,
 }
 
-/// A destination, as the model has it.
+/// The model of a destination.
 #[derive(Debug)]
 pub struct Dest {
     /// Its circuit.
     pub model: Model,
-    /// When it came to which state, newest last.
+    /// Its states with the times at which they began, newest last.
     history: Vec<(i64, State)>,
     /// When it was last anything but enabled.
     pub not_closed_at: i64,
-    /// What was asked for by hand and has not been seen yet.
+    /// Somebody asked to enable it, and no transition has shown it yet.
     pub enable_asked: bool,
-    /// See above.
+    /// Somebody asked to freeze it, and no transition has shown it yet.
     pub freeze_asked: bool,
-    /// Attempts under way.
+    /// Attempts in flight.
     pub in_flight: u32,
-    /// Since when there was always one.
+    /// Since when at least one attempt has been in flight.
     pub busy_from: i64,
     /// When the last one ended.
     pub idle_from: i64,
-    /// Requests are paced: lateness is its own.
+    /// Has a rate limit, so that its deliveries may be late.
     pub paced: bool,
     /// At most so many requests in a second, and when the last ones were sent.
     pub rate: Option<usize>,
@@ -136,11 +136,11 @@ pub struct Dest {
 /// The model.
 #[derive(Debug)]
 pub struct Oracle {
-    /// The numbers.
+    /// The thresholds and times of the contract.
     pub rules: Rules,
     /// Every delivery that was accepted.
     pub owed: BTreeMap<DeliveryId, Owed>,
-    /// What of it has not ended, by destination.
+    /// Deliveries that have not ended, by destination.
     open: BTreeMap<DestinationId, BTreeSet<DeliveryId>>,
     ledgers: BTreeMap<TenantId, Ledger>,
     /// Every destination.
@@ -157,17 +157,17 @@ pub struct Oracle {
     pub disturbed_until: i64,
     /// How late things may be because the store takes its time.
     pub slack: i64,
-    /// What was found.
+    /// The violations so far.
     pub violations: Vec<Violation>,
     /// What happened.
     pub trace: Trace,
-    /// What was met.
+    /// The coverage.
     pub coverage: Coverage,
     /// Attempts that were begun.
     pub attempts: u64,
-    /// Attempts under way.
+    /// Attempts in flight.
     pub in_flight: u32,
-    /// Attempts that a process left behind.
+    /// Attempts that were in flight when the process ended.
     lost: u32,
     /// Whether transitions may be suspended.
     watch: Watch,
@@ -211,12 +211,12 @@ impl Oracle {
         self.trace.push(Line { at: self.now, what, delivery, destination, n });
     }
 
-    /// It is now this time.
+    /// Sets the current time.
     pub fn tick(&mut self, now: i64) {
         self.now = self.now.max(now);
     }
 
-    /// Something is wrong.
+    /// Records a violation.
     pub fn violate(
         &mut self,
         what: String,
@@ -233,12 +233,12 @@ impl Oracle {
         self.destinations.len() >= 20
     }
 
-    /// Whether the store was in trouble lately.
+    /// Whether faults of the store may still make things late.
     pub fn is_disturbed(&self) -> bool {
         self.now <= self.disturbed_until
     }
 
-    /// Something became durable.
+    /// Takes in a write that became durable.
     pub fn durable(&mut self, what: Durable<'_>, now: i64) {
         self.tick(now);
         match what {
@@ -408,7 +408,7 @@ impl Oracle {
         }
     }
 
-    /// How many deliveries stand where, by the model.
+    /// How many deliveries are in each state, from the running counts.
     pub fn ledger(&self, tenant: Option<&TenantId>) -> Ledger {
         match tenant {
             Some(tenant) => self.ledgers.get(tenant).copied().unwrap_or_default(),
@@ -434,7 +434,7 @@ impl Oracle {
         ledger
     }
 
-    /// A delivery stands elsewhere from now on.
+    /// Changes the state of a delivery.
     fn stands(&mut self, id: DeliveryId, stand: Stand) {
         let Some(owed) = self.owed.get_mut(&id) else { return };
         if let Some(ledger) = self.ledgers.get_mut(&owed.tenant) {
@@ -449,7 +449,7 @@ impl Oracle {
         };
     }
 
-    /// What has not ended at a destination.
+    /// The deliveries of a destination that have not ended.
     fn open_at(&self, destination: DestinationId) -> impl Iterator<Item = (DeliveryId, &Owed)> {
         let ids = self.open.get(&destination).into_iter().flatten();
         ids.filter_map(|id| Some((*id, self.owed.get(id)?)))

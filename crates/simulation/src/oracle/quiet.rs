@@ -1,13 +1,13 @@
-//! What must hold whenever the world is at rest: nothing is due that nobody does.
+//! What must hold while the world is idle: nothing is overdue.
 
 use super::circuit::State;
 use super::{Oracle, Stand};
 
-/// How long something that is due may rest while its destination is idle.
+/// How long a delivery may be overdue while its destination is idle.
 const REST_MS: i64 = 1_000;
 
 impl Oracle {
-    /// Nothing is overdue, at a moment when nothing moves.
+    /// Checks, while the world is idle, that nothing is overdue.
     pub fn check_rest(&mut self, now: i64) {
         self.tick(now);
         let rest = REST_MS + self.slack;
@@ -65,7 +65,7 @@ impl Oracle {
         }
     }
 
-    /// After everything was healed at `healed_at`, nothing is left.
+    /// Checks that every delivery has ended, long after everything was healed at `healed_at`.
     ///
     /// Postrider's own events may have come later, and so may what a job replays at its pace. Answers
     /// whether there are such.

@@ -2,12 +2,12 @@
 
 use postrider_domain::policy::{CircuitPolicy, MeasuredFrom, Policy, RecoveryMode, Share};
 
-/// The numbers.
+/// The thresholds and times of the contract.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
     /// Attempts before the share of failures is judged.
     pub grace: u64,
-    /// Per cent of failures that are still good.
+    /// The failure share, in per cent, that does not disable yet.
     pub percent: u64,
     /// Disabled at so many consecutive failures.
     pub consecutive: u64,
@@ -39,7 +39,7 @@ pub struct Clock {
 /// How many retries there are.
 pub const RETRIES: u32 = 11;
 
-/// The table of section 4.
+/// The retry table of the contract: when each retry is due, in milliseconds after the first attempt.
 const OFFSETS_MS: [i64; 11] = [
     84_800,
     254_400,
@@ -61,7 +61,7 @@ pub fn due(anchor: i64, n: u32) -> i64 {
 }
 
 impl Rules {
-    /// The contract.
+    /// The numbers of the contract.
     pub const DEFAULT: Rules = Rules {
         grace: 100,
         percent: 70,
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_the_formula() {
+    fn retry_table_follows_the_formula_of_the_contract() {
         for n in 1..=RETRIES {
             assert_eq!(due(0, n), ((1 << n) - 1) * 84_800);
         }

@@ -11,7 +11,7 @@ use super::{Oracle, Stand};
 use crate::coverage::Cover;
 
 impl Oracle {
-    /// A delivery changed, durably.
+    /// Checks a durable change of a delivery.
     pub(super) fn delivery_settled(&mut self, change: &DeliveryChange) {
         let id = change.delivery.id;
         let Some(owed) = self.owed.get(&id) else {
@@ -84,7 +84,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Where a delivery stands after an attempt that failed.
+    /// The state of a delivery after a failed attempt.
     fn after_failure(
         &mut self,
         id: DeliveryId,
@@ -219,7 +219,7 @@ impl Oracle {
         plain(one) == plain(other)
     }
 
-    /// Where a delivery that was stored stands.
+    /// The state of a stored delivery.
     fn stand_of(&self, delivery: &Delivery) -> Stand {
         match delivery.state {
             DeliveryState::Queued => Stand::Queued,
@@ -341,7 +341,8 @@ impl Oracle {
         }
     }
 
-    /// The circuit said no: the next slot, or dead when none is left.
+    /// Checks a delivery that its circuit did not admit: it moves to the next slot, or is dead when none
+    /// is left.
     fn turned_away(&mut self, id: DeliveryId, before: Stand, after: Stand) -> Result<(), String> {
         let (now, up_at) = (self.now, self.up_at);
         let exact = self.slack == 0 && !self.is_disturbed();

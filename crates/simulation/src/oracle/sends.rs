@@ -11,7 +11,7 @@ use super::circuit::State;
 use super::{Oracle, Owed, Stand};
 use crate::coverage::Cover;
 
-/// What became of a request, as its receiver knows.
+/// How a request ended, seen from its receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It was taken and answered.
@@ -23,7 +23,7 @@ pub enum Fate {
 }
 
 impl Oracle {
-    /// A request was sent. `id` is what its `webhook-id` says.
+    /// Checks a request that was sent. `id` is its `webhook-id`.
     pub fn sent(
         &mut self,
         id: Option<DeliveryId>,
@@ -38,7 +38,7 @@ impl Oracle {
         let Some(dest) = self.destinations.get_mut(&destination) else {
             return self.violate("sent to an unknown destination".into(), id, None);
         };
-        // It may have been left alone meanwhile because the store could not be read.
+        // While the store cannot be read, a destination may go without attempts.
         let is_disturbed = now <= self.disturbed_until;
         let is_busy = dest.in_flight > 0 || dest.idle_from + self.slack >= now || is_disturbed;
         let busy_from = is_busy.then_some(dest.busy_from);
@@ -88,7 +88,7 @@ impl Oracle {
         }
     }
 
-    /// A request ended; `heard` is false where the process had ended before.
+    /// Takes in the end of a request. `heard` is false when its process had ended before.
     pub fn landed(
         &mut self,
         id: Option<DeliveryId>,
@@ -102,7 +102,7 @@ impl Oracle {
         if heard {
             self.note("landed", id, Some(destination), 0);
         } else {
-            // In which order a process drops its tasks is not for us to decide.
+            // The order in which a process drops its tasks is not fixed: only count them.
             self.lost += 1;
         }
         if let Some(dest) = self.destinations.get_mut(&destination) {
@@ -120,7 +120,7 @@ impl Oracle {
         }
         let ended = matches!(owed.stand, Stand::Delivered | Stand::Dead | Stand::Cancelled);
         if ended && (owed.replay_asked || self.bulk_replay) {
-            // A replay that is not durable yet: its schedule is a new one.
+            // A replay that is not durable yet begins a new schedule.
             owed.taken = 0;
         }
         owed.taken += 1;
@@ -143,7 +143,7 @@ impl Oracle {
         }
     }
 
-    /// The process ended: what was answered and is not durable will be sent again.
+    /// The process ended: deliveries that were answered but not committed will be sent again.
     pub fn crashed(&mut self, now: i64) {
         self.tick(now);
         let (in_flight, mut probes) = (std::mem::take(&mut self.lost), 0);
@@ -169,7 +169,7 @@ impl Oracle {
         }
     }
 
-    /// Somebody was told that an event is accepted: then it is durable. Answers what is owed for it.
+    /// Checks that an acknowledged event is durable. Returns how many deliveries it has.
     pub fn acknowledged(&mut self, tenant: &TenantId, answer: &Ingested) -> usize {
         let owed = self.events.get(&(tenant.clone(), answer.id.clone())).map(|(_, n)| *n);
         let said = usize::try_from(answer.deliveries).unwrap_or(usize::MAX);
@@ -187,7 +187,7 @@ impl Oracle {
         self.note("process began", None, None, 0);
     }
 
-    /// Probes that a commit lets through: the right one, and on time.
+    /// Checks the probes of a commit: the right delivery, at the right time.
     pub(super) fn probes_seen(&mut self, change: &DestinationChange) {
         for transition in &change.transitions {
             if let Evidence::ProbeSent { delivery } = &transition.evidence {
@@ -217,7 +217,7 @@ impl Oracle {
         if at == probe_at {
             self.coverage.hit(Cover::ProbeOnTime);
         }
-        // Who waited, and was free, before this millisecond.
+        // The deliveries that waited and were not in flight before this millisecond.
         let waited = |owed: &Owed, before: i64| {
             matches!(owed.stand, Stand::Waiting { .. })
                 && owed.in_flight == 0

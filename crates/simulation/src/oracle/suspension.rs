@@ -1,9 +1,10 @@
-//! What may become of a circuit while transitions are suspended because most destinations fail at once.
+//! The possible states of a circuit while transitions are suspended because most destinations fail at
+//! once.
 //!
-//! When a suspension begins and ends cannot be seen from outside. Where so many destinations failed
-//! lately that there may be one ([`Watch`]), every failure may or may not be one that is taken back,
-//! and before every attempt the run of failures may have been taken back that led to it. All of these
-//! ways are followed; the circuit that was stored must be the end of one of them.
+//! When a suspension begins and ends cannot be seen from outside. While so many destinations have failed
+//! lately that there may be one ([`Watch`]), a failure may or may not be set apart, and the consecutive
+//! failures before any attempt may have been set apart. The model follows all of these paths; the stored
+//! circuit must be the end of one of them.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -15,26 +16,26 @@ use super::circuit::{Context, Expected, Model, Outcome, State, ended, outcome};
 use super::rules::Rules;
 use crate::coverage::Cover;
 
-/// Destinations that it takes.
+/// How many destinations must have been attempted for a suspension.
 const DESTINATIONS: usize = 20;
-/// What "at once" means.
+/// The time within which they must have failed.
 const MINUTE_MS: i64 = 60_000;
-/// A suspension lasts so long at most.
+/// The longest suspension.
 const LONGEST_MS: i64 = 3_600_000;
 
-/// Whether transitions may be suspended, by what was settled.
+/// Tells from settled attempts whether transitions may be suspended.
 #[derive(Debug, Default)]
 pub struct Watch {
     recent: VecDeque<(i64, DestinationId, bool)>,
     /// How many of these each destination has, and how many of them failed.
     counts: BTreeMap<DestinationId, (usize, usize)>,
     failing: usize,
-    /// At `until`, at the latest, a suspension has ended.
+    /// A suspension has ended at `until` at the latest.
     until: i64,
 }
 
 impl Watch {
-    /// An attempt was settled.
+    /// Takes in a settled attempt.
     pub fn settled(&mut self, destination: DestinationId, attempt: &Attempt) {
         let (at, failed) = (ended(attempt), outcome(attempt) != Outcome::Success);
         self.recent.push_back((at, destination, failed));
@@ -52,7 +53,7 @@ impl Watch {
                 self.counts.remove(&destination);
             }
         }
-        // The attempt that tips the scales may stand in the next commit.
+        // The attempt that begins the suspension may be in the next commit.
         let attempted = self.counts.len();
         if attempted + 1 >= DESTINATIONS && (self.failing + 1) * 2 > attempted {
             self.until = at + LONGEST_MS + 2 * MINUTE_MS;
@@ -65,7 +66,7 @@ impl Watch {
     }
 }
 
-/// A way that a circuit may have gone, and how many of the transitions that were seen it explains.
+/// A path that a circuit may have taken, and how many of the seen transitions it explains.
 #[derive(Debug, Clone)]
 struct Way {
     model: Model,
@@ -73,7 +74,7 @@ struct Way {
 }
 
 impl Way {
-    /// What makes two ways the same.
+    /// Two paths with the same key are equal from here on.
     fn key(&self) -> (State, [u64; 4], [i64; 4], usize) {
         let Model { state, attempts, successes, failures, consecutive, .. } = self.model;
         let Model { last_success, run, disabled_at, .. } = self.model;

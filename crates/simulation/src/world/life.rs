@@ -15,30 +15,30 @@ use crate::oracle::Violation;
 use crate::oracle::rules::{RETRIES, Rules, due};
 use crate::random::Random;
 
-/// What came of a life.
+/// The result of one simulated life.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Its seed.
+    /// The seed of this life.
     pub seed: u64,
     /// How long it was, in virtual milliseconds.
     pub lived_ms: i64,
     /// Attempts.
     pub attempts: u64,
-    /// Processes that ended, in one way or another.
+    /// Processes that crashed or were stopped.
     pub crashes: u64,
     /// What went wrong.
     pub violations: Vec<Violation>,
-    /// What was met.
+    /// The coverage.
     pub coverage: Coverage,
     /// The hash of all that happened.
     pub hash: u64,
-    /// The last lines of what the first violation concerns.
+    /// The last lines of the trace that concern the first violation.
     pub trace: String,
 }
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// Lives one life; `hours` of faults, or as many as the seed has it.
+/// Simulates one life with `hours` of faults; `None` lets the seed decide how many.
 pub fn live(seed: u64, hours: Option<u64>) -> Result<Outcome> {
     let mut chance = Random::new(seed, "nature");
     let nature = draw(seed, &mut chance);
@@ -48,7 +48,7 @@ pub fn live(seed: u64, hours: Option<u64>) -> Result<Outcome> {
     let hours = hours.unwrap_or_else(|| chance.between(least, most));
     let end = world.now + i64::try_from(hours * HOUR_MS)?;
     let mut acts = Random::new(seed, "acts");
-    // Of its own, so that a life is the same whatever becomes of its clock.
+    // A random stream of its own: steps of the clock must not change the rest of a life.
     let mut clock = Random::new(seed, "clock");
     while world.now < end && !is_broken(&world) {
         step(&mut world, &mut acts, &mut clock)?;
@@ -59,7 +59,7 @@ pub fn live(seed: u64, hours: Option<u64>) -> Result<Outcome> {
     Ok(outcome(&world))
 }
 
-/// What came of a world.
+/// The result of a world as it is now.
 pub fn outcome(world: &World) -> Outcome {
     let oracle = world.oracle();
     let trace = oracle.violations.first().map_or_else(String::new, |first| {
@@ -91,7 +91,7 @@ fn draw(seed: u64, chance: &mut Random) -> Nature {
         2 => Pace::Yields,
         _ => Pace::Milliseconds,
     };
-    // Small pages of a slow store would be late by themselves.
+    // With a slow store, small pages make deliveries late although nothing is wrong.
     if chance.chance(400) && nature.pace != Pace::Milliseconds {
         nature.options = Options {
             handover_batches_max: 2,
@@ -224,7 +224,7 @@ fn step(world: &mut World, acts: &mut Random, clock: &mut Random) -> Result<()> 
             oracle.disturbed_until = until;
         }
         drop(oracle);
-        // A process that ends here at once is found by the next step.
+        // If the new process ends at once, the next step notices.
         world.look_up_subscriptions().ok();
     }
     Ok(())
@@ -290,7 +290,7 @@ fn try_step(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
         _ => {
             let drain = world.oracle().rules.drain;
             let rules = if acts.chance(500) { Rules::SMALL } else { Rules::DEFAULT };
-            // What a slow store has not heard of yet was decided by the numbers before.
+            // Changes that a slow store has not committed yet were decided with the old policy.
             if world.nature.pace == Pace::Milliseconds || world.oracle().is_disturbed() {
                 return world.check();
             }
@@ -301,7 +301,7 @@ fn try_step(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
     world.check()
 }
 
-/// What applications and people do at a bad moment.
+/// Actions of applications and people while the store or the network is in trouble.
 fn try_more(
     world: &mut World,
     acts: &mut Random,
@@ -340,7 +340,7 @@ fn add(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
     world.check()
 }
 
-/// Everything is well from now on: what waits must end within the schedule and one probe interval.
+/// Heals everything: each waiting delivery must end within its schedule and one probe interval.
 fn heal(world: &mut World) -> Result<()> {
     world.plan_crash(None, None, None);
     world.store.heal();
@@ -352,7 +352,7 @@ fn heal(world: &mut World) -> Result<()> {
     while world.now < end && !is_broken(world) {
         let left = (end - world.now).unsigned_abs();
         if world.pass(left.min(7 * HOUR_MS)).and_then(|()| world.check()).is_err() {
-            // One that was planned before, or a store that was told to stop.
+            // The crash was planned before the healing, or the store had been told to stop.
             world.crash(0)?;
         }
     }

@@ -33,7 +33,7 @@ use crate::oracle::rules::Rules;
 use crate::random::Random;
 use receivers::Receivers;
 
-/// Ends the process after so many requests or durable writes.
+/// Crashes the process after so many requests or durable writes.
 #[derive(Debug, Default)]
 pub struct Trigger {
     sends: AtomicI64,
@@ -57,29 +57,29 @@ impl Trigger {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Crashed;
 
-/// How the store takes its time.
+/// How long the store takes for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// It takes none.
+    /// No time: every call returns at once.
     Instant,
-    /// It takes none, but others come in between.
+    /// No time, but other tasks run in between.
     Yields,
-    /// It takes milliseconds.
+    /// Some milliseconds.
     Milliseconds,
 }
 
-/// What a world is like.
+/// The properties of a world, drawn from its seed.
 #[derive(Debug, Clone)]
 pub struct Nature {
     /// The seed of everything.
     pub seed: u64,
-    /// The numbers.
+    /// The thresholds and times of the contract.
     pub rules: Rules,
     /// The limits of the engine.
     pub options: Options,
-    /// How the store takes its time.
+    /// How long the store takes for a call.
     pub pace: Pace,
-    /// Little happens, for a long time.
+    /// A long life with little traffic.
     pub sparse: bool,
 }
 
@@ -98,17 +98,17 @@ impl Nature {
 
 /// The world.
 pub struct World {
-    /// What it is like.
+    /// The properties that were drawn.
     pub nature: Nature,
     /// The model.
     pub oracle: Arc<Mutex<Oracle>>,
-    /// Who receives.
+    /// The receivers.
     pub receivers: Arc<Receivers>,
-    /// What time it is.
+    /// The current virtual time.
     pub now: i64,
     /// The subscriptions that are not deleted.
     pub subscriptions: Vec<SubscriptionRecord>,
-    /// How many processes there were.
+    /// How many processes have run so far.
     pub processes: u64,
     /// The store.
     pub store: MemoryStore,
@@ -181,13 +181,13 @@ impl World {
         self.oracle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A number that was never given before.
+    /// A number that this world has not used yet.
     pub fn number(&mut self) -> u64 {
         self.made += 1;
         self.made
     }
 
-    /// Begins a process.
+    /// Starts a process.
     fn boot(&mut self) -> Result<()> {
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
         self.processes += 1;
@@ -219,7 +219,7 @@ impl World {
         Ok(())
     }
 
-    /// Does something inside the process, unless it ends before.
+    /// Runs a future inside the process; an error if the process ends first.
     pub fn inside<T, F: Future<Output = T>>(
         &mut self,
         work: impl FnOnce(EngineHandle) -> F,
@@ -264,12 +264,12 @@ impl World {
         result
     }
 
-    /// Lets time pass; everything that was to happen at its end has happened.
+    /// Lets virtual time pass, and waits until everything due at its end has happened.
     pub fn pass(&mut self, ms: u64) -> Result<(), Crashed> {
         self.inside(|_| pause(ms))
     }
 
-    /// Plans the end of the process: after so many requests, writes or milliseconds.
+    /// Plans a crash of the process after so many requests, writes or milliseconds.
     pub fn plan_crash(&mut self, sends: Option<u64>, writes: Option<u64>, ms: Option<u64>) {
         let signed = |n: Option<u64>| n.and_then(|n| i64::try_from(n).ok()).unwrap_or(-1);
         self.trigger.sends.store(signed(sends), Ordering::Relaxed);
@@ -277,14 +277,14 @@ impl World {
         self.crash_in_ms = ms;
     }
 
-    /// Whether the end of the process is planned.
+    /// Whether a crash is planned.
     pub fn crash_is_planned(&self) -> bool {
         self.crash_in_ms.is_some()
             || self.trigger.sends.load(Ordering::Relaxed) > 0
             || self.trigger.writes.load(Ordering::Relaxed) > 0
     }
 
-    /// Ends the process here and now; another one begins so much later, with what is durable.
+    /// Crashes the process now and starts another after the downtime, with what is durable.
     pub fn crash(&mut self, downtime_ms: u64) -> Result<()> {
         self.end_process();
         self.clock.pass(downtime_ms);
@@ -340,7 +340,7 @@ impl World {
         let in_line = self.store.writes_in_line();
         drop(engine);
         drop(runtime);
-        // A trigger that fired while the process was ending is not for the next one.
+        // A trigger that fired while the process ended must not crash the next one.
         self.trigger.notice.notify_one();
         self.forget_notice();
         let store = self.store.crash();
@@ -360,7 +360,7 @@ impl World {
         notified.as_mut().poll(&mut context).is_ready();
     }
 
-    /// The process stops in order, and another one begins.
+    /// Shuts the process down in order and starts another.
     pub fn restart(&mut self, downtime_ms: u64) -> Result<()> {
         let stopped =
             self.inside(|engine| async move { engine.shutdown(Duration::from_secs(30)).await });
@@ -370,7 +370,7 @@ impl World {
         self.crash(downtime_ms)
     }
 
-    /// Lets everything come to rest, and compares what can be compared then.
+    /// Waits until nothing moves, and compares the engine's counts with the model's.
     pub fn check(&mut self) -> Result<(), Crashed> {
         self.pass(1)?;
         let tenants: Vec<TenantId> = self.tenants();
@@ -378,7 +378,7 @@ impl World {
         let gauges = self.inside(|engine| async move {
             let oracle = || shared.lock().unwrap_or_else(PoisonError::into_inner);
             let mut gauges = engine.gauges().await.ok();
-            // What ends or begins in this very moment is counted here and not yet there.
+            // An attempt that begins or ends at this moment is counted on one side only.
             for _ in 0..20 {
                 if gauges.is_some_and(|gauges| flights(&gauges) == oracle().in_flight) {
                     break;
@@ -393,7 +393,7 @@ impl World {
             }
             for tenant in tenants.iter().map(Some).chain([None]) {
                 let stored = store.ledger(tenant).await.ok();
-                // Nothing can come in between: there is no await.
+                // There is no await here, so nothing changes in between.
                 let expected = oracle().ledger(tenant);
                 if stored.is_some_and(|stored| stored != expected) {
                     let what = format!("ledger is {stored:?}, must be {expected:?}");
@@ -419,12 +419,12 @@ impl World {
         Ok(())
     }
 
-    /// What the engine holds.
+    /// The engine's gauges.
     pub fn gauges(&mut self) -> Result<Option<postrider_engine::Gauges>, Crashed> {
         self.inside(|engine| async move { engine.gauges().await.ok() })
     }
 
-    /// Nothing is owed any more: no place, timer, read or task is left behind.
+    /// Checks that the idle engine has no attempt in flight, no timer, no read and no task left.
     pub fn check_leaks(&mut self) {
         let Ok(Some(gauges)) = self.gauges() else { return };
         let tasks = self.process.as_ref().map_or(0, |one| one.runtime.metrics().num_alive_tasks());
@@ -456,7 +456,7 @@ impl World {
         }
     }
 
-    /// Whose subscriptions there are.
+    /// The tenants that have subscriptions.
     pub fn tenants(&self) -> Vec<TenantId> {
         let mut tenants: Vec<_> =
             self.subscriptions.iter().map(|one| one.subscription.tenant.clone()).collect();
@@ -475,7 +475,7 @@ fn flights(gauges: &postrider_engine::Gauges) -> u32 {
     u32::try_from(gauges.in_flight_first + gauges.in_flight_retry).unwrap_or(u32::MAX)
 }
 
-/// The engine counts in flight what is in flight.
+/// Compares the engine's count of attempts in flight with the model's.
 fn compare_flights(oracle: &mut Oracle, gauges: postrider_engine::Gauges) {
     let (counted, seen) = (flights(&gauges), oracle.in_flight);
     if counted != seen && !oracle.is_disturbed() && oracle.slack == 0 {

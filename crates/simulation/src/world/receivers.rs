@@ -1,4 +1,4 @@
-//! The receivers: each has moods that change with time, and reacts to a request by its mood.
+//! Simulated receivers: each has a mood, which changes with time and decides how it answers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use crate::oracle::Oracle;
 use crate::oracle::sends::Fate;
 use crate::random::Random;
 
-/// How a receiver feels.
+/// How a receiver behaves for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mood {
     /// Takes everything within so many milliseconds.
@@ -41,7 +41,7 @@ pub enum Mood {
     NoName,
     /// Breaks connections.
     Resets,
-    /// Up and down, changing this often.
+    /// Alternates between healthy and failing, changing this often.
     Flaps {
         /// Milliseconds.
         every_ms: u64,
@@ -50,16 +50,16 @@ pub enum Mood {
     Hangs,
     /// Answers at the last moment, or too late.
     Late,
-    /// Wants to be left alone for so many seconds.
+    /// Answers with `Retry-After`, asking for a pause of so many seconds.
     Busy {
         /// The status.
         status: u16,
         /// For how long.
         seconds: u64,
     },
-    /// Says that it is gone.
+    /// Answers 410.
     Gone,
-    /// Takes everything and answers nothing.
+    /// Takes every request; the answer gets lost.
     Mute,
     /// Our own machinery fails.
     OwnFault,
@@ -76,9 +76,9 @@ struct Receiver {
     chance: Random,
     mood: Mood,
     until: i64,
-    /// What it does first, one by one, whatever its mood.
+    /// Reactions to the next requests, one each; the mood decides after them.
     script: VecDeque<Mood>,
-    /// Its mood does not change by itself.
+    /// Keeps its mood until the world changes it.
     steady: bool,
 }
 
@@ -88,7 +88,7 @@ pub struct Receivers {
     oracle: Arc<Mutex<Oracle>>,
     trigger: Arc<Trigger>,
     inner: Mutex<BTreeMap<DestinationId, Receiver>>,
-    /// All of them do this, and until when.
+    /// The mood that all receivers have for now, and until when.
     all: Mutex<Option<(Mood, i64)>>,
 }
 
@@ -110,26 +110,26 @@ impl Receivers {
         self.inner().entry(id).or_insert(receiver);
     }
 
-    /// From now on it feels like this.
+    /// Sets the mood of a receiver.
     pub fn set(&self, id: DestinationId, mood: Mood) {
         if let Some(receiver) = self.inner().get_mut(&id) {
             (receiver.mood, receiver.steady) = (mood, true);
         }
     }
 
-    /// It reacts like this first.
+    /// Queues a reaction for the next request, before the mood decides.
     pub fn script(&self, id: DestinationId, moods: impl IntoIterator<Item = Mood>) {
         if let Some(receiver) = self.inner().get_mut(&id) {
             receiver.script.extend(moods);
         }
     }
 
-    /// Until then all of them feel like this: the fault is ours, or the network's.
+    /// Gives all receivers this mood until then, as if our own network had failed.
     pub fn set_all(&self, mood: Mood, until: i64) {
         *self.all.lock().unwrap_or_else(PoisonError::into_inner) = Some((mood, until));
     }
 
-    /// All of them are well from now on.
+    /// Makes all receivers healthy for good.
     pub fn heal(&self) {
         *self.all.lock().unwrap_or_else(PoisonError::into_inner) = None;
         for receiver in self.inner().values_mut() {
@@ -159,7 +159,7 @@ impl Receivers {
 }
 
 impl Receiver {
-    /// Moods change by themselves.
+    /// Changes the moods whose time is over.
     fn age(&mut self, now: i64) {
         while !self.steady && now >= self.until {
             let hours = i64::try_from(self.chance.skewed(10 * 3_600_000)).unwrap_or(0);
@@ -258,7 +258,7 @@ fn timed_out(deadline_ms: u64, fate: Fate) -> Reaction {
     failed(FailureClass::Timeout(Phase::Response), deadline_ms, fate)
 }
 
-/// A request on its way. Dropped before it ended: its process is gone.
+/// A request in flight. If it is dropped before it ended, its process has crashed.
 struct Flight<'a> {
     receivers: &'a Receivers,
     id: Option<DeliveryId>,
