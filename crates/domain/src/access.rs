@@ -25,7 +25,7 @@ pub enum Scope {
 pub struct InvalidScope;
 
 impl Scope {
-    /// All of them.
+    /// All scopes.
     pub const ALL: [Scope; 4] = [Scope::Ingest, Scope::Manage, Scope::Read, Scope::Admin];
 
     /// As it is written.

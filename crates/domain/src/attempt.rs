@@ -20,7 +20,7 @@ pub struct Finished {
     pub started_at: Timestamp,
     /// How long each phase took.
     pub timings: Timings,
-    /// What became of it.
+    /// How it ended.
     pub ending: Ending,
 }
 

@@ -1,4 +1,4 @@
-//! The circuit of a destination: may it be attempted, and what does each outcome teach?
+//! The circuit of a destination: whether it may be attempted, and what each outcome changes.
 //!
 //! ```text
 //!              over 70 % of over 100 attempts failed,
@@ -33,16 +33,16 @@ use crate::time::Timestamp;
 /// A destination's circuit with its counters, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Circuit {
-    /// Where it stands.
+    /// Its state.
     pub state: CircuitState,
-    /// What was counted since the last reset.
+    /// The counters since the last reset.
     pub counters: Counters,
-    /// When the destination last took a delivery; its creation while it never did.
+    /// The time of the last success; the destination's creation before the first one.
     pub last_success_at: Timestamp,
-    /// Whether it ever took one.
+    /// Whether there was ever a success.
     pub ever_succeeded: bool,
-    /// Whether what waits is being sent ahead of its slots since it came back: a process that ends
-    /// meanwhile is followed by one that goes on with it.
+    /// Whether a drain is under way: waiting deliveries are sent ahead of their slots. It is stored, so
+    /// that the next process continues the drain after a restart.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub draining: bool,
     /// When the first of the consecutive failures was counted. `None` where there is none, and in a
@@ -57,9 +57,9 @@ pub struct Circuit {
 /// Failures while transitions were suspended: shown to people, judged by no rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suspended {
-    /// All of them.
+    /// All failures since transitions were suspended.
     pub failures: u64,
-    /// Those since the last success.
+    /// The failures since the last success.
     pub consecutive: u64,
 }
 
@@ -69,7 +69,7 @@ impl Suspended {
     }
 }
 
-/// Where a circuit stands.
+/// The state of a circuit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum CircuitState {
@@ -90,12 +90,12 @@ pub enum CircuitState {
         since: Timestamp,
         /// Why.
         evidence: Evidence,
-        /// The one delivery that was let through.
+        /// The delivery that is the probe.
         probe: DeliveryId,
-        /// When it was let through.
+        /// When the probe was sent.
         probed_at: Timestamp,
     },
-    /// Never attempted, until somebody enables it.
+    /// Frozen: not attempted until somebody enables it.
     Frozen {
         /// When it was frozen.
         since: Timestamp,
@@ -104,14 +104,14 @@ pub enum CircuitState {
     },
 }
 
-/// What was counted since the last reset: settled attempts, and nothing else.
+/// The counters since the last reset. Only settled attempts are counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// All that settled, faults of our own aside.
+    /// Settled attempts, without faults of our own.
     pub attempts: u64,
-    /// Those that were delivered.
+    /// Attempts that succeeded.
     pub successes: u64,
-    /// Those that were not.
+    /// Attempts that failed.
     pub failures: u64,
     /// Failures since the last success.
     pub consecutive_failures: u64,
@@ -136,13 +136,13 @@ pub enum StateName {
 pub struct Transition {
     /// When.
     pub at: Timestamp,
-    /// From where.
+    /// The state before.
     pub from: StateName,
-    /// To where.
+    /// The state after.
     pub to: StateName,
     /// Why.
     pub evidence: Evidence,
-    /// What the counters said when it happened, before any reset.
+    /// The counters at that time, before any reset.
     pub counters: Counters,
 }
 
@@ -161,7 +161,7 @@ pub enum Evidence {
     },
     /// The receiver answered 410 Gone.
     Gone,
-    /// The ten minutes are over, and a delivery was let through.
+    /// The probe interval is over, and a delivery was sent as the probe.
     ProbeSent {
         /// Which one.
         delivery: DeliveryId,
@@ -231,9 +231,9 @@ pub enum Admission {
 /// once that the fault is probably ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
-    /// Business as usual.
+    /// Transitions happen as usual.
     Released,
-    /// Count, but change no state for the worse.
+    /// Failures are counted apart, and no destination is disabled or frozen.
     Held,
 }
 
@@ -251,8 +251,8 @@ impl Circuit {
         }
     }
 
-    /// May the destination be attempted now? The time rule is judged here, so that a destination
-    /// freezes on time also where nothing is sent.
+    /// Whether the destination may be attempted now. The time rule is judged here, so that a destination
+    /// freezes on time also when nothing is sent.
     pub fn ask(
         &mut self,
         now: Timestamp,
@@ -297,7 +297,7 @@ impl Circuit {
         Some(self.change(to, Evidence::ProbeSent { delivery }, now))
     }
 
-    /// What the outcome of an attempt of `delivery` teaches. At most one transition follows.
+    /// Takes in the outcome of an attempt of `delivery`. At most one transition follows.
     pub fn learn(
         &mut self,
         delivery: DeliveryId,
@@ -357,7 +357,7 @@ impl Circuit {
         transition
     }
 
-    /// The suspension of transitions has ended: its failures are taken back. Whether there were any.
+    /// Drops the failures of a suspension that has ended. Returns whether there were any.
     pub fn take_back(&mut self) -> bool {
         !std::mem::take(&mut self.suspended).is_empty()
     }
@@ -446,7 +446,7 @@ impl Circuit {
         self.counters.consecutive_failures += 1;
     }
 
-    /// A fresh grace period.
+    /// Resets the counters: a new grace period begins.
     fn reset(&mut self) {
         self.counters = Counters::default();
         self.suspended = Suspended::default();
@@ -457,7 +457,7 @@ impl Circuit {
         matches!(&self.state, CircuitState::HalfOpen { probe, .. } if *probe == delivery)
     }
 
-    /// Back to open, and the ten minutes run anew; nothing where `delivery` is not the probe.
+    /// Reopens the circuit and starts the probe interval again; `None` if `delivery` is not the probe.
     fn end_probe(
         &mut self,
         delivery: DeliveryId,
@@ -471,7 +471,7 @@ impl Circuit {
         self.reopen(now.saturating_add(policy.probe_interval), why, now)
     }
 
-    /// From half-open back to open, disabled since when it was and for the reason that it was.
+    /// Goes from half-open back to open. The time and the reason of the disabling stay as they were.
     fn reopen(&mut self, probe_at: Timestamp, why: Evidence, now: Timestamp) -> Option<Transition> {
         let CircuitState::HalfOpen { since, evidence, .. } = &self.state else { return None };
         let to = CircuitState::Open { since: *since, evidence: evidence.clone(), probe_at };

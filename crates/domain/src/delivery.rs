@@ -1,4 +1,4 @@
-//! One event owed to one subscription: where it stands and where it goes next.
+//! A delivery: one event owed to one subscription, its state and its next state.
 //!
 //! ```text
 //!   accepted ─▶ queued ──────────────▶ delivered ◀───────┐
@@ -31,19 +31,19 @@ use crate::time::Timestamp;
 pub struct Delivery {
     /// What the receiver sees as `webhook-id`.
     pub id: DeliveryId,
-    /// Whose it is.
+    /// The tenant that it belongs to.
     pub tenant: TenantId,
-    /// What is owed.
+    /// The event.
     pub event: EventId,
-    /// To whom.
+    /// The subscription.
     pub subscription: SubscriptionId,
-    /// Where to.
+    /// The destination.
     pub destination: DestinationId,
     /// The event's type.
     pub kind: EventType,
     /// When it was accepted.
     pub created_at: Timestamp,
-    /// Where it stands.
+    /// Its state.
     pub state: DeliveryState,
     /// How often it was attempted, probes and replays included.
     pub attempts: u32,
@@ -51,27 +51,27 @@ pub struct Delivery {
     pub last_attempt_at: Option<Timestamp>,
 }
 
-/// Where a delivery stands.
+/// The state of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum DeliveryState {
-    /// In the first lane, owed its first attempt.
+    /// In the first lane, waiting for its first attempt.
     Queued,
     /// In the retry lane, until its slot falls due.
     Waiting(Slot),
-    /// Arrived.
+    /// Delivered.
     Delivered {
         /// When.
         at: Timestamp,
     },
-    /// Out of slots. Kept, listed, replayable.
+    /// No slot is left. It is kept, listed, and can be replayed.
     Dead {
         /// Since when.
         at: Timestamp,
         /// Why.
         reason: DeadReason,
     },
-    /// Somebody did not want it any more.
+    /// Cancelled.
     Cancelled {
         /// When.
         at: Timestamp,
@@ -100,7 +100,7 @@ pub enum CancelReason {
     SubscriptionDeleted,
 }
 
-/// The names of the accounts in which a delivery can stand.
+/// The accounts of the ledger, one for each state of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StateName {
     /// In the first lane.
@@ -109,9 +109,9 @@ pub enum StateName {
     InFlight,
     /// In the retry lane.
     Waiting,
-    /// Arrived.
+    /// Delivered.
     Delivered,
-    /// Out of slots.
+    /// Dead.
     Dead,
     /// Cancelled.
     Cancelled,
@@ -126,7 +126,8 @@ pub enum Lane {
     Retry,
 }
 
-/// A delivery that is still on its way cannot be replayed, and one that has ended not cancelled.
+/// The call does not fit the delivery's state: one that has not ended cannot be replayed, and one that
+/// has ended cannot be cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WrongState {
     /// Replay is for deliveries that have ended.
@@ -204,13 +205,13 @@ impl Delivery {
         }
     }
 
-    /// Among those that wait at a destination, the one with the smallest of these is the probe: a
+    /// Of the deliveries that wait at a destination, the one with the smallest rank is the probe: a
     /// delivery that was never attempted first, then the one whose last attempt lies furthest back.
     pub fn probe_rank(&self) -> (Option<Timestamp>, DeliveryId) {
         (self.last_attempt_at, self.id)
     }
 
-    /// The attempt of `turn` arrived. What somebody cancelled meanwhile stays cancelled.
+    /// The delivery after a successful attempt. One that was cancelled meanwhile stays cancelled.
     #[must_use]
     pub fn delivered(&self, started_at: Timestamp, now: Timestamp) -> Delivery {
         let state = match self.state {
@@ -224,7 +225,7 @@ impl Delivery {
         self.attempted(started_at, state)
     }
 
-    /// The attempt of `turn` did not arrive; the receiver may have asked for a later retry.
+    /// The delivery after a failed attempt in `turn`. `wish` is the time that `Retry-After` asks for.
     ///
     /// A probe takes no slot and does not move the clock; but a slot that fell due while the
     /// delivery was in flight is spent all the same.
@@ -267,8 +268,8 @@ impl Delivery {
         self.attempted(started_at, state)
     }
 
-    /// The circuit did not admit it: it waits for its next slot, without an attempt and without
-    /// counting a failure, or is dead when none is left. Its clock started at acceptance.
+    /// The delivery when its circuit did not admit it: it waits for its next slot, without an attempt
+    /// and without a counted failure, or is dead when none is left. Its clock started at acceptance.
     #[must_use]
     pub fn not_admitted(&self, now: Timestamp, policy: &RetryPolicy) -> Delivery {
         let next = match self.state {
@@ -288,7 +289,7 @@ impl Delivery {
         Delivery { state, ..self.clone() }
     }
 
-    /// Somebody does not want it any more.
+    /// The delivery after somebody cancelled it.
     pub fn cancelled(&self, reason: CancelReason, now: Timestamp) -> Result<Delivery, WrongState> {
         match self.state {
             DeliveryState::Queued | DeliveryState::Waiting(_) => {
@@ -300,7 +301,7 @@ impl Delivery {
         }
     }
 
-    /// Somebody wants it again: a new schedule, due at once, in the retry lane, so that however
+    /// The delivery after a replay: a new schedule, due at once, in the retry lane, so that however
     /// many are replayed, new deliveries are not held up. Its log and its count go on.
     pub fn replayed(&self, now: Timestamp) -> Result<Delivery, WrongState> {
         match self.state {
@@ -347,7 +348,7 @@ impl Delivery {
 }
 
 impl DeliveryState {
-    /// The account in which it stands.
+    /// The account that counts this state.
     pub const fn name(&self) -> StateName {
         match self {
             DeliveryState::Queued => StateName::Queued,

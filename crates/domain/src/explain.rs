@@ -150,7 +150,7 @@ impl fmt::Display for Wait {
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
-    /// Where it stands.
+    /// Its state.
     pub state: StateName,
     /// The same, in a sentence.
     pub summary: String,

@@ -20,7 +20,7 @@ pub struct Ledger {
     pub in_flight: u64,
     /// In the retry lane.
     pub waiting: u64,
-    /// Arrived.
+    /// Delivered.
     pub delivered: u64,
     /// Out of retries; kept.
     pub dead: u64,

@@ -1,4 +1,4 @@
-//! Is it us? When many destinations begin to fail at once, the fault is probably our own.
+//! The mass-failure guard: when many destinations begin to fail at once, the fault is probably our own.
 //!
 //! When more than half of at least 20 destinations that were attempted within a minute fail in it,
 //! while they did not fail in the minute before, transitions to disabled and frozen are held and
@@ -54,10 +54,10 @@ struct Recent {
     last_failed: bool,
 }
 
-/// The hold began or ended: worth an alert.
+/// The hold began or ended; the operator is alerted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HoldChange {
-    /// What it is now.
+    /// Whether transitions are held from now on.
     pub hold: Hold,
     /// Destinations attempted within the window.
     pub attempted: usize,
@@ -100,8 +100,8 @@ impl MassFailureGuard {
         if self.held_since.is_some() { Hold::Held } else { Hold::Released }
     }
 
-    /// An attempt settled. Faults that are known to be our own are told as failures here: they are
-    /// just what this looks for.
+    /// Takes in a settled attempt. Pass faults of our own as failures: they are
+    /// what the guard looks for.
     pub fn record(
         &mut self,
         destination: DestinationId,
@@ -120,7 +120,7 @@ impl MassFailureGuard {
         self.judge(now)
     }
 
-    /// Lets time pass: a hold also ends where nothing is attempted any more.
+    /// Takes in the time: a hold also ends when nothing is attempted any more.
     pub fn tick(&mut self, now: Timestamp) -> Option<HoldChange> {
         self.advance(now);
         self.judge(now)

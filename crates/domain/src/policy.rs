@@ -15,7 +15,7 @@ pub struct Policy {
     pub retry: RetryPolicy,
     /// When a destination is disabled, probed and frozen.
     pub circuit: CircuitPolicy,
-    /// What happens to what waits when a destination comes back.
+    /// How waiting deliveries are sent when a destination recovers.
     pub recovery: RecoveryPolicy,
     /// When failures are probably our own.
     pub mass_failure: MassFailurePolicy,
@@ -63,7 +63,7 @@ pub struct CircuitPolicy {
     pub disable_grace: u64,
     /// Disabled at so many consecutive failures.
     pub disable_consecutive: u64,
-    /// A disabled destination is tried so often.
+    /// The time between two probes of a disabled destination.
     pub probe_interval: Duration,
     /// Frozen when there are more consecutive failures than these …
     pub freeze_over_consecutive: u64,
@@ -73,16 +73,16 @@ pub struct CircuitPolicy {
     pub freeze_consecutive: u64,
 }
 
-/// What happens to what waits when a destination comes back.
+/// How waiting deliveries are sent when a destination recovers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecoveryPolicy {
-    /// Which of the two ways.
+    /// One of the two modes.
     pub mode: RecoveryMode,
     /// How long each step of the ramp lasts before the next one doubles it.
     pub ramp_step: Duration,
 }
 
-/// The two ways of recovery.
+/// The two modes of recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecoveryMode {
     /// Deliveries follow their slots.
@@ -105,7 +105,7 @@ pub struct MassFailurePolicy {
     pub hold_max: Duration,
 }
 
-/// How long what is finished is kept.
+/// How long finished deliveries are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
     /// Events with their finished deliveries and attempts.
@@ -170,7 +170,7 @@ impl Default for Retention {
     }
 }
 
-/// A setting that cannot be meant.
+/// A setting with a value that makes no sense.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} {problem}")]
 pub struct PolicyError {
@@ -181,7 +181,7 @@ pub struct PolicyError {
 }
 
 impl Policy {
-    /// Refuses settings that cannot be meant. Whatever passes is safe to compute with.
+    /// Refuses values that make no sense. A policy that passes is safe to compute with.
     pub fn validate(&self) -> Result<(), PolicyError> {
         let ms = Duration::from_millis(1);
         let rules = [
@@ -225,7 +225,7 @@ impl Policy {
     /// divided by `n`. Never the attempt's own deadline, and not retention.
     #[must_use]
     pub fn scaled_by(&self, n: NonZeroU32) -> Policy {
-        // Nothing becomes so short that it stops being a time.
+        // No duration becomes shorter than a millisecond.
         let scaled = |duration: Duration| (duration / n.get()).max(Duration::from_millis(1));
         let mut policy = self.clone();
         policy.retry.unit = scaled(self.retry.unit);

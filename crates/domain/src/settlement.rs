@@ -24,7 +24,7 @@ pub struct Settlement {
     pub attempt: Attempt,
     /// The change of the destination's circuit, for its timeline.
     pub transition: Option<Transition>,
-    /// A threshold that has come near, for whoever wants to be told.
+    /// A threshold that has come near, for the notice about it.
     pub warning: Option<Warning>,
 }
 

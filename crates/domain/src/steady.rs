@@ -34,7 +34,7 @@ pub struct Reading {
     pub reference: Timestamp,
 }
 
-/// What a process leaves for the next one.
+/// The clock's state, saved for the next process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
     /// What the clock said.
@@ -47,7 +47,7 @@ pub struct Saved {
     pub elapsed_us: i64,
 }
 
-/// The reference was set.
+/// A step: somebody set the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Step {
     /// When it was noticed, on the clock that does not step.
@@ -101,7 +101,7 @@ impl Steady {
         (clock, step)
     }
 
-    /// What time it is.
+    /// The current time.
     pub fn now(&self, elapsed: Duration) -> Timestamp {
         Timestamp::from_unix_ms(self.now_us(elapsed_us(elapsed)).div_euclid(1000))
     }
