@@ -19,8 +19,10 @@ use crate::process::{command, output, run as run_command};
 
 /// What the copy consists of.
 const SOURCES: &str = "crates xtask Cargo.toml Cargo.lock";
-/// The module with the switches, which the copy has in place of the repository's.
+/// The module with the switches, which only the copy has.
 const SWITCHES: &str = "crates/domain/src/planted.rs";
+/// Where the copy declares that module.
+const DOMAIN: &str = "crates/domain/src/lib.rs";
 /// Where the simulation finds the switches; the repository has an empty list there.
 const SIMULATION: &str = "crates/simulation/src/planted/switches.rs";
 
@@ -93,11 +95,8 @@ fn plant(files: &mut Files, bugs: &[Bug]) -> Result<()> {
                       pub use postrider_domain::planted::BUGS;\n\
                       pub(super) use postrider_domain::planted::plant;\n";
     files.insert(SIMULATION.to_owned(), simulation.into());
-    let domain = text(files, "crates/domain/src/lib.rs")?;
-    if !domain.contains("pub mod planted;") {
-        let domain = format!("{domain}pub mod planted;\n");
-        files.insert("crates/domain/src/lib.rs".to_owned(), domain.into_bytes());
-    }
+    let domain = format!("{}pub mod planted;\n", text(files, DOMAIN)?);
+    files.insert(DOMAIN.to_owned(), domain.into_bytes());
     let manifest = text(files, "Cargo.toml")?;
     let version = manifest.lines().find(|line| line.starts_with("version = "));
     let version = version.context("Cargo.toml has no version")?;

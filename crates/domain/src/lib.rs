@@ -42,7 +42,6 @@ pub mod mass_failure;
 pub mod matching;
 pub mod mixing;
 pub mod payload;
-pub mod planted;
 pub mod policy;
 pub mod retry;
 pub mod settlement;

@@ -13,7 +13,6 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue};
 use postrider_domain::attempt::{Ending, Finished, OwnFault, OwnFaultKind, Timings};
 use postrider_domain::ids::{DeliveryId, DestinationId};
-use postrider_domain::planted::{self, Bug};
 use postrider_domain::policy::AttemptPolicy;
 use postrider_domain::signature;
 use postrider_domain::time::Timestamp;
@@ -145,10 +144,7 @@ fn request(
 ) -> Request {
     let Job { delivery, event, prepared, limits, .. } = job;
     let payload = event.payload(prepared.subscription.format);
-    let (mut id, seconds) = (delivery.to_string(), wall.as_unix_seconds());
-    if planted::is(Bug::WebhookIdOfEvent) {
-        id = event.event.id.to_string();
-    }
+    let (id, seconds) = (delivery.to_string(), wall.as_unix_seconds());
     let signed = signature::sign(keys.secrets.valid_at(now), &id, seconds, &payload.body);
     // Token and headers were given for the URL that the subscription has now: what is still owed to
     // the one before goes there without them.

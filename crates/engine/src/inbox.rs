@@ -13,7 +13,6 @@ use std::time::Duration;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::event::Event;
 use postrider_domain::ids::{DestinationId, TenantId};
-use postrider_domain::planted::{self, Bug};
 use tokio::sync::{Notify, mpsc};
 
 use crate::upkeep::pause;
@@ -198,9 +197,7 @@ impl Pending {
             if fits {
                 inbox.took(&self.tenant, count);
             }
-            if !planted::is(Bug::LostOnOverflow) {
-                inbox.spill(&self.tenant, &self.destinations);
-            }
+            inbox.spill(&self.tenant, &self.destinations);
         }
     }
 

@@ -12,7 +12,6 @@ use postrider_domain::event::{Event, EventType, RawJson};
 use postrider_domain::ids::{DeliveryId, EventId, ObjectId, SubscriptionId, TenantId};
 use postrider_domain::limits;
 use postrider_domain::matching::{Matched, TooMuch, Work};
-use postrider_domain::planted::{self, Bug};
 use postrider_domain::time::Timestamp;
 use postrider_domain::trace::TraceContext;
 use postrider_store::{Acceptance, Accepted, Store, StoreError};
@@ -269,12 +268,6 @@ impl Ingest {
         batch: &[Acceptance],
         version: u64,
     ) -> Result<Option<Vec<Accepted>>, StoreError> {
-        if planted::is(Bug::AcknowledgeBeforeSync) {
-            let (store, batch) = (Arc::clone(&self.store), batch.to_vec());
-            let answers = vec![Accepted::New; batch.len()];
-            tokio::spawn(async move { store.accept(batch).await });
-            return Ok(Some(answers));
-        }
         self.store.accept_as_of(batch.to_vec(), version).await
     }
 

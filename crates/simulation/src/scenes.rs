@@ -13,12 +13,12 @@ use crate::edges::{Edge, FAIL, HOUR, MINUTE, OK, Stage, crashed};
 use crate::oracle::Stand;
 use crate::oracle::circuit::State;
 use crate::oracle::rules::{RETRIES, Rules, due};
-use crate::world::Nature;
 use crate::world::life::Outcome;
 use crate::world::receivers::Mood;
+use crate::world::{Nature, Pace};
 
 /// All of them.
-pub const SCENES: [Edge; 21] = [
+pub const SCENES: [Edge; 22] = [
     ("a probe that a crash took is made again ten minutes after it was sent", probe_lost),
     ("where none waits, the next one that arrives is the probe", probe_of_arrival),
     ("what does not fit into the lanes is sent all the same", overflow),
@@ -39,6 +39,7 @@ pub const SCENES: [Edge; 21] = [
     ("a rate limit is kept", rate_limit),
     ("a tenant that floods delays itself", tenant_flood),
     ("cancelled, replayed and unsubscribed in mid-flight", in_mid_flight),
+    ("what is cancelled on its way to the lanes is not sent", on_its_way),
     ("nothing is left behind when all is done", nothing_left),
 ];
 
@@ -489,6 +490,22 @@ fn in_mid_flight() -> Result<Outcome> {
     stage.pass(MINUTE)?;
     met(&stage, Cover::CancelledWithSubscription)?;
     ensure!(stage.delivered() + stage.count(|stand| stand == Stand::Cancelled) == 3, "not ended");
+    stage.end()
+}
+
+fn on_its_way() -> Result<Outcome> {
+    // A sync of one batch makes others durable whose own sync still takes a while.
+    let mut stage = Stage::with(Nature { pace: Pace::Milliseconds, ..Nature::plain(0) })?;
+    for _ in 0..5 {
+        stage
+            .world
+            .send_and_cancel(&stage.tenant.clone(), "task.created", 20, 2)
+            .map_err(crashed)?;
+        stage.pass(MINUTE)?;
+    }
+    met(&stage, Cover::Cancelled)?;
+    let ended = stage.delivered() + stage.count(|stand| stand == Stand::Cancelled);
+    ensure!(ended == 200, "{ended} of 200 have ended");
     stage.end()
 }
 

@@ -103,6 +103,9 @@ fn incomplete(bug: &Bug) -> Option<Mistake> {
     if !bug.breaks.ends_with('.') {
         return Some(mistake(bug.line, format!("{} does not say what it breaks", bug.name)));
     }
+    if bug.changes.is_empty() {
+        return Some(mistake(bug.line, format!("{} changes nothing", bug.name)));
+    }
     bug.changes.iter().find_map(|change| {
         let message = if change.file.is_empty() || change.find.trim().is_empty() {
             "the change has no `file` or no `find`"
@@ -188,8 +191,12 @@ let wait = if planted!() { 1 } else { 2 };
 '''
 
 [[bug]]
-name = \"InTheSource\"
-breaks = \"Its switch is in the source.\"
+name = \"Elsewhere\"
+breaks = \"It is in another file.\"
+[[bug.change]]
+file = \"crates/domain/src/b.rs\"
+find = \"ready\"
+replace = \"(ready || planted!())\"
 ";
 
     #[test]
@@ -199,7 +206,7 @@ breaks = \"Its switch is in the source.\"
         assert_eq!((bugs[0].name.as_str(), bugs[0].breaks.as_str()), ("Early", "It is too early."));
         assert_eq!((bugs[0].line, bugs[0].changes[0].line), (2, 5));
         assert_eq!(bugs[0].changes[0].find, "let wait = 2;\n");
-        assert!(bugs[1].changes.is_empty());
+        assert_eq!(bugs[1].changes[0].replace, "(ready || planted!())");
     }
 
     #[test]
@@ -252,6 +259,8 @@ breaks = \"Its switch is in the source.\"
         check("It is too early.", "", 2, "Early does not say what it breaks");
         check("breaks", "brakes", 4, "no key \"brakes\" here");
         check("[[bug]]", "", 3, "a key of no bug");
+        let unchanged = "[[bug]]\nname = \"Idle\"\nbreaks = \"Nothing.\"\n[[bug]]";
+        check("[[bug]]", unchanged, 2, "Idle changes nothing");
         check("# A comment.", "A comment.", 1, "cannot parse \"A comment.\"");
         check("name = \"Early\"", "name = Early", 3, "the text has no quotes");
     }

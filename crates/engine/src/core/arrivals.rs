@@ -6,7 +6,6 @@ use std::sync::Arc;
 use postrider_domain::delivery::{CancelReason, Delivery, DeliveryState, Lane};
 use postrider_domain::destination::Destination;
 use postrider_domain::ids::{DestinationId, EventId, TenantId};
-use postrider_domain::planted::{self, Bug};
 use postrider_domain::time::Timestamp;
 use postrider_store::DueMark;
 
@@ -136,12 +135,6 @@ impl Core {
         if !self.directory.has(delivery.subscription) {
             self.cancel_absent(&delivery, CancelReason::SubscriptionDeleted);
             return;
-        }
-        if planted::is(Bug::DeadInsteadOfMakeUp)
-            && (slot.number, slot.due_at < self.now) == (self.policy.retry.max, true)
-        {
-            let dead = delivery.not_admitted(self.now, &self.policy.retry);
-            return self.commits.delivery(delivery.state.name(), dead, None);
         }
         self.place(delivery, ix);
     }

@@ -11,7 +11,6 @@ use postrider_domain::circuit::{Admission, CircuitState};
 use postrider_domain::delivery::{CancelReason, Lane};
 use postrider_domain::event::Event;
 use postrider_domain::ids::DeliveryId;
-use postrider_domain::planted::{self, Bug};
 use postrider_domain::time::Timestamp;
 
 use super::alarms::Alarm;
@@ -272,9 +271,6 @@ impl Core {
         let number = delivery.attempts.saturating_add(1);
         let target = dest.target.clone();
         let outgoing = Outgoing { delivery: id, number, event, prepared, target };
-        if turn == Turn::Probe && planted::is(Bug::DuplicateProbe) {
-            self.actions.push(Action::Send(outgoing.clone()));
-        }
         self.actions.push(Action::Send(outgoing));
         true
     }

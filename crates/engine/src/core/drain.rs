@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use postrider_domain::circuit::CircuitState;
 use postrider_domain::delivery::{Delivery, DeliveryState};
 use postrider_domain::ids::DeliveryId;
-use postrider_domain::planted::{self, Bug};
 use postrider_domain::policy::RecoveryMode;
 
 use super::alarms::Alarm;
@@ -81,8 +80,8 @@ impl Core {
         let Some(ramp) = &mut self.dests[ix.get()].ramp else { return };
         ramp.on_their_way = ramp.on_their_way.saturating_sub(1);
         match how {
-            Drained::Failed if !planted::is(Bug::RampIgnoresFailure) => self.stop_ramp(ix),
-            Drained::Delivered | Drained::Failed | Drained::Cancelled => self.run_ramp(ix),
+            Drained::Failed => self.stop_ramp(ix),
+            Drained::Delivered | Drained::Cancelled => self.run_ramp(ix),
         }
     }
 

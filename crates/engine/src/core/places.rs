@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use postrider_domain::delivery::{DeliveryState, Lane};
 use postrider_domain::ids::DeliveryId;
-use postrider_domain::planted::{self, Bug};
 
 use super::destinations::DestIx;
 use super::state::Core;
@@ -86,7 +85,7 @@ impl Core {
     pub(super) fn give_back_places(&mut self, ix: DestIx, places: &Places, event: Option<&Loaded>) {
         let dest = &mut self.dests[ix.get()];
         dest.used_at = self.now;
-        dest.in_flight -= u32::from(!planted::is(Bug::LeakedPlace));
+        dest.in_flight -= 1;
         dest.retry_in_flight -= u32::from(places.lane == Lane::Retry);
         *self.in_flight.of(places.lane) -= 1;
         let tenant = dest.tenant;

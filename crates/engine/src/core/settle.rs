@@ -6,7 +6,6 @@ use postrider_domain::attempt::{Ending, FailureClass, Finished, OwnFaultKind, Ve
 use postrider_domain::circuit::StateName as CircuitName;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::ids::DeliveryId;
-use postrider_domain::planted::{self, Bug};
 use postrider_domain::settlement;
 
 use super::destinations::{DestIx, ProbeStage};
@@ -99,9 +98,6 @@ impl Core {
         self.tell(&settled.delivery, &settled.attempt, settled.warning, ix);
         let before = entry.delivery.state.name();
         self.commits.delivery(before, settled.delivery.clone(), Some(settled.attempt));
-        if planted::is(Bug::SettlementSplit) {
-            self.commits.seal();
-        }
         let transition = settled.transition;
         let to = transition.as_ref().map(|transition| transition.to);
         self.circuit_changed(ix, transition);

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 
 use postrider_domain::delivery::{Delivery, DeliveryState, Lane};
 use postrider_domain::ids::DeliveryId;
-use postrider_domain::planted::{self, Bug};
 use postrider_domain::time::Timestamp;
 use postrider_store::DueMark;
 
@@ -78,7 +77,7 @@ impl Due {
         // that went forward would leave out what lies between.
         let last = self.times.last();
         let is_left_out = last.is_none_or(|&(at, id)| self.covers(at, id));
-        if is_left_out && !planted::is(Bug::GaveWayForgotten) {
+        if is_left_out {
             self.move_back(last.map(|&(at, delivery)| DueMark { at, delivery }));
         }
         Some(id)

@@ -1,6 +1,9 @@
 //! What people and applications do: send events, change subscriptions, enable, freeze, cancel and
 //! replay. Whatever is asked for is told to the model before.
 
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,15 +13,16 @@ use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, 
 use postrider_domain::payload::Format;
 use postrider_domain::subscription::{RateLimit, Subscription};
 use postrider_domain::time::Timestamp;
-use postrider_engine::{CommandError, IngestError, NewEvent, NewReplay};
+use postrider_engine::{CommandError, EngineHandle, IngestError, NewEvent, NewReplay};
 use postrider_store::{Configuration, DeliveryFilter, SubscriptionRecord};
 use postrider_store_testing::memory::Fault;
 
 use super::{Crashed, World};
+use crate::clock::pause;
 use crate::coverage::Cover;
 use crate::oracle::circuit::State;
 use crate::oracle::rules::Rules;
-use crate::oracle::{Dest, Stand};
+use crate::oracle::{Dest, Oracle, Stand};
 use crate::random::Random;
 
 /// How long anybody waits for an answer.
@@ -164,6 +168,33 @@ impl World {
         batches: usize,
         each: usize,
     ) -> Result<(), Crashed> {
+        self.oracle().coverage.hit(Cover::Overflow);
+        self.send_beside(tenant, kind, (batches, each), |_| pending())
+    }
+
+    /// Applications send batches of events all at once. Somebody cancels every delivery as soon as it
+    /// is durable, also when it is still on its way to the lanes.
+    pub fn send_and_cancel(
+        &mut self,
+        tenant: &TenantId,
+        kind: &str,
+        batches: usize,
+        each: usize,
+    ) -> Result<(), Crashed> {
+        let (oracle, owner) = (Arc::clone(&self.oracle), tenant.clone());
+        self.send_beside(tenant, kind, (batches, each), |engine| {
+            cancel_durable(engine, oracle, owner)
+        })
+    }
+
+    /// Sends batches of events all at once, while something else goes on.
+    fn send_beside<F: Future<Output = Infallible>>(
+        &mut self,
+        tenant: &TenantId,
+        kind: &str,
+        (batches, each): (usize, usize),
+        beside: impl FnOnce(EngineHandle) -> F,
+    ) -> Result<(), Crashed> {
         let all: Vec<Vec<NewEvent>> =
             (0..batches).map(|_| (0..each).map(|_| self.event(kind, None)).collect()).collect();
         let owner = tenant.clone();
@@ -173,10 +204,14 @@ impl World {
                 let (engine, owner) = (engine.clone(), owner.clone());
                 under_way.spawn(async move { engine.ingest(&owner, events).await });
             }
-            tokio::time::timeout(PATIENCE, under_way.join_all()).await
+            let beside = beside(engine);
+            tokio::select! {
+                biased;
+                answers = tokio::time::timeout(PATIENCE, under_way.join_all()) => answers,
+                never = beside => match never {},
+            }
         })?;
         let mut oracle = self.oracle();
-        oracle.coverage.hit(Cover::Overflow);
         let disturbed = oracle.is_disturbed();
         let Ok(answers) = answers else {
             if !disturbed {
@@ -467,5 +502,27 @@ impl World {
             oracle.coverage.hit(Cover::PolicyChanged);
         }
         self.inside(|engine| async move { drop(engine.reload_policy(policy)) })
+    }
+}
+
+/// Cancels every delivery as soon as it is durable.
+async fn cancel_durable(
+    engine: EngineHandle,
+    oracle: Arc<Mutex<Oracle>>,
+    tenant: TenantId,
+) -> Infallible {
+    loop {
+        let mut durable = Vec::new();
+        for (id, owed) in &mut oracle.lock().unwrap_or_else(PoisonError::into_inner).owed {
+            if owed.stand == Stand::Queued && !owed.cancel_asked {
+                owed.cancel_asked = true;
+                durable.push(*id);
+            }
+        }
+        for id in durable {
+            let (engine, tenant) = (engine.clone(), tenant.clone());
+            tokio::spawn(async move { engine.cancel(&tenant, id).await });
+        }
+        pause(1).await;
     }
 }
