@@ -50,4 +50,5 @@ pub mod steady;
 pub mod subscription;
 pub mod thresholds;
 pub mod time;
+pub mod token_bucket;
 pub mod trace;

@@ -3,7 +3,7 @@
 //! Whoever gets an `Ok` has everything durable: the event and all that is owed for it, together. A
 //! batch is accepted whole or refused whole.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use postrider_domain::ids::{DeliveryId, EventId, ObjectId, SubscriptionId, Tenan
 use postrider_domain::limits;
 use postrider_domain::matching::{Matched, TooMuch, Work};
 use postrider_domain::time::Timestamp;
+use postrider_domain::token_bucket::TokenBuckets;
 use postrider_domain::trace::TraceContext;
 use postrider_store::{Acceptance, Accepted, Store, StoreError};
 use postrider_transport::Clock;
@@ -20,12 +21,11 @@ use sha2::{Digest, Sha256};
 
 use crate::backlog::{Backlog, Owed};
 use crate::cluster::Refresher;
-use crate::core::limiter::TokenBucket;
 use crate::entropy::{Entropy, ten};
 use crate::heavy::{Busy, Heavy};
 use crate::inbox::{Inbox, Pending};
 use crate::notices::Notices;
-use crate::options::{IngestRate, Options};
+use crate::options::Options;
 use crate::quotas::QuotaReached;
 use crate::spans::{Accepting, Spans};
 
@@ -117,8 +117,7 @@ pub(crate) struct Ingest {
     /// Who is told of filters that exceed their budget.
     pub(crate) notices: Notices,
     spans: Option<Arc<dyn Spans>>,
-    rate: Option<IngestRate>,
-    buckets: Mutex<HashMap<TenantId, TokenBucket>>,
+    rates: Option<Mutex<TokenBuckets<TenantId>>>,
     /// What was accepted and has not ended.
     pub(crate) backlog: Arc<Backlog>,
 }
@@ -142,8 +141,9 @@ impl Ingest {
             heavy: Heavy::new(options.matching_threads),
             notices,
             spans,
-            rate: options.tenant_ingest,
-            buckets: Mutex::default(),
+            rates: options.tenant_ingest.map(|rate| {
+                Mutex::new(TokenBuckets::new(rate.per_second, rate.burst, BUCKETS_MAX))
+            }),
             backlog: Arc::new(Backlog::new(options.quotas, &**store)),
         }
     }
@@ -341,26 +341,12 @@ impl Ingest {
     }
 
     fn admit(&self, tenant: &TenantId, events: usize) -> Result<(), IngestError> {
-        let Some(rate) = self.rate else { return Ok(()) };
+        let Some(rates) = &self.rates else { return Ok(()) };
         let now = self.clock.now();
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        // A full bucket is one that nothing is known of: it need not be remembered.
-        if buckets.len() > BUCKETS_MAX {
-            buckets.retain(|_, bucket| !bucket.is_full(now));
-            // Where nearly all are in use, some get a full bucket early: cheaper than to search all of
-            // them at every event.
-            let mut n = 0_usize;
-            let is_crowded = buckets.len() >= BUCKETS_MAX / 10 * 9;
-            buckets.retain(|_, _| {
-                n += 1;
-                !is_crowded || !n.is_multiple_of(4)
-            });
-        }
-        let bucket = buckets.entry(tenant.clone()).or_insert_with(|| {
-            TokenBucket::new(u64::from(rate.per_second) * 1000, u64::from(rate.burst), now)
-        });
+        let mut rates = rates.lock().unwrap_or_else(PoisonError::into_inner);
         let events = u64::try_from(events).unwrap_or(u64::MAX);
-        bucket.take(events, now).map_err(|at| IngestError::TooFast { retry_after: at.since(now) })
+        let taken = rates.take(tenant.clone(), events, now);
+        taken.map_err(|at| IngestError::TooFast { retry_after: at.since(now) })
     }
 }
 

@@ -10,9 +10,10 @@ use postrider_domain::destination::Destination;
 use postrider_domain::egress::DestinationUrl;
 use postrider_domain::ids::DeliveryId;
 use postrider_domain::time::Timestamp;
+use postrider_domain::token_bucket::TokenBucket;
 use postrider_transport::Target;
 
-use super::limiter::{AdaptiveLimit, TokenBucket};
+use super::limiter::AdaptiveLimit;
 use crate::options::Options;
 
 /// The number of a read of the store.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use postrider_domain::delivery::{Delivery, Lane};
 use postrider_domain::ids::DeliveryId;
 use postrider_domain::subscription::RateLimit;
+use postrider_domain::token_bucket::TokenBucket;
 
 use super::destinations::DestIx;
-use super::limiter::TokenBucket;
 use super::messages::Load;
 use super::state::Core;
 use super::table::{Entry, Position};

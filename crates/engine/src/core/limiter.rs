@@ -1,9 +1,7 @@
-//! How much at a time: attempts in flight at a destination, and requests per second.
+//! How many attempts may be in flight at a destination.
 //!
 //! An adaptive limit grows by one for each round of quick answers that used all of it, and halves
-//! on each timeout or refusal. A bucket never gives more than its rate allows in the long run.
-
-use postrider_domain::time::Timestamp;
+//! on each timeout or refusal.
 
 /// How many attempts may be in flight at a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,68 +69,8 @@ impl AdaptiveLimit {
     }
 }
 
-/// Gives out tokens at a rate, and some more at once after a pause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TokenBucket {
-    /// Tokens in a thousand seconds: one token is a million of what is kept in `level`.
-    per_1000_seconds: u64,
-    burst: u64,
-    level: u64,
-    filled_at: Timestamp,
-}
-
-/// A token, in the unit in which one millisecond adds `per_1000_seconds`.
-const TOKEN: u64 = 1_000_000;
-
-impl TokenBucket {
-    pub(crate) fn new(per_1000_seconds: u64, burst: u64, now: Timestamp) -> Self {
-        let burst = burst.max(1);
-        let level = burst.saturating_mul(TOKEN);
-        TokenBucket { per_1000_seconds: per_1000_seconds.max(1), burst, level, filled_at: now }
-    }
-
-    /// Takes tokens, or says when there will be enough. More than fit are given when it is full,
-    /// and owed: the next ones wait the longer.
-    pub(crate) fn take(&mut self, tokens: u64, now: Timestamp) -> Result<(), Timestamp> {
-        self.fill(now);
-        let needed = tokens.min(self.burst).saturating_mul(TOKEN);
-        if self.level >= needed {
-            self.level -= needed;
-            return Ok(());
-        }
-        let ms = (needed - self.level).div_ceil(self.per_1000_seconds);
-        Err(now.saturating_add(std::time::Duration::from_millis(ms)))
-    }
-
-    /// When there will be one; `None` where there is one now.
-    pub(crate) fn ready_at(&mut self, now: Timestamp) -> Option<Timestamp> {
-        let mut copy = *self;
-        let ready = copy.take(1, now).err();
-        self.fill(now);
-        ready
-    }
-
-    pub(crate) fn is_full(&mut self, now: Timestamp) -> bool {
-        self.fill(now);
-        self.level == self.burst.saturating_mul(TOKEN)
-    }
-
-    pub(crate) fn per_1000_seconds(&self) -> u64 {
-        self.per_1000_seconds
-    }
-
-    fn fill(&mut self, now: Timestamp) {
-        let ms = u64::try_from(now.since(self.filled_at).as_millis()).unwrap_or(u64::MAX);
-        let more = ms.saturating_mul(self.per_1000_seconds);
-        self.level = self.level.saturating_add(more).min(self.burst.saturating_mul(TOKEN));
-        self.filled_at = self.filled_at.max(now);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -179,42 +117,5 @@ mod tests {
         assert_eq!(limit.get(true), 8);
         limit.learn(Pace::Strained);
         assert_eq!(limit.get(true), 1);
-    }
-
-    #[test]
-    fn a_bucket_keeps_its_rate_to_the_millisecond() {
-        for (per_1000_seconds, burst, seconds, expected) in [
-            (5_000, 1, 10, 51),
-            (1, 1, 1_000, 2),
-            (33_333, 3, 100, 3_336),
-            (1_000_000, 10, 3, 3_010),
-        ] {
-            let mut now = Timestamp::EPOCH;
-            let end = now.saturating_add(Duration::from_secs(seconds));
-            let mut bucket = TokenBucket::new(per_1000_seconds, burst, now);
-            let mut given = 0;
-            while now <= end {
-                match bucket.take(1, now) {
-                    Ok(()) => given += 1,
-                    Err(at) => {
-                        assert!(at > now);
-                        assert_eq!(bucket.ready_at(now), Some(at));
-                        now = at;
-                    }
-                }
-            }
-            assert_eq!(given, expected, "{per_1000_seconds} in 1000 s, burst {burst}");
-        }
-    }
-
-    #[test]
-    fn more_than_a_burst_is_given_when_the_bucket_is_full() {
-        let mut now = Timestamp::EPOCH;
-        let mut bucket = TokenBucket::new(10_000, 5, now);
-        assert!(bucket.is_full(now));
-        assert_eq!(bucket.take(100, now), Ok(()));
-        assert!(!bucket.is_full(now));
-        now = bucket.take(1, now).unwrap_err();
-        assert_eq!(now, Timestamp::from_unix_ms(100));
     }
 }
