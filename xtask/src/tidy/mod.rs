@@ -13,6 +13,7 @@ mod length;
 mod links;
 mod logs;
 mod module_doc;
+mod modules;
 mod paths;
 mod planted;
 mod reach;
@@ -38,6 +39,7 @@ const RULES: &[(&str, Rule)] = &[
     ("a file begins with its module doc", module_doc::check),
     ("a file stays short", length::check),
     ("every file is reached by a mod", reach::check),
+    ("a module with modules is a folder", modules::check),
     ("crates depend in one direction", direction::check),
     ("modules of the core use those before them", core_order::check),
     ("the domain is pure", domain::check),
@@ -182,7 +184,9 @@ mod tests {
     #[test]
     fn the_tree_is_what_we_wrote() {
         let tree = Tree::read(&crate::root()).unwrap();
-        assert!(tree.text("xtask/src/tidy.rs").is_some_and(|text| text.starts_with("//! `cargo")));
+        assert!(
+            tree.text("xtask/src/tidy/mod.rs").is_some_and(|text| text.starts_with("//! `cargo"))
+        );
         assert!(!tree.files.keys().any(|path| path.contains("target/")));
         assert!(tree.crates().any(|(folder, ..)| folder == "domain"));
         assert!(tree.has("xtask/src") && tree.has("") && !tree.has("xtask/sr"));
