@@ -11,7 +11,7 @@ use super::{AT, options};
 use crate::contract::{Configuration, History, Intake, Upkeep, Work};
 use crate::embedded::EmbeddedStore;
 use crate::embedded::files::At;
-use crate::embedded::files::schema;
+use crate::embedded::files::{read_pool, schema};
 use crate::error::StoreError;
 use crate::records::{Commit, DeliveryChange, DeliveryFilter, PageRequest};
 use crate::samples;
@@ -170,7 +170,7 @@ async fn endless(
     store: Arc<EmbeddedStore>,
     name: &str,
     begun: tokio::sync::mpsc::UnboundedSender<()>,
-) {
+) -> Result<i64, StoreError> {
     let tenant = name.parse().unwrap();
     let read = store.read_list(Some(tenant), move |guard| {
         guard.main(|connection, path| {
@@ -180,7 +180,7 @@ async fn endless(
             connection.query_row(count, [], |row| row.get::<_, i64>(0)).at(path)
         })
     });
-    drop(read.await);
+    read.await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -213,25 +213,20 @@ async fn lists_that_never_end_delay_no_key_no_delivery_and_no_other_tenant() {
 async fn tenant_whose_line_is_full_is_told_to_come_back() {
     let directory = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(directory.path(), options()).unwrap();
-    let (begun, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
-    let readers: Vec<_> = (0..crate::embedded::files::read_pool::LISTS_QUEUE_MAX + 40)
-        .map(|_| tokio::spawn(endless(Arc::clone(&store), "loud", begun.clone())))
-        .collect();
-    has_begun.recv().await.unwrap();
-    let (loud, page) = ("loud".parse().unwrap(), PageRequest { limit: 10, cursor: None });
-    let filter = DeliveryFilter::default();
-    loop {
-        let listed = store.list_deliveries(&loud, &filter, &page);
-        // While the queue is not full, this read waits in it for a moment.
-        tokio::select! {
-            biased;
-            answer = listed => {
-                assert!(matches!(answer, Err(StoreError::Busy)), "{answer:?}");
-                break;
-            }
-            () = tokio::task::yield_now() => {}
-        }
+    let (begun, _has_begun) = tokio::sync::mpsc::unbounded_channel();
+    // Two read, as many wait as may, and the others are refused, whoever comes first.
+    let (reading, refused) = (read_pool::LISTS_MAX / 2, 40);
+    let mut readers = tokio::task::JoinSet::new();
+    for _ in 0..reading + read_pool::LISTS_QUEUE_MAX + refused {
+        readers.spawn(endless(Arc::clone(&store), "loud", begun.clone()));
     }
-    readers.iter().for_each(tokio::task::JoinHandle::abort);
+    for _ in 0..refused {
+        let answer = readers.join_next().await.unwrap().unwrap();
+        assert!(matches!(answer, Err(StoreError::Busy)), "{answer:?}");
+    }
+    let (loud, page) = ("loud".parse().unwrap(), PageRequest { limit: 10, cursor: None });
+    let answer = store.list_deliveries(&loud, &DeliveryFilter::default(), &page).await;
+    assert!(matches!(answer, Err(StoreError::Busy)), "{answer:?}");
+    readers.abort_all();
     store.close().await.unwrap();
 }
