@@ -45,6 +45,7 @@ const ACTIONS: &[(&str, &str, ActionName)] = &[
     ("POST", "/v1/destinations/{id}/enable", ("destination.enable", "destination")),
     ("POST", "/v1/destinations/{id}/freeze", ("destination.freeze", "destination")),
     ("POST", "/v1/deliveries/{id}/replay", ("delivery.replay", "delivery")),
+    ("POST", "/v1/deliveries/{id}/retry", ("delivery.retry", "delivery")),
     ("POST", "/v1/deliveries/{id}/cancel", ("delivery.cancel", "delivery")),
     ("POST", "/v1/replays", ("replay.start", "replay")),
     ("POST", "/v1/replays/{id}/pause", ("replay.pause", "replay")),

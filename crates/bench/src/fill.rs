@@ -189,7 +189,7 @@ impl Filler {
 fn failed(delivery: Delivery, n: u64) -> DeliveryChange {
     let at = delivery.created_at;
     let due_at = at.saturating_add(Duration::from_millis(86_750_400 + n % 3_600_000));
-    let slot = Slot { number: 10, due_at, clock: ScheduleClock::starting_at(at) };
+    let slot = Slot::new(10, due_at, ScheduleClock::starting_at(at));
     let detail = "connection refused".to_owned();
     let attempt = Attempt {
         number: 1,

@@ -253,15 +253,18 @@ pub enum Turn {
     Retry(u32),
     /// The probe of a disabled destination; takes no slot.
     Probe,
+    /// Somebody asked for it, before its slot; takes no slot.
+    Manual,
 }
 
 impl Turn {
-    /// `first`, `retry` or `probe`.
+    /// `first`, `retry`, `probe` or `manual`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Turn::First => "first",
             Turn::Retry(_) => "retry",
             Turn::Probe => "probe",
+            Turn::Manual => "manual",
         }
     }
 
@@ -269,7 +272,7 @@ impl Turn {
     pub const fn retry(self) -> Option<u32> {
         match self {
             Turn::Retry(number) => Some(number),
-            Turn::First | Turn::Probe => None,
+            Turn::First | Turn::Probe | Turn::Manual => None,
         }
     }
 }

@@ -23,6 +23,10 @@ pub struct Slot {
     pub due_at: Timestamp,
     /// What the slots are counted from.
     pub clock: ScheduleClock,
+    /// When the slot itself falls due, where somebody asked for an attempt before it. That attempt
+    /// takes no slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead_of: Option<Timestamp>,
 }
 
 /// What a delivery's slots are counted from.
@@ -91,7 +95,7 @@ pub fn next_slot(
         let due_at = due_at.min(end);
         if due_at > now {
             let clock = ScheduleClock { previous_at, ..clock };
-            return Some(Slot { number, due_at, clock });
+            return Some(Slot::new(number, due_at, clock));
         }
         previous_at = due_at;
     }
@@ -99,6 +103,27 @@ pub fn next_slot(
 }
 
 impl Slot {
+    /// A slot that falls due then.
+    pub const fn new(number: u32, due_at: Timestamp, clock: ScheduleClock) -> Self {
+        Slot { number, due_at, clock, ahead_of: None }
+    }
+
+    /// The slot itself, without the attempt that somebody asked for before it.
+    #[must_use]
+    pub fn itself(self) -> Slot {
+        Slot { due_at: self.ahead_of.unwrap_or(self.due_at), ahead_of: None, ..self }
+    }
+
+    /// An attempt then, before the slot, which stays. A slot that falls due by then needs none.
+    #[must_use]
+    pub fn with_attempt_at(self, at: Timestamp) -> Slot {
+        let itself = self.itself();
+        if itself.due_at <= at {
+            return itself;
+        }
+        Slot { due_at: at, ahead_of: Some(itself.due_at), ..itself }
+    }
+
     /// The same slot, moved later to where the receiver asked for, but never past the last slot
     /// and never earlier.
     #[must_use]

@@ -256,6 +256,32 @@ impl EngineHandle {
         .await?
     }
 
+    /// Has a delivery that waits attempted now, without waiting for its slot, which stays. Where its
+    /// destination is disabled, it is the next probe.
+    pub async fn retry(
+        &self,
+        tenant: &TenantId,
+        delivery: DeliveryId,
+    ) -> Result<Delivery, CommandError> {
+        let shard = self.shard_of(tenant, delivery).await?;
+        let question = Question::Retry { tenant: tenant.clone(), delivery };
+        match self.routed(shard, question, || self.retry_here(tenant, delivery)).await? {
+            Done::Here(delivery) => Ok(delivery),
+            // It may have arrived, or failed, meanwhile.
+            Done::Elsewhere => self.read_delivery(tenant, delivery, |_| Ok(())).await,
+        }
+    }
+
+    pub(crate) async fn retry_here(
+        &self,
+        tenant: &TenantId,
+        delivery: DeliveryId,
+    ) -> Result<Delivery, CommandError> {
+        let (tenant, change) = (tenant.clone(), DeliveryCommand::Retry);
+        self.ask(|reply| Command::OnDelivery(OnDelivery { tenant, delivery, change, reply }))
+            .await?
+    }
+
     /// How many deliveries a replay would bring back: none of a subscription that is deleted.
     pub async fn count_replay(
         &self,

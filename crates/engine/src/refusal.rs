@@ -33,7 +33,9 @@ pub enum CommandError {
     #[error("another node of the cluster is taking this over: try again in a few seconds")]
     Moved,
     /// Nothing is sent to a frozen destination.
-    #[error("the destination is frozen since {since} ({why}): enable it before you test it")]
+    #[error(
+        "the destination is frozen since {since} ({why}): nothing is sent there until you enable it"
+    )]
     Frozen {
         /// Since when.
         since: Timestamp,

@@ -478,8 +478,16 @@ impl Reader {
             Load::Drain { destination, limit } => {
                 store.waiting_of(*destination, WaitingOrder::Oldest, *limit).await
             }
-            Load::Probe { destination, limit } => {
-                store.waiting_of(*destination, WaitingOrder::ProbeRank, *limit).await
+            Load::Probe { destination, limit, asked } => {
+                let order = WaitingOrder::ProbeRank;
+                let mut rows = store.waiting_of(*destination, order, *limit).await?;
+                if let Some((tenant, id)) = asked
+                    && rows.iter().all(|row| row.id != *id)
+                {
+                    let found = store.delivery(tenant, *id).await?;
+                    rows.extend(found.filter(|found| found.destination == *destination));
+                }
+                Ok(rows)
             }
             Load::Unfinished { subscription, limit, .. } => {
                 store.unfinished_of(*subscription, *limit).await

@@ -291,7 +291,7 @@ pub fn every_timings() -> Vec<Timings> {
 
 /// Attempts, numbered from 1, that show every ending, every turn and every shape of timings.
 pub fn every_attempt() -> Vec<Attempt> {
-    let turns = [Turn::First, Turn::Retry(1), Turn::Retry(11), Turn::Probe];
+    let turns = [Turn::First, Turn::Retry(1), Turn::Retry(11), Turn::Probe, Turn::Manual];
     let cycle = turns.into_iter().zip(every_timings()).cycle();
     let endings = (1u32..).zip(every_ending());
     let attempts = endings.zip(cycle).map(|((number, ending), (turn, timings))| Attempt {

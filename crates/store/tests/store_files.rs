@@ -176,7 +176,7 @@ fn a_counter_that_is_not_what_was_written_is_named_with_its_table() {
         // One waits, so that every counter has a row.
         let store = EmbeddedStore::open(&whole, options()).unwrap();
         let delivery = acceptance(0).deliveries.remove(0);
-        let slot = Slot { number: 1, due_at: AT, clock: ScheduleClock::starting_at(AT) };
+        let slot = Slot::new(1, AT, ScheduleClock::starting_at(AT));
         let waiting = Delivery { state: DeliveryState::Waiting(slot), ..delivery };
         let change = DeliveryChange { before: StateName::Queued, delivery: waiting, attempt: None };
         let commit = Commit { deliveries: vec![change], ..Commit::default() };

@@ -92,7 +92,7 @@ fn commit(number: u64) -> Commit {
             0 => DeliveryState::Delivered { at },
             1 => {
                 let clock = ScheduleClock::starting_at(at);
-                DeliveryState::Waiting(Slot { number: 1, due_at: at, clock })
+                DeliveryState::Waiting(Slot::new(1, at, clock))
             }
             _ => {
                 delivery

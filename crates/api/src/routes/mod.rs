@@ -48,6 +48,7 @@ pub(crate) fn guarded() -> OpenApiRouter<ApiState> {
         .routes(routes!(deliveries::attempts))
         .routes(routes!(deliveries::explain))
         .routes(routes!(deliveries::replay))
+        .routes(routes!(deliveries::retry))
         .routes(routes!(deliveries::cancel))
         .routes(routes!(replays::list, replays::create))
         .routes(routes!(replays::show))

@@ -79,7 +79,7 @@ pub(crate) struct DeliveryDetail {
 pub(crate) struct AttemptView {
     /// From 1.
     number: u32,
-    /// `first`, `retry` or `probe`.
+    /// `first`, `retry`, `probe`, or `manual` where somebody asked for it.
     turn: &'static str,
     /// Which retry it was.
     #[serde(skip_serializing_if = "Option::is_none")]

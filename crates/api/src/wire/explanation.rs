@@ -113,7 +113,7 @@ struct NextView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Unblock)]
 struct UnblockView {
-    /// `fix_receiver`, `enable_destination`, `replay` or `resubscribe`.
+    /// `fix_receiver`, `enable_destination`, `retry`, `replay` or `resubscribe`.
     action: &'static str,
     what: String,
 }

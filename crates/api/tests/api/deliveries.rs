@@ -143,6 +143,37 @@ async fn queued_delivery_is_explained_by_what_it_waits_for() {
 }
 
 #[tokio::test]
+async fn what_waits_can_be_retried_now_and_keeps_its_slot() {
+    let api = Api::new().await;
+    let delivery = api.delivery("500").await;
+    api.idle().await;
+    let path = format!("/v1/deliveries/{}", id(&delivery));
+    let waiting = api.get(&path).expect(200).await;
+    assert_eq!((&waiting["state"], &waiting["attempts"]), (&json!("waiting"), &json!(1)));
+    let asked = api.call("POST", &format!("{path}/retry")).expect(202).await;
+    assert_eq!(asked["state"], "waiting");
+    api.idle().await;
+    let after = api.get(&path).expect(200).await;
+    assert_eq!((&after["state"], &after["attempts"]), (&json!("waiting"), &json!(2)));
+    assert_eq!(after["next_attempt_at"], waiting["next_attempt_at"], "its slot stays");
+    let log = api.get(&format!("{path}/attempts")).expect(200).await;
+    assert_eq!(log["data"][1]["turn"], "manual");
+    // Twice with one key is once.
+    for _ in 0..2 {
+        let retry = api.call("POST", &format!("{path}/retry")).header("idempotency-key", "again");
+        retry.expect(202).await;
+        api.idle().await;
+    }
+    assert_eq!(api.get(&path).expect(200).await["attempts"], 3);
+    let destination = delivery["destination_id"].as_str().unwrap();
+    let freeze = format!("/v1/destinations/{destination}/freeze");
+    api.post(&freeze, json!({"reason": "enough"})).expect(200).await;
+    api.call("POST", &format!("{path}/retry")).refused(409, "wrong_state", None).await;
+    api.call("POST", &format!("{path}/cancel")).expect(200).await;
+    api.call("POST", &format!("{path}/retry")).refused(409, "wrong_state", None).await;
+}
+
+#[tokio::test]
 async fn what_waits_can_be_cancelled_and_what_has_ended_replayed() {
     let api = Api::new().await;
     let delivery = api.delivery("503").await;

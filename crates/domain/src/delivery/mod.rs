@@ -126,8 +126,8 @@ pub enum Lane {
     Retry,
 }
 
-/// The call does not fit the delivery's state: one that has not ended cannot be replayed, and one that
-/// has ended cannot be cancelled.
+/// The call does not fit the delivery's state: one that has not ended cannot be replayed, one that has
+/// ended cannot be cancelled, and only one that waits can be retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WrongState {
     /// Replay is for deliveries that have ended.
@@ -136,6 +136,12 @@ pub enum WrongState {
     /// Cancel is for deliveries that have not.
     #[error("the delivery is {0} already: only one that has not ended can be cancelled")]
     Finished(StateName),
+    /// Retry is for deliveries that wait, and this one is about to be attempted or is being attempted.
+    #[error("the delivery is {0}: it is attempted without being asked for")]
+    OnItsWay(StateName),
+    /// Retry is for deliveries that wait, and this one has ended.
+    #[error("the delivery is {0} already: to send it once more, replay it")]
+    ToBeReplayed(StateName),
 }
 
 impl Delivery {
@@ -165,6 +171,7 @@ impl Delivery {
     pub fn turn(&self) -> Option<Turn> {
         match self.state {
             DeliveryState::Queued => Some(Turn::First),
+            DeliveryState::Waiting(Slot { ahead_of: Some(_), .. }) => Some(Turn::Manual),
             DeliveryState::Waiting(Slot { number: 0, .. }) => Some(Turn::First),
             DeliveryState::Waiting(Slot { number, .. }) => Some(Turn::Retry(number)),
             DeliveryState::Delivered { .. }
@@ -227,8 +234,8 @@ impl Delivery {
 
     /// The delivery after a failed attempt in `turn`. `wish` is the time that `Retry-After` asks for.
     ///
-    /// A probe takes no slot and does not move the clock; but a slot that fell due while the
-    /// delivery was in flight is spent all the same.
+    /// A probe, and an attempt that somebody asked for, takes no slot and does not move the clock; but a
+    /// slot that fell due while the delivery was in flight is spent all the same.
     #[must_use]
     pub fn failed(
         &self,
@@ -239,12 +246,11 @@ impl Delivery {
         policy: &RetryPolicy,
     ) -> Delivery {
         let next = match (self.state, turn) {
-            (DeliveryState::Queued, Turn::Probe) => {
+            (DeliveryState::Queued, Turn::Probe | Turn::Manual) => {
                 self.slot_after(ScheduleClock::starting_at(self.created_at), 0, now, policy)
             }
-            (DeliveryState::Waiting(slot), Turn::Probe) if slot.due_at > now => Some(slot),
-            (DeliveryState::Waiting(slot), Turn::Probe) => {
-                self.slot_after_passed(slot, now, policy)
+            (DeliveryState::Waiting(slot), Turn::Probe | Turn::Manual) => {
+                self.slot_from(slot.itself(), now, policy)
             }
             (DeliveryState::Queued, Turn::First | Turn::Retry(_))
             | (DeliveryState::Waiting(Slot { number: 0, .. }), Turn::First | Turn::Retry(_)) => {
@@ -276,8 +282,7 @@ impl Delivery {
             DeliveryState::Queued => {
                 self.slot_after(ScheduleClock::starting_at(self.created_at), 0, now, policy)
             }
-            DeliveryState::Waiting(slot) if slot.due_at > now => Some(slot),
-            DeliveryState::Waiting(slot) => self.slot_after_passed(slot, now, policy),
+            DeliveryState::Waiting(slot) => self.slot_from(slot.itself(), now, policy),
             DeliveryState::Delivered { .. }
             | DeliveryState::Dead { .. }
             | DeliveryState::Cancelled { .. } => return self.clone(),
@@ -310,10 +315,29 @@ impl Delivery {
             | DeliveryState::Dead { .. }
             | DeliveryState::Cancelled { .. } => {
                 let clock = ScheduleClock::starting_at(now);
-                let slot = Slot { number: 0, due_at: now, clock };
+                let slot = Slot::new(0, now, clock);
                 Ok(Delivery { state: DeliveryState::Waiting(slot), ..self.clone() })
             }
         }
+    }
+
+    /// Somebody wants an attempt then, without waiting for the slot. The slot stays.
+    pub fn asked_for(&self, at: Timestamp) -> Result<Delivery, WrongState> {
+        match self.state {
+            DeliveryState::Waiting(slot) => {
+                let state = DeliveryState::Waiting(slot.with_attempt_at(at));
+                Ok(Delivery { state, ..self.clone() })
+            }
+            DeliveryState::Queued => Err(WrongState::OnItsWay(StateName::Queued)),
+            DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Cancelled { .. } => Err(WrongState::ToBeReplayed(self.state.name())),
+        }
+    }
+
+    /// Whether somebody asked for its next attempt.
+    pub fn is_asked_for(&self) -> bool {
+        matches!(self.state, DeliveryState::Waiting(Slot { ahead_of: Some(_), .. }))
     }
 
     fn attempted(&self, started_at: Timestamp, state: DeliveryState) -> Delivery {
@@ -335,15 +359,13 @@ impl Delivery {
         retry::next_slot(clock, spent, now, self.id, policy)
     }
 
-    /// The slot after one that passed without an ordinary attempt.
-    fn slot_after_passed(
-        &self,
-        passed: Slot,
-        now: Timestamp,
-        policy: &RetryPolicy,
-    ) -> Option<Slot> {
-        let clock = ScheduleClock { previous_at: passed.due_at, ..passed.clock };
-        self.slot_after(clock, passed.number, now, policy)
+    /// This slot where it is still to come; where it passed without an ordinary attempt, the next.
+    fn slot_from(&self, slot: Slot, now: Timestamp, policy: &RetryPolicy) -> Option<Slot> {
+        if slot.due_at > now {
+            return Some(slot);
+        }
+        let clock = ScheduleClock { previous_at: slot.due_at, ..slot.clock };
+        self.slot_after(clock, slot.number, now, policy)
     }
 }
 

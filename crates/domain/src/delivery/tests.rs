@@ -300,3 +300,55 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_attempt_that_somebody_asked_for_takes_no_slot() {
+    let policy = RetryPolicy::default();
+    let waiting = new_delivery().failed(Turn::First, at(0), None, at(5), &policy);
+    let DeliveryState::Waiting(slot) = waiting.state else { panic!("{waiting:?}") };
+    let asked = waiting.asked_for(at(1_000)).unwrap();
+    assert_eq!(asked.next_attempt_at(), Some(at(1_000)));
+    assert_eq!((asked.turn(), asked.lane()), (Some(Turn::Manual), Some(Lane::Retry)));
+    assert!(asked.is_asked_for() && !waiting.is_asked_for());
+    // Asked for once more, the earlier attempt counts for nothing.
+    assert_eq!(asked.asked_for(at(2_000)).unwrap().next_attempt_at(), Some(at(2_000)));
+    // It fails: the slot is as it was.
+    let failed = asked.failed(Turn::Manual, at(1_000), None, at(1_010), &policy);
+    assert_eq!(failed.state, DeliveryState::Waiting(slot));
+    assert_eq!((failed.attempts, failed.turn()), (2, Some(Turn::Retry(1))));
+    // The receiver wants a later retry: the slot moves as it does after any failure.
+    let wish = Some(at(200_000));
+    let failed = asked.failed(Turn::Manual, at(1_000), wish, at(1_010), &policy);
+    assert_eq!(failed.next_attempt_at(), wish);
+    // The slot passed while it was in flight: it is spent.
+    let late = asked.failed(Turn::Manual, at(84_799), None, at(84_801), &policy);
+    assert_eq!((late.turn(), late.next_attempt_at()), (Some(Turn::Retry(2)), Some(at(254_400))));
+    // The circuit says no: the slot is as it was, or the next one where it has passed.
+    assert_eq!(asked.not_admitted(at(1_000), &policy).state, DeliveryState::Waiting(slot));
+    assert_eq!(asked.not_admitted(at(90_000), &policy).turn(), Some(Turn::Retry(2)));
+}
+
+#[test]
+fn what_is_due_by_then_need_not_be_asked_for() {
+    let waiting = new_delivery().failed(Turn::First, at(0), None, at(5), &RetryPolicy::default());
+    assert_eq!(waiting.asked_for(at(84_800)).unwrap(), waiting);
+    let asked = waiting.asked_for(at(84_799)).unwrap();
+    assert_eq!(asked.asked_for(at(84_800)).unwrap(), waiting, "its slot comes first");
+}
+
+#[test]
+fn only_a_delivery_that_waits_can_be_asked_for() {
+    let queued = new_delivery();
+    assert_eq!(queued.asked_for(at(1)), Err(WrongState::OnItsWay(StateName::Queued)));
+    for ended in [
+        queued.delivered(at(1), at(2)),
+        queued.cancelled(CancelReason::Asked, at(1)).unwrap(),
+        Delivery {
+            state: DeliveryState::Dead { at: at(9), reason: DeadReason::Exhausted },
+            ..queued.clone()
+        },
+    ] {
+        let expected = WrongState::ToBeReplayed(ended.state.name());
+        assert_eq!(ended.asked_for(at(10)), Err(expected));
+    }
+}

@@ -189,6 +189,8 @@ pub enum Action {
     FixReceiver,
     /// Enable the destination.
     EnableDestination,
+    /// Retry the delivery now.
+    Retry,
     /// Replay the delivery.
     Replay,
     /// Create the subscription again.
@@ -201,6 +203,7 @@ impl Action {
         match self {
             Action::FixReceiver => "fix_receiver",
             Action::EnableDestination => "enable_destination",
+            Action::Retry => "retry",
             Action::Replay => "replay",
             Action::Resubscribe => "resubscribe",
         }
@@ -307,6 +310,9 @@ fn turn_at(facts: &Facts<'_>, now: Timestamp) -> Option<Timestamp> {
 
 fn waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp, policy: &Policy) -> Explanation {
     let summary = match slot.number {
+        _ if slot.ahead_of.is_some() => {
+            format!("somebody asked for an attempt, which is due at {}", slot.due_at)
+        }
         0 => format!("replayed, and due at {}", slot.due_at),
         n => format!("waiting for retry {n} of {}, due at {}", policy.retry.max, slot.due_at),
     };
@@ -316,6 +322,10 @@ fn waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp, policy: &Policy) -> Ex
         because.extend(standing_words(facts));
     }
     let last_at = retry::last_due_at(slot.clock, &policy.retry);
+    if let Some(at) = slot.ahead_of {
+        let (n, max) = (slot.number, policy.retry.max);
+        because.push(format!("that takes no slot: retry {n} of {max} is due at {at}"));
+    }
     if slot.number > 0 {
         because.push(format!("its last retry is due at {last_at}; after that it is kept as dead"));
     }
@@ -324,7 +334,7 @@ fn waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp, policy: &Policy) -> Ex
         summary,
         because,
         next: Some(next_of_waiting(facts, slot, now)),
-        unblock: unblock_waiting(facts),
+        unblock: unblock_waiting(facts, slot, now),
         standing: None,
     }
 }
@@ -336,11 +346,21 @@ fn next_of_waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp) -> NextStep {
             let what = "it is attempted now, as soon as it is its turn".to_owned();
             return NextStep { at: turn_at(facts, now), what };
         }
-        NextStep { at: Some(at), what: "it is attempted at its slot".to_owned() }
+        let what = match slot.ahead_of {
+            Some(_) => "it is attempted because somebody asked for it",
+            None => "it is attempted at its slot",
+        };
+        NextStep { at: Some(at), what: what.to_owned() }
     };
     let Some(destination) = facts.destination else { return retry(slot.due_at) };
     match &destination.circuit.state {
         CircuitState::Closed => retry(slot.due_at),
+        CircuitState::Open { probe_at, .. } if slot.ahead_of.is_some() => NextStep {
+            at: Some((*probe_at).max(now)),
+            what: "it is sent to probe the destination, because somebody asked for it; a success \
+                   enables the destination again"
+                .to_owned(),
+        },
         CircuitState::Open { probe_at, .. } => NextStep {
             at: Some((*probe_at).max(now)),
             what: "one delivery, perhaps this one, is sent to probe the destination; a success \
@@ -429,10 +449,19 @@ fn circuit_words(facts: &Facts<'_>, now: Timestamp) -> Vec<String> {
     }
 }
 
-fn unblock_waiting(facts: &Facts<'_>) -> Vec<Unblock> {
+fn unblock_waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp) -> Vec<Unblock> {
     let mut unblock = unblock_destination(facts);
     if unblock.is_empty() && facts.last_attempt.is_some() {
         unblock.push(fix_hint());
+    }
+    let is_frozen = facts
+        .destination
+        .is_some_and(|known| matches!(known.circuit.state, CircuitState::Frozen { .. }));
+    if slot.due_at > now && slot.ahead_of.is_none() && !is_frozen && facts.subscription.is_some() {
+        unblock.push(Unblock {
+            action: Action::Retry,
+            what: "retry it now: it need not wait for its slot, and keeps it".to_owned(),
+        });
     }
     unblock
 }

@@ -198,6 +198,7 @@ fn a_failed_delivery_waits_for_its_slot() {
             "because its last retry is due at 2025-11-17T09:43:05.600Z; after that it is kept as dead",
             "next (2025-11-15T09:31:24.800Z) it is attempted at its slot",
             "can fix_receiver",
+            "can retry",
         ],
     );
 }
@@ -215,6 +216,7 @@ fn a_disabled_destination_is_probed() {
              destination; a success enables it again",
             "can fix_receiver",
             "can enable_destination",
+            "can retry",
         ],
     );
     let mut probed = disabled();
@@ -325,4 +327,23 @@ fn every_kind_of_evidence_has_its_words() {
         let words = Words(&evidence).to_string();
         assert!(words.len() > 5 && !words.ends_with('.'), "{words}");
     }
+}
+
+#[test]
+fn an_attempt_that_somebody_asked_for_is_explained() {
+    let asked = failed().asked_for(later(60)).unwrap();
+    check(
+        &told(&asked, Some(&destination()), Some(status(503))),
+        &[
+            "waiting: somebody asked for an attempt, which is due at 2025-11-15T09:31:00.000Z",
+            "because attempt 1 at 2025-11-15T09:30:00.000Z was answered with status 503",
+            "because that takes no slot: retry 1 of 11 is due at 2025-11-15T09:31:24.800Z",
+            "because its last retry is due at 2025-11-17T09:43:05.600Z; after that it is kept as dead",
+            "next (2025-11-15T09:31:00.000Z) it is attempted because somebody asked for it",
+            "can fix_receiver",
+        ],
+    );
+    let told = told(&asked, Some(&disabled()), None);
+    assert!(told.contains("it is sent to probe the destination, because somebody asked for it"));
+    assert!(!told.contains("can retry"));
 }

@@ -76,7 +76,7 @@ impl Run<'_> {
         let count = self.scenario.traffic.before(end).saturating_sub(self.accepted);
         let (first, due_at) = (self.accepted, self.scenario.traffic.at(self.accepted));
         self.accepted += count;
-        let slot = Slot { number: 0, due_at, clock: ScheduleClock::starting_at(due_at) };
+        let slot = Slot::new(0, due_at, ScheduleClock::starting_at(due_at));
         (count > 0).then_some(Cohort { first, count, slot, attempts: 0, last_attempt_at: None })
     }
 

@@ -39,6 +39,10 @@ pub(crate) enum Question {
         tenant: TenantId,
         delivery: DeliveryId,
     },
+    Retry {
+        tenant: TenantId,
+        delivery: DeliveryId,
+    },
     /// Replay what had ended by then, for a job.
     ReplayEnded {
         tenant: TenantId,
@@ -85,6 +89,12 @@ pub(crate) enum Refusal {
     NotFound,
     Unfinished,
     Finished(String),
+    OnItsWay(String),
+    ToBeReplayed(String),
+    Frozen {
+        since: Timestamp,
+        why: String,
+    },
     SubscriptionGone,
     JobEnded,
     /// Not mine, not any more, or not now.
@@ -99,12 +109,20 @@ impl Refusal {
             CommandError::WrongState(WrongState::Finished(state)) => {
                 Refusal::Finished(state.as_str().to_owned())
             }
+            CommandError::WrongState(WrongState::OnItsWay(state)) => {
+                Refusal::OnItsWay(state.as_str().to_owned())
+            }
+            CommandError::WrongState(WrongState::ToBeReplayed(state)) => {
+                Refusal::ToBeReplayed(state.as_str().to_owned())
+            }
+            CommandError::Frozen { since, why } => {
+                Refusal::Frozen { since: *since, why: why.clone() }
+            }
             CommandError::SubscriptionGone => Refusal::SubscriptionGone,
             CommandError::JobEnded => Refusal::JobEnded,
             // Quotas are asked by the node that was asked, before it asks another one.
             CommandError::Quota(_)
             | CommandError::NotAnEndState
-            | CommandError::Frozen { .. }
             | CommandError::Full { .. }
             | CommandError::Moved
             | CommandError::Stopping
@@ -113,13 +131,17 @@ impl Refusal {
     }
 
     pub(crate) fn error(self) -> CommandError {
+        let state = |name: &str| {
+            let state = StateName::ALL.into_iter().find(|state| state.as_str() == name);
+            state.unwrap_or(StateName::Delivered)
+        };
         match self {
             Refusal::NotFound => CommandError::NotFound,
             Refusal::Unfinished => WrongState::Unfinished.into(),
-            Refusal::Finished(name) => {
-                let state = StateName::ALL.into_iter().find(|state| state.as_str() == name);
-                WrongState::Finished(state.unwrap_or(StateName::Delivered)).into()
-            }
+            Refusal::Finished(name) => WrongState::Finished(state(&name)).into(),
+            Refusal::OnItsWay(name) => WrongState::OnItsWay(state(&name)).into(),
+            Refusal::ToBeReplayed(name) => WrongState::ToBeReplayed(state(&name)).into(),
+            Refusal::Frozen { since, why } => CommandError::Frozen { since, why },
             Refusal::SubscriptionGone => CommandError::SubscriptionGone,
             Refusal::JobEnded => CommandError::JobEnded,
             Refusal::Moved => CommandError::Moved,

@@ -185,6 +185,9 @@ impl EngineHandle {
             Question::Replay { tenant, delivery } => {
                 self.replay_here(&tenant, delivery).await?;
             }
+            Question::Retry { tenant, delivery } => {
+                self.retry_here(&tenant, delivery).await?;
+            }
             Question::ReplayEnded { tenant, by, deliveries } => {
                 let (count, moved) = self.replay_ended(&tenant, by, deliveries).await;
                 return Ok(Answer::Replayed { count, moved });

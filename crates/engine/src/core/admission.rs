@@ -2,15 +2,22 @@
 //! changes is kept: the circuit, its alarms, and a delivery that is not let through.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use postrider_domain::circuit::{Admission, CircuitState, Transition};
 use postrider_domain::delivery::{Delivery, DeliveryState};
+use postrider_domain::explain::Words;
+use postrider_domain::time::Timestamp;
 
 use super::alarms::Alarm;
 use super::destinations::DestIx;
 use super::messages::Action;
 use super::state::Core;
+use crate::handle::CommandError;
 use crate::live::EngineEvent;
+
+/// When to ask again while a probe is chosen or in flight: about as long as an attempt may take.
+const PROBE_UNDER_WAY: Duration = Duration::from_secs(5);
 
 impl Core {
     /// May this destination be attempted now? It freezes here when its time has come.
@@ -27,6 +34,21 @@ impl Core {
             self.activate(ix);
         }
         admission
+    }
+
+    /// Nothing is sent to a destination that is frozen, whoever asks for it.
+    pub(super) fn refuse_frozen(&mut self, ix: DestIx) -> Result<(), CommandError> {
+        // Being asked may be what freezes it.
+        self.ask(ix);
+        match &self.dests[ix.get()].record.circuit.state {
+            CircuitState::Frozen { since, evidence } => {
+                let why = Words(evidence).to_string();
+                Err(CommandError::Frozen { since: *since, why })
+            }
+            CircuitState::Closed | CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => {
+                Ok(())
+            }
+        }
     }
 
     /// A circuit changed: it is to be kept, and a transition to be told.
@@ -69,11 +91,28 @@ impl Core {
         }
     }
 
+    /// When the next probe is, while a destination is disabled.
+    pub(super) fn next_probe_at(&self, ix: DestIx) -> Option<Timestamp> {
+        match self.dests[ix.get()].record.circuit.state {
+            CircuitState::Open { probe_at, .. } if probe_at > self.now => Some(probe_at),
+            // A probe is being chosen or is in flight.
+            CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => {
+                Some(self.now.saturating_add(PROBE_UNDER_WAY))
+            }
+            CircuitState::Closed | CircuitState::Frozen { .. } => None,
+        }
+    }
+
     /// The circuit says no to a delivery that has been taken out of memory: it waits for its next slot,
-    /// or is dead.
+    /// or is dead. One that somebody asked for waits for the next probe.
     pub(super) fn not_admitted(&mut self, delivery: &Delivery, ix: DestIx) {
         let before = delivery.state.name();
-        let after = delivery.not_admitted(self.now, &self.policy.retry);
+        let at = self.next_probe_at(ix).filter(|_| delivery.is_asked_for());
+        let put_off = at.and_then(|at| delivery.asked_for(at).ok());
+        if put_off.is_some() {
+            self.dests[ix.get()].next_probe = Some(delivery.id);
+        }
+        let after = put_off.unwrap_or_else(|| delivery.not_admitted(self.now, &self.policy.retry));
         if let DeliveryState::Waiting(slot) = delivery.state
             && slot.due_at > self.now
         {

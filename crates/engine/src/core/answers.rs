@@ -87,7 +87,7 @@ impl Core {
                     self.overdue_loaded(ix, rows, limit);
                 }
             }
-            Load::Probe { destination, limit } => {
+            Load::Probe { destination, limit, .. } => {
                 if let Some(ix) = self.dest_ix(destination) {
                     self.probe_candidates(ix, rows, limit);
                 }

@@ -95,6 +95,8 @@ pub(super) struct Dest {
     pub(super) limit: AdaptiveLimit,
     pub(super) bucket: Option<TokenBucket>,
     pub(super) probe: ProbeStage,
+    /// Somebody asked for this one while the destination was disabled: it is the next probe.
+    pub(super) next_probe: Option<DeliveryId>,
     pub(super) ramp: Option<Ramp>,
     /// Whether another node owns it now.
     pub(super) lost: bool,
@@ -132,6 +134,7 @@ impl Dest {
             ),
             bucket: None,
             probe: ProbeStage::None,
+            next_probe: None,
             ramp: None,
             lost: false,
             known_since,

@@ -222,6 +222,8 @@ pub(crate) struct OnDelivery {
 pub(crate) enum DeliveryCommand {
     Cancel,
     Replay,
+    /// An attempt before its slot.
+    Retry,
 }
 
 impl OnDelivery {
@@ -348,7 +350,12 @@ pub(crate) enum Load {
     /// Waiting deliveries of one destination, those that are due soonest first.
     Overdue { destination: DestinationId, limit: usize },
     /// Waiting deliveries of one destination, in the rank of probes.
-    Probe { destination: DestinationId, limit: usize },
+    Probe {
+        destination: DestinationId,
+        limit: usize,
+        /// One that somebody asked for, whatever its rank.
+        asked: Option<(TenantId, DeliveryId)>,
+    },
     /// Waiting deliveries of one destination, oldest first, to be sent at once.
     Drain { destination: DestinationId, limit: usize },
     /// Unfinished deliveries of a subscription, to be cancelled.

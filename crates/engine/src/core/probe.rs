@@ -35,8 +35,10 @@ impl Core {
 
     fn choose_probe(&mut self, ix: DestIx, limit: usize) {
         self.dests[ix.get()].probe = ProbeStage::Choosing;
-        let destination = self.dests[ix.get()].record.id;
-        self.load(Load::Probe { destination, limit });
+        let dest = &self.dests[ix.get()];
+        let destination = dest.record.id;
+        let asked = dest.next_probe.map(|id| (dest.record.tenant.clone(), id));
+        self.load(Load::Probe { destination, limit, asked });
     }
 
     /// The store has answered: the first in rank that is not in flight is the probe. Where none
@@ -53,12 +55,13 @@ impl Core {
         }
         // What is not durable yet is not in the store's answer, or not as it is now.
         let newer = self.commits.dirty_of(destination);
+        let asked = self.dests[ix.get()].next_probe;
         let candidate = rows
             .into_iter()
             .filter(|row| !self.commits.is_dirty(row.id))
             .chain(newer)
             .filter(|row| matches!(row.state, DeliveryState::Waiting(_)) && self.may_probe(row.id))
-            .min_by_key(Delivery::probe_rank);
+            .min_by_key(|row| (asked != Some(row.id), row.probe_rank()));
         match candidate {
             Some(delivery) if self.ask(ix) == Admission::Probe => {
                 let position = Position::Probe;
@@ -89,7 +92,9 @@ impl Core {
             self.forget_payload(entry.event.as_deref());
             return self.not_admitted(&entry.delivery, ix);
         };
-        self.dests[ix.get()].probe = ProbeStage::Chosen(id);
+        let dest = &mut self.dests[ix.get()];
+        dest.probe = ProbeStage::Chosen(id);
+        dest.next_probe = dest.next_probe.filter(|asked| *asked != id);
         self.entries.insert(Entry { position: Position::Probe, ..entry });
         self.circuit_changed(ix, Some(transition));
         self.arm_circuit(ix);

@@ -1,4 +1,4 @@
-//! What people want of one delivery: cancelling it, replaying it. They are answered when the change is
+//! What people want of one delivery: cancelling it, replaying it, retrying it now. They are answered when the change is
 //! durable.
 
 use postrider_domain::delivery::{CancelReason, Delivery, WrongState};
@@ -39,6 +39,7 @@ impl Core {
         match command.change {
             DeliveryCommand::Cancel => self.cancel_one(&newest, is_resident, command),
             DeliveryCommand::Replay => self.replay_one(&newest, is_resident, command),
+            DeliveryCommand::Retry => self.retry_one(&newest, command),
         }
     }
 
@@ -57,6 +58,22 @@ impl Core {
             (_, Some(wrong)) => command.refuse(wrong.into()),
             (None, None) => command.refuse(CommandError::NotFound),
         }
+    }
+
+    /// An attempt before the slot of a delivery that waits.
+    fn retry_one(&mut self, delivery: &Delivery, command: OnDelivery) {
+        if !self.directory.has(delivery.subscription) {
+            return command.refuse(CommandError::SubscriptionGone);
+        }
+        let Some(ix) = self.dest_ix(delivery.destination) else {
+            let (tenant, destination) = (&delivery.tenant, delivery.destination);
+            return self.park_command(tenant, destination, Parked::OnDelivery(command));
+        };
+        let asked = match self.ask_for(delivery, ix) {
+            Ok(asked) => asked,
+            Err(error) => return command.refuse(error),
+        };
+        self.commits.answer_when_durable(asked.destination, command.reply, asked);
     }
 
     fn replay_one(&mut self, delivery: &Delivery, is_resident: bool, command: OnDelivery) {

@@ -95,6 +95,8 @@ impl Core {
         if dest.probe == ProbeStage::Chosen(entry.delivery.id) {
             dest.probe = ProbeStage::None;
         }
+        // Whoever asked for it has had an attempt.
+        dest.next_probe = dest.next_probe.filter(|asked| *asked != entry.delivery.id);
         self.tell(&settled.delivery, &settled.attempt, settled.warning, ix);
         let before = entry.delivery.state.name();
         self.commits.delivery(before, settled.delivery.clone(), Some(settled.attempt));

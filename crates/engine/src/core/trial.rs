@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use postrider_domain::circuit::CircuitState;
-use postrider_domain::explain::Words;
 use postrider_domain::ids::TenantId;
 
 use super::destinations::DestIx;
@@ -56,13 +54,8 @@ impl Core {
         if self.dests[ix.get()].record.tenant != *tenant {
             return Err(CommandError::NotFound);
         }
-        // Being asked may be what freezes it.
-        self.ask(ix);
+        self.refuse_frozen(ix)?;
         let dest = &self.dests[ix.get()];
-        if let CircuitState::Frozen { since, evidence } = &dest.record.circuit.state {
-            let why = Words(evidence).to_string();
-            return Err(CommandError::Frozen { since: *since, why });
-        }
         let full =
             |what: String, is_own| CommandError::Full { what, retry_after: RETRY_AFTER, is_own };
         let (in_flight, max) = (self.in_flight.total(), self.options.in_flight_max);

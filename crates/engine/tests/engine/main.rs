@@ -15,6 +15,7 @@ mod memory;
 mod nothing_lost;
 mod replay;
 mod rest;
+mod retry_now;
 mod schedule;
 mod soak;
 mod tenants;

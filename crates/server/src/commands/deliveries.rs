@@ -28,7 +28,12 @@ enum Command {
         /// Its identifier.
         id: String,
     },
-    /// Send one again, with a new schedule.
+    /// Attempt one that waits now. Its slots stay as they are.
+    Retry {
+        /// Its identifier.
+        id: String,
+    },
+    /// Send one again that has ended, with a new schedule.
     Replay {
         /// Its identifier.
         id: String,
@@ -85,6 +90,15 @@ pub(crate) async fn run(context: &Context, arguments: Deliveries) -> Result<(), 
         Command::Explain { id } => {
             let one = context.get(&path(&id, "/explain")?, &[]).await?;
             output.value(&one, explained)?;
+        }
+        Command::Retry { id } => {
+            let answer = context.post(&path(&id, "/retry")?, None).await?;
+            output.value(&answer, |one| {
+                format!(
+                    "{id} is attempted as soon as its turn comes: {}",
+                    part(one, "next_attempt_at")
+                )
+            })?;
         }
         Command::Replay { id } => {
             let answer = context.post(&path(&id, "/replay")?, None).await?;

@@ -101,6 +101,8 @@ pub struct Owed {
     pub cancel_asked: bool,
     /// Somebody asked to replay it.
     pub replay_asked: bool,
+    /// Attempts that somebody asked for and that were not made yet.
+    pub retries_asked: u32,
     /// Where within the jitter its slots fell.
     spread: BTreeMap<u32, i64>,
     raw: Delivery,
@@ -276,6 +278,7 @@ impl Oracle {
                 unheard_answer: 0,
                 cancel_asked: false,
                 replay_asked: false,
+                retries_asked: 0,
                 spread: BTreeMap::new(),
                 raw: delivery.clone(),
             };

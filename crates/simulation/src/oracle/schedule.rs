@@ -98,11 +98,11 @@ impl Oracle {
         }
         let (started, end) = (attempt.started_at.as_unix_ms(), ended(attempt));
         let created_at = self.owed.get(&id).map_or(0, |owed| owed.created_at);
-        let is_probe = attempt.turn == Turn::Probe;
+        let is_probe = matches!(attempt.turn, Turn::Probe | Turn::Manual);
         let wish = wish(attempt, end);
         let begins = |at: i64| (Clock { anchor: at, previous: at }, 0);
         let (clock, spent) = match before {
-            // A probe takes no slot.
+            // A probe takes no slot, and neither does an attempt that somebody asked for.
             Stand::Waiting { slot, due: at, clock } if is_probe && at > end => {
                 let at = at.max(wish.min(due(clock.anchor, RETRIES)));
                 let expected = Stand::Waiting { slot, due: at, clock };
@@ -225,7 +225,8 @@ impl Oracle {
             DeliveryState::Queued => Stand::Queued,
             DeliveryState::Waiting(slot) => Stand::Waiting {
                 slot: slot.number,
-                due: slot.due_at.as_unix_ms(),
+                // An attempt that somebody asked for leaves the slot as it is.
+                due: slot.itself().due_at.as_unix_ms(),
                 clock: Clock {
                     anchor: slot.clock.anchor_at.as_unix_ms(),
                     previous: slot.clock.previous_at.as_unix_ms(),
@@ -263,7 +264,8 @@ impl Oracle {
             (Stand::Queued, Turn::First) => (0, owed.created_at),
             (Stand::Waiting { slot: 0, due, .. }, Turn::First) => (0, due),
             (Stand::Waiting { slot, due, .. }, Turn::Retry(n)) if n == slot => (slot, due),
-            (Stand::Cancelled, Turn::First | Turn::Retry(_)) => return Ok(()),
+            (Stand::Cancelled, Turn::First | Turn::Retry(_) | Turn::Manual) => return Ok(()),
+            (Stand::Waiting { .. }, Turn::Manual) => return self.check_asked(id, started),
             (stand, turn) => return Err(format!("{turn:?} while {stand:?}")),
         };
         if !dest.was_closed(started - slack, started) {
@@ -292,6 +294,22 @@ impl Oracle {
         Ok(())
     }
 
+    /// Whether somebody asked for this attempt, which is made once and not past the circuit.
+    fn check_asked(&mut self, id: DeliveryId, started: i64) -> Result<(), String> {
+        let slack = self.slack;
+        let owed = self.owed.get_mut(&id).ok_or("it is gone")?;
+        let Some(left) = owed.retries_asked.checked_sub(1) else {
+            return Err("attempted before its slot, and nobody asked".into());
+        };
+        owed.retries_asked = left;
+        let dest = self.destinations.get(&owed.destination).ok_or("no destination")?;
+        if !dest.was_closed(started - slack, started) {
+            return Err("an attempt that was asked for while the circuit was not closed".into());
+        }
+        self.coverage.hit(Cover::RetriedNow);
+        Ok(())
+    }
+
     /// A change without an attempt: turned away, cancelled or replayed.
     fn moved(&mut self, id: DeliveryId, after: &Delivery, stand: Stand) -> Result<(), String> {
         let owed = self.owed.get(&id).ok_or("it is gone")?;
@@ -317,6 +335,11 @@ impl Oracle {
                     }
                 };
                 if is_asked { Ok(()) } else { Err("cancelled, and nobody asked".into()) }
+            }
+            // Somebody asked for an attempt, or it was put off: the slot is as it was.
+            (Stand::Waiting { .. }, Stand::Waiting { .. }) if before == stand => {
+                let was_asked = owed.retries_asked > 0 || owed.raw.is_asked_for();
+                if was_asked { Ok(()) } else { Err("moved, and nobody asked".into()) }
             }
             (Stand::Queued | Stand::Waiting { .. }, Stand::Waiting { .. } | Stand::Dead) => {
                 self.turned_away(id, before, stand)

@@ -235,6 +235,10 @@ impl Oracle {
         }
         let rank = |id: DeliveryId, owed: &Owed| (owed.last_attempt, id);
         let is_arrival = chosen.stand == Stand::Queued;
+        if chosen.retries_asked > 0 {
+            // Somebody asked for it: it goes before all others.
+            return Ok(());
+        }
         let best = self
             .open_at(destination)
             .filter(|(_, owed)| waited(owed, at - self.slack))

@@ -400,6 +400,39 @@ impl World {
         Ok(())
     }
 
+    /// Somebody wants an attempt of a delivery now.
+    pub fn retry(&mut self, id: DeliveryId) -> Result<(), Crashed> {
+        let tenant = {
+            let mut oracle = self.oracle();
+            oracle.note("retry", Some(id), None, 0);
+            let Some(owed) = oracle.owed.get_mut(&id) else { return Ok(()) };
+            owed.retries_asked += 1;
+            owed.tenant.clone()
+        };
+        let done = self.inside(|engine| async move {
+            tokio::time::timeout(PATIENCE, engine.retry(&tenant, id)).await
+        })?;
+        let now = self.now;
+        let mut oracle = self.oracle();
+        match done {
+            Ok(Ok(delivery)) => {
+                if delivery.is_asked_for()
+                    && delivery.next_attempt_at().is_some_and(|at| at.as_unix_ms() > now)
+                {
+                    oracle.coverage.hit(Cover::RetryPutOff);
+                }
+            }
+            Ok(Err(CommandError::WrongState(_) | CommandError::Frozen { .. })) => {
+                oracle.coverage.hit(Cover::RetryRefused);
+                if let Some(owed) = oracle.owed.get_mut(&id) {
+                    owed.retries_asked = owed.retries_asked.saturating_sub(1);
+                }
+            }
+            Ok(Err(_)) | Err(_) => {}
+        }
+        Ok(())
+    }
+
     /// Somebody cancels, replays or unsubscribes while attempts are under way.
     pub fn meddle(&mut self, chance: &mut Random) -> Result<(), Crashed> {
         self.pass(chance.below(60))?;
@@ -412,6 +445,7 @@ impl World {
         let (id, subscription) = flying[place];
         match chance.below(5) {
             0..3 => self.cancel(id),
+            3 if chance.below(2) == 0 => self.retry(id),
             3 => self.replay(id),
             _ => {
                 let known = &self.subscriptions;

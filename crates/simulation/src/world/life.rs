@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use postrider_domain::ids::TenantId;
+use postrider_domain::ids::{DeliveryId, TenantId};
 use postrider_engine::Options;
 
 use super::actions::KINDS;
@@ -230,6 +230,16 @@ fn step(world: &mut World, acts: &mut Random, clock: &mut Random) -> Result<()> 
     Ok(())
 }
 
+/// Does something with some delivery that has ended, or has not.
+fn on_some(
+    world: &mut World,
+    acts: &mut Random,
+    ended: bool,
+    act: impl FnOnce(&mut World, DeliveryId) -> Result<(), Crashed>,
+) -> Result<(), Crashed> {
+    world.some_delivery(acts, ended).map_or(Ok(()), |id| act(world, id))
+}
+
 fn try_step(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
     let reach = if world.nature.sparse {
         [50, 300_000, 12 * HOUR_MS, 48 * HOUR_MS, 120 * HOUR_MS]
@@ -269,16 +279,9 @@ fn try_step(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
         760..800 => world.trouble(acts)?,
         800..830 => world.enable(destination)?,
         830..845 => world.freeze(destination)?,
-        845..885 => {
-            if let Some(id) = world.some_delivery(acts, false) {
-                world.cancel(id)?;
-            }
-        }
-        885..925 => {
-            if let Some(id) = world.some_delivery(acts, true) {
-                world.replay(id)?;
-            }
-        }
+        845..865 => on_some(world, acts, false, World::cancel)?,
+        865..885 => on_some(world, acts, false, World::retry)?,
+        885..925 => on_some(world, acts, true, World::replay)?,
         925..940 => world.replay_many(destination, acts)?,
         940..950 => {
             if let Some(place) = acts.place(world.subscriptions.len()) {

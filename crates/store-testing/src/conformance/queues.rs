@@ -30,7 +30,7 @@ fn due_mark(delivery: &Delivery) -> DueMark {
 
 /// Lets delivery `n` wait until `due_at`, last attempted at the given time.
 async fn wait(ground: &Ground, n: u64, due_at: Timestamp, last_attempt_at: Option<Timestamp>) {
-    let slot = Slot { number: 1, due_at, clock: ScheduleClock::starting_at(at(0)) };
+    let slot = Slot::new(1, due_at, ScheduleClock::starting_at(at(0)));
     let before = ground.delivery(n).await;
     let state = DeliveryState::Waiting(slot);
     let attempts = before.attempts + u32::from(last_attempt_at.is_some());

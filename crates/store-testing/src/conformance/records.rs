@@ -18,7 +18,7 @@ async fn every_attempt_is_read_back_as_it_was_oldest_first(mut ground: Ground) {
     assert_eq!(attempts.len(), every_ending().len());
     for attempt in &attempts {
         let clock = ScheduleClock::starting_at(at(0));
-        let slot = Slot { number: attempt.number, due_at: at(1_000_000), clock };
+        let slot = Slot::new(attempt.number, at(1_000_000), clock);
         let after = Delivery {
             state: DeliveryState::Waiting(slot),
             attempts: attempt.number,
@@ -56,11 +56,13 @@ async fn every_state_of_a_delivery_is_read_back_as_it_was(mut ground: Ground) {
     ground.accept("e", at(0), &[(1, 1)]).await;
     let queued = ground.delivery(1).await;
     let clock = ScheduleClock { anchor_at: at(3), previous_at: at(7) };
-    let waiting = |number, due_at| DeliveryState::Waiting(Slot { number, due_at, clock });
+    let waiting = |number, due_at| DeliveryState::Waiting(Slot::new(number, due_at, clock));
     let states = [
         waiting(0, at(5)),
         waiting(11, at(173_585_600)),
         waiting(u32::MAX, Timestamp::MAX),
+        DeliveryState::Waiting(Slot::new(3, at(99), clock).with_attempt_at(at(6))),
+        DeliveryState::Waiting(Slot::new(u32::MAX, Timestamp::MAX, clock).with_attempt_at(at(6))),
         DeliveryState::Delivered { at: at(9) },
         DeliveryState::Dead { at: at(10), reason: DeadReason::Exhausted },
         DeliveryState::Dead { at: at(11), reason: DeadReason::NotAdmitted },

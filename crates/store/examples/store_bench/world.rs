@@ -159,7 +159,7 @@ impl World {
         DeliveryChange {
             before,
             delivery: Delivery {
-                state: DeliveryState::Waiting(Slot { number, due_at, clock }),
+                state: DeliveryState::Waiting(Slot::new(number, due_at, clock)),
                 attempts: number,
                 last_attempt_at: Some(started_at),
                 ..delivery

@@ -92,6 +92,7 @@ columns! {
     Open Changes due_at: "bigint", Option<i64> = ms(slot.map(|slot| slot.due_at));
     Open Changes anchor_at: "bigint", Option<i64> = ms(slot.map(|slot| slot.clock.anchor_at));
     Open Changes previous_at: "bigint", Option<i64> = ms(slot.map(|slot| slot.clock.previous_at));
+    Open Changes ahead_of: "bigint", Option<i64> = ms(slot.and_then(|slot| slot.ahead_of));
     OpenIndex Fixed shard: "smallint", i16 = shard(&delivery.destination);
     Done Changes finished_at: "bigint", Option<i64> = ms(delivery.finished_at());
     Done Changes reason: "smallint", Option<i16> = reason_number(&delivery.state);
@@ -271,7 +272,10 @@ fn state(row: &Row) -> Result<DeliveryState, StoreError> {
             };
             let number = u32::try_from(get::<i64>(row, "slot")?);
             let number = number.map_err(|e| corrupt("deliveries_open", e))?;
-            Ok(DeliveryState::Waiting(Slot { number, due_at: time(row, "due_at")?, clock }))
+            let due_at = time(row, "due_at")?;
+            // A node of the version before this one moves a delivery to its next slot without it.
+            let ahead_of = time_opt(row, "ahead_of")?.filter(|at| *at > due_at);
+            Ok(DeliveryState::Waiting(Slot { number, due_at, clock, ahead_of }))
         }
         2 => Ok(DeliveryState::Delivered { at: at()? }),
         3 => {
@@ -311,16 +315,16 @@ mod tests {
     #[test]
     fn statements_number_their_parameters_in_the_order_of_the_list() {
         let open = "id, tenant, event, subscription, destination, kind, created_at, attempts, \
-            last_attempt_at, state, slot, due_at, anchor_at, previous_at";
+            last_attempt_at, state, slot, due_at, anchor_at, previous_at, ahead_of";
         assert_eq!(*OPEN, format!("{open}, NULL::bigint AS finished_at, NULL::smallint AS reason"));
         assert!(INSERT_OPEN.starts_with(&format!(
             "INSERT INTO postrider.deliveries_open ({open}, shard) SELECT * FROM unnest($1::uuid[], "
         )));
-        assert!(INSERT_OPEN.ends_with("$14::bigint[], $15::smallint[])"));
+        assert!(INSERT_OPEN.ends_with("$15::bigint[], $16::smallint[])"));
         assert!(UPDATE_OPEN.contains("SET attempts = n.attempts, last_attempt_at ="));
         assert!(!UPDATE_OPEN.contains("shard ="), "what is fixed is not updated");
         assert!(UPDATE_DONE.ends_with("d.id = ANY($1) AND d.created_at = ANY($7)"));
         let columns = DeliveryColumns::default();
-        assert_eq!((columns.open().len(), columns.done().len()), (15, 12));
+        assert_eq!((columns.open().len(), columns.done().len()), (16, 12));
     }
 }

@@ -213,6 +213,37 @@ pub(crate) async fn explain(
     Ok(Json(ExplanationView::of(DeliveryView::of(&delivery, in_flight), explanation)))
 }
 
+/// Retry a delivery now
+///
+/// One that waits is attempted as soon as its turn comes, within all limits, without waiting for its
+/// slot. This takes no slot: those that lie ahead stay. Where its destination is disabled, it is the next
+/// probe; where it is frozen, the call is refused: enable the destination first. A delivery that has
+/// ended is replayed instead.
+#[utoipa::path(
+    post, path = "/v1/deliveries/{id}/retry", tag = "deliveries",
+    params(("id" = String, Path, description = "The delivery")),
+    responses((status = 202, body = DeliveryView, description = "As it is now"))
+)]
+pub(crate) async fn retry(
+    State(state): State<ApiState>,
+    CanManage(caller): CanManage,
+    draw: Draw,
+    id: PathId,
+    StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
+) -> Result<(StatusCode, Json<DeliveryView>), Problem> {
+    if let Some(begun_at) = draw.repeats() {
+        let delivery = find(&state, &caller, &id).await?;
+        // An earlier run of this request has asked for the attempt, which may be made already.
+        if delivery.is_asked_for() || delivery.last_attempt_at.is_some_and(|at| at >= begun_at) {
+            let view = DeliveryView::of_one(&state, &delivery).await?;
+            return Ok((StatusCode::ACCEPTED, Json(view)));
+        }
+    }
+    let retried = state.engine().retry(&caller.tenant, id.of("delivery")?).await;
+    let delivery = retried.map_err(|error| id.refused("delivery", error))?;
+    Ok((StatusCode::ACCEPTED, Json(DeliveryView::of(&delivery, false))))
+}
+
 /// Replay a delivery
 ///
 /// One that has ended: a new schedule begins at once, and its log goes on.

@@ -130,6 +130,8 @@ pub(in crate::embedded) const MAIN: &[&str] = &[
     CREATE INDEX audit_by_target ON audit (target, id);
     CREATE INDEX audit_refused ON audit (tenant, id) WHERE refused = 1;
 ",
+    // The bytes of a waiting delivery may have one time more: an earlier version could not read them.
+    "",
 ];
 
 /// The first step of a day's file.

@@ -23,6 +23,7 @@ pub(in crate::embedded) fn put_attempt(out: &mut Encoder, attempt: &Attempt) {
             out.unsigned(u64::from(number));
         }
         Turn::Probe => out.byte(2),
+        Turn::Manual => out.byte(3),
     }
     out.time(attempt.started_at);
     put_timings(out, &attempt.timings);
@@ -84,7 +85,8 @@ pub(in crate::embedded) fn get_attempt(from: &mut Decoder) -> Result<Attempt, Ma
         0 => Turn::First,
         1 => Turn::Retry(from.number()?),
         2 => Turn::Probe,
-        3.. => return Err(Malformed("an unknown turn")),
+        3 => Turn::Manual,
+        4.. => return Err(Malformed("an unknown turn")),
     };
     let started_at = from.time()?;
     let timings = get_timings(from)?;

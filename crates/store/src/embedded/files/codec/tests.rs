@@ -50,7 +50,8 @@ fn states() -> Vec<DeliveryState> {
     let clock = ScheduleClock { anchor_at: NOW, previous_at: Timestamp::MAX };
     vec![
         DeliveryState::Queued,
-        DeliveryState::Waiting(Slot { number: 11, due_at: NOW, clock }),
+        DeliveryState::Waiting(Slot::new(11, NOW, clock)),
+        DeliveryState::Waiting(Slot::new(11, NOW, clock).with_attempt_at(Timestamp::EPOCH)),
         DeliveryState::Delivered { at: NOW },
         DeliveryState::Dead { at: NOW, reason: DeadReason::Exhausted },
         DeliveryState::Dead { at: NOW, reason: DeadReason::NotAdmitted },

@@ -36,15 +36,22 @@ fn get_state_name(from: &mut Decoder) -> Result<StateName, Malformed> {
     known.ok_or(Malformed("an unknown state"))
 }
 
+/// Set in the number of a slot before which somebody asked for an attempt: the slot's own time follows.
+const AHEAD: u64 = 1 << 32;
+
 pub(in crate::embedded) fn put_state(out: &mut Encoder, state: &DeliveryState) {
     out.byte(state_number(state.name()));
     match *state {
         DeliveryState::Queued => {}
         DeliveryState::Waiting(slot) => {
-            out.unsigned(u64::from(slot.number));
+            let flag = if slot.ahead_of.is_some() { AHEAD } else { 0 };
+            out.unsigned(u64::from(slot.number) | flag);
             out.time(slot.due_at);
             out.time(slot.clock.anchor_at);
             out.time(slot.clock.previous_at);
+            if let Some(at) = slot.ahead_of {
+                out.time(at);
+            }
         }
         DeliveryState::Delivered { at } => out.time(at),
         DeliveryState::Dead { at, reason } => {
@@ -67,11 +74,14 @@ pub(in crate::embedded) fn put_state(out: &mut Encoder, state: &DeliveryState) {
 pub(in crate::embedded) fn get_state(from: &mut Decoder) -> Result<DeliveryState, Malformed> {
     Ok(match get_state_name(from)? {
         StateName::Queued => DeliveryState::Queued,
-        StateName::Waiting => DeliveryState::Waiting(Slot {
-            number: from.number()?,
-            due_at: from.time()?,
-            clock: ScheduleClock { anchor_at: from.time()?, previous_at: from.time()? },
-        }),
+        StateName::Waiting => {
+            let number = from.unsigned()?;
+            let due_at = from.time()?;
+            let clock = ScheduleClock { anchor_at: from.time()?, previous_at: from.time()? };
+            let ahead_of = if number & AHEAD == 0 { None } else { Some(from.time()?) };
+            let number = u32::try_from(number & !AHEAD).map_err(|_| Malformed("a number"))?;
+            DeliveryState::Waiting(Slot { number, due_at, clock, ahead_of })
+        }
         StateName::Delivered => DeliveryState::Delivered { at: from.time()? },
         StateName::Dead => {
             let at = from.time()?;

@@ -1,0 +1,140 @@
+//! Section 7: an attempt that somebody asks for, without waiting for the slot.
+
+use postrider_domain::attempt::Turn;
+use postrider_domain::delivery::{CancelReason, Delivery, StateName, WrongState};
+use postrider_domain::ids::DestinationId;
+use postrider_domain::policy::Policy;
+use postrider_engine::{CommandError, Options};
+
+use crate::world::{FAIL, MINUTE, Mood, OK, World, ms, slot, tenant};
+
+const URL: &str = "https://hooks.example.com/in";
+
+/// A world with one delivery that failed and waits for its first retry.
+async fn with_one_waiting() -> (World, Delivery) {
+    let mut world = World::with(Policy::default(), Options::default()).await;
+    world.subscribe(URL).await;
+    world.fail(URL, 1).await;
+    let waiting = world.deliveries().await.remove(0);
+    assert_eq!(slot(&waiting), 1);
+    world.script.forget();
+    (world, waiting)
+}
+
+/// A world whose destination is disabled, with deliveries that wait.
+async fn with_disabled() -> World {
+    let mut world = World::with(Policy::default(), Options::default()).await;
+    world.subscribe(URL).await;
+    world.fail(URL, 110).await;
+    assert_eq!(world.state(URL).await, "disabled");
+    world.script.forget();
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_sent_at_once_and_keeps_its_slot() {
+    let (world, waiting) = with_one_waiting().await;
+    world.pass(ms(10_000)).await;
+    world.engine.retry(&tenant(), waiting.id).await.unwrap();
+    world.rest().await;
+    let after = world.deliveries().await.remove(0);
+    assert_eq!(world.script.sent().len(), 1);
+    assert_eq!((after.attempts, slot(&after)), (2, 1));
+    assert_eq!(after.next_attempt_at(), waiting.next_attempt_at(), "the slot stays");
+    let log = world.attempts(waiting.id).await;
+    assert_eq!(log[1].turn, Turn::Manual);
+    // The slot is kept: nothing before it, and then its retry.
+    world.pass(ms(74_000)).await;
+    assert_eq!(world.script.sent().len(), 1);
+    world.script.set(URL, OK);
+    world.pass(ms(1_000)).await;
+    assert_eq!(world.count(StateName::Delivered).await, 1);
+    assert_eq!(world.attempts(waiting.id).await[2].turn, Turn::Retry(1));
+    world.check_ledger().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_succeeds_is_delivered_and_not_sent_again() {
+    let (world, waiting) = with_one_waiting().await;
+    world.script.set(URL, OK);
+    world.engine.retry(&tenant(), waiting.id).await.unwrap();
+    world.pass(MINUTE * 10).await;
+    assert_eq!(world.script.sent().len(), 1);
+    assert_eq!(world.count(StateName::Delivered).await, 1);
+    let again = world.engine.retry(&tenant(), waiting.id).await;
+    let expected = WrongState::ToBeReplayed(StateName::Delivered);
+    assert!(
+        matches!(again, Err(CommandError::WrongState(wrong)) if wrong == expected),
+        "{again:?}"
+    );
+    world.check_ledger().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wish_outlives_a_crash() {
+    let (mut world, waiting) = with_one_waiting().await;
+    world.script.set(URL, Mood::Hangs);
+    world.engine.retry(&tenant(), waiting.id).await.unwrap();
+    world.rest().await;
+    world.script.set(URL, OK);
+    world.crash().await;
+    assert_eq!(world.count(StateName::Delivered).await, 1, "before its slot");
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_a_disabled_destination_it_is_the_next_probe() {
+    let world = with_disabled().await;
+    // The one that would be the probe last of all.
+    let all = world.deliveries().await;
+    let last = all.iter().max_by_key(|one| one.probe_rank()).unwrap();
+    let asked = world.engine.retry(&tenant(), last.id).await.unwrap();
+    assert!(asked.next_attempt_at().unwrap() > world.now());
+    world.rest().await;
+    assert_eq!(world.script.sent().len(), 0, "not before its time");
+    world.script.set(URL, OK);
+    world.pass(MINUTE * 11).await;
+    let first = &world.script.sent()[0];
+    assert_eq!(first.delivery, last.id);
+    let log = world.attempts(last.id).await;
+    assert_eq!(log.last().unwrap().turn, Turn::Probe);
+    world.check_ledger().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_a_frozen_destination_it_is_refused() {
+    let (world, waiting) = with_one_waiting().await;
+    let id = DestinationId::of(&tenant(), URL);
+    world.engine.freeze(&tenant(), id, Some("enough".to_owned())).await.unwrap();
+    let refused = world.engine.retry(&tenant(), waiting.id).await;
+    assert!(matches!(refused, Err(CommandError::Frozen { .. })), "{refused:?}");
+    world.engine.enable(&tenant(), id, None).await.unwrap();
+    world.script.set(URL, OK);
+    world.engine.retry(&tenant(), waiting.id).await.unwrap();
+    world.rest().await;
+    assert_eq!(world.count(StateName::Delivered).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_flight_gone_or_unknown_is_refused() {
+    let (world, waiting) = with_one_waiting().await;
+    world.script.set(URL, Mood::Hangs);
+    world.engine.retry(&tenant(), waiting.id).await.unwrap();
+    world.rest().await;
+    let twice = world.engine.retry(&tenant(), waiting.id).await;
+    let expected = WrongState::OnItsWay(StateName::InFlight);
+    assert!(
+        matches!(twice, Err(CommandError::WrongState(wrong)) if wrong == expected),
+        "{twice:?}"
+    );
+    world.script.set(URL, FAIL);
+    world.pass(ms(6_000)).await;
+    world.engine.cancel(&tenant(), waiting.id).await.unwrap();
+    let ended = world.engine.retry(&tenant(), waiting.id).await;
+    assert!(matches!(ended, Err(CommandError::WrongState(_))), "{ended:?}");
+    let other = "other".parse().unwrap();
+    let unknown = world.engine.retry(&other, waiting.id).await;
+    assert!(matches!(unknown, Err(CommandError::NotFound)), "{unknown:?}");
+    let cancelled = world.deliveries().await.remove(0);
+    assert!(cancelled.cancelled(CancelReason::Asked, world.now()).is_err());
+    world.check_ledger().await;
+}
