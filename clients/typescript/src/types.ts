@@ -1,0 +1,101 @@
+/**
+ * The names of the API's data. They are taken from the OpenAPI document (`schema.ts` is generated from it at
+ * build time); only what the document cannot say exactly is written here by hand.
+ */
+import type { components } from "./schema.js";
+
+type Schemas = components["schemas"];
+
+/** Any JSON value. */
+export type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
+
+/** A time in a request: a `Date`, or text as RFC 3339 has it. Times in answers are always text. */
+export type Time = Date | string;
+
+/** A condition on an event. */
+export type FilterCondition = {
+  field: string;
+  op:
+    | "eq" | "ne" | "gt" | "gte" | "lt" | "lte"
+    | "contains" | "not_contains" | "contains_only" | "changed" | "exists";
+  value?: unknown;
+};
+/** A filter: a condition, or a group of them. */
+export type Filter = FilterCondition | { all: Filter[] } | { any: Filter[] };
+
+/** What a key may do. */
+export type Scope = "ingest" | "manage" | "read" | "admin";
+/** How the payload of a delivery looks. */
+export type Format = "standard" | "cloudevents" | "raw";
+
+/** One page of a list. */
+export type Page<T> = { data: T[]; next_cursor: string | null };
+
+export type Tenant = Schemas["Tenant"];
+export type NewTenant = Schemas["NewTenant"];
+
+export type Key = Schemas["Key"];
+/** A key that was just created. `key` is not enumerable, so that no log shows it by accident. */
+export type KeyCreated = Schemas["KeyCreated"];
+export type NewKey = Omit<Schemas["NewKey"], "scopes" | "expires_at"> & {
+  scopes: Scope[];
+  expires_at?: Time | null;
+};
+
+export type NewEvent = Omit<Schemas["NewEvent"], "time"> & { time?: Time | null };
+export type EventAccepted = Schemas["EventAccepted"];
+export type EventSummary = Schemas["EventSummary"];
+export type EventDetail = Schemas["EventDetail"];
+
+export type Subscription = Omit<Schemas["Subscription"], "filter"> & { filter: Filter | null };
+/** A subscription with its secret. `secret` is not enumerable, so that no log shows it by accident. */
+export type SubscriptionWithSecret = Subscription & { secret: string };
+export type NewSubscription = Omit<Schemas["NewSubscription"], "filter" | "format"> & {
+  filter?: Filter | null;
+  format?: Format | null;
+};
+/** What is left out stays as it is; null removes what can be removed. */
+export type SubscriptionChange = Omit<Schemas["SubscriptionChange"], "filter" | "format" | "secret"> & {
+  filter?: Filter | null;
+  format?: Format | null;
+};
+export type TestOutcome = Schemas["TestOutcome"];
+
+export type Delivery = Schemas["Delivery"];
+export type DeliveryState = Schemas["DeliveryState"];
+export type DeliveryDetail = Schemas["DeliveryDetail"];
+export type Attempt = Schemas["Attempt"];
+export type Explanation = Schemas["Explanation"];
+
+export type Destination = Schemas["Destination"];
+export type DestinationState = Schemas["DestinationState"];
+export type Transition = Omit<Schemas["Transition"], "evidence"> & { evidence: { [key: string]: unknown } };
+
+export type Replay = Schemas["Replay"];
+/** Which deliveries to replay. `dry_run` is not a field here: see `replays.count`. */
+export type NewReplay = Omit<Schemas["NewReplay"], "dry_run" | "since" | "until" | "state"> & {
+  state?: "dead" | "delivered" | "cancelled" | null;
+  since?: Time | null;
+  until?: Time | null;
+};
+
+export type Ledger = Schemas["Ledger"];
+export type Stats = Schemas["Stats"];
+export type Limit = Schemas["Limit"];
+export type FilterVerdict = Schemas["FilterVerdict"];
+export type AuditEntry = Schemas["AuditEntry"];
+
+/** Why a request was refused (RFC 9457). */
+export type Problem = Schemas["Problem"];
+
+/** What `GET /v1/stream` tells. The OpenAPI document does not describe these. */
+export type StreamEvent =
+  | { event: "attempt"; delivery: Delivery; attempt: Attempt }
+  | { event: "transition"; destination_id: string; url: string; transition: Transition }
+  | { event: "dead"; delivery: Delivery }
+  | { event: "warning"; destination_id: string; url: string; warning: unknown }
+  | { event: "filter_over_budget"; subscription_id: string; events: number; last_event_id: string; since: string }
+  /** The reader was too slow: so many events were missed, and the stream ends. */
+  | { event: "lagged"; missed: number }
+  /** The key was revoked or has expired, and the stream ends. */
+  | { event: "closed"; reason: string };
