@@ -13,7 +13,7 @@ function setting(name: string): string {
   return value;
 }
 
-export const url = setting("POSTRIDER_URL");
+export const url = setting("POSTRIDER_SERVER");
 export const adminKey = setting("POSTRIDER_KEY");
 
 /** An admin client in a tenant of its own, so that tests do not meet each other. */

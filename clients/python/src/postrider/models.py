@@ -1,0 +1,600 @@
+"""What the API answers with, as immutable values.
+
+The fields are those of the OpenAPI document; a test compares the two. Fields of a newer server that are not known
+here are ignored. The ``repr`` of a value never shows a secret.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, NotRequired, TypedDict
+
+DeliveryState = Literal["queued", "in_flight", "waiting", "delivered", "dead", "cancelled"]
+DestinationState = Literal["enabled", "disabled", "frozen"]
+ReplayState = Literal["running", "paused", "finished", "cancelled"]
+AttemptOutcome = Literal["delivered", "failed"]
+Scope = Literal["ingest", "manage", "read", "admin"]
+Format = Literal["standard", "cloudevents", "raw"]
+
+Filter = dict[str, Any]
+"""A filter: ``{"field": "data.status", "op": "eq", "value": "CUR"}``, ``{"all": [...]}`` or ``{"any": [...]}``."""
+
+
+class NewEvent(TypedDict):
+    """An event of a batch, as the application sends it."""
+
+    type: str
+    data: Any
+    old: NotRequired[Any]
+    object: NotRequired[str | None]
+    id: NotRequired[str | None]
+    time: NotRequired[datetime | str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """One customer of the application that sends the events."""
+
+    id: str
+    name: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A key, without the key."""
+
+    id: str
+    name: str | None
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    """Roughly."""
+    scopes: list[str]
+    tenant: str | None
+    """Null for an admin key, which is for all tenants."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyCreated(Key):
+    """A key that was just created."""
+
+    key: str = field(repr=False)
+    """The key itself. It is not shown again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventAccepted:
+    """What became of an event."""
+
+    id: str
+    """The event's identifier."""
+    deliveries: int
+    """How many deliveries are owed for it."""
+    duplicate: bool = False
+    """True where it had been accepted before; nothing new is owed then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventSummary:
+    """An event in a list, without its payload."""
+
+    id: str
+    type: str
+    accepted_at: datetime
+    """When it was accepted."""
+    delivery_count: int
+    """How many deliveries are owed for it."""
+    object: str | None
+    time: datetime
+    """When it happened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One event owed to one subscription."""
+
+    id: str
+    """What the receiver sees as `webhook-id`."""
+    state: DeliveryState
+    type: str
+    attempts: int
+    """How often it was attempted, probes and replays included."""
+    created_at: datetime
+    destination_id: str
+    event_id: str
+    finished_at: datetime | None
+    next_attempt_at: datetime | None
+    """When it is attempted next, if the destination permits."""
+    reason: str | None
+    """Why, where it is dead or cancelled."""
+    subscription_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventDetail(EventSummary):
+    """One event with its payload and its deliveries."""
+
+    data: Any
+    """The new state."""
+    deliveries: list[Delivery]
+    """The newest thousand; see `GET /v1/deliveries?event=…` for more."""
+    old: Any
+    """The state before; null where none was given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """A certificate, without anything that would be of use to others."""
+
+    expires_at: datetime
+    """Until when it holds."""
+    fingerprint: str
+    """SHA-256 of the certificate, in hexadecimal digits."""
+    subject: str
+    """Whose it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """A subscription."""
+
+    id: str
+    url: str
+    auth_token: str | None
+    """The last four characters of the token, the rest masked; all masked where it is short."""
+    ca_certificates: list[Certificate]
+    """The authorities that are believed instead of the usual ones; none: the usual ones."""
+    client_certificate: Certificate | None
+    """The certificate that is shown to the receiver. Its key is never shown."""
+    created_at: datetime
+    destination_id: str
+    enabled: bool
+    filter: dict[str, Any] | None
+    format: str
+    """`standard`, `cloudevents` or `raw`."""
+    headers: dict[str, str]
+    """Names of the headers, each with the last four characters of its value, the rest masked; all masked
+    where it is short."""
+    object: str | None
+    public_key: str | None
+    """What verifies signatures, where the secret is a `whsk_` one."""
+    rate_limit: float | None
+    retiring_secrets: int
+    """How many older secrets still sign along."""
+    types: list[str]
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionWithSecret(Subscription):
+    """A subscription with its secret, which is shown this once."""
+
+    secret: str = field(repr=False)
+    """The signing secret. It is not shown again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """How long each phase took, in milliseconds."""
+
+    connect_ms: int | None
+    connection: str
+    """`fresh`, `reused` or `resent`."""
+    dns_ms: int | None
+    response_ms: int | None
+    tls_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a request ended."""
+
+    duration_ms: int
+    error: str | None
+    """The kind of failure: `status 500`, `refused`, `reset`, `dns`, `tls`, `timeout (connect)`, `blocked`,
+    `protocol`, or a fault of our own."""
+    outcome: AttemptOutcome
+    response_body: str | None
+    """The first 16 KiB of the answer's body."""
+    response_body_end: str | None
+    """Whether that was all of it: `whole`, `cut`, `late` or `broken`."""
+    started_at: datetime
+    status: int | None
+    """The status that was answered; null where there was no answer."""
+    timings: Timings
+    detail: str | None = None
+    """For admin keys only: what helps to find the cause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestOutcome(Outcome):
+    """How a test went."""
+
+    subscription_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt(Outcome):
+    """One HTTP request made for a delivery."""
+
+    number: int
+    """From 1."""
+    turn: str
+    """`first`, `retry` or `probe`."""
+    retry: int | None = None
+    """Which retry it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryDetail(Delivery):
+    """A delivery with the record of what was tried."""
+
+    attempt_log: list[Attempt]
+    """The attempts, oldest first."""
+    attempt_log_cursor: str | None
+    """Give this as `cursor` to `/v1/deliveries/{id}/attempts` to get the attempts that are not in
+    `attempt_log`; null where it has all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextStep:
+    """What happens next."""
+
+    at: datetime | None
+    """When; null where it depends on something else than time."""
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Something that a delivery waits for. What does not belong to its reason is null."""
+
+    at: datetime | None
+    """When the next request may be sent; null where that is not known."""
+    destinations: int | None
+    """Destinations of its tenant that come before it."""
+    in_flight: int | None
+    """Attempts, or bytes, that are in flight."""
+    limit: int | None
+    """How many may be."""
+    per_second: float | None
+    """Requests a second."""
+    reason: str
+    """`destination_limit`, `destination_rate`, `tenant_limit`, `tenant_bytes`, `total_limit`, `turn` or
+    `pause`."""
+    tenants: int | None
+    """Tenants that come before it."""
+    what: str
+    """The same, in a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What a delivery that is due waits for."""
+
+    ahead: int
+    """Deliveries of its destination that are sent before it; at least so many where it is stored."""
+    stored: bool
+    """Whether it is still in the store, behind all that is in memory."""
+    waits_for: list[Wait]
+    """What the first of them waits for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unblock:
+    """Something that would help."""
+
+    action: str
+    """`fix_receiver`, `enable_destination`, `replay` or `resubscribe`."""
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A delivery, explained in words and data."""
+
+    because: list[str]
+    """Why, one sentence each."""
+    delivery: Delivery
+    next: NextStep | None
+    """What happens next; null where nothing does by itself."""
+    standing: Standing | None
+    """What it waits for where it is due; null where it is not, or where another node sends it."""
+    summary: str
+    """Where it stands, in a sentence."""
+    unblock: list[Unblock]
+    """What somebody can do about it; empty where nothing is needed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountThreshold:
+    """A count on its way to its limit."""
+
+    limit: int
+    now: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareThreshold:
+    """Disabled when more than `limit` of more than `grace` attempts failed."""
+
+    attempts: int
+    failures: int
+    grace: int
+    limit: float
+    share: float
+    """The share that failed so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeThreshold:
+    """Frozen when there are more consecutive failures and a longer time without success than these."""
+
+    consecutive_failures: CountThreshold
+    seconds_without_success: CountThreshold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """How near a destination is to each threshold."""
+
+    disabled_by_consecutive_failures: CountThreshold
+    disabled_by_failure_share: ShareThreshold
+    frozen_by_consecutive_failures: CountThreshold
+    frozen_by_time: TimeThreshold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """One URL of one tenant."""
+
+    id: str
+    state: DestinationState
+    url: str
+    attempts: int
+    """Attempts that settled since the last reset."""
+    consecutive_failures: int
+    created_at: datetime
+    disabled_at: datetime | None
+    failures: int
+    frozen_at: datetime | None
+    last_success_at: datetime | None
+    next_probe_at: datetime | None
+    """When the next probe may go; null where none is to come, or one is under way."""
+    reason: str | None
+    """Why it is not enabled."""
+    successes: int
+    thresholds: Thresholds
+    waiting: int
+    """Deliveries in its retry lane."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """Counters since the last reset."""
+
+    attempts: int
+    consecutive_failures: int
+    failures: int
+    successes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """A change of a destination's state."""
+
+    at: datetime
+    counters: Counters
+    """What the counters said when it happened."""
+    evidence: dict[str, Any]
+    """Why, as data."""
+    from_: DestinationState
+    reason: str
+    """Why, in words."""
+    to: DestinationState
+    """The same as `from` where the destination stays disabled: a probe was sent, failed or was lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayFilter:
+    """Which deliveries a job replays."""
+
+    state: str | None
+    type: str | None
+    destination: str | None
+    since: datetime | None
+    subscription: str | None
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """A bulk replay."""
+
+    id: str
+    state: ReplayState
+    created_at: datetime
+    done: int
+    """How many it has replayed."""
+    filter: ReplayFilter
+    finished_at: datetime | None
+    per_second: int | None
+    total: int
+    """How many it will replay, as counted at the start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """`accepted = queued + in_flight + waiting + delivered + dead + cancelled`, always."""
+
+    accepted: int
+    cancelled: int
+    dead: int
+    delivered: int
+    in_flight: int
+    queued: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """What happened in one span."""
+
+    accepted: int
+    """Deliveries accepted."""
+    at: datetime
+    """Begin of the span."""
+    dead: int
+    """Deliveries that died."""
+    delivered: int
+    """Deliveries that arrived."""
+    failed: int
+    """Attempts that failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """What happened over time."""
+
+    data: list[Span]
+    """One entry for each span, oldest first; spans in which nothing happened are zero."""
+    since: datetime
+    step_minutes: int
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A limit, and how near the tenant is to it."""
+
+    name: str
+    """What is limited."""
+    limit: int | None
+    """How much there may be; null where there is no limit."""
+    setting: str
+    """The operator's setting."""
+    used: int
+    """How much there is. `unfinished_bytes` is an estimate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterVerdict:
+    """Whether the event passes."""
+
+    matches: bool
+    """Whether a subscription with this filter is delivered the event."""
+    over_budget: bool
+    """Whether the filter took more steps than it may: the event is delivered unfiltered then."""
+    steps: int
+    """The steps that it took: values that were looked at, words of paths, and 64 bytes of compared text
+    each."""
+    steps_max: int
+    """The steps that a filter may take on one event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """An entry of the audit log."""
+
+    id: str
+    action: str
+    """What was done."""
+    actor: str
+    """`key`, `environment` (the admin key of the environment) or `server`."""
+    address: str | None
+    """The address that the request came from."""
+    at: datetime
+    """When the change ended."""
+    key: str
+    """The key's identifier; where it was no key: `environment`, `server`, or `operator` for what the
+    operator did at the machine."""
+    key_name: str | None
+    """What people call the key."""
+    problem: str | None
+    """The code of the problem, where it was refused or failed."""
+    status: int | None
+    """The status of the answer; null for what no request asked for."""
+    target: str | None
+    """To which one; null where nothing came to be."""
+    target_kind: str
+    """To what kind of thing."""
+    tenant: str | None
+    """Whose thing it was about; null where it is no tenant's."""
+
+@dataclass(frozen=True, slots=True)
+class AttemptEvent:
+    """An attempt was made."""
+
+    delivery: Delivery
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionEvent:
+    """A destination changed its state."""
+
+    destination_id: str
+    url: str
+    transition: Transition
+
+
+@dataclass(frozen=True, slots=True)
+class DeadEvent:
+    """A delivery used up its retries."""
+
+    delivery: Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class WarningEvent:
+    """A destination is in trouble."""
+
+    destination_id: str
+    url: str
+    warning: Any
+
+
+@dataclass(frozen=True, slots=True)
+class FilterOverBudgetEvent:
+    """A filter took more steps than it may, and events were delivered unfiltered."""
+
+    subscription_id: str
+    events: int
+    last_event_id: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LaggedEvent:
+    """The reader was too slow: so many events were missed, and the stream ends."""
+
+    missed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedEvent:
+    """The key was revoked or has expired, and the stream ends."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownEvent:
+    """An event of a newer server."""
+
+    event: str
+    data: dict[str, Any]
+
+
+StreamEvent = (
+    AttemptEvent
+    | TransitionEvent
+    | DeadEvent
+    | WarningEvent
+    | FilterOverBudgetEvent
+    | LaggedEvent
+    | ClosedEvent
+    | UnknownEvent
+)
