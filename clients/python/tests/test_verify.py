@@ -47,7 +47,7 @@ def test_verify_refuses_a_secret_that_is_none_without_showing_it(case: dict[str,
 
 def test_verify_reads_headers_in_every_usual_form() -> None:
     pairs = [(name.upper(), value) for name, value in FIRST["headers"].items()]
-    for headers in (pairs, dict(pairs), httpx.Headers(pairs), iter(pairs * 1) and list(pairs)):
+    for headers in (pairs, dict(pairs), httpx.Headers(pairs), tuple(pairs), iter(pairs)):
         assert verify(BODY, headers, FIRST["secrets"], now=FIRST["now"]).id == FIRST["headers"]["webhook-id"]
     for twice in (pairs + pairs[:1], httpx.Headers(pairs + pairs[:1])):
         with pytest.raises(VerificationError) as raised:
@@ -70,3 +70,9 @@ def test_a_public_key_without_the_extra_says_what_to_install(monkeypatch: pytest
     public = TABLE["cases"][1]["secrets"][0]
     with pytest.raises(RuntimeError, match=r"postrider\[ed25519\]"):
         verify(BODY, FIRST["headers"], public, now=FIRST["now"])
+
+
+def test_verify_says_so_where_the_body_was_parsed_before() -> None:
+    parsed: Any = {"test": 2432232314}
+    with pytest.raises(TypeError, match="raw body"):
+        verify(parsed, FIRST["headers"], FIRST["secrets"], now=FIRST["now"])

@@ -62,9 +62,10 @@ export async function verify(
   secrets: string | readonly string[],
   options: VerifyOptions = {},
 ): Promise<Verified> {
-  const id = header(headers, "webhook-id");
-  const timestamp = header(headers, "webhook-timestamp");
-  const signatures = header(headers, "webhook-signature");
+  const read = reader(headers);
+  const id = header(read, "webhook-id");
+  const timestamp = header(read, "webhook-timestamp");
+  const signatures = header(read, "webhook-signature");
   // With a dot in the id, the same signed text could be read as another id, time and body.
   if (!/^[\x21-\x2d\x2f-\x7e]+$/.test(id)) throw malformed("webhook-id");
   const sentSeconds = checkTime(timestamp, options);
@@ -72,7 +73,7 @@ export async function verify(
   const isList = list.length <= SIGNATURES_MAX && list.every((one) => /^[\x21-\x7e]*,[\x21-\x7e]*$/.test(one));
   if (!isList) throw malformed("webhook-signature");
 
-  const bytes = typeof body === "string" ? encoder.encode(body) : new Uint8Array(body);
+  const bytes = rawBytes(body);
   const head = encoder.encode(`${id}.${timestamp}.`);
   const message = new Uint8Array(head.length + bytes.length);
   message.set(head);
@@ -91,6 +92,13 @@ export async function verify(
     }
   }
   throw new VerificationError("no_matching_signature", "no signature of the webhook was made with a known secret");
+}
+
+function rawBytes(body: unknown): Uint8Array {
+  if (typeof body === "string") return encoder.encode(body);
+  if (body instanceof Uint8Array) return body;
+  if (body instanceof ArrayBuffer) return new Uint8Array(body);
+  throw new TypeError("verify needs the raw body, as text or bytes: is a JSON parser in front of it?");
 }
 
 interface VerifyKey {
@@ -122,22 +130,26 @@ async function importKey(secret: string): Promise<VerifyKey> {
   throw new TypeError("a secret begins with whsec_ (HMAC-SHA256) or whpk_ (ed25519)");
 }
 
-function header(source: HeaderSource, name: string): string {
-  const found: string[] = [];
+/** What finds all values of a header. */
+function reader(source: HeaderSource): (name: string) => string[] {
   if ("get" in source && typeof source.get === "function") {
-    const value = source.get(name) as string | null | undefined;
-    if (typeof value === "string") found.push(value);
-  } else {
-    const pairs = Symbol.iterator in source ? [...(source as Iterable<readonly [string, string]>)] : Object.entries(source);
-    for (const [key, value] of pairs) {
-      if (key.toLowerCase() === name && value !== undefined) found.push(...(Array.isArray(value) ? value : [value]));
-    }
+    const map = source as { get(name: string): string | null | undefined };
+    return (name) => [map.get(name)].flatMap((value) => (typeof value === "string" ? [value] : []));
   }
-  if (found.length > 1) throw malformed(name);
-  if (found[0] === undefined || found[0] === "") {
+  // Read once: an iterator can be read only once.
+  const pairs: (readonly [string, unknown])[] =
+    Symbol.iterator in source ? [...(source as Iterable<readonly [string, string]>)] : Object.entries(source);
+  return (name) =>
+    pairs.filter(([key]) => key.toLowerCase() === name).flatMap(([, value]) => value as string | string[] | undefined ?? []);
+}
+
+function header(read: (name: string) => string[], name: string): string {
+  const [value, another] = read(name);
+  if (another !== undefined) throw malformed(name);
+  if (value === undefined || value === "") {
     throw new VerificationError("missing_header", `the header ${name} is missing`);
   }
-  return found[0];
+  return value;
 }
 
 function checkTime(timestamp: string, options: VerifyOptions): number {

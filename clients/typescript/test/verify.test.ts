@@ -50,7 +50,8 @@ for (const { name, secret } of table.bad_secrets) {
 test("verify reads headers in every usual form", async () => {
   const one = table.cases[0]!;
   const upper = Object.entries(one.headers).map(([name, value]) => [name.toUpperCase(), value] as const);
-  for (const headers of [new Headers(one.headers), Object.fromEntries(upper), upper, new Map(upper.map(([name, value]) => [name.toLowerCase(), value]))]) {
+  const lower = new Map(Object.entries(one.headers));
+  for (const headers of [new Headers(one.headers), Object.fromEntries(upper), upper, upper[Symbol.iterator](), lower]) {
     assert.equal(await decide(one, headers as HeaderSource), "ok");
   }
   const twice = { ...one.headers, "webhook-id": [one.headers["webhook-id"]!, "other"] };
@@ -73,4 +74,10 @@ test("verify refuses where the tolerance or the time is not a number", async () 
   const late = { ...one, now: one.now + 10_000, tolerance_seconds: NaN };
   assert.equal(await decide(late), "too_old");
   assert.equal(await decide({ ...one, now: NaN }), "too_old");
+});
+
+test("verify says so where the body was parsed before", async () => {
+  const one = table.cases[0]!;
+  const parsed = { test: 2432232314 } as unknown as string;
+  await assert.rejects(verify(parsed, one.headers, one.secrets, { now: new Date(one.now * 1000) }), /raw body/);
 });

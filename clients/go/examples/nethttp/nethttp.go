@@ -18,7 +18,7 @@ func Verified(next http.Handler, secrets ...string) http.Handler {
 			_, err = postrider.Verify(body, r.Header, secrets...)
 		}
 		if err != nil {
-			http.Error(w, "not a webhook of ours", http.StatusUnauthorized)
+			http.Error(w, err.Error(), http.StatusUnauthorized)
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))

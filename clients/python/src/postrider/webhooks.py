@@ -39,7 +39,7 @@ class Verified:
 
 
 def verify(
-    body: bytes | str,
+    body: bytes | bytearray | memoryview | str,
     headers: Headers,
     secrets: str | Sequence[str],
     *,
@@ -52,15 +52,18 @@ def verify(
     ``postrider[ed25519]``). Give both secrets while one replaces the other. ``now`` is seconds since the epoch.
     Raises `VerificationError` for a webhook that is not to be trusted, and `ValueError` for a secret that is none.
     """
-    identifier = _header(headers, "webhook-id")
-    timestamp = _header(headers, "webhook-timestamp")
-    signatures = _header(headers, "webhook-signature").split(" ")
+    pairs = _pairs(headers)
+    identifier = _header(pairs, "webhook-id")
+    timestamp = _header(pairs, "webhook-timestamp")
+    signatures = _header(pairs, "webhook-signature").split(" ")
     if not _ID.fullmatch(identifier):
         raise _malformed("webhook-id")
     sent = _check_time(timestamp, time.time() if now is None else now, tolerance_seconds)
     if len(signatures) > _SIGNATURES_MAX or not all(map(_SIGNATURE.fullmatch, signatures)):
         raise _malformed("webhook-signature")
 
+    if not isinstance(body, (bytes, bytearray, memoryview, str)):
+        raise TypeError("verify needs the raw body, as bytes or text: was it parsed before?")
     raw = body.encode() if isinstance(body, str) else bytes(body)
     message = f"{identifier}.{timestamp}.".encode() + raw
     matches = False
@@ -115,11 +118,16 @@ def _ed25519(public: bytes) -> Callable[[bytes, bytes], bool]:
     return is_signature
 
 
-def _header(headers: Headers, name: str) -> str:
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    # Starlette and httpx give a header that was sent twice as two pairs.
+def _pairs(headers: Headers) -> list[tuple[str, str]]:
+    """The headers as pairs. Starlette and httpx give a header that was sent twice as two pairs, if asked for them."""
     multi = getattr(headers, "multi_items", None)
-    found = [value for key, value in (multi() if multi else pairs) if key.lower() == name]
+    if multi is not None:
+        return list(multi())
+    return list(headers.items() if isinstance(headers, Mapping) else headers)
+
+
+def _header(pairs: list[tuple[str, str]], name: str) -> str:
+    found = [value for key, value in pairs if key.lower() == name]
     if len(found) > 1:
         raise _malformed(name)
     if not found or not found[0]:
