@@ -99,7 +99,7 @@ class _AsyncApi:
         request = core.build(self.http, self.settings, call)
         for attempt in itertools.count(1):
             try:
-                outcome = core.answer(await self.http.send(request), attempt)
+                outcome = core.answer(await self.http.send(request, follow_redirects=False), attempt)
             except (httpx.TransportError, httpx.DecodingError) as error:
                 outcome = core.broken(error, call, attempt)
             if isinstance(outcome, tuple):
@@ -609,7 +609,7 @@ class AsyncClient:
         request = core.build(self._api.http, self._api.settings, call)
         request.extensions["timeout"]["read"] = silence_max
         try:
-            response = await self._api.http.send(request, stream=True)
+            response = await self._api.http.send(request, stream=True, follow_redirects=False)
         except httpx.TransportError as error:
             raise core.broken(error, call, 1).error from error
         try:
