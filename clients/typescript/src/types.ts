@@ -55,9 +55,13 @@ export type NewSubscription = Omit<Schemas["NewSubscription"], "filter" | "forma
   format?: Format | null;
 };
 /** What is left out stays as it is; null removes what can be removed. */
-export type SubscriptionChange = Omit<Schemas["SubscriptionChange"], "filter" | "format" | "secret"> & {
+export type SubscriptionChange = Omit<
+  Schemas["SubscriptionChange"],
+  "filter" | "format" | "secret" | "enabled"
+> & {
   filter?: Filter | null;
   format?: Format | null;
+  enabled?: boolean;
 };
 export type TestOutcome = Schemas["TestOutcome"];
 
