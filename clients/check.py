@@ -87,7 +87,7 @@ def running_server(binary: Path, work: Path) -> Iterator[Server]:
     key = f"check-admin-key-{secrets.token_hex(16)}"
     port = free_port()
     server = Server(f"http://127.0.0.1:{port}", key, binary)
-    command = [binary, "serve", "--dev", "--listen", f"127.0.0.1:{port}", "--data-dir", folder / "data"]
+    command: list[Any] = [binary, "serve", "--dev", "--listen", f"127.0.0.1:{port}", "--data-dir", folder / "data"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, env=environment(POSTRIDER_ADMIN_KEY=key)
@@ -132,13 +132,15 @@ def stop(process: subprocess.Popen[Any]) -> None:
         process.wait()
 
 
-def run(command: list[Any], folder: Path, seconds: float = COMMAND_SECONDS_MAX, **more: str) -> str:
+def run(
+    command: list[Any], folder: Path, settings: dict[str, str] | None = None, seconds: float = COMMAND_SECONDS_MAX
+) -> str:
     """What a command printed. Raises `Failed` with the end of it where the command fails."""
     try:
         done = subprocess.run(
             command,
             cwd=folder,
-            env=environment(**more),
+            env=environment(**(settings or {})),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -213,7 +215,7 @@ def run_examples(server: Server, examples: list[tuple[list[Any], Path, str]]) ->
         else:
             # A second run must work too: an example leaves nothing behind that is in its way.
             for _ in range(2):
-                told = run(command, folder, EXAMPLE_SECONDS_MAX, **settings)
+                told = run(command, folder, settings, EXAMPLE_SECONDS_MAX)
                 if told.strip() == "" or ("verify(" in text.lower() and "verified dlv_" not in told):
                     raise Failed(f"{shown(command)} did not print what it should:\n{told}")
     return len(examples)
@@ -265,7 +267,7 @@ def typescript(server: Server, work: Path) -> str:
     unless_done(
         work / "typescript.stamp", lock, lambda: void(run(["npm", "ci", "--no-progress", "--prefer-offline"], folder))
     )
-    tested = run(["npm", "test"], folder, POSTRIDER_SERVER=server.url, POSTRIDER_KEY=server.key)
+    tested = run(["npm", "test"], folder, {"POSTRIDER_SERVER": server.url, "POSTRIDER_KEY": server.key})
     tests = number(r"(?:#|ℹ) pass (\d+)", tested)
     [packed] = json.loads(run(["npm", "pack", "--json", "--ignore-scripts", "--loglevel=error"], folder))
     files = {file["path"] for file in packed["files"]}
@@ -323,7 +325,7 @@ def python(server: Server, work: Path) -> str:
     run([*pip, "install", "--no-deps", "--force-reinstall", wheel], work)
     run([program, "scripts/unasync.py", "--check"], folder)
     checked = number(r"no issues found in (\d+) source files", run([program, "-m", "mypy"], folder))
-    tested = run([program, "-m", "pytest"], folder, TEST_POSTRIDER_BINARY=str(server.binary))
+    tested = run([program, "-m", "pytest"], folder, {"TEST_POSTRIDER_BINARY": str(server.binary)})
     tests = number(r"(\d+) passed", tested)
     if re.search(r"\d+ (skipped|failed|xfailed)", tested):
         raise Failed(f"a test was skipped:\n{tested[-2000:]}")
@@ -344,13 +346,13 @@ def go(server: Server, work: Path) -> str:
     folder = copied("go", work)
     # Nothing is fetched: the client has the standard library alone.
     settings = {"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local", "GOCACHE": str(work / "go-cache")}
-    version = run(["go", "env", "GOVERSION"], folder, **settings).strip()
+    version = run(["go", "env", "GOVERSION"], folder, settings).strip()
     unformatted = run(["gofmt", "-l", "."], folder)
     if unformatted.strip():
         raise Failed(f"gofmt would change {unformatted.split()}")
-    run(["go", "vet", "./..."], folder, **settings)
+    run(["go", "vet", "./..."], folder, settings)
     access = {"POSTRIDER_SERVER": server.url, "POSTRIDER_KEY": server.key}
-    lines = run(["go", "test", "-count=1", "-json", "./..."], folder, **settings, **access).splitlines()
+    lines = run(["go", "test", "-count=1", "-json", "./..."], folder, {**settings, **access}).splitlines()
     results = [json.loads(line) for line in lines if line.startswith("{")]
     tests = sum(one["Action"] == "pass" and "Test" in one for one in results)
     if any(one["Action"] == "skip" and "Test" in one for one in results):
@@ -367,8 +369,8 @@ def go(server: Server, work: Path) -> str:
     (examples / "go.mod").write_text(
         f"module examples\n\ngo 1.19\n\nrequire {module[1]} v0.0.0\n\nreplace {module[1]} => {folder}\n"
     )
-    run(["go", "vet", "./..."], examples, **settings)
-    run(["go", "build", "-o", "bin/", "./..."], examples, **settings)
+    run(["go", "vet", "./..."], examples, settings)
+    run(["go", "build", "-o", "bin/", "./..."], examples, settings)
     ran = run_examples(
         server, [([examples / "bin" / f"example{index}"], examples, text) for index, text in enumerate(texts)]
     )
