@@ -193,6 +193,8 @@ func TestDeliveryIsExplainedCancelledReplayedAndListedWithItsAttempts(t *testing
 	if !strings.HasPrefix(explained.Summary, "waiting for retry 1") || !explained.Next.At.Equal(*waiting[0].NextAttemptAt) {
 		t.Error(explained)
 	}
+	must(client.Deliveries.Retry(ctx, id))(t)
+	until(t, func() bool { return must(client.Deliveries.Get(ctx, id))(t).Attempts == 2 })
 	equal(t, must(client.Deliveries.Cancel(ctx, id))(t).State, postrider.Cancelled)
 	_, err := client.Deliveries.Cancel(ctx, id)
 	equal(t, refused(t, err).Code, "wrong_state")
@@ -200,7 +202,7 @@ func TestDeliveryIsExplainedCancelledReplayedAndListedWithItsAttempts(t *testing
 	must(client.Deliveries.Replay(ctx, id))(t)
 	until(t, func() bool { return must(client.Deliveries.Get(ctx, id))(t).State == postrider.Delivered })
 	attempts := must(client.Deliveries.Attempts(ctx, id).PageSize(1).Collect(-1))(t)
-	equal(t, fmt.Sprint(len(attempts), *attempts[0].Status, *attempts[1].Status), "2 500 204")
+	equal(t, fmt.Sprint(len(attempts), *attempts[0].Status, *attempts[2].Status), "3 500 204")
 
 	replay := postrider.NewReplay{Subscription: subscription.ID, State: postrider.Delivered, PerSecond: 100}
 	equal(t, must(client.Replays.Count(ctx, replay))(t), 1)

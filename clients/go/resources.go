@@ -210,6 +210,11 @@ func (r *Deliveries) Explain(ctx context.Context, id string) (*Explanation, erro
 	return get[Explanation](ctx, r.api, path("deliveries", id, "explain"), nil)
 }
 
+// Retry attempts a delivery that waits now, without waiting for its slot.
+func (r *Deliveries) Retry(ctx context.Context, id string) (*Delivery, error) {
+	return change[Delivery](ctx, r.api, http.MethodPost, path("deliveries", id, "retry"), nil)
+}
+
 // Replay sends a delivery that has ended once more.
 func (r *Deliveries) Replay(ctx context.Context, id string) (*Delivery, error) {
 	return change[Delivery](ctx, r.api, http.MethodPost, path("deliveries", id, "replay"), nil)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::{command, exists, run as run_command, run_and_listen};
-use crate::{budget, dashboard, deny, install, planted, previous, references, tidy};
+use crate::{budget, clients, dashboard, deny, install, planted, previous, references, tidy};
 
 /// Test binaries that start servers, kill processes or simulate lives: the quick form leaves them out.
 const SLOW_BINARIES: [&str; 8] = [
@@ -84,6 +84,7 @@ fn run_all(root: &Path) -> Result<()> {
         } else {
             report.skip("references", "no network namespace can be made here");
         }
+        report.step("clients", || once(clients::run(root, &[])));
         report.step("doc tests", || {
             counted(&mut command(root, "cargo test --quiet --workspace --doc"))
         });
@@ -99,6 +100,7 @@ fn run_all(root: &Path) -> Result<()> {
             "planted bugs",
             "budget",
             "references",
+            "clients",
             "doc tests",
             "docs",
         ];

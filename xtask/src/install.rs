@@ -60,6 +60,14 @@ pub(crate) fn node() -> Result<()> {
     NODE.iter().try_for_each(|need| ensure_debian_package(need.package, need.probe, need.purpose))
 }
 
+/// What the clients of other languages are built and tested with.
+pub(crate) fn languages() -> Result<()> {
+    python()?;
+    node()?;
+    // Its program has no option that asks for the version.
+    ensure_debian_package("golang-go", "/usr/bin/go", "the client for Go is tested with it")
+}
+
 /// What must be able to read every refusal.
 pub(crate) fn http_clients() -> Result<()> {
     let purpose = "the server's refusals are read with it";

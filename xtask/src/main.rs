@@ -7,6 +7,7 @@ mod abuse;
 mod bench_cluster;
 mod budget;
 mod ci;
+mod clients;
 mod comments;
 mod coverage;
 mod dashboard;
@@ -36,6 +37,9 @@ cargo xtask <chore>
   comments [count] [seed]
                  comments drawn at random from the sources, for a reading test
   references     let the Standard Webhooks libraries and Schemathesis judge the binary
+  clients [args…]
+                 the clients in other languages against the binary; `--update-openapi` renews the
+                 document that they are made from
   budget         instructions per delivery, by callgrind, against xtask/budget.toml
   bench-cluster [args…]
                  deliveries per second of 1, 2 and 3 nodes on a PostgreSQL of its own, and what
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(&root),
         "comments" => comments::run(&root, rest),
         "references" => references::run_all(&root),
+        "clients" => clients::run(&root, rest),
         "budget" => budget::run(&root, rest),
         "bench-cluster" => bench_cluster::run(&root, rest),
         "trust" => trust::run(&root, rest),

@@ -160,6 +160,12 @@ async def test_a_delivery_is_explained_cancelled_replayed_and_listed_with_its_at
         explained = await client.deliveries.explain(delivery.id)
         assert explained.summary.startswith("waiting for retry 1")
         assert explained.next is not None and explained.next.at == delivery.next_attempt_at
+        await client.deliveries.retry(delivery.id)
+
+        async def is_attempted_twice() -> bool:
+            return (await client.deliveries.get(delivery.id)).attempts == 2
+
+        await until(is_attempted_twice)
         assert (await client.deliveries.cancel(delivery.id)).state == "cancelled"
         with pytest.raises(ProblemError, match="wrong_state"):
             await client.deliveries.cancel(delivery.id)
@@ -171,7 +177,7 @@ async def test_a_delivery_is_explained_cancelled_replayed_and_listed_with_its_at
 
         await until(is_delivered)
         attempts = await client.deliveries.attempts(delivery.id, page_size=1).to_list()
-        assert [attempt.status for attempt in attempts] == [500, 204]
+        assert [attempt.status for attempt in attempts] == [500, 500, 204]
 
         assert await client.replays.count(subscription=subscription.id, state="delivered") == 1
         job = await client.replays.create(subscription=subscription.id, state="delivered", per_second=100)

@@ -160,6 +160,12 @@ def test_a_delivery_is_explained_cancelled_replayed_and_listed_with_its_attempts
         explained = client.deliveries.explain(delivery.id)
         assert explained.summary.startswith("waiting for retry 1")
         assert explained.next is not None and explained.next.at == delivery.next_attempt_at
+        client.deliveries.retry(delivery.id)
+
+        def is_attempted_twice() -> bool:
+            return (client.deliveries.get(delivery.id)).attempts == 2
+
+        until(is_attempted_twice)
         assert (client.deliveries.cancel(delivery.id)).state == "cancelled"
         with pytest.raises(ProblemError, match="wrong_state"):
             client.deliveries.cancel(delivery.id)
@@ -171,7 +177,7 @@ def test_a_delivery_is_explained_cancelled_replayed_and_listed_with_its_attempts
 
         until(is_delivered)
         attempts = client.deliveries.attempts(delivery.id, page_size=1).to_list()
-        assert [attempt.status for attempt in attempts] == [500, 204]
+        assert [attempt.status for attempt in attempts] == [500, 500, 204]
 
         assert client.replays.count(subscription=subscription.id, state="delivered") == 1
         job = client.replays.create(subscription=subscription.id, state="delivered", per_second=100)

@@ -253,6 +253,10 @@ export class Deliveries {
   explain(id: string, options?: CallOptions): Promise<Explanation> {
     return this.#api.get(`/v1/deliveries/${part(id)}/explain`, options);
   }
+  /** Attempts a delivery that waits now, without waiting for its slot. */
+  retry(id: string, options?: CallOptions): Promise<Delivery> {
+    return this.#api.post(`/v1/deliveries/${part(id)}/retry`, options);
+  }
   /** Sends a delivery that has ended once more. */
   replay(id: string, options?: CallOptions): Promise<Delivery> {
     return this.#api.post(`/v1/deliveries/${part(id)}/replay`, options);

@@ -130,7 +130,7 @@ test("a batch beyond 16 MiB is split by its bytes", async () => {
   assert.equal(count, 20);
 });
 
-test("a delivery that fails is explained, cancelled, replayed and listed with its attempts", async () => {
+test("a delivery that fails is explained, retried, cancelled, replayed and listed with its attempts", async () => {
   const client = await freshTenant();
   const receiver = await Receiver.start();
   receiver.status = 500;
@@ -143,13 +143,15 @@ test("a delivery that fails is explained, cancelled, replayed and listed with it
     const [delivery] = await client.deliveries.list(query).toArray();
     const explained = await client.deliveries.explain(delivery!.id);
     assert.match(explained.summary, /waiting for retry 1/);
+    await client.deliveries.retry(delivery!.id);
+    await until(async () => (await client.deliveries.get(delivery!.id)).attempts === 2);
     assert.equal((await client.deliveries.cancel(delivery!.id)).state, "cancelled");
     assert.equal((await refused(client.deliveries.cancel(delivery!.id))).code, "wrong_state");
     receiver.status = 204;
     await client.deliveries.replay(delivery!.id);
     await until(async () => (await client.deliveries.get(delivery!.id)).state === "delivered");
     const attempts = await client.deliveries.attempts(delivery!.id, { limit: 1 }).toArray();
-    assert.deepEqual(attempts.map(({ status }) => status), [500, 204]);
+    assert.deepEqual(attempts.map(({ status }) => status), [500, 500, 204]);
 
     const replay = { subscription: subscription.id, state: "delivered" } as const;
     assert.equal(await client.replays.count(replay), 1);

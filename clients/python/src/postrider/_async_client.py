@@ -392,6 +392,10 @@ class AsyncDeliveries:
         """Where it stands, why, what happens next, and what would help."""
         return await self._api.fetch(Explanation, get(f"/v1/deliveries/{part(id)}/explain"))
 
+    async def retry(self, id: str, *, idempotency_key: str | None = None) -> Delivery:
+        """Attempts a delivery that waits now, without waiting for its slot."""
+        return await self._api.fetch(Delivery, post(f"/v1/deliveries/{part(id)}/retry", idempotency_key))
+
     async def replay(self, id: str, *, idempotency_key: str | None = None) -> Delivery:
         """Sends a delivery that has ended once more."""
         return await self._api.fetch(Delivery, post(f"/v1/deliveries/{part(id)}/replay", idempotency_key))

@@ -392,6 +392,10 @@ class Deliveries:
         """Where it stands, why, what happens next, and what would help."""
         return self._api.fetch(Explanation, get(f"/v1/deliveries/{part(id)}/explain"))
 
+    def retry(self, id: str, *, idempotency_key: str | None = None) -> Delivery:
+        """Attempts a delivery that waits now, without waiting for its slot."""
+        return self._api.fetch(Delivery, post(f"/v1/deliveries/{part(id)}/retry", idempotency_key))
+
     def replay(self, id: str, *, idempotency_key: str | None = None) -> Delivery:
         """Sends a delivery that has ended once more."""
         return self._api.fetch(Delivery, post(f"/v1/deliveries/{part(id)}/replay", idempotency_key))

@@ -1,0 +1,20 @@
+//! `cargo xtask clients`: the clients in other languages, tested against the real binary.
+//!
+//! `clients/check.py` runs the tests of each client and every example of its README, and compares
+//! `clients/openapi.json` with the document that the server serves. All that it makes is in the target
+//! folder.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::install;
+use crate::process::{command, run as run_command};
+
+/// Builds the binary and checks the clients. The arguments are for `clients/check.py`.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
+    install::languages()?;
+    run_command(&mut command(root, "cargo build --quiet --package postrider"))?;
+    let words = "python3 clients/check.py --binary target/debug/postrider --work target/clients";
+    run_command(command(root, words).args(arguments))
+}
