@@ -92,11 +92,11 @@ impl Follower {
     }
 
     fn take(&mut self, chunk: Chunk) -> Bytes {
-        let missed = chunk.unseen + chunk.told_before.saturating_sub(self.following.told);
+        let missed = chunk.before.saturating_sub(self.following.before);
         if missed > 0 {
             return self.last("lagged", &json!({ "missed": missed }));
         }
-        self.following.told += chunk.events;
+        self.following.before += chunk.events;
         self.heartbeats.reset();
         chunk.bytes
     }

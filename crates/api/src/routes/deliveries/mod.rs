@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::explain::{self, Facts};
 use postrider_domain::limits::PAGE_MAX;
+use postrider_domain::time::Timestamp;
 use postrider_store::{Cursor, DeliveryFilter, Page, PageRequest};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -231,17 +232,32 @@ pub(crate) async fn retry(
     id: PathId,
     StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
 ) -> Result<(StatusCode, Json<DeliveryView>), Problem> {
-    if let Some(begun_at) = draw.repeats() {
-        let delivery = find(&state, &caller, &id).await?;
-        // An earlier run of this request has asked for the attempt, which may be made already.
-        if delivery.is_asked_for() || delivery.last_attempt_at.is_some_and(|at| at >= begun_at) {
-            let view = DeliveryView::of_one(&state, &delivery).await?;
-            return Ok((StatusCode::ACCEPTED, Json(view)));
-        }
+    // An earlier run of this request has asked for the attempt, which may be made already.
+    let is_done = |delivery: &Delivery, begun_at| {
+        delivery.is_asked_for() || delivery.last_attempt_at.is_some_and(|at| at >= begun_at)
+    };
+    if let Some(view) = done_before(&state, &caller, &draw, &id, is_done).await? {
+        return Ok((StatusCode::ACCEPTED, Json(view)));
     }
     let retried = state.engine().retry(&caller.tenant, id.of("delivery")?).await;
     let delivery = retried.map_err(|error| id.refused("delivery", error))?;
     Ok((StatusCode::ACCEPTED, Json(DeliveryView::of(&delivery, false))))
+}
+
+/// The delivery as it is now, where an earlier run of the same request has changed it already.
+async fn done_before(
+    state: &ApiState,
+    caller: &Caller,
+    draw: &Draw,
+    id: &PathId,
+    is_done: impl FnOnce(&Delivery, Timestamp) -> bool,
+) -> Result<Option<DeliveryView>, Problem> {
+    let Some(begun_at) = draw.repeats() else { return Ok(None) };
+    let delivery = find(state, caller, id).await?;
+    if !is_done(&delivery, begun_at) {
+        return Ok(None);
+    }
+    DeliveryView::of_one(state, &delivery).await.map(Some)
 }
 
 /// Replay a delivery
@@ -259,14 +275,12 @@ pub(crate) async fn replay(
     id: PathId,
     StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
 ) -> Result<(StatusCode, Json<DeliveryView>), Problem> {
-    if let Some(begun_at) = draw.repeats() {
-        let delivery = find(&state, &caller, &id).await?;
-        // It had ended when this request began. What has not ended, or ended later, was replayed by
-        // an earlier run of it.
-        if delivery.finished_at().is_none_or(|at| at >= begun_at) {
-            let view = DeliveryView::of_one(&state, &delivery).await?;
-            return Ok((StatusCode::ACCEPTED, Json(view)));
-        }
+    // It had ended when this request began. What has not ended, or ended later, was replayed by an
+    // earlier run of it.
+    let is_done =
+        |delivery: &Delivery, begun_at| delivery.finished_at().is_none_or(|at| at >= begun_at);
+    if let Some(view) = done_before(&state, &caller, &draw, &id, is_done).await? {
+        return Ok((StatusCode::ACCEPTED, Json(view)));
     }
     let replayed = state.engine().replay(&caller.tenant, id.of("delivery")?).await;
     let delivery = replayed.map_err(|error| id.refused("delivery", error))?;
@@ -288,12 +302,10 @@ pub(crate) async fn cancel(
     id: PathId,
     StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
 ) -> Result<Json<DeliveryView>, Problem> {
-    if draw.repeats().is_some() {
-        let delivery = find(&state, &caller, &id).await?;
-        // An earlier run of this request may have cancelled it.
-        if delivery.state.name() == StateName::Cancelled {
-            return Ok(Json(DeliveryView::of(&delivery, false)));
-        }
+    // An earlier run of this request may have cancelled it.
+    let is_done = |delivery: &Delivery, _| delivery.state.name() == StateName::Cancelled;
+    if let Some(view) = done_before(&state, &caller, &draw, &id, is_done).await? {
+        return Ok(Json(view));
     }
     let cancelled = state.engine().cancel(&caller.tenant, id.of("delivery")?).await;
     let delivery = cancelled.map_err(|error| id.refused("delivery", error))?;
