@@ -201,27 +201,13 @@ impl EngineHandle {
     ) -> Result<Delivery, CommandError> {
         let shard = self.shard_of(tenant, delivery).await?;
         let question = Question::Cancel { tenant: tenant.clone(), delivery };
-        match self.routed(shard, question, || self.cancel_here(tenant, delivery)).await? {
+        match self
+            .routed(shard, question, || self.change_here(tenant, delivery, DeliveryCommand::Cancel))
+            .await?
+        {
             Done::Here(delivery) => Ok(delivery),
             Done::Elsewhere => self.read_delivery(tenant, delivery, is_cancelled).await,
         }
-    }
-
-    pub(crate) async fn cancel_here(
-        &self,
-        tenant: &TenantId,
-        delivery: DeliveryId,
-    ) -> Result<Delivery, CommandError> {
-        let tenant = tenant.clone();
-        self.ask(|reply| {
-            Command::OnDelivery(OnDelivery {
-                tenant,
-                delivery,
-                change: DeliveryCommand::Cancel,
-                reply,
-            })
-        })
-        .await?
     }
 
     /// Replays a delivery that has ended: a new schedule, due at once.
@@ -232,28 +218,14 @@ impl EngineHandle {
     ) -> Result<Delivery, CommandError> {
         let shard = self.shard_of(tenant, delivery).await?;
         let question = Question::Replay { tenant: tenant.clone(), delivery };
-        match self.routed(shard, question, || self.replay_here(tenant, delivery)).await? {
+        match self
+            .routed(shard, question, || self.change_here(tenant, delivery, DeliveryCommand::Replay))
+            .await?
+        {
             Done::Here(delivery) => Ok(delivery),
             // It may have arrived, or failed, meanwhile.
             Done::Elsewhere => self.read_delivery(tenant, delivery, |_| Ok(())).await,
         }
-    }
-
-    pub(crate) async fn replay_here(
-        &self,
-        tenant: &TenantId,
-        delivery: DeliveryId,
-    ) -> Result<Delivery, CommandError> {
-        let tenant = tenant.clone();
-        self.ask(|reply| {
-            Command::OnDelivery(OnDelivery {
-                tenant,
-                delivery,
-                change: DeliveryCommand::Replay,
-                reply,
-            })
-        })
-        .await?
     }
 
     /// Has a delivery that waits attempted now, without waiting for its slot, which stays. Where its
@@ -265,19 +237,24 @@ impl EngineHandle {
     ) -> Result<Delivery, CommandError> {
         let shard = self.shard_of(tenant, delivery).await?;
         let question = Question::Retry { tenant: tenant.clone(), delivery };
-        match self.routed(shard, question, || self.retry_here(tenant, delivery)).await? {
+        match self
+            .routed(shard, question, || self.change_here(tenant, delivery, DeliveryCommand::Retry))
+            .await?
+        {
             Done::Here(delivery) => Ok(delivery),
             // It may have arrived, or failed, meanwhile.
             Done::Elsewhere => self.read_delivery(tenant, delivery, |_| Ok(())).await,
         }
     }
 
-    pub(crate) async fn retry_here(
+    /// Changes a delivery of a shard that this node owns.
+    pub(crate) async fn change_here(
         &self,
         tenant: &TenantId,
         delivery: DeliveryId,
+        change: DeliveryCommand,
     ) -> Result<Delivery, CommandError> {
-        let (tenant, change) = (tenant.clone(), DeliveryCommand::Retry);
+        let tenant = tenant.clone();
         self.ask(|reply| Command::OnDelivery(OnDelivery { tenant, delivery, change, reply }))
             .await?
     }

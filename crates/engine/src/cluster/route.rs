@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::instant;
 use super::letters::{Answer, Question};
-use crate::core::{Command, Input, OnReplay, TenantOverlay};
+use crate::core::{Command, DeliveryCommand, Input, OnReplay, TenantOverlay};
 use crate::handle::{CommandError, EngineHandle};
 use crate::upkeep::pause;
 
@@ -180,13 +180,13 @@ impl EngineHandle {
                 self.freeze_here(&tenant, destination, reason).await?;
             }
             Question::Cancel { tenant, delivery } => {
-                self.cancel_here(&tenant, delivery).await?;
+                self.change_here(&tenant, delivery, DeliveryCommand::Cancel).await?;
             }
             Question::Replay { tenant, delivery } => {
-                self.replay_here(&tenant, delivery).await?;
+                self.change_here(&tenant, delivery, DeliveryCommand::Replay).await?;
             }
             Question::Retry { tenant, delivery } => {
-                self.retry_here(&tenant, delivery).await?;
+                self.change_here(&tenant, delivery, DeliveryCommand::Retry).await?;
             }
             Question::ReplayEnded { tenant, by, deliveries } => {
                 let (count, moved) = self.replay_ended(&tenant, by, deliveries).await;
@@ -236,7 +236,7 @@ impl EngineHandle {
                 if !found.as_ref().is_some_and(has_ended) {
                     return Ok(false);
                 }
-                match engine.replay_here(&tenant, id).await {
+                match engine.change_here(&tenant, id, DeliveryCommand::Replay).await {
                     Ok(_) => Ok(true),
                     Err(CommandError::Moved | CommandError::Store(_)) => Err(id),
                     Err(_) => Ok(false),

@@ -6,16 +6,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use postrider_domain::delivery::{Delivery, StateName, WrongState};
+use postrider_domain::delivery::Delivery;
 use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId};
 use postrider_store::{ReplayJob, ReplayState, ShardSet};
 
 use super::alarms::Alarm;
 use super::commits::Ack;
-use super::destinations::{DestIx, LoadId};
+use super::destinations::LoadId;
 use super::messages::{Action, Load, OnReplay, ReplayChange, Reply};
 use super::state::Core;
-use super::table::Position;
 use crate::handle::CommandError;
 
 /// How long an unpaced job waits when the retry lane is full.
@@ -202,40 +201,6 @@ impl Core {
         self.commits.delivery(before, replayed.clone(), None);
         self.place(replayed, ix);
         true
-    }
-
-    /// Has a delivery that waits attempted before its slot: now, or as the next probe where its
-    /// destination is disabled. One whose turn has come already is left as it is.
-    pub(super) fn ask_for(
-        &mut self,
-        delivery: &Delivery,
-        ix: DestIx,
-    ) -> Result<Delivery, CommandError> {
-        match self.entries.get(&delivery.id).map(|entry| entry.position) {
-            None | Some(Position::Window) => {}
-            Some(Position::InFlight(_)) => {
-                return Err(WrongState::OnItsWay(StateName::InFlight).into());
-            }
-            Some(
-                Position::FirstLane
-                | Position::RetryLane { .. }
-                | Position::Probe
-                | Position::Placed(_),
-            ) => {
-                // Only one that waits can be asked for.
-                return Ok(delivery.asked_for(self.now).map(|_| delivery.clone())?);
-            }
-        }
-        self.refuse_frozen(ix)?;
-        let probe_at = self.next_probe_at(ix);
-        let asked = delivery.asked_for(probe_at.unwrap_or(self.now))?;
-        if probe_at.is_some() {
-            self.dests[ix.get()].next_probe = Some(delivery.id);
-        }
-        self.take_out(delivery.id);
-        self.commits.delivery(delivery.state.name(), asked.clone(), None);
-        self.place(asked.clone(), ix);
-        Ok(asked)
     }
 
     /// What a job brought back is durable.

@@ -1,10 +1,12 @@
 //! What people want of one delivery: cancelling it, replaying it, retrying it now. They are answered when the change is
 //! durable.
 
-use postrider_domain::delivery::{CancelReason, Delivery, WrongState};
+use postrider_domain::delivery::{CancelReason, Delivery, StateName, WrongState};
 
+use super::destinations::DestIx;
 use super::messages::{DeliveryCommand, Load, OnDelivery, Parked};
 use super::state::Core;
+use super::table::Position;
 use crate::handle::CommandError;
 
 impl Core {
@@ -74,6 +76,36 @@ impl Core {
             Err(error) => return command.refuse(error),
         };
         self.commits.answer_when_durable(asked.destination, command.reply, asked);
+    }
+
+    /// Has a delivery that waits attempted before its slot: now, or as the next probe where its
+    /// destination is disabled. One whose turn has come already is left as it is.
+    fn ask_for(&mut self, delivery: &Delivery, ix: DestIx) -> Result<Delivery, CommandError> {
+        match self.entries.get(&delivery.id).map(|entry| entry.position) {
+            None | Some(Position::Window) => {}
+            Some(Position::InFlight(_)) => {
+                return Err(WrongState::OnItsWay(StateName::InFlight).into());
+            }
+            Some(
+                Position::FirstLane
+                | Position::RetryLane { .. }
+                | Position::Probe
+                | Position::Placed(_),
+            ) => {
+                // Only one that waits can be asked for.
+                return Ok(delivery.asked_for(self.now).map(|_| delivery.clone())?);
+            }
+        }
+        self.refuse_frozen(ix)?;
+        let probe_at = self.next_probe_at(ix);
+        let asked = delivery.asked_for(probe_at.unwrap_or(self.now))?;
+        if probe_at.is_some() {
+            self.dests[ix.get()].next_probe = Some(delivery.id);
+        }
+        self.take_out(delivery.id);
+        self.commits.delivery(delivery.state.name(), asked.clone(), None);
+        self.place(asked.clone(), ix);
+        Ok(asked)
     }
 
     fn replay_one(&mut self, delivery: &Delivery, is_resident: bool, command: OnDelivery) {
