@@ -37,7 +37,9 @@
 //! gone is interrupted. So however much one tenant reads, nobody else waits for it.
 //!
 //! A read waits until the applier has applied everything that was acknowledged before (a barrier), and
-//! then uses a connection of its own. A delivery's row is in its day's file from acceptance on,
+//! then uses a connection of its own. Events and deliveries are read without waiting, because the
+//! applier may be at work for other tenants: what is not applied is put over what SQLite has
+//! (`apply/unapplied.rs`). A delivery's row is in its day's file from acceptance on,
 //! whatever its state; the queue in `main.db` is only the index of work. So every answer comes from one
 //! file, or from several that have no row in common.
 //!
@@ -73,7 +75,7 @@ use rusqlite::Transaction;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinError;
 
-use self::apply::{Applier, ApplyQueue, Days, Item};
+use self::apply::{Applier, ApplyQueue, Days, Item, Overlay};
 use self::contract::answers::Keeping;
 use self::contract::pending_ids::PendingIds;
 use self::files::bloom::BloomFilters;
@@ -210,6 +212,52 @@ impl EmbeddedStore {
         let permit = self.lists.take(tenant).await?;
         self.barrier().await?;
         self.read_with_permit(self.lists_on.as_ref(), permit, read).await
+    }
+
+    /// Reads one thing for a tenant without waiting for the applier: the overlay has what is not
+    /// applied.
+    async fn read_one_now<T: Send + 'static>(
+        &self,
+        tenant: &TenantId,
+        read: impl Fn(&ReadGuard<'_>, &Overlay) -> Result<T, StoreError> + Send + Sync + 'static,
+    ) -> Result<T, StoreError> {
+        self.read_over(tenant, (&self.points, None), Arc::new(read)).await
+    }
+
+    /// Reads a list of a tenant without waiting for the applier: the overlay has what is not applied.
+    async fn read_list_now<T: Send + 'static>(
+        &self,
+        tenant: &TenantId,
+        read: impl Fn(&ReadGuard<'_>, &Overlay) -> Result<T, StoreError> + Send + Sync + 'static,
+    ) -> Result<T, StoreError> {
+        self.read_over(tenant, (&self.lists, self.lists_on.as_ref()), Arc::new(read)).await
+    }
+
+    /// A tenant for which too much is not applied waits for a barrier after all.
+    async fn read_over<T: Send + 'static>(
+        &self,
+        tenant: &TenantId,
+        (places, runtime): (&Arc<FairSemaphore>, Option<&tokio::runtime::Handle>),
+        read: Arc<
+            impl Fn(&ReadGuard<'_>, &Overlay) -> Result<T, StoreError> + Send + Sync + 'static,
+        >,
+    ) -> Result<T, StoreError> {
+        let permit = places.take(Some(tenant.clone())).await?;
+        let unapplied = self.queue.unapplied()?;
+        let (of, read_now) = (tenant.clone(), Arc::clone(&read));
+        let answer = self
+            .read_with_permit(runtime, permit, move |guard| {
+                let overlay = unapplied.of(&of);
+                drop(unapplied);
+                overlay.map(|overlay| read_now(guard, &overlay)).transpose()
+            })
+            .await?;
+        if let Some(answer) = answer {
+            return Ok(answer);
+        }
+        let permit = places.take(Some(tenant.clone())).await?;
+        self.barrier().await?;
+        self.read_with_permit(runtime, permit, move |guard| read(guard, &Overlay::default())).await
     }
 
     /// Reads until there is an answer, the caller goes away or the time is over.

@@ -11,6 +11,7 @@ mod fold;
 mod import;
 mod main_file;
 mod queue;
+mod unapplied;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,9 @@ pub(in crate::embedded) use self::import::PROGRESS;
 pub(in crate::embedded) use self::main_file::MainFile;
 use self::main_file::Marks;
 pub(in crate::embedded) use self::queue::{ApplyQueue, Item, Taken};
+#[cfg(test)]
+pub(in crate::embedded) use self::unapplied::CHANGES_MAX;
+pub(in crate::embedded) use self::unapplied::{Batch, Overlay};
 use crate::embedded::contract::pending_ids::PendingIds;
 use crate::embedded::files::bloom::BloomFilters;
 use crate::embedded::files::codec;
@@ -176,8 +180,8 @@ impl Applier {
         let _ender = Ender(Arc::clone(&queue));
         while let Some(taken) = queue.take() {
             match taken {
-                Taken::Records(records) => {
-                    if let Err(error) = self.apply_until_it_succeeds(&records) {
+                Taken::Records(batches) => {
+                    if let Err(error) = self.apply_until_it_succeeds(&batches) {
                         self.stop(&error);
                         return;
                     }
@@ -202,9 +206,9 @@ impl Applier {
     }
 
     /// Applies records; on a full disk it waits, and the records stay here and in the journal.
-    fn apply_until_it_succeeds(&mut self, records: &[Record]) -> Result<(), StoreError> {
+    fn apply_until_it_succeeds(&mut self, batches: &[Arc<Batch>]) -> Result<(), StoreError> {
         loop {
-            match self.apply(records) {
+            match self.apply(batches.iter().flat_map(|batch| batch.records())) {
                 Err(StoreError::DiskFull { place }) => {
                     let has_given_up = self.disk_reserve.give_up();
                     // Emptying the logs makes use of free space inside the files.
@@ -227,8 +231,11 @@ impl Applier {
 
     /// Writes the days first, then `main.db` with the position: so a day's file always has at least
     /// what `main.db` says.
-    pub(in crate::embedded) fn apply(&mut self, records: &[Record]) -> Result<(), StoreError> {
-        let opened = records.iter().map(|record| self.open(record)).collect::<Result<Vec<_>, _>>();
+    pub(in crate::embedded) fn apply<'r>(
+        &mut self,
+        records: impl Iterator<Item = &'r Record>,
+    ) -> Result<(), StoreError> {
+        let opened = records.map(|record| self.open(record)).collect::<Result<Vec<_>, _>>();
         let opened = opened?;
         let mut rest = opened.as_slice();
         while !rest.is_empty() {

@@ -5,13 +5,13 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::Applier;
-use crate::embedded::journal::Record;
+use super::unapplied::{Batch, Unapplied};
 use crate::error::StoreError;
 
 /// Rows of one transaction.
@@ -33,7 +33,7 @@ pub(in crate::embedded) type Reply = oneshot::Sender<Result<(), StoreError>>;
 /// Something in the queue.
 pub(in crate::embedded) enum Item {
     /// Records that became durable in the journal together.
-    Records(Vec<Record>),
+    Records(Arc<Batch>),
     /// A reader waits for everything before it.
     Barrier(Reply),
     /// A task.
@@ -42,7 +42,7 @@ pub(in crate::embedded) enum Item {
 
 /// What the applier takes from the queue at once.
 pub(in crate::embedded) enum Taken {
-    Records(Vec<Record>),
+    Records(Vec<Arc<Batch>>),
     Barrier(Reply),
     Task(Task),
 }
@@ -63,6 +63,8 @@ struct State {
     record_bytes: usize,
     records: usize,
     batches: usize,
+    /// The records that the applier is at work on.
+    applying: Vec<Arc<Batch>>,
     /// The applier is at work on something that it took.
     busy: bool,
     closed: bool,
@@ -90,7 +92,7 @@ impl ApplyQueue {
     }
 
     /// Puts records at the end; waits while too many wait already.
-    pub(in crate::embedded) fn push_records(&self, records: Vec<Record>) {
+    pub(in crate::embedded) fn push_records(&self, batch: Batch) {
         let mut state = self.lock();
         while state.record_bytes > WAITING_BYTES_MAX && state.stopped.is_none() {
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -99,10 +101,10 @@ impl ApplyQueue {
             return;
         }
         let was_empty = state.items.is_empty();
-        state.record_bytes += bytes_of(&records);
-        state.records += records.len();
+        state.record_bytes += batch.bytes();
+        state.records += batch.records().len();
         state.batches += 1;
-        state.items.push_back(Item::Records(records));
+        state.items.push_back(Item::Records(Arc::new(batch)));
         let is_urgent = was_empty || state.is_urgent();
         drop(state);
         if is_urgent {
@@ -135,6 +137,12 @@ impl ApplyQueue {
         }
     }
 
+    /// How many readers wait.
+    #[cfg(test)]
+    pub(in crate::embedded) fn barriers(&self) -> usize {
+        self.lock().items.iter().filter(|item| matches!(item, Item::Barrier(_))).count()
+    }
+
     /// How many bytes of records wait.
     pub(in crate::embedded) fn waiting_bytes(&self) -> u64 {
         u64::try_from(self.lock().record_bytes).unwrap_or(u64::MAX)
@@ -159,8 +167,8 @@ impl ApplyQueue {
         loop {
             match state.items.pop_front() {
                 Some(Item::Records(batch)) => {
-                    records += batch.len();
-                    bytes += bytes_of(&batch);
+                    records += batch.records().len();
+                    bytes += batch.bytes();
                     batches.push(batch);
                     if records >= RECORDS_MAX || bytes >= BYTES_MAX {
                         break;
@@ -180,14 +188,34 @@ impl ApplyQueue {
         state.records -= records;
         state.batches -= batches.len();
         state.record_bytes -= bytes;
+        state.applying.clone_from(&batches);
         drop(state);
         self.room.notify_all();
-        Some(Taken::Records(batches.into_iter().flatten().collect()))
+        Some(Taken::Records(batches))
     }
 
     /// Marks what was taken as done.
     pub(in crate::embedded) fn done(&self) {
-        self.lock().busy = false;
+        let mut state = self.lock();
+        state.busy = false;
+        let applied = mem::take(&mut state.applying);
+        drop(state);
+        // Freeing the records takes a while: not under the lock.
+        drop(applied);
+    }
+
+    /// The records that are not in SQLite yet. Those that are acknowledged before this call are in
+    /// SQLite or among them.
+    pub(in crate::embedded) fn unapplied(&self) -> Result<Unapplied, StoreError> {
+        let state = self.lock();
+        if let Some(why) = &state.stopped {
+            return Err(StoreError::Stopped(why.clone()));
+        }
+        let waiting = state.items.iter().filter_map(|item| match item {
+            Item::Records(batch) => Some(batch),
+            Item::Barrier(_) | Item::Task(_) => None,
+        });
+        Ok(Unapplied(state.applying.iter().chain(waiting).map(Arc::clone).collect()))
     }
 
     /// Closes the queue; the applier ends when it is empty.
@@ -201,6 +229,7 @@ impl ApplyQueue {
         let mut state = self.lock();
         state.stopped.get_or_insert_with(|| why.to_owned());
         let items = mem::take(&mut state.items);
+        state.applying.clear();
         (state.records, state.batches, state.record_bytes) = (0, 0, 0);
         self.room.notify_all();
         self.work.notify_all();
@@ -237,8 +266,4 @@ impl ApplyQueue {
         let waited = self.work.wait_timeout_while(state, pause, |state| !state.closed);
         !waited.unwrap_or_else(PoisonError::into_inner).0.closed
     }
-}
-
-fn bytes_of(records: &[Record]) -> usize {
-    records.iter().map(|record| record.bytes).sum()
 }

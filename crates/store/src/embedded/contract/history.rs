@@ -18,7 +18,7 @@ use super::cursor;
 use super::deliveries;
 use crate::contract::History;
 use crate::embedded::EmbeddedStore;
-use crate::embedded::apply::minute;
+use crate::embedded::apply::{Overlay, minute};
 use crate::embedded::files::read_pool::ReadGuard;
 use crate::embedded::files::row_numbers;
 use crate::embedded::files::rows::{
@@ -38,9 +38,10 @@ impl History for EmbeddedStore {
         tenant: &TenantId,
         id: &EventId,
     ) -> Result<Option<EventRecord>, StoreError> {
-        let (tenant, id) = (tenant.clone(), id.clone());
-        self.read_one(tenant.clone(), move |guard| {
-            Ok(find_event(guard, &tenant, &id)?.map(|(_, stored)| stored.record))
+        let (of, id) = (tenant.clone(), id.clone());
+        self.read_one_now(tenant, move |guard, overlay| match overlay.event(&id) {
+            Some(unapplied) => Ok(Some(unapplied.clone())),
+            None => Ok(find_event(guard, &of, &id)?.map(|(_, stored)| stored.record)),
         })
         .await
     }
@@ -51,9 +52,9 @@ impl History for EmbeddedStore {
         filter: &EventFilter,
         page: &PageRequest,
     ) -> Result<Page<EventRecord>, StoreError> {
-        let (tenant, filter, page) = (tenant.clone(), filter.clone(), page.clone());
-        self.read_list(Some(tenant.clone()), move |guard| {
-            list_events(guard, &tenant, &filter, &page)
+        let (of, filter, page) = (tenant.clone(), filter.clone(), page.clone());
+        self.read_list_now(tenant, move |guard, overlay| {
+            list_events(guard, &of, &filter, &page, overlay)
         })
         .await
     }
@@ -63,9 +64,10 @@ impl History for EmbeddedStore {
         tenant: &TenantId,
         id: DeliveryId,
     ) -> Result<Option<Delivery>, StoreError> {
-        let tenant = tenant.clone();
-        self.read_one(tenant.clone(), move |guard| {
-            Ok(find_delivery(guard, &tenant, id)?.map(|(_, _, delivery)| delivery))
+        let of = tenant.clone();
+        self.read_one_now(tenant, move |guard, overlay| match overlay.delivery(id) {
+            Some(unapplied) => Ok(Some(unapplied.clone())),
+            None => Ok(find_delivery(guard, &of, id)?.map(|(_, _, delivery)| delivery)),
         })
         .await
     }
@@ -76,9 +78,9 @@ impl History for EmbeddedStore {
         filter: &DeliveryFilter,
         page: &PageRequest,
     ) -> Result<Page<Delivery>, StoreError> {
-        let (tenant, filter, page) = (tenant.clone(), filter.clone(), page.clone());
-        self.read_list(Some(tenant.clone()), move |guard| {
-            deliveries::list(guard, &tenant, &filter, &page)
+        let (of, filter, page) = (tenant.clone(), filter.clone(), page.clone());
+        self.read_list_now(tenant, move |guard, overlay| {
+            deliveries::list(guard, &of, &filter, &page, overlay)
         })
         .await
     }
@@ -396,6 +398,7 @@ fn list_events(
     tenant: &TenantId,
     filter: &EventFilter,
     page: &PageRequest,
+    overlay: &Overlay,
 ) -> Result<Page<EventRecord>, StoreError> {
     let from: Option<(Timestamp, EventId)> = cursor::place(page)?;
     let wanted = WantedEvents {
@@ -404,6 +407,7 @@ fn list_events(
         until: filter.until,
         before: from.map(|(at, id)| (at, id.to_string())),
         limit: cursor::one_more(page),
+        overlay,
     };
     let mut found: Vec<Listed> = Vec::new();
     for day in guard.days().into_iter().rev() {
@@ -420,6 +424,10 @@ fn list_events(
             }
         })?);
     }
+    let unapplied = overlay.events().filter(|record| filter.matches(record));
+    found.extend(unapplied.map(Listed::unapplied).filter(|listed| wanted.wants(listed)));
+    sort_newest_first(&mut found);
+    found.truncate(wanted.limit);
     let found = found.into_iter().map(|listed| (listed.bytes, listed)).collect();
     let page =
         cursor::page_within(found, page, PAGE_BYTES_MAX, |last| cursor::at(last.at, &last.id));
@@ -429,9 +437,13 @@ fn list_events(
 
 /// The event of an entry, with its payload.
 fn whole_event(guard: &ReadGuard<'_>, listed: &Listed) -> Result<EventRecord, StoreError> {
-    let found = guard.day(listed.day, |connection, path| {
+    let (day, number) = match &listed.source {
+        ListedIn::Row(day, number) => (*day, *number),
+        ListedIn::Overlay(record) => return Ok(record.clone()),
+    };
+    let found = guard.day(day, |connection, path| {
         let find = format!("SELECT {EVENT_COLUMNS} FROM events AS e {EVENT_JOINS} WHERE e.n = ?1");
-        rows::one(connection, path, "events", &find, [listed.number], rows::event)
+        rows::one(connection, path, "events", &find, [number], rows::event)
     })?;
     match found {
         Some(stored) => Ok(stored.record),
@@ -441,13 +453,38 @@ fn whole_event(guard: &ReadGuard<'_>, listed: &Listed) -> Result<EventRecord, St
 
 /// An entry of a list of events, without what can be large.
 struct Listed {
-    day: Day,
-    number: i64,
+    source: ListedIn,
     at: Timestamp,
     accepted_at: Timestamp,
     id: EventId,
     /// The size of its payload.
     bytes: usize,
+}
+
+/// Where the whole of it is: in a day's file, by its number, or not applied yet.
+enum ListedIn {
+    Row(Day, i64),
+    Overlay(EventRecord),
+}
+
+impl Listed {
+    fn unapplied(record: &EventRecord) -> Self {
+        let EventRecord { event, accepted_at, .. } = record;
+        let old = event.old.as_ref().map_or(0, |old| old.as_bytes().len());
+        Listed {
+            source: ListedIn::Overlay(record.clone()),
+            at: *accepted_at,
+            accepted_at: *accepted_at,
+            id: event.id.clone(),
+            bytes: event.data.as_bytes().len() + old,
+        }
+    }
+}
+
+fn sort_newest_first(found: &mut [Listed]) {
+    found.sort_unstable_by(|one, other| {
+        (other.at, other.id.as_str()).cmp(&(one.at, one.id.as_str()))
+    });
 }
 
 /// Which events a page is to have.
@@ -457,6 +494,7 @@ struct WantedEvents<'w> {
     until: Option<Timestamp>,
     before: Option<(Timestamp, String)>,
     limit: usize,
+    overlay: &'w Overlay,
 }
 
 impl WantedEvents<'_> {
@@ -542,15 +580,14 @@ impl WantedEvents<'_> {
             let at = row_numbers::listed_at(day, number, accepted_at);
             let bytes: i64 = reading.get(3)?;
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            let listed = Listed { day, number, at, accepted_at, id, bytes };
-            if self.wants(&listed) {
+            let source = ListedIn::Row(day, number);
+            let is_unapplied = self.overlay.event(&id).is_some();
+            let listed = Listed { source, at, accepted_at, id, bytes };
+            if !is_unapplied && self.wants(&listed) {
                 found.push(listed);
             }
         }
-        let added = found.get_mut(begin..).unwrap_or_default();
-        added.sort_unstable_by(|one, other| {
-            (other.at, other.id.as_str()).cmp(&(one.at, one.id.as_str()))
-        });
+        sort_newest_first(found.get_mut(begin..).unwrap_or_default());
         Ok(())
     }
 }

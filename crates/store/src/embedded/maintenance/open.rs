@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use postrider_entropy::system_bytes;
 
 use super::check;
-use crate::embedded::apply::{Applier, ApplyQueue, MainFile, Parts};
+use crate::embedded::apply::{Applier, ApplyQueue, Batch, MainFile, Parts};
 use crate::embedded::contract::answers::Keeping;
 use crate::embedded::contract::pending_ids::PendingIds;
 use crate::embedded::files::bloom::BloomFilters;
@@ -173,7 +173,7 @@ fn tell(fatal: Option<&FatalHook>, why: &str) {
 fn hooks(queue: Arc<ApplyQueue>, fatal: Option<FatalHook>) -> Hooks {
     let stopped = Arc::clone(&queue);
     Hooks {
-        synced: Box::new(move |records| queue.push_records(records)),
+        synced: Box::new(move |records| queue.push_records(Batch::new(records))),
         fatal: Some(Box::new(move |error| {
             let why = format!("a sync of the journal failed: {error}");
             // Call the hook first: a caller that is refused can rely on the process knowing why.
@@ -218,12 +218,12 @@ fn recover(
         bytes += record.bytes;
         together.push(record);
         if together.len() >= RECORDS_TOGETHER || bytes >= BYTES_TOGETHER {
-            applier.apply(&together)?;
+            applier.apply(together.iter())?;
             together.clear();
             bytes = 0;
         }
     }
-    applier.apply(&together)
+    applier.apply(together.iter())
 }
 
 /// An error of opening the journal as an error of the store.

@@ -1,6 +1,7 @@
 //! What only this backend has: identifiers on their way, callers that go away, recovery.
 
 mod lists;
+mod unapplied;
 
 use std::future::Future;
 use std::pin::pin;

@@ -4,6 +4,8 @@
 //! which most are), and by route (subscription, destination and type) and state. **The cost of a page
 //! follows the size of the page and the number of matching routes, not the number of deliveries**: a
 //! list reads one of the indexes or merges several, and reads each no further than the page needs.
+//!
+//! A delivery that has unapplied changes is listed as the [`Overlay`] has it, and its row is skipped.
 
 mod older;
 mod orders;
@@ -18,6 +20,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::cursor;
 use super::history::{delivery_in, find_event, name_number};
+use crate::embedded::apply::Overlay;
 use crate::embedded::files::codec;
 use crate::embedded::files::read_pool::ReadGuard;
 use crate::embedded::files::row_numbers;
@@ -36,20 +39,32 @@ struct Wanted<'w> {
     filter: &'w DeliveryFilter,
     since: Timestamp,
     before: (Timestamp, [u8; 16]),
+    /// Deliveries whose rows are not the latest.
+    overlay: Option<&'w Overlay>,
 }
 
 impl<'w> Wanted<'w> {
-    fn new(filter: &'w DeliveryFilter, from: Option<(Timestamp, DeliveryId)>) -> Self {
+    fn new(
+        filter: &'w DeliveryFilter,
+        from: Option<(Timestamp, DeliveryId)>,
+        overlay: Option<&'w Overlay>,
+    ) -> Self {
         let end = (Timestamp::MAX, LAST_ID);
         let until = filter.until.map_or(end, |until| (until, [0; 16]));
         let from = from.map_or(end, |(at, id)| (at, *id.as_bytes()));
         let since = filter.since.unwrap_or(Timestamp::from_unix_ms(i64::MIN));
-        Wanted { filter, since, before: from.min(until) }
+        Wanted { filter, since, before: from.min(until), overlay }
     }
 
     /// Whether a delivery that is listed at this time is selected.
     fn wants(&self, at: Timestamp, delivery: &Delivery) -> bool {
         (at, *delivery.id.as_bytes()) < self.before && self.filter.matches(delivery)
+    }
+
+    /// Whether a delivery is selected that was read from its row.
+    fn wants_row(&self, at: Timestamp, delivery: &Delivery) -> bool {
+        let is_latest = self.overlay.is_none_or(|overlay| overlay.delivery(delivery.id).is_none());
+        is_latest && self.wants(at, delivery)
     }
 
     /// Whether the filter has no subscription, destination or type.
@@ -115,7 +130,7 @@ impl Newest<'_> {
         self.group = Some(row_numbers::group(number));
         let delivery = rows::delivery(reading)?;
         let at = row_numbers::listed_at(self.day, number, delivery.created_at);
-        if self.wanted.wants(at, &delivery) {
+        if self.wanted.wants_row(at, &delivery) {
             self.found.push((at, delivery));
         }
         Ok(())
@@ -128,8 +143,9 @@ pub(in crate::embedded) fn list(
     tenant: &TenantId,
     filter: &DeliveryFilter,
     page: &PageRequest,
+    overlay: &Overlay,
 ) -> Result<Page<Delivery>, StoreError> {
-    let wanted = Wanted::new(filter, cursor::place(page)?);
+    let wanted = Wanted::new(filter, cursor::place(page)?, Some(overlay));
     let limit = cursor::one_more(page);
     let mut found: Vec<(Timestamp, Delivery)> = Vec::new();
     if filter.event.is_some() {
@@ -144,8 +160,16 @@ pub(in crate::embedded) fn list(
             found.extend(list_day(guard, day, tenant, &wanted, left)?);
         }
     }
+    let unapplied = overlay.deliveries().filter(|one| wanted.wants(one.created_at, one));
+    found.extend(unapplied.map(|delivery| (delivery.created_at, delivery.clone())));
+    sort_newest_first(&mut found);
+    found.truncate(limit);
     let Page { items, next } = cursor::page(found, page, |(at, last)| cursor::at(*at, last.id));
     Ok(Page { items: items.into_iter().map(|(_, delivery)| delivery).collect(), next })
+}
+
+fn sort_newest_first(found: &mut [(Timestamp, Delivery)]) {
+    found.sort_by_key(|(at, delivery)| std::cmp::Reverse((*at, delivery.id)));
 }
 
 fn list_day(
@@ -169,7 +193,7 @@ fn list_day(
             older::list(&file, &mut page)?;
         }
         moment.finish().at(path)?;
-        page.found.sort_by_key(|(at, delivery)| std::cmp::Reverse((*at, delivery.id)));
+        sort_newest_first(&mut page.found);
         page.found.truncate(limit);
         Ok(page.found)
     })
@@ -184,7 +208,7 @@ pub(in crate::embedded) fn count(
 ) -> Result<u64, StoreError> {
     let live = if replayable { Some(live_subscriptions(guard, tenant)?) } else { None };
     let counts = |id: &SubscriptionId| live.as_ref().is_none_or(|live| live.contains(id));
-    let wanted = Wanted::new(filter, None);
+    let wanted = Wanted::new(filter, None, None);
     if filter.event.is_some() {
         let found = of_event(guard, tenant, &wanted, usize::MAX)?;
         let found = found.iter().filter(|(_, delivery)| counts(&delivery.subscription));
@@ -240,7 +264,7 @@ fn of_event(
             }
             let delivery = delivery_in(connection, path, day, tenant, id)?;
             let delivery = delivery.map(|(_, delivery)| (delivery.created_at, delivery));
-            found.extend(delivery.filter(|(at, delivery)| wanted.wants(*at, delivery)));
+            found.extend(delivery.filter(|(at, delivery)| wanted.wants_row(*at, delivery)));
         }
         Ok(found)
     })
@@ -252,7 +276,7 @@ pub(in crate::embedded) fn candidates(
     job: &ReplayJob,
     limit: usize,
 ) -> Result<Vec<Delivery>, StoreError> {
-    let wanted = Wanted::new(&job.filter, None);
+    let wanted = Wanted::new(&job.filter, None, None);
     let mut days = Vec::new();
     for day in guard.days().into_iter().filter(|day| wanted.touches(*day)) {
         let first = guard.day(day, |connection, path| first_id(connection, path, &job.tenant))?;

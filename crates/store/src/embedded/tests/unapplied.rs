@@ -1,0 +1,211 @@
+//! Reads of what the journal has and SQLite has not yet.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Waker};
+
+use postrider_domain::delivery::{CancelReason, Delivery, DeliveryState, StateName};
+use postrider_domain::event::Event;
+use postrider_domain::ids::TenantId;
+use postrider_domain::time::Timestamp;
+
+use super::{AT, options};
+use crate::contract::{History, Intake, Upkeep, Work};
+use crate::embedded::EmbeddedStore;
+use crate::embedded::apply::CHANGES_MAX;
+use crate::records::{
+    Acceptance, Commit, DeliveryChange, DeliveryFilter, EventFilter, EventRecord, PageRequest,
+};
+use crate::samples;
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// Keeps the applier from its work until it is dropped.
+struct Stalled {
+    _release: mpsc::Sender<()>,
+}
+
+async fn stall(store: &Arc<EmbeddedStore>) -> Stalled {
+    let (release, released) = mpsc::channel();
+    let (begun, has_begun) = tokio::sync::oneshot::channel();
+    let store = Arc::clone(store);
+    tokio::spawn(async move {
+        let task = store.run_in_applier(move |_| {
+            begun.send(()).ok();
+            released.recv().ok();
+            Ok(())
+        });
+        task.await
+    });
+    has_begun.await.unwrap();
+    Stalled { _release: release }
+}
+
+/// Event `n` of a tenant with two deliveries, `ms` after the first one.
+fn acceptance(tenant: &TenantId, n: u64, ms: i64) -> Acceptance {
+    let kind = samples::kind(if n.is_multiple_of(3) { "rare" } else { "common" });
+    let event = Event { kind, ..samples::event(tenant, &format!("e{n}")) };
+    let at = Timestamp::from_unix_ms(AT.as_unix_ms() + ms);
+    samples::acceptance(event, at, &[(2 * n, n % 5), (2 * n + 1, 7)])
+}
+
+fn delivered(delivery: Delivery) -> Delivery {
+    Delivery { state: DeliveryState::Delivered { at: delivery.created_at }, ..delivery }
+}
+
+fn cancelled(delivery: Delivery) -> Delivery {
+    let now = delivery.created_at;
+    delivery.cancelled(CancelReason::Asked, now).unwrap()
+}
+
+async fn settle(store: &EmbeddedStore, changed: Vec<Delivery>) {
+    let shards = store.hold_shards().await.unwrap();
+    let change = |delivery| DeliveryChange { before: StateName::Queued, delivery, attempt: None };
+    let deliveries = changed.into_iter().map(change).collect();
+    store.settle(&shards, Commit { deliveries, ..Commit::default() }).await.unwrap();
+}
+
+/// Everything that can be read of the deliveries and events, with pages of several sizes.
+async fn everything(store: &EmbeddedStore) -> (Vec<Vec<Delivery>>, Vec<Vec<EventRecord>>) {
+    let tenant = samples::acme();
+    let any = DeliveryFilter::default;
+    let at = |ms| Some(Timestamp::from_unix_ms(AT.as_unix_ms() + ms));
+    let mut filters = vec![
+        any(),
+        DeliveryFilter { event: Some("e3".parse().unwrap()), ..any() },
+        DeliveryFilter { event: Some("e14".parse().unwrap()), ..any() },
+        DeliveryFilter { kind: Some(samples::kind("rare")), ..any() },
+        DeliveryFilter { subscription: Some(samples::subscription_id(7)), ..any() },
+        DeliveryFilter { destination: Some(samples::destination(&tenant, 2).id), ..any() },
+        DeliveryFilter { since: at(4), until: at(12), ..any() },
+    ];
+    for state in [StateName::Queued, StateName::Delivered, StateName::Cancelled, StateName::Dead] {
+        filters.push(DeliveryFilter { state: Some(state), ..any() });
+    }
+    let (mut deliveries, mut events) = (Vec::new(), Vec::new());
+    for limit in [1, 3, 100] {
+        for filter in &filters {
+            let (mut seen, mut cursor) = (Vec::new(), None);
+            loop {
+                let page = PageRequest { limit, cursor };
+                let found = store.list_deliveries(&tenant, filter, &page).await.unwrap();
+                assert!(found.items.iter().all(|delivery| filter.matches(delivery)));
+                seen.extend(found.items);
+                cursor = found.next;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+            deliveries.push(seen);
+        }
+        for kind in [None, Some(samples::kind("rare"))] {
+            let filter = EventFilter { kind, ..EventFilter::default() };
+            let (mut seen, mut cursor) = (Vec::new(), None);
+            loop {
+                let page = PageRequest { limit, cursor };
+                let found = store.list_events(&tenant, &filter, &page).await.unwrap();
+                seen.extend(found.items);
+                cursor = found.next;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+            events.push(seen);
+        }
+    }
+    let mut singly = Vec::new();
+    for n in 0..40 {
+        singly.extend(store.delivery(&tenant, samples::delivery_id(n)).await.unwrap());
+    }
+    deliveries.push(singly);
+    let mut singly = Vec::new();
+    for n in 0..20 {
+        singly.extend(store.event(&tenant, &format!("e{n}").parse().unwrap()).await.unwrap());
+    }
+    events.push(singly);
+    (deliveries, events)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_applied_is_read_as_if_it_were() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(directory.path(), options()).unwrap();
+    let tenant = samples::acme();
+    let old: Vec<_> = (0..8).map(|n| acceptance(&tenant, n, i64::try_from(n).unwrap())).collect();
+    store.accept(old.clone()).await.unwrap();
+    // Counting waits until they are applied.
+    assert_eq!(store.count_deliveries(&tenant, &DeliveryFilter::default()).await.unwrap(), 16);
+
+    let stalled = stall(&store).await;
+    // Changes of rows that are there, events of the same day and of one without a file, and those
+    // that are accepted and end before anything is applied.
+    let new: Vec<_> = (8..14).map(|n| acceptance(&tenant, n, i64::try_from(n).unwrap())).collect();
+    let next_day: Vec<_> = (14..16).map(|n| acceptance(&tenant, n, 48 * HOUR_MS)).collect();
+    store.accept(new.clone()).await.unwrap();
+    store.accept(next_day).await.unwrap();
+    store.accept(vec![acceptance(&samples::umbrella(), 17, 3)]).await.unwrap();
+    settle(&store, old.iter().take(5).map(|a| delivered(a.deliveries[0].clone())).collect()).await;
+    settle(&store, new.iter().take(3).map(|a| cancelled(a.deliveries[1].clone())).collect()).await;
+
+    let unapplied = everything(&store).await;
+    assert_eq!(unapplied.0[0].len(), 32);
+    assert_eq!(unapplied.1[0].len(), 16);
+    drop(stalled);
+    assert_eq!(store.count_deliveries(&tenant, &DeliveryFilter::default()).await.unwrap(), 32);
+    assert_eq!(unapplied, everything(&store).await);
+    store.verify().await.unwrap();
+    store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_the_tenant_with_too_much_unapplied_waits() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(directory.path(), options()).unwrap();
+    let (loud, quiet) = (samples::umbrella(), samples::acme());
+    let stalled = stall(&store).await;
+    let many = u64::try_from(CHANGES_MAX / 3 + 1).unwrap();
+    for n in 0..many {
+        store.accept(vec![acceptance(&loud, n, 0)]).await.unwrap();
+    }
+    store.accept(vec![acceptance(&quiet, many, 0)]).await.unwrap();
+    let (filter, page) = (DeliveryFilter::default(), PageRequest { limit: 3, cursor: None });
+    let listed = store.list_deliveries(&quiet, &filter, &page).await.unwrap();
+    assert_eq!(listed.items.len(), 2);
+
+    let mut waits = pin!(store.list_deliveries(&loud, &filter, &page));
+    // Its first try ends on another thread; then it waits for the applier.
+    let mut context = Context::from_waker(Waker::noop());
+    while store.queue.barriers() == 0 {
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        tokio::task::yield_now().await;
+    }
+    drop(stalled);
+    assert_eq!(waits.await.unwrap().items.len(), 3);
+    store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_answered_reads_its_own_write_while_everything_is_applied() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(directory.path(), options()).unwrap();
+    let tenant = samples::acme();
+    let page = PageRequest { limit: 2, cursor: None };
+    for n in 0..300 {
+        let accepted = acceptance(&tenant, n, i64::try_from(n).unwrap());
+        let ended = delivered(accepted.deliveries[0].clone());
+        store.accept(vec![accepted.clone()]).await.unwrap();
+        let listed = store.list_deliveries(&tenant, &DeliveryFilter::default(), &page).await;
+        let listed: Vec<_> = listed.unwrap().items.into_iter().map(|one| one.id).collect();
+        let mut newest: Vec<_> = accepted.deliveries.iter().map(|one| one.id).collect();
+        newest.sort_unstable_by(|one, other| other.cmp(one));
+        assert_eq!(listed, newest, "event {n}");
+        settle(&store, vec![ended.clone()]).await;
+        assert_eq!(store.delivery(&tenant, ended.id).await.unwrap(), Some(ended));
+        if n % 7 == 0 {
+            // The applier gets on with its work now and then, at any point of the above.
+            store.barrier().await.unwrap();
+        }
+    }
+    store.close().await.unwrap();
+}
