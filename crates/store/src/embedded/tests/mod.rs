@@ -284,6 +284,8 @@ async fn many_reads_at_once_open_a_file_a_bounded_number_of_times() {
     let directory = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(directory.path(), options()).unwrap();
     store.accept((0..20).map(acceptance).collect()).await.unwrap();
+    // Only what is applied is read from a file.
+    store.barrier().await.unwrap();
     let read = |n: u64| {
         let store = Arc::clone(&store);
         tokio::spawn(async move {
