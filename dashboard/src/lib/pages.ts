@@ -1,0 +1,49 @@
+import type { Component } from 'svelte';
+import type { IconName } from '../components/Icon.svelte';
+
+export interface PageEntry {
+  path: string;
+  name: string;
+  icon: IconName;
+  load: () => Promise<{ default: Component }>;
+  /** The page of one thing below it. */
+  one?: () => Promise<{ default: Component<{ id: string }> }>;
+  adminOnly?: boolean;
+}
+
+/** The pages in the order of the menu. Each is loaded when it is first opened. */
+export const pages: PageEntry[] = [
+  { path: 'overview', name: 'Overview', icon: 'overview', load: () => import('../pages/Overview.svelte') },
+  {
+    path: 'destinations',
+    name: 'Destinations',
+    icon: 'destinations',
+    load: () => import('../pages/Destinations.svelte'),
+    one: () => import('../pages/Destination.svelte'),
+  },
+  {
+    path: 'deliveries',
+    name: 'Deliveries',
+    icon: 'deliveries',
+    load: () => import('../pages/Deliveries.svelte'),
+    one: () => import('../pages/Delivery.svelte'),
+  },
+  {
+    path: 'events',
+    name: 'Events',
+    icon: 'events',
+    load: () => import('../pages/Events.svelte'),
+    one: () => import('../pages/Event.svelte'),
+  },
+  {
+    path: 'subscriptions',
+    name: 'Subscriptions',
+    icon: 'subscriptions',
+    load: () => import('../pages/Subscriptions.svelte'),
+    one: () => import('../pages/Subscription.svelte'),
+  },
+  { path: 'dead', name: 'Dead letters', icon: 'dead', load: () => import('../pages/DeadLetters.svelte') },
+  { path: 'live', name: 'Live', icon: 'live', load: () => import('../pages/Live.svelte') },
+  { path: 'simulator', name: 'Simulator', icon: 'simulator', load: () => import('../pages/Simulator.svelte') },
+  { path: 'settings', name: 'Settings', icon: 'settings', load: () => import('../pages/Settings.svelte') },
+];
