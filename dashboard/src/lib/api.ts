@@ -1,5 +1,6 @@
 // The only module that talks to the server.
 import { hasBearer, json, send, setBearer, type Call, type Query } from './http';
+import { parseExactly } from './json';
 import { Problem } from './problem';
 import { sseParser } from './sse';
 import type * as T from './types';
@@ -40,7 +41,11 @@ export const api = {
   freeze: (id: string, reason: string | null) => post<T.Destination>(at('destinations', id, '/freeze'), { reason }),
 
   events: (query: EventQuery, signal?: AbortSignal) => get<T.List<T.EventSummary>>('v1/events', query, signal),
-  event: (id: string, signal?: AbortSignal) => get<T.EventDetail>(at('events', id), {}, signal),
+  /** With the digits of its numbers as they were sent. */
+  event: async (id: string, signal?: AbortSignal) => {
+    const response = await send('GET', at('events', id), signal ? { signal } : {});
+    return parseExactly(await response.text()) as T.EventDetail;
+  },
   sendEvent: (event: T.NewEvent) => post<{ id: string; deliveries: number; duplicate?: boolean }>('v1/events', event),
 
   subscriptions: (page: Page, signal?: AbortSignal) => get<T.List<T.Subscription>>('v1/subscriptions', page, signal),
@@ -52,11 +57,13 @@ export const api = {
   rotateSecret: (id: string, overlap_seconds: number) =>
     post<T.SubscriptionWithSecret>(at('subscriptions', id, '/secret/rotate'), { overlap_seconds }),
   testSubscription: (id: string) => post<T.TestOutcome>(at('subscriptions', id, '/test')),
-  testFilter: (filter: unknown, event: T.NewEvent) => post<T.FilterVerdict>('v1/filters/test', { filter, event }),
+  testFilter: (filter: unknown, event: T.NewEvent, signal?: AbortSignal) =>
+    json<T.FilterVerdict>('POST', 'v1/filters/test', { body: { filter, event }, pure: true, ...(signal && { signal }) }),
 
   replays: (page: Page, signal?: AbortSignal) => get<T.List<T.Replay>>('v1/replays', page, signal),
   replay: (id: string) => get<T.Replay>(at('replays', id)),
-  countReplay: (body: T.NewReplay) => post<{ total: number }>('v1/replays', { ...body, dry_run: true }),
+  countReplay: (body: T.NewReplay) =>
+    json<{ total: number }>('POST', 'v1/replays', { body: { ...body, dry_run: true }, pure: true }),
   startReplay: (body: T.NewReplay) => post<T.Replay>('v1/replays', body),
   steerReplay: (id: string, what: 'pause' | 'resume' | 'cancel') => post<T.Replay>(at('replays', id, `/${what}`)),
 

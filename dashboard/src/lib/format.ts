@@ -36,3 +36,9 @@ export const tail = (id: string) => (id.length > 14 ? `…${id.slice(-8)}` : id)
 export const bare = (url: string) => url.replace(/^https?:\/\//, '');
 
 export const plural = (n: number, one: string, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
+
+/** A text of the API as a sentence: with a capital and a full stop. */
+export function sentence(text: string): string {
+  const begun = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?]$/.test(begun) ? begun : `${begun}.`;
+}

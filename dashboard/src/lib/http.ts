@@ -11,6 +11,8 @@ export interface Call {
   /** False: never wait for a server that is away. */
   patient?: boolean;
   accept?: string;
+  /** True for a POST that changes nothing: it needs no idempotency key and may be repeated. */
+  pure?: boolean;
 }
 
 const UNSAFE_TRIES = 4;
@@ -56,7 +58,7 @@ function headersOf(call: Call, idempotencyKey: string | null): Headers {
 
 /** Sends a request, and again where that is safe. Resolves with a success, or throws why not. */
 export async function send(method: string, path: string, call: Call = {}): Promise<Response> {
-  const isSafe = method === 'GET';
+  const isSafe = method === 'GET' || call.pure === true;
   const idempotencyKey = isSafe ? null : crypto.randomUUID();
   let tries = 0;
   let busy = 0;

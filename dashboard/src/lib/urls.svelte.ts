@@ -11,6 +11,7 @@ class Urls {
   of(id: string): string | undefined {
     const found = this.#known.get(id);
     const isOld = Date.now() - this.#askedAt > 5000;
+    if (this.#asked !== session.tenant || (!found && isOld)) queueMicrotask(() => void this.#read());
     return found;
   }
 
