@@ -1,5 +1,6 @@
 // The real binary, on a free port and its own data directory.
 import { spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -69,11 +70,19 @@ export class Postrider {
 
   /** Calls the API, and throws what it refuses. */
   async call(method, path, body, headers = {}) {
-    const answer = await fetch(`${this.base}/v1/${path}`, {
+    const request = {
       method,
-      headers: { authorization: `Bearer ${this.key}`, ...(body !== undefined && { 'content-type': 'application/json' }), ...headers },
+      headers: {
+        authorization: `Bearer ${this.key}`,
+        ...(method !== 'GET' && { 'idempotency-key': randomUUID() }),
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+        ...headers,
+      },
       body: body === undefined ? undefined : JSON.stringify(body),
-    });
+    };
+    const url = `${this.base}/v1/${path}`;
+    // An idle connection may have been closed just now: once more, which the idempotency key makes safe.
+    const answer = await fetch(url, request).catch(() => fetch(url, request));
     const text = await answer.text();
     if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
     return text ? JSON.parse(text) : null;
