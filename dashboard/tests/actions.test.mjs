@@ -1,5 +1,7 @@
 // Each action of the page, with its effect checked through the API.
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import { after, before, test } from 'node:test';
 import { go, openBrowser, openPage, signIn, violations } from './browser.mjs';
 import { startSite } from './site.mjs';
@@ -28,7 +30,7 @@ const dialogButton = (name) => page.getByRole('dialog').getByRole('button', { na
 
 test('an event is sent from the page', async () => {
   await go(page, '/events/new');
-  await page.getByLabel('Type').fill('task.updated');
+  await page.getByLabel('Type', { exact: true }).fill('task.updated');
   await page.getByLabel('Data: the new state').fill('{"status": "CPL", "big": 12345678901234567890}');
   await button('Send', { exact: true }).click();
   await page.getByText('Accepted:').waitFor();
@@ -44,19 +46,19 @@ test('bad JSON is refused in the form, and a bad type by the server', async () =
   await button('Send', { exact: true }).click();
   await page.getByText('This is not JSON').waitFor();
   await page.getByLabel('Data: the new state').fill('{}');
-  await page.getByLabel('Type').fill('not a type!');
+  await page.getByLabel('Type', { exact: true }).fill('not a type!');
   await button('Send', { exact: true }).click();
   await page.locator('[role=alert]').filter({ hasText: '(type)' }).waitFor();
 });
 
 test('a subscription is created with a filter that is tried while it is built', async () => {
   await go(page, '/subscriptions/new');
-  await page.getByLabel('URL').fill(`${world.receivers.base}/healthy?mine`);
+  await page.getByLabel('URL', { exact: true }).fill(`${world.receivers.base}/healthy?mine`);
   await page.getByLabel('Event types').fill('task.*');
   await button('Add a filter').click();
-  await page.getByLabel('Field').fill('data.status');
-  await page.getByLabel('Value').fill('CUR');
-  await page.getByLabel('Value').blur();
+  await page.getByLabel('Field', { exact: true }).fill('data.status');
+  await page.getByLabel('Value', { exact: true }).fill('CUR');
+  await page.getByLabel('Value', { exact: true }).blur();
   await page.getByText(/\d+ of 12 recent events/).waitFor();
   const said = await page.locator('.tried strong').innerText();
   const events = (await server.get('events?limit=200')).data.filter((one) => one.type.startsWith('task.')).slice(0, 12);
@@ -73,7 +75,7 @@ test('a subscription is created with a filter that is tried while it is built', 
 
 test('a twin is refused with a link to the existing subscription', async () => {
   await go(page, '/subscriptions/new');
-  await page.getByLabel('URL').fill(`${world.receivers.base}/healthy`);
+  await page.getByLabel('URL', { exact: true }).fill(`${world.receivers.base}/healthy`);
   await page.getByLabel('Event types').fill('*');
   await button('Create the subscription').click();
   await page.getByRole('link', { name: 'Open the existing one' }).waitFor();
@@ -129,10 +131,14 @@ test('a frozen destination is enabled, and an enabled one frozen, with a reason'
   await server.until(`destinations/${world.destination('healthy')}`, (found) => found.state === 'frozen');
   await page.locator('.head').getByText('frozen').waitFor();
   await button('Enable, freeze, test…').click();
-  await dialogButton('Send a test event').click();
-  await page.getByText('arrived, status 200').waitFor();
+  assert.equal(await dialogButton('Send a test event').count(), 0, 'a frozen destination gets no test event');
   await dialogButton('Enable').click();
   await server.until(`destinations/${world.destination('healthy')}`, (found) => found.state === 'enabled');
+  await page.locator('.head').getByText('enabled').waitFor();
+  await button('Enable, freeze, test…').click();
+  await dialogButton('Send a test event').click();
+  await page.getByText('arrived, status 200').waitFor();
+  await dialogButton('Close').click();
 });
 
 test('a dead delivery is replayed', async () => {
@@ -156,9 +162,8 @@ test('an API call is copied as a curl command that works', async () => {
   await go(page, `/deliveries/${data[0].id}`);
   await button('Copy as curl').click();
   const command = await page.evaluate(() => navigator.clipboard.readText());
-  const { execFileSync } = await import('node:child_process');
-  const said = execFileSync('bash', ['-c', command], { env: { ...process.env, POSTRIDER_KEY: server.key }, stdio: ['ignore', 'pipe', 'ignore'] });
-  assert.equal(JSON.parse(said).delivery.id, data[0].id);
+  const { stdout } = await promisify(execFile)('bash', ['-c', command], { env: { ...process.env, POSTRIDER_KEY: server.key } });
+  assert.equal(JSON.parse(stdout).delivery.id, data[0].id);
 });
 
 test('many dead ones are counted, replayed at a pace, paused, resumed and cancelled', async () => {

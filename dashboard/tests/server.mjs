@@ -1,7 +1,7 @@
 // The real binary, on a free port and its own data directory.
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -28,9 +28,17 @@ export class Postrider {
   }
 
   static async start(options) {
-    const server = new Postrider(await freePort());
-    await server.up(options);
-    return server;
+    for (let tries = 1; ; tries += 1) {
+      const server = new Postrider(await freePort());
+      try {
+        await server.up(options);
+        return server;
+      } catch (error) {
+        // Somebody else may have taken the port in between.
+        await server.remove();
+        if (tries >= 3) throw error;
+      }
+    }
   }
 
   async up({ timeScale = 1, settings = [] } = {}) {
@@ -38,14 +46,17 @@ export class Postrider {
     if (timeScale !== 1) flags.push('--time-scale', String(timeScale));
     for (const setting of settings) flags.push('--set', setting);
     this.process = spawn(BINARY, flags, { env: ENVIRONMENT, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = this.process;
+    process.once('exit', () => child.kill('SIGKILL'));
     let said = '';
     this.process.stdout.on('data', (chunk) => (said += chunk));
     this.process.stderr.on('data', (chunk) => (said += chunk));
     for (let n = 0; n < 300; n += 1) {
       if (this.process.exitCode !== null) throw new Error(`postrider ended: ${said}`);
       const answer = await fetch(`${this.base}/readyz`).catch(() => null);
-      if (answer?.ok) {
-        this.key = readFileSync(join(this.data, 'admin.key'), 'utf8').trim();
+      const file = join(this.data, 'admin.key');
+      if (answer?.ok && existsSync(file)) {
+        this.key = readFileSync(file, 'utf8').trim();
         return;
       }
       await new Promise((resolve) => setTimeout(resolve, 100));

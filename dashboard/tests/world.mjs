@@ -35,6 +35,19 @@ export async function send(server, from, count) {
 export async function makeWorld({ timeScale = 60 } = {}) {
   const receivers = await startReceivers();
   const server = await Postrider.start({ timeScale: 20_000 });
+  const close = async () => {
+    await server.remove();
+    await receivers.close();
+  };
+  try {
+    return { server, receivers, close, ...(await fill(server, receivers, timeScale)) };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+async function fill(server, receivers, timeScale) {
   const subscriptions = {};
   const subscribe = async (name, more = {}) => {
     subscriptions[name] = await server.post('subscriptions', { url: `${receivers.base}/${name}`, types: ['task.*'], ...more });
@@ -59,9 +72,5 @@ export async function makeWorld({ timeScale = 60 } = {}) {
   await server.post('keys', { name: 'Reporting', scopes: ['read'] });
   await server.post('replays', { destination: by('hostile').id, per_second: 1 });
   await sleep(500);
-  const close = async () => {
-    await server.remove();
-    await receivers.close();
-  };
-  return { server, receivers, subscriptions, destination: (name) => by(name).id, close };
+  return { subscriptions, destination: (name) => by(name).id };
 }

@@ -1,3 +1,4 @@
+import { untrack } from 'svelte';
 import { connection } from './connection.svelte';
 import { isAbort, words } from './problem';
 import type { List } from './types';
@@ -37,8 +38,8 @@ export class Paged<T extends Row> {
     $effect(() => {
       const wanted = JSON.stringify(depends());
       void connection.epoch;
-      if (filters === wanted && this.rows.length > 0) void this.renew();
-      else void this.restart();
+      // Untracked: what these read must not start them again.
+      untrack(() => void (filters === wanted && this.rows.length > 0 ? this.renew() : this.restart()));
       filters = wanted;
       this.#timer = setInterval(() => {
         if (!document.hidden) void this.renew();

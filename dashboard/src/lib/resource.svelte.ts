@@ -1,3 +1,4 @@
+import { untrack } from 'svelte';
 import { connection } from './connection.svelte';
 import { isAbort, words } from './problem';
 
@@ -26,7 +27,7 @@ export class Resource<T> {
       void connection.epoch;
       if (known !== undefined && known !== wanted) this.value = null;
       known = wanted;
-      void this.reload();
+      untrack(() => void this.reload());
       return () => {
         this.#abort?.abort();
         clearTimeout(this.#timer);

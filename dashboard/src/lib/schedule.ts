@@ -27,13 +27,17 @@ export interface Schedule {
 
 const NEAR = 0.02;
 
-export function scheduleOf(delivery: DeliveryDetail, now: number): Schedule {
+/**
+ * `retry` is the number of the retry that comes next, where somebody knows it. The API has it only in
+ * the words of explain (`retryOf`), until a delivery shows its schedule.
+ */
+export function scheduleOf(delivery: DeliveryDetail, now: number, retry: number | null = null): Schedule {
   const log = delivery.attempt_log;
   // A replay starts a new schedule, which begins with a first attempt.
   const first = log.findLastIndex((attempt) => attempt.turn === 'first');
   const start = Date.parse(first >= 0 ? log[first]!.started_at : delivery.created_at);
   const attempts = first >= 0 ? log.slice(first) : log;
-  const { unit, source } = unitOf(delivery, attempts, start);
+  const { unit, source } = unitOf(delivery, attempts, start, retry);
   if (source === 'unknown') return { start, source, slots: [], attempts };
   const slots = Array.from({ length: RETRIES }, (_, k): Slot => {
     const n = k + 1;
@@ -54,7 +58,13 @@ export function scheduleOf(delivery: DeliveryDetail, now: number): Schedule {
   return { start, source, slots, attempts };
 }
 
-function unitOf(delivery: DeliveryDetail, attempts: Attempt[], start: number) {
+/** The number of the next retry in a sentence such as "waiting for retry 4 of 11, due …". */
+export function retryOf(summary: string | undefined): number | null {
+  const found = /\bretry (\d+) of \d+/.exec(summary ?? '');
+  return found ? Number(found[1]) : null;
+}
+
+function unitOf(delivery: DeliveryDetail, attempts: Attempt[], start: number, retry: number | null) {
   const retries = attempts.filter((attempt) => attempt.retry);
   // A retry may be late, never early: the smallest unit that fits is the nearest.
   const units = retries.map((attempt) => (Date.parse(attempt.started_at) - start) / (2 ** attempt.retry! - 1));
@@ -67,7 +77,7 @@ function unitOf(delivery: DeliveryDetail, attempts: Attempt[], start: number) {
   for (let n = 1; n <= RETRIES; n += 1) {
     if (Math.abs(wait - offset(n)) <= NEAR * offset(n)) return { unit: UNIT_MS, source: 'default' as const };
   }
-  return delivery.attempts === 1 && wait > 0
-    ? { unit: wait, source: 'inferred' as const }
+  return retry && wait > 0
+    ? { unit: wait / (2 ** retry - 1), source: 'inferred' as const }
     : { unit: UNIT_MS, source: 'unknown' as const };
 }

@@ -10,7 +10,7 @@ class Urls {
 
   of(id: string): string | undefined {
     const found = this.#known.get(id);
-    const isOld = Date.now() - this.#askedAt > 5000;
+    const isOld = Date.now() - this.#askedAt > 30_000;
     if (this.#asked !== session.tenant || (!found && isOld)) queueMicrotask(() => void this.#read());
     return found;
   }
