@@ -42,3 +42,13 @@ export function sentence(text: string): string {
   const begun = text.charAt(0).toUpperCase() + text.slice(1);
   return /[.!?]$/.test(begun) ? begun : `${begun}.`;
 }
+
+const REASONS: Record<string, string> = {
+  exhausted: 'its last attempt failed',
+  not_admitted: 'its last slot passed while the destination was disabled or frozen',
+  asked: 'somebody cancelled it',
+  subscription_deleted: 'its subscription was deleted',
+};
+
+/** Why a delivery is dead or cancelled, in words. */
+export const reasonWords = (reason: string) => REASONS[reason] ?? reason.replaceAll('_', ' ');
