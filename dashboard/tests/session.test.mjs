@@ -55,5 +55,11 @@ test('an empty server says on each page what to do next', async () => {
     await go(page, path);
     await page.getByText(words).first().waitFor();
   }
+  for (const [path, what] of [['deliveries/dlv_0', 'delivery'], ['destinations/dst_0', 'destination'], ['events/evt_0', 'event'], ['subscriptions/sub_0', 'subscription']]) {
+    await go(page, `/${path}`);
+    await page.getByText(`There is no such ${what}`).waitFor();
+  }
+  await go(page, '/nonsense');
+  await page.getByText('There is no such page').waitFor();
   await page.context().close();
 });

@@ -117,7 +117,8 @@ export async function currentSession(): Promise<T.SessionView | 'none' | 'unsupp
 /** Exchanges a key for a session. Without sessions the key stays in memory until the page is closed. */
 export async function signIn(key: string): Promise<T.SessionView> {
   try {
-    await post<void>('v1/session', { key });
+    // No idempotency key: the answer to it is a credential, which nobody should keep.
+    await json<void>('POST', 'v1/session', { body: { key }, pure: true });
     return await get<T.SessionView>('v1/session');
   } catch (error) {
     if (!(error instanceof Problem && error.status === 404)) throw error;
@@ -150,7 +151,7 @@ async function scopesByAsking(): Promise<T.SessionView> {
 
 export async function signOut(): Promise<void> {
   if (hasBearer()) setBearer(null);
-  else await json<void>('DELETE', 'v1/session', { patient: false });
+  else await json<void>('DELETE', 'v1/session', { patient: false, pure: true });
 }
 
 export interface StreamEvents {

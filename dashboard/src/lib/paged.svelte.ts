@@ -21,6 +21,8 @@ const EVERY_MS = 5000;
 export class Paged<T extends Row> {
   rows = $state.raw<T[]>([]);
   fresh = $state.raw<T[]>([]);
+  /** Whether more came than `fresh` holds: showing them begins the list anew. */
+  hasGap = $state(false);
   isLoading = $state(true);
   hasMore = $state(false);
   error = $state<string | null>(null);
@@ -57,6 +59,7 @@ export class Paged<T extends Row> {
     this.#cursor = null;
     this.#known.clear();
     this.fresh = [];
+    this.hasGap = false;
     this.isLoading = true;
     await this.#page(FIRST, true);
   }
@@ -95,12 +98,14 @@ export class Paged<T extends Row> {
       const now = new Map(list.data.map((row) => [row.id, row]));
       // Rows that this page should have and has not do not match the filter any more.
       const last = list.data.at(-1)?.id;
-      const reach = list.next_cursor ? this.rows.findIndex((row) => row.id === last) : this.rows.length;
-      const rows = this.rows.filter((row, n) => n >= reach || now.has(row.id)).map((row) => now.get(row.id) ?? row);
+      const head = list.next_cursor ? this.rows.slice(0, 2 * FIRST) : this.rows;
+      const reach = list.next_cursor ? head.findIndex((row) => row.id === last) : head.length;
+      const kept = head.filter((row, n) => n >= reach || now.has(row.id)).map((row) => now.get(row.id) ?? row);
+      const rows = kept.concat(this.rows.slice(head.length));
       const fresh = list.data.filter((row) => !this.#known.has(row.id));
-      if (fresh.length >= FIRST) return void (await this.restart());
       this.rows = rows;
       this.fresh = fresh;
+      this.hasGap = fresh.length >= FIRST;
       if (this.atTop()) this.take();
     } catch (error) {
       if (!isAbort(error) && !abort.signal.aborted) this.error = words(error);
@@ -110,6 +115,7 @@ export class Paged<T extends Row> {
   /** Shows the rows that came since. */
   take() {
     if (this.fresh.length === 0) return;
+    if (this.hasGap) return void this.restart();
     for (const row of this.fresh) this.#known.add(row.id);
     this.rows = [...this.fresh, ...this.rows];
     this.fresh = [];
