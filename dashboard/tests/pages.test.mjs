@@ -14,7 +14,7 @@ before(async () => {
   const { server } = world;
   const first = async (path) => (await server.get(path)).data[0].id;
   const dead = await first('deliveries?state=dead&limit=1');
-  const waiting = await first('deliveries?state=waiting&limit=1');
+  const waiting = await first(`deliveries?state=waiting&limit=1&destination=${world.destination('broken')}`);
   const event = await first('events?type=task.updated&limit=1');
   paths = {
     '/overview': ['In balance', 'What happened', 'Retries due in the next 48 hours', 'first lane'],

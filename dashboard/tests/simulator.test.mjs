@@ -23,7 +23,7 @@ test('a longer outage kills more, and an outage can be drawn', async () => {
   const page = await openPage(browser, site);
   await signIn(page, server.key);
   await go(page, '/simulator?outage=21600000&rate=10');
-  const dead = () => page.locator('tr').filter({ hasText: 'Dead' }).locator('td').nth(1).innerText();
+  const dead = () => page.locator('table.plain tr').filter({ hasText: 'Dead' }).locator('td').nth(1).innerText();
   await page.getByText('down for 6 h').waitFor();
   assert.equal(await dead(), '0');
   const box = await page.locator('.u-over').boundingBox();
