@@ -43,6 +43,19 @@ test('a hostile payload and a hostile response body are shown as text', async ()
   await page.context().close();
 });
 
+test('an inline script or style would be refused, and counted', async () => {
+  const page = await openPage(browser, site);
+  await page.evaluate(() => {
+    const script = document.createElement('script');
+    script.textContent = 'window.hacked = 1';
+    document.body.append(script);
+    document.body.insertAdjacentHTML('beforeend', '<p style="color: red">x</p>');
+  });
+  await page.waitForFunction(() => window.violations.length >= 2);
+  assert.equal(await page.evaluate(() => window.hacked ?? null), null);
+  await page.context().close();
+});
+
 test('the key is kept in memory only', async () => {
   const page = await openPage(browser, site);
   await signIn(page, server.key);
