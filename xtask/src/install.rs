@@ -76,6 +76,11 @@ pub(crate) fn http_clients() -> Result<()> {
     ensure_debian_package("golang-go", "/usr/bin/go", purpose)
 }
 
+/// What the pages are looked at with.
+pub(crate) fn chromium() -> Result<()> {
+    ensure_debian_package("chromium", "chromium", "the dashboard is tested with it")
+}
+
 const NODE: [Need; 2] = [
     Need { package: "nodejs", probe: "node", purpose: "the dashboard is built with it" },
     Need { package: "npm", probe: "npm", purpose: "the dashboard is built with it" },
