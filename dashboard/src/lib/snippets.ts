@@ -41,45 +41,45 @@ export function verify(headers, body) {
   });
 }
 `,
-  Go: `package webhook
+  Go: withTabs(`package webhook
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"math"
-	"net/http"
-	"os"
-	"strconv"
-	"strings"
-	"time"
+    "crypto/hmac"
+    "crypto/sha256"
+    "encoding/base64"
+    "math"
+    "net/http"
+    "os"
+    "strconv"
+    "strings"
+    "time"
 )
 
 // Verify reports whether body was signed with the secret of this subscription (whsec_…).
 func Verify(header http.Header, body []byte) bool {
-	secret, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(os.Getenv("WEBHOOK_SECRET"), "whsec_"))
-	if err != nil {
-		return false
-	}
-	timestamp := header.Get("webhook-timestamp")
-	sentAt, err := strconv.ParseInt(timestamp, 10, 64)
-	if err != nil || math.Abs(float64(time.Now().Unix()-sentAt)) > 300 {
-		return false
-	}
-	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte(header.Get("webhook-id") + "." + timestamp + "."))
-	mac.Write(body)
-	expected := mac.Sum(nil)
-	// Several signatures during a rotation: one of them must fit.
-	for _, signature := range strings.Fields(header.Get("webhook-signature")) {
-		value, ok := strings.CutPrefix(signature, "v1,")
-		if given, err := base64.StdEncoding.DecodeString(value); ok && err == nil && hmac.Equal(given, expected) {
-			return true
-		}
-	}
-	return false
+    secret, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(os.Getenv("WEBHOOK_SECRET"), "whsec_"))
+    if err != nil {
+        return false
+    }
+    timestamp := header.Get("webhook-timestamp")
+    sentAt, err := strconv.ParseInt(timestamp, 10, 64)
+    if err != nil || math.Abs(float64(time.Now().Unix()-sentAt)) > 300 {
+        return false
+    }
+    mac := hmac.New(sha256.New, secret)
+    mac.Write([]byte(header.Get("webhook-id") + "." + timestamp + "."))
+    mac.Write(body)
+    expected := mac.Sum(nil)
+    // Several signatures during a rotation: one of them must fit.
+    for _, signature := range strings.Fields(header.Get("webhook-signature")) {
+        value, ok := strings.CutPrefix(signature, "v1,")
+        if given, err := base64.StdEncoding.DecodeString(value); ok && err == nil && hmac.Equal(given, expected) {
+            return true
+        }
+    }
+    return false
 }
-`,
+`),
   Rust: `// Cargo.toml: base64 = "0.22", hmac = "0.12", sha2 = "0.10", http = "1"
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, Mac as _};
@@ -107,3 +107,8 @@ pub fn verify(secret: &str, headers: &http::HeaderMap, body: &[u8]) -> Option<()
 }
 `,
 };
+
+/** Go is indented by tabs. */
+function withTabs(code: string): string {
+  return code.replace(/^(?: {4})+/gm, (blanks) => '\t'.repeat(blanks.length / 4));
+}

@@ -1,5 +1,5 @@
 // The API's shapes, by the names that its OpenAPI document gives them.
-import type { components } from './openapi';
+import type { components } from '../../generated/openapi';
 
 type Schemas = components['schemas'];
 
