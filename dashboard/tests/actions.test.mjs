@@ -4,24 +4,21 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { after, before, test } from 'node:test';
 import { go, openBrowser, openPage, signIn, violations } from './browser.mjs';
-import { startSite } from './site.mjs';
 import { makeWorld } from './world.mjs';
 
-let world, site, browser, page, server;
+let world, browser, page, server;
 
 before(async () => {
   world = await makeWorld();
   server = world.server;
-  site = await startSite(() => server.base);
   browser = await openBrowser();
-  page = await openPage(browser, site);
+  page = await openPage(browser, server);
   page.on('dialog', (dialog) => dialog.accept());
   await signIn(page, server.key);
 });
 
 after(async () => {
   await browser?.close();
-  await site?.close();
   await world?.close();
 });
 

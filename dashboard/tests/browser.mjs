@@ -9,7 +9,7 @@ const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'];
 
 export const openBrowser = () => chromium.launch({ executablePath: EXECUTABLE, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
 
-export async function openPage(browser, site, { theme = 'light', width = 1280, height = 860 } = {}) {
+export async function openPage(browser, server, { theme = 'light', width = 1280, height = 860 } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, reducedMotion: 'reduce', permissions: ['clipboard-read', 'clipboard-write'] });
   const page = await context.newPage();
   page.setDefaultTimeout(15_000);
@@ -22,7 +22,7 @@ export async function openPage(browser, site, { theme = 'light', width = 1280, h
     window.violations = [];
     document.addEventListener('securitypolicyviolation', (event) => window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));
   });
-  await page.goto(site.base);
+  await page.goto(`${server.base}/`);
   return page;
 }
 

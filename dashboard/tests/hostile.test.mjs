@@ -3,26 +3,23 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { go, openBrowser, openPage, signIn, violations } from './browser.mjs';
 import { HOSTILE } from './receivers.mjs';
-import { startSite } from './site.mjs';
 import { makeWorld } from './world.mjs';
 
-let world, site, browser, server;
+let world, browser, server;
 
 before(async () => {
   world = await makeWorld();
   server = world.server;
-  site = await startSite(() => server.base);
   browser = await openBrowser();
 });
 
 after(async () => {
   await browser?.close();
-  await site?.close();
   await world?.close();
 });
 
 test('a hostile payload and a hostile response body are shown as text', async () => {
-  const page = await openPage(browser, site);
+  const page = await openPage(browser, server);
   await signIn(page, server.key);
   const sent = await server.post('events', { type: 'task.created', object: 'x', data: { note: HOSTILE, [HOSTILE]: HOSTILE }, old: { note: '' } });
   await go(page, `/events/${sent.id}`);
@@ -33,10 +30,18 @@ test('a hostile payload and a hostile response body are shown as text', async ()
   const { data } = await server.get(`deliveries?state=dead&limit=1&destination=${world.destination('hostile')}`);
   await go(page, `/deliveries/${data[0].id}`);
   await page.locator('pre').filter({ hasText: '<svg onload=' }).first().waitFor();
-  for (const path of ['/live', '/events', '/dead', `/destinations/${world.destination('hostile')}`]) {
-    await go(page, path);
-    await page.waitForTimeout(500);
-  }
+  await go(page, '/live');
+  await page.getByText('following').waitFor();
+  const again = await server.post('events', { type: 'task.created', object: HOSTILE, data: {} });
+  await page.locator('.row').filter({ hasText: 'task.created' }).first().waitFor();
+  await go(page, '/events');
+  await page.locator('.row').filter({ hasText: 'onerror=' }).first().waitFor();
+  await go(page, `/events/${again.id}`);
+  await page.getByText('onerror=').first().waitFor();
+  await go(page, '/dead');
+  await page.locator('tr').filter({ hasText: '/hostile' }).first().waitFor();
+  await go(page, `/destinations/${world.destination('hostile')}`);
+  await page.getByText('Timeline').waitFor();
   assert.equal(await page.evaluate(() => window.hacked ?? Object.prototype.hacked ?? null), null);
   assert.equal(await page.locator('main img, main script').count(), 0);
   assert.deepEqual(await violations(page), []);
@@ -44,7 +49,7 @@ test('a hostile payload and a hostile response body are shown as text', async ()
 });
 
 test('an inline script or style would be refused, and counted', async () => {
-  const page = await openPage(browser, site);
+  const page = await openPage(browser, server);
   await page.evaluate(() => {
     const script = document.createElement('script');
     script.textContent = 'window.hacked = 1';
@@ -57,7 +62,7 @@ test('an inline script or style would be refused, and counted', async () => {
 });
 
 test('the key is kept in memory only', async () => {
-  const page = await openPage(browser, site);
+  const page = await openPage(browser, server);
   await signIn(page, server.key);
   const kept = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie, location.href, document.documentElement.outerHTML]));
   assert.ok(!kept.includes(server.key.slice(4)));
@@ -65,10 +70,11 @@ test('the key is kept in memory only', async () => {
 });
 
 test('the page goes on by itself when the server was stopped and started', async () => {
-  const page = await openPage(browser, site);
+  const page = await openPage(browser, server);
   await signIn(page, server.key);
   await go(page, '/deliveries');
   await page.locator('.row').first().waitFor();
+  await page.waitForFunction(() => performance.getEntriesByType('resource').some((one) => /assets\/Settings-.*js/.test(one.name)));
   await server.down();
   await page.getByText('The server does not answer.').waitFor();
   assert.ok((await page.locator('.row').count()) > 5, 'the last rows stay');
@@ -89,7 +95,7 @@ test('the page goes on by itself when the server was stopped and started', async
 
 test('a revoked key ends the session with the reason', async () => {
   const made = await server.post('keys', { name: 'short-lived', scopes: ['read'] });
-  const page = await openPage(browser, site);
+  const page = await openPage(browser, server);
   await signIn(page, made.key);
   await go(page, '/destinations');
   await page.locator('.row').first().waitFor();

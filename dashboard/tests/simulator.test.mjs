@@ -3,24 +3,21 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { go, openBrowser, openPage, signIn, violations } from './browser.mjs';
 import { Postrider } from './server.mjs';
-import { startSite } from './site.mjs';
 
-let server, site, browser;
+let server, browser;
 
 before(async () => {
   server = await Postrider.start();
-  site = await startSite(() => server.base);
   browser = await openBrowser();
 });
 
 after(async () => {
   await browser?.close();
-  await site?.close();
   await server?.remove();
 });
 
 test('a longer outage kills more, and an outage can be drawn', async () => {
-  const page = await openPage(browser, site);
+  const page = await openPage(browser, server);
   await signIn(page, server.key);
   await go(page, '/simulator?outage=21600000&rate=10');
   const dead = () => page.locator('table.plain tr').filter({ hasText: 'Dead' }).locator('td').nth(1).innerText();

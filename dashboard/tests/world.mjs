@@ -5,7 +5,6 @@ import { Postrider } from './server.mjs';
 
 const STATUS = ['NEW', 'CUR', 'PND', 'CPL'];
 const pick = (list, n) => list[n % list.length];
-const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export function task(n) {
   return {
@@ -71,6 +70,7 @@ async function fill(server, receivers, timeScale) {
   await server.post('keys', { name: 'Acme backend', tenant: 'acme', scopes: ['ingest', 'read'] });
   await server.post('keys', { name: 'Reporting', scopes: ['read'] });
   await server.post('replays', { destination: by('hostile').id, per_second: 1 });
-  await sleep(500);
+  await server.until('replays?limit=1', (list) => list.data[0].done > 0, 'a replay that has begun');
+  await server.until(`deliveries?state=waiting&limit=1&destination=${by('broken').id}`, (list) => list.data.length > 0, 'a retry that waits');
   return { subscriptions, destination: (name) => by(name).id };
 }

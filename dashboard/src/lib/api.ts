@@ -5,7 +5,7 @@ import { Problem } from './problem';
 import { sseParser } from './sse';
 import type * as T from './types';
 
-export { setTenant, whenUnauthorized } from './http';
+export { setTenant, waitForServer, whenUnauthorized } from './http';
 
 const at = (path: string, id: string, rest = '') => `v1/${path}/${encodeURIComponent(id)}${rest}`;
 const get = <R>(path: string, query?: Query, signal?: AbortSignal) =>

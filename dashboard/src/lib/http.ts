@@ -41,6 +41,12 @@ async function isThere(): Promise<boolean> {
   }
 }
 
+/** Notes that nobody answered; resolves when somebody does again. */
+export function waitForServer(signal?: AbortSignal): Promise<void> {
+  connection.lost(isThere);
+  return connection.back(signal);
+}
+
 function address(path: string, query: Query = {}): string {
   const pairs = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== '');
   const text = new URLSearchParams(pairs.map(([name, value]) => [name, String(value)])).toString();
@@ -88,11 +94,14 @@ export async function send(method: string, path: string, call: Call = {}): Promi
       if (problem.status === 401) onUnauthorized();
       throw problem;
     }
-    connection.lost(isThere);
-    if (call.patient === false) throw new Away();
+    if (call.patient === false) {
+      connection.lost(isThere);
+      throw new Away();
+    }
     if (isSafe) {
-      await connection.back(call.signal);
+      await waitForServer(call.signal);
     } else {
+      connection.lost(isThere);
       // The idempotency key makes the repetition safe.
       if (++tries >= UNSAFE_TRIES) throw new Away();
       await sleep(500 * 2 ** tries);

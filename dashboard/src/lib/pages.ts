@@ -1,5 +1,6 @@
 import type { Component } from 'svelte';
 import type { IconName } from '../components/Icon.svelte';
+import { waitForServer } from './api';
 
 export interface PageEntry {
   path: string;
@@ -47,3 +48,22 @@ export const pages: PageEntry[] = [
   { path: 'simulator', name: 'Simulator', icon: 'simulator', load: () => import('../pages/Simulator.svelte') },
   { path: 'settings', name: 'Settings', icon: 'settings', load: () => import('../pages/Settings.svelte') },
 ];
+
+/** Loads a page's code, and once more when the server is back. */
+export async function loadPatiently<T>(load: () => Promise<T>): Promise<T> {
+  try {
+    return await load();
+  } catch {
+    await waitForServer();
+    return load();
+  }
+}
+
+/** Loads the code of all pages one after the other, so that they open while the server is away. */
+export async function preload() {
+  for (const { load, one } of pages) {
+    // A page that cannot be loaded now is loaded when it is opened.
+    await load().catch(() => {});
+    await one?.().catch(() => {});
+  }
+}
