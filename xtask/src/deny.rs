@@ -45,6 +45,24 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     bail!("deny.toml forbids:\n  {}", faults.join("\n  "))
 }
 
+/// Checks the licences of what is in the web page, which its build lists.
+pub(crate) fn check_page(root: &Path) -> Result<()> {
+    let rules = Rules::parse(&fs::read_to_string(root.join("deny.toml"))?);
+    let path = root.join("dashboard/embed/packages.txt");
+    let list = fs::read_to_string(&path).with_context(|| {
+        format!("cannot read {}: `npm run build` in dashboard/ writes it", path.display())
+    })?;
+    let faults = rules.judge_licences(&list);
+    if list.trim().is_empty() {
+        bail!("{} names no package: the page has at least that of its framework", path.display());
+    }
+    if faults.is_empty() {
+        println!("{} packages are in the page: their licences are fine", list.lines().count());
+        return Ok(());
+    }
+    bail!("deny.toml forbids in the page:\n  {}", faults.join("\n  "))
+}
+
 /// What `deny.toml` says.
 struct Rules {
     licences: BTreeSet<String>,

@@ -57,7 +57,20 @@ pub(crate) fn valgrind() -> Result<()> {
 
 /// What the dashboard is built with.
 pub(crate) fn node() -> Result<()> {
-    NODE.iter().try_for_each(|need| ensure_debian_package(need.package, need.probe, need.purpose))
+    for need in &NODE {
+        ensure_debian_package(need.package, need.probe, need.purpose)?;
+    }
+    let version = output(&mut command(Path::new("/"), "node --version"))?;
+    if !is_recent_node(&version) {
+        bail!("Node.js {} is too old: the dashboard needs 18 or newer", version.trim());
+    }
+    Ok(())
+}
+
+/// Whether it is 18 or newer, from what `node --version` prints.
+fn is_recent_node(version: &str) -> bool {
+    let major = version.trim().trim_start_matches('v').split('.').next();
+    major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 18)
 }
 
 /// What the clients of other languages are built and tested with.
@@ -74,6 +87,11 @@ pub(crate) fn http_clients() -> Result<()> {
     ensure_debian_package("curl", "curl", purpose)?;
     // Its program has no option that asks for the version.
     ensure_debian_package("golang-go", "/usr/bin/go", purpose)
+}
+
+/// What the pages are looked at with.
+pub(crate) fn chromium() -> Result<()> {
+    ensure_debian_package("chromium", "chromium", "the dashboard is tested with it")
 }
 
 const NODE: [Need; 2] = [
@@ -174,6 +192,16 @@ mod tests {
         let nowhere = ["no-such-program", "/usr/*/no-such-program", "/no-such-folder/*/sh"];
         for missing in nowhere {
             assert!(!is_there(missing), "{missing}");
+        }
+    }
+
+    #[test]
+    fn node_is_recent_from_18_on() {
+        for recent in ["v18.20.4\n", "v20.20.2", "v100.0.0"] {
+            assert!(is_recent_node(recent), "{recent}");
+        }
+        for old in ["v16.13.0", "v8.0.0", "", "nonsense"] {
+            assert!(!is_recent_node(old), "{old}");
         }
     }
 

@@ -40,6 +40,8 @@ cargo xtask <chore>
   clients [args…]
                  the clients in other languages against the binary; `--update-openapi` renews the
                  document that they are made from
+  dashboard [build|check|test]
+                 the web page: built, its types checked, and tested in a browser against the binary
   budget         instructions per delivery, by callgrind, against xtask/budget.toml
   bench-cluster [args…]
                  deliveries per second of 1, 2 and 3 nodes on a PostgreSQL of its own, and what
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         "comments" => comments::run(&root, rest),
         "references" => references::run_all(&root),
         "clients" => clients::run(&root, rest),
+        "dashboard" => dashboard::run(&root, rest),
         "budget" => budget::run(&root, rest),
         "bench-cluster" => bench_cluster::run(&root, rest),
         "trust" => trust::run(&root, rest),

@@ -11,9 +11,7 @@ use crate::{dashboard, install, process};
 
 /// Builds and becomes `postrider serve`, so that signals reach it.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
-    if dashboard::exists(root) {
-        dashboard::build(root)?;
-    }
+    dashboard::build(root)?;
     install::make()?;
     process::run(&mut command(root, "cargo build --release --package postrider"))?;
     // The server's own relative paths (`--data-dir`) mean the folder that the person stands in.

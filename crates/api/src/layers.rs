@@ -133,7 +133,12 @@ fn asks_for_a_long_page(uri: &Uri) -> bool {
 
 /// There is no such path.
 pub(crate) async fn unknown_path(uri: Uri) -> Problem {
-    let shown: String = uri.path().chars().filter(|c| c.is_ascii_graphic()).take(200).collect();
+    no_such_path(uri.path())
+}
+
+/// There is nothing at this path.
+pub(crate) fn no_such_path(path: &str) -> Problem {
+    let shown: String = path.chars().filter(|c| c.is_ascii_graphic()).take(200).collect();
     Problem::new(Code::UnknownPath, format!("there is no {shown} here"))
 }
 

@@ -58,7 +58,7 @@ pub fn router(state: ApiState) -> Router {
     let guarded =
         routes::guarded().route_layer(from_fn_with_state(state.clone(), auth::authenticate));
     let (router, _) = guarded.merge(routes::open()).split_for_parts();
-    around(router, state)
+    around(router.merge(routes::page::routes()), state)
 }
 
 /// Health and metrics alone, for a listener of their own.

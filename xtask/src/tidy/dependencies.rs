@@ -7,6 +7,7 @@ use crate::toml::Toml;
 
 const MANIFEST: &str = "Cargo.toml";
 const TABLE: &str = "docs/dependencies.md";
+const PAGE: &str = "dashboard/package.json";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let manifest = Toml::parse(tree.text(MANIFEST).unwrap_or_default());
@@ -27,10 +28,32 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         let message = format!("{name} has a row but is no dependency of the workspace");
         findings.push(Finding::new(TABLE, *line, message));
     }
+    findings.extend(of_the_page(tree));
     // The fuzz targets are a workspace of their own: they cannot take a version from this one.
     let of_this = |(path, _): &(&str, &str)| !path.starts_with("fuzz/");
     for (path, text) in tree.ending(&["/Cargo.toml"]).filter(of_this) {
         findings.extend(with_own_version(path, text));
+    }
+    findings
+}
+
+/// Packages of the web page that have no row `| name | …`. Only names of packages have versions for values.
+fn of_the_page(tree: &Tree) -> Vec<Finding> {
+    let table = tree.text(TABLE).unwrap_or_default();
+    let has_row = |name: &str| table.lines().any(|line| line.starts_with(&format!("| {name} |")));
+    let mut section = "";
+    let mut findings = Vec::new();
+    for (index, line) in tree.text(PAGE).unwrap_or_default().lines().enumerate() {
+        let Some((name, value)) =
+            line.trim().strip_prefix('"').and_then(|rest| rest.split_once("\": "))
+        else {
+            continue;
+        };
+        if value == "{" {
+            section = name;
+        } else if section.to_lowercase().ends_with("dependencies") && !has_row(name) {
+            findings.push(Finding::new(PAGE, index + 1, format!("{name} has no row in {TABLE}")));
+        }
     }
     findings
 }
@@ -81,6 +104,16 @@ mod tests {
                 "Cargo.toml:4: url has no row in docs/dependencies.md",
                 "docs/dependencies.md:4: gone has a row but is no dependency of the workspace",
             ]
+        );
+    }
+
+    #[test]
+    fn packages_of_the_page_have_a_row() {
+        let package = "{\n  \"scripts\": {\n    \"dev\": \"vite\"\n  },\n  \"devDependencies\": {\n    \
+                       \"svelte\": \"^5\",\n    \"@a/b\": \"1\"\n  },\n  \"overrides\": {\n    \"c\": \"1\"\n  }\n}\n";
+        assert_eq!(
+            found(check, &[(PAGE, package), (TABLE, "| svelte | the page |\n")]),
+            ["dashboard/package.json:7: @a/b has no row in docs/dependencies.md"]
         );
     }
 

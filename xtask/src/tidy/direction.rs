@@ -16,13 +16,14 @@ const TESTING: &[&str] = &["store-testing", "test-support"];
 /// Each crate's folder, and those of ours that it may depend on.
 const LAYERS: &[(&str, &[&str])] = &[
     ("domain", &[]),
+    ("dashboard", &[]),
     ("test-support", &["domain"]),
     ("entropy", &["domain"]),
     ("store", &["entropy", "domain"]),
     ("store-testing", &["test-support", "store", "domain"]),
     ("transport", &["domain"]),
     ("engine", &["store", "transport", "entropy", "domain"]),
-    ("api", &["engine", "store", "transport", "entropy", "domain"]),
+    ("api", &["dashboard", "engine", "store", "transport", "entropy", "domain"]),
     ("simulation", &["engine", "store-testing", "store", "transport", "domain"]),
     ("cli", &[]),
     ("bench", &["cli", "api", "store", "transport", "entropy", "domain"]),

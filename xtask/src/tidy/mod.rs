@@ -30,8 +30,17 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 /// Folders that are built or fetched, never written by us.
-const NOT_OURS: &[&str] =
-    &[".git", "target", "node_modules", "dist", "postrider-data", "corpus", "artifacts"];
+const NOT_OURS: &[&str] = &[
+    ".git",
+    "target",
+    "node_modules",
+    "dist",
+    "embed",
+    "generated",
+    "postrider-data",
+    "corpus",
+    "artifacts",
+];
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 

@@ -1,5 +1,5 @@
 //! Every path of the API, one file per resource. A route that is not collected here is not served,
-//! and one that is served is in the OpenAPI document.
+//! and one that is served is in the OpenAPI document, but for the files of the web page.
 
 pub(crate) mod audit;
 pub(crate) mod backup;
@@ -12,6 +12,7 @@ pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod limits;
 pub(crate) mod meta;
+pub(crate) mod page;
 pub(crate) mod replays;
 pub(crate) mod stream;
 pub(crate) mod subscriptions;

@@ -1,0 +1,183 @@
+// The only module that talks to the server.
+import { hasBearer, json, send, setBearer, type Call, type Query } from './http';
+import { parseExactly } from './json';
+import { Problem } from './problem';
+import { sseParser } from './sse';
+import type * as T from './types';
+
+export { setTenant, waitForServer, whenUnauthorized } from './http';
+
+const at = (path: string, id: string, rest = '') => `v1/${path}/${encodeURIComponent(id)}${rest}`;
+const get = <R>(path: string, query?: Query, signal?: AbortSignal) =>
+  json<R>('GET', path, { ...(query && { query }), ...(signal && { signal }) });
+const post = <R>(path: string, body?: unknown) => json<R>('POST', path, body === undefined ? {} : { body });
+
+type Page = { limit?: number; cursor?: string | null };
+export type DeliveryQuery = Page & {
+  state?: string;
+  destination?: string;
+  subscription?: string;
+  event?: string;
+  type?: string;
+  since?: string;
+  until?: string;
+};
+export type EventQuery = Page & { type?: string; since?: string; until?: string };
+export type AuditQuery = Page & { tenant?: string; action?: string; target?: string };
+
+export const api = {
+  deliveries: (query: DeliveryQuery, signal?: AbortSignal) => get<T.List<T.Delivery>>('v1/deliveries', query, signal),
+  delivery: (id: string, signal?: AbortSignal) => get<T.DeliveryDetail>(at('deliveries', id), {}, signal),
+  attempts: (id: string, page: Page) => get<T.List<T.Attempt>>(at('deliveries', id, '/attempts'), page),
+  explain: (id: string, signal?: AbortSignal) => get<T.Explanation>(at('deliveries', id, '/explain'), {}, signal),
+  replayDelivery: (id: string) => post<T.Delivery>(at('deliveries', id, '/replay')),
+  cancelDelivery: (id: string) => post<T.Delivery>(at('deliveries', id, '/cancel')),
+
+  destinations: (page: Page, signal?: AbortSignal) => get<T.List<T.Destination>>('v1/destinations', page, signal),
+  destination: (id: string, signal?: AbortSignal) => get<T.Destination>(at('destinations', id), {}, signal),
+  timeline: (id: string, page: Page, signal?: AbortSignal) =>
+    get<T.List<T.Transition>>(at('destinations', id, '/timeline'), page, signal),
+  enable: (id: string, reason: string | null) => post<T.Destination>(at('destinations', id, '/enable'), { reason }),
+  freeze: (id: string, reason: string | null) => post<T.Destination>(at('destinations', id, '/freeze'), { reason }),
+
+  events: (query: EventQuery, signal?: AbortSignal) => get<T.List<T.EventSummary>>('v1/events', query, signal),
+  /** With the digits of its numbers as they were sent. */
+  event: async (id: string, signal?: AbortSignal) => {
+    const response = await send('GET', at('events', id), signal ? { signal } : {});
+    return parseExactly(await response.text()) as T.EventDetail;
+  },
+  sendEvent: (event: T.NewEvent) => post<{ id: string; deliveries: number; duplicate?: boolean }>('v1/events', event),
+
+  subscriptions: (page: Page, signal?: AbortSignal) => get<T.List<T.Subscription>>('v1/subscriptions', page, signal),
+  subscription: (id: string, signal?: AbortSignal) => get<T.Subscription>(at('subscriptions', id), {}, signal),
+  createSubscription: (body: T.NewSubscription) => post<T.SubscriptionWithSecret>('v1/subscriptions', body),
+  changeSubscription: (id: string, body: T.SubscriptionChange) =>
+    json<T.Subscription>('PATCH', at('subscriptions', id), { body }),
+  deleteSubscription: (id: string) => json<void>('DELETE', at('subscriptions', id)),
+  rotateSecret: (id: string, overlap_seconds: number) =>
+    post<T.SubscriptionWithSecret>(at('subscriptions', id, '/secret/rotate'), { overlap_seconds }),
+  testSubscription: (id: string) => post<T.TestOutcome>(at('subscriptions', id, '/test')),
+  testFilter: (filter: unknown, event: T.NewEvent, signal?: AbortSignal) =>
+    json<T.FilterVerdict>('POST', 'v1/filters/test', { body: { filter, event }, pure: true, ...(signal && { signal }) }),
+
+  replays: (page: Page, signal?: AbortSignal) => get<T.List<T.Replay>>('v1/replays', page, signal),
+  replay: (id: string) => get<T.Replay>(at('replays', id)),
+  countReplay: (body: T.NewReplay) =>
+    json<{ total: number }>('POST', 'v1/replays', { body: { ...body, dry_run: true }, pure: true }),
+  startReplay: (body: T.NewReplay) => post<T.Replay>('v1/replays', body),
+  steerReplay: (id: string, what: 'pause' | 'resume' | 'cancel') => post<T.Replay>(at('replays', id, `/${what}`)),
+
+  ledger: (all: boolean, signal?: AbortSignal) => get<T.Ledger>('v1/ledger', { scope: all ? 'all' : null }, signal),
+  stats: (query: { since?: string; step_minutes: number; all: boolean }, signal?: AbortSignal) =>
+    get<T.Stats>('v1/stats', { since: query.since, step_minutes: query.step_minutes, scope: query.all ? 'all' : null }, signal),
+  limits: (signal?: AbortSignal) => get<{ data: T.Limit[] }>('v1/limits', {}, signal),
+
+  tenants: (page: Page, signal?: AbortSignal) => get<T.List<T.Tenant>>('v1/tenants', page, signal),
+  createTenant: (id: string, name: string | null) => post<T.Tenant>('v1/tenants', { id, name }),
+  deleteTenant: (id: string) => json<void>('DELETE', at('tenants', id)),
+  keys: (query: Page & { scope?: string }, signal?: AbortSignal) => get<T.List<T.Key>>('v1/keys', query, signal),
+  createKey: (body: { scopes: string[]; name: string | null; tenant: string | null; expires_at: string | null }) =>
+    post<T.KeyCreated>('v1/keys', body),
+  deleteKey: (id: string) => json<void>('DELETE', at('keys', id)),
+  audit: (query: AuditQuery, signal?: AbortSignal) => get<T.List<T.AuditEntry>>('v1/audit', query, signal),
+  backup: (signal?: AbortSignal) => get<T.Backup>('v1/backup', {}, signal),
+  startBackup: (to: string) => post<T.Backup>('v1/backup', { to }),
+
+  version: async () => (await get<{ info: { version: string } }>('openapi.json')).info.version,
+  /** The text that Prometheus reads, or null where this server does not show it here. */
+  metrics: async (signal?: AbortSignal): Promise<string | null> => {
+    const call: Call = { accept: 'text/plain', ...(signal && { signal }) };
+    try {
+      return await (await fetchMetrics(call)).text();
+    } catch (error) {
+      if (error instanceof Problem) return null;
+      throw error;
+    }
+  },
+};
+
+// The metrics may have a key of their own: a 401 there does not end the session.
+async function fetchMetrics(call: Call): Promise<Response> {
+  const answer = await fetch('metrics', { signal: call.signal ?? null, cache: 'no-store' });
+  if (!answer.ok) throw await Problem.of(answer);
+  return answer;
+}
+
+/** Who is signed in by a cookie; `none` where nobody is, `unsupported` where the server has no sessions. */
+export async function currentSession(): Promise<T.SessionView | 'none' | 'unsupported'> {
+  try {
+    return await get<T.SessionView>('v1/session');
+  } catch (error) {
+    if (error instanceof Problem && error.status === 404) return 'unsupported';
+    if (error instanceof Problem && error.status === 401) return 'none';
+    throw error;
+  }
+}
+
+/** Exchanges a key for a session. Without sessions the key stays in memory until the page is closed. */
+export async function signIn(key: string): Promise<T.SessionView> {
+  try {
+    // No idempotency key: the answer to it is a credential, which nobody should keep.
+    await json<void>('POST', 'v1/session', { body: { key }, pure: true });
+    return await get<T.SessionView>('v1/session');
+  } catch (error) {
+    if (!(error instanceof Problem && error.status === 404)) throw error;
+  }
+  setBearer(key);
+  try {
+    return await scopesByAsking();
+  } catch (error) {
+    setBearer(null);
+    throw error;
+  }
+}
+
+/** What the key may do, learned from harmless calls. */
+async function scopesByAsking(): Promise<T.SessionView> {
+  const may = async (path: string) => {
+    try {
+      await get(path, { limit: path.endsWith('ledger') ? null : 1 });
+      return true;
+    } catch (error) {
+      if (error instanceof Problem && error.status === 403) return false;
+      throw error;
+    }
+  };
+  const [admin, manage, read] = [await may('v1/tenants'), await may('v1/audit'), await may('v1/ledger')];
+  // Whether it may send events shows only when it does.
+  const scopes = admin ? ['admin'] : [...(manage ? ['manage'] : []), ...(read ? ['read'] : []), 'ingest'];
+  return { tenant: null, scopes, kind: 'key', expires_at: null, theme: null };
+}
+
+export async function signOut(): Promise<void> {
+  if (hasBearer()) setBearer(null);
+  else await json<void>('DELETE', 'v1/session', { patient: false, pure: true });
+}
+
+export interface StreamEvents {
+  attempt: { delivery: T.Delivery; attempt: T.Attempt };
+  transition: { destination_id: string; url: string; transition: T.Transition };
+  dead: { delivery: T.Delivery };
+  warning: { destination_id: string; url: string; warning: unknown };
+  filter_over_budget: { subscription_id: string; events: number };
+  lagged: { missed: number };
+  closed: { reason: string };
+}
+
+/** Follows the stream until it ends; the caller connects again. */
+export async function follow(
+  onEvent: (name: string, data: string) => void,
+  signal: AbortSignal,
+  onOpen: () => void,
+): Promise<void> {
+  const response = await send('GET', 'v1/stream', { accept: 'text/event-stream', signal });
+  onOpen();
+  if (!response.body) return;
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  const parse = sseParser(onEvent);
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    parse(value);
+  }
+}

@@ -1,0 +1,28 @@
+// The tab's name and icon say whether something needs somebody.
+import { api } from './api';
+import { everyDestination } from './everything';
+import { Resource } from './resource.svelte';
+import { pages } from './pages';
+import { router } from './router.svelte';
+import { session } from './session.svelte';
+
+export const trouble = $state({ frozen: 0, disabled: 0 });
+
+/** Use it during the set-up of the shell. */
+export function attention() {
+  const all = new Resource((signal) => everyDestination(api, signal), { every: 15_000, depends: () => session.tenant });
+
+  $effect(() => {
+    const rows = all.value?.rows ?? [];
+    trouble.frozen = rows.filter((row) => row.state === 'frozen').length;
+    trouble.disabled = rows.filter((row) => row.state === 'disabled').length;
+  });
+
+  $effect(() => {
+    const name = pages.find((page) => page.path === (router.parts[0] ?? 'overview'))?.name ?? 'Postrider';
+    const product = session.view?.theme?.name ?? 'Postrider';
+    document.title = `${trouble.frozen > 0 ? `● ${trouble.frozen} frozen · ` : ''}${name} · ${product}`;
+    const icon = document.getElementById('favicon') as HTMLLinkElement | null;
+    if (icon) icon.href = trouble.frozen > 0 ? './favicon-alert.svg' : './favicon.svg';
+  });
+}

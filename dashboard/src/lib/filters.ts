@@ -1,0 +1,65 @@
+// Filters as the API takes them, and as the builder edits them.
+
+export type Filter = Group | Condition;
+export interface Group {
+  all?: Filter[];
+  any?: Filter[];
+}
+export interface Condition {
+  field: string;
+  op: string;
+  value?: unknown;
+}
+
+export const OPS: Record<string, string> = {
+  eq: 'is',
+  ne: 'is not',
+  gt: 'is more than',
+  gte: 'is at least',
+  lt: 'is less than',
+  lte: 'is at most',
+  contains: 'contains',
+  not_contains: 'does not contain',
+  contains_only: 'contains only',
+  changed: 'changed',
+  exists: 'exists',
+};
+export const NO_VALUE = new Set(['changed', 'exists']);
+
+export const isGroup = (filter: Filter): filter is Group => 'all' in filter || 'any' in filter;
+export const itemsOf = (group: Group): Filter[] => group.all ?? group.any ?? [];
+
+/** A value as somebody types it: JSON where it is JSON, else text. */
+export function valueOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+export function textOfValue(value: unknown): string {
+  if (value === undefined) return '';
+  // A text that reads like a number keeps its quotes, so that it stays a text.
+  if (typeof value === 'string' && valueOf(value) === value) return value;
+  return JSON.stringify(value);
+}
+
+export function describe(filter: Filter): string {
+  if (isGroup(filter)) {
+    const words = itemsOf(filter).map((one) => (isGroup(one) ? `(${describe(one)})` : describe(one)));
+    return words.join(filter.all ? ' and ' : ' or ');
+  }
+  const value = NO_VALUE.has(filter.op) ? '' : ` ${JSON.stringify(filter.value)}`;
+  return `${filter.field} ${OPS[filter.op] ?? filter.op}${value}`;
+}
+
+/** The conditions of a filter, each with its place. */
+export function conditionsOf(filter: Filter): Condition[] {
+  return isGroup(filter) ? itemsOf(filter).flatMap(conditionsOf) : [filter];
+}
+
+/** Whether one of a subscription's types covers a type: `*`, `task.*` at any depth, or the type itself. */
+export function typeMatches(patterns: string[], type: string): boolean {
+  return patterns.some((pattern) => pattern === '*' || pattern === type || (pattern.endsWith('.*') && type.startsWith(pattern.slice(0, -1))));
+}

@@ -1,0 +1,64 @@
+import { untrack } from 'svelte';
+import { connection } from './connection.svelte';
+import { isAbort, words } from './problem';
+
+/**
+ * Something that is read from the server and read again every `every` milliseconds while the page is
+ * visible. The last value stays while the server is away. Use it during a component's set-up.
+ */
+export class Resource<T> {
+  value = $state.raw<T | null>(null);
+  error = $state<string | null>(null);
+  /** The thing that was thrown, for callers that look at its code. */
+  cause = $state.raw<unknown>(null);
+  readAt = $state(0);
+  #read: (signal: AbortSignal) => Promise<T>;
+  #abort: AbortController | null = null;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #every: number;
+
+  /** `depends` names what makes another thing of it: the value is forgotten then. */
+  constructor(read: (signal: AbortSignal) => Promise<T>, options: { every?: number; depends?: () => unknown } = {}) {
+    this.#read = read;
+    this.#every = options.every ?? 0;
+    let known: unknown;
+    $effect(() => {
+      const wanted = JSON.stringify(options.depends?.() ?? null);
+      void connection.epoch;
+      if (known !== undefined && known !== wanted) this.value = null;
+      known = wanted;
+      untrack(() => void this.reload());
+      return () => {
+        this.#abort?.abort();
+        clearTimeout(this.#timer);
+      };
+    });
+  }
+
+  async reload(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#abort?.abort();
+    const abort = (this.#abort = new AbortController());
+    try {
+      const value = await this.#read(abort.signal);
+      if (abort.signal.aborted) return;
+      this.value = value;
+      this.error = null;
+      this.cause = null;
+      this.readAt = Date.now();
+    } catch (error) {
+      if (abort.signal.aborted || isAbort(error)) return;
+      this.error = words(error);
+      this.cause = error;
+    }
+    this.#schedule(abort);
+  }
+
+  #schedule(abort: AbortController) {
+    if (!this.#every || abort.signal.aborted) return;
+    this.#timer = setTimeout(() => {
+      if (document.hidden) this.#schedule(abort);
+      else void this.reload();
+    }, this.#every);
+  }
+}

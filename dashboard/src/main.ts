@@ -1,0 +1,8 @@
+import { mount } from 'svelte';
+import App from './App.svelte';
+import './styles/tokens.css';
+import './styles/base.css';
+import './styles/parts.css';
+import './styles/columns.css';
+
+mount(App, { target: document.getElementById('app')! });

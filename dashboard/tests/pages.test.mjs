@@ -1,0 +1,140 @@
+// Each page with data, in both themes and at phone width, with axe and the policy.
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { axe, go, openBrowser, openPage, signIn, violations } from './browser.mjs';
+import { makeWorld } from './world.mjs';
+
+let world, server, browser, paths;
+
+before(async () => {
+  world = await makeWorld();
+  server = world.server;
+  browser = await openBrowser();
+  const first = async (path) => (await server.get(path)).data[0].id;
+  const dead = await first('deliveries?state=dead&limit=1');
+  const waiting = await first(`deliveries?state=waiting&limit=1&destination=${world.destination('broken')}`);
+  const event = await first('events?type=task.updated&limit=1');
+  paths = {
+    '/overview': ['In balance', 'What happened', 'Retries due in the next 48 hours', 'first lane'],
+    '/overview?scope=all': ['In balance'],
+    '/destinations': ['/gone', 'frozen', '/broken', 'disabled', '/healthy', 'enabled'],
+    [`/destinations/${world.destination('broken')}`]: ['Disabled by the share of failures', 'Timeline', 'What waits', 'task.*'],
+    '/deliveries': ['task.updated', '/healthy'],
+    '/deliveries?state=dead': ['dead'],
+    [`/deliveries/${dead}`]: ['Retry slots', 'Attempts', 'Replay', 'What helps'],
+    [`/deliveries/${waiting}`]: ['Retry slots', 'Cancel'],
+    '/events': ['task.updated', 'tsk_'],
+    [`/events/${event}`]: ['Difference', 'What matches', '/healthy'],
+    '/events/new': ['Send an event', 'Data: the new state'],
+    '/subscriptions': ['/flaky', 'data.status changed and data.priority is at least 1'],
+    [`/subscriptions/${world.subscriptions.flaky.id}`]: ['Verify in the receiver', 'import base64', 'Rotate the secret'],
+    '/subscriptions/new': ['New subscription', 'Every event of these types is delivered'],
+    '/dead': ['What died, and why', '/broken', 'Replays', 'of 30 replayed'],
+    '/live': ['Live'],
+    '/simulator': ['Deliveries that wait', 'Svix', 'Stripe'],
+    '/settings': ['acme', 'Acme Ltd'],
+    '/settings?tab=keys': ['first admin key', 'Reporting'],
+    '/settings?tab=limits': ['Limit of the tenant', 'limits.tenant_subscriptions'],
+    '/settings?tab=audit': ['subscription.create', 'first admin key'],
+    '/settings?tab=server': ['Version', '0.', 'Back everything up'],
+  };
+});
+
+after(async () => {
+  await browser?.close();
+  await world?.close();
+});
+
+async function shows(page, path, words) {
+  for (const word of words) {
+    await page.waitForFunction((text) => document.querySelector('main').innerText.includes(text), word).catch(() => assert.fail(`${path} does not say "${word}"`));
+  }
+}
+
+for (const theme of ['light', 'dark']) {
+  describe(`in ${theme} colours`, () => {
+    let page;
+    before(async () => {
+      page = await openPage(browser, server, { theme });
+    });
+    after(() => page.context().close());
+
+    test('the sign-in page passes axe and refuses a wrong key', async () => {
+      await page.getByLabel('Key').fill('pr_wrong');
+      await page.getByRole('button', { name: 'Sign in' }).click();
+      await page.getByText('This key is not valid').waitFor();
+      assert.deepEqual(await axe(page), []);
+      await signIn(page, server.key);
+    });
+
+    test('each page shows its data, passes axe, and breaks no policy', async (context) => {
+      for (const [path, words] of Object.entries(paths)) {
+        await context.test(path, async () => {
+          await go(page, path);
+          await shows(page, path, words);
+          assert.deepEqual(await axe(page), []);
+          assert.deepEqual(await violations(page), []);
+        });
+      }
+    });
+  });
+}
+
+test('no page is wider than a phone', async () => {
+  const page = await openPage(browser, server, { width: 390, height: 844 });
+  await signIn(page, server.key);
+  for (const [path, words] of Object.entries(paths)) {
+    await go(page, path);
+    // Narrow lists leave columns out.
+    await shows(page, path, words.slice(0, 1));
+    const wide = await page.evaluate(() => [document.documentElement.scrollWidth, document.querySelector('main').scrollWidth]);
+    assert.ok(Math.max(...wide) <= 390, `${path} is ${wide} wide`);
+  }
+  await page.getByRole('button', { name: 'Menu' }).click();
+  await page.getByRole('link', { name: 'Destinations' }).waitFor();
+  assert.deepEqual(await axe(page), []);
+  await page.context().close();
+});
+
+test('the tab shows that something is frozen', async () => {
+  const page = await openPage(browser, server);
+  await signIn(page, server.key);
+  await page.waitForFunction(() => document.title.startsWith('● 1 frozen'));
+  assert.match(await page.locator('#favicon').getAttribute('href'), /alert/);
+  await page.context().close();
+});
+
+test('the palette, the search key and j and k work', async () => {
+  const page = await openPage(browser, server);
+  await signIn(page, server.key);
+  await page.keyboard.press('Control+k');
+  await page.getByRole('combobox', { name: 'Command' }).fill('deliv');
+  assert.deepEqual(await axe(page), []);
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => location.hash === '#/deliveries');
+  await page.locator('.row').first().waitFor();
+  await page.keyboard.press('/');
+  assert.ok(await page.evaluate(() => document.activeElement.matches('[data-search]')));
+  await page.evaluate(() => document.activeElement.blur());
+  await page.keyboard.press('j');
+  await page.keyboard.press('j');
+  await page.keyboard.press('k');
+  await page.keyboard.press('j');
+  const id = await page.locator('.row.chosen a').getAttribute('href');
+  await page.keyboard.press('Enter');
+  await page.waitForFunction((hash) => location.hash === hash, id);
+  await page.context().close();
+});
+
+test('filters are kept in the address bar', async () => {
+  const page = await openPage(browser, server);
+  await signIn(page, server.key);
+  await go(page, '/deliveries');
+  await page.getByLabel('State').selectOption('dead');
+  await page.waitForFunction(() => location.hash === '#/deliveries?state=dead');
+  await page.waitForFunction(() => [...document.querySelectorAll('.row .state')].length > 0 && [...document.querySelectorAll('.row [role=cell]:first-child')].every((cell) => cell.innerText.trim() === 'dead'));
+  await page.getByLabel('Destination').fill(world.destination('broken'));
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => location.hash.includes('destination=dst_'));
+  await page.context().close();
+});

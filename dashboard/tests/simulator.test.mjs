@@ -1,0 +1,40 @@
+// The simulator answers to its sliders and to an outage that is drawn.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { go, openBrowser, openPage, signIn, violations } from './browser.mjs';
+import { Postrider } from './server.mjs';
+
+let server, browser;
+
+before(async () => {
+  server = await Postrider.start();
+  browser = await openBrowser();
+});
+
+after(async () => {
+  await browser?.close();
+  await server?.remove();
+});
+
+test('a longer outage kills more, and an outage can be drawn', async () => {
+  const page = await openPage(browser, server);
+  await signIn(page, server.key);
+  await go(page, '/simulator?outage=21600000&rate=10');
+  const dead = () => page.locator('table.plain tr').filter({ hasText: 'Dead' }).locator('td').nth(1).innerText();
+  await page.getByText('down for 6 h').waitFor();
+  assert.equal(await dead(), '0');
+  const box = await page.locator('.u-over').boundingBox();
+  await page.mouse.move(box.x + 5, box.y + 50);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width - 2, box.y + 50, { steps: 5 });
+  await page.mouse.up();
+  await page.waitForFunction(() => Number(/outage=(\d+)/.exec(location.hash)[1]) > 30_000_000);
+  await page.getByLabel('The URL is down for').fill('1000');
+  await page.getByText('down for 14 d').waitFor();
+  assert.notEqual(await dead(), '0');
+  await page.getByText('Frozen after').first().waitFor();
+  await page.getByRole('link', { name: 'Back to the defaults' }).click();
+  await page.getByText('down for 6 h').waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.context().close();
+});
