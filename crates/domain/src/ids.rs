@@ -128,6 +128,26 @@ uuid_id!(
     "aud_"
 );
 
+impl ReplayId {
+    /// The identifier of a job for one destination, whose owner runs it. At most one is made for a
+    /// destination in a millisecond.
+    pub fn of_destination(at: Timestamp, destination: DestinationId) -> Self {
+        let mut bytes = [0; 10];
+        let [_, rest @ ..] = destination.as_bytes();
+        for (byte, of_id) in bytes.iter_mut().zip(rest) {
+            *byte = *of_id;
+        }
+        ReplayId::run_by_owner(at, bytes, destination)
+    }
+
+    /// The identifier of a job that the owner of this destination runs.
+    pub fn run_by_owner(at: Timestamp, mut random: [u8; 10], destination: DestinationId) -> Self {
+        let [.., last] = &mut random;
+        *last = destination.shard().0;
+        ReplayId::new(at, random)
+    }
+}
+
 /// How many shards there are; a shard has exactly one owner at a time.
 pub const SHARDS: u16 = 256;
 

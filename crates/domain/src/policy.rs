@@ -80,6 +80,12 @@ pub struct RecoveryPolicy {
     pub mode: RecoveryMode,
     /// How long each step of the ramp lasts before the next one doubles it.
     pub ramp_step: Duration,
+    /// What becomes of the deliveries that died of the outage.
+    pub dead: DeadRecovery,
+    /// Those that were accepted longer ago than this are kept in any case.
+    pub dead_max_age: Duration,
+    /// How many of them are replayed in a second.
+    pub dead_per_second: u32,
 }
 
 /// The two modes of recovery.
@@ -89,6 +95,15 @@ pub enum RecoveryMode {
     Slots,
     /// Deliveries are sent at once, oldest first, by a ramp of 1, 2, 4, … at a time.
     Drain,
+}
+
+/// What becomes of the deliveries that died of an outage when it is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeadRecovery {
+    /// They are kept; somebody may replay them.
+    Keep,
+    /// They are replayed.
+    Replay,
 }
 
 /// When so many destinations begin to fail at once that the fault is probably ours; see
@@ -149,7 +164,13 @@ impl Default for CircuitPolicy {
 
 impl Default for RecoveryPolicy {
     fn default() -> Self {
-        RecoveryPolicy { mode: RecoveryMode::Slots, ramp_step: Duration::from_secs(1) }
+        RecoveryPolicy {
+            mode: RecoveryMode::Slots,
+            ramp_step: Duration::from_secs(1),
+            dead: DeadRecovery::Keep,
+            dead_max_age: DAY * 7,
+            dead_per_second: 100,
+        }
     }
 }
 
@@ -206,6 +227,8 @@ impl Policy {
             ),
             ("circuit.probe_interval", self.circuit.probe_interval >= ms, "must be at least 1 ms"),
             ("recovery.ramp_step", self.recovery.ramp_step >= ms, "must be at least 1 ms"),
+            ("recovery.dead_max_age", self.recovery.dead_max_age >= ms, "must be at least 1 ms"),
+            ("recovery.dead_per_second", self.recovery.dead_per_second >= 1, "must be at least 1"),
             (
                 "mass_failure.share",
                 self.mass_failure.share <= Share::ALL,

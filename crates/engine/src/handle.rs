@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use postrider_domain::circuit::CircuitState;
 use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::destination::Destination;
 use postrider_domain::event::RawJson;
-use postrider_domain::explain::Standing;
+use postrider_domain::explain::{Standing, Words};
 use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, TenantId};
 use postrider_domain::ledger::Ledger;
 use postrider_domain::matching::TenantIndex;
@@ -125,7 +126,7 @@ impl EngineHandle {
     }
 
     /// Has a destination's owner do something with it, and says how it is then.
-    async fn at_owner<F>(
+    pub(crate) async fn at_owner<F>(
         &self,
         tenant: &TenantId,
         destination: DestinationId,
@@ -139,32 +140,6 @@ impl EngineHandle {
             Done::Here(destination) => Ok(destination),
             Done::Elsewhere => self.read_destination(tenant, destination).await,
         }
-    }
-
-    /// Enables a destination: its circuit closed, its counters reset. The only way out of frozen.
-    pub async fn enable(
-        &self,
-        tenant: &TenantId,
-        destination: DestinationId,
-        reason: Option<String>,
-    ) -> Result<Destination, CommandError> {
-        let (owner, why) = (tenant.clone(), reason.clone());
-        let question = Question::Enable { tenant: owner, destination, reason: why };
-        let here = || self.enable_here(tenant, destination, reason.clone());
-        self.at_owner(tenant, destination, question, here).await
-    }
-
-    pub(crate) async fn enable_here(
-        &self,
-        tenant: &TenantId,
-        destination: DestinationId,
-        reason: Option<String>,
-    ) -> Result<Destination, CommandError> {
-        let tenant = tenant.clone();
-        self.ask(|reply| {
-            Command::OnDestination(OnDestination::Enable { tenant, destination, reason, reply })
-        })
-        .await?
     }
 
     /// Freezes a destination.
@@ -259,13 +234,22 @@ impl EngineHandle {
             .await?
     }
 
-    /// How many deliveries a replay would bring back: none of a subscription that is deleted.
+    /// How many deliveries a replay would bring back, or a retry would send: none of a subscription that
+    /// is deleted. A retry of what waits for a frozen destination is refused.
     pub async fn count_replay(
         &self,
         tenant: &TenantId,
         wish: &NewReplay,
     ) -> Result<u64, CommandError> {
-        Ok(self.shared.store.count_replayable(tenant, &ended(&wish.filter)?).await?)
+        let filter = replayable(&wish.filter)?;
+        if let (Some(StateName::Waiting), Some(id)) = (filter.state, filter.destination)
+            && let Some(destination) = self.shared.store.destination(tenant, id).await?
+            && let CircuitState::Frozen { since, evidence } = destination.circuit.state
+        {
+            let why = Words(&evidence).to_string();
+            return Err(CommandError::Frozen { since, why });
+        }
+        Ok(self.shared.store.count_replayable(tenant, &filter).await?)
     }
 
     /// Begins to replay deliveries.
@@ -279,7 +263,7 @@ impl EngineHandle {
         let job = ReplayJob {
             id: wish.id.unwrap_or_else(|| ReplayId::new(now, ten(&*self.shared.entropy))),
             tenant: tenant.clone(),
-            filter: ended(&wish.filter)?,
+            filter: replayable(&wish.filter)?,
             per_second: wish.per_second,
             created_at: now,
             state: ReplayState::Running,
@@ -552,13 +536,13 @@ impl EngineHandle {
     }
 }
 
-/// A filter with a state in which deliveries have ended.
-fn ended(filter: &DeliveryFilter) -> Result<DeliveryFilter, CommandError> {
+/// A filter with a state that a job can have: one in which deliveries have ended, or waiting.
+fn replayable(filter: &DeliveryFilter) -> Result<DeliveryFilter, CommandError> {
     match filter.state {
         None => Ok(DeliveryFilter { state: Some(StateName::Dead), ..filter.clone() }),
-        Some(StateName::Dead | StateName::Delivered | StateName::Cancelled) => Ok(filter.clone()),
-        Some(StateName::Queued | StateName::InFlight | StateName::Waiting) => {
-            Err(CommandError::NotAnEndState)
-        }
+        Some(
+            StateName::Dead | StateName::Delivered | StateName::Cancelled | StateName::Waiting,
+        ) => Ok(filter.clone()),
+        Some(StateName::Queued | StateName::InFlight) => Err(CommandError::NotReplayable),
     }
 }

@@ -23,9 +23,11 @@ pub enum CommandError {
     /// The replay job is over.
     #[error("the replay job has ended already")]
     JobEnded,
-    /// A replay is for deliveries that have ended.
-    #[error("only dead, delivered or cancelled deliveries can be replayed")]
-    NotAnEndState,
+    /// A job is for deliveries that have ended, or that wait.
+    #[error(
+        "only dead, delivered or cancelled deliveries can be replayed, and waiting ones be retried"
+    )]
+    NotReplayable,
     /// A quota is reached.
     #[error(transparent)]
     Quota(#[from] QuotaReached),

@@ -12,7 +12,7 @@ use postrider_domain::delivery::Delivery;
 use postrider_domain::ids::{DestinationId, TenantId};
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
-use postrider_store::{Commit, ShardLeases, Store, StoreError, WaitingOrder};
+use postrider_store::{Commit, ReplayJob, ShardLeases, Store, StoreError, WaitingOrder};
 use postrider_transport::{Clock, Transport};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
@@ -23,6 +23,7 @@ use crate::cluster::{self, NEWEST, Post, Refresher, ToReplay, instant};
 use crate::core::{
     Action, Command, Core, Fetch, Input, Load, LoadId, OnReplay, Outgoing, WantedEvent,
 };
+use crate::dead_replays;
 use crate::directory::{Credentials, Directory};
 use crate::entropy::Entropy;
 use crate::handle::{Ended, EngineHandle, Shared};
@@ -97,6 +98,7 @@ pub async fn start<T: Transport>(
     let held = ShardLeases::clone(&core.holding());
     tasks.spawn(Holder::new(&store, &inputs, held, options.hold_every, told).run());
     let (elsewhere, replays) = mpsc::unbounded_channel();
+    let (dead, died) = mpsc::unbounded_channel();
     let shell = Shell {
         core,
         store: Arc::clone(&store),
@@ -107,6 +109,7 @@ pub async fn start<T: Transport>(
         inputs: inputs.clone(),
         holder: to_holder.clone(),
         elsewhere,
+        dead,
         live: live.clone(),
         tenants,
         policy: policy.subscribe(),
@@ -136,6 +139,7 @@ pub async fn start<T: Transport>(
     };
     let engine = EngineHandle { shared: Arc::new(shared) };
     cluster::begin(&engine, replays);
+    tokio::spawn(dead_replays::keep(Arc::downgrade(&engine.shared), died));
     Ok(engine)
 }
 
@@ -207,6 +211,8 @@ struct Shell {
     holder: mpsc::UnboundedSender<ToHolder>,
     /// Deliveries that their owners are to replay.
     elsewhere: mpsc::UnboundedSender<ToReplay>,
+    /// Jobs for what died of an outage, to be kept.
+    dead: mpsc::UnboundedSender<ReplayJob>,
     live: broadcast::Sender<EngineEvent>,
     tenants: mpsc::Sender<EngineEvent>,
     policy: watch::Receiver<Arc<Policy>>,
@@ -319,6 +325,7 @@ impl Shell {
                 Action::ReplayElsewhere(job, rows, is_all) => {
                     drop(self.elsewhere.send((*job, rows, is_all)));
                 }
+                Action::ReplayDead(job) => drop(self.dead.send(*job)),
                 Action::HoldAnew(shards) => drop(self.holder.send(ToHolder::Anew(shards))),
                 Action::GiveBack(decision) => {
                     drop(self.holder.send(ToHolder::GiveBack(decision)));

@@ -9,6 +9,7 @@ pub mod edges;
 pub mod oracle;
 pub mod planted;
 pub mod random;
+mod recovery_scenes;
 pub mod scenes;
 pub mod seeds;
 pub mod trace;

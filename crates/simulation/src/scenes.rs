@@ -13,12 +13,13 @@ use crate::edges::{Edge, FAIL, HOUR, MINUTE, OK, Stage, crashed};
 use crate::oracle::Stand;
 use crate::oracle::circuit::State;
 use crate::oracle::rules::{RETRIES, Rules, due};
+use crate::recovery_scenes::{bulk_retry, drain_by_hand, weekend, weekend_crash};
 use crate::world::life::Outcome;
 use crate::world::receivers::Mood;
 use crate::world::{Nature, Pace};
 
 /// All of them.
-pub const SCENES: [Edge; 22] = [
+pub const SCENES: [Edge; 26] = [
     ("a probe that a crash took is made again ten minutes after it was sent", probe_lost),
     ("where none waits, the next one that arrives is the probe", probe_of_arrival),
     ("what does not fit into the lanes is sent all the same", overflow),
@@ -33,6 +34,10 @@ pub const SCENES: [Edge; 22] = [
     ("a drain sends what waits ahead of its slots", drain),
     ("a drain that a crash interrupted begins anew", drain_again),
     ("a failure stops the ramp of a drain", drain_stops),
+    ("what waits is sent now, in bulk, and not past the circuit", bulk_retry),
+    ("a destination that is enabled with a drain sends what waits", drain_by_hand),
+    ("what died over a weekend is replayed when the receiver is back", weekend),
+    ("the replay of what died is not lost in a crash", weekend_crash),
     ("Retry-After moves a retry later, and not past the last slot", retry_after),
     ("delays counted from the attempt before end at 48 hours", previous_attempt),
     ("jitter moves slots within its share, and the same after a crash", jitter),
@@ -49,19 +54,19 @@ impl Stage {
         (0..count).map(|n| self.receiver(&format!("https://other{n}.example.com/in"))).collect()
     }
 
-    fn send_now(&mut self, count: usize) -> Result<()> {
+    pub(crate) fn send_now(&mut self, count: usize) -> Result<()> {
         self.world.send(&self.tenant.clone(), "task.created", count).map_err(crashed)
     }
 
-    fn count(&self, wanted: impl Fn(Stand) -> bool) -> usize {
+    pub(crate) fn count(&self, wanted: impl Fn(Stand) -> bool) -> usize {
         self.world.oracle().owed.values().filter(|owed| wanted(owed.stand)).count()
     }
 
-    fn delivered(&self) -> usize {
+    pub(crate) fn delivered(&self) -> usize {
         self.count(|stand| stand == Stand::Delivered)
     }
 
-    fn attempts(&self) -> u64 {
+    pub(crate) fn attempts(&self) -> u64 {
         self.world.oracle().attempts
     }
 
@@ -81,7 +86,7 @@ impl Stage {
     }
 }
 
-fn met(stage: &Stage, cover: Cover) -> Result<()> {
+pub(crate) fn met(stage: &Stage, cover: Cover) -> Result<()> {
     let count = stage.world.oracle().coverage.count(cover);
     ensure!(count > 0, "never met: {}", cover.text());
     Ok(())
@@ -328,7 +333,7 @@ fn one_of_many() -> Result<Outcome> {
     stage.end()
 }
 
-fn disabled_with(waiting: usize, rules: Rules) -> Result<Stage> {
+pub(crate) fn disabled_with(waiting: usize, rules: Rules) -> Result<Stage> {
     let mut stage = Stage::new(rules)?;
     stage.send(FAIL, 11)?;
     ensure!(stage.is_open()?, "not disabled");

@@ -357,8 +357,10 @@ pub trait Replays: Send + Sync + 'static {
     ) -> Result<Page<ReplayJob>, StoreError>;
     /// Every running job of every tenant, in any order: the engine resumes them after a start.
     async fn running_replays(&self) -> Result<Vec<ReplayJob>, StoreError>;
-    /// The next deliveries that a job is to replay: those of its filter that had ended when it was
-    /// created (at that time or before, and not replayed since), by identifier, after its position.
+    /// The next deliveries that a job is to send, by identifier, after its position
+    /// ([`ReplayJob::takes`]): those of its filter that had ended when it was created (at that time or
+    /// before, and not replayed since); where the filter wants those that wait, the ones that were
+    /// accepted by then and not attempted since.
     async fn replay_candidates(
         &self,
         job: &ReplayJob,

@@ -232,6 +232,8 @@ pub struct DeliveryFilter {
     pub since: Option<Timestamp>,
     /// Accepted before.
     pub until: Option<Timestamp>,
+    /// Ended at or after. One that has not ended does not match.
+    pub ended_since: Option<Timestamp>,
 }
 
 impl DeliveryFilter {
@@ -244,6 +246,9 @@ impl DeliveryFilter {
             && self.kind.as_ref().is_none_or(|kind| *kind == delivery.kind)
             && self.since.is_none_or(|since| since <= delivery.created_at)
             && self.until.is_none_or(|until| delivery.created_at < until)
+            && self.ended_since.is_none_or(|since| {
+                delivery.finished_at().is_some_and(|ended_at| since <= ended_at)
+            })
     }
 }
 
@@ -274,11 +279,12 @@ pub struct ReplayJob {
     pub id: ReplayId,
     /// Whose it is.
     pub tenant: TenantId,
-    /// Which deliveries. Its state is a finished one.
+    /// Which deliveries. Its state is a finished one, or waiting: those are retried before their slots.
     pub filter: DeliveryFilter,
     /// How many deliveries a second; `None` for as fast as the queues take them.
     pub per_second: Option<u32>,
-    /// When it was created. Only deliveries that had ended by then are replayed, so each is sent once.
+    /// When it was created. Only deliveries that had ended by then are replayed, and only those that were
+    /// not attempted since are retried. So each is sent once.
     pub created_at: Timestamp,
     /// Its state.
     pub state: ReplayState,
@@ -297,6 +303,25 @@ impl ReplayJob {
     pub fn shard(&self) -> Shard {
         let [.., last] = *self.id.as_bytes();
         Shard(last)
+    }
+
+    /// Whether it retries deliveries that wait, and does not replay those that have ended.
+    pub fn retries(&self) -> bool {
+        self.filter.state == Some(StateName::Waiting)
+    }
+
+    /// Whether a delivery, as it is now, is one that this job is still to send. One that it has sent
+    /// already is not: it ended, or was attempted, after the job was created.
+    pub fn takes(&self, delivery: &Delivery) -> bool {
+        let is_left = match (self.retries(), delivery.finished_at()) {
+            (true, None) => {
+                delivery.created_at <= self.created_at
+                    && delivery.last_attempt_at.is_none_or(|at| at <= self.created_at)
+            }
+            (false, Some(ended_at)) => ended_at <= self.created_at,
+            (true, Some(_)) | (false, None) => false,
+        };
+        is_left && delivery.tenant == self.tenant && self.filter.matches(delivery)
     }
 }
 

@@ -30,6 +30,7 @@ const ORDER: &[&str] = &[
     "places",
     "lookup",
     "admission",
+    "asked",
     "drain",
     "probe",
     "guard",

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use postrider_domain::ids::DestinationId;
+use postrider_domain::ids::{DestinationId, ReplayId};
 use postrider_domain::limits::REASON_CHARS_MAX;
 use postrider_engine::CommandError;
 use postrider_store::DestinationRecord;
@@ -11,11 +11,12 @@ use super::PathId;
 use super::subscriptions::PageQuery;
 use crate::auth::{Caller, CanManage, CanRead};
 use crate::body::StrictOrNone;
+use crate::draw::Draw;
 use crate::paging::{List, ListOf, Query, page};
 use crate::problem::Problem;
 use crate::state::ApiState;
 use crate::wire::check_text;
-use crate::wire::destination::{DestinationView, ReasonBody, TransitionView};
+use crate::wire::destination::{DestinationView, EnableBody, ReasonBody, TransitionView};
 
 /// List destinations
 ///
@@ -79,22 +80,40 @@ async fn shown(
 
 /// Enable a destination
 ///
-/// Closes its circuit and resets its counters. The only way out of frozen.
+/// Closes its circuit and resets its counters. The only way out of frozen. With `waiting` `drain` what
+/// waits there is sent at once, also where it was enabled already; with `dead_since` what died there since
+/// then is replayed, after what waits, and `replay` in the answer names the job.
 #[utoipa::path(
     post, path = "/v1/destinations/{id}/enable", tag = "destinations",
     params(("id" = String, Path, description = "The destination")),
-    request_body = ReasonBody,
+    request_body = EnableBody,
     responses((status = 200, body = DestinationView, description = "As it is now"))
 )]
 pub(crate) async fn enable(
     State(state): State<ApiState>,
     CanManage(caller): CanManage,
+    draw: Draw,
     id: PathId,
-    StrictOrNone(body): StrictOrNone<ReasonBody>,
+    StrictOrNone(body): StrictOrNone<EnableBody>,
 ) -> Result<Json<DestinationView>, Problem> {
-    let reason = check_text("reason", body.reason, REASON_CHARS_MAX)?;
-    let switched = state.engine().enable(&caller.tenant, id.of("destination")?, reason).await;
-    switched_to(&state, &caller, &id, switched).await
+    let destination = id.of("destination")?;
+    let mut wish = body.check()?;
+    let mut replay = None;
+    if wish.dead_since.is_some() {
+        let random = draw.bytes("replay id")?;
+        let job = ReplayId::run_by_owner(draw.created_at(&state), random, destination);
+        // An earlier run of this request may have started it.
+        if draw.repeats().is_some() && state.store().replay(&caller.tenant, job).await?.is_some() {
+            wish.dead_since = None;
+        }
+        wish.replay = Some(job);
+        replay = Some(job.to_string());
+    }
+    let enabled = state.engine().enable_and_send(&caller.tenant, destination, wish).await;
+    let enabled = enabled.map(|(record, _)| record);
+    let Json(mut shown) = switched_to(&state, &caller, &id, enabled).await?;
+    shown.replay = replay;
+    Ok(Json(shown))
 }
 
 /// Freeze a destination

@@ -102,7 +102,7 @@ impl PathId {
             CommandError::WrongState(_)
             | CommandError::SubscriptionGone
             | CommandError::JobEnded
-            | CommandError::NotAnEndState
+            | CommandError::NotReplayable
             | CommandError::Quota(_)
             | CommandError::Frozen { .. }
             | CommandError::Full { .. }
@@ -140,7 +140,7 @@ impl From<CommandError> for Problem {
                 let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
                 Problem::new(code, error.to_string()).retry_after(seconds)
             }
-            CommandError::NotAnEndState => Problem::field("state", error),
+            CommandError::NotReplayable => Problem::field("state", error),
             CommandError::Quota(reached) => reached.into(),
             CommandError::Moved => Problem::new(Code::Unavailable, error.to_string()),
             CommandError::Stopping => stopping(),

@@ -20,7 +20,12 @@ use crate::wire::replay::{DryRun, ReplayBody, ReplayView};
 
 /// Start a bulk replay
 ///
-/// Of every delivery that matches and has ended by now, each once. With `dry_run` it only counts.
+/// Of every delivery that matches and has ended by now, each once. With `state` `waiting`, of every
+/// delivery that matches and waits: each is attempted once, as soon as its turn comes, within every limit,
+/// and its slot stays. Where its destination is disabled, one is the next probe, and the others are sent
+/// when that succeeds. Deliveries of frozen destinations are skipped; where the filter names a frozen
+/// destination, the call is refused: enable it with `waiting` `drain` instead. With `dry_run` it only
+/// counts.
 #[utoipa::path(
     post, path = "/v1/replays", tag = "replays",
     request_body = ReplayBody,

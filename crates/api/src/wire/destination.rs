@@ -3,13 +3,19 @@
 use postrider_domain::circuit::{CircuitState, Counters, Transition};
 use postrider_domain::destination::DestinationState;
 use postrider_domain::explain::Words;
-use postrider_domain::policy::CircuitPolicy;
+use postrider_domain::limits::REASON_CHARS_MAX;
+use postrider_domain::policy::{CircuitPolicy, RecoveryMode};
 use postrider_domain::thresholds::{self, Progress};
 use postrider_domain::time::Timestamp;
+use postrider_engine::Enabling;
 use postrider_store::DestinationRecord;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
+
+use super::check_text;
+use crate::paging::parameter;
+use crate::problem::Problem;
 
 /// One URL of one tenant.
 #[derive(Debug, Serialize, ToSchema)]
@@ -39,6 +45,9 @@ pub(crate) struct DestinationView {
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     thresholds: ThresholdsView,
+    /// The replay of what died there; only in the answer to a call that enabled it with `dead_since`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) replay: Option<String>,
 }
 
 /// Whether a destination is attempted: always, every ten minutes, or never.
@@ -131,6 +140,7 @@ impl DestinationView {
             waiting,
             created_at: destination.created_at,
             thresholds: ThresholdsView::of(destination, now, policy),
+            replay: None,
         }
     }
 }
@@ -167,7 +177,40 @@ fn ratio(part: u64, whole: u64) -> f64 {
     f64::from(u32::try_from(ten_thousandths).unwrap_or(u32::MAX)) / 10_000.0
 }
 
-/// Why somebody enables or freezes.
+/// Why somebody enables a destination, and what is sent then.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(as = Enable)]
+pub(crate) struct EnableBody {
+    /// What for; it stands in the timeline.
+    #[schema(max_length = 500)]
+    pub(crate) reason: Option<String>,
+    /// What waits there follows its `slots`, or is sent at once by a ramp (`drain`); as `recovery.mode`
+    /// says where it is left out.
+    waiting: Option<String>,
+    /// Replays what died there at this time or later. The answer names the job.
+    #[schema(format = DateTime)]
+    dead_since: Option<String>,
+}
+
+impl EnableBody {
+    pub(crate) fn check(self) -> Result<Enabling, Problem> {
+        let waiting = match self.waiting.as_deref() {
+            None => None,
+            Some("slots") => Some(RecoveryMode::Slots),
+            Some("drain") => Some(RecoveryMode::Drain),
+            Some(_) => return Err(Problem::field("waiting", "one of slots, drain")),
+        };
+        Ok(Enabling {
+            reason: check_text("reason", self.reason, REASON_CHARS_MAX)?,
+            waiting,
+            dead_since: parameter("dead_since", self.dead_since.as_deref())?,
+            replay: None,
+        })
+    }
+}
+
+/// Why somebody freezes.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Reason)]

@@ -24,7 +24,8 @@ pub(crate) struct ReplayBody {
     /// Of events of this type.
     #[serde(rename = "type")]
     kind: Option<String>,
-    /// `dead` (default), `delivered` or `cancelled`.
+    /// `dead` (default), `delivered` or `cancelled`: they are replayed. Or `waiting`: each is attempted
+    /// once, as soon as its turn comes, without waiting for its slot, which stays.
     state: Option<String>,
     /// Accepted at or after.
     #[schema(format = DateTime)]
@@ -32,6 +33,9 @@ pub(crate) struct ReplayBody {
     /// Accepted before.
     #[schema(format = DateTime)]
     until: Option<String>,
+    /// Ended at or after: for dead ones, when they died.
+    #[schema(format = DateTime)]
+    ended_since: Option<String>,
     /// At most so many a second; as fast as the lanes take them where it is left out.
     #[schema(minimum = 1)]
     per_second: Option<u32>,
@@ -47,9 +51,13 @@ impl ReplayBody {
             Some(text) => parse_state(text)?,
         };
         match state {
-            StateName::Dead | StateName::Delivered | StateName::Cancelled => {}
-            StateName::Queued | StateName::InFlight | StateName::Waiting => {
-                return Err(Problem::field("state", "one of dead, delivered, cancelled"));
+            StateName::Waiting if self.ended_since.is_some() => {
+                let problem = "for deliveries that have ended, and those that wait have not";
+                return Err(Problem::field("ended_since", problem));
+            }
+            StateName::Dead | StateName::Delivered | StateName::Cancelled | StateName::Waiting => {}
+            StateName::Queued | StateName::InFlight => {
+                return Err(Problem::field("state", "one of dead, delivered, cancelled, waiting"));
             }
         }
         let is_pace = |pace: &u32| (1..=REPLAY_PER_SECOND_MAX).contains(pace);
@@ -66,6 +74,7 @@ impl ReplayBody {
                 kind: parameter("type", self.kind.as_deref())?,
                 since: parameter("since", self.since.as_deref())?,
                 until: parameter("until", self.until.as_deref())?,
+                ended_since: parameter("ended_since", self.ended_since.as_deref())?,
             },
             per_second: self.per_second,
             id: None,
@@ -86,6 +95,9 @@ pub(crate) struct ReplayView {
     total: u64,
     /// How many it has replayed.
     done: u64,
+    /// When it has finished: how many of `total` it did not send. They were on their way without it, had
+    /// ended or been replayed meanwhile, their subscription was deleted, or their destination is frozen.
+    skipped: Option<u64>,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -116,6 +128,8 @@ struct ReplayFilterView {
     since: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = DateTime)]
     until: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    ended_since: Option<Timestamp>,
 }
 
 /// How many deliveries a replay would replay.
@@ -143,10 +157,13 @@ impl ReplayView {
                 state: filter.state.map(StateName::as_str),
                 since: filter.since,
                 until: filter.until,
+                ended_since: filter.ended_since,
             },
             per_second: job.per_second,
             total: job.total,
             done: job.done,
+            skipped: (job.state == ReplayState::Finished)
+                .then(|| job.total.saturating_sub(job.done)),
             created_at: job.created_at,
             finished_at: job.finished_at,
         }

@@ -52,3 +52,33 @@ async fn a_disabled_destination_says_why_and_when_it_is_probed() {
     let shown = api.get(&path).expect(200).await;
     assert_json_snapshot!(shown, {".id" => "[id]"});
 }
+
+#[tokio::test]
+async fn enabling_drains_what_waits_and_replays_what_died() {
+    let api = Api::new().await;
+    let delivery = api.delivery("500").await;
+    let path = format!("/v1/destinations/{}/enable", delivery["destination_id"].as_str().unwrap());
+    for (body, field) in
+        [(json!({"waiting": "later"}), "waiting"), (json!({"dead_since": "friday"}), "dead_since")]
+    {
+        api.post(&path, body).refused(422, "invalid_field", Some(field)).await;
+    }
+    let before = api.receiver.requests.lock().unwrap().len();
+    let drained = api.post(&path, json!({"waiting": "drain"})).expect(200).await;
+    assert_eq!(drained.get("replay"), None);
+    api.until(async |api| api.receiver.requests.lock().unwrap().len() == before + 1).await;
+    // Repeated with its key, the call starts one job.
+    let body = json!({"waiting": "slots", "dead_since": "2025-11-15T09:30:00Z"});
+    let call = || api.post(&path, body.clone()).header("idempotency-key", "monday");
+    let first = call().expect(200).await;
+    let second = call().expect(200).await;
+    assert!(first["replay"].as_str().unwrap().starts_with("rpl_"), "{first}");
+    assert_eq!(first["replay"], second["replay"]);
+    let jobs = api.get("/v1/replays").expect(200).await;
+    assert_eq!(jobs["data"].as_array().unwrap().len(), 1, "{jobs}");
+    let job = &jobs["data"][0];
+    assert_eq!(job["id"], first["replay"]);
+    assert_eq!(job["filter"]["state"], "dead");
+    assert_eq!(job["filter"]["destination"], delivery["destination_id"]);
+    assert_eq!(job["filter"]["ended_since"], "2025-11-15T09:30:00.000Z");
+}

@@ -59,7 +59,14 @@ async fn a_paced_replay_can_be_paused_resumed_and_cancelled() {
 async fn what_is_wrong_with_a_replay_is_said() {
     let api = Api::new().await;
     for (body, code, field) in [
-        (json!({"state": "waiting"}), "invalid_field", "state"),
+        (json!({"state": "queued"}), "invalid_field", "state"),
+        (json!({"state": "in_flight"}), "invalid_field", "state"),
+        (
+            json!({"state": "waiting", "ended_since": "2025-11-15T09:30:00Z"}),
+            "invalid_field",
+            "ended_since",
+        ),
+        (json!({"ended_since": "now"}), "invalid_field", "ended_since"),
         (json!({"state": "lost"}), "invalid_field", "state"),
         (json!({"destination": "x"}), "invalid_field", "destination"),
         (json!({"per_second": 0}), "invalid_field", "per_second"),
@@ -88,4 +95,41 @@ async fn dry_run_counts_no_delivery_of_a_deleted_subscription() {
     api.until(async |api| api.get(&path).expect(200).await["state"] == "finished").await;
     let done = api.get(&path).expect(200).await;
     assert_eq!((&done["total"], &done["done"]), (&json!(0), &json!(0)));
+}
+
+#[tokio::test]
+async fn what_waits_is_retried_in_bulk_and_skipped_where_it_is_frozen() {
+    let api = Api::new().await;
+    let one = api.delivery("500").await;
+    api.send_event().await;
+    api.idle().await;
+    let dry = json!({"state": "waiting", "dry_run": true});
+    assert_eq!(api.post("/v1/replays", dry).expect(200).await["total"], 2);
+    let before = api.receiver.requests.lock().unwrap().len();
+    let job = api.post("/v1/replays", json!({"state": "waiting"})).expect(201).await;
+    assert_eq!((&job["filter"]["state"], &job["skipped"]), (&json!("waiting"), &json!(null)));
+    let path = format!("/v1/replays/{}", id(&job));
+    api.until(async |api| api.get(&path).expect(200).await["state"] == "finished").await;
+    api.until(async |api| api.receiver.requests.lock().unwrap().len() == before + 2).await;
+    api.idle().await;
+    let done = api.get(&path).expect(200).await;
+    assert_eq!((&done["done"], &done["skipped"]), (&json!(2), &json!(0)));
+    let after = api.get(&format!("/v1/deliveries/{}", id(&one))).expect(200).await;
+    assert_eq!((&after["attempts"], &after["state"]), (&json!(2), &json!("waiting")));
+    assert_eq!(after["next_attempt_at"], one["next_attempt_at"], "the slot stays");
+
+    let destination = one["destination_id"].as_str().unwrap();
+    let freeze = format!("/v1/destinations/{destination}/freeze");
+    api.call("POST", &freeze).expect(200).await;
+    let named = json!({"state": "waiting", "destination": destination});
+    let refused = api.post("/v1/replays", named).refused(409, "wrong_state", None).await;
+    assert!(refused["detail"].as_str().unwrap().contains("enable it"), "{refused}");
+    let job = api.post("/v1/replays", json!({"state": "waiting"})).expect(201).await;
+    let path = format!("/v1/replays/{}", id(&job));
+    api.until(async |api| api.get(&path).expect(200).await["state"] == "finished").await;
+    let done = api.get(&path).expect(200).await;
+    assert_eq!(
+        (&done["total"], &done["done"], &done["skipped"]),
+        (&json!(2), &json!(0), &json!(2))
+    );
 }

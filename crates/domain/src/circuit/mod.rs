@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attempt::Verdict;
 use crate::ids::DeliveryId;
-use crate::policy::CircuitPolicy;
+use crate::policy::{CircuitPolicy, DeadRecovery};
 use crate::time::Timestamp;
 
 /// A destination's circuit with its counters, as it is kept.
@@ -52,6 +52,14 @@ pub struct Circuit {
     /// Failures that are taken back when the suspension of transitions ends. They are in no counter.
     #[serde(default, skip_serializing_if = "Suspended::is_empty")]
     pub suspended: Suspended,
+    /// While it is not closed: when the outage began, which is the first of the failures in a row that
+    /// led to it. `None` in a circuit that a version without this field stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down_since: Option<Timestamp>,
+    /// Since when deliveries died that are to be replayed, now that the destination is back. It is
+    /// stored with the transition that closed the circuit, and removed when the replay job is stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_dead_since: Option<Timestamp>,
 }
 
 /// Failures while transitions were suspended: shown to people, judged by no rule.
@@ -248,6 +256,8 @@ impl Circuit {
             draining: false,
             failing_since: None,
             suspended: Suspended::default(),
+            down_since: None,
+            replay_dead_since: None,
         }
     }
 
@@ -326,6 +336,15 @@ impl Circuit {
         };
         self.reset();
         transition
+    }
+
+    /// The outage is over and the circuit closed: what died of it is to be replayed, or kept.
+    pub fn end_outage(&mut self, dead: DeadRecovery) {
+        let since = self.down_since.take();
+        if dead == DeadRecovery::Replay {
+            // What died of an outage before may still be to be replayed.
+            self.replay_dead_since = self.replay_dead_since.into_iter().chain(since).min();
+        }
     }
 
     /// Freezes the destination by hand.
@@ -537,6 +556,12 @@ impl Circuit {
     /// The one place where a state changes.
     fn change(&mut self, to: CircuitState, evidence: Evidence, at: Timestamp) -> Transition {
         let from = self.state_name();
+        self.down_since = match &self.state {
+            CircuitState::Closed => Some(self.failing_since.map_or(at, |first| first.min(at))),
+            CircuitState::Open { since, .. }
+            | CircuitState::HalfOpen { since, .. }
+            | CircuitState::Frozen { since, .. } => self.down_since.or(Some(*since)),
+        };
         self.state = to;
         Transition { at, from, to: self.state_name(), evidence, counters: self.counters }
     }

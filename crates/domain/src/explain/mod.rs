@@ -355,6 +355,17 @@ fn next_of_waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp) -> NextStep {
     let Some(destination) = facts.destination else { return retry(slot.due_at) };
     match &destination.circuit.state {
         CircuitState::Closed => retry(slot.due_at),
+        CircuitState::Open { probe_at, .. }
+            if slot.ahead_of.is_some() && slot.due_at > *probe_at =>
+        {
+            NextStep {
+                at: Some(slot.due_at.max(now)),
+                what:
+                    "it is attempted after the next probe, because a job asked for it; where the \
+                       probe fails, it follows its slot"
+                        .to_owned(),
+            }
+        }
         CircuitState::Open { probe_at, .. } if slot.ahead_of.is_some() => NextStep {
             at: Some((*probe_at).max(now)),
             what: "it is sent to probe the destination, because somebody asked for it; a success \
@@ -460,7 +471,9 @@ fn unblock_waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp) -> Vec<Unblock
     if slot.due_at > now && slot.ahead_of.is_none() && !is_frozen && facts.subscription.is_some() {
         unblock.push(Unblock {
             action: Action::Retry,
-            what: "retry it now: it need not wait for its slot, and keeps it".to_owned(),
+            what: "retry it now: it need not wait for its slot, and keeps it; a bulk replay with \
+                   state waiting does so for many"
+                .to_owned(),
         });
     }
     unblock
@@ -469,7 +482,9 @@ fn unblock_waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp) -> Vec<Unblock
 fn unblock_destination(facts: &Facts<'_>) -> Vec<Unblock> {
     let enable = Unblock {
         action: Action::EnableDestination,
-        what: "enable the destination once the receiver works".to_owned(),
+        what: "enable the destination once the receiver works; with waiting = drain what waits is \
+               sent at once"
+            .to_owned(),
     };
     match facts.destination.map(|destination| &destination.circuit.state) {
         None | Some(CircuitState::Closed) => Vec::new(),

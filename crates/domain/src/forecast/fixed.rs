@@ -53,7 +53,7 @@ pub(super) fn run(scenario: &Scenario, schedule: &FixedSchedule) -> Forecast {
             Some(_) | None => run.everything_is_sent(end),
         }
         now = end;
-        run.tally.look(now, run.waiting.count());
+        run.tally.look(now, run.waiting.count(), 0);
         if run.tally.forecast.recovered_at.is_some() {
             break;
         }

@@ -87,6 +87,8 @@ pub struct Forecast {
     pub dead: u64,
     /// Of these, how many were never attempted.
     pub dead_never_attempted: u64,
+    /// Those that had used them up and were replayed when the destination was back; they arrived.
+    pub replayed: u64,
     /// Those that wait at the end.
     pub waiting: u64,
     /// Attempts that failed, probes included.

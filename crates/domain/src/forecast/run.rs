@@ -5,6 +5,7 @@
 //! what fails is failed one by one in the order of time, because each failure may change the
 //! circuit.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::cohort::{Cohort, Template, Waiting, delivery_id};
@@ -13,7 +14,7 @@ use super::{Forecast, ForecastError, JITTERED_MAX, OUTAGE_AT, Scenario, Traffic}
 use crate::attempt::{Turn, Verdict};
 use crate::circuit::{Admission, Circuit, CircuitState, Counters, Hold, StateName, Transition};
 use crate::delivery::{DeadReason, Delivery, DeliveryState};
-use crate::policy::{Policy, RecoveryMode, Share};
+use crate::policy::{DeadRecovery, Policy, RecoveryMode, Share};
 use crate::retry;
 use crate::time::Timestamp;
 
@@ -31,6 +32,11 @@ pub(super) struct Run<'a> {
     ends_at: Timestamp,
     enable_at: Option<Timestamp>,
     ramp: Option<Ramp>,
+    /// What is dead, in the order of dying: from which delivery on, how many, and whether they were ever
+    /// attempted.
+    dead: VecDeque<(u64, u64, bool)>,
+    /// How many of them, from the first on, are to be replayed.
+    to_replay: u64,
 }
 
 /// What waits is sent ahead of its slots, so many at a time.
@@ -45,9 +51,16 @@ impl<'a> Run<'a> {
         let outage_ends_at = OUTAGE_AT.saturating_add(scenario.outage);
         let enable_at = scenario.enabled_after.map(|after| outage_ends_at.saturating_add(after));
         let schedule = retry::offset(policy.retry.max, &policy.retry);
+        let replay = match policy.recovery.dead {
+            DeadRecovery::Keep => 0,
+            DeadRecovery::Replay => {
+                traffic.before(outage_ends_at) / u64::from(policy.recovery.dead_per_second.max(1))
+            }
+        };
         let ends_at = enable_at
             .unwrap_or(outage_ends_at)
             .saturating_add(schedule)
+            .saturating_add(Duration::from_secs(replay))
             .saturating_add(policy.circuit.probe_interval * 2)
             .saturating_add(Duration::from_secs(60));
         let all = traffic.before(ends_at);
@@ -78,6 +91,8 @@ impl<'a> Run<'a> {
             ends_at,
             enable_at,
             ramp: None,
+            dead: VecDeque::new(),
+            to_replay: 0,
         })
     }
 
@@ -94,7 +109,7 @@ impl<'a> Run<'a> {
                 Admission::WaitUntil(at) => self.nothing_is_admitted(end.min(at)),
                 Admission::Refuse => self.nothing_is_admitted(end),
             }
-            self.tally.look(self.now, self.waiting.count());
+            self.tally.look(self.now, self.waiting.count(), self.to_replay);
         }
         Ok(self.tally.finish(self.accepted, self.waiting.count(), self.now))
     }
@@ -212,7 +227,36 @@ impl<'a> Run<'a> {
             self.arrive(cohort.first, cohort.count, cohort.slot.due_at);
         }
         self.drain(end);
+        self.replay(end);
         self.now = end;
+    }
+
+    /// Replays what died of the outage at its pace, where nothing is drained any more. All of it was
+    /// accepted after the outage began.
+    fn replay(&mut self, end: Timestamp) {
+        let is_draining = self.ramp.is_some() && self.waiting.count() > 0;
+        if self.to_replay == 0 || is_draining {
+            return;
+        }
+        let ms = u64::try_from(end.since(self.now).as_millis()).unwrap_or(u64::MAX);
+        let pace = u64::from(self.policy.recovery.dead_per_second);
+        let mut left = (ms.saturating_mul(pace) / 1_000).max(1);
+        while left > 0
+            && self.to_replay > 0
+            && let Some((first, count, is_attempted)) = self.dead.pop_front()
+        {
+            let now = count.min(left).min(self.to_replay);
+            if now < count {
+                self.dead.push_front((first + now, count - now, is_attempted));
+            }
+            (left, self.to_replay) = (left - now, self.to_replay - now);
+            for n in first..first + now {
+                if end.since(self.traffic.at(n)) <= self.policy.recovery.dead_max_age {
+                    self.tally.replayed(is_attempted);
+                    self.arrive(n, 1, end);
+                }
+            }
+        }
     }
 
     fn arrive(&mut self, first: u64, count: u64, at: Timestamp) {
@@ -230,6 +274,9 @@ impl<'a> Run<'a> {
         if self.policy.recovery.mode == RecoveryMode::Drain {
             let next_step_at = self.now.saturating_add(self.policy.recovery.ramp_step);
             self.ramp = Some(Ramp { size: 1, next_step_at });
+        }
+        if self.policy.recovery.dead == DeadRecovery::Replay {
+            self.to_replay = self.dead.iter().map(|(_, count, _)| count).sum();
         }
     }
 
@@ -308,9 +355,11 @@ impl<'a> Run<'a> {
             DeliveryState::Dead { reason, at } => {
                 self.tally.died(number(delivery), count, at);
                 let is_refused = reason == DeadReason::NotAdmitted;
-                if is_refused && delivery.attempts == 0 {
+                let is_attempted = !is_refused || delivery.attempts > 0;
+                if !is_attempted {
                     self.tally.forecast.dead_never_attempted += count;
                 }
+                self.dead.push_back((number(delivery), count, is_attempted));
             }
             // Arrivals are counted where they happen; nobody cancels anything here.
             DeliveryState::Queued

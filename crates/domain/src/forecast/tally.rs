@@ -55,6 +55,16 @@ impl Tally {
         self.ended(first, count, at);
     }
 
+    /// One that had died is replayed, and arrives.
+    pub(super) fn replayed(&mut self, is_attempted: bool) {
+        self.forecast.dead = self.forecast.dead.saturating_sub(1);
+        if !is_attempted {
+            let never = &mut self.forecast.dead_never_attempted;
+            *never = never.saturating_sub(1);
+        }
+        self.forecast.replayed += 1;
+    }
+
     fn ended(&mut self, first: u64, count: u64, at: Timestamp) {
         let traffic = self.traffic;
         let later = traffic.offset(first + count.max(1) - 1).saturating_sub(traffic.offset(first));
@@ -62,13 +72,17 @@ impl Tally {
     }
 
     /// Looks at how things stand.
-    pub(super) fn look(&mut self, now: Timestamp, backlog: u64) {
+    pub(super) fn look(&mut self, now: Timestamp, backlog: u64, to_replay: u64) {
         let at = now.since(OUTAGE_AT);
         let forecast = &mut self.forecast;
         if backlog > forecast.peak_backlog {
             (forecast.peak_backlog, forecast.peak_at) = (backlog, at);
         }
-        if backlog == 0 && now >= self.outage_ends_at && forecast.back_at.is_some() {
+        if backlog == 0
+            && to_replay == 0
+            && now >= self.outage_ends_at
+            && forecast.back_at.is_some()
+        {
             forecast.recovered_at.get_or_insert(self.last_end_at.since(OUTAGE_AT));
         }
         let last = forecast.samples.last().copied().unwrap_or_default();

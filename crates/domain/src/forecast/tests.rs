@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::circuit::{Evidence, StateName};
-use crate::policy::{MeasuredFrom, RecoveryMode};
+use crate::policy::{DeadRecovery, MeasuredFrom, RecoveryMode};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -108,6 +108,35 @@ fn a_ramp_sends_what_waits_at_once() {
 
 /// The schedule of 5 s, 5 min and 30 min: whoever is accepted more than 2,105 s before the end
 /// of an hour is dead.
+/// A weekend: what is dead by Monday is replayed at its pace, and arrives.
+#[test]
+fn what_died_of_the_outage_is_replayed_where_the_policy_says_so() {
+    let weekend = scenario(1, HOUR * 62);
+    let kept = forecast(&weekend, &Policy::default()).unwrap();
+    assert!(kept.dead > 40_000 && kept.replayed == 0, "{}", kept.dead);
+    let mut policy = Policy::default();
+    policy.recovery.dead = DeadRecovery::Replay;
+    let replayed = forecast(&weekend, &policy).unwrap();
+    assert_eq!((replayed.dead, replayed.dead_never_attempted), (0, 0));
+    assert_eq!((replayed.replayed, replayed.late), (kept.dead, kept.late + kept.dead));
+    assert_balanced(&replayed);
+    // What was accepted too long ago stays dead.
+    policy.recovery.dead_max_age = HOUR * 55;
+    let some = forecast(&weekend, &policy).unwrap();
+    assert!(some.dead > 0 && some.replayed > 0);
+    assert_eq!(some.dead + some.replayed, kept.dead);
+    assert_balanced(&some);
+    // A slow pace only takes longer.
+    policy.recovery.dead_max_age = HOUR * 24 * 30;
+    policy.recovery.dead_per_second = 1;
+    policy.recovery.mode = RecoveryMode::Drain;
+    let slow = forecast(&weekend, &policy).unwrap();
+    assert_eq!((slow.dead, slow.replayed), (0, kept.dead));
+    let took = slow.recovered_at.unwrap() - slow.back_at.unwrap();
+    assert!(took >= seconds(kept.dead), "{took:?}");
+    assert_balanced(&slow);
+}
+
 #[test]
 fn a_fixed_schedule_attempts_everything_and_gives_up() {
     let schedule = FixedSchedule {

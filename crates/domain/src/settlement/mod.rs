@@ -6,7 +6,7 @@
 //! it happens anywhere else. A crash leaves all of it or none of it.
 
 use crate::attempt::{Attempt, Finished, Turn, Verdict};
-use crate::circuit::{Hold, Transition};
+use crate::circuit::{Hold, StateName, Transition};
 use crate::delivery::Delivery;
 use crate::destination::Destination;
 use crate::policy::Policy;
@@ -41,6 +41,9 @@ pub fn settle(
     let verdict = finished.ending.verdict();
     let mut learned = destination.clone();
     let transition = learned.circuit.learn(delivery.id, verdict, now, hold, &policy.circuit);
+    if transition.as_ref().is_some_and(|transition| transition.to == StateName::Closed) {
+        learned.circuit.end_outage(policy.recovery.dead);
+    }
     let settled = match verdict {
         Verdict::Success => delivery.delivered(finished.started_at, now),
         // A fault of our own spares the destination, not the delivery's slot: the schedule's

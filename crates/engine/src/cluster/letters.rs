@@ -14,7 +14,7 @@ use postrider_store::{Letter, Store};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use crate::core::ReplayChange;
+use crate::core::{Reopening, ReplayChange};
 use crate::entropy::Entropy;
 use crate::handle::{CommandError, EngineHandle};
 
@@ -25,6 +25,9 @@ pub(crate) enum Question {
         tenant: TenantId,
         destination: DestinationId,
         reason: Option<String>,
+        /// A node of an earlier version does not say it.
+        #[serde(default)]
+        how: Reopening,
     },
     Freeze {
         tenant: TenantId,
@@ -47,6 +50,12 @@ pub(crate) enum Question {
     ReplayEnded {
         tenant: TenantId,
         by: Timestamp,
+        deliveries: Vec<DeliveryId>,
+    },
+    /// Retry what waits and was not attempted since then, for a job.
+    RetryWaiting {
+        tenant: TenantId,
+        since: Timestamp,
         deliveries: Vec<DeliveryId>,
     },
     RunJob {
@@ -122,7 +131,7 @@ impl Refusal {
             CommandError::JobEnded => Refusal::JobEnded,
             // Quotas are asked by the node that was asked, before it asks another one.
             CommandError::Quota(_)
-            | CommandError::NotAnEndState
+            | CommandError::NotReplayable
             | CommandError::Full { .. }
             | CommandError::Moved
             | CommandError::Stopping

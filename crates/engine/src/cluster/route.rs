@@ -173,8 +173,8 @@ impl EngineHandle {
     /// Answers another node.
     pub(crate) async fn answer(&self, question: Question) -> Result<Answer, CommandError> {
         match question {
-            Question::Enable { tenant, destination, reason } => {
-                self.enable_here(&tenant, destination, reason).await?;
+            Question::Enable { tenant, destination, reason, how } => {
+                self.enable_here(&tenant, destination, reason, how).await?;
             }
             Question::Freeze { tenant, destination, reason } => {
                 self.freeze_here(&tenant, destination, reason).await?;
@@ -190,6 +190,10 @@ impl EngineHandle {
             }
             Question::ReplayEnded { tenant, by, deliveries } => {
                 let (count, moved) = self.replay_ended(&tenant, by, deliveries).await;
+                return Ok(Answer::Replayed { count, moved });
+            }
+            Question::RetryWaiting { tenant, since, deliveries } => {
+                let (count, moved) = self.retry_waiting(&tenant, since, deliveries).await;
                 return Ok(Answer::Replayed { count, moved });
             }
             Question::RunJob { tenant, id } => {
@@ -243,14 +247,39 @@ impl EngineHandle {
                 }
             });
         }
-        let (mut count, mut moved) = (0, Vec::new());
-        for result in replaying.join_all().await {
-            match result {
-                Ok(is_replayed) => count += u64::from(is_replayed),
-                Err(id) => moved.push(id),
-            }
+        sum(replaying.join_all().await)
+    }
+
+    /// Retries those of these deliveries that wait and were not attempted since then, for a job; answers
+    /// how many, and which are not ours to retry.
+    async fn retry_waiting(
+        &self,
+        tenant: &TenantId,
+        since: Timestamp,
+        deliveries: Vec<DeliveryId>,
+    ) -> (u64, Vec<DeliveryId>) {
+        let mut retrying = JoinSet::new();
+        for id in deliveries {
+            let (engine, tenant) = (self.clone(), tenant.clone());
+            retrying.spawn(async move {
+                let change = DeliveryCommand::RetryUnlessAttempted { since };
+                match engine.change_here(&tenant, id, change).await {
+                    Ok(_) => Ok(true),
+                    Err(CommandError::Moved | CommandError::Store(_)) => Err(id),
+                    Err(_) => Ok(false),
+                }
+            });
         }
-        (count, moved)
+        sum(retrying.join_all().await)
+    }
+
+    /// Has this node send some of a job's deliveries.
+    async fn send_for(&self, job: &ReplayJob, ids: Vec<DeliveryId>) -> (u64, Vec<DeliveryId>) {
+        if job.retries() {
+            self.retry_waiting(&job.tenant, job.created_at, ids).await
+        } else {
+            self.replay_ended(&job.tenant, job.created_at, ids).await
+        }
     }
 
     /// Has a job's next deliveries replayed, each by its owner, until all are.
@@ -267,11 +296,10 @@ impl EngineHandle {
                 if ids.is_empty() {
                     continue;
                 }
-                let (tenant, by) = (job.tenant.clone(), job.created_at);
                 let answer = if member.name == post.me() {
-                    Some(self.replay_ended(&tenant, by, ids).await)
+                    Some(self.send_for(&job, ids).await)
                 } else {
-                    let question = Question::ReplayEnded { tenant, by, deliveries: ids };
+                    let question = question_for(&job, ids);
                     match post.ask(&member.name, question, ANSWER).await {
                         Some(Answer::Replayed { count, moved }) => Some((count, moved)),
                         _ => None,
@@ -290,6 +318,28 @@ impl EngineHandle {
         let command = OnReplay::ReplayedElsewhere { job, last, replayed, is_all };
         // Nobody takes it only where the engine has ended.
         drop(self.shared.inputs.send(Input::Command(Command::OnReplay(command))));
+    }
+}
+
+/// How many of a job's deliveries were sent, and which are another node's.
+fn sum(results: Vec<Result<bool, DeliveryId>>) -> (u64, Vec<DeliveryId>) {
+    let (mut count, mut moved) = (0, Vec::new());
+    for result in results {
+        match result {
+            Ok(is_sent) => count += u64::from(is_sent),
+            Err(id) => moved.push(id),
+        }
+    }
+    (count, moved)
+}
+
+/// What another node is asked, to have it send some of a job's deliveries.
+fn question_for(job: &ReplayJob, deliveries: Vec<DeliveryId>) -> Question {
+    let (tenant, at) = (job.tenant.clone(), job.created_at);
+    if job.retries() {
+        Question::RetryWaiting { tenant, since: at, deliveries }
+    } else {
+        Question::ReplayEnded { tenant, by: at, deliveries }
     }
 }
 

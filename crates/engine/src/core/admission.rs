@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_domain::circuit::{Admission, CircuitState, Transition};
-use postrider_domain::delivery::{Delivery, DeliveryState};
 use postrider_domain::explain::Words;
 use postrider_domain::time::Timestamp;
 
@@ -17,7 +16,7 @@ use crate::handle::CommandError;
 use crate::live::EngineEvent;
 
 /// When to ask again while a probe is chosen or in flight: about as long as an attempt may take.
-const PROBE_UNDER_WAY: Duration = Duration::from_secs(5);
+pub(super) const PROBE_UNDER_WAY: Duration = Duration::from_secs(5);
 
 impl Core {
     /// May this destination be attempted now? It freezes here when its time has come.
@@ -101,27 +100,5 @@ impl Core {
             }
             CircuitState::Closed | CircuitState::Frozen { .. } => None,
         }
-    }
-
-    /// The circuit says no to a delivery that has been taken out of memory: it waits for its next slot,
-    /// or is dead. One that somebody asked for waits for the next probe.
-    pub(super) fn not_admitted(&mut self, delivery: &Delivery, ix: DestIx) {
-        let before = delivery.state.name();
-        let at = self.next_probe_at(ix).filter(|_| delivery.is_asked_for());
-        let put_off = at.and_then(|at| delivery.asked_for(at).ok());
-        if put_off.is_some() {
-            self.dests[ix.get()].next_probe = Some(delivery.id);
-        }
-        let after = put_off.unwrap_or_else(|| delivery.not_admitted(self.now, &self.policy.retry));
-        if let DeliveryState::Waiting(slot) = delivery.state
-            && slot.due_at > self.now
-        {
-            // A ramp had brought it forward; its slot is still to come.
-            self.place(after, ix);
-            return;
-        }
-        self.actions.extend(crate::live::death(&after).map(Action::Publish));
-        self.commits.delivery(before, after.clone(), None);
-        self.place(after, ix);
     }
 }

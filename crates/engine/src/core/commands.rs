@@ -4,14 +4,12 @@
 
 use std::sync::Arc;
 
-use postrider_domain::circuit::Transition;
 use postrider_domain::destination::Destination;
-use postrider_domain::ids::TenantId;
 use postrider_domain::mass_failure::MassFailureGuard;
-use postrider_domain::policy::Policy;
+use postrider_domain::policy::{DeadRecovery, Policy, RecoveryMode};
 
 use super::destinations::DestIx;
-use super::messages::{Action, Command, OnDestination, Parked, Reply};
+use super::messages::{Action, Command, OnDestination, Parked, Reopening, Reply};
 use super::state::Core;
 use crate::handle::CommandError;
 use crate::live::EngineEvent;
@@ -62,16 +60,19 @@ impl Core {
             return self.park_command(&tenant, destination, Parked::OnDestination(command));
         };
         match command {
-            OnDestination::Enable { reason, reply, .. } => {
-                self.change_circuit(ix, &tenant, reply, |core| {
-                    core.dests[ix.get()].record.circuit.enable(reason, core.now)
-                });
+            // What belongs to another tenant does not exist.
+            OnDestination::Enable { reply, .. } | OnDestination::Freeze { reply, .. }
+                if self.dests[ix.get()].record.tenant != tenant =>
+            {
+                drop(reply.send(Err(CommandError::NotFound)));
             }
+            OnDestination::Enable { reason, how, reply, .. } => self.enable(ix, reason, how, reply),
             OnDestination::Freeze { reason, reply, .. } => {
-                self.change_circuit(ix, &tenant, reply, |core| {
-                    core.stop_ramp(ix);
-                    core.dests[ix.get()].record.circuit.freeze(reason, core.now)
-                });
+                self.stop_ramp(ix);
+                let now = self.now;
+                let transition = self.dests[ix.get()].record.circuit.freeze(reason, now);
+                self.circuit_changed(ix, transition);
+                self.changed_by_hand(ix, reply);
             }
             // The caller may have gone away.
             OnDestination::Look { reply, .. } => drop(reply.send(Some(self.look(ix)))),
@@ -79,25 +80,39 @@ impl Core {
         }
     }
 
-    fn change_circuit(
+    /// Somebody enables a destination, and may say what is to be sent.
+    fn enable(
         &mut self,
         ix: DestIx,
-        tenant: &TenantId,
+        reason: Option<String>,
+        how: Reopening,
         reply: Reply<Destination>,
-        change: impl FnOnce(&mut Core) -> Option<Transition>,
     ) {
-        if self.dests[ix.get()].record.tenant != *tenant {
-            drop(reply.send(Err(CommandError::NotFound)));
-            return;
+        let recovery = &self.policy.recovery;
+        let dead = if how.replays_dead { DeadRecovery::Keep } else { recovery.dead };
+        let mode = match how.drains {
+            None => recovery.mode,
+            Some(true) => RecoveryMode::Drain,
+            Some(false) => RecoveryMode::Slots,
+        };
+        let circuit = &mut self.dests[ix.get()].record.circuit;
+        let transition = circuit.enable(reason, self.now);
+        let is_changed = transition.is_some();
+        if is_changed {
+            circuit.end_outage(dead);
         }
-        self.dests[ix.get()].used_at = self.now;
-        let transition = change(self);
-        let changed = transition.is_some();
         self.circuit_changed(ix, transition);
-        self.arm_circuit(ix);
-        if changed && self.dests[ix.get()].record.evidence().is_none() {
-            self.recovered(ix);
+        // One that was enabled already sends what waits only where somebody asks for it.
+        if is_changed || how.drains.is_some() {
+            self.recovered(ix, mode);
         }
+        self.changed_by_hand(ix, reply);
+    }
+
+    /// Somebody changed a circuit: they are answered when that is durable.
+    fn changed_by_hand(&mut self, ix: DestIx, reply: Reply<Destination>) {
+        self.dests[ix.get()].used_at = self.now;
+        self.arm_circuit(ix);
         self.activate(ix);
         let record = self.dests[ix.get()].record.clone();
         self.commits.answer_when_durable(record.id, reply, record);

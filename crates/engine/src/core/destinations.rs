@@ -8,7 +8,7 @@ use std::time::Duration;
 use postrider_domain::delivery::{Delivery, Lane};
 use postrider_domain::destination::Destination;
 use postrider_domain::egress::DestinationUrl;
-use postrider_domain::ids::DeliveryId;
+use postrider_domain::ids::{DeliveryId, ReplayId};
 use postrider_domain::time::Timestamp;
 use postrider_domain::token_bucket::TokenBucket;
 use postrider_transport::Target;
@@ -98,6 +98,8 @@ pub(super) struct Dest {
     /// Somebody asked for this one while the destination was disabled: it is the next probe.
     pub(super) next_probe: Option<DeliveryId>,
     pub(super) ramp: Option<Ramp>,
+    /// The job for what died of an outage, until it is kept.
+    pub(super) dead_replay: Option<ReplayId>,
     /// Whether another node owns it now.
     pub(super) lost: bool,
     /// Reads that began before this one do not count: another node may have owned it then.
@@ -136,6 +138,7 @@ impl Dest {
             probe: ProbeStage::None,
             next_probe: None,
             ramp: None,
+            dead_replay: None,
             lost: false,
             known_since,
             used_at: now,

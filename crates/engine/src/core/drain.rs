@@ -1,18 +1,20 @@
-//! A destination is back: with `recovery = "drain"` what waits there is sent at once, oldest first,
-//! by a ramp of 1, 2, 4, … at a time. A failure stops the ramp; the rest follows its slots. That it
-//! is under way is kept with the circuit, so a ramp that a crash interrupted begins anew.
+//! A destination is back: with `recovery = "drain"`, or where whoever enabled it asked for that, what
+//! waits there is sent at once, oldest first, by a ramp of 1, 2, 4, … at a time. A failure stops the ramp;
+//! the rest follows its slots. That it is under way is kept with the circuit, so a ramp that a crash
+//! interrupted begins anew. So is what died of the outage, until a job that replays it is kept.
 
 use std::collections::VecDeque;
 
 use postrider_domain::circuit::CircuitState;
-use postrider_domain::delivery::{Delivery, DeliveryState};
-use postrider_domain::ids::DeliveryId;
+use postrider_domain::delivery::{Delivery, DeliveryState, StateName};
+use postrider_domain::ids::{DeliveryId, ReplayId};
 use postrider_domain::policy::RecoveryMode;
+use postrider_store::{DeliveryFilter, ReplayJob, ReplayState};
 
 use super::alarms::Alarm;
 use super::destinations::{DestIx, Ramp};
 use super::limiter::AdaptiveLimit;
-use super::messages::Load;
+use super::messages::{Action, Load};
 use super::state::Core;
 use super::table::{Entry, Position};
 
@@ -26,36 +28,77 @@ pub(super) enum Drained {
 }
 
 impl Core {
-    /// A destination's circuit has closed.
-    pub(super) fn recovered(&mut self, ix: DestIx) {
+    /// A destination's circuit has closed, or what waits there is to be sent as if it had.
+    pub(super) fn recovered(&mut self, ix: DestIx, mode: RecoveryMode) {
         let (start, max) =
             (self.options.destination_in_flight_start, self.options.destination_in_flight_max);
         self.forget_ramp(ix);
         let dest = &mut self.dests[ix.get()];
         dest.limit = AdaptiveLimit::new(start, max);
         dest.next_probe = None;
-        if self.policy.recovery.mode == RecoveryMode::Drain {
+        if mode == RecoveryMode::Drain {
             dest.ramp =
                 Some(Ramp { size: 1, on_their_way: 0, next: VecDeque::new(), loading: false });
             let step = self.policy.recovery.ramp_step;
             self.alarms.set(Alarm::Ramp(ix), self.now.saturating_add(step));
             self.keep_draining(ix, true);
             self.run_ramp(ix);
+        } else {
+            self.keep_draining(ix, false);
         }
+        self.replay_dead(ix);
         self.activate(ix);
     }
 
-    /// A destination was read from the store: a drain that was under way begins anew.
-    pub(super) fn drain_again(&mut self, ix: DestIx) {
+    /// A destination was read from the store: a drain that was under way begins anew, and so does the
+    /// replay of what died.
+    pub(super) fn recover_again(&mut self, ix: DestIx) {
         let circuit = &self.dests[ix.get()].record.circuit;
-        if !circuit.draining {
-            return;
+        match (circuit.draining, &circuit.state) {
+            (true, CircuitState::Closed) => self.recovered(ix, RecoveryMode::Drain),
+            (true, _) => self.keep_draining(ix, false),
+            (false, _) => self.replay_dead(ix),
         }
-        let drains = self.policy.recovery.mode == RecoveryMode::Drain;
-        if drains && circuit.state == CircuitState::Closed {
-            self.recovered(ix);
-        } else {
-            self.keep_draining(ix, false);
+    }
+
+    /// Has a job made that replays what died of the outage, where that is to be.
+    fn replay_dead(&mut self, ix: DestIx) {
+        let dest = &mut self.dests[ix.get()];
+        let Some(since) = dest.record.circuit.replay_dead_since.filter(|_| !dest.lost) else {
+            return;
+        };
+        let recovery = &self.policy.recovery;
+        let id = ReplayId::of_destination(self.now, dest.record.id);
+        dest.dead_replay = Some(id);
+        let filter = DeliveryFilter {
+            state: Some(StateName::Dead),
+            destination: Some(dest.record.id),
+            since: Some(self.now.saturating_sub(recovery.dead_max_age)),
+            ended_since: Some(since),
+            ..DeliveryFilter::default()
+        };
+        self.actions.push(Action::ReplayDead(Box::new(ReplayJob {
+            id,
+            tenant: dest.record.tenant.clone(),
+            filter,
+            per_second: Some(recovery.dead_per_second),
+            created_at: self.now,
+            state: ReplayState::Running,
+            total: 0,
+            done: 0,
+            position: None,
+            finished_at: None,
+        })));
+    }
+
+    /// The job that replays what died at a destination is kept, or nothing is to be replayed.
+    pub(super) fn dead_counted(&mut self, ix: DestIx, id: ReplayId) {
+        let dest = &mut self.dests[ix.get()];
+        // Where another outage has ended meanwhile, its job is still to be kept.
+        if dest.dead_replay == Some(id) && !dest.lost {
+            dest.dead_replay = None;
+            dest.record.circuit.replay_dead_since = None;
+            self.commits.circuit(ix, &self.dests[ix.get()].record, None);
         }
     }
 

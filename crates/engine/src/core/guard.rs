@@ -44,11 +44,15 @@ impl Core {
         for ix in self.destinations_where(failing) {
             let transition = self.dests[ix.get()].record.circuit.suspend(since, self.now);
             let is_enabled = transition.is_some();
+            if is_enabled {
+                let dead = self.policy.recovery.dead;
+                self.dests[ix.get()].record.circuit.end_outage(dead);
+            }
             self.commits.seal_when_full();
             self.circuit_changed(ix, transition);
             self.arm_circuit(ix);
             if is_enabled {
-                self.recovered(ix);
+                self.recovered(ix, self.policy.recovery.mode);
             }
         }
     }

@@ -8,7 +8,9 @@ use postrider_domain::delivery::{Delivery, Lane};
 use postrider_domain::destination::Destination;
 use postrider_domain::event::Event;
 use postrider_domain::explain::Standing;
-use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
+use postrider_domain::ids::{
+    DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
+};
 use postrider_domain::policy::Policy;
 use postrider_domain::steady::Step;
 use postrider_domain::subscription::RateLimit;
@@ -82,6 +84,8 @@ pub(crate) enum Action {
     /// Have these deliveries replayed for a job by whoever owns them, and report it, with whether these
     /// are the last.
     ReplayElsewhere(Box<ReplayJob>, Vec<Delivery>, bool),
+    /// A destination is back: keep this job for what died of the outage, where anything did, and report it.
+    ReplayDead(Box<ReplayJob>),
     /// These shards may be ours, but not as they are known here: hold them anew.
     HoldAnew(ShardLeases),
     /// Nothing is under way any more in the shards that are to leave by this decision: give them back.
@@ -171,6 +175,7 @@ pub(crate) enum OnDestination {
         tenant: TenantId,
         destination: DestinationId,
         reason: Option<String>,
+        how: Reopening,
         reply: Reply<Destination>,
     },
     Freeze {
@@ -209,6 +214,15 @@ impl OnDestination {
     }
 }
 
+/// What is to be sent when somebody enables a destination.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Reopening {
+    /// Whether what waits is drained; as the policy says where it is `None`.
+    pub(crate) drains: Option<bool>,
+    /// Whether whoever enables it also replays what died: then the policy does not.
+    pub(crate) replays_dead: bool,
+}
+
 /// What is wanted of a delivery.
 pub(crate) struct OnDelivery {
     pub(crate) tenant: TenantId,
@@ -224,6 +238,10 @@ pub(crate) enum DeliveryCommand {
     Replay,
     /// An attempt before its slot.
     Retry,
+    /// The same, for a job that was created then, unless it has been attempted since.
+    RetryUnlessAttempted {
+        since: Timestamp,
+    },
 }
 
 impl OnDelivery {
@@ -260,6 +278,12 @@ pub(crate) enum OnReplay {
         job: Box<ReplayJob>,
         change: ReplayChange,
         reply: Reply<ReplayJob>,
+    },
+    /// The job that replays what died at a destination is kept; `None` where nothing had died.
+    DeadCounted {
+        destination: DestinationId,
+        id: ReplayId,
+        job: Option<Box<ReplayJob>>,
     },
     /// The owners of a job's next deliveries have replayed so many of them.
     ReplayedElsewhere {

@@ -19,6 +19,7 @@ mod admission;
 mod alarms;
 mod answers;
 mod arrivals;
+mod asked;
 mod cancel;
 mod commands;
 mod commits;
@@ -56,7 +57,7 @@ pub(crate) use destinations::LoadId;
 pub use messages::Gauges;
 pub(crate) use messages::{
     Action, Attempted, Command, DeliveryCommand, Fetch, Held, Input, Load, OnDelivery,
-    OnDestination, OnReplay, Outgoing, ReplayChange, Trial, View, WantedEvent,
+    OnDestination, OnReplay, Outgoing, Reopening, ReplayChange, Trial, View, WantedEvent,
 };
 pub(crate) use state::Core;
 pub(crate) use table::TenantOverlay;

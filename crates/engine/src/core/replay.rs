@@ -1,4 +1,5 @@
-//! Bulk replays: a job brings back what has ended, at its pace, each delivery once.
+//! Bulk replays: a job brings back what has ended, or has what waits attempted before its slots, at its
+//! pace, each delivery once.
 //!
 //! How far a job has come becomes durable together with the deliveries that it brought back: after
 //! a restart it goes on right there.
@@ -11,14 +12,18 @@ use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId};
 use postrider_store::{ReplayJob, ReplayState, ShardSet};
 
 use super::alarms::Alarm;
+use super::asked::Asker;
 use super::commits::Ack;
-use super::destinations::LoadId;
+use super::destinations::{DestIx, LoadId};
 use super::messages::{Action, Load, OnReplay, ReplayChange, Reply};
 use super::state::Core;
 use crate::handle::CommandError;
 
 /// How long an unpaced job waits when the retry lane is full.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a job waits while its destination drains.
+const DRAIN_PAUSE: Duration = Duration::from_secs(1);
 
 /// A paced job brings back what is due in this time together.
 const PACE_STEP: u32 = 10;
@@ -51,6 +56,15 @@ impl Core {
                 drop(reply.send(Ok(*job)));
             }
             OnReplay::Change { job, change, reply } => self.change_replay(*job, change, reply),
+            OnReplay::DeadCounted { destination, id, job } => {
+                if let Some(ix) = self.dest_ix(destination) {
+                    self.dead_counted(ix, id);
+                }
+                // Where the shard is another node's by now, that one finds the job.
+                if let Some(job) = job.filter(|job| self.holding.has(job.shard())) {
+                    self.run_job(*job);
+                }
+            }
             OnReplay::ReplayedElsewhere { job, last, replayed, is_all } => {
                 self.replayed_elsewhere(&job, last, replayed, is_all);
             }
@@ -74,8 +88,17 @@ impl Core {
         if job.busy || job.job.state != ReplayState::Running {
             return;
         }
-        if full {
-            self.alarms.set(Alarm::Replay(id), self.now.saturating_add(FULL_PAUSE));
+        let drains = |id| {
+            let ix = self.dest_by_id.get(&id);
+            ix.is_some_and(|ix: &DestIx| self.dests[ix.get()].ramp.is_some())
+        };
+        // What has ended goes after what waits: where a destination drains, its replay waits for that.
+        let pause = match job.job.filter.destination {
+            Some(id) if !job.job.retries() && drains(id) => Some(DRAIN_PAUSE),
+            Some(_) | None => full.then_some(FULL_PAUSE),
+        };
+        if let Some(pause) = pause {
+            self.alarms.set(Alarm::Replay(id), self.now.saturating_add(pause));
             return;
         }
         job.busy = true;
@@ -131,7 +154,9 @@ impl Core {
         self.commits.seal();
         let mut replayed = 0;
         for row in &rows {
-            replayed += u64::from(self.replay_row(row));
+            let is_sent =
+                if asked.retries() { self.retry_row(asked, row) } else { self.replay_row(row) };
+            replayed += u64::from(is_sent);
         }
         self.advance_job(id, rows.last().map(|row| row.id), replayed, is_all);
     }
@@ -201,6 +226,22 @@ impl Core {
         self.commits.delivery(before, replayed.clone(), None);
         self.place(replayed, ix);
         true
+    }
+
+    /// Has one delivery attempted before its slot; `false` where it is not to be: it was attempted since
+    /// the job was created, it is sent without the job, its subscription is gone, or its destination is
+    /// frozen.
+    fn retry_row(&mut self, job: &ReplayJob, row: &Delivery) -> bool {
+        let Some(ix) = self.dest_ix(row.destination) else { return false };
+        let resident = self.entries.get(&row.id).map(|entry| &entry.delivery);
+        let newest = resident.or_else(|| self.commits.dirty(row.id)).unwrap_or(row).clone();
+        if !job.takes(&newest)
+            || self.is_on_its_way(&newest)
+            || !self.directory.has(newest.subscription)
+        {
+            return false;
+        }
+        self.ask_for(&newest, ix, Asker::Job).is_ok()
     }
 
     /// What a job brought back is durable.

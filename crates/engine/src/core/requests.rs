@@ -1,12 +1,11 @@
 //! What people want of one delivery: cancelling it, replaying it, retrying it now. They are answered when the change is
 //! durable.
 
-use postrider_domain::delivery::{CancelReason, Delivery, StateName, WrongState};
+use postrider_domain::delivery::{CancelReason, Delivery, WrongState};
 
-use super::destinations::DestIx;
+use super::asked::Asker;
 use super::messages::{DeliveryCommand, Load, OnDelivery, Parked};
 use super::state::Core;
-use super::table::Position;
 use crate::handle::CommandError;
 
 impl Core {
@@ -41,7 +40,16 @@ impl Core {
         match command.change {
             DeliveryCommand::Cancel => self.cancel_one(&newest, is_resident, command),
             DeliveryCommand::Replay => self.replay_one(&newest, is_resident, command),
-            DeliveryCommand::Retry => self.retry_one(&newest, command),
+            DeliveryCommand::Retry => self.retry_one(&newest, Asker::Somebody, command),
+            DeliveryCommand::RetryUnlessAttempted { since } => {
+                if self.is_on_its_way(&newest)
+                    || newest.last_attempt_at.is_some_and(|at| at > since)
+                {
+                    // The job has sent it, or it is sent without the job.
+                    return command.refuse(WrongState::OnItsWay(newest.state.name()).into());
+                }
+                self.retry_one(&newest, Asker::Job, command);
+            }
         }
     }
 
@@ -63,7 +71,7 @@ impl Core {
     }
 
     /// An attempt before the slot of a delivery that waits.
-    fn retry_one(&mut self, delivery: &Delivery, command: OnDelivery) {
+    fn retry_one(&mut self, delivery: &Delivery, asker: Asker, command: OnDelivery) {
         if !self.directory.has(delivery.subscription) {
             return command.refuse(CommandError::SubscriptionGone);
         }
@@ -71,41 +79,11 @@ impl Core {
             let (tenant, destination) = (&delivery.tenant, delivery.destination);
             return self.park_command(tenant, destination, Parked::OnDelivery(command));
         };
-        let asked = match self.ask_for(delivery, ix) {
+        let asked = match self.ask_for(delivery, ix, asker) {
             Ok(asked) => asked,
             Err(error) => return command.refuse(error),
         };
         self.commits.answer_when_durable(asked.destination, command.reply, asked);
-    }
-
-    /// Has a delivery that waits attempted before its slot: now, or as the next probe where its
-    /// destination is disabled. One whose turn has come already is left as it is.
-    fn ask_for(&mut self, delivery: &Delivery, ix: DestIx) -> Result<Delivery, CommandError> {
-        match self.entries.get(&delivery.id).map(|entry| entry.position) {
-            None | Some(Position::Window) => {}
-            Some(Position::InFlight(_)) => {
-                return Err(WrongState::OnItsWay(StateName::InFlight).into());
-            }
-            Some(
-                Position::FirstLane
-                | Position::RetryLane { .. }
-                | Position::Probe
-                | Position::Placed(_),
-            ) => {
-                // Only one that waits can be asked for.
-                return Ok(delivery.asked_for(self.now).map(|_| delivery.clone())?);
-            }
-        }
-        self.refuse_frozen(ix)?;
-        let probe_at = self.next_probe_at(ix);
-        let asked = delivery.asked_for(probe_at.unwrap_or(self.now))?;
-        if probe_at.is_some() {
-            self.dests[ix.get()].next_probe = Some(delivery.id);
-        }
-        self.take_out(delivery.id);
-        self.commits.delivery(delivery.state.name(), asked.clone(), None);
-        self.place(asked.clone(), ix);
-        Ok(asked)
     }
 
     fn replay_one(&mut self, delivery: &Delivery, is_resident: bool, command: OnDelivery) {

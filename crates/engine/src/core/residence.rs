@@ -38,7 +38,7 @@ impl Core {
             self.circuit_changed(ix, recovered);
         }
         self.arm_circuit(ix);
-        self.drain_again(ix);
+        self.recover_again(ix);
         ix
     }
 
@@ -66,6 +66,7 @@ impl Core {
         let is_healthy = dest.record.circuit.state == CircuitState::Closed
             && dest.record.circuit.counters.consecutive_failures == 0
             && dest.record.circuit.suspended == Suspended::default()
+            && dest.record.circuit.replay_dead_since.is_none()
             && dest.bucket.as_mut().is_none_or(|bucket| bucket.is_full(now));
         let is_empty = dest.in_flight == 0
             && dest.retry_in_flight == 0

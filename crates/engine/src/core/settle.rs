@@ -108,7 +108,7 @@ impl Core {
             self.drained(ix, if failed { Drained::Failed } else { Drained::Delivered });
         }
         match to {
-            Some(CircuitName::Closed) => self.recovered(ix),
+            Some(CircuitName::Closed) => self.recovered(ix, self.policy.recovery.mode),
             Some(CircuitName::Open | CircuitName::Frozen) => {
                 self.stop_ramp(ix);
                 self.activate(ix);

@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests drive tokio's paused clock")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod bulk_retry;
 mod circuit;
 mod crash;
 mod embedded;
@@ -13,6 +14,7 @@ mod leaving;
 mod life;
 mod memory;
 mod nothing_lost;
+mod recovery;
 mod replay;
 mod rest;
 mod retry_now;

@@ -114,11 +114,11 @@ async fn a_replay_keeps_its_pace_and_its_filter() {
     let wish = NewReplay { filter: none, ..NewReplay::default() };
     assert_eq!(world.engine.count_replay(&tenant(), &wish).await.unwrap(), 0);
     let wish = NewReplay {
-        filter: DeliveryFilter { state: Some(StateName::Waiting), ..DeliveryFilter::default() },
+        filter: DeliveryFilter { state: Some(StateName::Queued), ..DeliveryFilter::default() },
         ..NewReplay::default()
     };
     let wrong = world.engine.start_replay(&tenant(), wish).await;
-    assert!(matches!(wrong, Err(CommandError::NotAnEndState)), "{wrong:?}");
+    assert!(matches!(wrong, Err(CommandError::NotReplayable)), "{wrong:?}");
 }
 
 #[tokio::test(start_paused = true)]

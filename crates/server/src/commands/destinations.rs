@@ -35,8 +35,8 @@ enum Command {
         /// Its identifier.
         id: String,
     },
-    /// Enable one: the only way out of frozen.
-    Enable(ByHand),
+    /// Enable one: the only way out of frozen. May send what waits and what died there.
+    Enable(Enable),
     /// Freeze one: it is never attempted until it is enabled.
     Freeze(ByHand),
 }
@@ -48,6 +48,18 @@ struct ByHand {
     /// Why; it stands in the timeline.
     #[arg(long)]
     reason: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct Enable {
+    #[command(flatten)]
+    by_hand: ByHand,
+    /// What waits follows its `slots`, or is sent at once (`drain`); as configured unless given.
+    #[arg(long, value_name = "HOW")]
+    waiting: Option<String>,
+    /// Replay what died there at this RFC 3339 time or later.
+    #[arg(long, value_name = "TIME")]
+    dead_since: Option<String>,
 }
 
 pub(crate) async fn run(context: &Context, arguments: Destinations) -> Result<(), Failure> {
@@ -66,17 +78,29 @@ pub(crate) async fn run(context: &Context, arguments: Destinations) -> Result<()
             let list = context.get(&path(&id, "/timeline")?, &[]).await?;
             context.output.value(&list, pretty)?;
         }
-        Command::Enable(by_hand) => turn(context, by_hand, "/enable").await?,
-        Command::Freeze(by_hand) => turn(context, by_hand, "/freeze").await?,
+        Command::Enable(Enable { by_hand: ByHand { id, reason }, waiting, dead_since }) => {
+            let body = object(vec![
+                ("reason", reason.map(Json::from)),
+                ("waiting", waiting.map(Json::from)),
+                ("dead_since", dead_since.map(Json::from)),
+            ]);
+            turn(context, &id, "/enable", &body).await?;
+        }
+        Command::Freeze(ByHand { id, reason }) => {
+            let body = object(vec![("reason", reason.map(Json::from))]);
+            turn(context, &id, "/freeze", &body).await?;
+        }
     }
     Ok(())
 }
 
-async fn turn(context: &Context, by_hand: ByHand, what: &str) -> Result<(), Failure> {
-    let body = object(vec![("reason", by_hand.reason.map(Json::from))]);
-    let answer = context.post(&path(&by_hand.id, what)?, Some(&body)).await?;
-    let state = context.output.state(answer.get("state").and_then(Json::as_str).unwrap_or("done"));
-    context.output.value(&answer, |_| format!("{} is {state}", by_hand.id))?;
+async fn turn(context: &Context, id: &str, what: &str, body: &Json) -> Result<(), Failure> {
+    let answer = context.post(&path(id, what)?, Some(body)).await?;
+    let word = |name: &str| answer.get(name).and_then(Json::as_str);
+    let state = context.output.state(word("state").unwrap_or("done"));
+    let replay = word("replay").map(|job| format!("; {job} replays what died there"));
+    let replay = replay.unwrap_or_default();
+    context.output.value(&answer, |_| format!("{id} is {state}{replay}"))?;
     Ok(())
 }
 

@@ -60,7 +60,7 @@ struct Start {
     /// Of events of this type.
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
-    /// dead, delivered or cancelled.
+    /// dead, delivered or cancelled; or waiting, to have each attempted now without waiting for its slot.
     #[arg(long)]
     state: Option<String>,
     /// Accepted at or after this RFC 3339 time.
@@ -69,6 +69,9 @@ struct Start {
     /// Accepted before this RFC 3339 time.
     #[arg(long)]
     until: Option<String>,
+    /// Ended (for dead ones: died) at or after this RFC 3339 time.
+    #[arg(long)]
+    ended_since: Option<String>,
     /// At most so many a second.
     #[arg(long)]
     per_second: Option<u32>,
@@ -121,6 +124,7 @@ fn body(start: Start) -> Json {
         ("state", start.state.map(Json::from)),
         ("since", start.since.map(Json::from)),
         ("until", start.until.map(Json::from)),
+        ("ended_since", start.ended_since.map(Json::from)),
         ("per_second", start.per_second.map(Json::from)),
         ("dry_run", start.dry_run.then_some(Json::Bool(true))),
     ])

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv6Net};
 use postrider_domain::ids::TenantId;
-use postrider_domain::policy::{MeasuredFrom, RecoveryMode, Share};
+use postrider_domain::policy::{DeadRecovery, MeasuredFrom, RecoveryMode, Share};
 use postrider_transport::Nameservers;
 use serde_json::{Value as Json, json};
 
@@ -489,6 +489,12 @@ words!(
     "\"slots\" or \"drain\"",
     "slots" => RecoveryMode::Slots,
     "drain" => RecoveryMode::Drain
+);
+words!(
+    DeadRecovery,
+    "\"keep\" or \"replay\"",
+    "keep" => DeadRecovery::Keep,
+    "replay" => DeadRecovery::Replay
 );
 words!(
     LogFormat,

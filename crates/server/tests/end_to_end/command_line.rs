@@ -234,6 +234,28 @@ fn a_bulk_replay_is_counted_started_and_followed() {
 }
 
 #[test]
+fn what_waits_is_sent_by_a_job_and_by_enabling() {
+    let receiver = Receiver::start(500);
+    let mut server = Start::dev().fresh();
+    server.subscribe(&receiver.url());
+    server.send(3);
+    server.wait("all to fail once", |server| (server.ledger()["waiting"] == 3).then_some(()));
+    let counted = ask(&server, &["replay", "start", "--state", "waiting", "--dry-run"]);
+    assert_eq!(counted["total"], 3, "{counted}");
+    ask(&server, &["replay", "start", "--state", "waiting", "--per-second", "100"]);
+    receiver.wait_for(6);
+    server.wait("all to fail twice", |server| (server.ledger()["waiting"] == 3).then_some(()));
+    receiver.answer(204);
+    let destination = text(&server.destination(), "id");
+    let since = "2020-01-01T00:00:00Z";
+    let enable = ["destinations", "enable", &destination, "--waiting", "drain"];
+    let enabled = say(&server, &[&enable[..], &["--dead-since", since]].concat());
+    assert!(enabled.contains("is enabled; rpl_"), "{enabled}");
+    server.wait("all to arrive", |server| (server.ledger()["delivered"] == 3).then_some(()));
+    assert_eq!(receiver.arrived().len(), 9);
+}
+
+#[test]
 fn an_admin_acts_for_the_tenant_that_it_names() {
     let server = Start::dev().fresh();
     server.ask("POST", "/v1/tenants", Some(&json!({"id": "acme"})), 201);

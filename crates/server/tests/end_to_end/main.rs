@@ -26,3 +26,4 @@ mod set_clock;
 mod slow_clients;
 mod support;
 mod way_in;
+mod weekend;

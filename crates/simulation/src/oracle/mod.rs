@@ -5,6 +5,7 @@
 //! Every disagreement is a [`Violation`]. Times are milliseconds since the epoch.
 
 pub mod circuit;
+mod jobs;
 pub mod quiet;
 pub mod rules;
 pub mod schedule;
@@ -16,7 +17,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use postrider_domain::attempt::Attempt;
 use postrider_domain::delivery::Delivery;
-use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
+use postrider_domain::ids::{
+    DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
+};
 use postrider_domain::ledger::Ledger;
 use postrider_store::{Acceptance, Commit, DestinationChange};
 use postrider_store_testing::memory::Durable;
@@ -103,6 +106,8 @@ pub struct Owed {
     pub replay_asked: bool,
     /// Attempts that somebody asked for and that were not made yet.
     pub retries_asked: u32,
+    /// It died of an outage that has ended, and is to be replayed.
+    pub replay_due: bool,
     /// Where within the jitter its slots fell.
     spread: BTreeMap<u32, i64>,
     raw: Delivery,
@@ -121,6 +126,14 @@ pub struct Dest {
     pub enable_asked: bool,
     /// Somebody asked to freeze it, and no transition has shown it yet.
     pub freeze_asked: bool,
+    /// Somebody asked for a drain, and it has not begun yet.
+    pub drain_asked: bool,
+    /// Somebody who enables it replays what died by a job of their own.
+    pub replay_asked: bool,
+    /// From when to when it drained last; to the end of time while it does.
+    drained: (i64, i64),
+    /// Since when it has not been enabled.
+    down_since: Option<i64>,
     /// Attempts in flight.
     pub in_flight: u32,
     /// Since when at least one attempt has been in flight.
@@ -153,6 +166,9 @@ pub struct Oracle {
     pub deleted: BTreeSet<SubscriptionId>,
     /// Somebody asked for a bulk replay.
     pub bulk_replay: bool,
+    jobs: BTreeMap<ReplayId, jobs::Sent>,
+    /// The commit that is looked at is a job's.
+    is_job: bool,
     /// When the process that runs now began; `None` while none does.
     pub up_at: i64,
     /// Until then the store may be in trouble, and everything may be late.
@@ -188,6 +204,8 @@ impl Oracle {
             events: BTreeMap::new(),
             deleted: BTreeSet::new(),
             bulk_replay: false,
+            jobs: BTreeMap::new(),
+            is_job: false,
             up_at: now,
             disturbed_until: 0,
             slack: 0,
@@ -279,6 +297,7 @@ impl Oracle {
                 cancel_asked: false,
                 replay_asked: false,
                 retries_asked: 0,
+                replay_due: false,
                 spread: BTreeMap::new(),
                 raw: delivery.clone(),
             };
@@ -316,6 +335,10 @@ impl Oracle {
             let what = "an attempt was settled without its destination".to_owned();
             self.violate(what, delivery, Some(destination));
         }
+        if let Some(job) = &commit.replay {
+            self.job_advanced(job, commit);
+        }
+        self.is_job = commit.replay.is_some();
         for change in &commit.deliveries {
             self.delivery_settled(change);
         }
@@ -396,6 +419,14 @@ impl Oracle {
                 }
                 dest.freeze_asked &= !model.met.contains(&Cover::FrozenByHand);
                 dest.take(model, change);
+                let drains_unasked = dest.drains(change.circuit.draining, rules.drain, self.now);
+                let ended = dest.outage_ended(&change.transitions);
+                if drains_unasked {
+                    self.violate("drains, and nobody asked".into(), None, Some(change.id));
+                }
+                if let Some(began_at) = ended {
+                    self.outage_ended(change.id, began_at);
+                }
             }
             Err(what) => self.violate(what, None, Some(change.id)),
         }
@@ -488,6 +519,10 @@ impl Dest {
             not_closed_at: i64::MIN,
             enable_asked: false,
             freeze_asked: false,
+            drain_asked: false,
+            replay_asked: false,
+            drained: (i64::MAX, i64::MIN),
+            down_since: None,
             in_flight: 0,
             busy_from: 0,
             idle_from: 0,

@@ -80,6 +80,7 @@ impl Oracle {
         for (id, _) in left {
             self.violate("has not ended, long after everything was healed".into(), Some(id), None);
         }
+        self.check_replayed();
         let (kept, counted) = (self.ledger(None), self.recount());
         if kept != counted {
             self.violate(format!("the model kept {kept:?} and counts {counted:?}"), None, None);

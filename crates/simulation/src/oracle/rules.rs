@@ -1,6 +1,8 @@
 //! The numbers of the contract, as the model knows them. Written from SPEC.md, in milliseconds.
 
-use postrider_domain::policy::{CircuitPolicy, MeasuredFrom, Policy, RecoveryMode, Share};
+use postrider_domain::policy::{
+    CircuitPolicy, DeadRecovery, MeasuredFrom, Policy, RecoveryMode, Share,
+};
 
 /// The thresholds and times of the contract.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +27,8 @@ pub struct Rules {
     pub from_previous: bool,
     /// Per cent of the gap to the slot before by which a retry may come later.
     pub jitter: u64,
+    /// Whether what died of an outage is replayed when it is over.
+    pub replay_dead: bool,
 }
 
 /// What the slots of a schedule are counted from.
@@ -73,6 +77,7 @@ impl Rules {
         drain: false,
         from_previous: false,
         jitter: 0,
+        replay_dead: false,
     };
 
     /// The same contract with small numbers, so that every edge is met in a short life.
@@ -87,6 +92,7 @@ impl Rules {
         drain: false,
         from_previous: false,
         jitter: 0,
+        replay_dead: false,
     };
 
     /// When a slot may fall due, the earliest and the latest: the same, unless there is jitter.
@@ -150,6 +156,9 @@ impl Rules {
             MeasuredFrom::FirstAttempt
         };
         policy.retry.jitter = Share::percent(u32::try_from(self.jitter).unwrap_or(100));
+        if self.replay_dead {
+            policy.recovery.dead = DeadRecovery::Replay;
+        }
         policy.recovery.mode = if self.drain { RecoveryMode::Drain } else { RecoveryMode::Slots };
         policy
     }

@@ -271,7 +271,7 @@ impl Oracle {
         if !dest.was_closed(started - slack, started) {
             return Err(format!("{:?} while the circuit was not closed", attempt.turn));
         }
-        if started < due_at && !rules.drain {
+        if started < due_at && !rules.drain && !dest.drained_at(started) {
             return Err(format!("attempted {} ms before its slot", due_at - started));
         }
         let wanted = due_at.max(up_at);
@@ -339,6 +339,13 @@ impl Oracle {
             // Somebody asked for an attempt, or it was put off: the slot is as it was.
             (Stand::Waiting { .. }, Stand::Waiting { .. }) if before == stand => {
                 let was_asked = owed.retries_asked > 0 || owed.raw.is_asked_for();
+                // The probe failed: the wish has lapsed.
+                if owed.raw.is_asked_for() && !after.is_asked_for() {
+                    self.coverage.hit(Cover::WishLapsed);
+                    if let Some(owed) = self.owed.get_mut(&id) {
+                        owed.retries_asked = owed.retries_asked.saturating_sub(1);
+                    }
+                }
                 if was_asked { Ok(()) } else { Err("moved, and nobody asked".into()) }
             }
             (Stand::Queued | Stand::Waiting { .. }, Stand::Waiting { .. } | Stand::Dead) => {
@@ -348,13 +355,14 @@ impl Oracle {
                 Stand::Delivered | Stand::Dead | Stand::Cancelled,
                 Stand::Waiting { slot: 0, due, clock },
             ) => {
-                let is_asked = owed.replay_asked || self.bulk_replay;
+                let is_asked = owed.replay_asked || self.is_job;
                 if !is_asked || due != clock.anchor || due > self.now {
                     return Err(format!("replayed to {stand:?}, asked for: {is_asked}"));
                 }
                 if let Some(owed) = self.owed.get_mut(&id) {
                     owed.begun = self.now;
                     (owed.replay_asked, owed.cancel_asked) = (false, false);
+                    owed.replay_due = false;
                     (owed.taken, owed.unheard_crash, owed.unheard_answer) = (0, 0, 0);
                     owed.spread.clear();
                 }

@@ -69,7 +69,7 @@ impl Oracle {
         owed.sent = (now, busy_from);
         let twice = owed.in_flight > 1;
         let ended = matches!(owed.stand, Stand::Delivered | Stand::Dead | Stand::Cancelled);
-        let is_replay = owed.replay_asked || self.bulk_replay;
+        let is_replay = owed.replay_asked || self.bulk_replay || self.rules.replay_dead;
         let elsewhere = owed.destination != destination;
         let key = (owed.tenant.clone(), owed.event.clone());
         let is_own_event = owed.raw.kind.is_reserved();
@@ -119,7 +119,7 @@ impl Oracle {
             return;
         }
         let ended = matches!(owed.stand, Stand::Delivered | Stand::Dead | Stand::Cancelled);
-        if ended && (owed.replay_asked || self.bulk_replay) {
+        if ended && (owed.replay_asked || self.bulk_replay || self.rules.replay_dead) {
             // A replay that is not durable yet begins a new schedule.
             owed.taken = 0;
         }

@@ -299,7 +299,7 @@ impl World {
         Ok(())
     }
 
-    fn tenant_of(&self, destination: DestinationId) -> Option<TenantId> {
+    pub(super) fn tenant_of(&self, destination: DestinationId) -> Option<TenantId> {
         let known = self.subscriptions.iter().map(|one| &one.subscription);
         let mut of = known.filter(|one| one.destination == destination);
         of.next().map(|one| one.tenant.clone())
@@ -337,7 +337,7 @@ impl World {
         Ok(())
     }
 
-    fn ask_by_hand(&mut self, id: DestinationId, enable: bool) {
+    pub(super) fn ask_by_hand(&mut self, id: DestinationId, enable: bool) {
         let mut oracle = self.oracle();
         oracle.note(if enable { "enable" } else { "freeze" }, None, Some(id), 0);
         if let Some(dest) = oracle.destinations.get_mut(&id) {

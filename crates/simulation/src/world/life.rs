@@ -134,6 +134,15 @@ fn draw_more(nature: &mut Nature) {
         nature.options.sleep_max = Options::default().sleep_max;
     }
     nature.sparse = chance.chance(300);
+    if is_recovering(nature.seed) {
+        nature.rules.replay_dead = Random::new(nature.seed, "recovery").chance(600);
+    }
+}
+
+/// Whether people end outages in this life by bulk retries and by enabling with all that is owed, and
+/// the rules may replay what died. Not in every life: those that found something stay as they were.
+fn is_recovering(seed: u64) -> bool {
+    seed.is_multiple_of(4) && (PLAIN_SEEDS..1 << 32).contains(&seed)
 }
 
 fn is_tight(nature: &Nature) -> bool {
@@ -259,6 +268,22 @@ fn try_step(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
     if world.nature.seed > PLAIN_SEEDS && acts.chance(80) {
         return try_more(world, acts, &tenant, kind);
     }
+    if is_recovering(world.nature.seed) && acts.chance(60) {
+        match acts.below(3) {
+            0 => world.retry_many(destination, acts)?,
+            1 => {
+                let (drains, replays) = (acts.chance(700), acts.chance(400));
+                world.enable_and_send(destination, drains, replays)?;
+            }
+            _ => {
+                // An outage that lasts until deliveries die of it.
+                let until = world.now + i64::try_from(acts.between(48, 80) * HOUR_MS).unwrap_or(0);
+                world.receivers.set_until(destination, Mood::Resets, until);
+                world.send(&tenant, kind, 20)?;
+            }
+        }
+        return world.check();
+    }
     match acts.below(1000) {
         0..500 => world.send(&tenant, kind, usize::try_from(acts.between(1, 3)).unwrap_or(1))?,
         500..600 => {
@@ -297,8 +322,8 @@ fn try_step(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
             if world.nature.pace == Pace::Milliseconds || world.oracle().is_disturbed() {
                 return world.check();
             }
-            let Rules { from_previous, jitter, .. } = world.oracle().rules;
-            world.change_rules(Rules { drain, from_previous, jitter, ..rules })?;
+            let Rules { from_previous, jitter, replay_dead, .. } = world.oracle().rules;
+            world.change_rules(Rules { drain, from_previous, jitter, replay_dead, ..rules })?;
         }
     }
     world.check()

@@ -7,6 +7,7 @@
 pub mod actions;
 pub mod life;
 pub mod receivers;
+pub mod recovery;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicI64, Ordering};

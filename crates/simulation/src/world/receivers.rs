@@ -117,6 +117,13 @@ impl Receivers {
         }
     }
 
+    /// Sets the mood of a receiver until then; its own moods follow.
+    pub fn set_until(&self, id: DestinationId, mood: Mood, until: i64) {
+        if let Some(receiver) = self.inner().get_mut(&id) {
+            (receiver.mood, receiver.until) = (mood, until);
+        }
+    }
+
     /// Queues a reaction for the next request, before the mood decides.
     pub fn script(&self, id: DestinationId, moods: impl IntoIterator<Item = Mood>) {
         if let Some(receiver) = self.inner().get_mut(&id) {

@@ -74,6 +74,7 @@ fn filters() -> Vec<(DeliveryFilter, &'static [u64])> {
                 kind: Some(kind("task.deleted")),
                 since: Some(at(20)),
                 until: Some(at(21)),
+                ended_since: Some(at(0)),
             },
             &[3],
         ),

@@ -129,6 +129,8 @@ async fn every_circuit_is_read_back_as_it_was(mut ground: Ground) {
             ever_succeeded: n % 2 == 0,
             draining: n % 3 == 0,
             failing_since: (n % 2 == 1).then(|| at(n)),
+            down_since: (n % 3 == 1).then(|| at(n + 1)),
+            replay_dead_since: (n % 3 == 2).then(|| at(n + 2)),
             suspended: Suspended { failures: n / 4, consecutive: n / 8 },
         };
         let change = DestinationChange {

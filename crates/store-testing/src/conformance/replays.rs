@@ -46,6 +46,7 @@ async fn a_job_is_read_back_as_it_was(mut ground: Ground) {
             kind: Some(kind("task.updated")),
             since: Some(at(1)),
             until: Some(at(2)),
+            ended_since: Some(at(3)),
         },
         per_second: Some(7),
         total: 1 << 40,
@@ -54,6 +55,11 @@ async fn a_job_is_read_back_as_it_was(mut ground: Ground) {
         finished_at: Some(at(5)),
         ..replay(&acme(), 1, at(3))
     };
+    let no_end = DeliveryFilter { until: None, ..full.filter.clone() };
+    let open_end = ReplayJob { filter: no_end, ..full.clone() };
+    ground.store.put_replay(&open_end).await.unwrap();
+    ground.reopen().await;
+    assert_eq!(ground.store.replay(&acme(), replay_id(1)).await.unwrap(), Some(open_end));
     let states =
         [ReplayState::Running, ReplayState::Paused, ReplayState::Finished, ReplayState::Cancelled];
     for state in states {
@@ -117,7 +123,13 @@ async fn candidates_pass_the_filter_of_the_job(ground: Ground) {
     let with = |filter| ReplayJob { filter, ..job.clone() };
     let any = DeliveryFilter::default;
     let state = |state| with(DeliveryFilter { state: Some(state), ..any() });
-    let cases: [(ReplayJob, &[u64]); 7] = [
+    let ended_since = |n| Some(at(n));
+    let cases: [(ReplayJob, &[u64]); 9] = [
+        (with(DeliveryFilter { ended_since: ended_since(LATE + 4), ..any() }), &[4, 5, 6]),
+        (
+            with(DeliveryFilter { ended_since: ended_since(100), ..any() }),
+            &[1, 2, 3, 4, 5, 6, 8, 9],
+        ),
         (state(StateName::Delivered), &[8]),
         (state(StateName::Cancelled), &[9]),
         (with(any()), &[1, 2, 3, 4, 5, 6, 8, 9]),
@@ -128,6 +140,68 @@ async fn candidates_pass_the_filter_of_the_job(ground: Ground) {
     ];
     for (job, expected) in cases {
         assert_eq!(candidates(&ground, &job).await, expected, "{:?}", job.filter);
+    }
+}
+
+async fn candidates_of_a_retry_wait_and_were_not_attempted_since(mut ground: Ground) {
+    ground.put(&acme(), 1, 1).await;
+    for n in 1..=6 {
+        ground.accept(&format!("e{n}"), at(10 * n), &[(n, 1)]).await;
+    }
+    // 1 to 4 wait after a failure, 5 waits without an attempt, 6 is queued.
+    for n in 1..=4 {
+        ground.attempt(n, 1, refused(), at(100 + n)).await;
+    }
+    let policy = postrider_domain::policy::RetryPolicy::default();
+    ground.change(ground.delivery(5).await.not_admitted(at(100), &policy)).await;
+    ground.reopen().await;
+    let waiting = DeliveryFilter { state: Some(StateName::Waiting), ..DeliveryFilter::default() };
+    let job =
+        |created_at| ReplayJob { filter: waiting.clone(), ..replay(&acme(), 1, at(created_at)) };
+    assert_eq!(candidates(&ground, &job(200)).await, [1, 2, 3, 4, 5]);
+    assert_eq!(candidates(&ground, &job(102)).await, [1, 2, 5], "attempted then, or before");
+    assert_eq!(candidates(&ground, &job(40)).await, [0u64; 0], "attempted or accepted later");
+    let on = ReplayJob { position: Some(delivery_id(2)), ..job(200) };
+    assert_eq!(candidates(&ground, &on).await, [3, 4, 5]);
+    let some = DeliveryFilter { since: Some(at(20)), until: Some(at(40)), ..waiting.clone() };
+    let some = ReplayJob { filter: some, ..job(200) };
+    assert_eq!(candidates(&ground, &some).await, [2, 3]);
+    let ended = DeliveryFilter { ended_since: Some(at(0)), ..waiting.clone() };
+    let ended = ReplayJob { filter: ended, ..job(200) };
+    assert_eq!(candidates(&ground, &ended).await, [0u64; 0], "what waits has not ended");
+    // One that is asked for still waits; when it has been attempted, it is not sent again.
+    ground.change(ground.delivery(1).await.asked_for(at(200)).unwrap()).await;
+    ground.reopen().await;
+    assert_eq!(candidates(&ground, &job(200)).await, [1, 2, 3, 4, 5]);
+    ground.attempt(1, 1, refused(), at(201)).await;
+    ground.attempt(2, 1, answered(200), at(201)).await;
+    assert_eq!(candidates(&ground, &job(200)).await, [3, 4, 5]);
+    let count = ground.store.count_replayable(&acme(), &waiting).await.unwrap();
+    assert_eq!(count, 4, "the job's own count looks at no attempt");
+}
+
+async fn what_ended_since_is_counted(mut ground: Ground) {
+    fill(&ground).await;
+    ground.reopen().await;
+    let ended = |state, since| DeliveryFilter {
+        state,
+        ended_since: Some(at(since)),
+        ..DeliveryFilter::default()
+    };
+    let cases = [
+        (ended(Some(StateName::Dead), LATE + 3), 4),
+        (ended(Some(StateName::Dead), LATE + 7), 0),
+        (ended(Some(StateName::Delivered), 100), 1),
+        (ended(Some(StateName::Waiting), 0), 0),
+        (ended(None, 100), 8),
+        (DeliveryFilter { destination: Some(destination(&acme(), 1).id), ..ended(None, LATE) }, 6),
+        (DeliveryFilter { kind: Some(kind("task.updated")), ..ended(None, LATE + 6) }, 1),
+    ];
+    for (filter, expected) in cases {
+        let count = ground.store.count_replayable(&acme(), &filter).await.unwrap();
+        assert_eq!(count, expected, "{filter:?}");
+        let listed = ground.store.list_deliveries(&acme(), &filter, &ALL).await.unwrap();
+        assert_eq!(u64::try_from(listed.items.len()).unwrap(), expected, "{filter:?}");
     }
 }
 
@@ -172,6 +246,8 @@ suite! { $ replays, conformance_replays:
     candidates_come_by_identifier_after_the_position,
     candidates_had_ended_when_the_job_was_created,
     candidates_pass_the_filter_of_the_job,
+    candidates_of_a_retry_wait_and_were_not_attempted_since,
+    what_ended_since_is_counted,
     candidates_are_of_the_jobs_tenant,
     a_job_replays_each_delivery_once_across_restarts,
 }

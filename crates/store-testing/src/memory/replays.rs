@@ -59,11 +59,7 @@ impl Replays for MemoryStore {
         self.read(|state| {
             let from = job.position.map_or(Unbounded, Excluded);
             let later = state.deliveries.range((from, Unbounded)).map(|(_, delivery)| delivery);
-            let candidates = later.filter(|delivery| {
-                delivery.tenant == job.tenant
-                    && delivery.finished_at().is_some_and(|at| at <= job.created_at)
-                    && job.filter.matches(delivery)
-            });
+            let candidates = later.filter(|delivery| job.takes(delivery));
             Ok(candidates.take(limit).cloned().collect())
         })
         .await

@@ -92,6 +92,8 @@ impl Conditions {
         all.add_opt("kind = ?", filter.kind.as_ref().map(ToString::to_string));
         all.add_opt("created_at >= ?", rows::ms(filter.since));
         all.add_opt("created_at < ?", rows::ms(filter.until));
+        // Of the finished ones alone: `parts` leaves the others out.
+        all.add_opt("finished_at >= ?", rows::ms(filter.ended_since));
         all
     }
 }
@@ -105,7 +107,10 @@ fn parts(filter: &DeliveryFilter) -> Vec<(&'static str, &'static str, &'static s
     let delivered = (done, "deliveries_done", " AND state = 2");
     let dead = (done, "deliveries_done", " AND state = 3");
     let cancelled = (done, "deliveries_done", " AND state = 4");
+    let is_finished = filter.ended_since.is_some();
     match filter.state {
+        Some(StateName::Queued | StateName::Waiting) if is_finished => Vec::new(),
+        None if is_finished => vec![delivered, dead, cancelled],
         None if filter.subscription.is_some() || filter.kind.is_some() => {
             vec![queued, waiting, delivered, dead, cancelled]
         }

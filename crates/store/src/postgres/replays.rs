@@ -10,7 +10,7 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::delivery_columns::{DONE, deliveries};
+use super::delivery_columns::{DONE, OPEN, deliveries};
 use super::error::corrupt;
 use super::history::Conditions;
 use super::paging::{cursor, limit, page, place};
@@ -40,6 +40,8 @@ struct FilterRecord {
     kind: Option<String>,
     since_ms: Option<i64>,
     until_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended_since_ms: Option<i64>,
 }
 
 fn filter_record(filter: &DeliveryFilter) -> FilterRecord {
@@ -51,6 +53,7 @@ fn filter_record(filter: &DeliveryFilter) -> FilterRecord {
         kind: filter.kind.as_ref().map(ToString::to_string),
         since_ms: ms(filter.since),
         until_ms: ms(filter.until),
+        ended_since_ms: ms(filter.ended_since),
     }
 }
 
@@ -81,6 +84,7 @@ fn filter(row: &Row) -> Result<DeliveryFilter, StoreError> {
         kind,
         since: record.since_ms.map(Timestamp::from_unix_ms),
         until: record.until_ms.map(Timestamp::from_unix_ms),
+        ended_since: record.ended_since_ms.map(Timestamp::from_unix_ms),
     })
 }
 
@@ -177,13 +181,24 @@ impl Replays for PostgresStore {
         job: &ReplayJob,
         most: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
+        if job.retries() && job.filter.ended_since.is_some() {
+            // What waits has not ended, and its table has no such column.
+            return Ok(Vec::new());
+        }
         let mut conditions = Conditions::of_deliveries(&job.tenant, &job.filter);
-        conditions.add("finished_at <= ?", job.created_at.as_unix_ms());
+        let created_at = job.created_at.as_unix_ms();
+        let (columns, table) = if job.retries() {
+            conditions.add("created_at <= ?", created_at);
+            conditions.add("(last_attempt_at IS NULL OR last_attempt_at <= ?)", created_at);
+            (OPEN.as_str(), "deliveries_open")
+        } else {
+            conditions.add("finished_at <= ?", created_at);
+            (DONE.as_str(), "deliveries_done")
+        };
         conditions.add_opt("id > ?", job.position.map(|id| uuid(id.as_bytes())));
         let most = conditions.argument(count(most));
         let sql = format!(
-            "SELECT {} FROM postrider.deliveries_done WHERE {} ORDER BY id LIMIT {most}",
-            *DONE,
+            "SELECT {columns} FROM postrider.{table} WHERE {} ORDER BY id LIMIT {most}",
             conditions.text()
         );
         let pool = &self.core.lists;

@@ -45,6 +45,7 @@ async fn every_combination_of_filters_is_read_in_the_order_of_an_index() {
                 since: has(3).then(|| at(5)),
                 until: has(3).then(|| at(300)),
                 event: has(4).then(|| "e8".parse().unwrap()),
+                ended_since: None,
             };
             let plan = store.plan_of_list(&acme(), &filter, &page).await.unwrap();
             assert!(!plan.contains("Seq Scan") && !plan.contains("Bitmap"), "{filter:?}\n{plan}");

@@ -74,6 +74,7 @@ impl DeliveryQuery {
             kind: parameter("type", self.kind.as_deref())?,
             since: parameter("since", self.since.as_deref())?,
             until: parameter("until", self.until.as_deref())?,
+            ended_since: None,
         })
     }
 }

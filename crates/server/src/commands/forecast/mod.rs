@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::Args;
 use postrider_domain::forecast::{self, FixedSchedule, Forecast, Scenario, Traffic};
-use postrider_domain::policy::Policy;
+use postrider_domain::policy::{DeadRecovery, Policy};
 
 use crate::cli::ServerArgs;
 use crate::config::Environment;
@@ -60,6 +60,8 @@ pub(crate) struct ForecastArgs {
 enum Preset {
     /// Postrider's defaults.
     Default,
+    /// Postrider's defaults with recovery.dead = "replay".
+    Replay,
     /// Svix: seven retries within 27 h 35 min, switched off after 5 days.
     Svix,
     /// Stripe: retries for three days. The intervals are not published; here they double from 5 min.
@@ -85,6 +87,7 @@ impl Preset {
     fn name(self) -> &'static str {
         match self {
             Preset::Default => "default",
+            Preset::Replay => "replay",
             Preset::Svix => "svix",
             Preset::Stripe => "stripe",
         }
@@ -93,6 +96,11 @@ impl Preset {
     fn forecast(self, scenario: &Scenario) -> Result<Forecast, forecast::ForecastError> {
         let fixed = match self {
             Preset::Default => return forecast::forecast(scenario, &Policy::default()),
+            Preset::Replay => {
+                let mut policy = Policy::default();
+                policy.recovery.dead = DeadRecovery::Replay;
+                return forecast::forecast(scenario, &policy);
+            }
             Preset::Svix => FixedSchedule {
                 delays: vec![
                     Duration::from_secs(5),
@@ -174,7 +182,7 @@ fn plans(
             .push(Plan { name, forecast: forecast::forecast(scenario, &policy).map_err(failure)? });
     }
     let presets = match (&arguments.preset[..], is_own) {
-        ([], false) => &[Preset::Default, Preset::Svix, Preset::Stripe][..],
+        ([], false) => &[Preset::Default, Preset::Replay, Preset::Svix, Preset::Stripe][..],
         ([], true) => &[Preset::Default],
         (presets, _) => presets,
     };

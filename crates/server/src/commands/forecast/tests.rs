@@ -63,7 +63,7 @@ fn weekend() -> (Question, Vec<Plan>) {
         in_flight_max: 64,
         samples: 600,
     };
-    let presets = [Preset::Default, Preset::Svix, Preset::Stripe];
+    let presets = [Preset::Default, Preset::Replay, Preset::Svix, Preset::Stripe];
     let plans = presets.map(|preset| Plan {
         name: preset.name().to_owned(),
         forecast: preset.forecast(&scenario).unwrap(),
@@ -85,7 +85,7 @@ fn the_weekend_is_shown_as_it_was_agreed() {
 #[test]
 fn presets_die_when_their_schedules_end() {
     let (_, plans) = weekend();
-    let [ours, svix, stripe] = &plans[..] else { panic!() };
+    let [ours, replay, svix, stripe] = &plans[..] else { panic!() };
     // Six a minute: one every 10 s. Svix ends after 27 h 35 min 5 s, Stripe after 72 h.
     let svix_length: u64 = 27 * 3_600 + 35 * 60 + 5;
     assert_eq!(svix.forecast.dead, (62 * 3_600 - svix_length).div_ceil(10));
@@ -94,6 +94,7 @@ fn presets_die_when_their_schedules_end() {
     // all but the few that had been let through as probes meanwhile and failed.
     let back = ours.forecast.back_at.unwrap().as_secs();
     assert_eq!(ours.forecast.dead, (back - 173_585).div_ceil(10));
+    assert_eq!((replay.forecast.dead, replay.forecast.replayed), (0, ours.forecast.dead));
     assert!(ours.forecast.failed_attempts < 3_000, "{}", ours.forecast.failed_attempts);
     assert!(svix.forecast.failed_attempts > 100_000, "{}", svix.forecast.failed_attempts);
 }

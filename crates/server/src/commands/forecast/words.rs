@@ -36,11 +36,12 @@ pub(super) fn headline(question: &Question) -> String {
 /// How the rows are computed: a name, and a cell for each plan.
 type Row = (&'static str, fn(&Question, &Forecast) -> String);
 
-const ROWS: [Row; 14] = [
+const ROWS: [Row; 15] = [
     ("accepted in all", |_, f| grouped(f.accepted)),
     ("arrived late", |_, f| grouped(f.late)),
     ("dead (kept, can be replayed)", |_, f| grouped(f.dead)),
     ("  of these never attempted", |_, f| grouped(f.dead_never_attempted)),
+    ("dead, and replayed by itself", |_, f| grouped(f.replayed)),
     ("still waiting at the end", |_, f| grouped(f.waiting)),
     ("requests to the URL while down", |_, f| grouped(f.failed_attempts)),
     ("most that waited at a time", |_, f| grouped(f.peak_backlog)),
@@ -170,6 +171,7 @@ pub(super) fn json(question: &Question, plans: &[Plan]) -> Json {
             "late": forecast.late,
             "dead": forecast.dead,
             "dead_never_attempted": forecast.dead_never_attempted,
+            "replayed": forecast.replayed,
             "waiting": forecast.waiting,
             "failed_attempts": forecast.failed_attempts,
             "failed_probes": forecast.failed_probes,

@@ -251,9 +251,14 @@ impl Dice {
         for delivery in model.replay_candidates(&job, limit).await.unwrap() {
             job.done += 1;
             job.position = Some(delivery.id);
+            let after = if job.retries() {
+                delivery.asked_for(self.now)
+            } else {
+                delivery.replayed(self.now)
+            };
             commit.deliveries.push(DeliveryChange {
                 before: delivery.state.name(),
-                delivery: delivery.replayed(self.now).unwrap(),
+                delivery: after.unwrap(),
                 attempt: None,
             });
         }
@@ -279,6 +284,7 @@ impl Dice {
             kind: self.one_in(4).then(|| kind(name)),
             since: self.one_in(4).then_some(since),
             until: self.one_in(4).then_some(until),
+            ended_since: self.one_in(6).then_some(since),
         }
     }
 

@@ -338,14 +338,16 @@ fn candidates_of_day(
         None | Some(StateName::Delivered) => ("NOT INDEXED", "(?5 IS NULL OR d.state = ?5)"),
         Some(_) => ("INDEXED BY deliveries_by_state", "d.state <> 2 AND d.state = ?5"),
     };
+    // The time of a row is when it ended, or when it is due.
+    let is_left = if job.retries() { "?6 = ?6" } else { "d.state >= 2 AND d.at <= ?6" };
     let derived = format!(
         "{index} {DELIVERY_JOINS} WHERE d.n BETWEEN ?1 AND ?2 AND d.odd IS NULL AND {is_state}
-            AND d.id > ?3 AND r.tenant = ?4 AND d.state >= 2 AND d.at <= ?6 ORDER BY d.n"
+            AND d.id > ?3 AND r.tenant = ?4 AND {is_left} ORDER BY d.n"
     );
     let indexed = format!(
         "INDEXED BY deliveries_odd {DELIVERY_JOINS} WHERE ?1 = ?1 AND ?2 = ?2 AND d.odd = 1
-            AND (?5 IS NULL OR d.state = ?5) AND d.id > ?3 AND r.tenant = ?4 AND d.state >= 2
-            AND d.at <= ?6 ORDER BY d.id"
+            AND (?5 IS NULL OR d.state = ?5) AND d.id > ?3 AND r.tenant = ?4 AND {is_left}
+            ORDER BY d.id"
     );
     let mut found = Vec::new();
     for order in [derived, indexed] {
@@ -359,7 +361,7 @@ fn candidates_of_day(
             && let Some(row) = rows.next().at(path)?
         {
             let delivery = rows::delivery(&Reading { row, path, table: "deliveries" })?;
-            if job.filter.matches(&delivery) {
+            if job.takes(&delivery) {
                 of_order += 1;
                 found.push(delivery);
             }

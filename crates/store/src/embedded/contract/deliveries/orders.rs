@@ -299,16 +299,22 @@ pub(super) fn count(
         (None, true) => ("deliveries_of_route", "state = ?2", vec![0, 1, 2, 3, 4]),
         (None, false) => ("deliveries_by_route", "?2 = ?2", vec![0]),
     };
+    let ended_since = wanted.filter.ended_since.map(|since| since.as_unix_ms());
+    // Without the condition the index answers alone.
+    let has_ended = match ended_since {
+        None => "?5 IS NULL",
+        Some(_) => "state >= 2 AND at >= ?5",
+    };
     let sql = format!(
         "SELECT count(*) FROM deliveries INDEXED BY {index}
-        WHERE route = ?1 AND {is_state} AND n BETWEEN ?3 AND ?4"
+        WHERE route = ?1 AND {is_state} AND n BETWEEN ?3 AND ?4 AND {has_ended}"
     );
     let mut statement = file.connection.prepare_cached(&sql).at(file.path)?;
     let mut count = 0;
     for (route, _) in routes(file, wanted.filter, usize::MAX)?.iter().filter(|(_, id)| counts(id)) {
         file.guard.check()?;
         for state in &states {
-            let values = params![route, state, first, last];
+            let values = params![route, state, first, last, ended_since];
             let rows: i64 = statement.query_row(values, |row| row.get(0)).at(file.path)?;
             count += unsigned(rows);
         }

@@ -133,6 +133,8 @@ fn circuits() -> Vec<Circuit> {
         ever_succeeded: n % 2 == 0,
         draining: n % 3 == 0,
         failing_since: (n % 2 == 0).then_some(NOW),
+        down_since: (n % 3 == 1).then_some(NOW),
+        replay_dead_since: (n % 3 == 2).then_some(NOW),
         suspended: Suspended { failures: n / 2, consecutive: n / 3 },
     };
     (0_u64..).zip(states).map(circuit).collect()
@@ -150,6 +152,7 @@ fn job() -> ReplayJob {
             kind: Some("task.updated".parse().unwrap()),
             since: Some(NOW),
             until: Some(Timestamp::MAX),
+            ended_since: Some(NOW),
         },
         per_second: Some(5),
         created_at: NOW,

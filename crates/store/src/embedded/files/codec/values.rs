@@ -243,7 +243,9 @@ fn put_circuit(out: &mut Encoder, circuit: &Circuit) {
         u8::from(circuit.ever_succeeded)
             | u8::from(circuit.draining) << 1
             | u8::from(circuit.failing_since.is_some()) << 2
-            | u8::from(has_suspended) << 3,
+            | u8::from(has_suspended) << 3
+            | u8::from(circuit.down_since.is_some()) << 4
+            | u8::from(circuit.replay_dead_since.is_some()) << 5,
     );
     if let Some(since) = circuit.failing_since {
         out.time(since);
@@ -251,6 +253,9 @@ fn put_circuit(out: &mut Encoder, circuit: &Circuit) {
     if has_suspended {
         out.unsigned(suspended.failures);
         out.unsigned(suspended.consecutive);
+    }
+    for since in [circuit.down_since, circuit.replay_dead_since].into_iter().flatten() {
+        out.time(since);
     }
     match &circuit.state {
         CircuitState::Closed => out.byte(0),
@@ -273,13 +278,15 @@ fn get_circuit(from: &mut Decoder) -> Result<Circuit, Malformed> {
     let last_success_at = from.time()?;
     let flags = from.byte()?;
     let (ever_succeeded, draining) = (flags & 1 != 0, flags & 2 != 0);
-    // A version that knew neither of the two left their flags zero.
+    // A version that did not know one of the following left its flag zero.
     let failing_since = if flags & 4 != 0 { Some(from.time()?) } else { None };
     let suspended = if flags & 8 != 0 {
         Suspended { failures: from.unsigned()?, consecutive: from.unsigned()? }
     } else {
         Suspended::default()
     };
+    let down_since = if flags & 16 != 0 { Some(from.time()?) } else { None };
+    let replay_dead_since = if flags & 32 != 0 { Some(from.time()?) } else { None };
     let state = from.option(get_json)?.unwrap_or(CircuitState::Closed);
     Ok(Circuit {
         state,
@@ -289,6 +296,8 @@ fn get_circuit(from: &mut Decoder) -> Result<Circuit, Malformed> {
         draining,
         failing_since,
         suspended,
+        down_since,
+        replay_dead_since,
     })
 }
 
@@ -358,19 +367,42 @@ fn put_filter(out: &mut Encoder, filter: &DeliveryFilter) {
     out.option(filter.event.as_ref(), |out, id| out.text(id.as_str()));
     out.option(filter.kind.as_ref(), |out, kind| out.text(kind.as_str()));
     out.option(filter.since, Encoder::time);
-    out.option(filter.until, Encoder::time);
+    match filter.ended_since {
+        None => out.option(filter.until, Encoder::time),
+        Some(since) => {
+            out.byte(if filter.until.is_some() { UNTIL_AND_ENDED } else { ENDED });
+            if let Some(until) = filter.until {
+                out.time(until);
+            }
+            out.time(since);
+        }
+    }
 }
 
+/// In place of the byte that says whether `until` follows: it does not, and `ended_since` does. A filter
+/// without `ended_since` is stored as it was before there was one.
+const ENDED: u8 = 2;
+/// Both follow.
+const UNTIL_AND_ENDED: u8 = 3;
+
 fn get_filter(from: &mut Decoder) -> Result<DeliveryFilter, Malformed> {
-    Ok(DeliveryFilter {
+    let filter = DeliveryFilter {
         state: from.option(get_state_name)?,
         destination: from.option(Decoder::fixed)?.map(DestinationId::from_bytes),
         subscription: from.option(Decoder::fixed)?.map(SubscriptionId::from_bytes),
         event: from.option(Decoder::parse)?,
         kind: from.option(Decoder::parse)?,
         since: from.option(Decoder::time)?,
-        until: from.option(Decoder::time)?,
-    })
+        ..DeliveryFilter::default()
+    };
+    let (until, ended_since) = match from.byte()? {
+        0 => (None, None),
+        1 => (Some(from.time()?), None),
+        ENDED => (None, Some(from.time()?)),
+        UNTIL_AND_ENDED => (Some(from.time()?), Some(from.time()?)),
+        4.. => return Err(Malformed("neither present nor absent")),
+    };
+    Ok(DeliveryFilter { until, ended_since, ..filter })
 }
 
 pub(in crate::embedded) fn put_replay(out: &mut Encoder, job: &ReplayJob) {

@@ -1,0 +1,91 @@
+//! How somebody enables a destination, and what is to be sent then.
+
+use postrider_domain::delivery::StateName;
+use postrider_domain::destination::Destination;
+use postrider_domain::ids::{DestinationId, ReplayId, TenantId};
+use postrider_domain::policy::RecoveryMode;
+use postrider_domain::time::Timestamp;
+use postrider_store::{DeliveryFilter, ReplayJob};
+
+use crate::cluster::Question;
+use crate::core::{Command, OnDestination, Reopening};
+use crate::handle::{CommandError, EngineHandle};
+use crate::new_replay::NewReplay;
+
+/// How a destination is enabled.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Enabling {
+    /// What for; it stands in the timeline.
+    pub reason: Option<String>,
+    /// How what waits is sent; as the policy says where it is `None`.
+    pub waiting: Option<RecoveryMode>,
+    /// Replays what died there since then.
+    pub dead_since: Option<Timestamp>,
+    /// The identifier of that replay; made where it is `None`.
+    pub replay: Option<ReplayId>,
+}
+
+impl EngineHandle {
+    /// Enables a destination: its circuit closed, its counters reset. The only way out of frozen.
+    pub async fn enable(
+        &self,
+        tenant: &TenantId,
+        destination: DestinationId,
+        reason: Option<String>,
+    ) -> Result<Destination, CommandError> {
+        let wish = Enabling { reason, ..Enabling::default() };
+        Ok(self.enable_and_send(tenant, destination, wish).await?.0)
+    }
+
+    /// Enables a destination and sends what waits there, what died there, or both. Answers with the
+    /// replay job where there is one.
+    pub async fn enable_and_send(
+        &self,
+        tenant: &TenantId,
+        destination: DestinationId,
+        wish: Enabling,
+    ) -> Result<(Destination, Option<ReplayJob>), CommandError> {
+        let how = Reopening {
+            drains: wish.waiting.map(|mode| mode == RecoveryMode::Drain),
+            replays_dead: wish.dead_since.is_some(),
+        };
+        if how.replays_dead {
+            // Refused before anything is done.
+            self.admit_replay(tenant, true).await?;
+        }
+        let (owner, reason) = (tenant.clone(), wish.reason.clone());
+        let question = Question::Enable { tenant: owner, destination, reason, how };
+        let here = || self.enable_here(tenant, destination, wish.reason.clone(), how);
+        let enabled = self.at_owner(tenant, destination, question, here).await?;
+        let Some(since) = wish.dead_since else { return Ok((enabled, None)) };
+        let now = self.shared.clock.now();
+        let filter = DeliveryFilter {
+            state: Some(StateName::Dead),
+            destination: Some(destination),
+            ended_since: Some(since),
+            ..DeliveryFilter::default()
+        };
+        let replay = NewReplay {
+            id: Some(wish.replay.unwrap_or_else(|| ReplayId::of_destination(now, destination))),
+            filter,
+            per_second: Some(self.policy().recovery.dead_per_second),
+        };
+        let job = self.start_replay(tenant, replay).await?;
+        Ok((enabled, Some(job)))
+    }
+
+    pub(crate) async fn enable_here(
+        &self,
+        tenant: &TenantId,
+        destination: DestinationId,
+        reason: Option<String>,
+        how: Reopening,
+    ) -> Result<Destination, CommandError> {
+        let tenant = tenant.clone();
+        self.ask(|reply| {
+            let enable = OnDestination::Enable { tenant, destination, reason, how, reply };
+            Command::OnDestination(enable)
+        })
+        .await?
+    }
+}

@@ -1,0 +1,158 @@
+//! Bulk jobs, modelled from section 7: a job sends each delivery once, counts what it sends, and what
+//! died of an outage is replayed where the rules say so.
+
+use std::collections::BTreeSet;
+
+use postrider_domain::delivery::StateName;
+use postrider_domain::ids::{DeliveryId, DestinationId};
+use postrider_store::{Commit, ReplayJob};
+
+use super::{Dest, Oracle, Stand};
+use crate::coverage::Cover;
+
+/// What was accepted longer ago than this when the outage ends need not be replayed: less than the seven
+/// days of the contract by the longest downtime, in which deliveries grow older.
+const DEAD_AGE_MS: i64 = (7 * 24 - 80) * 3_600_000;
+
+/// What a job has sent so far.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    deliveries: BTreeSet<DeliveryId>,
+    done: u64,
+}
+
+impl Oracle {
+    /// Checks how far a job has come with a commit, which has the job's deliveries and no others.
+    pub(super) fn job_advanced(&mut self, job: &ReplayJob, commit: &Commit) {
+        let is_retry = job.filter.state == Some(StateName::Waiting);
+        let mut found = Vec::new();
+        let sent = self.jobs.entry(job.id).or_default();
+        sent.done += u64::try_from(commit.deliveries.len()).unwrap_or(u64::MAX);
+        if job.done != sent.done {
+            found.push((None, format!("a job says {} and has sent {}", job.done, sent.done)));
+        }
+        for change in &commit.deliveries {
+            let id = change.delivery.id;
+            if !sent.deliveries.insert(id) {
+                found.push((Some(id), "sent twice by the same job".to_owned()));
+            }
+            if !job.filter.destination.is_none_or(|to| to == change.delivery.destination) {
+                found.push((Some(id), "sent by a job for another destination".to_owned()));
+            }
+            if change.attempt.is_some() {
+                found.push((Some(id), "attempted in the commit of a job".to_owned()));
+            }
+            if let Some(owed) = self.owed.get_mut(&id)
+                && is_retry
+            {
+                owed.retries_asked += 1;
+            }
+        }
+        if is_retry && !commit.deliveries.is_empty() {
+            self.coverage.hit(Cover::RetryBulk);
+        }
+        if !self.bulk_replay && !commit.deliveries.is_empty() {
+            // Nobody asked for it.
+            self.coverage.hit(Cover::DeadReplayed);
+            found.extend(self.wrong_by_itself(job, commit));
+        }
+        for (delivery, what) in found {
+            self.violate(what, delivery, job.filter.destination);
+        }
+    }
+
+    /// What is wrong with a job that was begun without being asked for.
+    fn wrong_by_itself(
+        &self,
+        job: &ReplayJob,
+        commit: &Commit,
+    ) -> Option<(Option<DeliveryId>, String)> {
+        if !self.rules.replay_dead {
+            return Some((None, "a job that nobody asked for".to_owned()));
+        }
+        let is_dead = |id: &DeliveryId| self.owed.get(id).is_some_and(|o| o.stand == Stand::Dead);
+        let mut ids = commit.deliveries.iter().map(|change| change.delivery.id);
+        let other = ids.find(|id| !is_dead(id));
+        let is_whole = job.filter.destination.is_some() && job.filter.ended_since.is_some();
+        match (other, is_whole) {
+            (None, true) => None,
+            (other, _) => Some((other, "replayed by itself, and not dead of an outage".to_owned())),
+        }
+    }
+
+    /// A destination is back: what died there since it was disabled or frozen is to be replayed.
+    pub(super) fn outage_ended(&mut self, destination: DestinationId, began_at: i64) {
+        let (now, slack) = (self.now, self.slack);
+        if !self.rules.replay_dead {
+            return;
+        }
+        let not_older = now - DEAD_AGE_MS;
+        for owed in self.owed.values_mut() {
+            owed.replay_due |= owed.destination == destination
+                && owed.stand == Stand::Dead
+                && owed.since > began_at + slack
+                && owed.created_at > not_older;
+        }
+    }
+
+    /// Checks, long after everything was healed, that what was to be replayed was.
+    pub(super) fn check_replayed(&mut self) {
+        let left: Vec<_> = self
+            .owed
+            .iter()
+            .filter(|(_, owed)| {
+                owed.replay_due
+                    && owed.stand == Stand::Dead
+                    && !self.deleted.contains(&owed.subscription)
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for id in left {
+            self.violate("died of an outage, and was not replayed after it".into(), Some(id), None);
+        }
+    }
+}
+
+impl Dest {
+    /// Takes in whether it drains now. Returns whether it began to, and nobody asked for it.
+    pub(super) fn drains(&mut self, is_draining: bool, by_rule: bool, now: i64) -> bool {
+        let (from, until) = self.drained;
+        let was_draining = until == i64::MAX;
+        self.drained = match (was_draining, is_draining) {
+            (false, true) => (now.min(self.not_closed_at), i64::MAX),
+            (true, false) => (from, now),
+            (true, true) | (false, false) => (from, until),
+        };
+        let begins = is_draining && !was_draining;
+        let is_asked = std::mem::take(&mut self.drain_asked);
+        self.drain_asked = is_asked && !is_draining;
+        begins && !by_rule && !is_asked
+    }
+
+    /// Whether it drained then.
+    pub(super) fn drained_at(&self, at: i64) -> bool {
+        let (from, until) = self.drained;
+        from <= at && at <= until
+    }
+
+    /// Takes in its transitions. Returns when the outage began, where one has ended whose dead nobody
+    /// replays by a job of their own.
+    pub(super) fn outage_ended(
+        &mut self,
+        transitions: &[postrider_domain::circuit::Transition],
+    ) -> Option<i64> {
+        use postrider_domain::circuit::StateName;
+        let mut ended = None;
+        for transition in transitions {
+            match (transition.from, transition.to) {
+                (StateName::Closed, _) => self.down_since = Some(transition.at.as_unix_ms()),
+                (_, StateName::Closed) => {
+                    ended = self.down_since.take().filter(|_| !self.replay_asked);
+                    self.replay_asked = false;
+                }
+                _ => {}
+            }
+        }
+        ended
+    }
+}

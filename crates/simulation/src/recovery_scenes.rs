@@ -1,0 +1,104 @@
+//! Scenes of recovery: bulk retries, enabling with a drain, and the replay of what died.
+
+use anyhow::{Result, ensure};
+
+use crate::coverage::Cover;
+use crate::edges::{HOUR, MINUTE, OK, Stage, crashed};
+use crate::oracle::Stand;
+use crate::oracle::circuit::State;
+use crate::oracle::rules::{RETRIES, Rules, due};
+use crate::random::Random;
+use crate::scenes::{disabled_with, met};
+use crate::world::life::Outcome;
+use crate::world::receivers::Mood;
+
+pub(crate) fn bulk_retry() -> Result<Outcome> {
+    let mut stage = disabled_with(50, Rules { freeze_over: 2_000, ..Rules::SMALL })?;
+    // The next slots are 44 minutes after acceptance, the next probe is after 30.
+    stage.pass(13 * MINUTE)?;
+    let mut chance = Random::new(7, "bulk retry");
+    let sent = stage.attempts();
+    for _ in 0..4 {
+        stage.world.retry_many(stage.id, &mut chance).map_err(crashed)?;
+    }
+    ensure!(stage.attempts() == sent, "sent past the circuit");
+    // The probe fails, and what was asked for follows its slots again.
+    stage.pass(9 * MINUTE)?;
+    met(&stage, Cover::RetryBulk)?;
+    met(&stage, Cover::WishLapsed)?;
+    stage.world.receivers.set(stage.id, OK);
+    stage.world.retry_many(stage.id, &mut chance).map_err(crashed)?;
+    stage.pass(12 * MINUTE)?;
+    ensure!(stage.delivered() == 61, "{} of 61 delivered", stage.delivered());
+    stage.world.freeze(stage.id).map_err(crashed)?;
+    stage.send_now(3)?;
+    for _ in 0..8 {
+        stage.world.retry_many(stage.id, &mut chance).map_err(crashed)?;
+    }
+    met(&stage, Cover::RetryBulkRefused)?;
+    stage.end()
+}
+
+pub(crate) fn drain_by_hand() -> Result<Outcome> {
+    let mut stage = disabled_with(100, Rules::SMALL)?;
+    stage.world.receivers.set(stage.id, Mood::Healthy { within: 20 });
+    stage.world.enable_and_send(stage.id, true, false).map_err(crashed)?;
+    stage.pass(500)?;
+    stage.world.crash(0)?;
+    stage.pass(20_000)?;
+    ensure!(stage.delivered() == 111, "{} of 111 delivered", stage.delivered());
+    met(&stage, Cover::DrainedByHand)?;
+    stage.end()
+}
+
+/// A receiver that fails on Friday evening, with so many that die until Monday.
+fn friday(rules: Rules) -> Result<Stage> {
+    let rules = Rules { freeze_at: 50_000, freeze_over: 2_000, ..rules };
+    let mut stage = disabled_with(40, rules)?;
+    for _ in 0..6 {
+        stage.pass(10 * HOUR)?;
+        stage.send_now(5)?;
+    }
+    let dead = stage.count(|stand| stand == Stand::Dead);
+    ensure!(dead >= 51, "only {dead} are dead");
+    Ok(stage)
+}
+
+pub(crate) fn weekend() -> Result<Outcome> {
+    let mut stage = friday(Rules { replay_dead: true, ..Rules::SMALL })?;
+    stage.world.receivers.set(stage.id, OK);
+    stage.pass(11 * MINUTE)?;
+    ensure!(stage.state()? == State::Closed, "not re-enabled");
+    met(&stage, Cover::DeadReplayed)?;
+    stage.pass(due(0, RETRIES).unsigned_abs())?;
+    ensure!(stage.delivered() == 81, "{} of 81 delivered", stage.delivered());
+    stage.end()
+}
+
+pub(crate) fn weekend_crash() -> Result<Outcome> {
+    // The process ends with one of the first writes after the enabling.
+    let mut last = crash_at_write(1)?;
+    for write in 2..=4 {
+        last = crash_at_write(write)?;
+    }
+    last.end()
+}
+
+fn crash_at_write(write: u64) -> Result<Stage> {
+    let mut stage = friday(Rules { replay_dead: true, ..Rules::SMALL })?;
+    stage.world.receivers.set(stage.id, OK);
+    stage.world.freeze(stage.id).map_err(crashed)?;
+    stage.world.plan_crash(None, Some(write), None);
+    if stage.world.enable(stage.id).and_then(|()| stage.world.pass(100)).is_err() {
+        stage.world.crash(0)?;
+    }
+    stage.world.plan_crash(None, None, None);
+    stage.world.enable(stage.id).map_err(crashed)?;
+    stage.pass(MINUTE)?;
+    let dead = stage.count(|stand| stand == Stand::Dead);
+    ensure!(dead == 0, "{dead} were not replayed after a crash at write {write}");
+    met(&stage, Cover::DeadReplayed)?;
+    let violation = stage.world.oracle().violations.first().map(|first| first.what.clone());
+    ensure!(violation.is_none(), "{violation:?}");
+    Ok(stage)
+}
