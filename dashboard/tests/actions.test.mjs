@@ -146,6 +146,18 @@ test('a dead delivery is replayed', async () => {
   await server.until(`deliveries/${data[0].id}`, (found) => found.state !== 'dead');
 });
 
+test('a delivery that waits is retried at once, from its page and from the list', async () => {
+  const { data } = await server.get(`deliveries?state=waiting&limit=2&destination=${world.destination('broken')}`);
+  const [one, two] = data;
+  await go(page, `/deliveries/${one.id}`);
+  await button('Retry now', { exact: true }).click();
+  await page.getByText('It is attempted as soon as its turn comes.').first().waitFor();
+  await server.until(`deliveries/${one.id}`, (found) => found.attempts > one.attempts || found.state !== 'waiting', 'the attempt', 60);
+  await go(page, `/deliveries?state=waiting&destination=${world.destination('broken')}`);
+  await button(new RegExp(`Retry now: .*${two.id}`)).click();
+  await server.until(`deliveries/${two.id}`, (found) => found.attempts > two.attempts || found.state !== 'waiting', 'the attempt', 60);
+});
+
 test('a waiting delivery is cancelled', async () => {
   const { data } = await server.get(`deliveries?state=waiting&limit=1&destination=${world.destination('broken')}`);
   await go(page, `/deliveries/${data[0].id}`);

@@ -9,7 +9,7 @@ const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'];
 
 export const openBrowser = () => chromium.launch({ executablePath: EXECUTABLE, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
 
-export async function openPage(browser, server, { theme = 'light', width = 1280, height = 860 } = {}) {
+export async function openPage(browser, server, { theme = 'light', width = 1280, height = 860, at = `${server.base}/` } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, reducedMotion: 'reduce', permissions: ['clipboard-read', 'clipboard-write'] });
   const page = await context.newPage();
   page.setDefaultTimeout(15_000);
@@ -22,7 +22,7 @@ export async function openPage(browser, server, { theme = 'light', width = 1280,
     window.violations = [];
     document.addEventListener('securitypolicyviolation', (event) => window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));
   });
-  await page.goto(`${server.base}/`);
+  await page.goto(at);
   return page;
 }
 
@@ -32,7 +32,7 @@ export async function signIn(page, key) {
   await page.locator('main#main').waitFor();
 }
 
-/** Goes to a page without loading the document again: the key is in memory. */
+/** Goes to a page without loading the document again. */
 export async function go(page, path) {
   await page.evaluate((hash) => (location.hash = hash), path);
   await page.locator('main#main h1').first().waitFor();

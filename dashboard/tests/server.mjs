@@ -25,6 +25,8 @@ export class Postrider {
     this.base = `http://127.0.0.1:${port}`;
     this.data = mkdtempSync(join(tmpdir(), 'postrider-dashboard-'));
     this.key = null;
+    /** The one-time link that it prints. */
+    this.link = null;
   }
 
   static async start(options) {
@@ -57,6 +59,7 @@ export class Postrider {
       const file = join(this.data, 'admin.key');
       if (answer?.ok && existsSync(file)) {
         this.key = readFileSync(file, 'utf8').trim();
+        this.link = /http\S+#\/signin\?token=[\w-]+/.exec(said)?.[0] ?? null;
         return;
       }
       await new Promise((resolve) => setTimeout(resolve, 100));

@@ -85,6 +85,16 @@ pub(crate) fn test(root: &Path) -> Result<()> {
     run_command(test.env("POSTRIDER_BINARY", root.join("target/debug/postrider")))
 }
 
+/// Pictures of all pages, with realistic data, in `target/screenshots/`. The arguments name pages.
+pub(crate) fn screenshots(root: &Path, arguments: &[String]) -> Result<()> {
+    build(root)?;
+    install::chromium()?;
+    run_command(&mut command(root, "cargo build --quiet --package postrider"))?;
+    let mut pictures = command(&root.join("dashboard"), "node scripts/screenshots.mjs");
+    pictures.arg(root.join("target/screenshots")).args(arguments);
+    run_command(pictures.env("POSTRIDER_BINARY", root.join("target/debug/postrider")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -42,6 +42,8 @@ cargo xtask <chore>
                  document that they are made from
   dashboard [build|check|test]
                  the web page: built, its types checked, and tested in a browser against the binary
+  screenshots [pages…]
+                 pictures of the web page in target/screenshots/, light, dark and on a phone
   budget         instructions per delivery, by callgrind, against xtask/budget.toml
   bench-cluster [args…]
                  deliveries per second of 1, 2 and 3 nodes on a PostgreSQL of its own, and what
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         "references" => references::run_all(&root),
         "clients" => clients::run(&root, rest),
         "dashboard" => dashboard::run(&root, rest),
+        "screenshots" => dashboard::screenshots(&root, rest),
         "budget" => budget::run(&root, rest),
         "bench-cluster" => bench_cluster::run(&root, rest),
         "trust" => trust::run(&root, rest),

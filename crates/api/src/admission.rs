@@ -43,10 +43,11 @@ pub(crate) async fn admit(
     next: Next,
 ) -> Result<Response, Problem> {
     let path = request.extensions().get::<MatchedPath>().cloned();
-    if let Some(scope) = needed(request.method(), path.as_ref().map_or("", MatchedPath::as_str))
-        && let Err(problem) = caller.permits(scope)
-    {
-        audit::refused(state, audit::begin(&caller, &request), &problem).await;
+    let path = path.as_ref().map_or("", MatchedPath::as_str);
+    if let Err(problem) = may(&caller, request.method(), path) {
+        if audit::is_mutation(request.method()) {
+            audit::refused(state, audit::begin(&caller, &request), &problem).await;
+        }
         return Err(problem);
     }
     let tenant = caller.tenant.clone();
@@ -60,6 +61,14 @@ pub(crate) async fn admit(
     let response = idempotency::remember(state, request, next).await;
     drop(held);
     hold_answer(state.answer_bytes(), &tenant, response, is_get)
+}
+
+/// Whether the caller may make the call, as far as its path tells.
+fn may(caller: &Caller, method: &Method, path: &str) -> Result<(), Problem> {
+    if let Some(session) = &caller.session {
+        session.permits(path)?;
+    }
+    needed(method, path).map_or(Ok(()), |scope| caller.permits(scope))
 }
 
 /// The scope without which the body of a mutation is not read. The handler checks its scope again; a test

@@ -6,6 +6,8 @@
 //! are in the log too, but not more often than a bucket per tenant allows. Events are not: they are
 //! their own record.
 
+use std::net::IpAddr;
+
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request};
 use axum::http::{Method, StatusCode};
@@ -17,7 +19,7 @@ use postrider_domain::time::Timestamp;
 use postrider_store::{Actor, ActorKind, AuditEntry, Store, StoreError};
 use serde::Deserialize;
 
-use crate::auth::{Caller, GivenAdmin};
+use crate::auth::{Caller, GivenAdmin, Identity};
 use crate::layers::ClientAddress;
 use crate::problem::{Code, Problem};
 use crate::random::{self, NoRandomness};
@@ -56,6 +58,8 @@ const ACTIONS: &[(&str, &str, ActionName)] = &[
     ("POST", "/v1/keys", ("key.create", "key")),
     ("DELETE", "/v1/keys/{id}", ("key.delete", "key")),
     ("POST", "/v1/backup", ("backup.start", "backup")),
+    ("POST", "/v1/portal-links", ("portal_link.create", "portal_link")),
+    ("DELETE", "/v1/portal-links/{id}", ("portal_link.delete", "portal_link")),
 ];
 
 /// Paths with mutating methods that have no entry: events are their own record.
@@ -120,7 +124,8 @@ pub(crate) fn begin(caller: &Caller, request: &Request) -> Option<PendingEntry> 
         (_, _) => Some(caller.tenant.clone()),
     };
     let address = request.extensions().get::<ClientAddress>().map(|client| client.0.to_string());
-    Some(PendingEntry { tenant, actor: actor_of(caller), action, target_kind, target, address })
+    let actor = actor_of(&caller.key_id, caller.key_name.as_deref());
+    Some(PendingEntry { tenant, actor, action, target_kind, target, address })
 }
 
 impl PendingEntry {
@@ -143,13 +148,31 @@ impl PendingEntry {
     }
 }
 
-fn actor_of(caller: &Caller) -> Actor {
-    if *caller.key_id == *GivenAdmin::KEY_ID {
+/// Writes the entry of somebody who signed in or out.
+pub(crate) async fn signed(
+    state: &ApiState,
+    who: &Identity,
+    action: &str,
+    address: Option<IpAddr>,
+    status: StatusCode,
+) {
+    let begun = PendingEntry {
+        tenant: who.bound_to.clone(),
+        actor: actor_of(&who.key_id, who.key_name.as_deref()),
+        action: action.to_owned(),
+        target_kind: "session",
+        target: None,
+        address: address.map(|address| address.to_string()),
+    };
+    write(state, begun, status, None).await;
+}
+
+fn actor_of(key_id: &str, key_name: Option<&str>) -> Actor {
+    if *key_id == *GivenAdmin::KEY_ID {
         let kind = ActorKind::Environment;
         return Actor { kind, id: kind.as_str().to_owned(), name: None };
     }
-    let name = caller.key_name.as_deref().map(str::to_owned);
-    Actor { kind: ActorKind::Key, id: caller.key_id.to_string(), name }
+    Actor { kind: ActorKind::Key, id: key_id.to_owned(), name: key_name.map(str::to_owned) }
 }
 
 /// The identifier in a path.

@@ -2,7 +2,9 @@
 
 use utoipa::OpenApi;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
-use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityRequirement, SecurityScheme,
+};
 use utoipa::openapi::{
     ContentBuilder, HttpMethod, ObjectBuilder, Ref, RefOr, Required, Response, ResponseBuilder,
     Schema, Type,
@@ -12,15 +14,17 @@ use crate::auth::TENANT_HEADER;
 use crate::idempotency::IDEMPOTENCY_KEY;
 use crate::problem::{Code, PROBLEM_JSON, ProblemBody};
 use crate::routes;
+use crate::session::cookie;
 
 const KEY: &str = "key";
+const SESSION: &str = "session";
 
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Postrider",
         description = "Delivers events to subscribers' URLs over HTTP, and does not give up lightly. \
-            Every call under `/v1` needs `Authorization: Bearer <key>`. Times are RFC 3339 in UTC with milliseconds. Lists are paged by `limit` and `cursor`. \
+            Every call under `/v1` needs `Authorization: Bearer <key>`, or in a browser the cookie of a session. Times are RFC 3339 in UTC with milliseconds. Lists are paged by `limit` and `cursor`. \
             Unknown fields are refused. Errors are problem documents (RFC 9457) with a stable `code`.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
@@ -36,21 +40,26 @@ const KEY: &str = "key";
         (name = "stream", description = "What happens, live"),
         (name = "audit", description = "Who changed what"),
         (name = "administration", description = "Tenants, keys and backups, for admin keys"),
+        (name = "session", description = "Signing in and out, for browsers"),
+        (name = "portal", description = "Links to the portal of a tenant"),
         (name = "server", description = "About the server itself")
     )
 )]
 struct Base;
 
 /// Schemas of bodies that come in: what is optional in them may be left out.
-const REQUESTS: [&str; 9] = [
+const REQUESTS: [&str; 12] = [
     "FilterTest",
     "NewEvent",
     "NewKey",
+    "NewPortalLink",
     "NewReplay",
     "NewSubscription",
     "NewTenant",
+    "NewTheme",
     "Reason",
     "Rotation",
+    "SignIn",
     "SubscriptionChange",
 ];
 /// Fields of answers that are left out where they say nothing.
@@ -78,7 +87,10 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
     require_fields(&mut document);
     name_operations(&mut document);
     let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
-    document.components.get_or_insert_default().add_security_scheme(KEY, scheme);
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme(KEY, scheme);
+    let cookie = SecurityScheme::ApiKey(ApiKey::Cookie(ApiKeyValue::new(cookie::NAME)));
+    components.add_security_scheme(SESSION, cookie);
     document.info.version = env!("CARGO_PKG_VERSION").to_owned();
     document
 }
@@ -98,7 +110,10 @@ fn complete(operation: &mut Operation, method: &HttpMethod) {
         let repeat = "Makes a repeat of this request safe: the same answer, done once";
         parameters.push(header(IDEMPOTENCY_KEY.as_str(), repeat));
     }
-    operation.security = Some(vec![SecurityRequirement::new::<_, _, String>(KEY, [])]);
+    operation.security = Some(vec![
+        SecurityRequirement::new::<_, _, String>(KEY, []),
+        SecurityRequirement::new::<_, _, String>(SESSION, []),
+    ]);
     for status in [400, 401, 403, 404, 429, 500, 503] {
         refuse(operation, status);
     }

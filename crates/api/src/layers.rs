@@ -20,6 +20,12 @@ use crate::state::ApiState;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientAddress(pub IpAddr);
 
+pub(crate) const CORP: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+/// Marks an answer whose policy names who may frame it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MayBeFramed;
+
 /// A page of more than so many is much work.
 const SHORT_PAGE: u32 = 100;
 
@@ -56,6 +62,7 @@ fn unambiguous(headers: &HeaderMap) -> Result<(), Problem> {
 
 /// Sets the security headers for browsers. A header that the route has set stays.
 fn secure(response: &mut Response) {
+    let may_be_framed = response.extensions().get::<MayBeFramed>().is_some();
     let headers = response.headers_mut();
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
@@ -63,12 +70,11 @@ fn secure(response: &mut Response) {
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
         (header::CONTENT_SECURITY_POLICY, CSP),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        (
-            HeaderName::from_static("cross-origin-resource-policy"),
-            HeaderValue::from_static("same-origin"),
-        ),
+        (CORP, HeaderValue::from_static("same-origin")),
     ] {
-        headers.entry(name).or_insert(value);
+        if name != header::X_FRAME_OPTIONS || !may_be_framed {
+            headers.entry(name).or_insert(value);
+        }
     }
 }
 

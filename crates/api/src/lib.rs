@@ -3,7 +3,7 @@
 //!
 //! | question | module |
 //! |---|---|
-//! | who is asking, and may they? | [`auth`] |
+//! | who is asking, and may they? | [`auth`], and without a key [`session`] |
 //! | what is a caller told when something is wrong? | [`problem`] |
 //! | how are secrets kept? | [`vault`], [`credentials`] |
 //! | what goes in and out? | `wire`, one file per resource |
@@ -35,9 +35,11 @@ mod random;
 mod rates;
 mod routes;
 mod running_mutations;
+pub mod session;
 pub mod settings;
 pub mod state;
 pub mod vault;
+mod web_origin;
 mod wire;
 
 use axum::Router;
@@ -49,7 +51,9 @@ pub use auth::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin};
 pub use budget::Quota;
 pub use document::openapi;
 pub use layers::ClientAddress;
-pub use settings::{ApiSettings, Rate};
+pub use session::link::{SIGN_IN_LINK_LIFETIME, SignInLinkError, sign_in_token};
+pub use session::origin::OverTls;
+pub use settings::{ApiSettings, InvalidOrigin, Origin, Origins, Rate};
 pub use state::{ApiParts, ApiState, RenderMetrics};
 pub use vault::{KeyRing, Vault};
 

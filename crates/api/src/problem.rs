@@ -97,6 +97,12 @@ codes! {
     /// A key that may not do this.
     MissingScope = "missing_scope", FORBIDDEN, "The key may not do this",
         "Use a key that has the scope that is named, or have one created.";
+    /// A request with a session that another site made.
+    CrossSite = "cross_site", FORBIDDEN, "The request comes from another site",
+        "Make it from a page of this server, or send a key as `Authorization: Bearer pr_…`.";
+    /// A session over plain http.
+    TlsNeeded = "tls_needed", FORBIDDEN, "Signing in needs TLS",
+        "Reach the server over https, or over http on the machine itself.";
     /// No such thing, or not yours.
     NotFound = "not_found", NOT_FOUND, "There is no such thing",
         "Check the identifier, and that the key belongs to the right tenant.";
@@ -133,6 +139,9 @@ codes! {
     /// An idempotency key that was used for another request.
     IdempotencyConflict = "idempotency_conflict", CONFLICT, "The idempotency key was used for another request",
         "Use a new Idempotency-Key for a new request; repeat a request with exactly the same body.";
+    /// A link that was used, has expired or was revoked.
+    LinkGone = "link_gone", GONE, "The link cannot be used any more",
+        "Ask whoever gave it to you for a new one; each works once and for a short time.";
     /// The body is too large.
     TooLarge = "body_too_large", PAYLOAD_TOO_LARGE, "The body is too large",
         "Keep an event within 1 MiB and a batch within 1000 events and 16 MiB.";

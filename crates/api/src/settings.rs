@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+pub use crate::web_origin::{InvalidOrigin, Origin, Origins};
+
 use crate::budget::Quota;
 
 const MIB: usize = 1024 * 1024;
@@ -51,6 +53,20 @@ pub struct ApiSettings {
     pub request_bytes: Quota,
     /// Bytes of answers that their clients have not taken yet.
     pub answer_bytes: Quota,
+    /// How long a session lasts, whatever is done in it.
+    pub session_lifetime: Duration,
+    /// Sessions of one key; the oldest give way.
+    pub key_sessions_max: u64,
+    /// Sessions of all keys and portals.
+    pub sessions_max: u64,
+    /// Portal links of one tenant that can be used, or whose session lasts; the oldest give way.
+    pub tenant_portal_links_max: u64,
+    /// Portal links of all tenants.
+    pub portal_links_max: u64,
+    /// Where the portal may be framed.
+    pub frame_ancestors: Origins,
+    /// Where browsers reach this server; what the request for a link names unless set.
+    pub public_url: Option<Origin>,
     /// Whether the metrics are served at an address of their own, and only there.
     pub metrics_elsewhere: bool,
 }
@@ -87,10 +103,26 @@ impl Default for ApiSettings {
             in_progress_wait: Duration::from_secs(2),
             request_bytes: Quota { per_tenant: 64 * MIB, in_total: 256 * MIB },
             answer_bytes: Quota { per_tenant: 64 * MIB, in_total: 256 * MIB },
+            session_lifetime: Duration::from_secs(12 * 60 * 60),
+            key_sessions_max: 100,
+            sessions_max: 100_000,
+            tenant_portal_links_max: 1_000,
+            portal_links_max: 100_000,
+            frame_ancestors: Origins::default(),
+            public_url: None,
             metrics_elsewhere: false,
         }
     }
 }
+
+/// Attempts to sign in from one address, whether they succeed or not.
+pub(crate) const SIGN_IN_RATE: Rate = Rate { per_second: 1, burst: 30 };
+/// The body of a request to sign in.
+pub(crate) const SIGN_IN_BYTES_MAX: usize = 4 * 1024;
+/// How long a portal link can be used.
+pub(crate) const LINK_SECONDS: std::ops::RangeInclusive<u64> = 10..=24 * 60 * 60;
+/// The same where nothing is said.
+pub(crate) const LINK_SECONDS_DEFAULT: u64 = 10 * 60;
 
 /// Headers of one request; for the server that reads them.
 pub const REQUEST_HEADERS_MAX: usize = 64;

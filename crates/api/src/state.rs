@@ -21,7 +21,8 @@ use crate::locks::Locks;
 use crate::rates::Buckets;
 use crate::routes::backup::BackupStatus;
 use crate::running_mutations::RunningMutations;
-use crate::settings::ApiSettings;
+use crate::session::PassCache;
+use crate::settings::{ApiSettings, SIGN_IN_RATE};
 use crate::vault::Vault;
 
 /// Between two rounds of forgetting.
@@ -78,6 +79,8 @@ struct Inner {
     backups: BackupStatus,
     running: RunningMutations,
     refusal_rates: Buckets,
+    passes: PassCache,
+    sign_in_rates: Buckets,
 }
 
 impl ApiState {
@@ -103,6 +106,8 @@ impl ApiState {
             backups: BackupStatus::default(),
             running: RunningMutations::default(),
             refusal_rates: Buckets::new(Some(REFUSED_RATE)),
+            passes: PassCache::default(),
+            sign_in_rates: Buckets::new(Some(SIGN_IN_RATE)),
         }))
     }
 
@@ -168,6 +173,16 @@ impl ApiState {
         &self.0.refusal_rates
     }
 
+    /// Sessions and links that were looked up.
+    pub(crate) fn passes(&self) -> &PassCache {
+        &self.0.passes
+    }
+
+    /// How often an address may try to sign in.
+    pub(crate) fn sign_in_rates(&self) -> &Buckets {
+        &self.0.sign_in_rates
+    }
+
     pub(crate) fn running(&self) -> &RunningMutations {
         &self.0.running
     }
@@ -184,7 +199,10 @@ impl ApiState {
         loop {
             match changes.recv().await {
                 Ok(Some(Change::Key(id))) => self.key_cache().forget_key(&id),
-                Ok(Some(Change::Tenant(id))) => self.key_cache().forget_tenant(&id),
+                Ok(Some(Change::Tenant(id))) => {
+                    self.key_cache().forget_tenant(&id);
+                    self.passes().forget_tenant(&id);
+                }
                 Ok(Some(Change::Subscription(..))) => {}
                 Ok(None) | Err(RecvError::Lagged(_)) => self.key_cache().forget_all(),
                 Err(RecvError::Closed) => return,
@@ -198,6 +216,10 @@ impl ApiState {
         loop {
             pause(FORGET_EVERY).await;
             self.prune_audit().await;
+            if let Err(error) = self.store().prune_passes(self.now()).await {
+                // The next round does what this one could not.
+                tracing::warn!(%error, "cannot remove expired sessions and links");
+            }
             let settings = self.settings();
             let before = self.now().saturating_sub(settings.idempotency_memory);
             let (most, bytes_most) =

@@ -38,6 +38,7 @@ use postrider_domain::time::Timestamp;
 use crate::audit::Audit;
 use crate::error::StoreError;
 use crate::nodes::Nodes;
+use crate::passes::Passes;
 use crate::records::{
     Acceptance, Accepted, Commit, DeliveryFilter, DestinationRecord, DueMark, EventFilter,
     EventRecord, IdempotentAnswer, Key, Page, PageRequest, Pruned, ReplayJob, ShardLeases,
@@ -46,12 +47,12 @@ use crate::records::{
 
 /// A whole store: all of the traits below.
 pub trait Store:
-    Configuration + Intake + Work + History + Replays + Usages + Audit + Upkeep + Nodes
+    Configuration + Intake + Work + History + Replays + Usages + Audit + Passes + Upkeep + Nodes
 {
 }
 
-impl<T: Configuration + Intake + Work + History + Replays + Usages + Audit + Upkeep + Nodes> Store
-    for T
+impl<T> Store for T where
+    T: Configuration + Intake + Work + History + Replays + Usages + Audit + Passes + Upkeep + Nodes
 {
 }
 
@@ -64,7 +65,7 @@ pub trait Configuration: Send + Sync + 'static {
     async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>, StoreError>;
     /// All tenants, by identifier.
     async fn tenants(&self, page: &PageRequest) -> Result<Page<Tenant>, StoreError>;
-    /// Removes a tenant with its keys; `false` where it does not exist. Its subscriptions must be
+    /// Removes a tenant with its keys and passes; `false` where it does not exist. Its subscriptions must be
     /// gone, not only marked: [`StoreError::Internal`] otherwise. Its destinations and ledger stay;
     /// history goes by retention.
     async fn delete_tenant(&self, id: &TenantId) -> Result<bool, StoreError>;

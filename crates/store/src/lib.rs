@@ -16,6 +16,7 @@ pub mod embedded;
 mod error;
 mod fair_semaphore;
 mod nodes;
+mod passes;
 pub mod postgres;
 mod records;
 #[cfg(test)]
@@ -27,4 +28,5 @@ pub use audit::{Actor, ActorKind, Audit, AuditEntry, AuditFilter};
 pub use contract::{Configuration, History, Intake, Replays, Store, Upkeep, Usages, Work};
 pub use error::StoreError;
 pub use nodes::{Change, Changes, FORMAT, Hint, Letter, Member, Nodes, PROGRAM, ShardSet};
+pub use passes::{Pass, PassKind, PassLimits, PassPut, Passes};
 pub use records::*;

@@ -1,11 +1,11 @@
 // The only module that talks to the server.
-import { hasBearer, json, send, setBearer, type Call, type Query } from './http';
+import { isFramed, json, send, setBearer, type Call, type Query } from './http';
 import { parseExactly } from './json';
 import { Problem } from './problem';
 import { sseParser } from './sse';
 import type * as T from './types';
 
-export { setTenant, waitForServer, whenUnauthorized } from './http';
+export { isFramed, setTenant, waitForServer, whenUnauthorized } from './http';
 
 const at = (path: string, id: string, rest = '') => `v1/${path}/${encodeURIComponent(id)}${rest}`;
 const get = <R>(path: string, query?: Query, signal?: AbortSignal) =>
@@ -30,6 +30,7 @@ export const api = {
   delivery: (id: string, signal?: AbortSignal) => get<T.DeliveryDetail>(at('deliveries', id), {}, signal),
   attempts: (id: string, page: Page) => get<T.List<T.Attempt>>(at('deliveries', id, '/attempts'), page),
   explain: (id: string, signal?: AbortSignal) => get<T.Explanation>(at('deliveries', id, '/explain'), {}, signal),
+  retryDelivery: (id: string) => post<T.Delivery>(at('deliveries', id, '/retry')),
   replayDelivery: (id: string) => post<T.Delivery>(at('deliveries', id, '/replay')),
   cancelDelivery: (id: string) => post<T.Delivery>(at('deliveries', id, '/cancel')),
 
@@ -79,6 +80,9 @@ export const api = {
   createKey: (body: { scopes: string[]; name: string | null; tenant: string | null; expires_at: string | null }) =>
     post<T.KeyCreated>('v1/keys', body),
   deleteKey: (id: string) => json<void>('DELETE', at('keys', id)),
+  portalLinks: (page: Page, signal?: AbortSignal) => get<T.List<T.PortalLink>>('v1/portal-links', page, signal),
+  createPortalLink: (body: T.NewPortalLink) => post<T.PortalLinkCreated>('v1/portal-links', body),
+  deletePortalLink: (id: string) => json<void>('DELETE', at('portal-links', id)),
   audit: (query: AuditQuery, signal?: AbortSignal) => get<T.List<T.AuditEntry>>('v1/audit', query, signal),
   backup: (signal?: AbortSignal) => get<T.Backup>('v1/backup', {}, signal),
   startBackup: (to: string) => post<T.Backup>('v1/backup', { to }),
@@ -98,60 +102,44 @@ export const api = {
 
 // The metrics may have a key of their own: a 401 there does not end the session.
 async function fetchMetrics(call: Call): Promise<Response> {
-  const answer = await fetch('metrics', { signal: call.signal ?? null, cache: 'no-store' });
+  const answer = await fetch('metrics', { signal: call.signal ?? null, cache: 'no-store', credentials: 'omit' });
   if (!answer.ok) throw await Problem.of(answer);
   return answer;
 }
 
-/** Who is signed in by a cookie; `none` where nobody is, `unsupported` where the server has no sessions. */
-export async function currentSession(): Promise<T.SessionView | 'none' | 'unsupported'> {
+/** Who is signed in; null where nobody is. */
+export async function currentSession(): Promise<T.SessionView | null> {
   try {
     return await get<T.SessionView>('v1/session');
   } catch (error) {
-    if (error instanceof Problem && error.status === 404) return 'unsupported';
-    if (error instanceof Problem && error.status === 401) return 'none';
+    if (error instanceof Problem && error.status === 401) return null;
     throw error;
   }
 }
 
-/** Exchanges a key for a session. Without sessions the key stays in memory until the page is closed. */
+// No idempotency key at a sign-in: the answer is a credential, which nobody should keep.
+
+/** Exchanges a key for a session. The key is not kept. */
 export async function signIn(key: string): Promise<T.SessionView> {
-  try {
-    // No idempotency key: the answer to it is a credential, which nobody should keep.
-    await json<void>('POST', 'v1/session', { body: { key }, pure: true });
-    return await get<T.SessionView>('v1/session');
-  } catch (error) {
-    if (!(error instanceof Problem && error.status === 404)) throw error;
-  }
-  setBearer(key);
-  try {
-    return await scopesByAsking();
-  } catch (error) {
-    setBearer(null);
-    throw error;
-  }
+  await json<void>('POST', 'v1/session', { body: { key }, pure: true });
+  return get<T.SessionView>('v1/session');
 }
 
-/** What the key may do, learned from harmless calls. */
-async function scopesByAsking(): Promise<T.SessionView> {
-  const may = async (path: string) => {
-    try {
-      await get(path, { limit: path.endsWith('ledger') ? null : 1 });
-      return true;
-    } catch (error) {
-      if (error instanceof Problem && error.status === 403) return false;
-      throw error;
-    }
-  };
-  const [admin, manage, read] = [await may('v1/tenants'), await may('v1/audit'), await may('v1/ledger')];
-  // Whether it may send events shows only when it does.
-  const scopes = admin ? ['admin'] : [...(manage ? ['manage'] : []), ...(read ? ['read'] : []), 'ingest'];
-  return { tenant: null, scopes, kind: 'key', expires_at: null, theme: null };
+/** Exchanges the token of a link, which works once, for a session: a cookie, or in a frame a token in memory. */
+export async function exchange(token: string): Promise<T.SessionView> {
+  const call = { patient: false, pure: true };
+  if (isFramed) {
+    const found = await json<{ token: string }>('POST', 'v1/session', { body: { token, in_memory: true }, ...call });
+    setBearer(found.token);
+  } else {
+    await json<void>('POST', 'v1/session', { body: { token }, ...call });
+  }
+  return get<T.SessionView>('v1/session');
 }
 
 export async function signOut(): Promise<void> {
-  if (hasBearer()) setBearer(null);
-  else await json<void>('DELETE', 'v1/session', { patient: false, pure: true });
+  await json<void>('DELETE', 'v1/session', { patient: false, pure: true });
+  setBearer(null);
 }
 
 export interface StreamEvents {

@@ -18,13 +18,15 @@ export interface Call {
 const UNSAFE_TRIES = 4;
 const BUSY_TRIES = 3;
 
+/** In a frame of another site there is no cookie: what a link is exchanged for stays in memory. */
+export const isFramed = window.self !== window.top;
+
 let bearer: string | null = null;
 let tenant: string | null = null;
 let onUnauthorized: () => void = () => {};
 
-/** The key, kept in memory only, while the server has no sessions. */
-export const setBearer = (key: string | null) => (bearer = key);
-export const hasBearer = () => bearer !== null;
+/** The token of a portal session in a frame. It is gone when the frame is. */
+export const setBearer = (token: string | null) => (bearer = token);
 /** The tenant that an admin looks at. */
 export const setTenant = (id: string | null) => (tenant = id);
 export const whenUnauthorized = (act: () => void) => (onUnauthorized = act);
@@ -76,7 +78,7 @@ export async function send(method: string, path: string, call: Call = {}): Promi
         headers: headersOf(call, idempotencyKey),
         body: call.body === undefined ? null : JSON.stringify(call.body),
         signal: call.signal ?? null,
-        credentials: 'same-origin',
+        credentials: isFramed ? 'omit' : 'same-origin',
         cache: 'no-store',
       });
     } catch (error) {

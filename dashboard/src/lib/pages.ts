@@ -9,7 +9,8 @@ export interface PageEntry {
   load: () => Promise<{ default: Component }>;
   /** The page of one thing below it. */
   one?: () => Promise<{ default: Component<{ id: string }> }>;
-  adminOnly?: boolean;
+  /** Not for an application's customers. */
+  notInPortal?: boolean;
 }
 
 /** The pages in the order of the menu. Each is loaded when it is first opened. */
@@ -46,7 +47,7 @@ export const pages: PageEntry[] = [
   { path: 'dead', name: 'Dead letters', icon: 'dead', load: () => import('../pages/DeadLetters.svelte') },
   { path: 'live', name: 'Live', icon: 'live', load: () => import('../pages/Live.svelte') },
   { path: 'simulator', name: 'Simulator', icon: 'simulator', load: () => import('../pages/Simulator.svelte') },
-  { path: 'settings', name: 'Settings', icon: 'settings', load: () => import('../pages/Settings.svelte') },
+  { path: 'settings', name: 'Settings', icon: 'settings', load: () => import('../pages/Settings.svelte'), notInPortal: true },
 ];
 
 /** Loads a page's code, and once more when the server is back. */

@@ -36,6 +36,12 @@ class Router {
     this.query = query;
   }
 
+  /** Puts another path in the place of the current one: it is not in the history any more. */
+  replace(to: string) {
+    history.replaceState(null, '', `#${to}`);
+    this.#read();
+  }
+
   go(to: string) {
     location.hash = to;
   }

@@ -1,25 +1,64 @@
 import * as server from './api';
+import { Problem, words } from './problem';
+import { router } from './router.svelte';
+import { toasts } from './toasts.svelte';
 import { applyTheme } from './theme.svelte';
 import type { SessionView } from './types';
 
+const GONE = 'This link has expired or was used already.';
+
 class Session {
-  status = $state<'unknown' | 'out' | 'in'>('unknown');
+  /** `asked`: a link would replace the session that there is. */
+  status = $state<'unknown' | 'out' | 'in' | 'asked'>('unknown');
   view = $state<SessionView | null>(null);
   /** The tenant that an admin looks at. */
   tenant = $state('default');
-  /** Why somebody who was signed in is not any more. */
+  /** Why somebody is not signed in, or not any more. */
   notice = $state<string | null>(null);
+  #token: string | null = null;
 
   isAdmin = $derived(this.view?.scopes.includes('admin') ?? false);
   canManage = $derived(this.isAdmin || (this.view?.scopes.includes('manage') ?? false));
   canSend = $derived(this.isAdmin || (this.view?.scopes.includes('ingest') ?? false));
   isPortal = $derived(this.view?.kind === 'portal');
+  canLink = $derived(!this.isPortal && (this.isAdmin || (this.canManage && (this.view?.scopes.includes('read') ?? false))));
 
   async begin() {
     server.whenUnauthorized(() => this.#lose());
-    const found = await server.currentSession();
-    if (typeof found === 'string') this.status = 'out';
-    else this.#enter(found);
+    const token = takeToken();
+    // A frame has no cookie that could say who is there.
+    const found = server.isFramed ? null : await server.currentSession();
+    if (found) this.#enter(found);
+    if (token) await this.offer(token);
+    else if (!found) this.status = 'out';
+  }
+
+  /** A link was opened. Where somebody is signed in already, it asks first: somebody else may have sent the link. */
+  async offer(token: string) {
+    this.#token = token;
+    if (this.view) this.status = 'asked';
+    else await this.accept();
+  }
+
+  async accept() {
+    const token = this.#token;
+    this.#token = null;
+    if (!token) return;
+    try {
+      const view = await server.exchange(token);
+      this.view = null;
+      this.#enter(view);
+    } catch (error) {
+      const reason = error instanceof Problem && error.code === 'link_gone' ? GONE : words(error);
+      this.status = this.view ? 'in' : 'out';
+      if (this.view) toasts.show('bad', reason);
+      else this.notice = reason;
+    }
+  }
+
+  decline() {
+    this.#token = null;
+    this.status = 'in';
   }
 
   async signIn(key: string) {
@@ -44,12 +83,12 @@ class Session {
     const isAdmin = view.scopes.includes('admin') && view.kind === 'key';
     this.tenant = isAdmin ? 'default' : (view.tenant ?? '');
     server.setTenant(isAdmin ? this.tenant : null);
-    if (view.theme) applyTheme(view.theme);
+    applyTheme(view.theme ?? {});
   }
 
   #lose() {
     if (this.status !== 'in') return;
-    this.notice = 'The session has ended: its key was revoked or has expired. Sign in again.';
+    this.notice = this.isPortal ? 'The session has ended.' : 'The session has ended: it has expired, or its key was deleted. Sign in again.';
     this.#leave();
   }
 
@@ -58,6 +97,14 @@ class Session {
     this.view = null;
     server.setTenant(null);
   }
+}
+
+/** The token of a link, taken out of the address bar before anything else happens with it. */
+export function takeToken(): string | null {
+  if (router.path !== '/signin') return null;
+  const token = router.get('token');
+  router.replace('/');
+  return token || null;
 }
 
 export const session = new Session();

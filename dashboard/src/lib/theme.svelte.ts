@@ -1,3 +1,4 @@
+import { readableOn } from './colour';
 import type { Theme } from './types';
 
 export type Mode = 'light' | 'dark' | 'auto';
@@ -10,6 +11,8 @@ class Look {
   systemIsDark = $state(system.matches);
   isDark = $derived(this.choice === 'auto' ? this.systemIsDark : this.choice === 'dark');
   utc = $state(false);
+  /** The portal's own colour. */
+  accent: string | null = null;
 
   constructor() {
     const kept = read(PLACE);
@@ -34,7 +37,13 @@ class Look {
   }
 
   paint() {
-    document.documentElement.dataset.theme = this.isDark ? 'dark' : 'light';
+    const root = document.documentElement;
+    root.dataset.theme = this.isDark ? 'dark' : 'light';
+    for (const name of ['--accent', '--accent-soft']) root.style.removeProperty(name);
+    const accent = this.accent && readableOn(this.accent, this.isDark);
+    if (!accent) return;
+    root.style.setProperty('--accent', accent.text);
+    root.style.setProperty('--accent-soft', accent.soft);
   }
 }
 
@@ -59,9 +68,7 @@ export const look = new Look();
 
 /** The portal's look, as the application asked for it. */
 export function applyTheme(theme: Theme) {
+  look.accent = theme.accent ?? null;
   if (theme.mode) look.choice = theme.mode;
   look.paint();
-  if (theme.accent && CSS.supports('color', theme.accent)) {
-    document.documentElement.style.setProperty('--accent', theme.accent);
-  }
 }

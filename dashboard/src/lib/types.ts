@@ -46,6 +46,27 @@ export interface SessionView {
   theme: Theme | null;
 }
 
+export interface PortalLink {
+  id: string;
+  tenant: string;
+  access: 'read' | 'manage';
+  created_at: string;
+  expires_at: string;
+  used_at?: string | null;
+  session_expires_at?: string | null;
+  theme?: Theme | null;
+}
+
+export interface NewPortalLink {
+  access: 'read' | 'manage';
+  expires_in?: number;
+  theme?: Theme;
+}
+
+export interface PortalLinkCreated extends PortalLink {
+  url: string;
+}
+
 /** How an application wants its portal to look. */
 export interface Theme {
   name?: string | null;

@@ -98,6 +98,14 @@ impl GivenAdmin {
     }
 }
 
+impl GivenAdmin {
+    /// A text by which a session recognises the key that it was made with, without giving it away.
+    pub(crate) fn mark(&self, vault: &Vault) -> String {
+        let mark = vault.keyed_hash(&[b"session of a chosen key", &self.0]);
+        postrider_domain::hex::encode(&mark[..16])
+    }
+}
+
 impl std::fmt::Debug for GivenAdmin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("GivenAdmin(****)")

@@ -1,6 +1,7 @@
 //! Who is asking, for which tenant, and may they?
 //!
-//! A handler that needs a scope says so by taking `CanRead`, `CanManage`, `CanIngest` or
+//! A request shows a key, or the session that a key or a portal link was exchanged for
+//! ([`crate::session`]). A handler that needs a scope says so by taking `CanRead`, `CanManage`, `CanIngest` or
 //! `IsAdmin`; there is no other way to learn the tenant of a request. Keys are compared by their
 //! keyed hash, in constant time, and never stored or logged.
 
@@ -19,15 +20,17 @@ use axum::response::{IntoResponse as _, Response};
 use postrider_domain::access::Scope;
 use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;
-use postrider_store::Key;
+use postrider_store::{Key, StoreError};
 
 pub use bootstrap::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin};
 pub(crate) use key::{NewKey, new_key};
 pub(crate) use key_cache::KeyCache;
 
 use crate::admission;
+use crate::audit;
 use crate::problem::{Code, Problem};
 use crate::rates;
+use crate::session::{self, Session, cookie, origin};
 use crate::state::ApiState;
 
 /// The header by which an admin key names the tenant.
@@ -44,12 +47,19 @@ pub struct Caller {
     pub key_id: Arc<str>,
     /// What people call the key.
     pub key_name: Option<Arc<str>>,
+    /// The session that the request was made with; `None` where it was made with the key itself.
+    pub session: Option<Arc<Session>>,
 }
 
 impl Caller {
     /// Whether the key may do everything, for every tenant.
     pub fn is_admin(&self) -> bool {
         self.scopes.contains(&Scope::Admin)
+    }
+
+    /// The tenant that the key is bound to; `None` for an admin key.
+    pub(crate) fn bound_to(&self) -> Option<&TenantId> {
+        (!self.is_admin()).then_some(&self.tenant)
     }
 
     fn require(self, scope: Scope) -> Result<Self, Problem> {
@@ -95,13 +105,30 @@ extractors! {
     IsAdmin needs Admin;
 }
 
+/// Any caller that is authenticated.
+#[derive(Debug, Clone)]
+pub(crate) struct Anybody(pub(crate) Caller);
+
+impl<S: Sync> FromRequestParts<S> for Anybody {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        parts.extensions.get::<Caller>().cloned().map(Anybody).ok_or_else(unauthorized)
+    }
+}
+
 /// Authenticates the caller, before anything else of the request is read.
 pub(crate) async fn authenticate(
     State(state): State<ApiState>,
     request: Request,
     next: Next,
 ) -> Response {
-    match caller(&state, request.headers()).await {
+    // A request with a key needs no proof of its origin, nor the work of finding it out.
+    let from_own_page = match bearer(request.headers()) {
+        Some(_) => Ok(()),
+        None => origin::refuse_cross_site(&request, audit::is_mutation(request.method())),
+    };
+    match caller(&state, request.headers(), from_own_page).await {
         Ok(caller) => admission::admit(&state, caller, request, next)
             .await
             .unwrap_or_else(Problem::into_response),
@@ -114,9 +141,10 @@ pub(crate) async fn authenticate(
 pub(crate) async fn is_still_valid(state: &ApiState, caller: &Caller) -> bool {
     let now = state.now();
     let cache = state.key_cache();
-    let is_valid = match &*caller.key_id {
-        GivenAdmin::KEY_ID => Ok(true),
-        id => cache.key(state, id, now).await.map(|key| {
+    let is_valid = match (&caller.session, &*caller.key_id) {
+        (Some(session), _) => Ok(session::is_still_valid(state, session, now).await),
+        (None, GivenAdmin::KEY_ID) => Ok(true),
+        (None, id) => cache.key(state, id, now).await.map(|key| {
             key.is_some_and(|key| key.expires_at.is_none_or(|expires_at| now < expires_at))
         }),
     };
@@ -131,25 +159,80 @@ pub(crate) fn check_metrics_key(state: &ApiState, headers: &HeaderMap) -> Result
     is_it.then_some(()).ok_or_else(|| Problem::new(Code::Unauthorized, detail))
 }
 
-async fn caller(state: &ApiState, headers: &HeaderMap) -> Result<Caller, Problem> {
+async fn caller(
+    state: &ApiState,
+    headers: &HeaderMap,
+    from_own_page: Result<(), Problem>,
+) -> Result<Caller, Problem> {
     let now = state.now();
-    let token = bearer(headers).ok_or_else(unauthorized)?;
-    let (key_id, key_name, bound_to, scopes) = identify(state, token, now).await?;
+    let identity = match bearer(headers) {
+        // In a box: sessions are few, and must not make the future of every request larger.
+        Some(token) if session::is_token(token) => {
+            Box::pin(session::by_bearer(state, token, now)).await?
+        }
+        Some(token) => identify(state, token, now).await?,
+        None => {
+            let token = cookie::read(headers).ok_or_else(unauthorized)?;
+            from_own_page?;
+            Box::pin(session::by_cookie(state, token, now)).await?
+        }
+    };
+    let Identity { key_id, key_name, bound_to, scopes, session, .. } = identity;
     state.key_rates().take(&key_id, now).map_err(|seconds| rates::refusal("key", seconds))?;
     let tenant = tenant(state, headers, bound_to, now).await?;
     let tenant_rates = state.tenant_rates();
     tenant_rates.take(tenant.as_str(), now).map_err(|seconds| rates::refusal("tenant", seconds))?;
-    Ok(Caller { tenant, scopes, key_id, key_name })
+    Ok(Caller { tenant, scopes, key_id, key_name, session })
 }
 
-type Identity = (Arc<str>, Option<Arc<str>>, Option<TenantId>, Arc<[Scope]>);
+/// Whose key it is, and what it may do.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    pub(crate) key_id: Arc<str>,
+    pub(crate) key_name: Option<Arc<str>>,
+    /// Its tenant; `None` for an admin key.
+    pub(crate) bound_to: Option<TenantId>,
+    pub(crate) scopes: Arc<[Scope]>,
+    /// When the key expires.
+    pub(crate) expires_at: Option<Timestamp>,
+    /// The session that stands for it.
+    pub(crate) session: Option<Arc<Session>>,
+}
+
+impl Identity {
+    fn of_key(key: &Key) -> Self {
+        Identity {
+            key_id: Arc::from(key.id.as_str()),
+            key_name: key.name.as_deref().map(Arc::from),
+            bound_to: key.tenant.clone(),
+            scopes: scopes_of(key),
+            expires_at: key.expires_at,
+            session: None,
+        }
+    }
+
+    fn of_given() -> Self {
+        Identity {
+            key_id: Arc::from(GivenAdmin::KEY_ID),
+            key_name: None,
+            bound_to: None,
+            scopes: Arc::from([Scope::Admin]),
+            expires_at: None,
+            session: None,
+        }
+    }
+}
 
 /// Whose key this is.
-async fn identify(state: &ApiState, token: &[u8], now: Timestamp) -> Result<Identity, Problem> {
+pub(crate) async fn identify(
+    state: &ApiState,
+    token: &[u8],
+    now: Timestamp,
+) -> Result<Identity, Problem> {
     if let Some(given) = state.given_admin()
         && given.is(state.vault(), token)
     {
-        return Ok((Arc::from(GivenAdmin::KEY_ID), None, None, Arc::from([Scope::Admin])));
+        return Ok(Identity::of_given());
     }
     let (id, secret) = key::parse(token).ok_or_else(unauthorized)?;
     let known = state.key_cache().key(state, id, now).await?;
@@ -159,8 +242,27 @@ async fn identify(state: &ApiState, token: &[u8], now: Timestamp) -> Result<Iden
         return Err(Problem::new(Code::Unauthorized, "the key has expired: use another one"));
     }
     state.key_cache().touch(state, id, now);
-    let name = known.name.as_deref().map(Arc::from);
-    Ok((Arc::from(known.id.as_str()), name, known.tenant.clone(), scopes_of(&known)))
+    Ok(Identity::of_key(&known))
+}
+
+/// Who a session of this key stands for; `None` where the key was revoked or has expired.
+pub(crate) async fn identity_of_key(
+    state: &ApiState,
+    id: &str,
+    now: Timestamp,
+) -> Result<Option<Identity>, StoreError> {
+    let known = state.key_cache().key(state, id, now).await?;
+    let known = known.filter(|key| key.expires_at.is_none_or(|at| now < at));
+    if known.is_some() {
+        state.key_cache().touch(state, id, now);
+    }
+    Ok(known.map(|key| Identity::of_key(&key)))
+}
+
+/// Who a session of the admin key with this mark stands for; `None` where the operator has chosen another.
+pub(crate) fn identity_of_given(state: &ApiState, mark: &str) -> Option<Identity> {
+    let given = state.given_admin()?;
+    (given.mark(state.vault()) == mark).then(Identity::of_given)
 }
 
 /// What a key may do. One that belongs to a tenant is never an admin key, whatever its record says.
@@ -199,7 +301,7 @@ fn unauthorized() -> Problem {
 }
 
 /// What stands after `Bearer`.
-fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(AUTHORIZATION)?.as_bytes();
     let (scheme, token) = value.split_at_checked("bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
@@ -249,7 +351,7 @@ mod tests {
         for held in Scope::ALL {
             let tenant = TenantId::default_tenant();
             let (scopes, key_id) = (Arc::from([held]), Arc::from("k"));
-            let caller = Caller { tenant, scopes, key_id, key_name: None };
+            let caller = Caller { tenant, scopes, key_id, key_name: None, session: None };
             for needed in Scope::ALL {
                 let permitted = caller.clone().require(needed).is_ok();
                 assert_eq!(permitted, held == needed || held == Scope::Admin, "{held} {needed}");

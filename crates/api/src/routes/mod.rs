@@ -13,7 +13,9 @@ pub(crate) mod ledger;
 pub(crate) mod limits;
 pub(crate) mod meta;
 pub(crate) mod page;
+pub(crate) mod portal_links;
 pub(crate) mod replays;
+pub(crate) mod session;
 pub(crate) mod stream;
 pub(crate) mod subscriptions;
 pub(crate) mod tenants;
@@ -67,6 +69,9 @@ pub(crate) fn guarded() -> OpenApiRouter<ApiState> {
         .routes(routes!(keys::show, keys::delete))
         .routes(routes!(backup::show, backup::begin))
         .routes(routes!(audit::list))
+        .routes(routes!(session::show))
+        .routes(routes!(portal_links::list, portal_links::create))
+        .routes(routes!(portal_links::delete))
 }
 
 /// Paths that need none.
@@ -76,6 +81,8 @@ pub(crate) fn open() -> OpenApiRouter<ApiState> {
         .routes(routes!(meta::openapi_json))
         .routes(routes!(docs::page))
         .routes(routes!(docs::style))
+        .routes(routes!(session::create, session::delete))
+        .routes(routes!(portal_links::show_logo))
 }
 
 /// Health and metrics.

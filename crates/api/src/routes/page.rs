@@ -1,19 +1,21 @@
 //! The web page: files, and nothing that a key would be needed for. It calls the API like everybody else.
 
-use axum::extract::Path;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use postrider_dashboard::{FILES, File};
 
+use crate::layers::{CORP, MayBeFramed};
 use crate::problem::Problem;
+use crate::settings::Origin;
 use crate::state::ApiState;
 
 /// Scripts, styles and pictures of our own, calls to ourselves, and nothing else.
-const CSP: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
-     base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-);
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'";
+const CSP: HeaderValue = HeaderValue::from_static(POLICY);
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const ASK_FIRST: HeaderValue = HeaderValue::from_static("no-cache");
 const NO_PAGE: &str =
@@ -21,7 +23,10 @@ const NO_PAGE: &str =
 
 /// The paths of the page: its files by their names, and those with a hash below `/assets/`.
 pub(crate) fn routes() -> axum::Router<ApiState> {
-    let router = axum::Router::new().route("/", get(index)).route("/assets/{name}", get(asset));
+    let router = axum::Router::new()
+        .route("/", get(index))
+        .route("/portal", get(portal))
+        .route("/assets/{name}", get(asset));
     let top = FILES.iter().filter(|file| !file.path.contains('/') && file.path != "index.html");
     top.fold(router, |router, file| {
         let serve = async move |headers: HeaderMap| answer(file, &headers);
@@ -30,8 +35,37 @@ pub(crate) fn routes() -> axum::Router<ApiState> {
 }
 
 async fn index(headers: HeaderMap) -> Response {
+    page(&headers)
+}
+
+/// The same page for the customers of the application. **It alone may be framed**, by the origins that the
+/// operator lists: nobody can lay a frame with an operator's session under something else.
+async fn portal(State(state): State<ApiState>, headers: HeaderMap) -> Response {
+    let mut response = page(&headers);
+    let origins = &state.settings().frame_ancestors.0;
+    if let Some(framed) = framed_by(origins) {
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_SECURITY_POLICY, framed);
+        // For a page that isolates itself (COEP).
+        headers.insert(CORP, HeaderValue::from_static("cross-origin"));
+        response.extensions_mut().insert(MayBeFramed);
+    }
+    response
+}
+
+/// The policy of a page that these may frame; `None` where there are none.
+fn framed_by(origins: &[Origin]) -> Option<HeaderValue> {
+    if origins.is_empty() {
+        return None;
+    }
+    let origins: Vec<&str> = origins.iter().map(Origin::as_str).collect();
+    let framed = format!("frame-ancestors {}", origins.join(" "));
+    HeaderValue::from_str(&POLICY.replace("frame-ancestors 'none'", &framed)).ok()
+}
+
+fn page(headers: &HeaderMap) -> Response {
     match postrider_dashboard::file("") {
-        Some(file) => answer(file, &headers),
+        Some(file) => answer(file, headers),
         None => ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], NO_PAGE).into_response(),
     }
 }
@@ -43,9 +77,20 @@ async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response,
     Ok(answer(file, &headers))
 }
 
+/// The parts of a header that is a list.
+fn parts_of<'h>(asked: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
+    let values = asked.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim)
+}
+
 fn answer(file: &'static File, asked: &HeaderMap) -> Response {
-    let is_known = lists(asked, header::IF_NONE_MATCH, |tag| tag == file.etag || tag == "*");
-    let takes_gzip = lists(asked, header::ACCEPT_ENCODING, accepts_gzip);
+    let is_known = parts_of(asked, &header::IF_NONE_MATCH)
+        .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == file.etag);
+    let takes_gzip = parts_of(asked, &header::ACCEPT_ENCODING).any(|part| {
+        let (coding, weight) = part.split_once(';').unwrap_or((part, ""));
+        let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.parse::<f32>().ok());
+        coding.trim() == "gzip" && weight.is_none_or(|weight| weight > 0.0)
+    });
     let mut response = if is_known {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
@@ -63,101 +108,89 @@ fn answer(file: &'static File, asked: &HeaderMap) -> Response {
     response
 }
 
-/// Whether one of the elements of a list in the request is as wanted. A proxy that compresses by itself
-/// marks entity tags as weak, which changes nothing here.
-fn lists(asked: &HeaderMap, name: header::HeaderName, is_wanted: impl Fn(&str) -> bool) -> bool {
-    let values = asked.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    let mut elements = values.flat_map(|value| value.split(',')).map(str::trim);
-    elements.any(|element| is_wanted(element.strip_prefix("W/").unwrap_or(element)))
-}
-
-fn accepts_gzip(element: &str) -> bool {
-    let mut parts = element.split(';').map(str::trim);
-    let is_gzip = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
-    let is_refused = parts.any(|part| {
-        part.strip_prefix("q=").and_then(|q| q.parse::<f32>().ok()).is_some_and(|q| q <= 0.0)
-    });
-    is_gzip && !is_refused
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    static FILE: File = File {
-        path: "assets/page-abc.js",
-        content_type: "text/javascript",
-        etag: "\"tag\"",
-        has_hash: true,
-        bytes: b"plain",
+    const PAGE: File = File {
+        path: "index.html",
+        content_type: "text/html; charset=utf-8",
+        etag: "\"abc\"",
+        has_hash: false,
+        bytes: b"<!doctype html>",
         gzip: b"packed",
     };
+    static INDEX: File = PAGE;
+    static SCRIPT: File = File {
+        path: "assets/index-1a2b.js",
+        content_type: "text/javascript; charset=utf-8",
+        has_hash: true,
+        ..PAGE
+    };
 
-    fn asked(name: header::HeaderName, value: &'static str) -> Response {
-        answer(&FILE, &HeaderMap::from_iter([(name, HeaderValue::from_static(value))]))
+    fn asked(file: &'static File, headers: &[(header::HeaderName, &'static str)]) -> Response {
+        let mut asked = HeaderMap::new();
+        for (name, value) in headers {
+            asked.append(name, HeaderValue::from_static(value));
+        }
+        answer(file, &asked)
     }
 
     async fn body(response: Response) -> Vec<u8> {
-        axum::body::to_bytes(response.into_body(), 100).await.unwrap().to_vec()
+        axum::body::to_bytes(response.into_body(), 1024).await.unwrap().to_vec()
     }
 
     #[tokio::test]
-    async fn file_is_compressed_for_those_who_accept_it() {
-        for accepting in ["gzip", "br, gzip;q=0.5", "deflate, GZIP"] {
-            let response = asked(header::ACCEPT_ENCODING, accepting);
-            assert_eq!(response.headers()[header::CONTENT_ENCODING], "gzip", "{accepting}");
-            assert_eq!(body(response).await, b"packed");
+    async fn page_comes_packed_to_whoever_takes_that() {
+        let plain = asked(&INDEX, &[]);
+        assert_eq!(plain.status(), 200);
+        assert_eq!(plain.headers()[header::CONTENT_TYPE], "text/html; charset=utf-8");
+        assert_eq!(plain.headers()[header::VARY], "accept-encoding");
+        assert!(!plain.headers().contains_key(header::CONTENT_ENCODING));
+        assert_eq!(body(plain).await, INDEX.bytes);
+        for value in ["gzip", "br, gzip;q=0.9", "deflate,gzip"] {
+            let packed = asked(&INDEX, &[(header::ACCEPT_ENCODING, value)]);
+            assert_eq!(packed.headers()[header::CONTENT_ENCODING], "gzip", "{value}");
+            assert_eq!(body(packed).await, INDEX.gzip);
         }
-        for refusing in ["br", "gzip;q=0", "identity", "xgzip"] {
-            let response = asked(header::ACCEPT_ENCODING, refusing);
-            assert!(!response.headers().contains_key(header::CONTENT_ENCODING), "{refusing}");
-            assert_eq!(body(response).await, b"plain");
+        for value in ["br", "identity", "gzip;q=0", "gzip; q=0.000"] {
+            let plain = asked(&INDEX, &[(header::ACCEPT_ENCODING, value)]);
+            assert!(!plain.headers().contains_key(header::CONTENT_ENCODING), "{value}");
         }
     }
 
     #[tokio::test]
-    async fn known_file_is_not_sent_again() {
-        for known in ["\"tag\"", "\"other\", W/\"tag\"", "*"] {
-            let response = asked(header::IF_NONE_MATCH, known);
-            assert_eq!(response.status(), StatusCode::NOT_MODIFIED, "{known}");
-            assert_eq!(response.headers()[header::ETAG], "\"tag\"");
-            assert_eq!(body(response).await, b"");
+    async fn known_page_is_not_sent_again() {
+        for value in ["\"abc\"", "W/\"abc\"", "\"x\", \"abc\"", "*"] {
+            let known = asked(&INDEX, &[(header::IF_NONE_MATCH, value)]);
+            assert_eq!(known.status(), 304, "{value}");
+            assert_eq!(known.headers()[header::ETAG], "\"abc\"");
+            assert!(body(known).await.is_empty());
         }
-        assert_eq!(asked(header::IF_NONE_MATCH, "\"other\"").status(), StatusCode::OK);
+        assert_eq!(asked(&INDEX, &[(header::IF_NONE_MATCH, "\"ab\"")]).status(), 200);
     }
 
     #[test]
-    fn only_files_with_a_hash_are_kept_for_ever() {
-        static PAGE: File = File { has_hash: false, ..FILE };
-        let none = HeaderMap::new();
-        assert_eq!(answer(&FILE, &none).headers()[header::CACHE_CONTROL], FOR_EVER);
-        assert_eq!(answer(&PAGE, &none).headers()[header::CACHE_CONTROL], ASK_FIRST);
+    fn only_files_with_a_hash_in_their_name_are_kept_for_ever() {
+        let of = |file| asked(file, &[]).headers()[header::CACHE_CONTROL].clone();
+        assert_eq!(of(&INDEX), "no-cache");
+        assert_eq!(of(&SCRIPT), "public, max-age=31536000, immutable");
     }
 
     #[test]
-    fn policy_allows_nothing_inline_and_nothing_from_elsewhere() {
-        let response = answer(&FILE, &HeaderMap::new());
-        let policy =
-            response.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();
-        assert!(policy.starts_with("default-src 'none'"), "{policy}");
-        for hole in ["unsafe", "*", "http", "data:", "blob:"] {
-            assert!(!policy.contains(hole), "{policy}");
+    fn policy_permits_nothing_inline_and_nothing_from_elsewhere() {
+        let policy = asked(&INDEX, &[]).headers()[header::CONTENT_SECURITY_POLICY].clone();
+        let policy = policy.to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none';"), "{policy}");
+        for word in ["unsafe", "*", "http:", "https:", "data:", "blob:"] {
+            assert!(!policy.contains(word), "{word} in {policy}");
         }
-    }
-
-    /// With the page in the binary, and without.
-    #[tokio::test]
-    async fn the_top_is_the_page_or_says_how_to_get_it() {
-        let response = index(HeaderMap::new()).await;
-        let kind = response.headers()[header::CONTENT_TYPE].to_str().unwrap().to_owned();
-        let text = String::from_utf8(body_of_any_size(response).await).unwrap();
-        match kind.as_str() {
-            "text/html; charset=utf-8" => assert!(text.contains("<div id=\"app\">"), "{text}"),
-            _ => assert_eq!(text, NO_PAGE),
+        for part in policy.split("; ").filter(|part| part.contains("-src")) {
+            let (_, sources) = part.split_once(' ').unwrap();
+            assert!(["'none'", "'self'"].contains(&sources), "{part}");
         }
-    }
-
-    async fn body_of_any_size(response: Response) -> Vec<u8> {
-        axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap().to_vec()
+        let framed = framed_by(&["https://app.example.com".parse().unwrap()]).unwrap();
+        assert!(framed.to_str().unwrap().ends_with("frame-ancestors https://app.example.com"));
+        assert_eq!(framed_by(&[]), None);
     }
 }

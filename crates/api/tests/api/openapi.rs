@@ -16,6 +16,12 @@ fn operations() -> Vec<(String, &'static str, &'static Value)> {
     each.collect()
 }
 
+/// Whether a call needs a key or a session: all under `/v1` do but signing in and out.
+fn is_guarded(path: &str, method: &str) -> bool {
+    let is_signing = path == "/v1/session" && !method.eq_ignore_ascii_case("get");
+    path.starts_with("/v1/") && !is_signing
+}
+
 #[test]
 fn every_call_of_the_contract_is_there() {
     let documented: BTreeSet<String> =
@@ -52,8 +58,9 @@ async fn no_route_forgot_to_ask_for_a_key_and_a_scope() {
         let method = ["GET", "POST", "PATCH", "DELETE"][method];
         let call = || api.call(method, &path.replace("{id}", "x"));
         let status = call().without_key().response().await.status().as_u16();
-        assert_eq!(status == 401, path.starts_with("/v1/"), "{method} {path}: {status}");
-        if !path.starts_with("/v1/") {
+        assert_eq!(status == 401, is_guarded(&path, method), "{method} {path}: {status}");
+        // Whoever has a key may ask what it may do.
+        if !is_guarded(&path, method) || path == "/v1/session" {
             continue;
         }
         let is_ingest = method == "POST" && path.starts_with("/v1/events");
@@ -73,8 +80,10 @@ async fn who_may_look_cannot_change_and_who_may_change_cannot_look() {
         for (path, method, operation) in operations() {
             let is_other =
                 operation["tags"][0] == "administration" || path.starts_with("/v1/events");
-            // The audit log is for those who change things.
-            let is_other = is_other || ["/v1/filters/test", "/v1/audit"].contains(&path.as_str());
+            // The audit log and portal links are for those who change things; a session for everybody.
+            let is_other = is_other
+                || ["/v1/filters/test", "/v1/audit", "/v1/portal-links", "/v1/session"]
+                    .contains(&path.as_str());
             if !path.starts_with("/v1/") || is_other {
                 continue;
             }
@@ -94,7 +103,7 @@ async fn who_may_look_cannot_change_and_who_may_change_cannot_look() {
 #[test]
 fn every_call_says_who_may_make_it_and_how_it_can_be_refused() {
     for (path, method, operation) in operations() {
-        let is_guarded = path.starts_with("/v1/");
+        let is_guarded = is_guarded(&path, method);
         let summary = operation["summary"].as_str().unwrap_or_default();
         assert!(!summary.is_empty(), "{method} {path} has no summary");
         assert!(!operation["tags"].as_array().unwrap().is_empty());

@@ -11,7 +11,7 @@ async fn unknown_paths_and_methods_are_problems_too() {
     let api = Api::new().await;
     let unknown = api.get("/v2/events").refused(404, "unknown_path", None).await;
     assert_json_snapshot!(unknown);
-    api.get("/").without_key().refused(404, "unknown_path", None).await;
+    api.get("/portal/x").without_key().refused(404, "unknown_path", None).await;
     api.get("/v1/events/").refused(404, "unknown_path", None).await;
     let answer = api.call("PUT", "/v1/events").send().await;
     assert_eq!((answer.status.as_u16(), answer.json["code"].as_str()), {
@@ -47,6 +47,8 @@ async fn unknown_and_malformed_ids_are_not_found() {
         ("DELETE", "/v1/tenants/{x}"),
         ("GET", "/v1/keys/{x}"),
         ("DELETE", "/v1/keys/{x}"),
+        ("DELETE", "/v1/portal-links/{pl}"),
+        ("GET", "/portal/logos/{lg}"),
     ] {
         let (head, rest) = path.split_once('{').unwrap();
         let (kind, tail) = rest.split_once('}').unwrap();

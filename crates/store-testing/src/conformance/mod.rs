@@ -49,6 +49,7 @@ pub mod history;
 pub mod intake;
 pub mod isolation;
 pub mod lists;
+pub mod passes;
 pub mod queues;
 pub mod records;
 pub mod replays;
@@ -70,6 +71,7 @@ macro_rules! conformance {
         $crate::conformance_intake!($backend);
         $crate::conformance_isolation!($backend);
         $crate::conformance_lists!($backend);
+        $crate::conformance_passes!($backend);
         $crate::conformance_queues!($backend);
         $crate::conformance_records!($backend);
         $crate::conformance_replays!($backend);

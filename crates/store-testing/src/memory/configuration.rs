@@ -48,6 +48,7 @@ impl Configuration for MemoryStore {
             let existed = state.tenants.remove(&id).is_some();
             if existed {
                 state.keys.retain(|_, key| key.tenant.as_ref() != Some(&id));
+                state.passes.retain(|_, pass| pass.tenant.as_ref() != Some(&id));
             }
             Ok(existed)
         })

@@ -12,6 +12,7 @@ mod history;
 mod index;
 mod intake;
 mod paging;
+mod passes;
 mod replays;
 mod state;
 mod upkeep;

@@ -14,7 +14,7 @@ use postrider_domain::ids::{
 use postrider_domain::ledger::{Ledger, Movement};
 use postrider_domain::time::Timestamp;
 use postrider_store::{
-    AuditEntry, DestinationRecord, Epoch, EventRecord, IdempotentAnswer, Key, ReplayJob,
+    AuditEntry, DestinationRecord, Epoch, EventRecord, IdempotentAnswer, Key, Pass, ReplayJob,
     ShardLeases, ShardSet, SubscriptionRecord, Tally, Tenant,
 };
 
@@ -40,6 +40,7 @@ pub(super) struct State {
     pub(super) destinations: BTreeMap<(TenantId, DestinationId), DestinationRecord>,
     pub(super) answers: BTreeMap<(TenantId, String), IdempotentAnswer>,
     pub(super) audit: BTreeMap<AuditId, AuditEntry>,
+    pub(super) passes: BTreeMap<String, Pass>,
     pub(super) events: BTreeMap<(TenantId, EventId), StoredEvent>,
     pub(super) deliveries: BTreeMap<DeliveryId, Delivery>,
     pub(super) attempts: BTreeMap<DeliveryId, BTreeMap<u32, Attempt>>,

@@ -62,8 +62,10 @@ impl Configuration for PostgresStore {
         let sql = "DELETE FROM postrider.tenants WHERE id = $1";
         let existed = transaction.execute(sql, &[&name]).await? > 0;
         if existed {
-            let sql = "DELETE FROM postrider.keys WHERE tenant = $1";
-            transaction.execute(sql, &[&name]).await?;
+            for table in ["keys", "passes"] {
+                let sql = format!("DELETE FROM postrider.{table} WHERE tenant = $1");
+                transaction.execute(&sql, &[&name]).await?;
+            }
             note(&mut transaction, Kind::Tenant, id, name).await?;
         }
         transaction.commit().await?;

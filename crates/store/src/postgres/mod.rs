@@ -32,6 +32,7 @@ mod leases;
 mod nodes;
 mod notify;
 mod paging;
+mod passes;
 mod pool;
 mod replays;
 mod rows;

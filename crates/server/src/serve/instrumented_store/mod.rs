@@ -5,6 +5,7 @@
 
 mod audit;
 mod circuit_change;
+mod passes;
 
 use std::path::Path;
 use std::sync::Arc;

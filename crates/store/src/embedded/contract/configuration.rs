@@ -76,8 +76,10 @@ impl Configuration for EmbeddedStore {
             let delete = "DELETE FROM tenants WHERE id = ?1";
             let existed = transaction.execute(delete, [id.as_str()]).at(path)? > 0;
             if existed {
-                let delete = "DELETE FROM keys WHERE tenant = ?1";
-                transaction.execute(delete, [id.as_str()]).at(path)?;
+                for table in ["keys", "passes"] {
+                    let delete = format!("DELETE FROM {table} WHERE tenant = ?1");
+                    transaction.execute(&delete, [id.as_str()]).at(path)?;
+                }
             }
             Ok(existed)
         })

@@ -10,6 +10,7 @@ mod cursor;
 mod deliveries;
 pub(in crate::embedded) mod history;
 mod intake;
+pub(in crate::embedded) mod passes;
 pub(in crate::embedded) mod pending_ids;
 mod replays;
 pub(in crate::embedded) mod upkeep;

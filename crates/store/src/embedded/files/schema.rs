@@ -132,6 +132,17 @@ pub(in crate::embedded) const MAIN: &[&str] = &[
 ",
     // The bytes of a waiting delivery may have one time more: an earlier version could not read them.
     "",
+    "
+    -- Sessions, links that are exchanged for one, and the logos of portal links.
+    CREATE TABLE passes (
+        id TEXT PRIMARY KEY, kind INTEGER NOT NULL, owner TEXT NOT NULL, tenant TEXT,
+        created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, used_at INTEGER,
+        body BLOB NOT NULL, crc INTEGER NOT NULL
+    );
+    CREATE INDEX passes_of_owner ON passes (kind, owner, created_at, id);
+    CREATE INDEX passes_of_tenant ON passes (tenant, kind, created_at, id);
+    CREATE INDEX passes_by_time ON passes (expires_at);
+",
 ];
 
 /// The first step of a day's file.

@@ -8,8 +8,8 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use crate::embedded::EmbeddedStore;
-use crate::embedded::contract::audit;
 use crate::embedded::contract::upkeep::{contents, counted};
+use crate::embedded::contract::{audit, passes};
 use crate::embedded::files::bloom::BloomFilter;
 use crate::embedded::files::read_pool::ReadGuard;
 use crate::embedded::files::rows::{
@@ -82,6 +82,7 @@ fn verify_main(connection: &Connection, path: &Path) -> Result<(), StoreError> {
         rows::answer_of(reading, &reading.parse(6)?, &key)
     })?;
     each(connection, path, "audit", audit::ENTRY, audit::entry_of)?;
+    each(connection, path, "passes", passes::PASS, passes::pass_of)?;
     let sql = "SELECT n, body, crc, tenant, destination FROM transitions";
     each(connection, path, "transitions", sql, |reading| {
         let body: String = reading.get(1)?;

@@ -11,6 +11,7 @@ use rusqlite::{Connection, params};
 use super::{Reading, sum};
 use crate::embedded::files::codec::{self, Decoder, Encoder};
 use crate::error::StoreError;
+use crate::passes::Pass;
 use crate::records::{
     DestinationRecord, IdempotentAnswer, Key, ReplayJob, ReplayState, SubscriptionRecord, Tenant,
 };
@@ -52,6 +53,20 @@ pub(in crate::embedded) fn key_sum(key: &Key) -> u32 {
         &key.hash,
         &number(key.created_at.as_unix_ms()),
         &optional(key.expires_at.map(|at| at.as_unix_ms())),
+    ])
+}
+
+/// The checksum of a pass.
+pub(in crate::embedded) fn pass_sum(pass: &Pass) -> u32 {
+    sum(&[
+        pass.id.as_bytes(),
+        &pass.kind.number().to_le_bytes(),
+        pass.owner.as_bytes(),
+        &optional_text(pass.tenant.as_ref().map(TenantId::as_str)),
+        &number(pass.created_at.as_unix_ms()),
+        &number(pass.expires_at.as_unix_ms()),
+        &optional(pass.used_at.map(|at| at.as_unix_ms())),
+        &pass.body,
     ])
 }
 

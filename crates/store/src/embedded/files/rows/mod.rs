@@ -29,8 +29,8 @@ pub(in crate::embedded) use self::delivery::{
     DELIVERY_COLUMNS, DELIVERY_JOINS, DELIVERY_NUMBER, FRESH, WAITING, delivery,
 };
 pub(in crate::embedded) use self::main::{
-    answer_of, answer_sum, destination_of, destination_sum, key_of, key_sum, put_replay, replay,
-    replay_of, scopes_text, subscription_of, subscription_sum, tenant_of, tenant_sum,
+    answer_of, answer_sum, destination_of, destination_sum, key_of, key_sum, pass_sum, put_replay,
+    replay, replay_of, scopes_text, subscription_of, subscription_sum, tenant_of, tenant_sum,
     transition_sum, transitions,
 };
 use super::codec::Malformed;

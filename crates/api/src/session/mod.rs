@@ -1,0 +1,269 @@
+//! Sessions: who is signed in without showing a key with every request.
+//!
+//! A browser exchanges a key, or a link, for a session. **The key is never kept in the browser**: the cookie
+//! holds a random token, of which the store has a keyed hash. **A session is never more than what it was
+//! made with**: its key or its portal link is looked up for every request, so it ends when that is revoked
+//! or expires, and has the scopes that the key has now.
+//!
+//! | question | module |
+//! |---|---|
+//! | what does the browser hold? | `cookie`, `token` |
+//! | may another site make this request? | `origin` |
+//! | what does the store hold? | `grant` |
+//! | how is a link made, and used once? | `link` |
+//! | which passes were looked up a moment ago? | `cache` |
+
+mod cache;
+pub(crate) mod cookie;
+mod grant;
+pub(crate) mod link;
+pub(crate) mod logo;
+pub(crate) mod origin;
+mod token;
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use postrider_domain::access::Scope;
+use postrider_domain::ids::TenantId;
+use postrider_domain::time::Timestamp;
+use postrider_store::{Pass, PassKind, PassLimits, PassPut, StoreError};
+use zeroize::Zeroizing;
+
+pub(crate) use cache::PassCache;
+pub(crate) use grant::{Access, Grant, LinkBody, Mode, Theme};
+
+use self::grant::SessionBody;
+use crate::auth::{self, Identity};
+use crate::draw::Draw;
+use crate::problem::{Code, Problem};
+use crate::state::ApiState;
+
+/// What a portal never shows, by the first word of its path: what belongs to the operator and the
+/// application, not to its customers. (What needs the scope `admin` is closed anyway.)
+const CLOSED_TO_PORTALS: [&str; 7] =
+    ["keys", "tenants", "backup", "audit", "config", "server", "portal-links"];
+
+/// The session that a request was made with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    id: String,
+    expires_at: Timestamp,
+    /// The portal link that it was made with; `None` where that was a key.
+    portal: Option<String>,
+}
+
+impl Session {
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn expires_at(&self) -> Timestamp {
+        self.expires_at
+    }
+
+    /// The portal link that it was made with.
+    pub(crate) fn portal(&self) -> Option<&str> {
+        self.portal.as_deref()
+    }
+
+    /// Refuses what is closed to portals.
+    pub(crate) fn permits(&self, path: &str) -> Result<(), Problem> {
+        let resource = path.strip_prefix("/v1/").unwrap_or(path).split('/').next();
+        if self.portal.is_some() && resource.is_some_and(|name| CLOSED_TO_PORTALS.contains(&name)) {
+            let detail = "this is closed to portal sessions: use a key, or sign in with one";
+            return Err(Problem::new(Code::MissingScope, detail));
+        }
+        Ok(())
+    }
+}
+
+/// A session that was just opened. Its text is shown once.
+pub(crate) struct Opened {
+    pub(crate) text: Zeroizing<String>,
+    pub(crate) expires_at: Timestamp,
+}
+
+/// Whether a bearer token is that of a session.
+pub(crate) fn is_token(token: &[u8]) -> bool {
+    token.starts_with(token::SESSION.as_bytes())
+}
+
+/// Who sent a token that is held in memory.
+pub(crate) async fn by_bearer(
+    state: &ApiState,
+    token: &[u8],
+    now: Timestamp,
+) -> Result<Identity, Problem> {
+    identify(state, token, now, true).await
+}
+
+/// Who sent a cookie. The caller has checked that no other site made the request: see [`origin`].
+pub(crate) async fn by_cookie(
+    state: &ApiState,
+    token: &str,
+    now: Timestamp,
+) -> Result<Identity, Problem> {
+    identify(state, token.as_bytes(), now, false).await
+}
+
+async fn identify(
+    state: &ApiState,
+    token: &[u8],
+    now: Timestamp,
+    in_memory: bool,
+) -> Result<Identity, Problem> {
+    let (id, secret) = token::parse(token::SESSION, token).ok_or_else(over)?;
+    let id = format!("{}{id}", token::SESSION);
+    let pass = state.passes().get(state, &id, now).await?.ok_or_else(over)?;
+    let body = SessionBody::of(&pass).ok_or_else(over)?;
+    // A token that a script can read is never a cookie, and the other way round.
+    if body.in_memory != in_memory || !token::is_secret_of(state.vault(), &id, secret, &body.hash) {
+        return Err(over());
+    }
+    valid(state, &pass, now).await?.ok_or_else(over)
+}
+
+fn over() -> Problem {
+    Problem::new(Code::Unauthorized, "the session has ended: sign in again")
+}
+
+/// Who is signed in by this session; `None` where it has ended.
+async fn valid(
+    state: &ApiState,
+    pass: &Pass,
+    now: Timestamp,
+) -> Result<Option<Identity>, StoreError> {
+    let Some(body) = SessionBody::of(pass).filter(|_| now < pass.expires_at) else {
+        return Ok(None);
+    };
+    let Some(mut identity) = behind(state, &body.grant, pass.tenant.as_ref(), now).await? else {
+        return Ok(None);
+    };
+    let portal = match &body.grant {
+        Grant::Portal { link, .. } => Some(link.clone()),
+        Grant::Key { .. } | Grant::Given { .. } => None,
+    };
+    let session = Session { id: pass.id.clone(), expires_at: pass.expires_at, portal };
+    identity.session = Some(Arc::new(session));
+    Ok(Some(identity))
+}
+
+/// Who a grant stands for now; `None` where its key or link is gone.
+async fn behind(
+    state: &ApiState,
+    grant: &Grant,
+    tenant: Option<&TenantId>,
+    now: Timestamp,
+) -> Result<Option<Identity>, StoreError> {
+    match grant {
+        Grant::Key { id } => auth::identity_of_key(state, id, now).await,
+        Grant::Given { mark } => Ok(auth::identity_of_given(state, mark)),
+        Grant::Portal { link, access } => {
+            let Some(pass) = state.passes().get(state, link, now).await? else { return Ok(None) };
+            let Some(body) = LinkBody::of(&pass) else { return Ok(None) };
+            let scopes: Arc<[Scope]> = access.scopes().into();
+            let name = body.theme.name.as_deref().unwrap_or("portal");
+            Ok(Some(Identity {
+                key_id: Arc::from(link.as_str()),
+                key_name: Some(format!("portal link: {name}").into()),
+                bound_to: tenant.cloned(),
+                scopes,
+                expires_at: None,
+                session: None,
+            }))
+        }
+    }
+}
+
+/// Whether a session goes on. A store that cannot be asked now changes nothing.
+pub(crate) async fn is_still_valid(state: &ApiState, session: &Session, now: Timestamp) -> bool {
+    if now >= session.expires_at {
+        return false;
+    }
+    match state.passes().get(state, &session.id, now).await {
+        Err(_) => true,
+        Ok(None) => false,
+        Ok(Some(pass)) => !matches!(valid(state, &pass, now).await, Ok(None)),
+    }
+}
+
+/// Opens a session.
+pub(crate) async fn open(
+    state: &ApiState,
+    grant: Grant,
+    who: &Identity,
+    in_memory: bool,
+    now: Timestamp,
+) -> Result<Opened, Problem> {
+    let settings = state.settings();
+    let expires_at = now.saturating_add(settings.session_lifetime);
+    let expires_at = who.expires_at.map_or(expires_at, |end| end.min(expires_at));
+    let token = token::new(state.vault(), token::SESSION, token::SESSION, &Draw::default())?;
+    let body = SessionBody { hash: token.hash, grant, in_memory };
+    let pass = Pass {
+        id: token.id,
+        kind: PassKind::Session,
+        owner: who.key_id.to_string(),
+        tenant: who.bound_to.clone(),
+        created_at: now,
+        expires_at,
+        used_at: None,
+        body: body.bytes(),
+    };
+    let limits =
+        PassLimits { of_owner: settings.key_sessions_max, in_total: settings.sessions_max };
+    match state.store().put_pass(&pass, limits).await? {
+        PassPut::Stored => Ok(Opened { text: token.text, expires_at }),
+        PassPut::Full => Err(full("sessions", settings.sessions_max)),
+    }
+}
+
+/// The problem of a server that has as many of something as it may.
+pub(crate) fn full(what: &str, most: u64) -> Problem {
+    let detail = format!("the server has {most} {what}, which is its limit: try again later");
+    Problem::new(Code::ServerFull, detail)
+}
+
+/// Ends the session of a request, where it has one. Returns whose it was.
+pub(crate) async fn close(
+    state: &ApiState,
+    headers: &HeaderMap,
+    now: Timestamp,
+) -> Result<Option<Identity>, Problem> {
+    let bearer = auth::bearer(headers).filter(|token| is_token(token));
+    let token = bearer.or_else(|| cookie::read(headers).map(str::as_bytes));
+    let Some(token) = token else { return Ok(None) };
+    let identity = match identify(state, token, now, bearer.is_some()).await {
+        Ok(identity) => identity,
+        // It has ended already.
+        Err(problem) if problem.code() == Code::Unauthorized => return Ok(None),
+        Err(problem) => return Err(problem),
+    };
+    if let Some(session) = &identity.session {
+        state.store().delete_pass(session.id()).await?;
+        state.passes().forget(session.id());
+    }
+    Ok(Some(identity))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn portal_is_closed_where_the_operator_works() {
+        let session = |portal: Option<&str>| Session {
+            id: "ps_1".to_owned(),
+            expires_at: Timestamp::EPOCH,
+            portal: portal.map(str::to_owned),
+        };
+        for path in ["/v1/keys", "/v1/keys/{id}", "/v1/audit", "/v1/portal-links/{id}"] {
+            assert!(session(Some("pl_1")).permits(path).is_err(), "{path}");
+            assert!(session(None).permits(path).is_ok(), "{path}");
+        }
+        for path in ["/v1/subscriptions", "/v1/session", "/v1/stream", "/v1/deliveries/{id}"] {
+            assert!(session(Some("pl_1")).permits(path).is_ok(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+// Pictures of all pages from realistic data: `POSTRIDER_BINARY=… node scripts/screenshots.mjs FOLDER [names…]`.
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { go, openBrowser, openPage, signIn } from '../tests/browser.mjs';
+import { makeWorld, send } from '../tests/world.mjs';
+
+const [folder, ...wanted] = process.argv.slice(2);
+if (!folder) throw new Error('say where the pictures go');
+mkdirSync(folder, { recursive: true });
+const LOOKS = {
+  light: { theme: 'light', width: 1280, height: 860 },
+  dark: { theme: 'dark', width: 1280, height: 860 },
+  phone: { theme: 'light', width: 390, height: 844 },
+};
+
+const world = await makeWorld();
+const { server } = world;
+let n = 9000;
+const traffic = setInterval(() => void send(server, (n += 7), 7).catch(() => {}), 400);
+const browser = await openBrowser();
+try {
+  const first = async (path) => (await server.get(path)).data[0].id;
+  const broken = world.destination('broken');
+  const pages = {
+    overview: ['/overview', 'In balance'],
+    destinations: ['/destinations', '/healthy'],
+    destination: [`/destinations/${broken}`, 'Timeline'],
+    deliveries: ['/deliveries', 'task.updated'],
+    'delivery-dead': [`/deliveries/${await first('deliveries?state=dead&limit=1')}`, 'Retry slots'],
+    'delivery-waiting': [`/deliveries/${await first(`deliveries?state=waiting&limit=1&destination=${broken}`)}`, 'Retry slots'],
+    events: ['/events', 'task.updated'],
+    event: [`/events/${await first('events?type=task.updated&limit=1')}`, 'What matches'],
+    'event-new': ['/events/new', 'Send an event'],
+    subscriptions: ['/subscriptions', '/flaky'],
+    subscription: [`/subscriptions/${world.subscriptions.flaky.id}`, 'Verify in the receiver'],
+    'subscription-new': ['/subscriptions/new', 'New subscription'],
+    dead: ['/dead', 'What died'],
+    live: ['/live', 'seen'],
+    simulator: ['/simulator', 'Deliveries that wait'],
+    tenants: ['/settings?tab=tenants', 'acme'],
+    keys: ['/settings?tab=keys', 'Reporting'],
+    limits: ['/settings?tab=limits', 'Limit of the tenant'],
+    'portal-links': ['/settings?tab=portal', 'Create a link'],
+    audit: ['/settings?tab=audit', 'subscription.create'],
+    server: ['/settings?tab=server', 'Version'],
+  };
+  for (const [look, options] of Object.entries(LOOKS)) {
+    const page = await openPage(browser, server, options);
+    const keep = (name) => page.screenshot({ path: join(folder, `${name}-${look}.png`) });
+    if (wanted.length === 0) await keep('sign-in');
+    await signIn(page, server.key);
+    for (const [name, [path, word]] of Object.entries(pages)) {
+      if (wanted.length > 0 && !wanted.includes(name)) continue;
+      await go(page, path);
+      await page.waitForFunction((text) => document.querySelector('main').innerText.includes(text), word);
+      // Two reads of the page's data, so that charts have something to draw.
+      await page.waitForTimeout(name === 'overview' || name === 'live' ? 6000 : 700);
+      await keep(name);
+    }
+    await page.context().close();
+  }
+  console.log(`pictures are in ${folder}`);
+} finally {
+  clearInterval(traffic);
+  await browser.close();
+  await world.close();
+}

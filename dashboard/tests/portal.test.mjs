@@ -1,0 +1,181 @@
+// The portal: one tenant for an application's customers, by a link that works once, also in a frame of another site.
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import { after, before, test } from 'node:test';
+import { axe, go, openBrowser, openPage, signIn, violations } from './browser.mjs';
+import { startReceivers } from './receivers.mjs';
+import { Postrider } from './server.mjs';
+
+// One transparent pixel.
+const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+let server, receivers, browser, applications, ids;
+
+/** Another site, `localhost` instead of `127.0.0.1`, with a page that has a frame. */
+async function startApplication() {
+  const site = createServer((request, response) => {
+    const url = new URL(request.url, 'http://localhost').searchParams.get('frame') ?? 'about:blank';
+    response.writeHead(200, { 'content-type': 'text/html' });
+    response.end(`<!doctype html><title>Application</title><h1>Application</h1><iframe title="Webhooks" width="1000" height="700" src="${url.replaceAll('"', '')}"></iframe>`);
+  });
+  await new Promise((resolve) => site.listen(0, 'localhost', resolve));
+  return { site, base: `http://localhost:${site.address().port}` };
+}
+
+before(async () => {
+  applications = { listed: await startApplication(), other: await startApplication() };
+  receivers = await startReceivers();
+  server = await Postrider.start({ settings: [`portal.frame_ancestors=["${applications.listed.base}"]`] });
+  browser = await openBrowser();
+  ids = {};
+  for (const tenant of ['acme', 'globex']) {
+    await server.post('tenants', { id: tenant, name: tenant });
+    const of = (method, path, body) => server.call(method, path, body, { 'postrider-tenant': tenant });
+    const subscription = await of('POST', 'subscriptions', { url: `${receivers.base}/healthy?${tenant}`, types: ['*'] });
+    const event = await of('POST', 'events', { type: `${tenant}.made`, data: { of: tenant } });
+    const { data } = await of('GET', 'deliveries?limit=1');
+    ids[tenant] = { subscriptions: subscription.id, events: event.id, deliveries: data[0].id, destinations: subscription.destination_id };
+  }
+});
+
+after(async () => {
+  await browser?.close();
+  await server?.remove();
+  await receivers?.close();
+  for (const { site } of Object.values(applications ?? {})) {
+    site.closeAllConnections();
+    site.close();
+  }
+});
+
+const link = (body) => server.call('POST', 'portal-links', body, { 'postrider-tenant': 'acme' });
+
+test('the portal shows one tenant in its own look, and nothing of others', async () => {
+  const made = await link({ access: 'read', theme: { name: 'Acme webhooks', logo: PNG, accent: '#ffdd00', mode: 'dark' } });
+  const page = await openPage(browser, server, { at: made.url });
+  await page.locator('main#main h1').waitFor();
+  await page.getByText('Acme webhooks').first().waitFor();
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'dark');
+  await page.waitForFunction(() => document.querySelector('.brand img').naturalWidth === 1);
+  for (const path of ['/overview', '/destinations', '/deliveries', '/events', '/subscriptions', '/dead', '/live', '/simulator', `/deliveries/${ids.acme.deliveries}`]) {
+    await go(page, path);
+    assert.deepEqual(await axe(page), [], path);
+    assert.ok(!(await page.locator('body').innerText()).includes('globex'), path);
+  }
+  await go(page, '/events');
+  await page.locator('.row').filter({ hasText: 'acme.made' }).waitFor();
+  await go(page, '/settings');
+  await page.getByText('There is no such page').waitFor();
+  await go(page, `/subscriptions/${ids.acme.subscriptions}`);
+  await page.getByText('Verify in the receiver').waitFor();
+  assert.equal(await page.getByRole('button', { name: /Edit|Delete|Rotate/ }).count(), 0, 'a reader changes nothing');
+  await page.evaluate(() => (document.documentElement.dataset.theme = 'light'));
+  assert.deepEqual(await violations(page), []);
+
+  const status = (path, headers = {}, method = 'GET') =>
+    page.evaluate(async ([path, headers, method]) => (await fetch(`v1/${path}`, { headers, method })).status, [path, headers, method]);
+  for (const [kind, id] of Object.entries(ids.globex)) {
+    assert.equal(await status(`${kind}/${encodeURIComponent(id)}`), 404, kind);
+    assert.notEqual(await status(`${kind}/${encodeURIComponent(id)}`, { 'postrider-tenant': 'globex' }), 200, kind);
+  }
+  for (const [kind, id] of Object.entries(ids.acme)) assert.equal(await status(`${kind}/${encodeURIComponent(id)}`), 200, kind);
+  for (const path of ['tenants', 'keys', 'audit', 'backup', 'portal-links', 'ledger?scope=all']) assert.equal(await status(path), 403, path);
+  assert.equal(await status(`subscriptions/${ids.acme.subscriptions}`, {}, 'DELETE'), 403);
+  for (const kind of ['deliveries', 'destinations', 'events', 'subscriptions']) {
+    await go(page, `/${kind}/${encodeURIComponent(ids.globex[kind])}`);
+    await page.getByText('There is no such').waitFor();
+  }
+  await page.context().close();
+});
+
+test('a link works once, not after its time, and its session ends when it is revoked', async () => {
+  const short = await link({ access: 'read', expires_in: 10 });
+  const made = await link({ access: 'read' });
+  const page = await openPage(browser, server, { at: made.url });
+  await page.locator('main#main h1').waitFor();
+  const again = await openPage(browser, server, { at: made.url });
+  await again.getByText('This link has expired or was used already.').waitFor();
+  assert.equal(await again.getByLabel('Key').count(), 0, 'keys have no place in the portal');
+  assert.deepEqual(await axe(again), []);
+  await again.context().close();
+
+  await server.call('DELETE', `portal-links/${made.id}`, undefined, { 'postrider-tenant': 'acme' });
+  await page.getByText('The session has ended.').waitFor();
+  await page.context().close();
+
+  const left = Date.parse(short.expires_at) - Date.now();
+  if (left > 0) await new Promise((resolve) => setTimeout(resolve, left + 500));
+  const late = await openPage(browser, server, { at: short.url });
+  await late.getByText('This link has expired or was used already.').waitFor();
+  await late.context().close();
+});
+
+test('the portal works in a frame of a listed site, without a cookie', async () => {
+  const made = await link({ access: 'manage', theme: { name: 'Acme webhooks' } });
+  const page = await openPage(browser, server, { at: `${applications.listed.base}/?frame=${encodeURIComponent(made.url)}` });
+  const frame = page.frameLocator('iframe');
+  await frame.getByText('Acme webhooks').first().waitFor();
+  await frame.getByRole('link', { name: 'Subscriptions' }).click();
+  await frame.getByText('/healthy?acme').first().waitFor();
+  await frame.getByText('/healthy?acme').first().click();
+  await frame.getByRole('button', { name: 'Switch off' }).click();
+  await frame.getByRole('button', { name: 'Switch on' }).waitFor();
+  const found = await server.call('GET', `subscriptions/${ids.acme.subscriptions}`, undefined, { 'postrider-tenant': 'acme' });
+  assert.equal(found.enabled, false);
+  await frame.getByRole('button', { name: 'Switch on' }).click();
+  await frame.getByRole('link', { name: 'Live' }).click();
+  await frame.getByText('following').waitFor();
+  assert.deepEqual(await page.context().cookies(), []);
+  const inner = page.frames().find((one) => one.url().startsWith(server.base));
+  assert.deepEqual(await inner.evaluate(() => window.violations), []);
+  assert.ok(!inner.url().includes('pt_'));
+  await inner.evaluate(() => location.reload());
+  await frame.getByText('Reload the page that contains this one.').waitFor();
+  await page.context().close();
+});
+
+test('other sites cannot frame the portal, and none the dashboard', async () => {
+  const made = await link({ access: 'read' });
+  for (const [application, url] of [[applications.other, made.url], [applications.listed, `${server.base}/`]]) {
+    const page = await openPage(browser, server, { at: `${application.base}/?frame=${encodeURIComponent(url)}` });
+    await page.waitForFunction(() => document.readyState === 'complete');
+    const inner = page.frames()[1];
+    assert.equal(await inner.evaluate(() => document.querySelector('#app')), null);
+    assert.ok(inner.url().startsWith('chrome-error:'), inner.url());
+    await page.context().close();
+  }
+  // It was not used up by the site that could not show it.
+  const page = await openPage(browser, server, { at: made.url });
+  await page.locator('main#main h1').waitFor();
+  await page.context().close();
+});
+
+test('links are made, listed and revoked in the settings', async () => {
+  const page = await openPage(browser, server);
+  page.on('dialog', (dialog) => dialog.accept());
+  await signIn(page, server.key);
+  await page.getByLabel('Tenant', { exact: true }).fill('acme');
+  await page.keyboard.press('Enter');
+  await go(page, '/settings?tab=portal');
+  await page.getByLabel('May').selectOption('manage');
+  await page.getByLabel('Name shown (optional)').fill('From the page');
+  await page.getByLabel('Logo').setInputFiles({ name: 'logo.png', mimeType: 'image/png', buffer: Buffer.from(PNG, 'base64') });
+  await page.getByLabel('Accent colour').check();
+  await page.getByRole('button', { name: 'Create a link' }).click();
+  const url = await page.locator('.notice code').innerText();
+  const row = page.locator('tr').filter({ hasText: 'From the page' });
+  await row.getByText('not yet').waitFor();
+  assert.deepEqual(await axe(page), []);
+
+  const customer = await openPage(browser, server, { at: url });
+  await customer.getByText('From the page').first().waitFor();
+  await customer.waitForFunction(() => document.querySelector('.brand img').naturalWidth === 1);
+  await row.getByRole('button', { name: 'Revoke' }).click();
+  await page.getByText('The link is revoked.').waitFor();
+  await customer.getByText('The session has ended.').waitFor();
+  await customer.context().close();
+
+  await page.getByLabel('Logo').setInputFiles({ name: 'logo.png', mimeType: 'image/png', buffer: Buffer.alloc(40_000) });
+  await page.getByText('The logo has 40 KiB; at most 32 are allowed.').waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.context().close();
+});
