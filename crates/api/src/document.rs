@@ -42,7 +42,7 @@ const KEY: &str = "key";
 struct Base;
 
 /// Schemas of bodies that come in: what is optional in them may be left out.
-const REQUESTS: [&str; 9] = [
+const REQUESTS: [&str; 14] = [
     "FilterTest",
     "NewEvent",
     "NewKey",
@@ -51,7 +51,12 @@ const REQUESTS: [&str; 9] = [
     "NewTenant",
     "Reason",
     "Rotation",
+    "Simulation",
     "SubscriptionChange",
+    "TriedCircuit",
+    "TriedPolicy",
+    "TriedRecovery",
+    "TriedRetry",
 ];
 /// Fields of answers that are left out where they say nothing.
 const LEFT_OUT: [&str; 4] = ["detail", "duplicate", "existing_id", "retry"];

@@ -3,6 +3,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod backup;
+pub(crate) mod config;
 pub(crate) mod deliveries;
 pub(crate) mod destinations;
 pub(crate) mod docs;
@@ -12,7 +13,10 @@ pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod limits;
 pub(crate) mod meta;
+pub(crate) mod policy;
 pub(crate) mod replays;
+pub(crate) mod server;
+pub(crate) mod simulate;
 pub(crate) mod stream;
 pub(crate) mod subscriptions;
 pub(crate) mod tenants;
@@ -66,6 +70,17 @@ pub(crate) fn guarded() -> OpenApiRouter<ApiState> {
         .routes(routes!(keys::show, keys::delete))
         .routes(routes!(backup::show, backup::begin))
         .routes(routes!(audit::list))
+        .merge(reads())
+}
+
+/// What is only looked at.
+fn reads() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(policy::policy))
+        .routes(routes!(simulate::simulate))
+        .routes(routes!(config::config))
+        .routes(routes!(server::server))
+        .routes(routes!(deliveries::request::request))
 }
 
 /// Paths that need none.

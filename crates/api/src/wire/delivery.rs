@@ -7,6 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::millis;
+use super::schedule::ScheduleView;
 use crate::problem::Problem;
 use crate::state::ApiState;
 
@@ -71,6 +72,7 @@ pub(crate) struct DeliveryDetail {
     /// Give this as `cursor` to `/v1/deliveries/{id}/attempts` to get the attempts that are not in
     /// `attempt_log`; null where it has all of them.
     pub(crate) attempt_log_cursor: Option<String>,
+    pub(crate) schedule: ScheduleView,
 }
 
 /// One HTTP request made for a delivery.
