@@ -48,7 +48,8 @@ const SESSION: &str = "session";
 struct Base;
 
 /// Schemas of bodies that come in: what is optional in them may be left out.
-const REQUESTS: [&str; 18] = [
+const REQUESTS: [&str; 19] = [
+    "Enable",
     "FilterTest",
     "FilterTrial",
     "NewEvent",
@@ -69,7 +70,7 @@ const REQUESTS: [&str; 18] = [
     "TriedRetry",
 ];
 /// Fields of answers that are left out where they say nothing.
-const LEFT_OUT: [&str; 4] = ["detail", "duplicate", "existing_id", "retry"];
+const LEFT_OUT: [&str; 5] = ["detail", "duplicate", "existing_id", "replay", "retry"];
 
 /// The OpenAPI 3.1 document of everything that is served.
 pub fn openapi() -> utoipa::openapi::OpenApi {

@@ -63,7 +63,7 @@ async fn outage_is_simulated_as_the_command_line_does() {
     let body = json!({"outage_seconds": 3_600, "deliveries": 1, "healthy_before_seconds": 0});
     let answer = api.post("/v1/simulate", body).key(&key).expect(200).await;
     let names: Vec<_> = answer["plans"].as_array().unwrap().iter().map(|p| &p["name"]).collect();
-    assert_eq!(names, ["default", "svix", "stripe"]);
+    assert_eq!(names, ["default", "replay", "svix", "stripe"]);
     // The hour that the domain's tests calculate by hand.
     let plan = &answer["plans"][0];
     assert_eq!((&plan["late"], &plan["dead"]), (&json!(3_692), &json!(0)));
