@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::{command, exists, run as run_command, run_and_listen};
-use crate::{budget, clients, dashboard, deny, install, planted, previous, references, tidy};
+use crate::{
+    budget, clients, dashboard, deny, docs_check, install, planted, previous, reference,
+    references, tidy,
+};
 
 /// Test binaries that start servers, kill processes or simulate lives: the quick form leaves them out.
 const SLOW_BINARIES: [&str; 8] = [
@@ -85,6 +88,8 @@ fn run_all(root: &Path) -> Result<()> {
             report.skip("references", "no network namespace can be made here");
         }
         report.step("clients", || once(clients::run(root, &[])));
+        report.step("reference", || once(reference::run(root, &["--check".to_owned()])));
+        report.step("shell blocks", || once(docs_check::run(root, &[])));
         report.step("doc tests", || {
             counted(&mut command(root, "cargo test --quiet --workspace --doc"))
         });
@@ -101,6 +106,8 @@ fn run_all(root: &Path) -> Result<()> {
             "budget",
             "references",
             "clients",
+            "reference",
+            "shell blocks",
             "doc tests",
             "docs",
         ];
