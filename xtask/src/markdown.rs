@@ -19,7 +19,12 @@ pub(crate) enum Run {
     Background,
     /// `sh,no-run`: for the reader alone.
     Never,
+    /// `<!-- sh: … -->`: for the check alone, to wait for what a reader sees happen.
+    Unseen,
 }
+
+/// The info of a line that is run and not shown.
+const UNSEEN: &str = "<!--";
 
 /// The documents whose shell blocks are run or marked.
 pub(crate) fn has_checked_blocks(path: &str) -> bool {
@@ -33,6 +38,7 @@ impl Block {
             "sh" => Some(Run::ToItsEnd),
             "sh,background" => Some(Run::Background),
             "sh,no-run" => Some(Run::Never),
+            UNSEEN => Some(Run::Unseen),
             _ => None,
         }
     }
@@ -43,7 +49,13 @@ impl Block {
     }
 }
 
-/// The fenced blocks of a document, in order.
+/// The command of a line `<!-- sh: … -->`.
+fn unseen(line: &str) -> Option<String> {
+    let command = line.strip_prefix("<!-- sh: ")?.strip_suffix(" -->")?;
+    Some(format!("{command}\n"))
+}
+
+/// The fenced blocks of a document, and its lines of commands that are not shown, in order.
 pub(crate) fn blocks(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut open: Option<(Block, usize)> = None;
@@ -60,7 +72,11 @@ pub(crate) fn blocks(text: &str) -> Vec<Block> {
                 block.text += line.get(*indent..).unwrap_or(body);
                 block.text.push('\n');
             }
-            (None, None) => {}
+            (None, None) => blocks.extend(unseen(body).map(|text| Block {
+                line: index + 1,
+                info: UNSEEN.to_owned(),
+                text,
+            })),
         }
     }
     blocks
@@ -79,6 +95,14 @@ mod tests {
         assert_eq!(found[0].run(), Some(Run::Never));
         assert_eq!((found[1].line, found[1].text.as_str()), (8, "three\n"));
         assert_eq!((found[1].run(), found[1].language()), (Some(Run::ToItsEnd), "sh"));
+    }
+
+    #[test]
+    fn commands_in_comments_are_run_in_their_place() {
+        let found = blocks("```sh\na\n```\n<!-- sh: wait for b -->\n<!-- other -->\n");
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[1].line, found[1].text.as_str()), (4, "wait for b\n"));
+        assert_eq!(found[1].run(), Some(Run::Unseen));
     }
 
     #[test]

@@ -15,13 +15,14 @@ use anyhow::{Context, Result, bail};
 
 use crate::markdown::{Block, Run, blocks, has_checked_blocks};
 use crate::process::{command, run as run_command, run_and_listen};
-use crate::tidy;
+use crate::{install, tidy};
 
 /// A page that takes longer hangs.
 const PAGE_SECONDS_MAX: &str = "180";
 
 /// Runs all pages, or those whose path has one of the words in it.
 pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
+    install::of_documents()?;
     let build = "cargo build --quiet --package postrider";
     run_command(&mut command(root, build))?;
     let links = tidy::check_links(root)?;
@@ -32,14 +33,17 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
         }
         let text = fs::read_to_string(root.join(&path))?;
         let blocks: Vec<Block> = blocks(&text).into_iter().filter(|b| b.run().is_some()).collect();
-        let skipped = blocks.iter().filter(|block| block.run() == Some(Run::Never)).count();
-        println!(
-            "\n== {path}: {} blocks to run, {skipped} marked as not run",
-            blocks.len() - skipped
-        );
+        let count = |wanted: &[Run]| {
+            blocks
+                .iter()
+                .filter(|block| block.run().is_some_and(|run| wanted.contains(&run)))
+                .count()
+        };
+        let (shown, skipped) = (count(&[Run::ToItsEnd, Run::Background]), count(&[Run::Never]));
+        println!("\n== {path}: {shown} blocks to run, {skipped} marked as not run");
+        run += shown;
         not_run += skipped;
-        run += blocks.len() - skipped;
-        if blocks.len() > skipped && !run_page(root, &path, &blocks)? {
+        if shown > 0 && !run_page(root, &path, &blocks)? {
             failed.push(path);
         }
     }
@@ -77,17 +81,9 @@ fn run_page(root: &Path, path: &str, blocks: &[Block]) -> Result<bool> {
     let programs = programs(root)?;
     let ports = script::Ports::new(free_ports()?);
     let script = folder.join("script.sh");
-    fs::write(&script, script::of(path, blocks, &ports))?;
+    fs::write(&script, script::of(path, blocks, &ports, &programs))?;
     let mut bash = Command::new("timeout");
     bash.args([PAGE_SECONDS_MAX, "bash"]).arg(&script).current_dir(&work);
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("POSTRIDER_") {
-            bash.env_remove(name);
-        }
-    }
-    let path_variable = std::env::var("PATH").unwrap_or_default();
-    bash.env("PATH", format!("{}:{path_variable}", programs.display()));
-    bash.envs(ports.variables());
     Ok(run_and_listen(&mut bash)?.0)
 }
 

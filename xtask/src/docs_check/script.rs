@@ -1,5 +1,7 @@
 //! The script that a page's blocks make, with free ports in place of those that the page names.
 
+use std::path::Path;
+
 use crate::markdown::{Block, Run};
 
 /// The ports that documents may name: of the API, of health and metrics (10,000 above it), of receivers.
@@ -32,18 +34,15 @@ impl Ports {
     }
 
     /// Where the server listens, and where commands find it.
-    pub(super) fn variables(&self) -> Vec<(&'static str, String)> {
-        let at = |port: u16| {
-            let free =
-                self.0.iter().find(|(named, _)| *named == port).map_or(port, |(_, free)| *free);
-            format!("127.0.0.1:{free}")
-        };
-        vec![("POSTRIDER_LISTEN", at(8080)), ("POSTRIDER_SERVER", format!("http://{}", at(8080)))]
+    fn variables(&self) -> String {
+        let free = self.0.iter().find(|(port, _)| *port == 8080).map_or(8080, |(_, free)| *free);
+        format!("POSTRIDER_LISTEN=127.0.0.1:{free} POSTRIDER_SERVER=http://127.0.0.1:{free}")
     }
 }
 
 /// Ends at the first block that fails, and with it everything that the page has started.
 const HEAD: &str = r#"set -Eeuo pipefail
+for name in $(compgen -e POSTRIDER_ || true); do unset "$name"; done
 set -m
 failed() { echo "docs-check: $page:$line: the block failed" >&2; tail -n 20 ../background-* >&2 || true; }
 ended() { for job in $(jobs -p); do kill -- "-$job" 2>/dev/null || true; done; wait 2>/dev/null || true; }
@@ -56,12 +55,14 @@ until_it_listens() {
 }
 "#;
 
-pub(super) fn of(path: &str, blocks: &[Block], ports: &Ports) -> String {
-    let mut script = format!("{HEAD}page='{path}'\n");
+pub(super) fn of(path: &str, blocks: &[Block], ports: &Ports, programs: &Path) -> String {
+    let (programs, variables) = (programs.display(), ports.variables());
+    let mut script =
+        format!("{HEAD}export PATH='{programs}':\"$PATH\" {variables}\npage='{path}'\n");
     for block in blocks {
         let (line, text) = (block.line, ports.replace(&block.text));
         match block.run() {
-            Some(Run::ToItsEnd) => script += &format!("line={line}\n{text}"),
+            Some(Run::ToItsEnd | Run::Unseen) => script += &format!("line={line}\n{text}"),
             Some(Run::Background) => {
                 let log = format!("../background-{line}");
                 script += &format!(
@@ -94,9 +95,10 @@ mod tests {
     fn blocks_become_one_script_in_their_order() {
         let page =
             "```sh,background\nserve 8080\n```\n```sh,no-run\nnever\n```\n```sh\nask 8080\n```\n";
-        let script = of("a.md", &blocks(page), &ports());
+        let script = of("a.md", &blocks(page), &ports(), Path::new("/programs"));
         let background = script.find("serve 40001\n) >../background-1").unwrap();
         assert!(background < script.find("line=7\nask 40001\n").unwrap());
         assert!(!script.contains("never"));
+        assert!(script.contains("PATH='/programs':\"$PATH\" POSTRIDER_LISTEN=127.0.0.1:40001 "));
     }
 }

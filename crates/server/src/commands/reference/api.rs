@@ -59,7 +59,7 @@ fn body<'a>(document: &'a Json, operation: &Json) -> Option<&'a Json> {
     let reference = schema["$ref"].as_str().or_else(|| {
         // A body that may be left out is its schema or null.
         let either = list(&schema["oneOf"]).iter();
-        either.filter_map(|one| one["$ref"].as_str()).next()
+        either.map(|one| &one["$ref"]).find_map(Json::as_str)
     })?;
     let found = document.pointer(reference.trim_start_matches('#'))?;
     found["properties"].is_object().then_some(found)

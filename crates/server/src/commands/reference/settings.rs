@@ -32,7 +32,9 @@ pub(super) fn page() -> String {
         let default = match &setting.default {
             Json::Null => "not set".to_owned(),
             Json::String(text) => code(text),
-            other => code(&other.to_string()),
+            value @ (Json::Bool(_) | Json::Number(_) | Json::Array(_) | Json::Object(_)) => {
+                code(&value.to_string())
+            }
         };
         page.row(&[
             format!("`{}`{marks}", setting.key),
