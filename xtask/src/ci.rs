@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::{command, exists, run as run_command, run_and_listen};
-use crate::{budget, clients, dashboard, deny, install, planted, previous, references, tidy};
+use crate::{
+    budget, clients, dashboard, deny, docs_check, install, planted, previous, reference,
+    references, tidy,
+};
 
 /// Test binaries that start servers, kill processes or simulate lives: the quick form leaves them out.
 const SLOW_BINARIES: [&str; 8] = [
@@ -81,6 +84,8 @@ fn run_all(root: &Path) -> Result<()> {
         }
         report.step("clients", || once(clients::run(root, &[])));
         report.step("dashboard in a browser", || once(dashboard::test(root)));
+        report.step("reference", || once(reference::run(root, &["--check".to_owned()])));
+        report.step("shell blocks", || once(docs_check::run(root, &[])));
         report.step("doc tests", || {
             counted(&mut command(root, "cargo test --quiet --workspace --doc"))
         });
@@ -98,6 +103,8 @@ fn run_all(root: &Path) -> Result<()> {
             "references",
             "clients",
             "dashboard in a browser",
+            "reference",
+            "shell blocks",
             "doc tests",
             "docs",
         ];

@@ -81,6 +81,12 @@ pub(crate) fn languages() -> Result<()> {
     ensure_debian_package("golang-go", "/usr/bin/go", "the client for Go is tested with it")
 }
 
+/// What the shell blocks of the documents use.
+pub(crate) fn of_documents() -> Result<()> {
+    let purpose = "shell blocks of the documents use it";
+    ["curl", "jq", "python3"].iter().try_for_each(|one| ensure_debian_package(one, one, purpose))
+}
+
 /// What must be able to read every refusal.
 pub(crate) fn http_clients() -> Result<()> {
     let purpose = "the server's refusals are read with it";

@@ -12,11 +12,15 @@ mod comments;
 mod coverage;
 mod dashboard;
 mod deny;
+mod docs;
+mod docs_check;
 mod fixture;
 mod install;
+mod markdown;
 mod planted;
 mod previous;
 mod process;
+mod reference;
 mod references;
 mod serve;
 mod tidy;
@@ -36,6 +40,11 @@ cargo xtask <chore>
   tidy           the rules of the house that clippy cannot see
   comments [count] [seed]
                  comments drawn at random from the sources, for a reading test
+  docs           the documents as a book in target/book, by mdBook, installed where it is missing
+  docs-check [words…]
+                 run the shell blocks of README and guide with the real binary; words choose pages
+  reference [--check]
+                 write docs/reference from what the binary says of itself, or check that it is current
   references     let the Standard Webhooks libraries and Schemathesis judge the binary
   clients [args…]
                  the clients in other languages against the binary; `--update-openapi` renews the
@@ -74,6 +83,9 @@ fn main() -> ExitCode {
         "ci" => ci::run(&root, rest),
         "tidy" => tidy::run(&root),
         "comments" => comments::run(&root, rest),
+        "docs" => docs::run(&root),
+        "docs-check" => docs_check::run(&root, rest),
+        "reference" => reference::run(&root, rest),
         "references" => references::run_all(&root),
         "clients" => clients::run(&root, rest),
         "dashboard" => dashboard::run(&root, rest),

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, backup, deliveries, destinations, doctor, forecast, keys, listen, migrate, replay,
-    restore, send, subscriptions, tail,
+    audit, backup, deliveries, destinations, doctor, forecast, keys, listen, migrate, reference,
+    replay, restore, send, subscriptions, tail,
 };
 
 const AFTER_HELP: &str = "\
@@ -70,6 +70,9 @@ pub(crate) enum Command {
     Migrate(migrate::Migrate),
     /// Print the version.
     Version,
+    /// Print a page of the reference, for `cargo xtask reference`.
+    #[command(hide = true)]
+    Reference(reference::Reference),
 }
 
 /// What configures the server.

@@ -71,6 +71,7 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
         }
         Command::Forecast(arguments) => commands::forecast::run(&arguments, environment, output),
         Command::Bench(bench) => postrider_bench::run(&bench, output),
+        Command::Reference(reference) => commands::reference::run(&reference),
         Command::Version => {
             let version =
                 serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "build": VERSION });
@@ -139,6 +140,7 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
         | Command::Config(_)
         | Command::Forecast(_)
         | Command::Bench(_)
+        | Command::Reference(_)
         | Command::Version => Ok(()),
     }
 }

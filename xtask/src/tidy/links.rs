@@ -14,8 +14,19 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// How many links lead to files and headings of ours.
+pub(super) fn count(tree: &Tree) -> usize {
+    let texts = tree.ending(&[".md"]);
+    texts.flat_map(|(_, text)| links(text)).filter(|(_, target)| !is_elsewhere(target)).count()
+}
+
+/// Whether the target is not of this repository.
+fn is_elsewhere(target: &str) -> bool {
+    target.contains("://") || target.starts_with("mailto:")
+}
+
 fn follow(tree: &Tree, from: &str, target: &str) -> Result<(), String> {
-    if target.contains("://") || target.starts_with("mailto:") {
+    if is_elsewhere(target) {
         return Ok(());
     }
     let (file, heading) = target.split_once('#').unwrap_or((target, ""));

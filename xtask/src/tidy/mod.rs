@@ -17,6 +17,7 @@ mod modules;
 mod paths;
 mod planted;
 mod reach;
+mod shell_blocks;
 mod sleep;
 mod source;
 mod symbols;
@@ -60,6 +61,7 @@ const RULES: &[(&str, Rule)] = &[
     ("links in documents lead somewhere", links::check),
     ("functions and tests that documents name are there", symbols::check),
     ("files that documents name are there", paths::check),
+    ("shell blocks are run or marked", shell_blocks::check),
     ("dependencies have their reason", dependencies::check),
     ("planted bugs fit the sources", planted::check),
 ];
@@ -83,6 +85,19 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         bail!("{broken} things are untidy");
     }
     Ok(())
+}
+
+/// Checks the links of all documents; how many there are.
+pub(crate) fn check_links(root: &Path) -> Result<usize> {
+    let tree = Tree::read(root)?;
+    let findings = links::check(&tree);
+    for finding in &findings {
+        println!("{finding}");
+    }
+    if !findings.is_empty() {
+        bail!("{} links lead nowhere", findings.len());
+    }
+    Ok(links::count(&tree))
 }
 
 /// Something that breaks a rule, and where.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use postrider_api::scope_of;
 use serde_json::Value;
 
 use crate::support::{Api, document};
@@ -69,6 +70,22 @@ async fn no_route_forgot_to_ask_for_a_key_and_a_scope() {
         let is_for_admins = operation["tags"][0] == "administration";
         let status = call().key(&all).response().await.status().as_u16();
         assert_eq!(status == 403, is_for_admins, "{method} {path}: {status}");
+    }
+}
+
+#[tokio::test]
+async fn the_scope_that_is_documented_is_the_one_that_a_call_asks_for() {
+    let api = Api::new().await;
+    for scope in ["ingest", "manage", "read"] {
+        let key = api.key("default", &[scope]).await;
+        for (path, method, _) in operations() {
+            let Some(documented) = scope_of(method, &path) else { continue };
+            let name = METHODS.iter().position(|known| *known == method).unwrap();
+            let name = ["GET", "POST", "PATCH", "DELETE"][name];
+            let call = api.call(name, &path.replace("{id}", "x")).key(&key);
+            let status = call.response().await.status().as_u16();
+            assert_eq!(status != 403, documented.as_str() == scope, "{scope} {method} {path}");
+        }
     }
 }
 

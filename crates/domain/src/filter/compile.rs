@@ -53,7 +53,7 @@ pub(super) enum Op {
 }
 
 impl Op {
-    const ALL: [Op; 11] = [
+    pub(super) const ALL: [Op; 11] = [
         Op::Eq,
         Op::Ne,
         Op::Gt,
@@ -67,7 +67,7 @@ impl Op {
         Op::Exists,
     ];
 
-    const fn as_str(self) -> &'static str {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             Op::Eq => "eq",
             Op::Ne => "ne",

@@ -11,6 +11,7 @@ mod compile;
 mod error;
 mod evaluate;
 mod field;
+mod grammar;
 mod moment;
 mod view;
 
@@ -24,6 +25,7 @@ pub(crate) use self::compare::fingerprint;
 use self::compile::{Expression, Test};
 pub use self::error::{FilterError, FilterFault};
 pub(crate) use self::field::Field;
+pub use self::grammar::{FIELDS, Operator, operators};
 pub use self::view::EventView;
 
 /// Whether one condition of a filter holds.

@@ -12,6 +12,7 @@ pub(crate) mod keyring;
 pub(crate) mod keys;
 pub(crate) mod listen;
 pub(crate) mod migrate;
+pub(crate) mod reference;
 pub(crate) mod replay;
 pub(crate) mod restore;
 pub(crate) mod send;

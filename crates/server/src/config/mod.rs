@@ -5,6 +5,7 @@
 //! or flag. This module is the only one of the workspace that reads the environment.
 
 mod check;
+pub(crate) mod describe;
 mod environment;
 mod fault;
 mod file;

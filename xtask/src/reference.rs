@@ -1,0 +1,47 @@
+//! `cargo xtask reference`: writes `docs/reference/` from what the binary says of itself, or checks that
+//! what is there is current.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::{command, output, run as run_command};
+
+const FOLDER: &str = "docs/reference";
+const PAGES: [&str; 7] = ["settings", "metrics", "cli", "api", "events", "errors", "filters"];
+
+/// Writes the pages; with `--check` changes nothing and fails where one is stale.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
+    let check = match arguments {
+        [] => false,
+        [flag] if flag == "--check" => true,
+        _ => bail!("`cargo xtask reference` takes --check and nothing else"),
+    };
+    run_command(&mut command(root, "cargo build --quiet --package postrider"))?;
+    let mut stale = Vec::new();
+    for page in PAGES {
+        let mut ask = command(root, "target/debug/postrider reference");
+        let made = output(ask.arg(page))?;
+        let path = root.join(FOLDER).join(format!("{page}.md"));
+        if fs::read_to_string(&path).is_ok_and(|found| found == made) {
+            continue;
+        }
+        stale.push(format!("{FOLDER}/{page}.md"));
+        if !check {
+            fs::create_dir_all(root.join(FOLDER))?;
+            fs::write(&path, made).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    match (stale.as_slice(), check) {
+        ([], _) => println!("reference: {} pages are current", PAGES.len()),
+        (stale, false) => println!("reference: wrote {}", stale.join(", ")),
+        (stale, true) => {
+            bail!(
+                "{} is not what the code says: run `cargo xtask reference` and commit it",
+                stale.join(", ")
+            )
+        }
+    }
+    Ok(())
+}
