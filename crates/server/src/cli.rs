@@ -70,6 +70,17 @@ pub(crate) enum Command {
     Migrate(migrate::Migrate),
     /// Print the version.
     Version,
+    /// Print the completions of a shell, to be put where that shell looks for them.
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages into a directory.
+    #[command(hide = true)]
+    Man {
+        /// An existing directory.
+        directory: PathBuf,
+    },
 }
 
 /// What configures the server.
