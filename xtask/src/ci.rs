@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::{command, exists, run as run_command, run_and_listen};
-use crate::{budget, clients, dashboard, deny, install, planted, previous, references, tidy};
+use crate::{budget, clients, dashboard, deny, dist, install, planted, previous, references, tidy};
 
 /// Test binaries that start servers, kill processes or simulate lives: the quick form leaves them out.
 const SLOW_BINARIES: [&str; 8] = [
@@ -48,6 +48,7 @@ fn check_sources(report: &mut Report, root: &Path) {
     report.step("format", || once(run_command(&mut command(root, "cargo fmt --all --check"))));
     report.step("tidy", || once(tidy::run(root)));
     report.step("third-party code", || once(deny::check(root)));
+    report.step("packages", || once(dist::check_packaging(root)));
 }
 
 fn clippy(root: &Path) -> Count {
