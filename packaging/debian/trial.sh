@@ -11,9 +11,6 @@ for device in null zero random urandom; do
     case $device in null) n=3 ;; zero) n=5 ;; random) n=8 ;; urandom) n=9 ;; esac
     mknod -m 0666 /dev/$device c 1 "$n"
 done
-# The trial shares the network of the machine, so it takes a port that servers there do not.
-export POSTRIDER_LISTEN=127.0.0.1:38080
-api=http://127.0.0.1:38080
 
 fail() {
     echo "trial: $*" >&2
@@ -21,15 +18,20 @@ fail() {
     exit 1
 }
 
-# The unit's own command line, as its user. `runuser` because no service manager runs here.
+# The unit's own command line, as its user and without capabilities. By `setpriv`, because no service
+# manager runs here.
 start() {
     unit=/lib/systemd/system/postrider.service
     line=$(sed -n 's/^ExecStart=//p' $unit)
+    user=$(sed -n 's/^User=//p' $unit)
     # shellcheck disable=SC2086 # the words of the unit's line
-    runuser -u "$(sed -n 's/^User=//p' $unit)" -- $line >/dev/null 2>/tmp/server.log &
+    setpriv --reuid "$user" --regid "$user" --init-groups --no-new-privs --bounding-set=-all \
+        $line >/dev/null 2>/tmp/server.log &
     server=$!
     tries=0
-    until postrider doctor --quick --config /etc/postrider/postrider.toml >/dev/null 2>&1; do
+    # The admin key is written when all else is up.
+    until [ -s /var/lib/postrider/admin.key ] &&
+        postrider doctor --quick --config /etc/postrider/postrider.toml >/dev/null 2>&1; do
         tries=$((tries + 1))
         [ $tries -lt 100 ] || fail "the server is not ready"
         kill -0 $server 2>/dev/null || fail "the server has ended"
@@ -38,13 +40,12 @@ start() {
 }
 
 stop() {
-    # The server is the child of runuser, which passes the signal on.
     kill -TERM $server
     wait $server || fail "the server ended badly"
 }
 
 ask() {
-    runuser -u postrider -- postrider "$@" --data-dir /var/lib/postrider --server $api
+    runuser -u postrider -- postrider "$@" --data-dir /var/lib/postrider
 }
 
 echo "== install $installed"
@@ -64,7 +65,7 @@ echo "== start the unit's command, subscribe, send"
 start
 [ "$(stat -c '%U %a' /var/lib/postrider/admin.key)" = "postrider 600" ] || fail "the key is open"
 grep -qF "$(cat /var/lib/postrider/admin.key)" /tmp/server.log && fail "the admin key is in the log"
-ask subscriptions create https://receiver.invalid/ 'task.*' >/dev/null
+ask subscriptions create https://hooks.example.com/ 'task.*' >/dev/null
 ask send task.updated '{"status": "CUR"}' >/dev/null
 ask deliveries list | grep -q dlv_ || fail "the event has no delivery"
 

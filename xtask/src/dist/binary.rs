@@ -1,4 +1,4 @@
-//! The binary as it is shipped: built with the profile `shipped`, and stripped.
+//! The binary as it is shipped: a release build, stripped.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -17,10 +17,10 @@ pub(super) fn build(root: &Path, folder: &Path) -> Result<PathBuf> {
         dashboard::build(root)?;
     }
     install::make()?;
-    run(&mut command(root, "cargo build --locked --profile shipped --package postrider"))?;
+    run(&mut command(root, "cargo build --locked --release --package postrider"))?;
     let binary = folder.join("postrider");
     let mut strip = command(root, "strip --strip-all -o");
-    run(strip.arg(&binary).arg(target(root).join("shipped/postrider")))?;
+    run(strip.arg(&binary).arg(target(root).join("release/postrider")))?;
     let bytes = fs::metadata(&binary)?.len();
     println!("postrider: {}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10);
     if bytes > BYTES_MAX {

@@ -115,7 +115,8 @@ mod tests {
 
     #[test]
     fn unknown_arguments_are_refused() {
-        let wanted = |words: &str| Wanted::of(&words.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        let wanted =
+            |words: &str| Wanted::of(&words.split(' ').map(str::to_owned).collect::<Vec<_>>());
         let both = Wanted { check: true, image: true, ..Wanted::default() };
         assert_eq!(wanted("--check --image").unwrap(), both);
         assert!(wanted("--chek").is_err());

@@ -34,8 +34,11 @@ pub(super) fn run(
     }
     fs::copy(root.join("packaging/debian/trial.sh"), system.join("trial.sh"))
         .context("cannot copy packaging/debian/trial.sh")?;
-    let mut trial = command(root, "unshare --mount --pid --fork --kill-child chroot");
-    trial.arg(&system).args(["/bin/sh", "/trial.sh", &release.version, &next_version]);
+    // A network of its own: no port is taken, and nothing leaves the machine.
+    install::ensure_debian_package("iproute2", "ip", "the trial has a network of its own")?;
+    let mut trial = command(root, "unshare --mount --pid --net --fork --kill-child sh -c");
+    trial.args(["ip link set lo up && exec chroot \"$@\"", "sh"]).arg(&system);
+    trial.args(["/bin/sh", "/trial.sh", &release.version, &next_version]);
     run_command(trial.env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8"))?;
     println!("installed, started, upgraded, removed and purged in {}", system.display());
     fs::remove_dir_all(&system).context("cannot remove the trial's system")
