@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 
 use crate::process::{command, exists, run as run_command, run_and_listen};
 use crate::{
-    budget, clients, dashboard, deny, docs_check, install, planted, previous, reference,
+    budget, clients, dashboard, deny, dist, docs_check, install, planted, previous, reference,
     references, tidy,
 };
 
@@ -51,6 +51,7 @@ fn check_sources(report: &mut Report, root: &Path) {
     report.step("format", || once(run_command(&mut command(root, "cargo fmt --all --check"))));
     report.step("tidy", || once(tidy::run(root)));
     report.step("third-party code", || once(deny::check(root)));
+    report.step("packages", || once(dist::check_packaging(root)));
 }
 
 fn clippy(root: &Path) -> Count {

@@ -4,7 +4,7 @@
 //! machine chose where packages come from.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
@@ -172,6 +172,36 @@ pub(crate) fn ensure_debian_package(package: &str, probe: &str, purpose: &str) -
         bail!("{package} was installed, but {probe} is not there");
     }
     Ok(())
+}
+
+/// A file of a Debian package that is unpacked under `target/` and not installed, for programs whose
+/// package would start a service.
+pub(crate) fn unpacked_from_debian(root: &Path, package: &str, file: &str) -> Result<PathBuf> {
+    let folder = root.join("target/unpacked").join(package);
+    let found = folder.join(file);
+    if found.exists() {
+        return Ok(found);
+    }
+    if !exists("apt-get --version") {
+        bail!("{file} of Debian's package {package} is not here, and there is no apt-get");
+    }
+    fs::create_dir_all(&folder)?;
+    let mut download = command(&folder, "apt-get download -qq");
+    if run(download.arg(package)).is_err() {
+        run(&mut command(&folder, "apt-get update -qq"))?;
+        run(command(&folder, "apt-get download -qq").arg(package))?;
+    }
+    for entry in fs::read_dir(&folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            run(command(&folder, "dpkg-deb --extract").arg(&path).arg("."))?;
+            fs::remove_file(&path)?;
+        }
+    }
+    if !found.exists() {
+        bail!("{package} was unpacked, but {file} is not in it");
+    }
+    Ok(found)
 }
 
 fn is_there(probe: &str) -> bool {

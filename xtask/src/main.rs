@@ -12,6 +12,7 @@ mod comments;
 mod coverage;
 mod dashboard;
 mod deny;
+mod dist;
 mod docs;
 mod docs_check;
 mod fixture;
@@ -67,6 +68,11 @@ cargo xtask <chore>
   abuse [neighbour] [--short] [--rounds N] [--binary PATH] [tests…]
                  attacks on the real binary, one line of figures each; `neighbour` measures a tenant
                  beside another that runs all of them at once
+  dist [--check] [--image]
+                 binary, tarball and Debian package in target/dist/ with checksums; --check installs,
+                 starts, upgrades and purges them in a Debian of their own; --image makes a
+                 container image as well
+  packages       what can be checked of packaging/ without a build
   coverage       line coverage of crates/domain by its own tests
 ";
 
@@ -98,6 +104,8 @@ fn main() -> ExitCode {
         "fixture" => fixture::run(&root, rest),
         "planted" => planted::run(&root, rest),
         "previous" => previous::run(&root),
+        "dist" => dist::run(&root, rest),
+        "packages" => dist::check_packaging(&root),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())

@@ -73,6 +73,17 @@ pub(crate) enum Command {
     /// Print a page of the reference, for `cargo xtask reference`.
     #[command(hide = true)]
     Reference(reference::Reference),
+    /// Print the completions of a shell, to be put where that shell looks for them.
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages into a directory.
+    #[command(hide = true)]
+    Man {
+        /// An existing directory.
+        directory: PathBuf,
+    },
 }
 
 /// What configures the server.

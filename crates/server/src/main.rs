@@ -7,6 +7,8 @@ mod cli;
 mod commands;
 mod config;
 mod demo;
+#[cfg(test)]
+mod packaged;
 mod serve;
 mod telemetry;
 
@@ -59,8 +61,8 @@ fn report(failure: &Failure, output: Output) {
 }
 
 fn run(command: Command, environment: &Environment, output: Output) -> Result<(), Failure> {
-    // A chart is for everybody; all other files have secrets or what tenants said in them.
-    if !matches!(command, Command::Forecast(_)) {
+    // A chart and the manual are for everybody; all other files have secrets or what tenants said in them.
+    if !matches!(command, Command::Forecast(_) | Command::Man { .. }) {
         serve::keep_private();
     }
     match command {
@@ -77,6 +79,8 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
                 serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "build": VERSION });
             Ok(output.value(&version, |_| format!("postrider {VERSION}"))?)
         }
+        Command::Completions { shell } => Ok(commands::manual::completions(shell)?),
+        Command::Man { directory } => Ok(commands::manual::pages(&directory)?),
         command @ (Command::Send(_)
         | Command::Listen(_)
         | Command::Tail(_)
@@ -141,6 +145,8 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
         | Command::Forecast(_)
         | Command::Bench(_)
         | Command::Reference(_)
+        | Command::Completions { .. }
+        | Command::Man { .. }
         | Command::Version => Ok(()),
     }
 }

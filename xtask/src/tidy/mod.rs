@@ -183,7 +183,7 @@ fn read_folder(
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{prefix}{name}");
         let kind = entry.file_type()?;
-        if NOT_OURS.contains(&name.as_str()) {
+        if NOT_OURS.contains(&name.as_str()) && path != "xtask/src/dist" {
             continue;
         }
         if kind.is_dir() {
@@ -211,6 +211,7 @@ mod tests {
         assert!(
             tree.text("xtask/src/tidy/mod.rs").is_some_and(|text| text.starts_with("//! `cargo"))
         );
+        assert!(tree.text("xtask/src/dist/mod.rs").is_some());
         assert!(!tree.files.keys().any(|path| path.contains("target/")));
         assert!(tree.crates().any(|(folder, ..)| folder == "domain"));
         assert!(tree.has("xtask/src") && tree.has("") && !tree.has("xtask/sr"));

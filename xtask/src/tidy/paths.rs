@@ -6,7 +6,7 @@ use super::{Finding, Tree};
 const DOCUMENTS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"];
 
 /// A path in backticks is taken for one of ours when it begins so.
-const FOLDERS: &[&str] = &["crates/", "dashboard/", "docs/", "xtask/"];
+const FOLDERS: &[&str] = &["crates/", "dashboard/", "docs/", "packaging/", "xtask/"];
 
 const PLANNED: &str = " (planned)";
 

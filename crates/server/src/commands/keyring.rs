@@ -26,6 +26,9 @@ pub(crate) struct Keyring {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Make it where there is none, before the first start of a cluster: every node needs the same
+    /// file. One that is there stays as it is.
+    Create(ServerArgs),
     /// List the names of its keys.
     Show(ServerArgs),
     /// Add a key, which is used from the server's next start or SIGHUP on. Older ones stay: they open
@@ -38,12 +41,15 @@ pub(crate) async fn run(
     environment: &Environment,
     output: Output,
 ) -> Result<(), Failure> {
-    let (arguments, rotate) = match &keyring.command {
-        Command::Show(arguments) => (arguments, false),
-        Command::Rotate(arguments) => (arguments, true),
-    };
+    let (Command::Create(arguments) | Command::Show(arguments) | Command::Rotate(arguments)) =
+        &keyring.command;
+    let rotate = matches!(keyring.command, Command::Rotate(_));
     let config = load(arguments, environment)?.config;
     let path = config.keyring_path();
+    if matches!(keyring.command, Command::Create(_)) && !path.exists() {
+        let created = KeyRing::generate().map_err(Into::into).and_then(|ring| ring.create(&path));
+        created.map_err(|error| Failure::failed(error.to_string()))?;
+    }
     let mut ring = KeyRing::read(&path).map_err(|error| Failure::failed(error.to_string()))?;
     if rotate {
         ring.add_key().map_err(|error| Failure::failed(error.to_string()))?;

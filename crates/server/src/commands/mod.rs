@@ -1,4 +1,4 @@
-//! The commands beside `serve`. Each asks the API and prints; none touches the store but `migrate`,
+//! The commands beside `serve`. Most ask the API and print; none touches the store but `migrate`,
 //! `backup` and `restore`, which work on a store that no server has open.
 
 pub(crate) mod audit;
@@ -11,6 +11,7 @@ pub(crate) mod forecast;
 pub(crate) mod keyring;
 pub(crate) mod keys;
 pub(crate) mod listen;
+pub(crate) mod manual;
 pub(crate) mod migrate;
 pub(crate) mod reference;
 pub(crate) mod replay;

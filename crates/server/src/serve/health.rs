@@ -32,7 +32,7 @@ impl HealthListeners {
         let health = match config.server.health_listen {
             HealthListen::Off => None,
             HealthListen::At(address) => Some(bind(address, "server.health_listen").await?),
-            HealthListen::BesideTheApi => match beside(config.listen) {
+            HealthListen::BesideTheApi => match address(config) {
                 None => None,
                 Some(address) => bind(address, "health and metrics")
                     .await
@@ -72,6 +72,15 @@ impl HealthListeners {
 
 async fn bind(address: SocketAddr, what: &str) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} ({what})"))
+}
+
+/// Where health and metrics are apart from the API; `None` where they are not.
+pub(crate) fn address(config: &Config) -> Option<SocketAddr> {
+    match config.server.health_listen {
+        HealthListen::Off => None,
+        HealthListen::At(address) => Some(address),
+        HealthListen::BesideTheApi => beside(config.listen),
+    }
 }
 
 /// On loopback, a fixed distance from the API's port; any free port where the API takes any.

@@ -127,7 +127,7 @@ impl Metrics {
     }
 
     /// Events with their deliveries became durable.
-    pub(super) fn accepted(&self, events: u64, deliveries: u64, took: Duration) {
+    pub(crate) fn accepted(&self, events: u64, deliveries: u64, took: Duration) {
         let mut state = self.state();
         state.events += events;
         state.deliveries += deliveries;
@@ -135,7 +135,7 @@ impl Metrics {
     }
 
     /// A commit with these attempts became durable.
-    pub(super) fn settled<'a>(
+    pub(crate) fn settled<'a>(
         &self,
         took: Duration,
         attempts: impl Iterator<Item = (Turn, &'static str, Duration)> + 'a,
@@ -156,12 +156,12 @@ impl Metrics {
     }
 
     /// The store answered an error.
-    pub(super) fn store_failed(&self, what: &'static str) {
+    pub(crate) fn store_failed(&self, what: &'static str) {
         *self.state().store_errors.entry(what).or_default() += 1;
     }
 
     /// A destination went from one state to another.
-    pub(super) fn transition(&self, from: DestinationState, to: DestinationState) {
+    pub(crate) fn transition(&self, from: DestinationState, to: DestinationState) {
         *self.state().transitions.entry((from.as_str(), to.as_str())).or_default() += 1;
     }
 
@@ -203,7 +203,7 @@ impl Metrics {
     }
 
     /// What quotas have refused so far.
-    pub(super) fn refused(&self, refused: Vec<(&'static str, u64)>) {
+    pub(crate) fn refused(&self, refused: Vec<(&'static str, u64)>) {
         self.state().refused = refused;
     }
 

@@ -113,6 +113,32 @@ fn the_doctor_finds_a_healthy_server_healthy() {
     assert!(stdout(&alone).contains("FAIL server"), "{}", stdout(&alone));
 }
 
+#[test]
+fn quick_check_needs_no_key_and_fails_once_the_server_has_stopped() {
+    let mut server = Start::dev().fresh();
+    let url = format!("http://{}", server.address);
+    let quick = || run(&["doctor", "--quick", "--data-dir", "/nonexistent", "--server", &url]);
+    let healthy = quick();
+    assert!(healthy.status.success(), "{}{}", stdout(&healthy), stderr(&healthy));
+    assert!(stdout(&healthy).contains("is ready"), "{}", stdout(&healthy));
+    server.kill();
+    let dead = quick();
+    assert_eq!(dead.status.code(), Some(1));
+    assert!(stdout(&dead).contains("FAIL server"), "{}", stdout(&dead));
+}
+
+#[test]
+fn completions_name_the_commands_in_each_shell() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = run(&["completions", shell]);
+        assert!(output.status.success(), "{shell}: {}", stderr(&output));
+        for word in ["subscriptions", "time-scale"] {
+            assert!(stdout(&output).contains(word), "{shell}: {word}");
+        }
+    }
+    assert_eq!(run(&["completions", "cmd"]).status.code(), Some(2));
+}
+
 /// Runs a command against a server and takes its answer as JSON.
 fn ask(server: &Server, arguments: &[&str]) -> Json {
     let url = format!("http://{}", server.address);

@@ -1,5 +1,7 @@
 //! What Postrider tells of itself: events for a tenant and for the operator, traces, lines, metrics.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use serde_json::{Value as Json, json};
 
 use crate::support::receiver::Arrived;
@@ -252,4 +254,23 @@ fn the_key_ring_gets_a_new_key_and_everything_is_sealed_with_it() {
     server.signal("HUP");
     server.wait_for_line(|line| line.contains("key ring stays as it was"));
     assert_eq!(server.ask("POST", &path, None, 200)["outcome"], "delivered");
+}
+
+#[test]
+fn key_ring_made_before_the_first_start_is_the_one_that_the_server_uses() {
+    let folder = tempfile::tempdir().unwrap();
+    let ring = folder.path().join("ring");
+    let setting = format!("keyring={}", ring.display());
+    let create = || -> Json {
+        let output = run(&["keyring", "create", "--json", "--set", &setting]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_str(&stdout(&output)).unwrap()
+    };
+    let made = create();
+    let mode = std::fs::metadata(&ring).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let server = Start::dev().with(&["--set", &setting]).fresh();
+    assert_eq!(server.ledger()["accepted"], 0);
+    assert!(!server.data_dir.join("keyring").exists(), "it needs no other ring");
+    assert_eq!(create(), made, "a ring that is there stays as it is");
 }

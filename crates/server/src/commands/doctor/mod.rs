@@ -2,6 +2,7 @@
 
 mod data;
 mod database;
+mod quick;
 
 use std::path::Path;
 use std::time::Duration;
@@ -25,6 +26,10 @@ pub(crate) struct Doctor {
     /// The API key; better by POSTRIDER_KEY.
     #[arg(long)]
     key: Option<String>,
+    /// Ask only whether the server is alive and ready, for health checks: no key, at most four
+    /// seconds. Exits with 0 or 1.
+    #[arg(long, conflicts_with_all = ["verify", "accept_loss", "key"])]
+    quick: bool,
     /// Read every byte of the embedded store and name what is damaged. The server must be stopped.
     #[arg(long)]
     verify: bool,
@@ -58,6 +63,10 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     let findings = match load(&doctor.server, environment) {
         Err(error) => vec![found("configuration", Err(error.to_string()))],
+        Ok(loaded) if doctor.quick => {
+            let url = doctor.url.as_deref().or_else(|| environment.get("POSTRIDER_SERVER"));
+            quick::look(url, &loaded.config).await
+        }
         Ok(loaded) if doctor.verify || !doctor.accept_loss.is_empty() => {
             data::examine(&doctor.accept_loss, doctor.verify, &loaded.config).await
         }

@@ -1,0 +1,101 @@
+#!/bin/sh
+# Run by `cargo xtask dist --check` inside a Debian of its own: $1 is the version of /postrider.deb, $2 that
+# of /next.deb. Every step is asserted; the first that fails ends the trial.
+set -eu
+
+installed=$1
+next=$2
+mount -t proc proc /proc
+mount -t tmpfs tmpfs /dev
+for device in null zero random urandom; do
+    case $device in null) n=3 ;; zero) n=5 ;; random) n=8 ;; urandom) n=9 ;; esac
+    mknod -m 0666 /dev/$device c 1 "$n"
+done
+
+fail() {
+    echo "trial: $*" >&2
+    [ -f /tmp/server.log ] && cat /tmp/server.log >&2
+    exit 1
+}
+
+# The unit's own command line, as its user and without capabilities. By `setpriv`, because no service
+# manager runs here.
+start() {
+    unit=/lib/systemd/system/postrider.service
+    line=$(sed -n 's/^ExecStart=//p' $unit)
+    user=$(sed -n 's/^User=//p' $unit)
+    # shellcheck disable=SC2086 # the words of the unit's line
+    setpriv --reuid "$user" --regid "$user" --init-groups --no-new-privs --bounding-set=-all \
+        $line >/dev/null 2>/tmp/server.log &
+    server=$!
+    tries=0
+    # The admin key is written when all else is up.
+    until [ -s /var/lib/postrider/admin.key ] &&
+        postrider doctor --quick --config /etc/postrider/postrider.toml >/dev/null 2>&1; do
+        tries=$((tries + 1))
+        [ $tries -lt 100 ] || fail "the server is not ready"
+        kill -0 $server 2>/dev/null || fail "the server has ended"
+        sleep 0.2
+    done
+}
+
+stop() {
+    kill -TERM $server
+    wait $server || fail "the server ended badly"
+}
+
+ask() {
+    runuser -u postrider -- postrider "$@" --data-dir /var/lib/postrider
+}
+
+echo "== install $installed"
+dpkg --install /postrider.deb
+[ "$(dpkg-query -W -f '${Status} ${Version}' postrider)" = "install ok installed $installed" ] ||
+    fail "dpkg knows another state"
+getent passwd postrider >/dev/null || fail "there is no user"
+case $(getent passwd postrider) in *nologin | *false) ;; *) fail "the user can log in" ;; esac
+[ "$(stat -c '%U %a' /var/lib/postrider)" = "postrider 700" ] || fail "the data directory is open"
+[ "$(stat -c '%U:%G %a' /etc/postrider/postrider.toml)" = "root:postrider 640" ] ||
+    fail "the configuration is open"
+[ -L /etc/systemd/system/multi-user.target.wants/postrider.service ] || fail "the unit is not enabled"
+dpkg --verify postrider || fail "files differ from the package"
+postrider --version
+
+echo "== start the unit's command, subscribe, send"
+start
+[ "$(stat -c '%U %a' /var/lib/postrider/admin.key)" = "postrider 600" ] || fail "the key is open"
+grep -qF "$(cat /var/lib/postrider/admin.key)" /tmp/server.log && fail "the admin key is in the log"
+ask subscriptions create https://hooks.example.com/ 'task.*' >/dev/null
+ask send task.updated '{"status": "CUR"}' >/dev/null
+ask deliveries list | grep -q dlv_ || fail "the event has no delivery"
+
+echo "== upgrade to $next over changed configuration, while it runs"
+echo '# changed by the administrator' >>/etc/postrider/postrider.toml
+dpkg --install /next.deb
+[ "$(dpkg-query -W -f '${Version}' postrider)" = "$next" ] || fail "it is not upgraded"
+grep -q 'changed by the administrator' /etc/postrider/postrider.toml || fail "configuration is lost"
+[ "$(stat -c '%U:%G %a' /etc/postrider/postrider.toml)" = "root:postrider 640" ] ||
+    fail "the configuration is open after the upgrade"
+stop
+start
+ask deliveries list | grep -q dlv_ || fail "the delivery did not outlast the upgrade"
+stop
+
+echo "== remove"
+dpkg --remove postrider
+[ ! -e /usr/bin/postrider ] || fail "the program is left"
+[ -e /etc/postrider/postrider.toml ] || fail "remove took the configuration"
+[ -e /var/lib/postrider/admin.key ] || fail "remove took the data"
+
+echo "== install again: data and configuration are found again"
+dpkg --install /next.deb
+start
+ask deliveries list | grep -q dlv_ || fail "the delivery did not outlast the removal"
+stop
+
+echo "== purge"
+dpkg --purge postrider
+left=$(find / -xdev \( -path /proc -o -path /tmp -o -path /var/lib/dpkg -o -path /var/log \) -prune \
+    -o -iname '*postrider*' -print | grep -v '^/postrider.deb$' || true)
+[ -z "$left" ] || fail "purge left: $left"
+echo "== done"
