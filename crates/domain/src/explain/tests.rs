@@ -91,7 +91,7 @@ fn subscription() -> Subscription {
     .unwrap()
 }
 
-/// The whole explanation as text, one thing a line, while the subscription is there.
+/// The whole explanation as text, one item per line, while the subscription exists.
 fn told(delivery: &Delivery, destination: Option<&Destination>, last: Option<Ending>) -> String {
     told_of(delivery, destination, last, Some(&subscription()))
 }
@@ -140,7 +140,8 @@ fn a_new_delivery_waits_for_its_turn() {
     );
 }
 
-/// A queued delivery that waits for this, behind so many.
+/// Checks the explanation of a queued delivery that waits for `wait`, with `ahead` deliveries
+/// before it.
 #[track_caller]
 fn check_wait(wait: Wait, ahead: usize, at: Option<Timestamp>, words: &str) {
     let code = wait.as_str();

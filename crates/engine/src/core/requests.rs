@@ -1,4 +1,4 @@
-//! What people want of one delivery: cancelling it, replaying it, retrying it now. They are answered when the change is
+//! Commands on one delivery: cancel, replay, retry now. They are answered when the change is
 //! durable.
 
 use postrider_domain::delivery::{CancelReason, Delivery, StateName, WrongState};
@@ -10,7 +10,7 @@ use super::table::Position;
 use crate::handle::CommandError;
 
 impl Core {
-    /// Something is wanted of a delivery: as it is in memory, or as the store has it.
+    /// Executes a command on a delivery in memory, or reads the delivery first.
     pub(super) fn on_delivery(&mut self, command: OnDelivery) {
         let id = command.delivery;
         let known = self.entries.get(&id).map(|entry| &entry.delivery);
@@ -27,7 +27,7 @@ impl Core {
         }
     }
 
-    /// Does what is wanted of a delivery that is known or was read; `None` where there is none.
+    /// Executes a command on a delivery that is in memory or was read; `None` if it does not exist.
     pub(super) fn change_delivery(&mut self, command: OnDelivery, delivery: Option<Delivery>) {
         let Some(delivery) = delivery else { return command.refuse(CommandError::NotFound) };
         let id = delivery.id;
@@ -62,7 +62,7 @@ impl Core {
         }
     }
 
-    /// An attempt before the slot of a delivery that waits.
+    /// Retries a waiting delivery before its slot.
     fn retry_one(&mut self, delivery: &Delivery, command: OnDelivery) {
         if !self.directory.has(delivery.subscription) {
             return command.refuse(CommandError::SubscriptionGone);
@@ -78,8 +78,8 @@ impl Core {
         self.commits.answer_when_durable(asked.destination, command.reply, asked);
     }
 
-    /// Has a delivery that waits attempted before its slot: now, or as the next probe where its
-    /// destination is disabled. One whose turn has come already is left as it is.
+    /// Schedules an attempt of a waiting delivery before its slot: now, or as the next probe if its
+    /// destination is disabled. A delivery that is due already is not changed.
     fn ask_for(&mut self, delivery: &Delivery, ix: DestIx) -> Result<Delivery, CommandError> {
         match self.entries.get(&delivery.id).map(|entry| entry.position) {
             None | Some(Position::Window) => {}
@@ -92,7 +92,7 @@ impl Core {
                 | Position::Probe
                 | Position::Placed(_),
             ) => {
-                // Only one that waits can be asked for.
+                // Only a waiting delivery can be retried now.
                 return Ok(delivery.asked_for(self.now).map(|_| delivery.clone())?);
             }
         }

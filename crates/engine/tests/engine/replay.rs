@@ -12,7 +12,7 @@ use crate::world::{FAIL, HOUR, MINUTE, OK, World, ms, slot, tenant};
 
 const URL: &str = "https://hooks.example.com/in";
 
-/// A world with so many dead deliveries, whose receiver is well now.
+/// A world with `n` dead deliveries, whose receiver works again.
 async fn with_dead(n: usize) -> World {
     let retry = RetryPolicy { max: 1, ..RetryPolicy::default() };
     let mut policy = Policy { retry, ..Policy::default() };

@@ -1,4 +1,5 @@
-//! Hundreds of destinations in all moods for days of virtual time: afterwards nothing is left over.
+//! Hundreds of destinations with all kinds of receivers for days of virtual time: afterwards
+//! nothing is left over.
 
 use std::sync::atomic::Ordering;
 
@@ -60,7 +61,7 @@ async fn after_days_in_all_moods_nothing_is_left_over() {
     assert_eq!(ledger.delivered + ledger.dead, accepted, "{ledger:?}");
     let gauges = world.engine.gauges().await.unwrap();
     assert!(gauges.alarms <= 1 + 200, "the next read, and a probe for each that stays disabled");
-    // Only those against which something stands.
+    // Only destinations with failures stay in memory.
     let mut unwell = 0;
     for n in 0..200 {
         let circuit = world.destination(&format!("https://hooks.example.com/{n}")).await.circuit;
@@ -77,7 +78,7 @@ async fn after_days_in_all_moods_nothing_is_left_over() {
     };
     assert_eq!(gauges, rest, "no slot, no memory, no read left over");
     assert_eq!(world.script.in_flight(), 0, "no attempt");
-    // The test itself, the engine's task, and its four tasks of upkeep.
+    // The test itself, the engine's main task, and its four upkeep tasks.
     let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     assert_eq!(tasks, 5, "no task");
     println!("soak: {accepted} deliveries, {} delivered, {} dead", ledger.delivered, ledger.dead);
