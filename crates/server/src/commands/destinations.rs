@@ -1,4 +1,4 @@
-//! `postrider destinations`: URLs and their circuits.
+//! `postrider destinations`: lists destinations, enables and freezes them.
 
 use clap::{Args, Subcommand};
 use serde_json::Value as Json;
@@ -18,34 +18,34 @@ pub(crate) struct Destinations {
 enum Command {
     /// List destinations.
     List {
-        /// At most so many.
+        /// Show at most this many.
         #[arg(long)]
         limit: Option<u32>,
-        /// Where the next page begins.
+        /// The cursor of the page.
         #[arg(long)]
         cursor: Option<String>,
     },
-    /// Show one, and how near each threshold is.
+    /// Show a destination, and how near it is to each threshold.
     Get {
-        /// Its identifier.
+        /// The destination's identifier.
         id: String,
     },
-    /// Show every transition of one, with its evidence.
+    /// Show every transition of a destination, with its evidence.
     Timeline {
-        /// Its identifier.
+        /// The destination's identifier.
         id: String,
     },
-    /// Enable one: the only way out of frozen.
+    /// Enable a destination: the only way out of frozen.
     Enable(ByHand),
-    /// Freeze one: it is never attempted until it is enabled.
+    /// Freeze a destination: it is not attempted until it is enabled.
     Freeze(ByHand),
 }
 
 #[derive(Debug, Args)]
 struct ByHand {
-    /// Its identifier.
+    /// The destination's identifier.
     id: String,
-    /// Why; it stands in the timeline.
+    /// The reason, which is shown in the timeline.
     #[arg(long)]
     reason: Option<String>,
 }

@@ -113,7 +113,7 @@ fn the_doctor_finds_a_healthy_server_healthy() {
     assert!(stdout(&alone).contains("FAIL server"), "{}", stdout(&alone));
 }
 
-/// Runs a command against a server and takes its answer as JSON.
+/// Runs a command against a server and parses its JSON output.
 fn ask(server: &Server, arguments: &[&str]) -> Json {
     let url = format!("http://{}", server.address);
     let output = postrider(arguments)
@@ -128,7 +128,7 @@ fn ask(server: &Server, arguments: &[&str]) -> Json {
     }
 }
 
-/// Runs a command against a server and takes what it says to people.
+/// Runs a command against a server and returns its text output.
 fn say(server: &Server, arguments: &[&str]) -> String {
     let url = format!("http://{}", server.address);
     let output = postrider(arguments)
@@ -171,7 +171,7 @@ fn a_subscription_is_created_tested_rotated_and_deleted() {
 }
 
 #[test]
-fn destinations_and_deliveries_are_looked_at_and_changed() {
+fn destinations_and_deliveries_are_shown_and_changed() {
     let receiver = Receiver::start(500);
     let mut server = Start::dev().fresh();
     server.subscribe(&receiver.url());
@@ -245,7 +245,7 @@ fn an_admin_acts_for_the_tenant_that_it_names() {
 }
 
 #[test]
-fn what_arrives_cannot_command_the_terminal() {
+fn received_text_cannot_control_the_terminal() {
     use std::io::{BufRead as _, BufReader, Read as _, Write as _};
     use std::process::Stdio;
 
