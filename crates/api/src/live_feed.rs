@@ -1,10 +1,10 @@
-//! What happens, for everybody who follows it: told once for each tenant, however many follow.
+//! The live feed of engine events: each is encoded once per tenant, however many streams are open.
 //!
-//! A tenant may have a hundred streams open, and a receiver that hangs ends hundreds of attempts in
-//! one moment. If each stream encoded each event, a tenant could keep the threads of everybody busy
-//! for a tenth of a second. So one task, in the background, encodes an event once, and only where
-//! somebody follows its tenant. What happens in quick succession goes out together, and the streams of
-//! a tenant share what is sent at a time: the more there are, the longer a burst takes to go out.
+//! A tenant may have a hundred streams open, and hundreds of attempts may end in one moment. If
+//! each stream encoded each event, one tenant could block the shared threads for a tenth of a
+//! second. So one background task encodes each event once, and only if a stream of its tenant is
+//! open. Events in quick succession are sent together, and the streams of a tenant share a limit of
+//! bytes per interval: the more streams, the longer a burst takes.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,50 +20,49 @@ use tokio::time::Instant;
 
 use crate::wire::live;
 
-/// What happens within this time goes out together, and at once where it is the first for so long.
+/// Events within this time are sent together; the first one after a pause is sent at once.
 const GATHER: Duration = Duration::from_millis(100);
-/// So many bytes go out in this time to all streams of a tenant together, and to each of them at least
-/// one event.
+/// The most bytes that are sent in this time to all streams of a tenant together; each stream gets
+/// at least one event.
 const SENT_BYTES_MAX: usize = 1 << 20;
-/// So many bytes make a chunk; a single event may be longer.
+/// The size of a chunk; a single event may be longer.
 const CHUNK_BYTES: usize = 16 << 10;
-/// Bytes of a tenant's events that may wait to go out, and of all tenants'.
+/// Bytes of a tenant's events that may wait to be sent, and of all tenants'.
 const WAITING_BYTES_MAX: usize = 4 << 20;
 const WAITING_BYTES_TOTAL: usize = 64 << 20;
-/// Chunks of a tenant that are kept for whoever reads slowly.
+/// Chunks of a tenant that are kept for slow readers.
 const CHUNKS_MAX: usize = 64;
-/// Events that are taken before what is due is sent.
+/// How many events are processed before due chunks are sent.
 const TAKEN_MAX: usize = 1_000;
 
-/// Events of one tenant, as they are sent.
+/// Encoded events of one tenant.
 #[derive(Debug, Clone)]
 pub(crate) struct Chunk {
-    /// How many events there were before these, those included that were given up. Whoever has got
-    /// fewer has missed some.
+    /// The number of events before these, including dropped ones. A stream that got fewer has
+    /// missed some.
     pub(crate) before: u64,
     pub(crate) events: u64,
     pub(crate) bytes: Bytes,
 }
 
-/// Events of one tenant from now on.
+/// A subscription to one tenant's events from now on.
 #[derive(Debug)]
 pub(crate) struct Following {
     pub(crate) chunks: Receiver<Chunk>,
-    /// How many events there were before the first chunk that it can get.
+    /// The number of events before the first chunk that it can get.
     pub(crate) before: u64,
 }
 
-/// Tells what happens.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LiveFeed(Arc<Mutex<Followed>>);
 
-/// The tenants that somebody follows. While there is one, the task is there.
+/// The tenants with open streams. While there is one, the task runs.
 type Followed = HashMap<TenantId, Channel>;
 
 #[derive(Debug, Clone)]
 struct Channel {
     sender: Sender<Chunk>,
-    /// How many events there were so far.
+    /// The number of events so far.
     events: Arc<AtomicU64>,
 }
 
@@ -72,7 +71,7 @@ impl LiveFeed {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows a tenant.
+    /// Opens a stream of a tenant's events.
     pub(crate) fn follow(&self, engine: &EngineHandle, tenant: &TenantId) -> Following {
         let mut followed = self.followed();
         let is_first = followed.is_empty();
@@ -82,7 +81,8 @@ impl LiveFeed {
         let chunks = channel.sender.subscribe();
         let before = channel.events.load(Ordering::Acquire);
         if is_first {
-            // Before anybody is told that the stream is open: it misses nothing from then on.
+            // Subscribe before the stream is reported as open, so that it misses nothing from then
+            // on.
             let events = engine.subscribe();
             let task = Task { feed: self.clone(), buffers: HashMap::new(), waiting_bytes: 0 };
             drop(engine.background().spawn(true, task.run(events)));
@@ -90,12 +90,12 @@ impl LiveFeed {
         Following { chunks, before }
     }
 
-    /// The channel of a tenant that somebody follows.
+    /// The channel of a tenant with open streams.
     fn channel(&self, tenant: &TenantId) -> Option<Channel> {
         self.followed().get(tenant).cloned()
     }
 
-    /// Forgets tenants that nobody follows any more. Without any the task is over.
+    /// Removes tenants without streams; returns whether none is left, which ends the task.
     fn forget_unfollowed(&self) -> bool {
         let mut followed = self.followed();
         followed.retain(|_, channel| channel.sender.receiver_count() > 0);
@@ -103,15 +103,15 @@ impl LiveFeed {
     }
 }
 
-/// The one that encodes.
+/// The task that encodes events.
 struct Task {
     feed: LiveFeed,
     buffers: HashMap<TenantId, Buffer>,
-    /// What all buffers hold.
+    /// The total size of all buffers.
     waiting_bytes: usize,
 }
 
-/// What is to go out for a tenant.
+/// The events of a tenant that wait to be sent.
 #[derive(Default)]
 struct Buffer {
     events: VecDeque<String>,
@@ -127,7 +127,7 @@ impl Task {
                 match tokio::time::timeout_at(round_ends, events.recv()).await {
                     Ok(Ok(event)) => self.take(&event),
                     Ok(Err(RecvError::Lagged(unseen))) => self.tell_unseen(unseen),
-                    // The engine has stopped: so do the streams.
+                    // The engine has shut down: close all streams.
                     Ok(Err(RecvError::Closed)) => return self.feed.followed().clear(),
                     Err(_) => break,
                 }
@@ -171,7 +171,7 @@ impl Task {
         buffer.add(event);
     }
 
-    /// Sends what is there of the tenants that were not sent anything for a while.
+    /// Sends the buffers of tenants to which nothing was sent for a while.
     fn send(&mut self) {
         let now = now();
         let is_due = |sent: Instant| now.duration_since(sent) >= GATHER;
@@ -188,7 +188,7 @@ impl Task {
         }
     }
 
-    /// More happened than this task could see: everybody who follows is told.
+    /// The engine's events came too fast for this task: all streams are told that they missed some.
     fn tell_unseen(&mut self, unseen: u64) {
         let channels: Vec<_> =
             self.feed.followed().iter().map(|(t, c)| (t.clone(), c.clone())).collect();
@@ -206,7 +206,7 @@ impl Buffer {
         self.events.push_back(event);
     }
 
-    /// Sends as much as is due to a tenant with so many streams, at least one event.
+    /// Sends as many events as a tenant with this many streams may get, at least one.
     fn send(&mut self, channel: &Channel) {
         let mut left = SENT_BYTES_MAX / channel.sender.receiver_count().max(1);
         let (mut bytes, mut events) = (String::new(), 0);
@@ -227,12 +227,12 @@ impl Buffer {
         }
     }
 
-    /// Tells those who follow that they miss what is here, and so much more.
+    /// Drops the buffer, and tells the streams that they missed these events and `more`.
     fn give_up(&mut self, channel: &Channel, more: u64) {
         let dropped = u64::try_from(self.events.len()).unwrap_or(u64::MAX);
         *self = Buffer { sent_at: self.sent_at, ..Buffer::default() };
         channel.events.fetch_add(more.saturating_add(dropped), Ordering::AcqRel);
-        // Nothing, but after those: whoever gets it sees that some are missing.
+        // An empty chunk with the new number: whoever gets it sees that some are missing.
         channel.send(String::new(), 0);
     }
 }
@@ -240,7 +240,7 @@ impl Buffer {
 impl Channel {
     fn send(&self, bytes: String, events: u64) {
         let before = self.events.fetch_add(events, Ordering::AcqRel);
-        // Where nobody follows any more, the next round forgets the channel.
+        // Sending fails if no stream is open; the next round removes the channel.
         drop(self.sender.send(Chunk { before, events, bytes: bytes.into() }));
     }
 }
@@ -284,7 +284,7 @@ mod tests {
             assert_eq!(bytes, expected, "{streams} streams");
             assert_eq!(buffer.bytes, 2_000 * 1_024 - expected, "the others wait");
         }
-        // One event goes out however long it is.
+        // A single event is sent however long it is.
         let channel = channel();
         let mut stream = channel.sender.subscribe();
         buffer(2, 2 * SENT_BYTES_MAX).send(&channel);

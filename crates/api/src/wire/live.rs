@@ -1,4 +1,4 @@
-//! What happens, as a stream tells it.
+//! The events of the live stream.
 
 use postrider_domain::ids::TenantId;
 use postrider_engine::EngineEvent;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::delivery::{AttemptView, DeliveryView};
 use super::destination::TransitionView;
 
-/// Whose stream tells of this, if anybody's.
+/// The tenant whose stream gets this event, if any.
 pub(crate) fn whose(event: &EngineEvent) -> Option<&TenantId> {
     match event {
         EngineEvent::Attempt { delivery, .. } | EngineEvent::Dead { delivery, .. } => {
@@ -20,7 +20,7 @@ pub(crate) fn whose(event: &EngineEvent) -> Option<&TenantId> {
     }
 }
 
-/// The name and the data of an event of the stream.
+/// The name and the data of an event in the stream.
 pub(crate) fn told(event: &EngineEvent) -> Option<(&'static str, Value)> {
     match event {
         EngineEvent::Attempt { delivery, attempt } => {

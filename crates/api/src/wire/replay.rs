@@ -12,35 +12,35 @@ use crate::problem::Problem;
 use crate::routes::deliveries::parse_state;
 use crate::settings::REPLAY_PER_SECOND_MAX;
 
-/// Which deliveries to replay, and how fast.
+/// The deliveries to replay, and the rate.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schema(as = NewReplay)]
 pub(crate) struct ReplayBody {
-    /// To this destination.
+    /// Deliveries to this destination.
     destination: Option<String>,
-    /// For this subscription.
+    /// Deliveries for this subscription.
     subscription: Option<String>,
-    /// Of events of this type.
+    /// Deliveries of events of this type.
     #[serde(rename = "type")]
     kind: Option<String>,
-    /// `dead` (default), `delivered` or `cancelled`.
+    /// Deliveries in this state: `dead` (default), `delivered` or `cancelled`.
     state: Option<String>,
-    /// Accepted at or after.
+    /// Deliveries accepted at this time or later.
     #[schema(format = DateTime)]
     since: Option<String>,
-    /// Accepted before.
+    /// Deliveries accepted before this time.
     #[schema(format = DateTime)]
     until: Option<String>,
-    /// At most so many a second; as fast as the lanes take them where it is left out.
+    /// The most deliveries per second; by default no limit.
     #[schema(minimum = 1)]
     per_second: Option<u32>,
-    /// Only count.
+    /// Only count the deliveries.
     dry_run: Option<bool>,
 }
 
 impl ReplayBody {
-    /// What is to be replayed, and whether it is only to be counted.
+    /// Checks the body; returns the replay, and whether it is only to be counted.
     pub(crate) fn check(self) -> Result<(NewReplay, bool), Problem> {
         let state = match self.state.as_deref() {
             None => StateName::Dead,
@@ -82,9 +82,9 @@ pub(crate) struct ReplayView {
     state: ReplayStateWord,
     filter: ReplayFilterView,
     per_second: Option<u32>,
-    /// How many it will replay, as counted at the start.
+    /// How many deliveries it will replay, as counted at the start.
     total: u64,
-    /// How many it has replayed.
+    /// How many deliveries it has replayed.
     done: u64,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
@@ -92,7 +92,7 @@ pub(crate) struct ReplayView {
     finished_at: Option<Timestamp>,
 }
 
-/// Where a bulk replay stands.
+/// The state of a bulk replay.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ReplayState)]
@@ -103,7 +103,7 @@ enum ReplayStateWord {
     Cancelled,
 }
 
-/// Which deliveries a job replays.
+/// The deliveries that a job replays.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ReplayFilter)]
 struct ReplayFilterView {

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use crate::support::{Api, document, id};
 
-/// Mutating methods that are not in the log, each for its reason: events are their own record, and a
-/// filter that is tried changes nothing.
+/// Mutating methods without an entry: events are stored themselves, and testing a filter changes
+/// nothing.
 const NOT_LOGGED: [&str; 3] = ["/v1/events", "/v1/events/batch", "/v1/filters/test"];
 
-/// Lets a moment pass: entries of one millisecond have no order.
+/// Advances the clock: entries of one millisecond have no order.
 fn pass(api: &Api) {
     api.clock.advance(Duration::from_millis(1));
 }
@@ -54,7 +54,7 @@ async fn every_mutating_route_leaves_an_entry_with_a_name_of_its_own() {
 }
 
 #[tokio::test]
-async fn an_entry_says_who_did_what_to_which_tenants_what() {
+async fn entry_names_actor_action_tenant_and_target() {
     let api = Api::new().await;
     pass(&api);
     api.tenant("acme").await;

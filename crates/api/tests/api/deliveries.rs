@@ -158,7 +158,7 @@ async fn what_waits_can_be_retried_now_and_keeps_its_slot() {
     assert_eq!(after["next_attempt_at"], waiting["next_attempt_at"], "its slot stays");
     let log = api.get(&format!("{path}/attempts")).expect(200).await;
     assert_eq!(log["data"][1]["turn"], "manual");
-    // Twice with one key is once.
+    // Two requests with one idempotency key have one effect.
     for _ in 0..2 {
         let retry = api.call("POST", &format!("{path}/retry")).header("idempotency-key", "again");
         retry.expect(202).await;
@@ -209,7 +209,7 @@ async fn a_tenant_sees_the_class_of_a_failure_and_never_an_address() {
     assert_eq!(for_admin["attempt_log"][0]["detail"], "connect to 192.0.2.7:443: refused");
 }
 
-/// What may show something of an attempt.
+/// Paths that may show details of an attempt.
 fn paths_of(delivery: &Value) -> Vec<String> {
     let text = |field: &str| delivery[field].as_str().unwrap().to_owned();
     let (id, event, destination) = (text("id"), text("event_id"), text("destination_id"));

@@ -1,4 +1,4 @@
-//! `/v1/keys`, and what keys may do
+//! `/v1/keys`, and the scopes of keys
 
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ async fn a_key_of_a_tenant_is_for_that_tenant_alone() {
     api.tenant("acme").await;
     let key = api.key("acme", &["read"]).await;
     api.get("/v1/ledger").key(&key).tenant("acme").expect(200).await;
-    // One that exists and one that does not answer alike.
+    // An existing and a missing tenant are answered alike.
     let field = Some("postrider-tenant");
     let other = api.get("/v1/ledger").key(&key).tenant("default");
     let other = other.refused(404, "unknown_tenant", field).await;

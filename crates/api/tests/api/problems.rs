@@ -1,4 +1,4 @@
-//! Refusals that no route has to itself
+//! Refusals that are common to several routes
 
 use insta::assert_json_snapshot;
 use postrider_store_testing::memory::Fault;
