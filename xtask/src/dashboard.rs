@@ -1,4 +1,4 @@
-//! Building and checking the dashboard, once there is one.
+//! Builds and checks the dashboard, if there is one.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub(crate) fn exists(root: &Path) -> bool {
     root.join("dashboard/package.json").exists()
 }
 
-/// Fetches the dashboard's packages and builds what the server embeds.
+/// Fetches the dashboard's packages and builds the files that the server embeds.
 pub(crate) fn build(root: &Path) -> Result<()> {
     let dashboard = root.join("dashboard");
     install::node()?;
@@ -22,7 +22,7 @@ pub(crate) fn build(root: &Path) -> Result<()> {
     run(&mut command(&dashboard, "npm run build"))
 }
 
-/// The dashboard's own checks and tests, those that its package.json has.
+/// Runs the checks and tests that the dashboard's package.json defines.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let dashboard = root.join("dashboard");
     for script in ["check", "lint", "test"] {

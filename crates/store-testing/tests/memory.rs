@@ -7,7 +7,7 @@ use postrider_store::Store;
 use postrider_store_testing::conformance::Backend;
 use postrider_store_testing::memory::MemoryStore;
 
-/// What would be the disk of a store in memory: the store that was closed last.
+/// Stands for the disk of a store in memory: the store that was closed last.
 #[derive(Default)]
 struct Memory(Mutex<MemoryStore>);
 
@@ -26,7 +26,7 @@ impl Backend for Memory {
 
 postrider_store_testing::conformance!(Memory::default());
 
-/// Loses everything at every start.
+/// A broken backend that loses everything at every start.
 struct Forgetful;
 
 #[async_trait]

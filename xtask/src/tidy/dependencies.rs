@@ -1,4 +1,4 @@
-//! Every dependency has its version in one place and its reason in one table.
+//! Every dependency has its version in the workspace's manifest and its reason in one table.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         let message = format!("{name} has a row but is no dependency of the workspace");
         findings.push(Finding::new(TABLE, *line, message));
     }
-    // The fuzz targets are a workspace of their own: they cannot take a version from this one.
+    // The fuzz targets are a separate workspace: they cannot take a version from this one.
     let of_this = |(path, _): &(&str, &str)| !path.starts_with("fuzz/");
     for (path, text) in tree.ending(&["/Cargo.toml"]).filter(of_this) {
         findings.extend(with_own_version(path, text));
@@ -45,7 +45,7 @@ fn with_own_version(path: &str, text: &str) -> Vec<Finding> {
             true => entry.key != "version",
             false => entry.key.ends_with(".workspace") || entry.value.contains("workspace = true"),
         };
-        // A table's heading stands as a key without a value.
+        // A table's heading is parsed as a key without a value.
         if !inherits && !entry.value.is_empty() {
             let name = if own_table { &entry.section } else { &entry.key };
             let message = format!("{name} takes its version not from the workspace");
@@ -55,7 +55,7 @@ fn with_own_version(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// The crates that have a row: a line that begins with `` | `name` | ``.
+/// The crates with a row in the table: a line that begins with `` | `name` | ``.
 fn rows(text: &str) -> BTreeMap<&str, usize> {
     text.lines()
         .enumerate()
