@@ -102,7 +102,7 @@ impl Stage {
         Ok(id)
     }
 
-    /// Accepts this many deliveries and lets each be attempted once.
+    /// Accepts this many deliveries and waits until each was attempted once.
     pub(crate) fn send(&mut self, mood: Mood, count: usize) -> Result<()> {
         self.world.receivers.set(self.id, mood);
         for batch in (0..count).step_by(500) {

@@ -134,6 +134,7 @@ pub struct Dest {
     last: Option<(postrider_domain::circuit::Circuit, usize)>,
 }
 
+/// The model of the contract, with everything that it has observed.
 #[derive(Debug)]
 pub struct Oracle {
     /// The thresholds and times of the contract.
