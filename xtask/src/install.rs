@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_not_installed_again() {
+    fn installed_package_is_not_installed_again() {
         ensure_debian_package("dash", "/bin/sh", "a shell").unwrap();
     }
 

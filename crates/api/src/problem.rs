@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_needs_stays_with_the_operator() {
+    fn details_for_the_operator_are_not_shown_to_the_caller() {
         let place = "/var/lib/canary".to_owned();
         for (error, code) in [
             (StoreError::DiskFull { place: place.clone() }, Code::StorageFull),

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lost_repeated_and_unexpected_are_told_apart() {
+    fn report_distinguishes_lost_repeated_and_unexpected() {
         let mut tally = Tally { fan_out: 2, ..Tally::default() };
         for (n, slot) in [(0, 0), (0, 1), (1, 0), (1, 0), (3, 0), (3, 1), (9, 5)] {
             tally.arrive(n, slot, 100, 100 + n);

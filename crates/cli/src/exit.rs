@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_is_told_with_its_field_and_without_control_bytes() {
+    fn problem_is_shown_with_its_field_and_without_control_bytes() {
         let problem = json!({"title": "t", "detail": "not a url\u{1b}[2J", "field": "url"});
         let failure = Failure::answered(StatusCode::UNPROCESSABLE_ENTITY, &problem);
         assert_eq!(failure.to_string(), "url: not a url\\u{1b}[2J");

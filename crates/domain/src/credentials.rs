@@ -290,7 +290,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_not_a_secret_stays_byte_for_byte(
+        fn text_without_secrets_stays_byte_for_byte(
             before in prop::collection::vec(0x80u8.., 0..40),
             after in prop::collection::vec(0x80u8.., 0..40),
         ) {

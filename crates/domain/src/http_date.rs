@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_refused() {
+    fn malformed_date_is_refused() {
         for text in [
             "",
             "soon",

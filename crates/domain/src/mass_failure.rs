@@ -43,7 +43,7 @@ pub struct MassFailureGuard {
     held_since: Option<Timestamp>,
     /// When the last hold began and ended.
     last_hold: Option<(Timestamp, Timestamp)>,
-    /// Whether the destinations have not recovered from it yet.
+    /// Whether the destinations have not recovered from the last hold yet.
     is_recovering: bool,
 }
 

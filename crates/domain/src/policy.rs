@@ -50,7 +50,7 @@ pub struct RetryPolicy {
 pub enum MeasuredFrom {
     /// Offsets count from the first attempt; the last retry falls at about 48 hours.
     FirstAttempt,
-    /// Delays count from the attempt before; everything ends at the same 48 hours.
+    /// Delays count from the previous attempt; the schedule ends after the same 48 hours.
     PreviousAttempt,
 }
 

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_goes_on_where_the_clock_was_whatever_happened_to_the_reference() {
+    fn clock_continues_after_a_restart_even_if_the_reference_was_set() {
         check("+1h save +1h crash +1h", 0, &[]);
         check("+1h save +1h ~-30h crash +1h look", 0, &[-30 * HOUR]);
         check("+1h save +1h ~30h crash +1h look", 0, &[30 * HOUR]);

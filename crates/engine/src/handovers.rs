@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_enters_once_and_in_the_order_of_its_tenant() {
+    fn deliveries_enter_the_lanes_once_and_in_the_order_of_their_tenant() {
         let (inbox, mut handovers) = handed_over(&[("a", 300), ("b", 70), ("a", 5)]);
         let mut entered: HashMap<String, Vec<(u64, DeliveryId)>> = HashMap::new();
         while !handovers.is_empty() {

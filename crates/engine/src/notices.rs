@@ -35,7 +35,7 @@ struct Notice {
 }
 
 impl Notice {
-    /// The notice; it starts the next count.
+    /// Makes the notice, and starts to count again from zero.
     fn tell(&mut self, subscription: SubscriptionId, now: Timestamp) -> EngineEvent {
         let since = std::mem::replace(&mut self.told_at, now);
         EngineEvent::FilterOverBudget {

@@ -42,7 +42,7 @@ impl Backend for Forgetful {
 
 #[tokio::test]
 #[should_panic(expected = "seed 7, after these operations:")]
-async fn a_store_that_forgets_is_told_by_the_seed() {
+async fn suite_reports_the_seed_of_a_store_that_forgets() {
     let ground = postrider_store_testing::conformance::Ground::new(Forgetful).await;
     postrider_store_testing::conformance::sequences::compare(7, 200, ground).await;
 }

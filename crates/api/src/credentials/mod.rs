@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_survive_the_vault_with_and_without_a_token() {
+    fn credentials_round_trip_through_the_vault() {
         let vault = Vault::new(KeyRing::generate().unwrap());
         let mut secrets = SigningSecrets::new(SigningSecret::generate_symmetric([1; 32]));
         let now = Timestamp::from_unix_ms(1_000);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_bytes_are_refused_whatever_they_are() {
+    fn damaged_credentials_are_refused() {
         let vault = Vault::new(KeyRing::generate().unwrap());
         for bytes in [&[][..], &[0, 0, 0], &[0, 0, 0, 0], &[0, 0, 0, 9, 1], &[255; 40]] {
             let opened = Credentials::open(&vault, &record(bytes.to_vec()));

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn key_ring_survives_its_file_which_only_its_owner_can_read() {
+    fn key_ring_round_trips_through_a_private_file() {
         let folder = Folder::new();
         let path = folder.0.join("keyring");
         let mut ring = KeyRing::generate().unwrap();

@@ -129,7 +129,7 @@ async fn header_that_decides_something_may_be_there_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_waits_longer_than_a_moment_for_its_turn() {
+async fn request_that_waits_too_long_for_a_permit_is_refused() {
     let in_progress = Quota { per_tenant: 1, in_total: 1 };
     let api = with(ApiSettings { in_progress, ..ApiSettings::default() }).await;
     let slow = hold(&api, 1).await;

@@ -80,7 +80,7 @@ async fn another_url_drops_them_unless_they_are_given_again() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_used_is_refused_with_the_place_and_without_the_key() {
+async fn unusable_certificate_is_refused_with_its_field_and_without_the_key() {
     let api = Api::new().await;
     let (chain, key) = certificate("client", 2090);
     let (other, other_key) = certificate("other", 2090);

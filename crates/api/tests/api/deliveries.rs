@@ -53,7 +53,7 @@ async fn deliveries_are_found_by_everything_that_is_known_of_them() {
 }
 
 #[tokio::test]
-async fn what_is_being_attempted_is_in_flight() {
+async fn delivery_that_is_being_attempted_is_in_flight() {
     let api = Api::new().await;
     api.subscribe("hang").await;
     api.send_event().await;
@@ -143,7 +143,7 @@ async fn queued_delivery_is_explained_by_what_it_waits_for() {
 }
 
 #[tokio::test]
-async fn what_waits_can_be_retried_now_and_keeps_its_slot() {
+async fn waiting_delivery_can_be_retried_now_and_keeps_its_slot() {
     let api = Api::new().await;
     let delivery = api.delivery("500").await;
     api.idle().await;
@@ -174,7 +174,7 @@ async fn what_waits_can_be_retried_now_and_keeps_its_slot() {
 }
 
 #[tokio::test]
-async fn what_waits_can_be_cancelled_and_what_has_ended_replayed() {
+async fn waiting_delivery_can_be_cancelled_and_an_ended_one_replayed() {
     let api = Api::new().await;
     let delivery = api.delivery("503").await;
     let path = format!("/v1/deliveries/{}", id(&delivery));

@@ -65,7 +65,7 @@ async fn refusals_and_empty_answers_are_repeated_too() {
 }
 
 #[tokio::test]
-async fn what_failed_by_our_own_fault_may_succeed_later() {
+async fn server_error_is_not_stored_and_a_repeat_may_succeed() {
     let api = Api::new().await;
     let call =
         || api.post("/v1/events", json!({"type": "a", "data": 1})).header("idempotency-key", "k");

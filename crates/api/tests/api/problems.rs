@@ -60,7 +60,7 @@ async fn unknown_and_malformed_ids_are_not_found() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_is_said_to_be_unavailable() {
+async fn failing_store_is_answered_with_unavailable() {
     let api = Api::new().await;
     let event = || json!({"type": "a", "data": 1});
     api.post("/v1/events", event()).expect(202).await;

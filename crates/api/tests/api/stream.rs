@@ -44,7 +44,7 @@ impl Stream {
 }
 
 #[tokio::test]
-async fn attempts_and_transitions_are_told_as_they_happen() {
+async fn attempts_and_transitions_are_streamed_as_they_happen() {
     let api = Api::new().await;
     let response = api.get("/v1/stream").response().await;
     assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");

@@ -51,7 +51,7 @@ async fn a_given_secret_is_used_and_shown_once() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_subscription_has_its_place() {
+async fn invalid_subscription_is_refused_with_the_field() {
     let api = Api::new().await;
     let cases: Vec<(&str, Value, &str, &str)> = vec![
         ("url", json!("http://hooks.example.com/"), "url_refused", "url"),

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_vetted_url_looks_like_is_not_trusted() {
+    fn text_that_no_vetted_url_has_is_not_trusted() {
         for bad in ["", "hooks.example.com", "https://", "http://[::1"] {
             let refusal = DestinationUrl::from_trusted(bad).unwrap_err();
             assert!(matches!(refusal, UrlRefusal::Malformed(_)), "{bad}");

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_address_is_ignored_but_octet_eight_must_be_zero() {
+    fn bits_after_a_nat64_address_are_ignored_but_octet_eight_must_be_zero() {
         let prefix: Ipv6Net = "2001:db8::/32".parse().unwrap();
         let decoded = |text: &str| decode(text.parse().unwrap(), prefix);
         assert_eq!(decoded("2001:db8:c000:221:00ff::1"), Some(Ipv4Addr::new(192, 0, 2, 33)));

@@ -244,7 +244,7 @@ fn a_frozen_destination_is_named_with_its_reason() {
 }
 
 #[test]
-fn what_has_ended_says_how_and_what_can_be_done() {
+fn ended_delivery_is_explained_with_its_end_and_the_possible_actions() {
     let timeout = || {
         let class = FailureClass::Timeout(Phase::Connect);
         Ending::Failed(Failure { class, detail: "10.0.0.1".to_owned() })
@@ -285,7 +285,7 @@ fn what_has_ended_says_how_and_what_can_be_done() {
 }
 
 #[test]
-fn a_replayed_delivery_and_one_in_flight_are_told_apart() {
+fn replayed_delivery_and_one_in_flight_are_distinguished() {
     let done = delivery().delivered(START, later(1));
     let replayed = done.replayed(later(2)).unwrap();
     let said = told(&replayed, Some(&destination()), None);

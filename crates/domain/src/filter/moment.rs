@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_text() {
+    fn text_that_is_not_rfc_3339_is_not_a_time() {
         for text in [
             "",
             "2026-11-15",

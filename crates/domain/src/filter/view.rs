@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_accepted_can_be_read() {
+    fn every_accepted_event_can_be_parsed() {
         assert_eq!(accepted(r#" {"a": [1, "x"]} "#), Some(json!({"a": [1, "x"]})));
         assert_eq!(
             accepted(r#" {"a": [1e400, -1E999, 1e-999, true, null], "b": "x"} "#),

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_token_is_no_name() {
+    fn header_name_must_be_an_http_token() {
         let long = "x".repeat(65);
         for bad in ["", " x", "x ", "x:y", "x\r\ny", "x\0", "ä", "a(b)", "a/b", "x\ty", &long] {
             assert!(refusal(bad, "1").starts_with("not a header name"), "{bad:?}");

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscription_survives_its_json() {
+    fn subscription_round_trips_through_json() {
         let mut full = subscription();
         full.object = Some("T-1".parse().unwrap());
         full.format = Format::Raw;

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_pattern_is_refused_with_what_would_be() {
+    fn malformed_pattern_is_refused_with_the_expected_form() {
         let long = format!("{}.*", "x".repeat(129));
         for bad in ["", ".*", "**", "*.*", "*.task", "task*", "task.*.late", "a b.*", &long] {
             let error = bad.parse::<TypePattern>().unwrap_err();

@@ -175,7 +175,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_accepted_is_harmless_and_stays_as_it_is(text in assembled()) {
+    fn accepted_url_is_harmless_and_stable(text in assembled()) {
         assert_all(&text)?;
     }
 

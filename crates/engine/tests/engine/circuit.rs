@@ -1,4 +1,4 @@
-//! Section 5: the circuit of a destination.
+//! The contract on the circuit of a destination.
 
 use postrider_domain::attempt::{OwnFaultKind, Turn};
 use postrider_domain::circuit::{CircuitState, Evidence, Hold, StateName as CircuitName};
@@ -151,7 +151,7 @@ async fn a_probe_takes_no_retry_slot_and_does_not_move_the_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_none_waits_the_next_one_that_arrives_is_the_probe() {
+async fn if_no_delivery_waits_the_next_one_that_arrives_is_the_probe() {
     let retry = RetryPolicy { max: 1, ..RetryPolicy::default() };
     let world = disabled(Policy { retry, ..Policy::default() }).await;
     world.pass(MINUTE * 5).await;
@@ -166,7 +166,7 @@ async fn where_none_waits_the_next_one_that_arrives_is_the_probe() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_in_flight_when_the_ten_minutes_ended_is_the_probe_when_it_waits() {
+async fn delivery_in_flight_at_the_end_of_the_probe_interval_is_the_probe_when_it_waits() {
     let retry = RetryPolicy { max: 1, unit: HOUR, ..RetryPolicy::default() };
     let mut world = World::with(Policy { retry, ..Policy::default() }, Options::default()).await;
     world.subscribe(URL).await;

@@ -63,7 +63,7 @@ async fn nothing_acknowledged_is_lost_wherever_the_process_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_not_settled_is_attempted_again_and_no_more_than_that() {
+async fn only_unsettled_attempts_are_repeated_after_a_crash() {
     let options = Options { destination_in_flight_max: 8, ..Options::default() };
     let mut world = World::with(Policy::default(), options).await;
     world.subscribe(URL).await;
@@ -202,7 +202,7 @@ async fn chaos(seed: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_promised_is_kept_through_faults_and_crashes_in_any_order() {
+async fn nothing_acknowledged_is_lost_through_faults_and_crashes_in_any_order() {
     for seed in 0..12 {
         chaos(seed).await;
     }

@@ -31,7 +31,7 @@ async fn begin(store: &Arc<EmbeddedStore>, world: &World, seed: u64) -> EngineHa
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_accepted_is_delivered_or_waits_and_a_restart_changes_nothing() {
+async fn accepted_events_are_delivered_or_wait_and_a_restart_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     // Provides the clock and the receivers.
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! Section 6: fairness.
+//! The contract on fairness.
 
 use std::time::Duration;
 

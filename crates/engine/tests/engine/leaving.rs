@@ -64,7 +64,7 @@ async fn a_shard_leaves_when_what_is_in_flight_is_settled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shard_that_is_to_stay_after_all_goes_on() {
+async fn shard_whose_hand_over_is_withdrawn_continues() {
     let mut world = World::with(never_disabled(), Options::default()).await;
     two(&mut world).await;
     world.script.set(LEAVES, Mood::Gated(200));
@@ -85,7 +85,7 @@ async fn a_shard_that_is_to_stay_after_all_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_settled_is_durable_before_a_shard_leaves() {
+async fn settlements_are_durable_before_a_shard_is_handed_over() {
     let second = Duration::from_secs(1);
     let sync: postrider_store_testing::memory::Delay =
         std::sync::Arc::new(move || Box::pin(tokio::time::sleep(second)));

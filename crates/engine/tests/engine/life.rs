@@ -1,4 +1,4 @@
-//! Sections 2 and 3: an attempt, and the life of a delivery.
+//! The contract on attempts and on the life of a delivery.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn accepted_is_durable_before_the_answer_and_then_delivered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_store_does_not_take_is_not_accepted() {
+async fn event_that_the_store_refuses_is_not_accepted() {
     let store = MemoryStore::default();
     let mut world = World::on(store, Policy::default(), Options::default()).await;
     world.subscribe(URL).await;
@@ -52,7 +52,7 @@ async fn what_the_store_does_not_take_is_not_accepted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_store_took_without_an_answer_is_sent_all_the_same() {
+async fn event_stored_without_an_answer_is_sent() {
     let mut world = World::new().await;
     world.subscribe(URL).await;
     world.store.fail_next(Fault::UnavailableAfter, 1);
@@ -184,7 +184,7 @@ async fn a_settlement_that_is_not_durable_is_kept_and_tried_again_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_more_is_sent_while_too_much_is_not_durable() {
+async fn sending_stops_while_too_many_changes_are_not_durable() {
     let options = Options { unpersisted_max: 5, ..Options::default() };
     let mut world = World::with(Policy::default(), options).await;
     world.subscribe(URL).await;

@@ -81,7 +81,7 @@ async fn ten_times_more_retries_than_fit_into_memory_are_all_sent_on_the_millise
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_due_sooner_takes_the_place_of_what_is_due_later() {
+async fn delivery_due_sooner_evicts_one_due_later() {
     let options = small();
     let world = with_destinations(2, options.clone()).await;
     world.script.set(&url(0), FAIL);
@@ -144,7 +144,7 @@ async fn a_mass_of_failures_does_not_stay_in_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_due_is_found_behind_much_older_ones_that_are_not() {
+async fn due_deliveries_are_found_behind_older_ones_that_are_not_due() {
     let options = small();
     let mut world = World::with(never_disabled(), options.clone()).await;
     world.subscribe(URL).await;
@@ -211,7 +211,7 @@ async fn a_lane_that_finds_no_room_does_not_read_the_store_over_and_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_drain_reads_ahead_has_its_place_in_memory() {
+async fn deliveries_that_a_drain_reads_ahead_count_as_memory() {
     let recovery = RecoveryPolicy { mode: RecoveryMode::Drain, ..RecoveryPolicy::default() };
     let options = Options { page: 100, ..small() };
     let policy = Policy { recovery, ..Policy::default() };

@@ -1,4 +1,4 @@
-//! Section 7: nothing lost, and what keeps memory bounded.
+//! The promise of the contract (nothing is lost), and the limits of memory.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -307,7 +307,7 @@ async fn an_engine_at_rest_holds_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_stands_behind_deliveries_of_a_deleted_subscription_is_sent() {
+async fn deliveries_behind_those_of_a_deleted_subscription_are_sent() {
     // Reads are so slow that the deliveries of the deleted subscription have their turn before they
     // are found.
     let slow: Delay = Arc::new(|| Box::pin(tokio::time::sleep(ms(500))));
@@ -361,7 +361,7 @@ async fn ten_on_their_way() -> (World, Subscription, JoinHandle<Vec<Ingested>>) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_cancelled_with_its_subscription_on_its_way_to_the_lanes_is_cancelled_once() {
+async fn delivery_cancelled_with_its_subscription_before_it_reaches_the_lanes_is_cancelled_once() {
     let (world, subscription, accepting) = ten_on_their_way().await;
     world.engine.delete_subscription(&tenant(), subscription.id).await.unwrap();
     world.pass(ms(1_000)).await;
@@ -376,7 +376,7 @@ async fn what_is_cancelled_with_its_subscription_on_its_way_to_the_lanes_is_canc
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_cancels_on_its_way_to_the_lanes_is_not_sent() {
+async fn delivery_cancelled_before_it_reaches_the_lanes_is_not_sent() {
     let (world, _subscription, accepting) = ten_on_their_way().await;
     let all = world.deliveries().await;
     let (cancelled, kept) = all.split_at(4);

@@ -1,4 +1,4 @@
-//! Section 7: replays.
+//! The contract on replays.
 
 use std::collections::HashMap;
 
@@ -60,7 +60,7 @@ async fn a_replay_starts_a_new_schedule_and_keeps_the_log() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_delivered_or_whose_subscription_is_gone() {
+async fn delivered_can_be_replayed_and_one_of_a_deleted_subscription_cannot() {
     let world = with_dead(1).await;
     let dead = world.deliveries().await.remove(0);
     world.engine.replay(&tenant(), dead.id).await.unwrap();

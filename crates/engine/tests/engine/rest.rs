@@ -71,7 +71,7 @@ async fn destinations_at_rest_leave_memory_and_come_back_when_something_is_owed(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_at_a_destination_at_rest_is_sent_on_the_millisecond() {
+async fn waiting_delivery_of_an_evicted_destination_is_sent_on_the_millisecond() {
     let mut world = World::new().await;
     world.subscribe(URL).await;
     world.script.first(URL, [Mood::Later(503, HOUR), OK]);
@@ -118,7 +118,7 @@ async fn more_than_waits_for_a_destination_at_rest_is_read_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_of_a_destination_at_rest_is_done() {
+async fn commands_on_an_evicted_destination_work() {
     let world = at_rest(Options::default()).await;
     let delivery = world.deliveries().await.remove(0).id;
     world.engine.replay(&tenant(), delivery).await.unwrap();
@@ -149,7 +149,7 @@ async fn what_is_asked_of_a_destination_at_rest_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_cancelled_while_its_destination_is_read_stays_cancelled() {
+async fn delivery_cancelled_while_its_destination_is_read_stays_cancelled() {
     let world = at_rest(Options::default()).await;
     world.engine.ingest(&tenant(), vec![event("1"); 3]).await.unwrap();
     world.script.set(URL, FAIL);

@@ -1,4 +1,4 @@
-//! Section 7: retrying a delivery now, without waiting for its slot.
+//! The contract on retrying a delivery now, without waiting for its slot.
 
 use postrider_domain::attempt::Turn;
 use postrider_domain::delivery::{CancelReason, Delivery, StateName, WrongState};
@@ -54,7 +54,7 @@ async fn delivery_is_sent_at_once_and_keeps_its_slot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_succeeds_is_delivered_and_not_sent_again() {
+async fn successful_retry_delivers_and_is_not_repeated() {
     let (world, waiting) = with_one_waiting().await;
     world.script.set(URL, OK);
     world.engine.retry(&tenant(), waiting.id).await.unwrap();
@@ -115,7 +115,7 @@ async fn at_a_frozen_destination_it_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_flight_gone_or_unknown_is_refused() {
+async fn retry_of_an_in_flight_ended_or_unknown_delivery_is_refused() {
     let (world, waiting) = with_one_waiting().await;
     world.script.set(URL, Mood::Hangs);
     world.engine.retry(&tenant(), waiting.id).await.unwrap();

@@ -1,4 +1,4 @@
-//! Section 4: the retry schedule.
+//! The contract on the retry schedule.
 
 use postrider_domain::attempt::Turn;
 use postrider_domain::delivery::{DeadReason, DeliveryState, StateName};

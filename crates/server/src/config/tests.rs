@@ -89,7 +89,7 @@ fn values_are_written_as_people_write_them() {
 }
 
 #[test]
-fn durations_survive_being_shown() {
+fn shown_duration_parses_to_the_same_duration() {
     for (text, ms, shown) in [
         ("84800ms", 84_800, "84800ms"),
         ("10m", 600_000, "10m"),
@@ -184,7 +184,7 @@ fn a_bad_variable_or_flag_is_named() {
 }
 
 #[test]
-fn all_faults_are_told_at_once() {
+fn all_configuration_errors_are_reported_at_once() {
     let error = load("retry.max = true\nfoo = 1\n", &[("POSTRIDER_BAR", "1")], &[]).unwrap_err();
     assert_eq!(error.to_string().lines().count(), 3, "{error}");
 }

@@ -1,4 +1,4 @@
-//! Malformed, ambiguous or misleading requests: bodies, heads, paths, queries (rows 16, 20).
+//! Malformed, ambiguous or misleading requests: bodies, heads, paths, queries.
 
 use std::io::{BufReader, Write as _};
 use std::time::Duration;

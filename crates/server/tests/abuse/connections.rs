@@ -1,4 +1,4 @@
-//! Connections that send nothing, little or too much (row 1), and refusals that must be read (row 18).
+//! Connections that send nothing, little or too much, and refusals that must be read.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpStream};

@@ -1,4 +1,4 @@
-//! Files of the data directory: damage that must be noticed (row 9), modes and links (row 14).
+//! Files of the data directory: damage that must be noticed, modes and links.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -1,4 +1,4 @@
-//! Filters whose cost the attacker chooses (row 2).
+//! Filters whose cost the attacker chooses.
 
 use std::thread;
 use std::time::Duration;

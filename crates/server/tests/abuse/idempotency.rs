@@ -1,4 +1,4 @@
-//! Clients that disconnect before the answer and repeat (row 4); unlimited idempotency keys.
+//! Clients that disconnect before the answer and repeat; unlimited idempotency keys.
 
 use std::io::Write as _;
 use std::net::Shutdown;

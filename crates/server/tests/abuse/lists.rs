@@ -1,4 +1,4 @@
-//! Lists, attempt logs and replays whose size the attacker chooses (rows 7 and 12).
+//! Lists, attempt logs and replays whose size the attacker chooses.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;

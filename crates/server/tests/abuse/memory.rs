@@ -1,5 +1,5 @@
-//! Memory that one client can occupy: fan-out of large events (row 3), held bodies, unread answers
-//! and quotas (row 6).
+//! Memory that one client can occupy: fan-out of large events, held bodies, unread answers
+//! and quotas.
 
 use std::io::Write as _;
 use std::thread;

@@ -1,4 +1,4 @@
-//! Rules of the contract that an attacker could exploit (rows 17, 19, 20).
+//! Rules of the contract that an attacker could exploit.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Secrets that must not be shown, sent elsewhere or left on disk (rows 8, 13, 16).
+//! Secrets that must not be shown, sent elsewhere or left on disk.
 
 use std::path::Path;
 use std::time::Duration;

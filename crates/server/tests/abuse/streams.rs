@@ -1,4 +1,4 @@
-//! `GET /v1/stream`: expiring keys (row 10), all stream permits taken (row 12), clients that do not
+//! `GET /v1/stream`: expiring keys, all stream permits taken, clients that do not
 //! read.
 
 use std::io::{Read as _, Write as _};

@@ -178,7 +178,7 @@ fn a_node_without_the_key_ring_refuses_to_start() {
 }
 
 #[test]
-fn a_node_without_the_key_ring_is_told_so_where_nothing_is_sealed_yet() {
+fn node_without_the_key_ring_is_refused_even_if_nothing_is_sealed_yet() {
     let pair = pair();
     let path = pair.folder.path().join("c");
     for _ in 0..2 {

@@ -87,7 +87,7 @@ fn has(line: &str, by: &str) -> bool {
 }
 
 #[test]
-fn the_operator_is_told_when_the_clock_is_set() {
+fn step_of_the_clock_is_logged_for_the_operator() {
     let (skew, receiver) = (SetClock::new(), Receiver::start(200));
     let server = start(&skew).with(&["--set", "operator_tenant=default"]).fresh();
     server.subscribe_to(&receiver.url(), "postrider.*");

@@ -37,7 +37,7 @@ fn the_configuration_is_printed_with_the_origin_of_each_value() {
 }
 
 #[test]
-fn what_is_printed_is_a_configuration_file() {
+fn printed_configuration_is_a_valid_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("postrider.toml");
     std::fs::write(&path, stdout(&run(&["config", "--set", "retry.max=7"]))).unwrap();

@@ -107,7 +107,7 @@ fn every_hostile_url_is_judged_as_the_tables_say() {
 }
 
 #[test]
-fn a_key_and_a_tenant_are_held_to_their_rates_and_told_when_to_come_back() {
+fn rate_limits_of_key_and_tenant_apply_and_answers_have_retry_after() {
     for setting in ["limits.key_requests_per_second=2", "limits.tenant_requests_per_second=2"] {
         let server = Start::dev().with(&["--set", setting]).fresh();
         let head = format!(

@@ -57,7 +57,7 @@ fn an_event_that_is_sent_arrives_signed_and_verified() {
 }
 
 #[test]
-fn what_is_sent_from_a_pipe_arrives_byte_for_byte() {
+fn event_sent_from_a_pipe_arrives_byte_for_byte() {
     use std::io::Write as _;
 
     let server = Start::dev().fresh();

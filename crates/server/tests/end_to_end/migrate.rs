@@ -60,7 +60,7 @@ fn bring_along(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_server_goes_on_with_data_that_went_to_postgresql_and_back() {
+fn server_continues_with_data_that_were_moved_to_postgresql_and_back() {
     let (good, bad) = (Receiver::start(200), Receiver::start(500));
     let mut server = Start::dev().fresh();
     server.subscribe(&good.url());

@@ -20,7 +20,7 @@ fn told(arrived: &[Arrived]) -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn a_failing_destination_is_told_of_by_tenant_and_to_the_operator() {
+fn events_about_a_failing_destination_go_to_its_tenant_and_to_the_operator() {
     let (failing, tenants, operators) =
         (Receiver::start(500), Receiver::start(200), Receiver::start(200));
     let server = Start::dev()

@@ -72,7 +72,7 @@ fn files_are_private_whatever_the_umask_and_whoever_made_the_directory() {
 }
 
 #[test]
-fn data_directory_that_others_can_read_is_closed_and_the_operator_told() {
+fn data_directory_that_others_can_read_is_closed_and_logged() {
     let server = Start::dev().fresh();
     let data = server.data_dir.clone();
     let mut server = server;

@@ -1,4 +1,4 @@
-//! A model of a destination's circuit, from section 5: which changes must follow from the settled
+//! A model of a destination's circuit, written from the contract: which changes must follow from the settled
 //! attempts.
 //!
 //! Nothing here calls the domain's circuit; states and counters are compared with it. The possible

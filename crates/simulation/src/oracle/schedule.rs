@@ -1,4 +1,4 @@
-//! A model of the life of a delivery, from sections 3 and 4: every change must be a valid one.
+//! A model of the life of a delivery, written from the contract: every change must be a valid one.
 
 use postrider_domain::attempt::{Answer, Attempt, Ending, RetryAfter, Turn};
 use postrider_domain::delivery::{CancelReason, DeadReason, Delivery, DeliveryState};

@@ -1,4 +1,4 @@
-//! Checks sent requests, from sections 2, 5 and 7: the right bytes, never to a frozen destination,
+//! Checks sent requests against the contract: the right bytes, never to a frozen destination,
 //! no unexplained repeats, one probe at a time.
 
 use bytes::Bytes;

@@ -17,7 +17,7 @@ use crate::error::StoreError;
 pub struct ClockSight {
     /// The database's clock.
     pub now: Timestamp,
-    /// How far the other nodes' clocks are ahead of it: the largest offset stored in the last
+    /// How far the other nodes' clocks are ahead of the database's: the largest offset stored in the last
     /// seconds. (A node's clock may stand still with its machine, but never runs ahead of the
     /// others.)
     pub others_ahead_ms: Option<i64>,

@@ -65,7 +65,7 @@ async fn a_connection_that_ends_before_the_headers_is_a_reset() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_a_protocol_failure() {
+async fn response_that_is_not_http_is_a_protocol_failure() {
     let transport = transport();
     let many_headers = |count: usize| {
         let mut answer = b"HTTP/1.1 200 OK\r\n".to_vec();
@@ -117,7 +117,7 @@ async fn repeat(stream: &mut tokio::net::TcpStream, bytes: &[u8]) {
 }
 
 #[tokio::test]
-async fn what_never_ends_is_cut_and_memory_stays_bounded() {
+async fn endless_responses_are_cut_and_memory_stays_bounded() {
     let head = b"HTTP/1.1 200 OK\r\n";
     let endless = |begin: &'static [u8], again: &'static [u8]| {
         Receiver::start(move |_, mut stream| async move {

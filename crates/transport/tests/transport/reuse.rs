@@ -263,7 +263,7 @@ async fn a_connection_is_being_opened_until_the_receiver_has_answered_over_it() 
 }
 
 #[tokio::test]
-async fn who_waits_to_open_a_connection_takes_one_that_is_given_back() {
+async fn request_that_waits_to_open_a_connection_takes_one_that_becomes_idle() {
     let authority = Authority::new();
     let acceptor = authority.server(&["127.0.0.1"]);
     let (go, gone) = watch::channel(false);

@@ -70,7 +70,7 @@ async fn invalid_certificate_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn what_is_not_tls_fails_in_the_handshake() {
+async fn server_without_tls_fails_in_the_handshake() {
     let transport = transport();
     let https = |receiver: &Receiver| receiver.url("/").replace("http:", "https:");
 

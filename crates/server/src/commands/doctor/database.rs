@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_and_shards_are_told_with_what_is_wrong() {
+    fn doctor_reports_nodes_and_shards_with_their_problems() {
         let node = |name: &str, is_leased, shards| NodeSight {
             name: name.to_owned(),
             renewed_ago: Duration::from_millis(1_250),

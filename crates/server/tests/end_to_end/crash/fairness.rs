@@ -30,7 +30,7 @@ fn healthy_destinations_keep_their_pace_beside_a_thousand_black_holes() {
     for n in 0..holes {
         beside.subscribe_to(&format!("http://{hole}/{n}"), "hole");
     }
-    // Ten events for each of them: they hang from now on, with more waiting behind them.
+    // Ten events for each hanging receiver: some attempts hang from now on, the others wait.
     let feed = |server: &Server| {
         server.ask("POST", "/v1/events", Some(&json!({"type": "hole", "data": 1})), 202);
     };

@@ -62,7 +62,7 @@ fn compare(server: &Server, acknowledged: &[String], receivers: &[&Receiver], ki
 }
 
 #[test]
-fn what_was_acknowledged_survives_being_killed() {
+fn acknowledged_events_survive_being_killed() {
     let kills = count("CRASH_KILLS", 30);
     let mut random = Random::new();
     // On this clock 48 hours take half an hour, and ten minutes six seconds. No delivery may use up

@@ -209,8 +209,7 @@ fn first_minute(time: Timestamp) -> i64 {
     minute(before) + 1
 }
 
-/// The order in which to search the days for an identifier: the likely day first, because most
-/// identifiers begin with the time at which they were made.
+/// The days to search for an identifier, the likely one first: most identifiers begin with a time.
 fn days_for(guard: &ReadGuard<'_>, likely: Day) -> Vec<Day> {
     let mut days: Vec<Day> = guard.days().into_iter().rev().collect();
     if let Some(place) = days.iter().position(|day| *day == likely) {

@@ -31,7 +31,7 @@ const TOGETHER: usize = 500;
 pub struct Loss {
     /// The file.
     pub file: PathBuf,
-    /// What was wrong with it.
+    /// The damage of the file.
     pub what: String,
     /// The new name of the damaged file; `None` where the file stays in use or was missing.
     pub aside: Option<PathBuf>,
