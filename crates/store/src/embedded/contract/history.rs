@@ -342,8 +342,7 @@ pub(in crate::embedded) fn delivery_in(
     of("?1 IS NULL AND d.odd = 1", &rusqlite::types::Null)
 }
 
-/// The attempts of a delivery in a day's file after the given number, oldest first, with their
-/// sizes, until there are enough or they are together too large.
+/// A delivery's attempts after the given number, oldest first, with their sizes, up to the limits.
 fn attempts_after(
     (connection, path): (&Connection, &Path),
     (number, delivery): (i64, DeliveryId),
