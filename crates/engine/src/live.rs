@@ -78,7 +78,7 @@ pub enum EngineEvent {
         events: u64,
         /// The last of them.
         last: EventId,
-        /// When it was last told, or when it first happened.
+        /// The time of the last notice, or of the first occurrence.
         since: Timestamp,
     },
     /// Transitions are suspended, because so many destinations fail at once that the fault is

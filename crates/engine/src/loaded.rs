@@ -18,7 +18,7 @@ pub(crate) struct Loaded {
     cloudevents: OnceLock<Payload>,
     /// How many deliveries keep it in memory until their first attempt. Only the core changes it.
     pub(crate) queued: Holders,
-    /// How many attempts of it are in flight. Only the core changes it.
+    /// How many attempts with this event are in flight. Only the core changes it.
     pub(crate) flying: Holders,
 }
 

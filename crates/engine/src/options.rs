@@ -12,9 +12,10 @@ use crate::quotas::Quotas;
 pub struct Options {
     /// Attempts in flight, all destinations together.
     pub in_flight_max: usize,
-    /// The part of it that retries can never use.
+    /// The part of `in_flight_max` that retries can never use.
     pub first_lane_reserved: usize,
-    /// The part of it that first attempts can never use, so that retries continue under any load.
+    /// The part of `in_flight_max` that first attempts can never use, so that retries continue under
+    /// any load.
     pub retry_lane_reserved: usize,
     /// The initial limit of attempts in flight at a destination.
     pub destination_in_flight_start: u32,

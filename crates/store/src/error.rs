@@ -42,7 +42,7 @@ pub enum StoreError {
     Corrupt {
         /// File and offset, or table and key.
         place: String,
-        /// What is wrong.
+        /// A description of the damage.
         what: String,
     },
     /// Another node owns the shard now: nothing of this commit was applied.

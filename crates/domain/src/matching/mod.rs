@@ -208,7 +208,7 @@ impl SubscriptionIndex {
         self.tenants.values().map(|index| index.by_id.size()).sum()
     }
 
-    /// Whether there is none.
+    /// Whether there are no subscriptions.
     pub fn is_empty(&self) -> bool {
         self.tenants.is_empty()
     }

@@ -74,7 +74,7 @@ pub enum InvalidHeader {
         /// The header's name.
         name: String,
     },
-    /// The same name again.
+    /// Two headers have the same name.
     #[error("the header {name} is given twice: join the values in one")]
     Duplicate {
         /// The name, in lower case.

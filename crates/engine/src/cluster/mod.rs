@@ -27,7 +27,7 @@ use crate::upkeep::ToHolder;
 
 /// How often a node polls for changes without a hint.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How far back a poll looks for new deliveries: the time span, for every so many polls.
+/// How far back a poll looks for new deliveries: 10 s, and in every 15th poll 150 s.
 const LOOK_BACK: [(u64, Duration); 2] =
     [(1, Duration::from_secs(10)), (15, Duration::from_secs(150))];
 /// Every this many polls, all queued deliveries are read.

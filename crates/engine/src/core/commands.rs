@@ -105,7 +105,7 @@ impl Core {
 
     fn set_policy(&mut self, policy: Arc<Policy>) {
         if policy.mass_failure != self.policy.mass_failure {
-            // A suspension under the old policy ends with it.
+            // A suspension that began under the old policy ends now.
             self.guard = MassFailureGuard::new(policy.mass_failure.clone());
             self.resume_transitions();
         }

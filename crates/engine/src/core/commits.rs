@@ -245,7 +245,7 @@ impl Commits {
         self.open().commit.replay = Some(job);
     }
 
-    /// Begins a new batch if this one is full of circuits. Never between an attempt and its
+    /// Begins a new batch if this one has too many circuits. Never between an attempt and its
     /// circuit: a settlement is one write.
     pub(super) fn seal_when_full(&mut self) {
         let max = self.changes_max;

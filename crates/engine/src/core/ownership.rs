@@ -42,7 +42,7 @@ impl Core {
             self.stop_ramp(ix);
             let dest = &mut self.dests[ix.get()];
             dest.lost = true;
-            // Nothing more of it is read.
+            // Nothing more of this destination is read from the store.
             (dest.first.spilled, dest.retry.spilled) = (false, false);
             self.dest_by_id.remove(&dest.record.id);
             for alarm in [Alarm::Probe(ix), Alarm::Freeze(ix), Alarm::Tokens(ix)] {
@@ -82,7 +82,7 @@ impl Core {
             Some(epoch) if self.commits.epoch(shard) != Some(epoch) => {}
             Some(_) if self.held_until.is_none() => self.lose(&fenced),
             Some(_) => {
-                // Renewing the leases tells which. If nobody else had the shard, work continues.
+                // Renewing the leases tells which of the two it is. If nobody else had the shard, work continues.
                 self.is_doubted = true;
                 self.actions.push(Action::HoldAnew(ShardLeases::default()));
             }

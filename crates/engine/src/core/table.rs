@@ -153,7 +153,7 @@ pub(super) struct TenantState {
     retry: Turns,
     /// Whether it waits until an attempt ends, because it has reached its share.
     pub(super) is_parked: bool,
-    /// Probes that wait for the same.
+    /// Probes that wait until an attempt of the tenant ends.
     pub(super) probes: VecDeque<DeliveryId>,
 }
 

@@ -23,7 +23,7 @@ const SHARE: usize = 7;
 /// How many waiting tenants are checked at a time whether they may continue.
 const UNPARKED_AT_ONCE: usize = 64;
 
-/// The round-robin rings of both lanes, and what waits beside them.
+/// The round-robin rings of both lanes, and the probes, lanes and tenants that wait.
 #[derive(Debug, Default)]
 pub(super) struct Rings {
     first: VecDeque<usize>,

@@ -128,7 +128,7 @@ impl Receiver {
     }
 }
 
-/// Whether this identifier is one of the one in `many`, always the same ones.
+/// Selects one in `many` identifiers, always the same ones.
 fn is_one_of(many: u64, webhook_id: &str) -> bool {
     let sum = webhook_id.bytes().fold(7u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
     many > 0 && sum.is_multiple_of(many)

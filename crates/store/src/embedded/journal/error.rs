@@ -56,7 +56,7 @@ pub enum JournalError {
         offset: u64,
         /// The sequence number that the record should have.
         sequence: u64,
-        /// What is wrong.
+        /// A description of the damage.
         damage: &'static str,
     },
     /// A segment that had been written to is gone.
