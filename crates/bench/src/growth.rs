@@ -22,13 +22,13 @@ use postrider_cli::output::{Output, line, table};
 
 #[derive(Debug, Args)]
 pub(crate) struct Growth {
-    /// Subscriptions at the point with many of them.
+    /// Subscriptions at the point with many subscriptions.
     #[arg(long, default_value_t = 100_000, value_name = "N")]
     subscriptions: u64,
-    /// Destinations at the point with many of them; all get deliveries.
+    /// Destinations at the point with many destinations; all get deliveries.
     #[arg(long, default_value_t = 50_000, value_name = "N")]
     destinations: u64,
-    /// Waiting deliveries at the point with many of them.
+    /// Waiting deliveries at the point with many waiting deliveries.
     #[arg(long, default_value_t = 5_000_000, value_name = "N")]
     waiting: u64,
     /// How long each point sends events, in batches of 100 as fast as they are accepted.

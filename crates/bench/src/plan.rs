@@ -38,7 +38,7 @@ pub(crate) enum Pace {
 pub(crate) struct Extent {
     /// How long events are sent in each scenario.
     pub(crate) seconds: f64,
-    /// How long they are sent before, without being counted.
+    /// How long events are sent before the measurement.
     pub(crate) warm_up_seconds: f64,
     /// How long the bare client posts, before and after each scenario.
     pub(crate) ceiling_seconds: f64,

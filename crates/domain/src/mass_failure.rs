@@ -62,7 +62,7 @@ pub struct HoldChange {
     pub hold: Hold,
     /// Destinations attempted within the window.
     pub attempted: usize,
-    /// The destinations among them whose last attempt failed.
+    /// The attempted destinations whose last attempt failed.
     pub failing: usize,
 }
 
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn destinations_that_failed_in_the_minute_before_do_not_trigger_it() {
         let mut guard = guard();
-        // They began to fail one by one, over many minutes.
+        // The destinations began to fail one by one, over many minutes.
         for n in 0..30 {
             let now = at(u64::from(n) * 60);
             assert_eq!(round(&mut guard, n, 30 - n, now), Hold::Released, "{n} of 30");

@@ -59,13 +59,13 @@ pub enum MeasuredFrom {
 pub struct CircuitPolicy {
     /// Disabled when more than this share of the attempts since the last reset failed …
     pub disable_share: Share,
-    /// … and there were more attempts than these.
+    /// … and there were more attempts than this.
     pub disable_grace: u64,
     /// Disabled at this many consecutive failures.
     pub disable_consecutive: u64,
     /// The time between two probes of a disabled destination.
     pub probe_interval: Duration,
-    /// Frozen when there are more consecutive failures than these …
+    /// Frozen when there are more consecutive failures than this …
     pub freeze_over_consecutive: u64,
     /// … and the last success is longer ago than this.
     pub freeze_after: Duration,
@@ -99,7 +99,7 @@ pub struct MassFailurePolicy {
     pub window: Duration,
     /// The least number of destinations attempted in the window.
     pub destinations_min: usize,
-    /// The guard triggers when more than this share of them fail.
+    /// The guard triggers when more than this share of the destinations fail.
     pub share: Share,
     /// The longest time for which transitions are suspended.
     pub hold_max: Duration,

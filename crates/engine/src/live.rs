@@ -76,7 +76,7 @@ pub enum EngineEvent {
         subscription: SubscriptionId,
         /// How many events since `since`.
         events: u64,
-        /// The last of them.
+        /// The last of these events.
         last: EventId,
         /// The time of the last notice, or of the first occurrence.
         since: Timestamp,

@@ -75,9 +75,9 @@ struct Leaving {
     shards: ShardSet,
     /// Incremented whenever the set of shards changes.
     decision: u64,
-    /// When they are given back in any case.
+    /// When the shards are given back in any case.
     until: Option<Instant>,
-    /// Whether the core has finished with them.
+    /// Whether the core has nothing in flight in the shards any more.
     is_through: bool,
 }
 

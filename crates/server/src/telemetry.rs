@@ -45,7 +45,7 @@ pub(crate) struct LogHandle {
 pub(crate) struct AttemptLog(Option<Lines>);
 
 impl AttemptLog {
-    /// Whether these lines are enabled.
+    /// Whether the lines of attempts are enabled.
     pub(crate) fn is_wanted() -> bool {
         tracing::enabled!(target: ATTEMPTS, tracing::Level::INFO)
     }

@@ -135,7 +135,7 @@ pub enum Hint {
     Work {
         /// Which shards.
         shards: ShardSet,
-        /// When the oldest of them was accepted.
+        /// When the oldest of the new deliveries was accepted.
         since: Timestamp,
     },
     /// The configuration changed.

@@ -177,7 +177,7 @@ pub struct ShardLeases {
 }
 
 impl ShardLeases {
-    /// Whether this shard is among them.
+    /// Whether this node holds the shard.
     pub fn has(&self, shard: Shard) -> bool {
         self.epoch(shard).is_some()
     }

@@ -121,7 +121,8 @@ pub(crate) fn is_death(error: &hyper::Error) -> bool {
 }
 
 fn of_http2(error: &h2::Error) -> Fault {
-    // An error that we detected is a protocol error; one that we were told is a reset.
+    // A protocol error that h2 detected in the receiver's data is `Protocol`; an error that the
+    // receiver reported is `Reset`.
     let class = if error.is_library() { FailureClass::Protocol } else { FailureClass::Reset };
     Fault::theirs(class, format!("http/2: {error}"))
 }

@@ -88,9 +88,9 @@ impl DnsOptions {
 /// The name servers to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Nameservers {
-    /// Those of the system's configuration, after its hosts file.
+    /// The name servers of the system's configuration, after its hosts file.
     System,
-    /// Only these, over UDP and TCP; without a hosts file.
+    /// Only these name servers, over UDP and TCP; without a hosts file.
     Only(Vec<SocketAddr>),
 }
 

@@ -63,7 +63,7 @@ impl TlsCredentials {
 
     /// The facts of the certificate, and of the authorities.
     pub fn facts(&self) -> (Option<CertificateFacts>, Vec<CertificateFacts>) {
-        // They were parsed when they were given, so errors are ignored.
+        // The certificates were parsed when they were given, so errors are ignored.
         let read =
             |pem: &str, part| CertificateFacts::of_pem(pem.as_bytes(), part).unwrap_or_default();
         let client = self.client.as_ref().map(|client| read(&client.chain, Part::Certificate));

@@ -48,13 +48,13 @@ async fn certificates_are_shown_by_subject_expiry_and_fingerprint_and_the_key_no
     // Absent fields stay unchanged.
     let changed = api.patch(&path, json!({"enabled": false})).expect(200).await;
     assert_eq!(changed["client_certificate"], created["client_certificate"]);
-    // Null removes each of them separately.
+    // Null removes each field separately.
     let changed = api.patch(&path, json!({"client_certificate": null})).expect(200).await;
     assert_eq!(changed["client_certificate"], Value::Null);
     assert_eq!(changed["ca_certificates"], created["ca_certificates"]);
     let changed = api.patch(&path, json!({"ca_certificates": null})).expect(200).await;
     assert_eq!(changed["ca_certificates"], json!([]));
-    // They can be given again.
+    // The certificates can be given again.
     let given = json!({"client_certificate": chain, "client_key": key});
     let changed = api.patch(&path, given).expect(200).await;
     assert_eq!(changed["client_certificate"], created["client_certificate"]);

@@ -354,7 +354,7 @@ fn failures_while_transitions_are_suspended_are_taken_back() {
         "fail*90 +2m hold fail*150 release fail*10 fail",
         "closed closed closed closed closed closed open(wait)",
     );
-    // A process that ends during the suspension drops them when it reads the circuit again.
+    // A process that ends during the suspension drops the failures when it reads the circuit again.
     let mut bench = check("hold fail*50000", "closed closed");
     bench.circuit.take_back();
     assert_eq!(bench.circuit, Circuit::new(START));

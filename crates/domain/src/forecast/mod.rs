@@ -53,7 +53,7 @@ pub struct Scenario {
 pub struct Traffic {
     /// The number of deliveries; at least one.
     pub deliveries: u64,
-    /// The time in which they come; at least a millisecond.
+    /// The time in which that many deliveries come; at least a millisecond.
     pub per: Duration,
 }
 

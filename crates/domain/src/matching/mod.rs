@@ -67,7 +67,7 @@ struct Pins {
 pub struct Matched {
     /// The subscriptions, each once, by identifier.
     pub subscriptions: Vec<Arc<Subscription>>,
-    /// Those whose filter had no result within its steps.
+    /// The subscriptions whose filter had no result within its steps.
     pub over_budget: Vec<SubscriptionId>,
 }
 

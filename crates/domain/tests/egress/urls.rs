@@ -214,7 +214,7 @@ proptest! {
             url = mutate(&url, mutation, at);
         }
         let accepted = assert_all(&url)?;
-        // The host of these is already decisive, so no mutation of the spelling may lead elsewhere.
+        // The host of such a URL decides, so no other spelling of it may lead elsewhere.
         let is_hopeless = ["ip4 ", "ip6 ", "single label", "special-use name", "userinfo"]
             .iter()
             .any(|why| row.why.starts_with(why));

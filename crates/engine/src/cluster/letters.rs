@@ -43,7 +43,7 @@ pub(crate) enum Question {
         tenant: TenantId,
         delivery: DeliveryId,
     },
-    /// Replay those of these deliveries that had ended by `by`, for a job.
+    /// Replay the given deliveries that had ended by `by`, for a job.
     ReplayEnded {
         tenant: TenantId,
         by: Timestamp,

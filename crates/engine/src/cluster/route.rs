@@ -214,8 +214,8 @@ impl EngineHandle {
         Ok(Answer::Done)
     }
 
-    /// Replays those of these deliveries that had ended by `by`, for a job; returns how many, and
-    /// which ones this node does not own.
+    /// Replays the given deliveries that had ended by `by`, for a job; returns how many, and which
+    /// ones this node does not own.
     async fn replay_ended(
         &self,
         tenant: &TenantId,

@@ -11,7 +11,7 @@ use super::messages::{Action, Events, Fetch, Load, OnDelivery};
 use super::state::Core;
 use crate::handle::CommandError;
 
-/// The most deliveries whose events are read together with them.
+/// The most deliveries of a read whose events are read too.
 const FETCHED_MAX: usize = 1_000;
 
 impl Core {

@@ -101,8 +101,8 @@ impl Core {
         if grew {
             self.read_back_soon(ix, Lane::First);
         } else {
-            // All of these are handled already, but the changes are not durable yet: read again
-            // when they are.
+            // Every delivery that was read is handled already, but the changes are not durable yet.
+            // Read again when they are.
             self.commits.when_durable(Ack::ReadBack(ix, Lane::First));
         }
     }
@@ -172,8 +172,8 @@ impl Core {
         if grew || dropped {
             self.read_back_soon(ix, Lane::Retry);
         } else if is_behind {
-            // All of these are handled already, but the changes are not durable yet: read again
-            // when they are.
+            // Every delivery that was read is handled already, but the changes are not durable yet.
+            // Read again when they are.
             self.commits.when_durable(Ack::ReadBack(ix, Lane::Retry));
         }
         // Otherwise memory is full: the lane is read again when a delivery of it has left.

@@ -72,7 +72,7 @@ pub(super) enum ProbeStage {
 pub(super) struct Ramp {
     /// How many deliveries may be sent at a time.
     pub(super) size: u32,
-    /// How many of them are queued or in flight now.
+    /// How many deliveries of the ramp are queued or in flight now.
     pub(super) on_their_way: u32,
     /// The next deliveries, oldest first.
     pub(super) next: VecDeque<Delivery>,

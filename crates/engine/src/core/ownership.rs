@@ -148,7 +148,7 @@ impl Core {
         let mut staying = self.known_in(&before);
         staying.retain(|id| !shards.has(id.shard()));
         self.leaving = Leaving { shards, decision, busy, is_through: false };
-        // The node that was to get them has left: work in them continues here.
+        // The node that was to get these shards has left: their destinations continue here.
         for id in staying {
             if let Some(ix) = self.dest_ix(id) {
                 self.activate(ix);

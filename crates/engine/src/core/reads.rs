@@ -219,7 +219,7 @@ mod tests {
         assert!(!seen.has(3, id(3)), "the read did not bring it");
         seen.remember(5, &[row(9)], Some(3));
         assert!(seen.has(4, id(1)) && seen.has(4, id(9)) && seen.pages.len() == 1);
-        // When all these acceptances have ended, it is forgotten.
+        // When all acceptances before the read have ended, the delivery is forgotten.
         seen.remember(9, &[row(3)], Some(7));
         assert!(!seen.has(4, id(1)));
         assert!(seen.has(7, id(3)));

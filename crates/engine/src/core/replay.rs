@@ -103,7 +103,7 @@ impl Core {
         }
         let is_ours = |row: &Delivery| self.holding.has(row.destination.shard());
         if self.held_until.is_some() && !rows.iter().all(is_ours) {
-            // Their owners replay them, then the job continues.
+            // Other nodes own these deliveries and replay them; then the job continues.
             if let Some(job) = self.jobs.get_mut(&id) {
                 job.busy = true;
                 let job = Box::new(job.job.clone());

@@ -20,7 +20,7 @@ use super::state::Core;
 /// A tenant may use this many times the free capacity.
 const SHARE: usize = 7;
 
-/// How many waiting tenants are checked at a time whether they may continue.
+/// How many of the tenants at their share are checked again at a time.
 const UNPARKED_AT_ONCE: usize = 64;
 
 /// The round-robin rings of both lanes, and the probes, lanes and tenants that wait.
@@ -36,7 +36,7 @@ pub(super) struct Rings {
     pub(super) starved: VecDeque<(DestIx, Lane)>,
     /// Tenants that have reached their share.
     parked: VecDeque<usize>,
-    /// Whether an attempt has ended since they were last checked.
+    /// Whether an attempt has ended since the waiting tenants were last checked.
     pub(super) freed: bool,
 }
 

@@ -162,7 +162,7 @@ impl Core {
     pub(super) fn look_again(&mut self, ix: DestIx) {
         let first = &mut self.dests[ix.get()].first;
         if first.loading {
-            // A running read may have begun too early.
+            // A running read may not see the newest deliveries, so the lanes are read once more.
             first.spilled = true;
         } else {
             self.read_back(ix, Lane::First);

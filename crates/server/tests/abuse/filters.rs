@@ -42,7 +42,7 @@ fn filter_tests_do_not_stall_other_tenants() {
             })
         })
         .collect();
-    // Measure the victim at least once while they run.
+    // Measure the victim at least once while the filter tests run.
     thread::park_timeout(Duration::from_secs(1));
     let answers: Vec<u16> = attackers.into_iter().map(|one| one.join().unwrap()).collect();
     let took = begun.elapsed();

@@ -102,7 +102,7 @@ fn is_good(one: &Request) -> bool {
     !one.path.starts_with("/bad")
 }
 
-/// The shortest time between two of these.
+/// The shortest time between two consecutive times.
 pub(crate) fn shortest_gap(times: &[Instant]) -> Option<Duration> {
     times.windows(2).map(|two| two[1] - two[0]).min()
 }

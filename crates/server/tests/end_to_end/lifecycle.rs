@@ -23,10 +23,11 @@ fn offset(retry: u64, scale: u64) -> i64 {
 
 /// Waits until the only delivery is dead, and checks that each attempt was made in its slot.
 ///
-/// A slot that falls due while an attempt is in flight is spent. When an attempt was settled is not
-/// in its record; the line of the log is written right after it. So: no attempt before its slot, no
-/// attempt in a slot that passed before the attempt before it ended, and no slot left out that was
-/// still to come when the line was written.
+/// A slot that falls due while an attempt is in flight is spent. The attempt's record does not have
+/// the time of its settlement, but the log line is written right after it. So the test checks three
+/// things: no attempt is made before its slot; no attempt is made in a slot that passed while the
+/// previous one was in flight; and no slot is skipped that was still in the future when the
+/// previous log line was written.
 fn check_schedule(server: &mut Server, scale: u64, retries: u64) -> Json {
     let delivery = server.wait("the delivery to be dead", |server| {
         let delivery = server.delivery();

@@ -42,7 +42,7 @@ pub struct Model {
     pub(super) failures: u64,
     /// Consecutive failures.
     pub consecutive: u64,
-    /// When the first and the last of them were counted.
+    /// When the first and the last of the consecutive failures were counted.
     pub(super) run: (i64, i64),
     /// When it was last disabled.
     pub(super) disabled_at: i64,

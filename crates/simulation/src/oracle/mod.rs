@@ -86,15 +86,15 @@ pub struct Owed {
     pub since: i64,
     /// Attempts in flight in the current process.
     pub in_flight: u32,
-    /// When the last of them ended.
+    /// When the last attempt ended.
     pub landed_at: i64,
     /// When the last attempt began, and since when its destination had been busy then.
     pub sent: (i64, Option<i64>),
     /// How often a receiver accepted it since its schedule began.
     pub taken: u32,
-    /// How many of these the server cannot know because it crashed. They may be repeated.
+    /// Of `taken`: how many the server cannot know because it crashed. They may be repeated.
     pub unheard_crash: u32,
-    /// How many of these the server cannot know because the response was lost.
+    /// Of `taken`: how many the server cannot know because the response was lost.
     pub unheard_answer: u32,
     /// Whether somebody wants to cancel it.
     pub cancel_asked: bool,

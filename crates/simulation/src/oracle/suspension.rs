@@ -17,7 +17,7 @@ use crate::coverage::Cover;
 
 /// How many destinations must have been attempted for a suspension.
 const DESTINATIONS: usize = 20;
-/// The time within which they must have failed.
+/// The time within which the destinations must have failed.
 const MINUTE_MS: i64 = 60_000;
 /// The longest suspension.
 const LONGEST_MS: i64 = 3_600_000;
@@ -26,7 +26,7 @@ const LONGEST_MS: i64 = 3_600_000;
 #[derive(Debug, Default)]
 pub struct Watch {
     recent: VecDeque<(i64, DestinationId, bool)>,
-    /// The number of these attempts of each destination, and how many failed.
+    /// The number of recent attempts of each destination, and how many failed.
     counts: BTreeMap<DestinationId, (usize, usize)>,
     failing: usize,
     /// A suspension has ended by this time.

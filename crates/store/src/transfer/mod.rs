@@ -217,11 +217,11 @@ pub struct Batch {
 pub struct Totals {
     /// Records of every kind.
     pub records: u64,
-    /// How many of them are events.
+    /// How many of the records are events.
     pub events: u64,
-    /// How many of them are deliveries.
+    /// How many of the records are deliveries.
     pub deliveries: u64,
-    /// How many of them are attempts.
+    /// How many of the records are attempts.
     pub attempts: u64,
 }
 

@@ -60,11 +60,11 @@ pub enum TransferError {
          restore it from a backup", kind.as_str()
     )]
     LeftOut {
-        /// The kind of these records.
+        /// The kind of the records without an event.
         kind: RecordKind,
         /// How many records the source has.
         found: u64,
-        /// How many of them belong to an event.
+        /// How many records of this kind belong to an event.
         reached: u64,
     },
     /// A store failed. Written records stay, and the same command continues from there.

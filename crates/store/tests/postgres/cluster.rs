@@ -172,7 +172,7 @@ async fn shards_to_hand_over_stay_until_they_are_given_back() {
     assert_eq!((held(&[&of_a, &of_b]), none), (256, ShardSet::default()));
     assert_eq!(of_b.shards.iter().map(|(shard, _)| *shard).collect::<ShardSet>(), leaving);
     b.settle(&of_b, late).await.unwrap();
-    // The node that was to get some of them has left again: they stay.
+    // The node that was to get some of the shards has left again: they stay.
     let c = node(&url, "c").await;
     c.hold_and_keep().await.unwrap();
     assert_eq!(a.hold_and_keep().await.unwrap().1.iter().count(), 42);

@@ -101,7 +101,7 @@ impl Load {
         Load { senders: senders.collect(), end }
     }
 
-    /// Stops them, and returns the identifiers of the acknowledged events.
+    /// Stops the senders, and returns the identifiers of the acknowledged events.
     fn acknowledged(self) -> Vec<String> {
         self.end.store(true, Ordering::SeqCst);
         self.senders.into_iter().flat_map(|sender| sender.join().unwrap()).collect()

@@ -66,7 +66,7 @@ pub(in crate::embedded) enum Found {
 pub(in crate::embedded) enum Reserving {
     /// The result for each identifier. Those that were not in this set are reserved now.
     Reserved(Vec<Found>),
-    /// Another caller has reserved one of them: try again after a change.
+    /// Another caller has reserved one of the identifiers: try again after a change.
     Busy,
     /// The caller must first find out whether an unclear event is in the journal.
     Unclear,

@@ -137,7 +137,7 @@ impl Process {
             let known = self.unacknowledged.iter().position(|known| known == payload);
             self.unacknowledged.swap_remove(known.expect("a record that nobody appended"));
         }
-        // The caller has read them, so from now on they must not be lost.
+        // The caller has read these records, so from now on they must not be lost.
         self.acknowledged.extend_from_slice(untold);
         self.handed_on = handed_on;
         self.journal = Some(journal);
