@@ -278,7 +278,10 @@ async fn keep_answer(
                 return answer_again(state, answer_key, &kept);
             }
             Ok(_) => {}
-            Err(problem) => tracing::warn!(code = problem.code().as_str(), "an answer is not kept"),
+            Err(problem) => tracing::warn!(
+                code = problem.code().as_str(),
+                "cannot store the answer for an idempotency key"
+            ),
         }
     }
     Ok(Response::from_parts(parts, Body::from(body)))

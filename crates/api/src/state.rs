@@ -204,7 +204,9 @@ impl ApiState {
             match self.store().forget_answers(before, most, bytes_most).await {
                 Ok(forgotten) => tracing::debug!(forgotten, "answers for idempotency keys"),
                 // The next round tries again.
-                Err(error) => tracing::warn!(%error, "cannot forget old idempotent answers"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot remove old answers for idempotency keys")
+                }
             }
         }
     }

@@ -60,7 +60,7 @@ async fn measure(post: &Post) -> Result<Posted, Failure> {
     let headers = headers(&body).ok_or_else(|| Failure::failed("no headers"))?;
     let uri: hyper::Uri = format!("http://{}/0", post.receiver)
         .parse()
-        .map_err(|_| Failure::usage("the receiver's address is none"))?;
+        .map_err(|_| Failure::usage("the receiver's address is invalid"))?;
     let posts = Arc::new(AtomicU64::new(0));
     let begin = Instant::now();
     let until = begin + Duration::from_secs_f64(post.seconds);

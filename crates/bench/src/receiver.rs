@@ -139,8 +139,9 @@ pub(crate) fn run() -> Result<(), Failure> {
     let shared = Arc::clone(&tally);
     drop(std::thread::spawn(move || runtime.block_on(listen(listener, shared))));
     for asked in stdin().lock().lines() {
-        let asked = serde_json::from_str(&asked?)
-            .map_err(|error| Failure::usage(format!("the receiver was asked nonsense: {error}")))?;
+        let asked = serde_json::from_str(&asked?).map_err(|error| {
+            Failure::usage(format!("the receiver got an unknown command: {error}"))
+        })?;
         line(&answer(asked, &tally).to_string())?;
     }
     Ok(())

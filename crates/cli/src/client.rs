@@ -158,7 +158,7 @@ impl Client {
         }
         request
             .body(Full::new(body))
-            .map_err(|_| Failure::usage("the key, the tenant or an argument has odd characters"))
+            .map_err(|_| Failure::usage("the key, the tenant or an argument has characters that a header or URL cannot have"))
     }
 
     async fn connect(&self) -> Result<Box<dyn Stream>, Failure> {

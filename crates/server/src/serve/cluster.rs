@@ -46,7 +46,7 @@ fn name(path: &Path) -> anyhow::Result<String> {
     let failed = || format!("cannot use {}, which holds this node's name", path.display());
     match std::fs::read_to_string(path) {
         Ok(text) if is_name(text.trim()) => return Ok(text.trim().to_owned()),
-        Ok(_) => anyhow::bail!("{}: it is no name; remove the file", failed()),
+        Ok(_) => anyhow::bail!("{}: not a valid node name; remove the file", failed()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(failed),
     }

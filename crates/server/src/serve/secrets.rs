@@ -118,7 +118,7 @@ pub(super) async fn reseal(
             note_server(store, "keyring.reseal", "keyring", None, now).await?;
         }
         if clear > 0 {
-            tracing::info!(clear, "custom headers that were kept in clear are sealed now");
+            tracing::info!(clear, "custom headers that were stored in plain text are sealed now");
         }
     }
     Ok(())
@@ -138,11 +138,14 @@ pub(super) async fn seal_headers_of_cluster(store: Arc<dyn Store>, vault: Vault)
             Ok(Some(clear)) => {
                 passes += 1;
                 if clear > 0 {
-                    tracing::info!(clear, "custom headers that were kept in clear are sealed now");
+                    tracing::info!(
+                        clear,
+                        "custom headers that were stored in plain text are sealed now"
+                    );
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "custom headers in clear cannot be sealed now; trying again");
+                tracing::warn!(%error, "custom headers in plain text cannot be sealed now; trying again");
             }
         }
     }

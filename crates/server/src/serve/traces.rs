@@ -227,7 +227,7 @@ impl Complaints {
         let now = tokio::time::Instant::now();
         if self.last.is_none_or(|last| now - last >= COMPLAIN_EVERY) {
             self.last = Some(now);
-            tracing::warn!(spans, why, "the collector of traces did not take spans; they are lost");
+            tracing::warn!(spans, why, "the trace collector did not accept spans; they are lost");
         }
     }
 }
