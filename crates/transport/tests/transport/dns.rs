@@ -173,7 +173,7 @@ async fn a_resolver_that_does_not_answer_is_our_own_fault() {
     let finished = post(&asking(&nameserver), "https://hooks.example.com/").await;
     assert_eq!(own_fault(&finished), OwnFaultKind::Resolver);
 
-    // No resolver at all.
+    // Nothing listens at the address of the resolver.
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     drop(socket);

@@ -38,7 +38,7 @@ pub(in crate::embedded::journal) enum Repeat {
 pub(in crate::embedded::journal) struct When {
     /// The operation.
     pub(in crate::embedded::journal) operation: u64,
-    /// What happens to it.
+    /// The fault of that operation.
     pub(in crate::embedded::journal) fault: Fault,
     /// Whether later operations fail too.
     pub(in crate::embedded::journal) repeat: Repeat,
