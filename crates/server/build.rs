@@ -1,4 +1,4 @@
-//! Notes at build time what is being built, for `postrider --version`.
+//! Records at build time the commit and the target, for `postrider --version`.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ fn git(arguments: &[&str]) -> Option<String> {
 
 fn main() {
     let commit = git(&["rev-parse", "--short=10", "HEAD"]);
-    // Grows with every commit and checkout.
+    // This file changes with every commit and checkout.
     let history = git(&["rev-parse", "--path-format=absolute", "--git-path", "logs/HEAD"]);
     let lines = [
         format!("cargo::rustc-env=POSTRIDER_COMMIT={}", commit.as_deref().unwrap_or("no commit")),

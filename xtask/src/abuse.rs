@@ -1,4 +1,5 @@
-//! `cargo xtask abuse`: the adversary's suite against the real binary, one line of figures per attack.
+//! `cargo xtask abuse`: runs the abuse suite against the real binary, with one line of figures per
+//! attack.
 //!
 //! The long form runs on a release build; `--short` is the form that CI runs. `--binary` attacks another
 //! binary, such as the one of an older version. `neighbour` measures one tenant beside another that
@@ -10,17 +11,17 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::{command, run_and_listen};
 
-/// What the lines with figures begin with.
+/// The prefix of lines with figures.
 const FIGURE: &str = "abuse: ";
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Asked {
     short: bool,
     neighbour: bool,
     binary: Option<String>,
     rounds: Option<String>,
-    /// Parts of names of tests.
+    /// Parts of the names of the tests to run.
     tests: Vec<String>,
 }
 
@@ -52,12 +53,12 @@ impl Asked {
     fn words(&self) -> String {
         let release = if self.short { "" } else { " --release" };
         let test = format!("cargo test{release} -p postrider --test abuse -- --nocapture");
-        // One attack after the other: alone on the machine, figures mean more.
+        // One attack after the other, because concurrent ones would distort the figures.
         format!("{test} --test-threads 1")
     }
 }
 
-/// Runs the suite, and shows its lines together at the end.
+/// Runs the suite, and prints its figures together at the end.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let asked = Asked::read(arguments)?;
     let mut step = command(root, &asked.words());

@@ -1,8 +1,8 @@
-//! `cargo xtask bench-cluster`: what one, two and three nodes deliver on one PostgreSQL.
+//! `cargo xtask bench-cluster`: measures one, two and three nodes on one PostgreSQL.
 //!
-//! The PostgreSQL is a private one from Debian's package, with a folder and a port of its own, as it is
-//! installed but for `shared_buffers` (64 MB, as in the tests): `fsync` is on. It ends with this
-//! program, and its files are removed.
+//! The PostgreSQL is a private server of Debian's package, with its own folder and port and the
+//! default settings except `shared_buffers` (64 MB, as in the tests): `fsync` is on. It stops with
+//! this program, and its files are removed.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,15 +16,15 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::{self, command};
 
-/// What Svix's figure is compared with.
+/// The scenario that is comparable with Svix's published figure.
 const SCENARIOS: &str = "fan-out 5";
 const NODES: [&str; 3] = ["1", "2", "3"];
 
-/// Builds, starts a PostgreSQL, and measures with one node after the other. Further arguments are for
-/// `postrider bench`; `--nodes` among them stands for that number alone.
+/// Builds, starts a PostgreSQL, and measures with each number of nodes. Further arguments are
+/// passed to `postrider bench`; `--nodes` selects one number.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     process::run(&mut command(root, "cargo build --release --package postrider"))?;
-    // On a disk, and where every user may go: whoever the database runs as needs to get there.
+    // On a disk, in a folder that every user can enter: the database runs as another user.
     let folder = format!("/var/tmp/postrider-bench-cluster-{}", std::process::id());
     let postgres = Postgres::start(Path::new(&folder))?;
     let is_given = |flag: &str| arguments.iter().any(|one| one.split('=').next() == Some(flag));
@@ -47,7 +47,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// A server that runs as long as somebody has this.
+/// A running server; it stops on drop.
 struct Postgres {
     folder: PathBuf,
     port: u16,
@@ -57,7 +57,7 @@ struct Postgres {
 impl Postgres {
     fn start(folder: &Path) -> Result<Postgres> {
         fs::create_dir_all(folder)?;
-        // PostgreSQL refuses to be root, and whoever it is instead must be able to write here.
+        // PostgreSQL refuses to run as root, and its user must be able to write here.
         fs::set_permissions(folder, fs::Permissions::from_mode(0o777))?;
         let data = folder.join("data");
         let mut initdb = as_ordinary_user(&program("initdb")?, &[])?;
@@ -79,7 +79,7 @@ impl Postgres {
         if !is_ready {
             bail!("PostgreSQL did not start:\n{}", said.join("\n"));
         }
-        // What it says from here on nobody reads, but somebody must take it.
+        // Its further output is not needed, but must be read so that it does not block.
         drop(thread::spawn(move || lines.for_each(drop)));
         postgres.sql("CREATE ROLE postrider LOGIN")?;
         Ok(postgres)
@@ -100,8 +100,8 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // Its files are removed: nobody needs the checkpoint of an orderly end. The shell's own
-        // `kill`: the program of that name is missing on a bare machine.
+        // Stop without a checkpoint, because the files are removed anyway. Use the shell's builtin
+        // `kill`: a minimal machine has no program of that name.
         let kill = format!("kill -s QUIT {}", self.server.id());
         drop(Command::new("sh").args(["-c", &kill]).status());
         drop(self.server.wait());
@@ -109,7 +109,7 @@ impl Drop for Postgres {
     }
 }
 
-/// A program of the newest PostgreSQL that is installed.
+/// A program of the newest installed PostgreSQL.
 fn program(name: &str) -> Result<PathBuf> {
     let folder = Path::new("/usr/lib/postgresql");
     let all = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -120,7 +120,7 @@ fn program(name: &str) -> Result<PathBuf> {
     Ok(folder.join(newest.to_string()).join("bin").join(name))
 }
 
-/// PostgreSQL refuses to be root.
+/// Runs a program as an ordinary user: PostgreSQL refuses to run as root.
 fn as_ordinary_user(program: &Path, options: &[&str]) -> Result<Command> {
     let mut command = Command::new("setpriv");
     if fs::metadata("/proc/self")?.uid() == 0 {

@@ -1,9 +1,9 @@
 //! `cargo xtask budget`: instructions per delivery, counted by callgrind, against the budget.
 //!
-//! Counted twice, with so many deliveries and with twice as many: the difference has nothing of the
-//! start in it. No noise of the machine moves these figures; only the code does. A part that costs
-//! more than its budget fails, and so does one that costs much less: then the budget is lowered on
-//! purpose, by `--update`.
+//! Each part is counted twice, the second time with twice as many deliveries: the difference
+//! excludes the start. The figures do not depend on the load of the machine, only on the code. A
+//! part that costs more than its budget fails, and so does one that costs much less: then lower the
+//! budget with `--update`.
 
 use std::fs;
 use std::path::Path;
@@ -16,11 +16,11 @@ use crate::toml::Toml;
 
 const FILE: &str = "xtask/budget.toml";
 
-/// A part of a delivery's life, as the example has it.
+/// A measured part of a delivery's life.
 struct Part {
     name: &'static str,
     deliveries: u64,
-    /// By how many percent it may differ.
+    /// The allowed difference in per cent.
     tolerance: u64,
     what: &'static str,
 }
@@ -59,7 +59,7 @@ const PARTS: [Part; 6] = [
     },
 ];
 
-/// Counts, and compares; with `--update` writes what it counted.
+/// Counts and compares; with `--update` writes the new budget.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let update = match arguments {
         [] => false,
@@ -102,7 +102,7 @@ fn write(root: &Path, lines: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// How a count compares with its budget.
+/// The comparison of a count with its budget.
 enum Verdict {
     Fits(String),
     Off(String),
@@ -135,7 +135,7 @@ fn count(root: &Path, part: &Part) -> Result<u64> {
 fn instructions(root: &Path, part: &str, deliveries: u64) -> Result<u64> {
     let folder = root.join("target/callgrind");
     let data = folder.join(format!("{part}-data"));
-    // What an earlier run left must not be opened again.
+    // Remove the data of an earlier run.
     drop(fs::remove_dir_all(&data));
     fs::create_dir_all(&folder)?;
     let profile = folder.join(format!("{part}.{deliveries}.out"));
@@ -150,7 +150,7 @@ fn instructions(root: &Path, part: &str, deliveries: u64) -> Result<u64> {
         .with_context(|| format!("{} has no total", profile.display()))
 }
 
-/// The total of a profile.
+/// The total in a profile.
 fn total(profile: &str) -> Option<u64> {
     let line = profile
         .lines()

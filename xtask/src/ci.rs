@@ -1,7 +1,7 @@
-//! `cargo xtask ci`: everything that must hold, one step after the other, and a summary.
+//! `cargo xtask ci`: runs all checks, one after the other, and prints a summary.
 //!
-//! A step that fails does not stop the others, so that one run shows everything that is broken. Only
-//! what cannot be built is not tested.
+//! A step that fails does not stop the others, so that one run shows everything that is broken. If
+//! the build fails, the tests are skipped.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ use crate::{
     references, tidy,
 };
 
-/// Test binaries that start servers, kill processes or simulate lives: the quick form leaves them out.
+/// Test binaries that start servers, kill processes or run simulations: the quick form skips them.
 const SLOW_BINARIES: [&str; 8] = [
     "abuse",
     "cluster",
@@ -116,9 +116,8 @@ fn run_all(root: &Path) -> Result<()> {
     report.end()
 }
 
-/// A minute of simulation on all cores: from the first seed on, and as much again from a seed that
-/// nobody has tried, which the line that it prints names. Then every planted bug must be caught, in
-/// a copy of the sources.
+/// A minute of simulation on all cores from the first seed, and another minute from a new random
+/// seed, which is printed. Then every planted bug must be caught, in a copy of the sources.
 fn simulate(report: &mut Report, root: &Path) {
     let words = "cargo run --quiet --profile simulation -p postrider-simulation --";
     let seed = a_new_seed();
@@ -136,7 +135,7 @@ fn a_new_seed() -> u64 {
     since.map_or(1_000, |since| since.as_secs() / 60 * 1_000)
 }
 
-/// How the tests are run: by nextest where it is installed.
+/// The test runner: nextest if it is installed.
 enum Runner {
     Nextest,
     Cargo,
@@ -170,7 +169,7 @@ impl Runner {
         }
     }
 
-    /// Without benchmarks: they are not tests.
+    /// Arguments that exclude benchmarks.
     fn words(&self) -> &'static str {
         match self {
             Runner::Nextest => "cargo nextest run --workspace --profile ci",
@@ -179,7 +178,7 @@ impl Runner {
     }
 }
 
-/// What a step that is not tests counts as.
+/// The count of a step that is not a test run.
 fn once(result: Result<()>) -> Count {
     match result {
         Ok(()) => Count { passed: 1, failed: 0 },
@@ -190,7 +189,7 @@ fn once(result: Result<()>) -> Count {
     }
 }
 
-/// Runs tests and counts them by what the runner says.
+/// Runs tests and counts them from the runner's output.
 fn counted(tests: &mut Command) -> Count {
     let (succeeded, heard) = match run_and_listen(tests) {
         Ok(heard) => heard,
@@ -203,12 +202,13 @@ fn counted(tests: &mut Command) -> Count {
     count
 }
 
-/// Reads `N passed` and `N failed` out of the summaries of nextest and of cargo's own test harness.
+/// Parses `N passed` and `N failed` from the summaries of nextest and of cargo's own test harness.
 fn count_tests(output: &str) -> Count {
     let mut count = Count::default();
     for line in output.lines() {
         let line = without_colour(line);
-        // What is indented is shown of a test that failed, and is in nextest's summary already.
+        // Skip indented lines: they are output of a failed test, which nextest's summary already
+        // counts.
         if !line.starts_with("test result: ") && !line.trim_start().starts_with("Summary [") {
             continue;
         }
@@ -237,7 +237,7 @@ fn without_colour(line: &str) -> String {
     plain
 }
 
-/// How much of a step was fine.
+/// The passed and failed checks of a step.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Count {
     passed: usize,
@@ -250,7 +250,7 @@ impl Count {
     }
 }
 
-/// What became of the steps so far.
+/// The results of all steps so far.
 #[derive(Default)]
 struct Report {
     lines: Vec<Line>,
@@ -267,7 +267,7 @@ enum Became {
 }
 
 impl Report {
-    /// Runs a step; whether it passed.
+    /// Runs a step; returns whether it passed.
     #[expect(clippy::disallowed_methods, reason = "the summary says how long each step took")]
     fn step(&mut self, step: &'static str, work: impl FnOnce() -> Count) -> bool {
         println!("\n== {step}");
@@ -293,7 +293,7 @@ impl Report {
         total
     }
 
-    /// Prints the summary; an error where a step failed.
+    /// Prints the summary; an error if a step failed.
     fn end(&self) -> Result<()> {
         println!("\n{}", self.summary());
         if self.failed() > 0 {
@@ -306,8 +306,8 @@ impl Report {
         self.total().failed
     }
 
-    /// A line for each step; then the sum, in which every test counts once, and so does every step
-    /// that is not tests.
+    /// A line for each step; then the sum, in which every test counts as one, and so does every
+    /// other step.
     fn summary(&self) -> String {
         let mut text = String::new();
         for Line { step, became } in &self.lines {

@@ -1,7 +1,7 @@
-//! `cargo xtask comments [count] [seed]`: comments drawn at random, for a reading test.
+//! `cargo xtask comments [count] [seed]`: prints random comments, for a reading test.
 //!
-//! Somebody who did not write them reads each one without the code and says whether it was understood
-//! at first reading. The same seed draws the same comments from the same sources.
+//! Somebody who did not write the comments reads each one without the code and decides whether it
+//! is understood at first reading. The same seed draws the same comments from the same sources.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 /// The folders whose comments are drawn.
 const FOLDERS: [&str; 2] = ["crates", "xtask/src"];
 
-/// Prints the comments that were drawn, each with its place.
+/// Prints the drawn comments, each with its file and line.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let number = |index: usize, default: u64| match arguments.get(index) {
         None => Ok(default),
@@ -49,8 +49,8 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Comments that stand on lines of their own, each run of lines as one, with the number of its first
-/// line and the line of code below it, as a reader meets it.
+/// Comments on lines of their own. Consecutive lines are one comment, with the number of its first
+/// line and the line of code below it.
 fn blocks(text: &str) -> Vec<(usize, String)> {
     let mut blocks: Vec<(usize, String)> = Vec::new();
     let mut open = false;
@@ -68,7 +68,7 @@ fn blocks(text: &str) -> Vec<(usize, String)> {
     blocks
 }
 
-/// `count` of them without repetition, in the order drawn.
+/// Draws `count` elements without repetition.
 fn draw<T>(mut from: Vec<T>, count: usize, seed: u64) -> Vec<T> {
     let mut state = seed;
     let mut drawn = Vec::new();

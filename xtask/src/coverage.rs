@@ -1,8 +1,8 @@
-//! `cargo xtask coverage`: which lines of the domain its own tests run.
+//! `cargo xtask coverage`: measures which lines of the domain its own tests run.
 //!
 //! rustc counts (`-C instrument-coverage`); LLVM's tools of the same major version as rustc's read
-//! the counts, from the Debian package `llvm-<version>`. Lines of tests are left out: they would
-//! raise the figure without saying anything.
+//! the counts, from the Debian package `llvm-<version>`. Lines of tests do not count, because they
+//! would only raise the figure.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -60,7 +60,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The folder of the LLVM tools that can read what this rustc writes.
+/// The folder of the LLVM tools that match this rustc.
 fn llvm_tools(root: &Path) -> Result<PathBuf> {
     let version = output(&mut command(root, "rustc --version --verbose"))?;
     let major = version
@@ -74,7 +74,7 @@ fn llvm_tools(root: &Path) -> Result<PathBuf> {
     Ok(folder.into())
 }
 
-/// The programs that cargo said it ran: `Running unittests src/lib.rs (target/…)`.
+/// The test programs in cargo's output: `Running unittests src/lib.rs (target/…)`.
 fn test_binaries(heard: &str) -> Vec<&str> {
     heard
         .lines()
@@ -100,7 +100,7 @@ fn lines_by_file(lcov: &str) -> BTreeMap<&str, BTreeMap<usize, u64>> {
     files
 }
 
-/// How many lines there are before `mod tests`, which stands at the end of a file.
+/// How many lines there are before `mod tests`, which is at the end of a file.
 fn code_lines(source: &str) -> usize {
     let lines: Vec<&str> = source.lines().collect();
     let tests = lines
@@ -140,7 +140,7 @@ fn percent(part: usize, whole: usize) -> String {
     format!("{:>3}.{} %", tenths / 10, tenths % 10)
 }
 
-/// `1-3, 7` for 1, 2, 3 and 7.
+/// Formats 1, 2, 3 and 7 as `1-3, 7`.
 fn ranges(lines: &[usize]) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &line in lines {

@@ -1,8 +1,8 @@
-//! Third-party code against `deny.toml`: licences, banned crates, sources, double versions.
+//! Checks third-party code against `deny.toml`: licences, banned crates, sources, duplicate
+//! versions.
 //!
-//! cargo-deny does it where it is installed. Where it is not, this file checks the same lists with
-//! what cargo itself knows. Neither looks at security advisories: their database is fetched from
-//! elsewhere, which the checks must not depend on.
+//! It runs cargo-deny if that is installed; otherwise this file checks the same lists with cargo's
+//! own data. Security advisories are not checked: their database would have to be downloaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -98,7 +98,7 @@ impl Rules {
         faults
     }
 
-    /// Lines of `name version (remarks)|licence`, as `cargo tree` writes them.
+    /// Checks lines of `name version (remarks)|licence`, as `cargo tree` prints them.
     fn judge_licences(&self, tree: &str) -> Vec<String> {
         let mut faults = BTreeSet::new();
         for line in tree.lines().filter(|line| !line.trim().is_empty()) {
@@ -167,7 +167,7 @@ type Words<'a, I> = std::iter::Peekable<I>;
 struct Package<'a> {
     name: &'a str,
     version: &'a str,
-    /// Where it comes from; nowhere for our own.
+    /// Its source; `None` for our own crates.
     source: Option<&'a str>,
 }
 

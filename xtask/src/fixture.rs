@@ -1,7 +1,7 @@
 //! `cargo xtask fixture PROGRAM NAME`: stores of a released version, made by its own binary.
 //!
-//! They stand in `crates/server/tests/fixtures/NAME/`, and every later version must open them. What is
-//! in them is written in `crates/server/tests/cluster/fixtures/make.rs`.
+//! They are in `crates/server/tests/fixtures/NAME/`, and every later version must open them. Their
+//! contents are defined in `crates/server/tests/cluster/fixtures/make.rs`.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// Makes the fixture of a version. One that is there already is never made anew.
+/// Makes the fixture of a version. An existing one is never made again.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let [program, name] = arguments else {
         bail!("give the binary of the version and its name: cargo xtask fixture PROGRAM NAME");

@@ -1,7 +1,8 @@
-//! What the chores need beside cargo: looked for, and installed by package name where that can be.
+//! Finds the programs that the commands need beside cargo, and installs missing ones by package
+//! name.
 //!
-//! Nothing is installed that nothing here needs yet, and nothing by a host's name: whoever set up the
-//! machine chose where packages come from.
+//! Only needed packages are installed, and no host is named: the machine's configuration decides
+//! where packages come from.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +12,14 @@ use anyhow::{Result, bail};
 use crate::process::{command, exists, output, run};
 use crate::toml::Toml;
 
-/// A Debian package, how one sees that it is there, and what it is for.
+/// A Debian package, how to check that it is installed, and its purpose.
 struct Need {
     package: &'static str,
     probe: &'static str,
     purpose: &'static str,
 }
 
-/// Everything that this state of the repository needs and that is not there yet.
+/// Installs everything that this repository needs and that is missing.
 pub(crate) fn everything(root: &Path) -> Result<()> {
     let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
     let dashboard = fs::read_to_string(root.join("dashboard/package.json")).ok();
@@ -32,7 +33,7 @@ pub(crate) fn everything(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What Python environments are made with.
+/// Installs what is needed to create Python environments.
 pub(crate) fn python() -> Result<()> {
     let purpose = "the reference libraries are installed into an environment of their own";
     ensure_debian_package("python3", "python3", purpose)?;
@@ -42,7 +43,7 @@ pub(crate) fn python() -> Result<()> {
     ensure_debian_package("python3-venv", "/usr/lib/*/ensurepip/__init__.py", purpose)
 }
 
-/// What the allocator is built with, beside the compiler that Rust itself needs.
+/// Installs what is needed to build the allocator, beside the compiler that Rust needs.
 pub(crate) fn make() -> Result<()> {
     ensure_debian_package(MAKE.package, MAKE.probe, MAKE.purpose)
 }
@@ -50,12 +51,12 @@ pub(crate) fn make() -> Result<()> {
 const MAKE: Need =
     Need { package: "make", probe: "make", purpose: "the allocator, jemalloc, is built with it" };
 
-/// What instructions are counted with.
+/// Installs the program that counts instructions.
 pub(crate) fn valgrind() -> Result<()> {
     ensure_debian_package("valgrind", "valgrind", "instructions per delivery are counted with it")
 }
 
-/// What the dashboard is built with.
+/// Installs what is needed to build the dashboard.
 pub(crate) fn node() -> Result<()> {
     for need in &NODE {
         ensure_debian_package(need.package, need.probe, need.purpose)?;
@@ -73,11 +74,11 @@ fn is_recent_node(version: &str) -> bool {
     major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 18)
 }
 
-/// What the clients of other languages are built and tested with.
+/// Installs what is needed to build and test the clients in other languages.
 pub(crate) fn languages() -> Result<()> {
     python()?;
     node()?;
-    // Its program has no option that asks for the version.
+    // Go has no option that prints the version.
     ensure_debian_package("golang-go", "/usr/bin/go", "the client for Go is tested with it")
 }
 
@@ -91,7 +92,7 @@ pub(crate) fn of_documents() -> Result<()> {
 pub(crate) fn http_clients() -> Result<()> {
     let purpose = "the server's refusals are read with it";
     ensure_debian_package("curl", "curl", purpose)?;
-    // Its program has no option that asks for the version.
+    // Go has no option that prints the version.
     ensure_debian_package("golang-go", "/usr/bin/go", purpose)
 }
 
@@ -105,14 +106,15 @@ const NODE: [Need; 2] = [
     Need { package: "npm", probe: "npm", purpose: "the dashboard is built with it" },
 ];
 
-/// What the tests of transport and store use to make networks and faults; without them they would
-/// show less.
+/// Programs with which the tests of transport and store create networks and faults; without them
+/// the tests check less.
 const TESTS: [Need; 2] = [
     Need { package: "iproute2", probe: "ip", purpose: "tests make network namespaces with it" },
     Need { package: "strace", probe: "strace", purpose: "tests let system calls fail with it" },
 ];
 
-/// From the workspace's manifest and the dashboard's `package.json`, where there is one.
+/// The needed packages, from the workspace's manifest and the dashboard's `package.json`, if there
+/// is one.
 fn needs(manifest: &str, dashboard: Option<&str>) -> Vec<Need> {
     let mut needs = Vec::new();
     let manifest = Toml::parse(manifest);
@@ -148,8 +150,8 @@ fn needs(manifest: &str, dashboard: Option<&str>) -> Vec<Need> {
     needs
 }
 
-/// Makes sure that a Debian package is installed. `probe` is what is there once it is: a program on
-/// the search path, or an absolute path in which one `*` may stand for one folder.
+/// Installs a Debian package unless it is installed. `probe` exists once it is: a program on the
+/// search path, or an absolute path in which one `*` may stand for one folder.
 pub(crate) fn ensure_debian_package(package: &str, probe: &str, purpose: &str) -> Result<()> {
     if is_there(probe) {
         println!("{package}: there");
@@ -161,7 +163,7 @@ pub(crate) fn ensure_debian_package(package: &str, probe: &str, purpose: &str) -
         bail!("{package} is not installed ({purpose}); install it: apt-get install {package}");
     }
     println!("{package}: installing ({purpose})");
-    // Once: a list that was just read is not read again for every package.
+    // Update the package lists only once.
     static LISTS: std::sync::Once = std::sync::Once::new();
     let mut updated = Ok(());
     LISTS.call_once(|| updated = run(&mut command(here, "apt-get update -qq")));
@@ -206,7 +208,7 @@ pub(crate) fn unpacked_from_debian(root: &Path, package: &str, file: &str) -> Re
 
 fn is_there(probe: &str) -> bool {
     if !probe.starts_with('/') {
-        // `ip` has its own way of asking.
+        // `ip` has another option for the version.
         return ["--version", "-V"].iter().any(|flag| exists(&format!("{probe} {flag}")));
     }
     match probe.split_once("/*/") {

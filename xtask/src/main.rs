@@ -1,6 +1,6 @@
-//! Chores of this repository: run it, check it, tidy it, measure its coverage.
+//! Commands for this repository: run, check, tidy, measure coverage, and others.
 //!
-//! Nothing here is shipped. It needs no more than cargo and `anyhow`, so that it builds in seconds.
+//! Never part of a release. It depends only on `anyhow`, so that it builds in seconds.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to a person")]
 
 mod abuse;
@@ -124,7 +124,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The top of the repository that this program was built from.
+/// The root folder of the repository.
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()

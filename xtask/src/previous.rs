@@ -1,7 +1,7 @@
-//! `cargo xtask previous`: the binary of the version before this one, built from its pinned commit.
+//! `cargo xtask previous`: builds the binary of the previous version from its pinned commit.
 //!
-//! The tests of a rolling upgrade run its nodes beside ours. It has a worktree of its own in
-//! `target/previous`, and begins with the third-party crates that are built already.
+//! The tests of a rolling upgrade run nodes of both versions. The previous one has its own worktree
+//! in `target/previous`, and reuses third-party crates that are built already.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use anyhow::Result;
 
 use crate::process::{command, exists, output, run as run_command};
 
-/// The commit of the version before. Every release moves it.
+/// The commit of the previous version. Every release changes it.
 const COMMIT: &str = "414a721";
-/// The variable that names the binary to the tests.
+/// The environment variable with the path of the binary, for the tests.
 pub(crate) const VARIABLE: &str = "POSTRIDER_PREVIOUS";
 
-/// Builds it and says where it is.
+/// Builds it and prints its path.
 pub(crate) fn run(root: &Path) -> Result<()> {
     match build(root)? {
         Some(program) => println!("{VARIABLE}={}", program.display()),
@@ -26,7 +26,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds it; `None` where its commit is not in this clone.
+/// Builds it; `None` if its commit is not in this clone.
 pub(crate) fn build(root: &Path) -> Result<Option<PathBuf>> {
     let known = format!("git -C {} cat-file -e {COMMIT}^{{commit}}", root.display());
     if !exists(&known) {
@@ -47,7 +47,7 @@ pub(crate) fn build(root: &Path) -> Result<Option<PathBuf>> {
     Ok(Some(target.join("debug/postrider")))
 }
 
-/// Links what is built of third-party crates, so that it is not built again.
+/// Links built third-party crates, so that they are not built again.
 fn share_builds(from: &Path, to: &Path) -> Result<()> {
     if to.exists() || !from.exists() {
         return Ok(());
@@ -59,7 +59,7 @@ fn share_builds(from: &Path, to: &Path) -> Result<()> {
         for entry in fs::read_dir(to.join(part))? {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            // What is ours differs.
+            // Our own crates differ.
             let name = name.trim_start_matches("lib");
             if !name.starts_with("postrider") && !name.starts_with("xtask") {
                 continue;

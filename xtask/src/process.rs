@@ -1,4 +1,4 @@
-//! Running other programs: show the command, run it, and turn a bad exit into an error.
+//! Runs other programs: prints the command, runs it, and turns a failure into an error.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(crate) fn shown(command: &Command) -> String {
     text
 }
 
-/// Runs the command with its output on ours.
+/// Runs the command; its output is shown.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     println!("$ {}", shown(command));
     let status = command.status().with_context(|| cannot_start(command))?;
@@ -39,7 +39,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What the command wrote to its standard output.
+/// Runs the command and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output =
         command.stderr(Stdio::inherit()).output().with_context(|| cannot_start(command))?;
@@ -49,8 +49,8 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs the command with its output on ours, and hands back a copy of all it wrote, with whether it
-/// succeeded: a failure may have said something that counts.
+/// Runs the command and shows its output; returns a copy of the output, and whether it succeeded,
+/// because the output of a failure may matter.
 pub(crate) fn run_and_listen(command: &mut Command) -> Result<(bool, String)> {
     println!("$ {}", shown(command));
     let mut child = command
@@ -66,7 +66,7 @@ pub(crate) fn run_and_listen(command: &mut Command) -> Result<(bool, String)> {
     Ok((child.wait()?.success(), heard))
 }
 
-/// Passes every line on as it comes, and keeps a copy of all of them.
+/// Prints every line as it comes, and returns a copy of all of them.
 fn echo(from: impl Read, show: impl Fn(&str)) -> String {
     let mut all = String::new();
     for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
@@ -78,7 +78,7 @@ fn echo(from: impl Read, show: impl Fn(&str)) -> String {
     all
 }
 
-/// Whether a program can be run at all.
+/// Whether a program can be run.
 pub(crate) fn exists(words: &str) -> bool {
     command(Path::new("."), words)
         .stdout(Stdio::null())

@@ -1,10 +1,10 @@
-//! `cargo xtask references`: other people's work judges ours.
+//! `cargo xtask references`: tests Postrider with independent libraries and tools.
 //!
-//! The Standard Webhooks libraries for Python and JavaScript verify what the real binary signs,
-//! Schemathesis tries the API against the document that it serves, and the HTTP clients of Python, Node
-//! and Go and curl must read every refusal. The libraries are installed from their registries into the
-//! target folder. Everything runs in a network namespace that has nothing but
-//! loopback: **nothing that a generated request names is ever contacted**.
+//! The Standard Webhooks libraries for Python and JavaScript verify the signatures of the real
+//! binary, Schemathesis tests the API against its OpenAPI document, and the HTTP clients of Python,
+//! Node and Go and curl must read every refusal. The libraries are installed from their registries
+//! into the target folder. Everything runs in a network namespace that has nothing but loopback:
+//! **no host in a generated request is ever contacted**.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,16 +15,16 @@ use crate::install;
 use crate::process::{command, exists, run};
 
 const PYTHON_PACKAGES: [&str; 3] = ["requests", "schemathesis", "standardwebhooks"];
-/// How often each client sends each body that is refused.
+/// How often each client sends each refused body.
 const REFUSALS: &str = "30";
 const NODE_PACKAGES: [&str; 1] = ["standardwebhooks"];
 
-/// Whether this machine permits what is needed.
+/// Whether this machine supports network namespaces.
 pub(crate) fn is_possible() -> bool {
     exists("unshare -n true")
 }
 
-/// Builds the binary, installs the references, and lets them judge.
+/// Builds the binary, installs the libraries and tools, and runs them.
 pub(crate) fn run_all(root: &Path) -> Result<()> {
     if !is_possible() {
         bail!("no network namespace can be made here; run this as root");
@@ -42,7 +42,7 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
     run(refusals.arg("xtask/references/refusals.py").arg(&binary).arg(REFUSALS))
 }
 
-/// A program in a network of its own that has nothing but loopback.
+/// A command in a network namespace that has only loopback.
 fn on_loopback(root: &Path, program: &Path) -> Command {
     let mut command = Command::new("unshare");
     command
@@ -52,7 +52,7 @@ fn on_loopback(root: &Path, program: &Path) -> Command {
     command
 }
 
-/// The interpreter of an environment in which the packages are installed.
+/// The interpreter of a Python environment with the packages.
 fn python(folder: &Path) -> Result<PathBuf> {
     let environment = folder.join("python");
     let python = environment.join("bin/python");

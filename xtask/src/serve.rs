@@ -1,4 +1,4 @@
-//! `cargo xtask serve`: from a fresh checkout to a running server by one command.
+//! `cargo xtask serve`: builds and runs the server from a fresh checkout.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -9,12 +9,12 @@ use anyhow::{Context, Result};
 use crate::process::{command, shown};
 use crate::{dashboard, install, process};
 
-/// Builds and becomes `postrider serve`, so that signals reach it.
+/// Builds, and executes `postrider serve` in place of this process, so that signals reach it.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     dashboard::build(root)?;
     install::make()?;
     process::run(&mut command(root, "cargo build --release --package postrider"))?;
-    // The server's own relative paths (`--data-dir`) mean the folder that the person stands in.
+    // Relative paths in the arguments (`--data-dir`) are relative to the user's current folder.
     let mut serve = Command::new(root.join("target/release/postrider"));
     serve.arg("serve").args(arguments);
     println!("$ {}", shown(&serve));

@@ -1,7 +1,7 @@
-//! As much TOML as our own manifests use: sections, keys, and values as they were written.
+//! A parser for the part of TOML that our manifests use: sections, keys, and values as text.
 //!
-//! A value that spans lines is joined into one. Texts of several lines and quoted keys with dots are
-//! not understood; there are none.
+//! A value that spans lines is joined into one. Multi-line texts and quoted keys with dots are not
+//! supported; our manifests have none.
 
 /// A file's keys in their order.
 pub(crate) struct Toml {
@@ -14,9 +14,9 @@ pub(crate) struct Entry {
     pub(crate) section: String,
     /// The key; for `serde.workspace = true` that is `serde.workspace`.
     pub(crate) key: String,
-    /// The value's text, comments left out.
+    /// The value's text without comments.
     pub(crate) value: String,
-    /// The line that the key stands in, from 1.
+    /// The line of the key, from 1.
     pub(crate) line: usize,
 }
 
@@ -35,7 +35,7 @@ impl Toml {
                 unclosed += brackets(line);
             } else if line.starts_with('[') {
                 section = line.trim_matches(['[', ']']).to_owned();
-                // `[dependencies.serde]` names a dependency just as a key would.
+                // `[dependencies.serde]` names a dependency like a key.
                 if let Some((outer, key)) = section.rsplit_once('.')
                     && outer.ends_with("dependencies")
                 {
@@ -62,15 +62,15 @@ impl Toml {
         self.entries(move |name| name == section).map(|entry| entry.key.as_str())
     }
 
-    /// The value of a key, as it was written.
+    /// The value of a key, as text.
     pub(crate) fn value(&self, section: &str, key: &str) -> Option<&str> {
         self.entries(|name| name == section)
             .find(|entry| entry.key == key)
             .map(|entry| entry.value.as_str())
     }
 
-    /// Every dependency of a crate's manifest: its name and line; `kinds` are the sections' names,
-    /// such as `dev-dependencies`, also where they are for one target only.
+    /// Every dependency of a crate's manifest: its name and line; `kinds` are the names of the
+    /// sections, such as `dev-dependencies`, including those for one target.
     pub(crate) fn dependencies(&self, kinds: &[&str]) -> Vec<(&str, usize)> {
         let wanted = |name: &str| {
             kinds.iter().any(|kind| name == *kind || name.ends_with(&format!(".{kind}")))
@@ -91,7 +91,7 @@ impl Entry {
     }
 }
 
-/// The texts in a value, such as the elements of an array.
+/// The quoted texts in a value, such as the elements of an array.
 pub(crate) fn texts(value: &str) -> Vec<&str> {
     value.split('"').skip(1).step_by(2).collect()
 }

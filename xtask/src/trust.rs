@@ -1,7 +1,8 @@
-//! `cargo xtask trust`: the tests of `docs/trust.md` with the real binary, and the lines they print.
+//! `cargo xtask trust`: runs the tests of `docs/trust.md` with the real binary, and prints their
+//! figures.
 //!
-//! `--long` is the long form: more of everything, on a release build, and the simulation beside it.
-//! A variable that is set already is left as it is, so that one count can be turned alone.
+//! `--long` is the long form: higher counts, on a release build, and the simulation in addition. A
+//! variable that is set already is kept, so that a single count can be changed.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use anyhow::{Result, bail};
 
 use crate::process::{command, run_and_listen};
 
-/// How much there is of everything in the long form.
+/// The counts of the long form.
 const LONG: [(&str, &str); 14] = [
     ("CRASH_KILLS", "500"),
     ("CRASH_STOPS", "100"),
@@ -27,7 +28,7 @@ const LONG: [(&str, &str); 14] = [
     ("POSTRIDER_CLUSTER_ROUNDS", "20"),
 ];
 
-/// What the lines begin with that go into `docs/trust.md`.
+/// The prefixes of lines with figures for `docs/trust.md`.
 const FIGURES: [&str; 11] = [
     "kill-9: ",
     "SIGTERM: ",
@@ -42,7 +43,7 @@ const FIGURES: [&str; 11] = [
     "fuzz: ",
 ];
 
-/// Runs the suite in its short or long form; other words choose among its tests.
+/// Runs the suite in its short or long form; other arguments select tests.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let (flags, filters): (Vec<_>, Vec<_>) =
         arguments.iter().partition(|argument| argument.starts_with("--"));
@@ -77,7 +78,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The commands, one after the other: alone on the machine, figures mean more.
+/// The commands, run one after the other, because concurrent ones would distort the figures.
 fn steps(long: bool, only_some: bool) -> Vec<String> {
     let release = if long { " --release" } else { "" };
     let mut steps = vec![format!(

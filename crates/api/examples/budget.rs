@@ -1,4 +1,4 @@
-//! A fixed amount of work, to count the instructions of: `cargo xtask budget` runs it under
+//! A fixed amount of work, whose instructions are counted: `cargo xtask budget` runs it under
 //! callgrind. By hand: `budget <part> <deliveries> [<directory>]`.
 //!
 //! Clock, random bytes, payloads and the order of everything are fixed, there is one thread but for
@@ -66,7 +66,7 @@ impl Clock for Fixed {
     }
 }
 
-/// Answers at once.
+/// A receiver that answers at once.
 struct Answers;
 
 impl Transport for Answers {
@@ -89,13 +89,13 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         match part.as_str() {
-            // Taking events in that nobody wants: one in each request, and a hundred.
+            // Accepting events without a subscription: one per request, or a hundred.
             "accept_single" => accept(&Server::in_memory(false).await, deliveries, 1).await,
             "accept_batch" => accept(&Server::in_memory(false).await, deliveries, BATCH).await,
-            // The same for one subscription, with everything up to the transport and back.
+            // Accepting events with one subscription, and everything up to the transport and back.
             "deliver" => deliver(&Server::in_memory(true).await, deliveries, BATCH).await,
             "deliver_single" => deliver(&Server::in_memory(true).await, deliveries, 1).await,
-            // The same on the embedded store.
+            // Accepting and delivering on the embedded store.
             "embedded" => {
                 let directory = rest.first().map_or("postrider-budget", String::as_str);
                 let server = Server::embedded(Path::new(directory)).await;
@@ -114,7 +114,7 @@ struct Server {
     engine: EngineHandle,
     store: Arc<dyn Store>,
     key: String,
-    /// Whether the store works beside us.
+    /// Whether the store has its own threads.
     has_threads: bool,
 }
 
@@ -204,7 +204,7 @@ async fn accept(server: &Server, events: usize, batch: usize) {
 async fn deliver(server: &Server, deliveries: usize, batch: usize) {
     for _ in (0..deliveries).step_by(BATCH) {
         accept(server, BATCH, batch).await;
-        // Everything of these is settled before the next ones come.
+        // Everything so far is settled before the next events are sent.
         loop {
             let gauges = server.engine.gauges().await.unwrap();
             if gauges.resident + gauges.unpersisted == 0 {

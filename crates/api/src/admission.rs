@@ -1,8 +1,8 @@
 //! Checks between authentication and the handler: the scope that the call needs, a permit of the
 //! tenant's requests in progress, and the budgets for bytes of bodies and answers.
 //!
-//! **No byte of a body is read before its caller may make the call.** What a body and an answer take of
-//! their budgets is held for as long as they are in memory.
+//! **No byte of a body is read before its caller may make the call.** The bytes of a body and of an
+//! answer count against their budgets as long as they are in memory.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,8 +26,8 @@ use crate::idempotency;
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-/// What a request holds until it is answered. A part of the work that outlives its request keeps a
-/// clone of it, from the request's extensions.
+/// The permits of a request, held until it is answered. Work that outlives its request keeps a
+/// clone from the request's extensions.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestPermit(
     #[expect(dead_code, reason = "held, not read")] Arc<(Permit, SharedShare)>,
@@ -86,7 +86,7 @@ fn needed(method: &Method, path: &str) -> Option<Scope> {
     })
 }
 
-/// A request's body, whose bytes count as they arrive.
+/// A request's body, whose bytes are counted as they arrive.
 struct CountedBody {
     body: Body,
     share: SharedShare,
@@ -121,7 +121,7 @@ impl HttpBody for CountedBody {
     }
 }
 
-/// Counts an answer for as long as it is in memory. Only reads can be refused here: a mutation has been
+/// Counts an answer as long as it is in memory. Only reads can be refused here: a change has been
 /// carried out, and its answer is small.
 fn hold_answer(
     budget: &Arc<Budget>,
@@ -140,7 +140,7 @@ fn hold_answer(
     Ok(response.map(|body| Body::new(CountedAnswer { body, share })))
 }
 
-/// An answer's body, whose pieces hold its share until the last of them is written.
+/// An answer's body; its bytes are counted until the last piece is written.
 struct CountedAnswer {
     body: Body,
     share: Arc<Share>,

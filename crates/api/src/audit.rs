@@ -1,10 +1,11 @@
-//! The audit log: every mutation leaves an entry, with who asked, from where, for what, and how it
-//! ended. **No entry holds a secret or a payload**: only names, identifiers and codes.
+//! The audit log: every mutation (a request that changes something) gets an entry with its caller,
+//! address, target and outcome. **No entry contains a secret or a payload**: only names,
+//! identifiers and codes.
 //!
-//! The entry is durable before the answer is sent. It is written after the effect, so a process that
-//! is killed between the two has no entry for it; its caller has no answer either. Refused mutations
-//! are in the log too, but not more often than a bucket per tenant allows. Events are not: they are
-//! their own record.
+//! The entry is durable before the answer is sent. It is written after the effect, so if the
+//! process is killed in between, there is no entry; the caller has no answer either. Refused
+//! mutations are logged too, within a rate limit per tenant. Events have no entry: they are stored
+//! themselves.
 
 use std::net::IpAddr;
 
@@ -27,13 +28,13 @@ use crate::settings::Rate;
 use crate::state::ApiState;
 use crate::wire::audit::AuditView;
 
-/// Refused mutations of one tenant that are written down: 600 at once, and one a second.
+/// The rate of entries for refused mutations of one tenant: 600 at once, and one per second.
 pub(crate) const REFUSED_RATE: Rate = Rate { per_second: 1, burst: 600 };
 
-/// What a mutation is called, and what it is done to.
+/// The name of a mutation, and the kind of its target.
 type ActionName = (&'static str, &'static str);
 
-/// The stable names of all mutations. A path that is not here is named by its method and itself.
+/// The stable names of all mutations. A path that is not listed is named by its method and path.
 const ACTIONS: &[(&str, &str, ActionName)] = &[
     ("POST", "/v1/subscriptions", ("subscription.create", "subscription")),
     ("PATCH", "/v1/subscriptions/{id}", ("subscription.change", "subscription")),
@@ -72,7 +73,7 @@ const NOT_LOGGED: &[&str] = &[
     "/v1/simulate",
 ];
 
-/// What is known of a mutation before it is carried out.
+/// The part of an entry that is known before the mutation is carried out.
 pub(crate) struct PendingEntry {
     tenant: Option<TenantId>,
     actor: Actor,
@@ -82,7 +83,7 @@ pub(crate) struct PendingEntry {
     address: Option<String>,
 }
 
-/// The status of an answer, and the code of its problem.
+/// The status of an answer, and the code of its problem document.
 type Outcome = (StatusCode, Option<Code>);
 
 fn outcome(response: &Response) -> Outcome {
@@ -112,7 +113,7 @@ pub(crate) async fn refused(state: &ApiState, begun: Option<PendingEntry>, probl
     }
 }
 
-/// What a request is about to do; `None` where that is not logged.
+/// Begins the entry of a request; `None` if it is not logged.
 pub(crate) fn begin(caller: &Caller, request: &Request) -> Option<PendingEntry> {
     let path = request.extensions().get::<MatchedPath>()?.as_str();
     if NOT_LOGGED.contains(&path) {
@@ -136,8 +137,8 @@ pub(crate) fn begin(caller: &Caller, request: &Request) -> Option<PendingEntry> 
 }
 
 impl PendingEntry {
-    /// The same, with the tenant of the key that it is about: once the key is deleted, nobody knows whose
-    /// it was.
+    /// Adds the tenant of the key that the request is about: after the key is deleted, its tenant
+    /// is unknown.
     async fn of_owner(mut self, state: &ApiState) -> PendingEntry {
         if let ("key", Some(id)) = (self.target_kind, &self.target)
             && let Ok(Some(key)) = state.store().key(id).await
@@ -147,7 +148,7 @@ impl PendingEntry {
         self
     }
 
-    /// Writes the entry, where one is wanted.
+    /// Writes the entry, if one is needed.
     async fn end(self, state: &ApiState, (status, problem): Outcome) {
         if is_wanted(state, status, &self) {
             write(state, self, status, problem).await;
@@ -186,20 +187,20 @@ fn actor_of(key_id: &str, key_name: Option<&str>) -> Actor {
 fn target_of(template: &str, path: &str) -> Option<String> {
     let place = template.split('/').position(|part| part == "{id}")?;
     let id = path.split('/').nth(place)?;
-    // Text of a caller is repeated only up to the length of an identifier.
+    // Limit the length of text from the caller.
     Some(id.chars().filter(char::is_ascii_graphic).take(300).collect())
 }
 
-/// What an answer says of a thing that was created.
+/// The fields of an answer that identify a created record.
 #[derive(Debug, Deserialize)]
 struct Created {
     id: Option<String>,
     tenant: Option<String>,
-    /// Where a backup goes.
+    /// The directory of a backup.
     to: Option<String>,
 }
 
-/// Takes the identifier of what was created, and whose it is, from the answer.
+/// Takes the identifier and the tenant of a created record from the answer.
 async fn name_created(response: Response, mut begun: PendingEntry) -> (Response, PendingEntry) {
     if begun.target.is_some() || !response.status().is_success() {
         return (response, begun);
@@ -218,7 +219,7 @@ async fn name_created(response: Response, mut begun: PendingEntry) -> (Response,
     (Response::from_parts(parts, Body::from(bytes)), begun)
 }
 
-/// Whether an entry is written: not for requests that were refused for lack of capacity, and for other
+/// Whether an entry is written: not for requests refused for lack of capacity, and for other
 /// refusals only within the tenant's rate.
 fn is_wanted(state: &ApiState, status: StatusCode, begun: &PendingEntry) -> bool {
     if [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&status) {
@@ -245,19 +246,19 @@ async fn write(state: &ApiState, begun: PendingEntry, status: StatusCode, proble
         problem: problem.map(|code| code.as_str().to_owned()),
     };
     if let Err(error) = state.store().put_audit(&entry).await {
-        // The change itself is durable: the operator's log has the entry instead.
+        // The change itself is durable, so the entry goes to the operator's log instead.
         let entry = serde_json::to_string(&AuditView::of(entry)).unwrap_or_default();
         tracing::error!(%error, entry, "cannot write an entry of the audit log");
     }
 }
 
-/// Why the server's own entry is not in the log.
+/// Why the server's own entry was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// No identifier can be drawn.
+    /// No random identifier can be generated.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
 }
@@ -276,8 +277,8 @@ pub async fn note_server(
 }
 
 /// Writes the entry of something that the operator did at the machine, without a request: by a
-/// signal or an offline command. Stored as an actor of the kind `server`, which nodes of the version
-/// before this one can read.
+/// signal or an offline command. It is stored with the actor kind `server`, which nodes of the
+/// previous version can read.
 pub async fn note_operator(
     store: &dyn Store,
     action: &str,

@@ -1,7 +1,7 @@
-//! Reading what a caller sent: bounded in size and time, and strict.
+//! Reads and parses request bodies, with limits of size and time.
 //!
 //! Unparsable JSON is 400, an unknown or unacceptable field is 422 with its name, too large is 413.
-//! No message repeats the value of a field that holds a secret.
+//! No message repeats the value of a secret field.
 
 use std::fmt;
 
@@ -22,11 +22,11 @@ use crate::state::ApiState;
 /// Fields whose values are secrets: no error repeats them.
 const SECRET_FIELDS: [&str; 5] = ["secret", "auth_token", "headers", "key", "token"];
 
-/// A JSON body, checked strictly.
+/// A JSON body without unknown fields.
 #[derive(Debug)]
 pub(crate) struct Strict<T>(pub(crate) T);
 
-/// A JSON body that may be left out.
+/// A JSON body without unknown fields, which may be left out.
 #[derive(Debug)]
 pub(crate) struct StrictOrNone<T>(pub(crate) T);
 
@@ -57,7 +57,7 @@ impl<T: DeserializeOwned + Default> FromRequest<ApiState> for StrictOrNone<T> {
     }
 }
 
-/// The whole body, if it is not too large and not too slow.
+/// Reads the whole body, within the limits of size and time.
 pub(crate) async fn read(body: Body, max: usize, state: &ApiState) -> Result<Bytes, Problem> {
     let too_large =
         || Problem::new(Code::TooLarge, format!("the body is larger than {max} bytes: send less"));
@@ -78,13 +78,13 @@ pub(crate) async fn read(body: Body, max: usize, state: &ApiState) -> Result<Byt
     }
 }
 
-/// The refusal of a body that there is no memory for, where that is why it could not be read.
+/// The problem, if the body could not be read because a byte budget is exhausted.
 fn exhausted(error: &(dyn std::error::Error + 'static)) -> Option<Problem> {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.filter_map(|cause| cause.downcast_ref::<Exhausted>()).next().map(|why| (*why).into())
 }
 
-/// Refuses a body that says that it is something else than JSON.
+/// Refuses a body with a content type other than JSON.
 pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     match media_type(headers) {
         None => Ok(()),
@@ -105,19 +105,19 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
 }
 
 fn is_json(kind: &str) -> bool {
-    // The form is curl's default content type.
+    // curl sends the form type by default.
     ["application/json", "application/x-www-form-urlencoded"].contains(&kind)
         || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
-/// Reads strict JSON.
+/// Parses JSON, without unknown fields.
 pub(crate) fn parse<'de, T: Deserialize<'de>>(body: &'de Bytes) -> Result<T, Problem> {
-    // Well-formed and not too deep, before anything is built from it.
+    // Check that it is well-formed and not too deep before anything is built from it.
     RawJson::parse(body.clone()).map_err(json_problem)?;
     parse_fields(body)
 }
 
-/// Reads the fields of a body that need not be checked for its depth.
+/// Parses the fields of a body without checking its depth.
 pub(crate) fn parse_fields<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let value: T = serde_path_to_error::deserialize(&mut reader).map_err(fault)?;
@@ -125,7 +125,7 @@ pub(crate) fn parse_fields<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<
     Ok(value)
 }
 
-/// What is wrong with a JSON value as such.
+/// The problem of malformed JSON.
 pub(crate) fn json_problem(fault: InvalidJson) -> Problem {
     match fault {
         InvalidJson::Malformed(_) => Problem::new(Code::InvalidJson, fault.to_string()),
@@ -164,20 +164,20 @@ fn repeated_field(text: &str) -> Option<&str> {
     text.strip_prefix("duplicate field `")?.split('`').next()
 }
 
-/// The body of a call that takes none: nothing, or an object without fields.
+/// The body of a call that takes none: empty, or an object without fields.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
-/// A field of a change: left out (unchanged), null (removed) or given.
+/// A field of a change: absent (unchanged), null (removed) or given.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum Patch<T> {
-    /// Left out.
+    /// The field is absent.
     #[default]
     Absent,
-    /// Null.
+    /// The field is null.
     Null,
-    /// Given.
+    /// The field has a value.
     Value(T),
 }
 
@@ -190,7 +190,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Patch<T> {
     }
 }
 
-/// A text that is overwritten when it is dropped, and never shown.
+/// A text that is overwritten when dropped, and never printed.
 #[derive(Clone)]
 pub(crate) struct SecretText(pub(crate) zeroize::Zeroizing<String>);
 

@@ -1,7 +1,7 @@
 //! Budgets: how much of a resource one tenant may hold at the same time, and all tenants together.
 //!
-//! Bytes of request bodies, bytes of answers and open streams are counted so. **Nothing waits for a
-//! budget**: what does not fit is refused at once, so two holders can never wait for each other.
+//! Bytes of request bodies, bytes of answers and open streams have budgets. **Nothing waits for a
+//! budget**: a request that does not fit is refused at once, so there can be no deadlock.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,19 +10,19 @@ use postrider_domain::ids::TenantId;
 
 use crate::problem::{Code, Problem};
 
-/// `Retry-After` of a refusal by a budget.
+/// The `Retry-After` of a refusal by a budget.
 const RETRY_AFTER_SECONDS: u64 = 2;
 
 /// A limit for each tenant and one for all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
-    /// What one tenant may have.
+    /// The limit of one tenant.
     pub per_tenant: usize,
-    /// What all may have together.
+    /// The limit of all tenants together.
     pub in_total: usize,
 }
 
-/// What was taken from a quota.
+/// The current use of a quota.
 #[derive(Debug)]
 pub(crate) struct Budget {
     what: &'static str,
@@ -36,7 +36,7 @@ struct Taken {
     tenants: HashMap<TenantId, usize>,
 }
 
-/// There is no more.
+/// A limit is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Exhausted {
     /// The tenant's limit is reached.
@@ -58,17 +58,17 @@ impl From<Exhausted> for Problem {
 }
 
 impl Budget {
-    /// A budget of something, named as in "too many … at the same time".
+    /// A budget; `what` completes the message "too many … at the same time".
     pub(crate) fn new(what: &'static str, quota: Quota) -> Arc<Budget> {
         Arc::new(Budget { what, quota, taken: Mutex::default() })
     }
 
-    /// A share of nothing yet, which may grow.
+    /// An empty share that may grow.
     pub(crate) fn share(self: &Arc<Self>, tenant: &TenantId) -> Share {
         Share { budget: Arc::clone(self), tenant: tenant.clone(), amount: 0 }
     }
 
-    /// A share of this much.
+    /// A share of this amount.
     pub(crate) fn take(
         self: &Arc<Self>,
         tenant: &TenantId,
@@ -79,7 +79,7 @@ impl Budget {
         Ok(share)
     }
 
-    /// A share of this much, also beyond the limit: for what can no longer be refused.
+    /// A share of this amount, even beyond the limit: for work that can no longer be refused.
     pub(crate) fn overdraw(self: &Arc<Self>, tenant: &TenantId, amount: usize) -> Share {
         let mut share = self.share(tenant);
         self.taken().add(tenant, amount);
@@ -112,7 +112,7 @@ impl Taken {
     }
 }
 
-/// What one request or stream has taken; given back when it is dropped.
+/// The share of one request or stream; released when dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Arc<Budget>,
@@ -121,7 +121,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Takes more. A share that cannot grow keeps what it has.
+    /// Adds to the share. If that fails, the share is unchanged.
     pub(crate) fn grow(&mut self, by: usize) -> Result<(), Exhausted> {
         let Budget { what, quota, .. } = &*self.budget;
         let mut taken = self.budget.taken();

@@ -1,4 +1,4 @@
-//! The OpenAPI document: what the routes say of themselves, and what they have in common.
+//! The OpenAPI document: collected from the routes and completed with what they share.
 
 use utoipa::OpenApi;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
@@ -72,7 +72,7 @@ const REQUESTS: [&str; 19] = [
 /// Fields of answers that are left out where they say nothing.
 const LEFT_OUT: [&str; 5] = ["detail", "duplicate", "existing_id", "replay", "retry"];
 
-/// The OpenAPI 3.1 document of everything that is served.
+/// The OpenAPI 3.1 document of all routes.
 pub fn openapi() -> utoipa::openapi::OpenApi {
     let mut document = Base::openapi();
     document.merge(routes::open().into_openapi());
@@ -102,7 +102,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
     document
 }
 
-/// Adds what every call with a key has: its headers, and how it can be refused.
+/// Adds what every authenticated call has: its headers and its refusals.
 fn complete(operation: &mut Operation, method: &HttpMethod) {
     let is_mutation = *method != HttpMethod::Get;
     let parameters = operation.parameters.get_or_insert_default();
@@ -160,7 +160,7 @@ fn problem(description: &str) -> Response {
     ResponseBuilder::new().description(description).content(PROBLEM_JSON, content).build()
 }
 
-/// A change takes the fields of a new subscription, none of which it must have.
+/// The body of a change has the fields of a new subscription, all optional.
 fn describe_change(document: &mut utoipa::openapi::OpenApi) {
     let schemas = &mut document.components.get_or_insert_default().schemas;
     let Some(RefOr::T(Schema::Object(new))) = schemas.get("NewSubscription") else { return };
@@ -182,7 +182,7 @@ fn describe_change(document: &mut utoipa::openapi::OpenApi) {
     }
 }
 
-/// Every field of an answer is always there, also where it is null, but for a few.
+/// Marks every field of an answer as required, even if it may be null, except a few.
 fn require_fields(document: &mut utoipa::openapi::OpenApi) {
     let schemas = &mut document.components.get_or_insert_default().schemas;
     for (name, schema) in schemas.iter_mut() {
@@ -209,7 +209,7 @@ fn require_all(name: &str, schema: &mut RefOr<Schema>) {
     }
 }
 
-/// Gives every operation a name of its own: `get_deliveries_id_explain`.
+/// Gives every operation a unique name: `get_deliveries_id_explain`.
 fn name_operations(document: &mut utoipa::openapi::OpenApi) {
     for (path, item) in &mut document.paths.paths {
         let words = path.split(['/', '{', '}', '.']).filter(|word| !["", "v1"].contains(word));

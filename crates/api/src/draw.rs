@@ -1,10 +1,10 @@
 //! The random numbers and the time of one request.
 //!
 //! A request that came with an `Idempotency-Key` may have to be carried out again, because the
-//! process that began it has died. Everything that it makes up (identifiers, secrets, when
-//! something was created) is derived from the seed that was kept before it began. **So the second
-//! run makes the same things as the first**, recognises them where the first run has stored them,
-//! and can give the answer that the first run would have given.
+//! process that began it has died. All generated values (identifiers, secrets, times of creation)
+//! are derived from a seed that was stored before the first run. **So the second run generates the
+//! same values as the first**, recognises records that the first run has stored, and can give the
+//! answer that the first run would have given.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 use crate::random::{self, NoRandomness};
 use crate::state::ApiState;
 
-/// Where a handler gets its random numbers and the time of what it creates.
+/// The source of random numbers and of the creation time in a handler.
 #[derive(Clone, Default)]
 pub(crate) struct Draw(Option<Arc<Seed>>);
 
@@ -28,18 +28,18 @@ struct Seed {
     seed: Zeroizing<[u8; 32]>,
     /// When the first run began.
     begun_at: Timestamp,
-    /// An earlier run began, and no answer of it was kept.
+    /// Whether an earlier run began and stored no answer.
     is_repeated: bool,
 }
 
 impl Draw {
-    /// Of a request that has a seed.
+    /// The draw of a request with a seed.
     pub(crate) fn seeded(seed: [u8; 32], begun_at: Timestamp, is_repeated: bool) -> Self {
         Draw(Some(Arc::new(Seed { seed: Zeroizing::new(seed), begun_at, is_repeated })))
     }
 
-    /// So many random bytes for this purpose, overwritten when they are dropped. The same purpose
-    /// gives the same bytes in every run of the request.
+    /// Random bytes for this purpose, overwritten when dropped. The same purpose gives the same
+    /// bytes in every run of the request.
     pub(crate) fn secret_bytes<const N: usize>(
         &self,
         purpose: &str,
@@ -56,22 +56,22 @@ impl Draw {
         Ok(bytes)
     }
 
-    /// The same, of what is no secret.
+    /// Random bytes for this purpose that are not secret.
     pub(crate) fn bytes<const N: usize>(&self, purpose: &str) -> Result<[u8; N], NoRandomness> {
         self.secret_bytes(purpose).map(|bytes| *bytes)
     }
 
-    /// When what this request creates is created: now, or when its first run began.
+    /// The creation time of new records: now, or when the first run began.
     pub(crate) fn created_at(&self, state: &ApiState) -> Timestamp {
         self.0.as_ref().map_or_else(|| state.now(), |seed| seed.begun_at)
     }
 
-    /// Whether there is a seed: what this request makes may have been made by an earlier run.
+    /// Whether there is a seed: an earlier run may have created the same records.
     pub(crate) fn is_seeded(&self) -> bool {
         self.0.is_some()
     }
 
-    /// When the first run began, where this is another one: that run may have done its work.
+    /// When the first run began, if this is a later one: the first may have done its work.
     pub(crate) fn repeats(&self) -> Option<Timestamp> {
         self.0.as_ref().filter(|seed| seed.is_repeated).map(|seed| seed.begun_at)
     }

@@ -1,7 +1,7 @@
-//! What must hold for any bytes that a request brings: the bodies of the API's fuzz targets.
+//! The bodies of the API's fuzz targets: properties that hold for any bytes in a request.
 //!
-//! **Nothing here may panic; whatever is refused is refused with a problem of the caller's (4xx),
-//! and whatever is accepted is what was sent.** Never in a build that ships.
+//! **Nothing may panic. A refusal is a 4xx problem, and accepted input is what was sent.** Never
+//! part of a release build.
 
 use bytes::Bytes;
 use postrider_domain::fuzzing::Target;
@@ -13,7 +13,7 @@ use crate::wire::event::{self, Keep};
 use crate::wire::subscription::{self, SubscriptionBody};
 use crate::{body, paging};
 
-/// What this crate reads.
+/// The fuzz targets of this crate.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "event_body",
@@ -46,7 +46,7 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// A refusal is the caller's fault, and says so.
+/// Checks that a refusal is a client error.
 fn assert_is_the_callers(problem: &Problem) {
     assert!(problem.status().is_client_error(), "{problem:?}");
 }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_request_brings_breaks_the_api() {
+    fn mutated_requests_break_no_parser() {
         let runs = run_all(TARGETS, 10_000);
         println!("fuzz: api, {} targets, {runs} runs, 0 failures", TARGETS.len());
     }

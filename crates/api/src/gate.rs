@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::budget::{Budget, Exhausted, Quota, Share};
 
-/// For each permit, so many requests may wait.
+/// How many requests may wait for each permit.
 const WAITING_PER_PLACE: usize = 8;
 const WHAT: &str = "requests in progress";
 
@@ -22,13 +22,13 @@ const WHAT: &str = "requests in progress";
 pub(crate) struct Gate {
     quota: Quota,
     wait_max: Duration,
-    /// Requests that are executed or wait.
+    /// Requests that are executing or waiting.
     present: Arc<Budget>,
     tenants: Mutex<HashMap<TenantId, Arc<Semaphore>>>,
     total: Arc<Semaphore>,
 }
 
-/// The right to execute one request, given back when it is dropped.
+/// The permission to execute one request; released when dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     _of_tenant: OwnedSemaphorePermit,
@@ -57,8 +57,8 @@ impl Gate {
         let own = self.of(tenant);
         let mut refusal = Exhausted::Tenant(WHAT);
         let entering = async {
-            // The tenant's own permit first: a request that waits for the total holds no permit
-            // of another tenant.
+            // The tenant's own permit first: a request that waits for the total does not hold a
+            // permit of another tenant.
             let of_tenant = own.acquire_owned().await.ok()?;
             refusal = Exhausted::Total(WHAT);
             let of_all = Arc::clone(&self.total).acquire_owned().await.ok()?;
@@ -68,7 +68,7 @@ impl Gate {
         entered.ok().flatten().ok_or(refusal)
     }
 
-    /// The semaphore of a tenant. Those of tenants without a request are dropped.
+    /// The semaphore of a tenant. Semaphores of tenants without requests are removed.
     fn of(&self, tenant: &TenantId) -> Arc<Semaphore> {
         let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = tenants.get(tenant) {

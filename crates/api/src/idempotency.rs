@@ -1,17 +1,17 @@
-//! `Idempotency-Key`: the same mutation again gets the same answer and does nothing.
+//! `Idempotency-Key`: a repeated mutation gets the same answer and has no further effect.
 //!
-//! An idempotency key belongs to the API key that it came with: no other caller can ask for its
-//! answer. Two requests with the same key at the same time are made one after the other, also where
-//! they came to two nodes of a cluster; a key that comes with another request is refused.
+//! An idempotency key belongs to the API key that it came with: no other caller can get its answer.
+//! Concurrent requests with the same key are executed one after the other, even on two nodes of a
+//! cluster; the same key with another request is refused.
 //!
-//! **The effect and the kept answer are one thing, whatever dies between them.** A request is
-//! carried out in a task that its connection cannot cancel. Before it begins, a note with a seed is
-//! made durable. Should the process die before the answer is kept, then a repeat is carried out
-//! with the same seed: it makes the same identifiers and secrets (`draw.rs`), finds what the
-//! first run has stored, and answers as the first run would have answered.
+//! **The effect and the stored answer always agree, even after a crash between them.** A request
+//! runs in a task that its connection cannot cancel. Before it begins, a note with a seed is made
+//! durable. If the process dies before the answer is stored, a repeat runs with the same seed: it
+//! generates the same identifiers and secrets (`draw.rs`), finds the records that the first run has
+//! stored, and gives the answer that the first run would have given.
 //!
-//! Answers are kept for a day, sealed, since some of them hold a secret. Server errors and refusals
-//! for want of capacity are not kept: a repeat may succeed.
+//! Answers are stored for a day, sealed, because some contain a secret. Server errors and refusals
+//! for lack of capacity are not stored: a repeat may succeed.
 
 use std::time::Duration;
 
@@ -40,23 +40,23 @@ use crate::vault::SealContext;
 
 /// The header that makes a mutation repeatable.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Set on an answer that was given before.
+/// Set on a repeated answer.
 pub const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// How long to wait for another node that works on the same key. Longer than any request may take, so an
-/// older claim belongs to a node that has died.
+/// How long to wait for another node that works on the same key. Longer than any request may take,
+/// so an older claim belongs to a dead node.
 const ANSWERING_MAX: Duration = Duration::from_secs(60);
-/// Pause between two checks whether the other node is done.
+/// The pause between two checks whether the other node is done.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// The tenant, and the caller's key with the idempotency key.
+/// The tenant, and the caller's API key with the idempotency key.
 struct AnswerKey {
     tenant: TenantId,
     key: String,
 }
 
-/// Answers a repeat from memory, and remembers the answer of everything else that has a key. Every
-/// mutation is carried out to its end.
+/// Answers a repeat with the stored answer, and stores the answers of requests with a key. Every
+/// mutation runs to its end.
 pub(crate) async fn remember(state: &ApiState, request: Request, next: Next) -> Response {
     let is_mutation = audit::is_mutation(request.method());
     let caller = request.extensions().get::<Caller>().filter(|_| is_mutation).cloned();
@@ -121,7 +121,7 @@ async fn repeatable(
     Ok(running_mutations::to_the_end(state, &tenant, run).await)
 }
 
-/// A request with a key, in its turn.
+/// A request with an idempotency key, when no other request with the key runs.
 struct IdempotentRequest<'a> {
     state: &'a ApiState,
     caller: &'a Caller,
@@ -130,7 +130,7 @@ struct IdempotentRequest<'a> {
 }
 
 impl IdempotentRequest<'_> {
-    /// Carries a request out, or answers it from memory, when no other node works on its key.
+    /// Runs a request, or repeats its stored answer, when no other node works on its key.
     async fn in_turn(&self, request: Request, next: Next) -> Result<Response, Problem> {
         let IdempotentRequest { state, answer_key, .. } = *self;
         let wait = async {
@@ -143,7 +143,7 @@ impl IdempotentRequest<'_> {
             }
             Ok::<_, Problem>(())
         };
-        // The deadline of requests ends the wait too.
+        // The request deadline ends the wait too.
         tokio::time::timeout(state.settings().request_deadline, wait).await.map_err(|_| {
             let detail =
                 "another node works on a request with this Idempotency-Key: repeat it later";
@@ -156,7 +156,8 @@ impl IdempotentRequest<'_> {
         answer
     }
 
-    /// Notes that the request begins, carries it out and keeps its answer; or answers it from memory.
+    /// Stores the note that the request begins, runs it and stores its answer; or returns the
+    /// stored answer.
     async fn carry_out(&self, mut request: Request, next: Next) -> Result<Response, Problem> {
         let IdempotentRequest { state, caller, answer_key, digest } = *self;
         let fresh = IdempotentAnswer {
@@ -175,7 +176,8 @@ impl IdempotentRequest<'_> {
         if known.is_answer() {
             return answer_again(state, answer_key, &known);
         }
-        // Keyed with the ring: the seed in the store alone does not give away the secrets derived from it.
+        // Keyed with the key ring: the stored seed alone does not reveal the secrets derived from
+        // it.
         let purpose: &[u8] = b"seed of an idempotent request";
         let parts = [
             purpose,
@@ -192,7 +194,7 @@ impl IdempotentRequest<'_> {
     }
 }
 
-/// Keeps an answer or a note; returns what is kept for this key and not too old.
+/// Stores an answer or a note; returns the entry that is stored for this key and not too old.
 async fn keep(
     state: &ApiState,
     answer_key: &AnswerKey,
@@ -219,7 +221,7 @@ fn check_key(given: &HeaderValue) -> Result<String, Problem> {
     })
 }
 
-/// What makes two requests the same.
+/// A digest by which two requests are recognised as the same.
 fn digest(parts: &axum::http::request::Parts, body: &Bytes) -> [u8; 32] {
     let mut hash = Sha256::new();
     let content_type = parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
@@ -256,8 +258,8 @@ fn answer_again(
     Ok(response)
 }
 
-/// Keeps a response. If that fails, it is still answered: the change has been made, and a repeat makes the
-/// same again.
+/// Stores a response. If that fails, it is still sent: the change has been made, and a repeat gives
+/// the same result.
 async fn keep_answer(
     state: &ApiState,
     answer_key: &AnswerKey,
@@ -278,12 +280,15 @@ async fn keep_answer(
             created_at: state.now(),
         };
         match keep(state, answer_key, &answer).await {
-            // Another node was first: its answer is the answer.
+            // Another node was first: its answer counts.
             Ok(kept) if kept != answer && kept.is_answer() => {
                 return answer_again(state, answer_key, &kept);
             }
             Ok(_) => {}
-            Err(problem) => tracing::warn!(code = problem.code().as_str(), "an answer is not kept"),
+            Err(problem) => tracing::warn!(
+                code = problem.code().as_str(),
+                "cannot store the answer for an idempotency key"
+            ),
         }
     }
     Ok(Response::from_parts(parts, Body::from(body)))

@@ -1,5 +1,5 @@
-//! Layers around every route: security headers, a deadline, and problem documents for paths and
-//! methods that there are not.
+//! Layers around every route: security headers, a deadline, and problem documents for unknown paths
+//! and methods.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ use crate::idempotency::IDEMPOTENCY_KEY;
 use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 
-/// Where a request comes from. The listener puts it into the extensions of each request.
+/// The client's address. The listener inserts it into the extensions of each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientAddress(pub IpAddr);
 
@@ -29,12 +29,12 @@ pub(crate) struct MayBeFramed;
 /// A page of more than so many is much work.
 const SHORT_PAGE: u32 = 100;
 
-/// For everything that is not a page: nothing may be loaded, and nobody may frame it.
+/// The policy for all answers that are not pages: nothing may be loaded, and nothing may frame
+/// them.
 const CSP: HeaderValue =
     HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; base-uri 'none'");
 
-/// Everything that happens around a route, in one layer: each of its own costs every request a copy
-/// of all that is below it.
+/// All layers in one function: separate layers would cost every request a copy of everything below.
 pub(crate) async fn around(
     State(state): State<ApiState>,
     request: Request,
@@ -48,8 +48,8 @@ pub(crate) async fn around(
     response
 }
 
-/// Refuses a request that names twice who asks, for which tenant, or where: a proxy in front might have
-/// judged the other one.
+/// Refuses a request with repeated headers for key, tenant or host: a proxy in front might have
+/// used the other one.
 fn unambiguous(headers: &HeaderMap) -> Result<(), Problem> {
     for name in [header::AUTHORIZATION, TENANT_HEADER, header::HOST, IDEMPOTENCY_KEY] {
         if headers.get_all(&name).iter().nth(1).is_some() {
@@ -78,7 +78,7 @@ fn secure(response: &mut Response) {
     }
 }
 
-/// Logs each request: server errors as errors, all others for debugging.
+/// Logs each request: server errors as errors, all others at debug level.
 async fn note(state: &ApiState, request: Request, next: Next) -> Response {
     let begun = state.now();
     let method = request.method().clone();
@@ -95,7 +95,7 @@ async fn note(state: &ApiState, request: Request, next: Next) -> Response {
     response
 }
 
-/// Ends requests that take too long, whatever they wait for.
+/// Ends requests that take too long.
 async fn hurry(state: &ApiState, request: Request, next: Next) -> Response {
     let deadline = state.settings().request_deadline;
     match tokio::time::timeout(deadline, answer(state, request, next)).await {
@@ -107,24 +107,24 @@ async fn hurry(state: &ApiState, request: Request, next: Next) -> Response {
     }
 }
 
-/// Answers a request; one that is much work in the background, so that no other waits for it.
+/// Answers a request; large work runs in the background, so that no other request waits for it.
 async fn answer(state: &ApiState, request: Request, next: Next) -> Response {
     if is_large(&request) {
-        // In a box: what is seldom used must not make every request's future larger.
+        // Boxed, because a rare case must not make every request's future larger.
         Box::pin(state.engine().background().run(next.run(request).in_current_span())).await
     } else {
         next.run(request).await
     }
 }
 
-/// Whether a request brings much, or a number of bytes that it does not say, or asks for a long page.
+/// Whether a request has a large body, a body of unknown length, or asks for a long page.
 fn is_large(request: &Request) -> bool {
     let brings = request.body().size_hint().upper();
     let brings_much = brings.is_none_or(|bytes| bytes >= LARGE_BYTES as u64);
     brings_much || asks_for_a_long_page(request.uri())
 }
 
-/// Decodes the query as the lists do: `%6cimit=%3900` is a limit as well.
+/// Decodes the query as the lists do: `%6cimit=%3900` is a limit too.
 fn asks_for_a_long_page(uri: &Uri) -> bool {
     let Some(query) = uri.query() else { return false };
     if !query.contains("limit") && !query.contains('%') {
@@ -137,7 +137,7 @@ fn asks_for_a_long_page(uri: &Uri) -> bool {
     })
 }
 
-/// There is no such path.
+/// The answer for an unknown path.
 pub(crate) async fn unknown_path(uri: Uri) -> Problem {
     no_such_path(uri.path())
 }
@@ -148,13 +148,13 @@ pub(crate) fn no_such_path(path: &str) -> Problem {
     Problem::new(Code::UnknownPath, format!("there is no {shown} here"))
 }
 
-/// The path takes other methods.
+/// The answer for an unsupported method.
 pub(crate) async fn wrong_method(method: Method) -> Problem {
     let shown: String = method.as_str().chars().take(20).collect();
     Problem::new(Code::MethodNotAllowed, format!("this path does not take {shown}"))
 }
 
-/// The answer after a panic, which is a bug of ours. The caller is not told the cause.
+/// The answer after a panic, which is a bug. The caller is not told the cause.
 pub(crate) fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
     tracing::error!("a request panicked: this is a bug");
     Problem::internal().into_response()

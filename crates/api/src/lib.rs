@@ -1,5 +1,5 @@
-//! HTTP in: every call that Postrider answers. **No SQL, no scheduling**: reads go to the store,
-//! and whatever changes something goes through the engine.
+//! The HTTP API. **No SQL, no scheduling**: reads go to the store, and changes go through the
+//! engine.
 //!
 //! | question | module |
 //! |---|---|
@@ -61,7 +61,7 @@ pub use settings::{ApiSettings, InvalidOrigin, Origin, Origins, Rate};
 pub use state::{ApiParts, ApiState, RenderMetrics};
 pub use vault::{KeyRing, Vault};
 
-/// Everything that Postrider answers over HTTP.
+/// The router of all paths.
 pub fn router(state: ApiState) -> Router {
     let guarded =
         routes::guarded().route_layer(from_fn_with_state(state.clone(), auth::authenticate));

@@ -1,4 +1,4 @@
-//! What happens, for everybody who follows it: told once for each tenant, however many follow.
+//! The live feed of engine events: each is encoded once per tenant, however many streams are open.
 //!
 //! A tenant may have a hundred streams open, and a receiver that hangs ends hundreds of attempts in
 //! one moment. If each stream encoded each event, a tenant could keep the threads of everybody busy
@@ -21,26 +21,26 @@ use tokio::time::Instant;
 
 use crate::wire::live;
 
-/// What happens within this time goes out together, and at once where it is the first for so long.
+/// Events within this time are sent together; the first one after a pause is sent at once.
 const GATHER: Duration = Duration::from_millis(100);
-/// So many bytes go out in this time to all streams of a tenant together, and to each of them at least
-/// one event.
+/// The most bytes that are sent in this time to all streams of a tenant together; each stream gets
+/// at least one event.
 const SENT_BYTES_MAX: usize = 1 << 20;
-/// So many bytes make a chunk; a single event may be longer.
+/// The size of a chunk; a single event may be longer.
 const CHUNK_BYTES: usize = 16 << 10;
-/// Bytes of a tenant's events that may wait to go out, and of all tenants'.
+/// Bytes of a tenant's events that may wait to be sent, and of all tenants'.
 const WAITING_BYTES_MAX: usize = 4 << 20;
 const WAITING_BYTES_TOTAL: usize = 64 << 20;
-/// Chunks of a tenant that are kept for whoever reads slowly.
+/// Chunks of a tenant that are kept for slow readers.
 const CHUNKS_MAX: usize = 64;
-/// Events that are taken before what is due is sent.
+/// How many events are processed before due chunks are sent.
 const TAKEN_MAX: usize = 1_000;
 
-/// Events of one tenant, as they are sent.
+/// Encoded events of one tenant.
 #[derive(Debug, Clone)]
 pub(crate) struct Chunk {
-    /// How many events there were before these, those included that were given up. Whoever has got
-    /// fewer has missed some.
+    /// The number of events before these, including dropped ones. A stream that got fewer has
+    /// missed some.
     pub(crate) before: u64,
     pub(crate) events: u64,
     pub(crate) bytes: Bytes,
@@ -67,15 +67,14 @@ impl Bodies {
     const BOTH: [Bodies; 2] = [Bodies::Shown, Bodies::LeftOut];
 }
 
-/// Events of one tenant from now on.
+/// A subscription to one tenant's events from now on.
 #[derive(Debug)]
 pub(crate) struct Following {
     pub(crate) chunks: Receiver<Chunk>,
-    /// How many events there were before the first chunk that it can get.
+    /// The number of events before the first chunk that it can get.
     pub(crate) before: u64,
 }
 
-/// Tells what happens.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LiveFeed(Arc<Mutex<Followed>>);
 
@@ -110,7 +109,7 @@ impl Channels {
 #[derive(Debug, Clone)]
 struct Channel {
     sender: Sender<Chunk>,
-    /// How many events there were so far.
+    /// The number of events so far.
     events: Arc<AtomicU64>,
 }
 
@@ -133,7 +132,8 @@ impl LiveFeed {
         let chunks = channel.sender.subscribe();
         let before = channel.events.load(Ordering::Acquire);
         if is_first {
-            // Before anybody is told that the stream is open: it misses nothing from then on.
+            // Subscribe before the stream is reported as open, so that it misses nothing from then
+            // on.
             let events = engine.subscribe();
             let task = Task { feed: self.clone(), buffers: HashMap::new(), waiting_bytes: 0 };
             drop(engine.background().spawn(true, task.run(events)));
@@ -146,7 +146,7 @@ impl LiveFeed {
         self.followed().get(tenant).cloned()
     }
 
-    /// Forgets tenants that nobody follows any more. Without any the task is over.
+    /// Removes tenants without streams; returns whether none is left, which ends the task.
     fn forget_unfollowed(&self) -> bool {
         let mut followed = self.followed();
         followed.retain(|_, channels| channels.streams() > 0);
@@ -154,7 +154,7 @@ impl LiveFeed {
     }
 }
 
-/// The one that encodes.
+/// The task that encodes events.
 struct Task {
     feed: LiveFeed,
     buffers: HashMap<TenantId, Buffers>,
@@ -162,7 +162,7 @@ struct Task {
     waiting_bytes: usize,
 }
 
-/// What is to go out for a tenant.
+/// The events of a tenant that wait to be sent.
 #[derive(Default)]
 struct Buffers {
     shown: Buffer,
@@ -203,7 +203,7 @@ impl Task {
                 match tokio::time::timeout_at(round_ends, events.recv()).await {
                     Ok(Ok(event)) => self.take(&event),
                     Ok(Err(RecvError::Lagged(unseen))) => self.tell_unseen(unseen),
-                    // The engine has stopped: so do the streams.
+                    // The engine has shut down: close all streams.
                     Ok(Err(RecvError::Closed)) => return self.feed.followed().clear(),
                     Err(_) => break,
                 }
@@ -252,7 +252,7 @@ impl Task {
         }
     }
 
-    /// Sends what is there of the tenants that were not sent anything for a while.
+    /// Sends the buffers of tenants to which nothing was sent for a while.
     fn send(&mut self) {
         let now = now();
         let is_due = |sent: Instant| now.duration_since(sent) >= GATHER;
@@ -273,7 +273,7 @@ impl Task {
         }
     }
 
-    /// More happened than this task could see: everybody who follows is told.
+    /// The engine's events came too fast for this task: all streams are told that they missed some.
     fn tell_unseen(&mut self, unseen: u64) {
         let channels: Vec<_> =
             self.feed.followed().iter().map(|(t, c)| (t.clone(), c.clone())).collect();
@@ -312,7 +312,7 @@ impl Buffer {
         }
     }
 
-    /// Tells those who follow that they miss what is here, and so much more.
+    /// Drops the buffer, and tells the streams that they missed these events and `more`.
     fn give_up(&mut self, channel: &Channel, more: u64) {
         let dropped = u64::try_from(self.events.len()).unwrap_or(u64::MAX);
         *self = Buffer { sent_at: self.sent_at, ..Buffer::default() };

@@ -1,6 +1,5 @@
-//! Locks by name: for a read and a write that belong together, and for two requests
-//! with the same idempotency key. Holds within this process; names are forgotten when nobody holds
-//! them.
+//! Named locks: for a read and a write that belong together, and for two requests with the same
+//! idempotency key. They apply within this process; unused names are removed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -37,7 +36,7 @@ impl Locks {
         self.of(Name::IdempotencyKey(tenant.clone(), key.to_owned()))
     }
 
-    /// The lock of something that is counted before it is made, such as a tenant's keys.
+    /// The lock for counting and creating records under a quota, such as a tenant's keys.
     pub(crate) fn of_quota(
         &self,
         what: &'static str,

@@ -1,7 +1,8 @@
-//! Lists: `limit` and `cursor` in, `data` and `next_cursor` out. And reading a query, strictly.
+//! Pages of lists: `limit` and `cursor` in, `data` and `next_cursor` out; and strict parsing of
+//! queries.
 //!
-//! A cursor carries a mark of the list and the filters that it was made for. **A cursor of another
-//! list, tenant or filter is refused**: it would point to a wrong entry there.
+//! A cursor contains a digest of its list and filters. **A cursor of another list, tenant or filter
+//! is refused**: it would point to a wrong entry there.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -22,30 +23,30 @@ use crate::settings::CURSOR_CHARS_MAX;
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct List<T> {
     /// The entries, newest first unless the path says otherwise. A page may have fewer than `limit`
-    /// and yet a `next_cursor`: it ends early where its entries are together large (4 MiB).
+    /// and yet a `next_cursor`: it ends early if its entries are together large (4 MiB).
     data: Vec<T>,
     /// Give this as `cursor` to get the next page; null on the last one.
     next_cursor: Option<String>,
 }
 
 impl<T> List<T> {
-    /// What is on the page.
+    /// The entries of the page.
     pub(crate) fn entries(&self) -> &[T] {
         &self.data
     }
 
-    /// Where the next page begins.
+    /// The cursor of the next page.
     pub(crate) fn next_cursor(&self) -> Option<&str> {
         self.next_cursor.as_deref()
     }
 
-    /// A page of the store, shown.
+    /// Makes a page from one of the store.
     pub(crate) fn of<R>(asked: &ListRequest, page: Page<R>, show: impl FnMut(R) -> T) -> Self {
         let data = page.items.into_iter().map(show).collect();
         List { data, next_cursor: page.next.map(|next| asked.shown(&next)) }
     }
 
-    /// A page of the store, shown by something that can fail.
+    /// Makes a page from one of the store, with a conversion that can fail.
     pub(crate) fn try_of<R>(
         asked: &ListRequest,
         page: Page<R>,
@@ -68,7 +69,7 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// Reads a query by way of JSON, so that a fault has its field.
+/// Parses a query by way of JSON, so that an error names its field.
 fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     let uri = format!("/?{query}").parse().map_err(|_| bad_query())?;
     let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&uri);
@@ -86,22 +87,22 @@ fn bad_query() -> Problem {
     Problem::new(Code::BadRequest, "the query cannot be read: percent-encode it as UTF-8")
 }
 
-/// The bytes of a mark.
+/// The length of the digest.
 const MARK_BYTES: usize = 8;
 
-/// Which list, of whom, with which filters: what a cursor is good for.
+/// The list, its tenant and its filters, for which a cursor is valid.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ListOf<'a> {
     /// The list's name, the same for every call.
     pub(crate) name: &'static str,
-    /// Whose list it is; `None` where it belongs to no tenant.
+    /// The tenant of the list; `None` if it has none.
     pub(crate) tenant: Option<&'a TenantId>,
     /// Every filter of the list as it was given, always in the same order.
     pub(crate) filters: &'a [Option<&'a str>],
 }
 
 impl ListOf<'_> {
-    /// A digest of all of it, the same in every version and after every restart.
+    /// A digest that is the same in every version and after every restart.
     fn mark(&self) -> [u8; MARK_BYTES] {
         let mut digest = Sha256::new();
         let mut add = |part: Option<&str>| match part {
@@ -124,7 +125,7 @@ impl ListOf<'_> {
 #[derive(Debug)]
 pub(crate) struct ListRequest {
     mark: [u8; MARK_BYTES],
-    /// In the store's words.
+    /// The request for the store.
     pub(crate) request: PageRequest,
 }
 
@@ -172,7 +173,7 @@ pub(crate) fn bad_cursor() -> Problem {
     Problem::field("cursor", "not a cursor: give next_cursor of the page before, unchanged")
 }
 
-/// A parameter that must be of a certain kind.
+/// Parses a parameter.
 pub(crate) fn parameter<T: std::str::FromStr<Err: ToString>>(
     name: &str,
     text: Option<&str>,

@@ -1,7 +1,7 @@
-//! What a caller is told when something is wrong: a problem document (RFC 9457).
+//! Problem documents (RFC 9457), the errors of the API.
 //!
-//! Every refusal of this API is one of the [`Code`]s below, each with its status, its title and what
-//! to do. A problem never holds a secret, a stack trace, or anything of another tenant.
+//! Every refusal of this API is one of the [`Code`]s below, each with its status, its title and
+//! what to do. A problem never contains a secret, a stack trace, or data of another tenant.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -14,7 +14,7 @@ pub const PROBLEM_JSON: &str = "application/problem+json";
 /// The default `Retry-After`.
 const RETRY_AFTER_SECONDS: u64 = 5;
 
-/// A refusal, ready to be answered.
+/// A refusal, to be sent as an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     code: Code,
@@ -44,21 +44,21 @@ pub struct ProblemBody {
     detail: String,
     /// The offending field of the body, the query or the headers, such as `filter.all[2].op`.
     field: Option<String>,
-    /// What exists already, where that is the problem.
+    /// The identifier of the existing record that conflicts.
     #[serde(skip_serializing_if = "Option::is_none")]
     existing_id: Option<String>,
 }
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $status:ident, $title:literal, $remedy:literal;)*) => {
-        /// The stable names of everything that can be refused.
+        /// The stable codes of all problems.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Code {
             $($(#[$doc])* $variant,)*
         }
 
         impl Code {
-            /// All of them, by status.
+            /// All codes, by status.
             pub const ALL: &[Code] = &[$(Code::$variant,)*];
 
             /// The name, for programs.
@@ -85,16 +85,16 @@ macro_rules! codes {
 }
 
 codes! {
-    /// A body that cannot be read as JSON.
+    /// The body is not valid JSON.
     InvalidJson = "invalid_json", BAD_REQUEST, "The body is not JSON",
         "Send a body that is well-formed JSON in UTF-8.";
-    /// A request that HTTP itself does not understand.
+    /// The request violates HTTP.
     BadRequest = "bad_request", BAD_REQUEST, "The request cannot be read",
         "Send a well-formed HTTP request.";
-    /// No key, or none that is valid.
+    /// There is no valid key.
     Unauthorized = "unauthorized", UNAUTHORIZED, "A valid key is needed",
         "Send a valid key as `Authorization: Bearer pr_…`; ask your administrator for one.";
-    /// A key that may not do this.
+    /// The key lacks the scope.
     MissingScope = "missing_scope", FORBIDDEN, "The key may not do this",
         "Use a key that has the scope that is named, or have one created.";
     /// A request with a session that another site made.
@@ -106,37 +106,37 @@ codes! {
     /// No such thing, or not yours.
     NotFound = "not_found", NOT_FOUND, "There is no such thing",
         "Check the identifier, and that the key belongs to the right tenant.";
-    /// No such tenant.
+    /// The tenant does not exist.
     UnknownTenant = "unknown_tenant", NOT_FOUND, "There is no such tenant",
         "Create the tenant first, or correct the header postrider-tenant.";
-    /// No such path.
+    /// The path does not exist.
     UnknownPath = "unknown_path", NOT_FOUND, "There is no such path",
         "See /docs for the paths that there are.";
-    /// Not with this method.
+    /// The path does not support the method.
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "The path does not take this method",
         "Use one of the methods that the header allow names.";
-    /// The body did not come in time.
+    /// The body did not arrive in time.
     BodyTooSlow = "body_too_slow", REQUEST_TIMEOUT, "The body did not arrive in time",
         "Send the whole body within ten seconds.";
-    /// A twin of an existing subscription.
+    /// An identical subscription exists.
     Twin = "twin_subscription", CONFLICT, "An identical subscription exists",
         "Use or change the existing subscription, which existing_id names.";
-    /// An event identifier that was used for something else.
+    /// The event identifier belongs to a different event.
     EventConflict = "event_id_conflict", CONFLICT, "The event id was used for another event",
         "Give a new event another id; repeat an event with exactly the same content.";
-    /// A taken identifier.
+    /// The identifier exists already.
     AlreadyExists = "already_exists", CONFLICT, "It exists already",
         "Choose another identifier, or use what exists.";
-    /// Something that does not fit the state of the thing.
+    /// The state of the record does not allow this.
     WrongState = "wrong_state", CONFLICT, "Its state does not permit this",
         "Look at its state first; detail says what would be possible.";
-    /// A tenant with subscriptions.
+    /// The tenant still has subscriptions.
     TenantInUse = "tenant_in_use", CONFLICT, "The tenant cannot be deleted",
         "Delete the tenant's subscriptions first; the tenant default stays.";
-    /// The key that makes the request.
+    /// A key cannot delete itself.
     KeyInUse = "key_in_use", CONFLICT, "The key cannot delete itself",
         "Delete the key with another admin key.";
-    /// An idempotency key that was used for another request.
+    /// The idempotency key was used for another request.
     IdempotencyConflict = "idempotency_conflict", CONFLICT, "The idempotency key was used for another request",
         "Use a new Idempotency-Key for a new request; repeat a request with exactly the same body.";
     /// A link that was used, has expired or was revoked.
@@ -145,16 +145,16 @@ codes! {
     /// The body is too large.
     TooLarge = "body_too_large", PAYLOAD_TOO_LARGE, "The body is too large",
         "Keep an event within 1 MiB and a batch within 1000 events and 16 MiB.";
-    /// Not JSON by its own word.
+    /// The content type is not JSON.
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "The content type is not supported",
         "Send application/json, or application/x-ndjson to the batch path.";
-    /// Well-formed, but unacceptable.
+    /// A field has an invalid value.
     InvalidField = "invalid_field", UNPROCESSABLE_ENTITY, "A field is not acceptable",
         "Correct the field that is named; detail says what is allowed.";
-    /// A field that nothing is known of.
+    /// A field is unknown.
     UnknownField = "unknown_field", UNPROCESSABLE_ENTITY, "A field is unknown",
         "Remove or correct the field that is named; unknown fields are never ignored.";
-    /// A field that must be there.
+    /// A required field is missing.
     MissingField = "missing_field", UNPROCESSABLE_ENTITY, "A field is missing",
         "Add the field that is named.";
     /// A question whose answer takes too long to compute.
@@ -163,74 +163,74 @@ codes! {
     /// A URL that may not be contacted.
     UrlRefused = "url_refused", UNPROCESSABLE_ENTITY, "The URL may not be a destination",
         "Give a URL as detail asks for; what is not public must be allowed by the operator.";
-    /// A type that is Postrider's own.
+    /// The type is reserved for Postrider's own events.
     ReservedType = "reserved_type", UNPROCESSABLE_ENTITY, "The event type is reserved",
         "Event types that begin with postrider. are made by Postrider alone; choose another name.";
     /// Too many requests.
     RateLimited = "rate_limited", TOO_MANY_REQUESTS, "Too many requests",
         "Wait for as long as the header retry-after says.";
-    /// Too much at the same time.
+    /// Too many concurrent requests, bytes or streams.
     TooManyAtOnce = "too_many_at_once", TOO_MANY_REQUESTS, "Too much at the same time",
         "Let some of what is under way end first, or wait for as long as the header retry-after says.";
-    /// So many rotations overlap that one more would end an overlap early.
+    /// So many secrets overlap that a rotation would end an overlap early.
     TooManySecrets = "too_many_secrets", TOO_MANY_REQUESTS, "Too many secrets overlap",
         "Wait until the next of the replaced secrets expires; the header retry-after says when.";
-    /// A limit of the tenant.
+    /// A quota of the tenant is reached.
     QuotaReached = "quota_reached", TOO_MANY_REQUESTS, "A limit of the tenant is reached",
         "Do as detail says: it names the limit and its value. GET /v1/limits shows all of them.";
-    /// Something that should not happen.
+    /// An internal error.
     Internal = "internal", INTERNAL_SERVER_ERROR, "Something of ours failed",
         "Repeat the request; if that does not help, tell the operator when it happened.";
-    /// No room on the disk.
+    /// The disk is full.
     StorageFull = "storage_full", SERVICE_UNAVAILABLE, "There is no room to store this",
         "Nothing was accepted. Repeat later; the operator must make room.";
-    /// A limit of the whole server.
+    /// A quota of the server is reached.
     ServerFull = "server_limit_reached", SERVICE_UNAVAILABLE, "A limit of the server is reached",
         "Nothing was accepted. Repeat later, as retry-after says; detail names the limit.";
     /// The store cannot be reached.
     Unavailable = "unavailable", SERVICE_UNAVAILABLE, "The server cannot do this now",
         "Repeat later, with the same event id or Idempotency-Key: a repeat is safe.";
-    /// The server has all that it can hold.
+    /// The server has reached its capacity.
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "The server has too much to do",
         "Repeat it after as long as the header retry-after says; a repeat is safe.";
-    /// It took too long.
+    /// The request took too long.
     TimedOut = "timed_out", SERVICE_UNAVAILABLE, "The request took too long",
         "Repeat it, with the same event id or Idempotency-Key: it may have happened.";
 }
 
 impl Problem {
-    /// A problem with what is wrong this time.
+    /// A problem with a specific detail.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let retry_after_seconds =
             (code.status() == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_SECONDS);
         Problem { code, detail: detail.into(), field: None, existing_id: None, retry_after_seconds }
     }
 
-    /// A field that is not acceptable, and why.
+    /// The problem of an invalid field.
     pub fn field(field: impl Into<String>, why: impl ToString) -> Self {
         Problem::new(Code::InvalidField, why.to_string()).at(field)
     }
 
-    /// A field that must be there.
+    /// The problem of a missing field.
     pub fn missing(field: &str) -> Self {
         Problem::new(Code::MissingField, format!("`{field}` is missing: give it")).at(field)
     }
 
-    /// No such thing, or not the caller's: the two cannot be told apart.
+    /// The record does not exist or belongs to another tenant: the answer is the same.
     pub fn not_found(what: &str, id: &str) -> Self {
-        // Text of a caller is repeated only up to the length of an identifier.
+        // Limit the length of text from the caller.
         let shown: String = id.chars().filter(|c| !c.is_control()).take(300).collect();
         Problem::new(Code::NotFound, format!("there is no {what} {shown}"))
     }
 
-    /// The same problem, at this field.
+    /// Sets the field.
     #[must_use]
     pub fn at(mut self, field: impl Into<String>) -> Self {
         self.field = Some(field.into());
         self
     }
 
-    /// The same problem, one level down: `[17]` and `type` make `[17].type`.
+    /// Puts a place before the field: `[17]` and `type` make `[17].type`.
     #[must_use]
     pub fn below(mut self, place: &str) -> Self {
         self.field = Some(match self.field.take() {
@@ -241,26 +241,26 @@ impl Problem {
         self
     }
 
-    /// The same problem, naming what exists already.
+    /// Sets the identifier of the existing record.
     #[must_use]
     pub fn existing(mut self, id: impl ToString) -> Self {
         self.existing_id = Some(id.to_string());
         self
     }
 
-    /// The same problem, with the time after which to ask again.
+    /// Sets the `Retry-After`.
     #[must_use]
     pub fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after_seconds = Some(seconds.max(1));
         self
     }
 
-    /// What it is.
+    /// The code.
     pub const fn code(&self) -> Code {
         self.code
     }
 
-    /// The document.
+    /// The document for the answer.
     pub fn body(&self) -> ProblemBody {
         ProblemBody {
             kind: format!("/docs#problem-{}", self.code.as_str()),
@@ -278,7 +278,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let body = serde_json::to_vec(&self.body()).unwrap_or_default();
         let mut response = (self.code.status(), body).into_response();
-        // The audit log says which problem it was.
+        // For the audit log.
         response.extensions_mut().insert(self.code);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
@@ -290,7 +290,8 @@ impl IntoResponse for Problem {
             headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
         if self.code == Code::BodyTooSlow {
-            // What is still to come of the body cannot be told from the next request.
+            // The unread rest of the body could be taken for the next request, so the connection is
+            // closed.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
@@ -349,7 +350,7 @@ impl From<StoreError> for Problem {
 }
 
 impl Problem {
-    /// The status that it is answered with.
+    /// The HTTP status of the answer.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn status(&self) -> StatusCode {
         self.code.status()
@@ -398,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_needs_stays_with_the_operator() {
+    fn details_for_the_operator_are_not_shown_to_the_caller() {
         let place = "/var/lib/canary".to_owned();
         for (error, code) in [
             (StoreError::DiskFull { place: place.clone() }, Code::StorageFull),

@@ -1,18 +1,18 @@
-//! Random bytes for keys, secrets and nonces, always from the system.
+//! Random bytes for keys, secrets and nonces, always from the operating system.
 
 use postrider_entropy::{fill_from_system, system_bytes};
 use zeroize::Zeroizing;
 
 pub(crate) use postrider_entropy::NoRandomness;
 
-/// So many random bytes, overwritten when they are dropped.
+/// Random bytes, overwritten when dropped.
 pub(crate) fn secret_bytes<const N: usize>() -> Result<Zeroizing<[u8; N]>, NoRandomness> {
     let mut bytes = Zeroizing::new([0; N]);
     fill_from_system(bytes.as_mut_slice())?;
     Ok(bytes)
 }
 
-/// So many random bytes that are no secret.
+/// Random bytes that are not secret.
 pub(crate) fn bytes<const N: usize>() -> Result<[u8; N], NoRandomness> {
     system_bytes()
 }

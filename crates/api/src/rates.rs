@@ -1,4 +1,4 @@
-//! How many requests a key or a tenant may make. Off unless configured.
+//! Rate limits of keys and tenants. Off by default.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use postrider_domain::token_bucket::TokenBuckets;
 use crate::problem::{Code, Problem};
 use crate::settings::{REMEMBERED_MAX, Rate};
 
-/// A token bucket for each name; none of them where nothing is limited.
+/// A token bucket for each name; `None` without a limit.
 #[derive(Debug)]
 pub(crate) struct Buckets(Option<Mutex<TokenBuckets<String>>>);
 
@@ -18,7 +18,7 @@ impl Buckets {
         Buckets(rate.map(|rate| Mutex::new(limited(rate))))
     }
 
-    /// Takes one request from the bucket of this name, or says how many seconds to wait.
+    /// Takes one request from the bucket of this name, or returns how many seconds to wait.
     pub(crate) fn take(&self, name: &str, now: Timestamp) -> Result<(), u64> {
         let Some(buckets) = &self.0 else { return Ok(()) };
         let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -29,7 +29,7 @@ impl Buckets {
     }
 }
 
-/// The refusal of one request too many.
+/// The problem of a request over the rate.
 pub(crate) fn refusal(whose: &str, seconds: u64) -> Problem {
     let detail = format!("the {whose} makes too many requests; wait {seconds} s");
     Problem::new(Code::RateLimited, detail).retry_after(seconds)

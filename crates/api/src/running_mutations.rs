@@ -1,8 +1,8 @@
-//! Mutations that are being carried out. **One that has begun is finished**, also when its client
-//! disconnects or its deadline passes.
+//! Running mutations (requests that change something). **A mutation that has begun is completed**,
+//! even if its client disconnects or its deadline passes.
 //!
-//! Each runs in a task of its own. Their number is limited, per tenant and in total, so that a client
-//! cannot start more and more of them by disconnecting.
+//! Each runs in a task of its own. Their number is limited, per tenant and in total, so that a
+//! client cannot accumulate them by disconnecting.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::layers;
 use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 
-/// How many mutations run, by tenant.
+/// The number of running mutations, by tenant.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunningMutations(Arc<Mutex<Counts>>);
 
@@ -36,7 +36,7 @@ impl RunningMutations {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one more, unless the tenant or all tenants together have as many as they may.
+    /// Counts one more, unless a limit is reached.
     fn enter(
         &self,
         tenant: &TenantId,
@@ -61,7 +61,7 @@ impl RunningMutations {
         Ok(RunningMutation { running: self.clone(), tenant: tenant.clone() })
     }
 
-    /// How many run.
+    /// The number of running mutations.
     pub(crate) fn count(&self) -> usize {
         self.lock().total
     }
@@ -80,7 +80,7 @@ impl Drop for RunningMutation {
     }
 }
 
-/// Carries a mutation out to its end, whether its caller waits for it or not.
+/// Runs a mutation to its end, whether its caller waits for it or not.
 pub(crate) async fn to_the_end(
     state: &ApiState,
     tenant: &TenantId,

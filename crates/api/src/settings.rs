@@ -1,4 +1,4 @@
-//! Every limit of the way in that an operator may turn, in one place. The hard walls are in
+//! All limits of the API that an operator may change. The fixed limits are in
 //! [`postrider_domain::limits`].
 
 use std::time::Duration;
@@ -9,49 +9,49 @@ use crate::budget::Quota;
 
 const MIB: usize = 1024 * 1024;
 
-/// How the API behaves.
+/// The settings of the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiSettings {
-    /// A body must be there within this time.
+    /// The time limit for receiving a body.
     pub body_deadline: Duration,
-    /// A request must be answered within this time.
+    /// The time limit for answering a request.
     pub request_deadline: Duration,
-    /// Requests that one key may make; no limit where it is `None`.
+    /// The rate limit of one key; `None` for no limit.
     pub key_rate: Option<Rate>,
-    /// Requests that all keys of one tenant together may make; no limit where it is `None`.
+    /// The rate limit of all keys of one tenant together; `None` for no limit.
     pub tenant_rate: Option<Rate>,
-    /// How long a key and a tenant are remembered before the store is asked again. A key that was
-    /// deleted on another node goes on working for at most this long.
+    /// How long keys and tenants are cached. A key that was deleted on another node keeps working
+    /// for at most this long.
     pub key_memory: Duration,
-    /// How often the last use of keys is written down.
+    /// How often the last use of keys is written to the store.
     pub touch_every: Duration,
-    /// How long the answer for an `Idempotency-Key` is kept.
+    /// How long the answer for an `Idempotency-Key` is stored.
     pub idempotency_memory: Duration,
-    /// Answers for idempotency keys that one tenant may have; the oldest are forgotten.
+    /// Stored answers for idempotency keys of one tenant; the oldest are removed.
     pub tenant_answers_max: u64,
-    /// Bytes of these answers that one tenant may have; the oldest are forgotten.
+    /// Bytes of these answers of one tenant; the oldest are removed.
     pub tenant_answer_bytes_max: u64,
-    /// Entries of the audit log that one tenant may have; the oldest are removed.
+    /// Entries of the audit log of one tenant; the oldest are removed.
     pub tenant_audit_max: u64,
-    /// Entries of mutations that were refused, likewise.
+    /// Entries for refused mutations of one tenant; the oldest are removed.
     pub tenant_audit_refused_max: u64,
-    /// Mutations of one tenant that are carried out at the same time.
+    /// Concurrent mutations of one tenant.
     pub tenant_mutations_max: usize,
-    /// Mutations of all tenants together that are carried out at the same time.
+    /// Concurrent mutations of all tenants together.
     pub mutations_max: usize,
-    /// How often a stream that has nothing to say shows that it is alive.
+    /// How often an idle stream sends a comment.
     pub stream_heartbeat: Duration,
-    /// How often it is checked that the key of a stream is still valid.
+    /// How often the key of a stream is checked.
     pub stream_check: Duration,
-    /// Streams that are open at the same time.
+    /// Open streams.
     pub streams: Quota,
-    /// Requests that are executed at the same time.
+    /// Concurrent requests.
     pub in_progress: Quota,
-    /// How long a request waits for its turn before it is refused.
+    /// How long a request waits for a permit before it is refused.
     pub in_progress_wait: Duration,
-    /// Bytes of request bodies that are in memory at the same time.
+    /// Bytes of request bodies in memory.
     pub request_bytes: Quota,
-    /// Bytes of answers that their clients have not taken yet.
+    /// Bytes of answers that clients have not read yet.
     pub answer_bytes: Quota,
     /// How long a session lasts, whatever is done in it.
     pub session_lifetime: Duration,
@@ -74,9 +74,9 @@ pub struct ApiSettings {
 /// A token bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// Requests in a second, in the long run.
+    /// The sustained rate per second.
     pub per_second: u32,
-    /// Requests at once, after a pause.
+    /// The most requests at once, after a pause.
     pub burst: u32,
 }
 
@@ -126,24 +126,24 @@ pub(crate) const LINK_SECONDS_DEFAULT: u64 = 10 * 60;
 
 /// Headers of one request; for the server that reads them.
 pub const REQUEST_HEADERS_MAX: usize = 64;
-/// The request line and all headers of one request; for the server that reads them.
+/// The largest request line with all headers; for the listener.
 pub const REQUEST_HEAD_BYTES_MAX: usize = 32 * 1024;
 
-/// A body that is not an event.
+/// The largest body that is not an event.
 pub(crate) const BODY_BYTES_MAX: usize = 256 * 1024;
-/// An `Idempotency-Key`.
+/// The longest `Idempotency-Key`.
 pub(crate) const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
-/// Keys and tenants that are remembered.
+/// The most cached keys and tenants.
 pub(crate) const REMEMBERED_MAX: usize = 100_000;
-/// The name of a tenant or a key.
+/// The longest name of a tenant or a key.
 pub(crate) const NAME_CHARS_MAX: usize = 100;
-/// A text in a query.
+/// The longest text in a query.
 pub(crate) const CURSOR_CHARS_MAX: usize = 1024;
-/// Spans in one answer of statistics.
+/// The most spans in one answer of statistics.
 pub(crate) const STATS_SPANS_MAX: u64 = 5_000;
 /// The longest overlap of two signing secrets.
 pub(crate) const OVERLAP_SECONDS_MAX: u64 = 30 * 24 * 60 * 60;
-/// The overlap where none is named.
+/// The default overlap.
 pub(crate) const OVERLAP_SECONDS_DEFAULT: u64 = 24 * 60 * 60;
-/// The fastest pace of a replay.
+/// The highest rate of a replay.
 pub(crate) const REPLAY_PER_SECOND_MAX: u32 = 100_000;

@@ -1,4 +1,4 @@
-//! What every route can reach. One per server; a clone is the same state.
+//! The shared state of all routes. Clones share it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use crate::session::PassCache;
 use crate::settings::{ApiSettings, SIGN_IN_RATE};
 use crate::vault::Vault;
 
-/// Between two rounds of forgetting.
+/// The pause between two rounds of housekeeping.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
-/// Between two looks at what still runs.
+/// The pause between two checks for running mutations.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Waits for time to pass: for upkeep, and for another node, which tells nobody that it is done.
+/// Sleeps: for housekeeping, and for another node, which does not announce when it is done.
 #[expect(clippy::disallowed_methods, reason = "the one place of the API that waits for time")]
 pub(crate) async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;
@@ -40,31 +40,31 @@ pub(crate) async fn pause(duration: Duration) {
 /// Renders the metrics of the process, as Prometheus reads them.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Everything that the API is made of.
+/// The parts of the API.
 pub struct ApiParts {
-    /// What is remembered.
+    /// The store.
     pub store: Arc<dyn Store>,
-    /// What moves deliveries.
+    /// The engine.
     pub engine: EngineHandle,
-    /// What seals secrets.
+    /// The vault that seals secrets.
     pub vault: Vault,
-    /// What says the time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// What may be contacted, as it is now.
+    /// The egress policy in effect.
     pub egress: Egress,
-    /// How the API behaves.
+    /// The settings.
     pub settings: ApiSettings,
     /// An admin key that the operator chose.
     pub given_admin: Option<GivenAdmin>,
-    /// The metrics, where there are any.
+    /// Renders the metrics, if there are any.
     pub metrics: Option<RenderMetrics>,
-    /// The key that the metrics need; none where it is `None`.
+    /// The key for the metrics; `None` if they need none.
     pub metrics_key: Option<GivenAdmin>,
     /// The process that serves it.
     pub process: Arc<dyn Process>,
 }
 
-/// What every route can reach.
+/// The shared state of all routes.
 #[derive(Clone)]
 pub struct ApiState(Arc<Inner>);
 
@@ -181,7 +181,7 @@ impl ApiState {
         &self.0.backups
     }
 
-    /// How many refused mutations of a tenant are written to the audit log.
+    /// The rate limits of audit entries for refused mutations.
     pub(crate) fn refusal_rates(&self) -> &Buckets {
         &self.0.refusal_rates
     }
@@ -206,7 +206,7 @@ impl ApiState {
 }
 
 impl ApiState {
-    /// Forgets what other nodes delete, as long as the engine lives.
+    /// Removes records that other nodes delete from the caches, until the engine shuts down.
     pub async fn follow_changes(self) {
         let mut changes = self.engine().changes();
         loop {
@@ -223,8 +223,7 @@ impl ApiState {
         }
     }
 
-    /// Forgets answers for idempotency keys and entries of the audit log whose time is over, every
-    /// minute.
+    /// Removes expired answers for idempotency keys and old entries of the audit log, every minute.
     pub async fn keep_house(self) {
         loop {
             pause(FORGET_EVERY).await;
@@ -239,8 +238,10 @@ impl ApiState {
                 (settings.tenant_answers_max, settings.tenant_answer_bytes_max);
             match self.store().forget_answers(before, most, bytes_most).await {
                 Ok(forgotten) => tracing::debug!(forgotten, "answers for idempotency keys"),
-                // The next round does what this one could not.
-                Err(error) => tracing::warn!(%error, "cannot forget old idempotent answers"),
+                // The next round tries again.
+                Err(error) => {
+                    tracing::warn!(%error, "cannot remove old answers for idempotency keys")
+                }
             }
         }
     }
@@ -251,39 +252,40 @@ impl ApiState {
         let (most, refused_most) = (settings.tenant_audit_max, settings.tenant_audit_refused_max);
         match self.store().prune_audit(before, most, refused_most).await {
             Ok(removed) => tracing::debug!(removed, "entries of the audit log"),
-            // The next round does what this one could not.
+            // The next round tries again.
             Err(error) => tracing::warn!(%error, "cannot remove old entries of the audit log"),
         }
     }
 
-    /// Waits until every mutation that has begun is carried out, for whom nobody may wait any more.
+    /// Waits until all running mutations are completed, including those whose clients have
+    /// disconnected.
     pub async fn finish_mutations(&self) {
         while self.running().count() > 0 {
             pause(LOOK_AGAIN).await;
         }
     }
 
-    /// Places for requests that are executed.
+    /// The permits for requests.
     pub(crate) fn gate(&self) -> &Gate {
         &self.0.gate
     }
 
-    /// Bytes of request bodies that are in memory.
+    /// The budget for bytes of request bodies.
     pub(crate) fn request_bytes(&self) -> &Arc<Budget> {
         &self.0.request_bytes
     }
 
-    /// Bytes of answers that their clients have not taken yet.
+    /// The budget for bytes of answers that clients have not read yet.
     pub(crate) fn answer_bytes(&self) -> &Arc<Budget> {
         &self.0.answer_bytes
     }
 
-    /// What happens, for those who follow it.
+    /// The live feed.
     pub(crate) fn live_feed(&self) -> &LiveFeed {
         &self.0.live_feed
     }
 
-    /// Places for those who follow what happens.
+    /// The budget for open streams.
     pub(crate) fn streams(&self) -> &Arc<Budget> {
         &self.0.streams
     }

@@ -1,7 +1,7 @@
-//! The ceiling: how many POSTs a second a bare pooled client makes to the same receiver, on the same
-//! processors, with the bytes that a delivery has.
+//! The ceiling: how many POSTs per second a bare pooled client makes to the same receiver, on the
+//! same processors, with the bytes of a delivery.
 //!
-//! It keeps nothing, decides nothing and signs nothing: its one signature was made before.
+//! It stores nothing, decides nothing and signs nothing: its only signature is computed in advance.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use postrider_cli::output::line;
 
 const DELIVERY: &str = "dlv_019a86d99e3877078707070707070707";
 
-/// What is to be posted.
+/// The task of the bare client.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Post {
     /// The receiver's address.
@@ -33,7 +33,7 @@ pub(crate) struct Post {
     pub(crate) seconds: f64,
 }
 
-/// What was posted.
+/// The result of the bare client.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Posted {
     pub(crate) posts: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Posted {
     pub(crate) cpu_us: u64,
 }
 
-/// Reads what is to be posted from the standard input, posts it, and tells what was posted.
+/// Reads the task from the standard input, posts, and prints the result.
 pub(crate) fn run() -> Result<(), Failure> {
     let post: Post = process::read_task()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -60,7 +60,7 @@ async fn measure(post: &Post) -> Result<Posted, Failure> {
     let headers = headers(&body).ok_or_else(|| Failure::failed("no headers"))?;
     let uri: hyper::Uri = format!("http://{}/0", post.receiver)
         .parse()
-        .map_err(|_| Failure::usage("the receiver's address is none"))?;
+        .map_err(|_| Failure::usage("the receiver's address is invalid"))?;
     let posts = Arc::new(AtomicU64::new(0));
     let begin = Instant::now();
     let until = begin + Duration::from_secs_f64(post.seconds);
@@ -86,7 +86,7 @@ async fn measure(post: &Post) -> Result<Posted, Failure> {
     Ok(Posted { posts, seconds: begin.elapsed().as_secs_f64(), cpu_us: 0 })
 }
 
-/// What a delivery of such an event has as its body.
+/// The body of a delivery of such an event.
 fn body(payload_bytes: u64) -> Bytes {
     let mut body = b"{\"type\":\"bench.k0\",\"timestamp\":\"2025-11-15T09:30:00.120Z\",\
         \"id\":\"evt_019a86d99e3877078707070707070707\","
@@ -96,7 +96,7 @@ fn body(payload_bytes: u64) -> Bytes {
     Bytes::from(body)
 }
 
-/// What a delivery has as its headers.
+/// The headers of a delivery.
 fn headers(body: &[u8]) -> Option<HeaderMap> {
     let seconds = i64::try_from(message::now_us() / 1_000_000).ok()?;
     let secret = SigningSecret::generate_symmetric([7; 32]);

@@ -1,8 +1,8 @@
-//! A measurement that is broken off (SIGTERM, SIGINT) leaves nothing behind: its processes end with it,
-//! and its data is removed.
+//! A measurement that is interrupted (SIGTERM, SIGINT) leaves nothing behind: its processes are
+//! killed, and its data is removed.
 //!
-//! Whoever kills the measurement outright (SIGKILL) is obeyed too: the system itself ends the processes
-//! then, since each of them asked for that when it began.
+//! After SIGKILL the system ends the child processes, because each of them requested a signal at
+//! the death of its parent.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use postrider_cli::exit::Failure;
 
-/// What would be left behind now.
+/// The processes and directories to clean up.
 static LEFT: Mutex<Left> = Mutex::new(Left { processes: Vec::new(), directories: Vec::new() });
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ fn left() -> MutexGuard<'static, Left> {
     LEFT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Begins to listen to signals. What they break off is cleaned up.
+/// Starts to handle signals; they trigger the clean-up.
 pub(crate) fn watch() -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut terminate, mut interrupt) = {
@@ -42,7 +42,7 @@ pub(crate) fn watch() -> Result<(), Failure> {
                 _ = interrupt.recv() => 128 + Signal::INT.as_raw(),
             }
         });
-        // Held until the end: nothing new begins meanwhile.
+        // Held until the end, so that nothing new begins.
         let left = left();
         for process in &left.processes {
             // It may have ended by itself.
@@ -56,7 +56,7 @@ pub(crate) fn watch() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Processes that were killed may write for a moment more.
+/// Removes a directory. Killed processes may still write for a moment, so it tries again.
 fn remove(directory: &Path) {
     for _ in 0..100 {
         match std::fs::remove_dir_all(directory) {
@@ -66,12 +66,12 @@ fn remove(directory: &Path) {
     }
 }
 
-/// A directory that is to be removed where the measurement is broken off.
+/// Registers a directory to be removed after an interruption.
 pub(crate) fn keep_in_mind(directory: &Path) {
     left().directories.push(directory.to_owned());
 }
 
-/// Starts a process of the measurement, this program once more: it ends with this one.
+/// Starts a process of the measurement (this program again), which ends with this one.
 pub(crate) fn spawn(
     arguments: &[&str],
     set_up: impl FnOnce(&mut Command),
@@ -79,14 +79,14 @@ pub(crate) fn spawn(
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["bench", "attached", &std::process::id().to_string(), "--"]).args(arguments);
     set_up(&mut command);
-    // Whoever breaks the measurement off sees all processes or keeps one from beginning.
+    // Under the lock, so that an interruption sees all processes or prevents a new one.
     let mut left = left();
     let child = command.spawn()?;
     left.processes.extend(pid(&child));
     Ok(child)
 }
 
-/// A process is about to be waited for: from then on its number may be somebody else's.
+/// Unregisters a process before it is waited for: afterwards its id may belong to another process.
 pub(crate) fn let_go(child: &Child) {
     let id = pid(child);
     left().processes.retain(|process| Some(*process) != id);
@@ -96,7 +96,7 @@ pub(crate) fn pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
-/// Becomes another command of this program that ends with the process that started it.
+/// Becomes another command of this program that ends with its parent process.
 pub(crate) fn become_attached(parent: u32, arguments: &[String]) -> Result<(), Failure> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from)?;
     let is_there = getppid().is_some_and(|now| u32::try_from(now.as_raw_pid()) == Ok(parent));

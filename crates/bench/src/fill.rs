@@ -1,5 +1,5 @@
-//! Fills a store with what a large installation has: subscriptions, destinations, waiting
-//! deliveries. By the store itself, since a million requests would take longer than what is measured.
+//! Fills a store like a large installation: subscriptions, destinations, waiting deliveries. It
+//! writes to the store directly, because a million requests would take too long.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,26 +27,26 @@ use postrider_store::{
 use postrider_transport::{Clock as _, SystemClock};
 use tokio::task::JoinSet;
 
-/// Writes that are under way at the same time.
+/// Concurrent writes.
 const AT_ONCE: usize = 256;
 /// Deliveries in one write.
 const PAGE: u64 = 2_000;
 
-/// The time over which what waits was accepted.
+/// The time span in which the waiting deliveries were accepted.
 const BACKLOG_SPAN: Duration = Duration::from_secs(3600);
 
-/// What is put into a store.
+/// The contents of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Filling {
-    /// Subscriptions that want none of the events that are sent.
+    /// Subscriptions that match none of the sent events.
     pub(crate) subscriptions: u64,
     /// Destinations, each with a subscription to its own type of event.
     pub(crate) destinations: u64,
-    /// Deliveries that wait for a slot in a day's time.
+    /// Deliveries that wait for a slot in a day.
     pub(crate) waiting: u64,
 }
 
-/// Fills a new store. Destinations are below this URL.
+/// Fills a new store. The URLs of destinations begin with this URL.
 pub(crate) async fn fill(data_dir: &Path, receiver: &str, filling: Filling) -> anyhow::Result<()> {
     std::fs::create_dir_all(data_dir)?;
     let ring = KeyRing::generate()?;
@@ -66,7 +66,7 @@ pub(crate) async fn fill(data_dir: &Path, receiver: &str, filling: Filling) -> a
     }
     for first in (0..filling.subscriptions).step_by(AT_ONCE) {
         let numbers = first..(first + AT_ONCE as u64).min(filling.subscriptions);
-        // A thousand types, as an application has them; a hundred of them want each.
+        // A thousand types, as in a real application; a hundred subscriptions for each.
         let kind = |n: u64| format!("other.kind{}.{}", n % 1000, n / 100_000);
         let url = |n: u64| format!("http://{receiver}/other{n}/0");
         let wanted = numbers.map(|n| (filling.destinations + n, url(n), kind(n))).collect();
@@ -128,7 +128,7 @@ impl Filler {
         Ok(credentials.record(&self.vault, &subscription, HeaderForm::Sealed)?)
     }
 
-    /// Deliveries that have failed once and wait, at a thousand destinations.
+    /// Adds deliveries that have failed once and wait, at a thousand destinations.
     async fn wait(&self, count: u64, receiver: &str) -> anyhow::Result<()> {
         if count == 0 {
             return Ok(());
@@ -157,7 +157,7 @@ impl Filler {
     }
 
     fn acceptance(&self, n: u64, subscription: u64, url: &str) -> Option<Acceptance> {
-        // A few in each millisecond, as they would have come.
+        // A few per millisecond, like real traffic.
         let at = self.now.saturating_sub(BACKLOG_SPAN);
         let at = at.saturating_add(Duration::from_millis(n / 4).min(BACKLOG_SPAN));
         let event = Arc::new(Event {
@@ -165,7 +165,7 @@ impl Filler {
             tenant: self.tenant.clone(),
             kind: "waits".parse().ok()?,
             object: None,
-            // A backlog's payloads lie in the history; small ones make the same queue.
+            // The queue does not hold payloads, so small ones make the same queue.
             data: RawJson::from_trusted(Bytes::from_static(b"{}")),
             old: None,
             time: at,
@@ -185,7 +185,7 @@ impl Filler {
     }
 }
 
-/// The delivery after its first attempt has failed: due in a day, each at its own time.
+/// A delivery after its first failed attempt: due in a day, each at its own time.
 fn failed(delivery: Delivery, n: u64) -> DeliveryChange {
     let at = delivery.created_at;
     let due_at = at.saturating_add(Duration::from_millis(86_750_400 + n % 3_600_000));
@@ -210,7 +210,7 @@ fn failed(delivery: Delivery, n: u64) -> DeliveryChange {
     }
 }
 
-/// What an identifier has after its time: it begins like no other of the same time, as if by chance.
+/// The random part of an identifier: different for each number.
 fn numbered(n: u64) -> [u8; 10] {
     let [a, b, ..] = n.wrapping_mul(postrider_domain::mixing::STEP).to_be_bytes();
     let mut random = [a, b, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -1,8 +1,8 @@
-//! `postrider bench growth`: what a delivery costs, what a start takes and what memory is needed, as
+//! `postrider bench growth`: the cost of a delivery, the time of a start and the memory, as
 //! subscriptions, destinations and waiting deliveries grow.
 //!
-//! Each point is a store filled beforehand and a server started on it. What is measured is what
-//! happens after that.
+//! Each point is a store that was filled before, and a server started on it. The measurement begins
+//! after that.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,34 +22,34 @@ use postrider_cli::output::{Output, line, table};
 
 #[derive(Debug, Args)]
 pub(crate) struct Growth {
-    /// Subscriptions of the point with many.
+    /// Subscriptions at the point with many subscriptions.
     #[arg(long, default_value_t = 100_000, value_name = "N")]
     subscriptions: u64,
-    /// Destinations of the point with many, all of which are sent to.
+    /// Destinations at the point with many destinations; all get deliveries.
     #[arg(long, default_value_t = 50_000, value_name = "N")]
     destinations: u64,
-    /// Waiting deliveries of the point with many.
+    /// Waiting deliveries at the point with many waiting deliveries.
     #[arg(long, default_value_t = 5_000_000, value_name = "N")]
     waiting: u64,
     /// How long each point sends events, in batches of 100 as fast as they are accepted.
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
     seconds: f64,
-    /// Where the data goes meanwhile.
+    /// Directory for the data during the measurement.
     #[arg(long, default_value = ".", value_name = "DIRECTORY")]
     dir: std::path::PathBuf,
 }
 
-/// What a point gave.
+/// The results of a point.
 #[derive(Debug, Clone, Serialize)]
 struct Point {
     name: String,
     /// From the start of the process until it listens.
     start_ms: u128,
-    /// From the start of the process until the first event that was sent then has arrived.
+    /// From the start of the process until the first event sent afterwards has arrived.
     first_delivery_ms: u128,
-    /// Memory when it has just started.
+    /// Memory right after the start.
     resident_bytes: u64,
-    /// The most memory, at the end.
+    /// The peak memory.
     peak_bytes: u64,
     deliveries_per_second: f64,
     /// Processor time of the server.
@@ -98,7 +98,7 @@ fn measure(
     let mut receiver = Helper::start("receiver")?;
     let hello: Json = receiver.hear()?;
     let address = hello["address"].as_str().unwrap_or_default().to_owned();
-    // A runtime of its own, so that no thread of the store outlives the filling.
+    // A separate runtime, so that no thread of the store outlives the filling.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(fill::fill(data_dir, &address, filling))?;
     drop(runtime);
@@ -149,7 +149,7 @@ fn measure(
     })
 }
 
-/// Sends, and waits until everything has arrived or nothing more does.
+/// Sends events, and waits until everything has arrived or nothing more arrives.
 #[expect(clippy::disallowed_methods, reason = "a measurement reads the machine's clock")]
 fn send(receiver: &mut Helper, load: &Load) -> Result<(Sent, Arrived), Failure> {
     let _: Json = receiver.ask(&Ask::Begin { fan_out: 1 })?;

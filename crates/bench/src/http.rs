@@ -1,14 +1,14 @@
-//! As much of HTTP/1.1 as a measurement needs, so that it costs as little as it can: messages with a
+//! A minimal HTTP/1.1 parser for measurements, to cost as little as possible: messages with a
 //! `content-length`, one after the other on a connection.
 
-/// A whole message: where its body begins and where it ends.
+/// A complete message: where its body begins and where it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) body: usize,
     pub(crate) end: usize,
 }
 
-/// The first message in a buffer, where it is there as a whole.
+/// The first message in a buffer, if it is complete.
 pub(crate) fn message(buffer: &[u8]) -> Option<Message> {
     let body = head_end(buffer)?;
     let length = content_length(buffer.get(..body)?)?;
@@ -16,7 +16,7 @@ pub(crate) fn message(buffer: &[u8]) -> Option<Message> {
     (buffer.len() >= end).then_some(Message { body, end })
 }
 
-/// Where the head ends: after its empty line.
+/// The end of the head, after its empty line.
 fn head_end(buffer: &[u8]) -> Option<usize> {
     let mut from = 0;
     loop {

@@ -1,9 +1,9 @@
-//! `postrider bench`: how many deliveries a second, how quickly, at what cost, and how near that is
-//! to what HTTP itself allows on the same machine.
+//! `postrider bench`: measures throughput, latency and cost of deliveries, compared with what HTTP
+//! itself allows on the same machine.
 //!
-//! Load generator, server, receiver and the bare client are processes of their own on loopback: this
-//! program once more. **A scenario in which something accepted did not arrive, or arrived twice, is
-//! a failure**, whatever its figures.
+//! Load generator, server, receiver and the bare client are separate processes of this program on
+//! loopback. **A scenario fails if an accepted event did not arrive, or arrived twice**, whatever
+//! its figures.
 
 mod ceiling;
 mod ending;
@@ -39,10 +39,10 @@ pub struct Bench {
     settings: Settings,
 }
 
-/// Other measurements, and the processes of one.
+/// Other measurements, and the processes of a measurement.
 #[derive(Debug, Subcommand)]
 enum Part {
-    /// What a delivery costs as subscriptions, destinations and what waits grow.
+    /// The cost of a delivery as subscriptions, destinations and waiting deliveries grow.
     Growth(growth::Growth),
     /// The load generator.
     #[command(hide = true)]
@@ -50,10 +50,10 @@ enum Part {
     /// The receiver.
     #[command(hide = true)]
     Receiver,
-    /// The bare client.
+    /// The bare HTTP client.
     #[command(hide = true)]
     Ceiling,
-    /// Another command of this program that ends with the process that started it.
+    /// Another command of this program that ends with its parent process.
     #[command(hide = true)]
     Attached {
         parent: u32,
@@ -62,12 +62,12 @@ enum Part {
     },
 }
 
-/// As many as a destination's lane has in memory.
+/// The default window: as many deliveries as a destination's lane holds in memory.
 const DEFAULT_WINDOW: u64 = 4_000;
 
 #[derive(Debug, Args)]
 struct Settings {
-    /// Half a second of everything: whether it works, not how fast it is.
+    /// Half a second of everything: to see that it works, not how fast it is.
     #[arg(long)]
     quick: bool,
     /// How long each scenario sends events.
@@ -76,20 +76,20 @@ struct Settings {
     /// Only the scenarios whose name contains this; may be repeated.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Where the server keeps everything; an empty PostgreSQL database, or the embedded store.
+    /// The store: an empty PostgreSQL database, or the embedded store.
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
-    /// Servers that share the database and the load.
+    /// Number of servers that share the database and the load.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
     nodes: u64,
-    /// Requests at the same time.
+    /// Concurrent requests.
     #[arg(long, default_value_t = 64, value_name = "N")]
     connections: u64,
-    /// Deliveries that may be under way where events come as fast as possible; 0 for any number,
-    /// which measures how a queue is worked off rather than a rate that can be kept up.
+    /// The most deliveries on their way when events are sent as fast as possible; 0 for no limit,
+    /// which measures how a queue is worked off rather than a sustainable rate.
     #[arg(long, default_value_t = DEFAULT_WINDOW, value_name = "N")]
     window: u64,
-    /// Where the data goes meanwhile; a disk, not memory, if the figures are to mean anything.
+    /// Directory for the data; on a disk, not in memory, for meaningful figures.
     #[arg(long, default_value = ".", value_name = "DIRECTORY")]
     dir: PathBuf,
 }
@@ -105,7 +105,7 @@ impl Settings {
     }
 }
 
-/// Measures, or is one of the processes of a measurement.
+/// Measures, or runs as one of the processes of a measurement.
 pub fn run(bench: &Bench, output: Output) -> Result<(), Failure> {
     match &bench.part {
         None => {
@@ -147,7 +147,7 @@ fn measure(settings: &Settings, output: Output) -> Result<(), Failure> {
     report.finish(output)
 }
 
-/// A directory that is gone when the measurement is.
+/// A directory that is removed when the measurement ends.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -166,7 +166,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed is left for whoever can.
+        // If it cannot be removed, it stays.
         drop(std::fs::remove_dir_all(&self.0));
     }
 }

@@ -1,8 +1,8 @@
 //! The load generator: sends events over connections that are kept, at a rate or as fast as they
 //! are accepted.
 //!
-//! At a rate, an event is meant to be sent when the schedule says so. Where no connection is free
-//! then, it is sent later and still counts from that time: coordinated omission is not possible.
+//! At a rate, each event has a scheduled time. If no connection is free then, it is sent later, but
+//! its latency still counts from the scheduled time: this avoids coordinated omission.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,62 +18,61 @@ use super::{http, message, process, system};
 use postrider_cli::exit::Failure;
 use postrider_cli::output::line;
 
-/// Events that were refused and are remembered one by one; a run with more is no measurement.
+/// The most refused events that are recorded; a run with more is not a measurement.
 const REFUSED_MAX: usize = 10_000;
-/// The schedule is kept to so much: less would cost more processor time than it is worth.
+/// The precision of the schedule: a smaller one would cost too much processor time.
 const TICK: Duration = Duration::from_micros(200);
 
-/// What is to be sent.
+/// The task of the load generator.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Load {
-    /// The addresses of the servers, which take turns.
+    /// The addresses of the servers, used in turn.
     pub(crate) servers: Vec<String>,
     pub(crate) key: String,
     pub(crate) tenant: String,
-    /// Events in a request.
+    /// Events per request.
     pub(crate) batch: u64,
-    /// How many types of events there are: each has its own destination.
+    /// The number of event types; each has its own destination.
     pub(crate) kinds: u64,
     pub(crate) payload_bytes: u64,
-    /// Requests at the same time.
+    /// Concurrent requests.
     pub(crate) connections: u64,
-    /// Events a second; as fast as possible where there is none.
+    /// Events per second; `None` for as fast as possible.
     pub(crate) rate: Option<f64>,
     pub(crate) seconds: f64,
-    /// Where arrivals are asked for.
+    /// The address of the receiver, to ask for the number of arrivals.
     pub(crate) receiver: String,
     pub(crate) fan_out: u64,
-    /// As fast as possible means: with so many deliveries under way. What is accepted beyond what
-    /// arrives only grows a queue, and a rate at which a queue grows cannot be kept up. Zero: no
-    /// such limit.
+    /// With no rate: the most deliveries on their way. Accepting more than arrives only grows a
+    /// queue, which is not a sustainable rate. Zero for no limit.
     pub(crate) window: u64,
 }
 
-/// What was sent.
+/// The result of the load generator.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Sent {
-    /// Events that were sent: those with the numbers below it.
+    /// The number of sent events, which are numbered from 0.
     pub(crate) events: u64,
-    /// Numbers of those that were not accepted.
+    /// Numbers of the events that were not accepted.
     pub(crate) refused: Vec<u64>,
-    /// What the first refusal said.
+    /// The text of the first refusal.
     pub(crate) refusal: Option<String>,
-    /// When the first one was meant to be sent.
+    /// When the first event was scheduled.
     pub(crate) first_us: u64,
     /// When the last answer came.
     pub(crate) last_us: u64,
-    /// From when a request was meant to be sent until it was answered.
+    /// From the scheduled time of a request to its answer.
     pub(crate) accepted: Latency,
     /// Processor time of this process, in microseconds.
     pub(crate) cpu_us: u64,
 }
 
-/// The next request: its number, and when it is meant to be sent.
+/// The next request: its number and its scheduled time.
 type Job = (u64, u64);
 
-/// Where requests come from.
+/// The source of requests.
 enum Source {
-    /// As soon as there is somebody to send it, and few enough are under way.
+    /// A new request as soon as a connection is free and the window allows it.
     Unlimited { next: AtomicU64, until: Instant, window: Window },
     /// By a schedule.
     Scheduled(Mutex<mpsc::UnboundedReceiver<Job>>),
@@ -95,30 +94,30 @@ impl Source {
     }
 }
 
-/// How many deliveries may be under way.
+/// Limits the deliveries on their way.
 struct Window {
-    /// Zero: any number.
+    /// The limit; zero for none.
     size: u64,
-    /// Deliveries of one request.
+    /// Deliveries per request.
     of_each: u64,
     arrived: watch::Receiver<u64>,
 }
 
 impl Window {
-    /// Ready when a request with this number may be sent.
+    /// Waits until the request with this number may be sent.
     async fn wait_for(&self, number: u64) {
         if self.size == 0 {
             return;
         }
         let sent = (number + 1) * self.of_each;
-        // One that is larger than the window waits for all before it.
+        // A request that is larger than the window waits for all before it.
         let enough = sent.saturating_sub(self.size.max(self.of_each));
-        // Nobody watches any more only when everything is over.
+        // The sender is dropped only at the end.
         drop(self.arrived.clone().wait_for(|arrived| *arrived >= enough).await);
     }
 }
 
-/// Asks the receiver again and again how much has arrived.
+/// Asks the receiver repeatedly how many deliveries have arrived.
 #[expect(clippy::disallowed_methods, reason = "arrivals are looked at a thousand times a second")]
 async fn watch_arrivals(mut receiver: Connection, seen: watch::Sender<u64>) {
     while let Ok((200, count)) = receiver.exchange(receiver::COUNT_REQUEST).await {
@@ -132,7 +131,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Reads what is to be sent from the standard input, sends it, and tells what was sent.
+/// Reads the task from the standard input, sends, and prints the result.
 pub(crate) fn run() -> Result<(), Failure> {
     let load: Load = process::read_task()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -144,7 +143,7 @@ pub(crate) fn run() -> Result<(), Failure> {
 
 async fn send(load: Load) -> Result<Sent, Failure> {
     let mut connections = Vec::new();
-    // Each server has a connection at least, and none has more than one beyond another.
+    // At least one connection per server, distributed evenly.
     let count = usize::try_from(load.connections).unwrap_or(usize::MAX).max(load.servers.len());
     for server in load.servers.iter().cycle().take(count) {
         connections.push(Connection::open(server).await?);
@@ -184,7 +183,7 @@ async fn source(load: &Load) -> Result<Source, Failure> {
     #[expect(clippy::cast_precision_loss, reason = "a batch is small")]
     let gap = Duration::from_secs_f64(load.batch as f64 / rate.max(0.001));
     let (sender, jobs) = mpsc::unbounded_channel();
-    // A thread of its own: the runtime's timers are too coarse for a latency below a millisecond.
+    // A separate thread: the runtime's timers are too coarse for a latency below a millisecond.
     std::thread::Builder::new()
         .name("schedule".to_owned())
         .spawn(move || keep_schedule(gap, length, &sender))?;
@@ -211,7 +210,7 @@ fn keep_schedule(gap: Duration, length: Duration, jobs: &mpsc::UnboundedSender<J
     }
 }
 
-/// What one connection has sent.
+/// The result of one connection.
 #[derive(Default)]
 struct Part {
     events: u64,
@@ -295,7 +294,7 @@ impl Connection {
         Ok(Connection { server: server.to_owned(), stream, buffer: Vec::with_capacity(32 * 1024) })
     }
 
-    /// The status of the answer and, where it is no success, its text.
+    /// The status of the answer and, if it is not a success, its text.
     async fn exchange(&mut self, request: &[u8]) -> std::io::Result<(u16, String)> {
         self.stream.write_all(request).await?;
         self.buffer.clear();

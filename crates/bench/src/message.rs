@@ -1,13 +1,13 @@
-//! The bytes of the events, and what a receiver finds in them again.
+//! The bytes of the events, and how a receiver recognises them.
 //!
-//! An event says which one it is and when it was meant to be sent. It is meant by the schedule, not
-//! by when there was time for it: whoever is late does not look quicker for it.
+//! An event contains its number and its scheduled time. The scheduled time counts, not the time of
+//! sending: so a late event does not look faster.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What stands before the number of an event, wherever it is delivered.
+/// The text before the number of an event, in every format.
 const MARK: &[u8] = b"\"data\":{\"n\":";
-/// What stands between the number and the time.
+/// The text between the number and the time.
 const AT: &[u8] = b",\"at\":";
 
 /// Microseconds since the Unix epoch: all processes of a measurement read the same clock.
@@ -24,7 +24,7 @@ pub(crate) fn put_event(out: &mut Vec<u8>, kind: u64, n: u64, at_us: u64, payloa
     out.push(b'}');
 }
 
-/// Appends `"data": …`. It is not empty talk: text and numbers as events have them.
+/// Appends `"data": …` with realistic text and numbers.
 pub(crate) fn put_data(out: &mut Vec<u8>, n: u64, at_us: u64, payload_bytes: u64) {
     const FILLING: &[u8] = b"{\"name\":\"Quarterly report\",\"status\":\"CUR\",\"percent\":42.5},";
     let begin = out.len();
@@ -40,7 +40,7 @@ pub(crate) fn put_data(out: &mut Vec<u8>, n: u64, at_us: u64, payload_bytes: u64
     out.extend_from_slice(b"0]}");
 }
 
-/// Which event a body holds, and when it was meant to be sent.
+/// The number and the scheduled time of the event in a body.
 pub(crate) fn find(body: &[u8]) -> Option<(u64, u64)> {
     let begin = body.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
     let (n, rest) = number(body.get(begin..)?)?;

@@ -1,4 +1,4 @@
-//! The server that is measured: one process, or several that share a database.
+//! The measured server: one process, or several that share a database.
 
 use std::path::Path;
 
@@ -6,15 +6,15 @@ use super::process::{Server, new_key};
 use super::system::Usage;
 use postrider_cli::exit::Failure;
 
-/// One server or the nodes of a cluster. They know the same key.
+/// One server or the nodes of a cluster, with the same admin key.
 pub(crate) struct Nodes {
     all: Vec<Server>,
     pub(crate) key: String,
 }
 
 impl Nodes {
-    /// Starts so many, each with a directory of its own below this one, and waits until each has its
-    /// share.
+    /// Starts this many nodes, each with its own directory below this one, and waits until each has
+    /// its share of the shards.
     pub(crate) fn start(dir: &Path, store: Option<&str>, count: u64) -> Result<Nodes, Failure> {
         let mut nodes = Nodes { all: Vec::new(), key: new_key()? };
         let first = dir.join("node1");
@@ -39,13 +39,13 @@ impl Nodes {
         self.all.iter().map(|server| server.address.clone()).collect()
     }
 
-    /// The address of one of them.
+    /// The address of one node.
     pub(crate) fn address(&self) -> Result<&str, Failure> {
         let first = self.all.first().ok_or_else(|| Failure::failed("there is no server"))?;
         Ok(&first.address)
     }
 
-    /// What all of them have used so far, and the most memory that one of them had.
+    /// The usage of all nodes so far, and the peak memory of one of them.
     pub(crate) fn usage(&self) -> Usage {
         self.all.iter().map(|server| Usage::of(server.id())).fold(Usage::default(), |all, one| {
             Usage {
@@ -55,7 +55,7 @@ impl Nodes {
         })
     }
 
-    /// Ends all of them as their user would.
+    /// Shuts all nodes down in order.
     pub(crate) fn stop(self) -> Result<(), Failure> {
         self.all.into_iter().try_for_each(Server::stop)
     }

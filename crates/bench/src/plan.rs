@@ -1,49 +1,48 @@
-//! What is measured: the scenarios, and what each of them sends.
+//! The scenarios, and what each of them sends.
 //!
-//! A scenario is data. Whoever runs it adds nothing of its own, so that two runs of the same one are
-//! the same.
+//! A scenario is data. The code that runs it adds nothing, so two runs of a scenario do the same.
 
 use serde::Serialize;
 
-/// One thing that is measured.
+/// One measurement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Scenario {
-    /// What it is called in tables.
+    /// The name in tables.
     pub(crate) name: String,
-    /// Events in a request.
+    /// Events per request.
     pub(crate) batch: u64,
-    /// Subscriptions that want each event.
+    /// Subscriptions that get each event.
     pub(crate) fan_out: u64,
-    /// Destinations that the events are spread over, for each of these subscriptions.
+    /// Destinations over which the events are spread, for each of these subscriptions.
     pub(crate) destinations: u64,
-    /// What an event's `data` weighs.
+    /// The size of an event's `data`.
     pub(crate) payload_bytes: u64,
-    /// How fast events come.
+    /// The rate of events.
     pub(crate) pace: Pace,
 }
 
-/// How fast events come.
+/// The rate of events.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Pace {
     /// As fast as they are accepted.
     Unlimited,
-    /// So many events a second.
+    /// This many events per second.
     PerSecond(f64),
-    /// Half of what the first unlimited scenario of this run reached.
+    /// Half of the rate that the first unlimited scenario of this run reached.
     HalfOfMaximum,
 }
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Extent {
-    /// How long events are sent, in each scenario.
+    /// How long events are sent in each scenario.
     pub(crate) seconds: f64,
-    /// How long they are sent before, without being counted.
+    /// How long events are sent before the measurement.
     pub(crate) warm_up_seconds: f64,
     /// How long the bare client posts, before and after each scenario.
     pub(crate) ceiling_seconds: f64,
-    /// What many destinations are.
+    /// The number of destinations in scenarios with many.
     pub(crate) many: u64,
 }
 
@@ -58,7 +57,7 @@ const SMALL: u64 = 500;
 const LARGE: u64 = 20_000;
 const BATCH: u64 = 100;
 
-/// Everything that is measured, in this order.
+/// All scenarios, in order.
 pub(crate) fn scenarios(extent: Extent) -> Vec<Scenario> {
     let plain = |name: &str, batch, pace| Scenario {
         name: name.to_owned(),

@@ -1,7 +1,7 @@
-//! The processes of a measurement: this program once more, in other parts.
+//! The processes of a measurement: other parts of this program.
 //!
-//! They talk by lines of JSON on their standard input and output. One that ends early is told of
-//! with its last words, and none outlives the measurement.
+//! They communicate by lines of JSON on their standard input and output. If one ends early, its
+//! last output is reported, and none outlives the measurement.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::path::Path;
@@ -42,7 +42,7 @@ impl Helper {
         self.child.id()
     }
 
-    /// Its next line.
+    /// Waits for its next line.
     pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> Result<T, Failure> {
         let mut text = String::new();
         self.output.read_line(&mut text)?;
@@ -60,7 +60,7 @@ impl Helper {
         self.hear()
     }
 
-    /// Gives it its one task and waits for the end of it.
+    /// Gives it its task and waits for the result.
     pub(crate) fn task<T: DeserializeOwned>(
         part: &'static str,
         what: &impl Serialize,
@@ -83,7 +83,7 @@ impl Drop for Helper {
     }
 }
 
-/// The task of a process that has one: its first line of input.
+/// The task of a process: its first line of input.
 pub(crate) fn read_task<T: DeserializeOwned>() -> Result<T, Failure> {
     let mut text = String::new();
     std::io::stdin().lock().read_line(&mut text)?;
@@ -91,30 +91,30 @@ pub(crate) fn read_task<T: DeserializeOwned>() -> Result<T, Failure> {
         .map_err(|error| Failure::usage(format!("this is a part of `postrider bench`: {error}")))
 }
 
-/// A server of its own.
+/// A server process.
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: String,
-    /// How many shards it held when it last said so.
+    /// The number of shards it last logged.
     shards: u64,
-    /// What it says, as long as somebody wants to know.
+    /// The relevant log lines, while they are needed.
     said: Option<mpsc::Receiver<Said>>,
     is_heard: Arc<AtomicBool>,
 }
 
-/// How long a server may take to start, or nodes to share.
+/// The time limit for starting a server, or for nodes to share the shards.
 const START_MAX: Duration = Duration::from_secs(120);
-/// What is kept of a server's last words.
+/// How much of a server's last output is kept.
 const WORDS_MAX: usize = 4096;
 
-/// What of a server's log matters here.
+/// The relevant log lines.
 enum Said {
     Listening(String),
     Shards(u64),
 }
 
 impl Server {
-    /// Starts one that knows this key.
+    /// Starts a server with this admin key.
     pub(crate) fn start(
         data_dir: &Path,
         store: Option<&str>,
@@ -124,7 +124,7 @@ impl Server {
         let mut child = ending::spawn(&arguments, |command| {
             command.arg("--data-dir").arg(data_dir).env("POSTRIDER_ADMIN_KEY", key);
             if let Some(store) = store {
-                // It may have a password, which is nobody else's business.
+                // In the environment, because it may contain a password.
                 command.env("POSTRIDER_STORE", store);
             }
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -153,7 +153,7 @@ impl Server {
         }
     }
 
-    /// Waits until it holds as many shards as are its share among so many nodes.
+    /// Waits until it owns its share of the shards among this many nodes.
     pub(crate) fn wait_for_share(&mut self, nodes: u64) -> Result<(), Failure> {
         let share = u64::from(SHARDS) / nodes.max(1);
         while self.shards != share && self.shards != share + 1 {
@@ -173,7 +173,7 @@ impl Server {
         Ok(())
     }
 
-    /// From here on nobody wants to know what it says: its log is read at the least cost.
+    /// From here on its log is only drained, at the least cost.
     pub(crate) fn hear_no_more(&mut self) {
         self.is_heard.store(false, Ordering::Relaxed);
         self.said = None;
@@ -183,7 +183,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Ends it as its user would, and waits for that.
+    /// Shuts it down in order, and waits for its end.
     pub(crate) fn stop(mut self) -> Result<(), Failure> {
         ending::let_go(&self.child);
         if let Some(id) = ending::pid(&self.child) {
@@ -194,7 +194,7 @@ impl Server {
     }
 }
 
-/// A key that nobody else has.
+/// A new random key.
 pub(crate) fn new_key() -> Result<String, Failure> {
     let random = postrider_entropy::system_bytes::<24>();
     let random = random.map_err(|error| Failure::failed(error.to_string()))?;
@@ -209,7 +209,7 @@ impl Drop for Server {
     }
 }
 
-/// Reads the log as whoever collects it would, and finds where the server listens and what it holds.
+/// Reads the log; finds the server's address and its number of shards.
 fn read_log(
     log: std::process::ChildStderr,
     said: &mpsc::Sender<Said>,
@@ -231,7 +231,7 @@ fn read_log(
         words.extend_from_slice(text.as_bytes());
         text.clear();
         if let Some(what) = what {
-            // Nobody may want to know any more.
+            // The receiver may have been dropped.
             drop(said.send(what));
         }
     }

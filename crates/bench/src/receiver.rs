@@ -1,7 +1,7 @@
-//! The receiver: answers as quickly as it can and keeps account of what arrived, and when.
+//! The receiver: answers as fast as it can and records what arrived, and when.
 //!
-//! A process of its own, told what to do line by line on its standard input. What counts as arrived
-//! is a whole request of which the end was read.
+//! It is a separate process that gets commands as lines on its standard input. A delivery has
+//! arrived when its request was read completely.
 
 use std::io::{BufRead as _, stdin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,44 +15,44 @@ use super::{http, message};
 use postrider_cli::exit::Failure;
 use postrider_cli::output::line;
 
-/// Asks how much has arrived.
+/// The request for the number of arrivals.
 pub(crate) const COUNT_REQUEST: &[u8] = b"GET /count HTTP/1.1\r\nhost: receiver\r\n\r\n";
 
-/// As many as the server has in flight at most.
+/// At least the most attempts that the server has in flight.
 const CONNECTIONS_AT_ONCE: u32 = 4096;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// What the receiver is asked.
+/// The commands of the receiver.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Ask {
-    /// Forget everything; from now on each event is owed to this many subscriptions.
+    /// Reset; from now on each event has this many deliveries.
     Begin { fan_out: u64 },
-    /// How much has arrived?
+    /// Return the number of arrivals.
     Count,
-    /// What arrived, where all events below `events` were accepted but these.
+    /// Return the report, if all events below `events` were accepted except `refused`.
     Report { events: u64, refused: Vec<u64> },
 }
 
-/// What has arrived.
+/// The report of the receiver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// Requests that arrived.
     pub(crate) arrived: u64,
-    /// Deliveries that were owed and never arrived.
+    /// Deliveries that never arrived.
     pub(crate) lost: u64,
     /// Deliveries that arrived more than once.
     pub(crate) repeated: u64,
-    /// Deliveries of events that were refused, or of none.
+    /// Deliveries of refused or unknown events.
     pub(crate) unexpected: u64,
-    /// When the last one arrived.
+    /// When the last delivery arrived.
     pub(crate) last_us: u64,
-    /// From when an event was meant to be sent until it arrived.
+    /// From the scheduled time of an event to its arrival.
     pub(crate) latency: Latency,
 }
 
-/// How long something took, in microseconds.
+/// Percentiles of a duration, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
     pub(crate) p50: u64,
@@ -65,7 +65,7 @@ impl Latency {
     pub(crate) fn of(mut samples: Vec<u64>) -> Latency {
         samples.sort_unstable();
         let at = |percent: usize| {
-            // The smallest sample that so many percent do not exceed.
+            // The smallest sample that `percent` of the samples do not exceed.
             let place = (samples.len() * percent).div_ceil(100).saturating_sub(1);
             samples.get(place).copied().unwrap_or(0)
         };
@@ -73,11 +73,11 @@ impl Latency {
     }
 }
 
-/// What arrived since the last beginning.
+/// The arrivals since the last reset.
 #[derive(Debug, Default)]
 struct Tally {
     fan_out: u64,
-    /// Of each event, which of its deliveries have arrived: a bit for each.
+    /// For each event, a bit for each of its deliveries that has arrived.
     seen: Vec<u64>,
     arrived: u64,
     repeated: u64,
@@ -139,15 +139,16 @@ pub(crate) fn run() -> Result<(), Failure> {
     let shared = Arc::clone(&tally);
     drop(std::thread::spawn(move || runtime.block_on(listen(listener, shared))));
     for asked in stdin().lock().lines() {
-        let asked = serde_json::from_str(&asked?)
-            .map_err(|error| Failure::usage(format!("the receiver was asked nonsense: {error}")))?;
+        let asked = serde_json::from_str(&asked?).map_err(|error| {
+            Failure::usage(format!("the receiver got an unknown command: {error}"))
+        })?;
         line(&answer(asked, &tally).to_string())?;
     }
     Ok(())
 }
 
-/// Listens with room for as many connections as come at once when a measurement begins: one that finds
-/// none is tried again after a second, which is nobody's latency.
+/// Listens with a backlog for all connections at the begin of a measurement: a dropped one would be
+/// retried only after a second, which would distort the latency.
 fn bind() -> std::io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(([127, 0, 0, 1], 0).into())?;
@@ -193,7 +194,8 @@ async fn serve(mut stream: TcpStream, tally: Shared) {
     }
 }
 
-/// The path ends with the subscription's place among those that want the event.
+/// Records a request. The path ends with the index of the subscription among those that get the
+/// event.
 fn note(request: &[u8], body: usize, tally: &Shared) {
     let now_us = message::now_us();
     let slot = http::path(request).and_then(|path| {
@@ -213,13 +215,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lost_repeated_and_unexpected_are_told_apart() {
+    fn report_distinguishes_lost_repeated_and_unexpected() {
         let mut tally = Tally { fan_out: 2, ..Tally::default() };
         for (n, slot) in [(0, 0), (0, 1), (1, 0), (1, 0), (3, 0), (3, 1), (9, 5)] {
             tally.arrive(n, slot, 100, 100 + n);
         }
-        // Of four events the last one was refused: it should not have arrived, and neither has the
-        // third; the second has arrived twice at one subscription and never at the other.
+        // Of four events the last one was refused, so it should not have arrived; the third has not
+        // arrived; the second has arrived twice at one subscription and never at the other.
         let report = tally.report(4, &[3]);
         assert_eq!((report.arrived, report.lost), (7, 3));
         assert_eq!((report.repeated, report.unexpected), (1, 3));

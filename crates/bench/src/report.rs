@@ -13,36 +13,36 @@ use super::system::Usage;
 use postrider_cli::exit::Failure;
 use postrider_cli::output::{Output, line, table};
 
-/// What a delivery costs.
+/// The cost of a delivery.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct PerDelivery {
-    /// Processor time, in microseconds; of all nodes together.
+    /// Processor time of all nodes together, in microseconds.
     pub(crate) server_us: f64,
     pub(crate) load_us: f64,
     pub(crate) receiver_us: f64,
-    /// The database's server, where it is on this machine.
+    /// Processor time of the PostgreSQL server, if it is on this machine.
     pub(crate) postgres_us: Option<f64>,
-    /// What came to the disk that holds the data, where it says.
+    /// Bytes written to the disk that holds the data, if the system reports them.
     pub(crate) written_bytes: Option<f64>,
 }
 
-/// What a scenario gave.
+/// The results of a scenario.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Measured {
     pub(crate) scenario: Scenario,
-    /// Events a second that were to be sent, where there was a rate.
+    /// The scheduled events per second, if there was a rate.
     pub(crate) rate: Option<f64>,
-    /// Events a second, from the first one sent to the last delivery that arrived.
+    /// Events per second, from the first one sent to the last delivery that arrived.
     pub(crate) events_per_second: f64,
-    /// Deliveries a second, in the same time.
+    /// Deliveries per second in the same time.
     pub(crate) deliveries_per_second: f64,
-    /// POSTs a second of the bare client, before and after.
+    /// POSTs per second of the bare client, before and after.
     pub(crate) ceiling_per_second: f64,
-    /// Ours of the ceiling.
+    /// Our rate divided by the ceiling.
     pub(crate) ratio: f64,
-    /// From when a request was meant to be sent until it was answered, in microseconds.
+    /// From the scheduled time of a request to its answer, in microseconds.
     pub(crate) accepted: Latency,
-    /// From when an event was meant to be sent until it arrived, in microseconds.
+    /// From the scheduled time of an event to its arrival, in microseconds.
     pub(crate) arrived: Latency,
     pub(crate) deliveries: u64,
     pub(crate) lost: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Measured {
     pub(crate) per_delivery: PerDelivery,
     /// Processor time of the bare client per POST, in microseconds.
     pub(crate) ceiling_us: f64,
-    /// The most memory of a server.
+    /// The peak memory of a server.
     pub(crate) peak_bytes: u64,
 }
 
@@ -116,7 +116,7 @@ impl Measured {
     }
 }
 
-/// Everything that was measured so far.
+/// All results so far.
 pub(crate) struct Report {
     nodes: u64,
     with_postgres: bool,
@@ -128,7 +128,7 @@ impl Report {
         Report { nodes, with_postgres, all: Vec::new() }
     }
 
-    /// Adds a scenario, and says so to whoever waits.
+    /// Adds a scenario, and prints it.
     pub(crate) fn add(&mut self, measured: Measured, output: Output) -> io::Result<()> {
         if !output.json {
             let name = &measured.scenario.name;

@@ -20,16 +20,16 @@ use super::system::{Disk, Postmaster, Usage};
 use postrider_cli::client::Client;
 use postrider_cli::exit::Failure;
 
-/// How long deliveries may go without one arriving before the rest counts as lost.
+/// If no delivery arrives for this long, the rest counts as lost.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often the receiver is asked whether everything is there.
+/// How often the receiver is asked whether everything has arrived.
 const GLANCE: Duration = Duration::from_millis(10);
 
-/// What all scenarios of a run share.
+/// The state that all scenarios of a run share.
 pub(crate) struct Run {
     extent: Extent,
     store: Option<String>,
-    /// The database's server, where it is on this machine.
+    /// The PostgreSQL server, if it is on this machine.
     postmaster: Option<Postmaster>,
     nodes: u64,
     connections: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Run {
     servers: Option<Nodes>,
     runtime: tokio::runtime::Runtime,
     count: u64,
-    /// Events a second that the first unlimited scenario reached.
+    /// Events per second that the first unlimited scenario reached.
     maximum: Option<f64>,
 }
 
@@ -74,12 +74,12 @@ impl Run {
         })
     }
 
-    /// Ends what is still running.
+    /// Stops all running servers.
     pub(crate) fn end(self) -> Result<(), Failure> {
         self.servers.map_or(Ok(()), Nodes::stop)
     }
 
-    /// Whether what the database costs can be told.
+    /// Whether the cost of the database can be measured.
     pub(crate) fn sees_postgres(&self) -> bool {
         self.postmaster.is_some()
     }
@@ -144,7 +144,8 @@ impl Run {
         Ok(measured)
     }
 
-    /// Half of what this run has reached, or of what a short look says where it has not looked yet.
+    /// Half of the highest rate of this run; if it is not known yet, it is estimated by a short
+    /// run.
     fn half_of_maximum(&mut self, scenario: &Scenario) -> Result<f64, Failure> {
         if self.maximum.is_none() {
             let scenario = Scenario { pace: Pace::Unlimited, ..scenario.clone() };
@@ -153,8 +154,8 @@ impl Run {
         Ok(self.maximum.unwrap_or(0.0) / 2.0)
     }
 
-    /// The embedded store gets a server of its own for each scenario, so that memory and bytes are
-    /// its own too; a database and its nodes are shared, with a tenant for each.
+    /// The embedded store gets a new server for each scenario, so that memory and bytes are its
+    /// own; a database and its nodes are shared, with a tenant for each.
     fn servers(&mut self) -> Result<Nodes, Failure> {
         match self.servers.take() {
             Some(servers) => Ok(servers),
@@ -197,7 +198,7 @@ impl Run {
         self.runtime.block_on(client.ask(Method::POST, path, &[], body))
     }
 
-    /// Sends, and waits until everything has arrived or nothing more does.
+    /// Sends events, and waits until everything has arrived or nothing more arrives.
     fn send(&mut self, load: &Load, fan_out: u64) -> Result<(Sent, Arrived), Failure> {
         let _: Json = self.receiver.ask(&Ask::Begin { fan_out })?;
         let sent: Sent = Helper::task("load", load)?;
@@ -234,7 +235,7 @@ impl Run {
         }
     }
 
-    /// The server agrees: everything that was accepted is delivered, and nothing else is left.
+    /// Checks the server's ledger: everything accepted is delivered, and nothing else is left.
     #[expect(clippy::disallowed_methods, reason = "what has arrived is settled a moment later")]
     fn verify_ledger(
         &self,
@@ -270,7 +271,7 @@ impl Run {
         Helper::task("ceiling", &post)
     }
 
-    /// What everybody has used so far.
+    /// The usage of all processes so far.
     fn usage(&self, servers: &Nodes) -> Used {
         Used {
             servers: servers.usage(),
@@ -281,7 +282,7 @@ impl Run {
     }
 }
 
-/// What everybody has used at a moment.
+/// The usage of all processes at a moment.
 struct Used {
     servers: Usage,
     receiver: Usage,
@@ -289,7 +290,7 @@ struct Used {
     written_bytes: Option<u64>,
 }
 
-/// The server behind a database's address, where it is on this machine.
+/// The server behind a database's address, if it is on this machine.
 async fn postmaster(url: &str) -> Result<Option<Postmaster>, Failure> {
     let failed = |error| Failure::failed(format!("{}: {error}", postgres::shown(url)));
     let visitor = Visitor::connect(url).await.map_err(failed)?;

@@ -1,12 +1,12 @@
-//! What the system says of processes, processor time and memory, and of disks.
+//! Reads processor time, memory and disk statistics from the operating system.
 //!
-//! A PostgreSQL server is counted as a whole and apart from others on the same machine: its postmaster,
-//! the processes that it has now, and those of which it has seen the end.
+//! A PostgreSQL server is counted as a whole, separately from others on the same machine: its
+//! postmaster, its running processes, and those that have ended.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// What the system says of a process.
+/// The usage of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) cpu_us: u64,
@@ -23,13 +23,13 @@ impl Usage {
     }
 }
 
-/// The disk that holds a folder. What a process wrote by the system's account counts memory that a
-/// page cache wrote to in units of up to megabytes: the disk says what came to it, from all processes.
+/// The disk that holds a folder. The per-process counters count page-cache writes in units of up to
+/// megabytes; the disk's counter has the bytes that were really written, by all processes.
 #[derive(Debug)]
 pub(crate) struct Disk(String);
 
 impl Disk {
-    /// `None` where the system does not say, as for file systems in memory or of a container.
+    /// `None` if the system has no counters, as for file systems in memory or in a container.
     pub(crate) fn of(folder: &Path) -> Option<Disk> {
         let device = std::fs::metadata(folder).ok()?.dev();
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -42,13 +42,14 @@ impl Disk {
     }
 }
 
-/// What a line of the kernel's statistics of a block device counts in sectors of 512 bytes.
+/// The written bytes from the kernel's statistics of a block device, which count sectors of 512
+/// bytes.
 fn written_bytes(stat: &str) -> Option<u64> {
     let sectors: u64 = stat.split_whitespace().nth(6)?.parse().ok()?;
     Some(sectors * 512)
 }
 
-/// Memory that a process has now.
+/// The current memory of a process.
 pub(crate) fn resident_bytes(id: u32) -> u64 {
     field(&read(&format!("/proc/{id}/status")), "VmRSS:").unwrap_or(0) * 1024
 }
@@ -67,14 +68,14 @@ pub(crate) fn cpu_us(id: u32) -> Option<u64> {
     Stat::of(id).map(|stat| stat.cpu_us)
 }
 
-/// What is of interest in `/proc/…/stat`.
+/// The needed fields of `/proc/…/stat`.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     name: String,
     parent: u32,
     /// User and system time.
     cpu_us: u64,
-    /// The same of children that have ended and were waited for.
+    /// User and system time of children that have ended and were waited for.
     ended_us: u64,
 }
 
@@ -83,7 +84,7 @@ impl Stat {
         Stat::read(&std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
     }
 
-    /// Reads the line, which counts in hundredths of a second.
+    /// Parses the line, whose times are in hundredths of a second.
     fn read(text: &str) -> Option<Stat> {
         let (before, after) = text.rsplit_once(')')?;
         let name = before.split_once('(')?.1.to_owned();
@@ -95,22 +96,21 @@ impl Stat {
     }
 }
 
-/// A PostgreSQL server on this machine, by its first process.
+/// A PostgreSQL server on this machine, by its first process (the postmaster).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Postmaster(u32);
 
 impl Postmaster {
-    /// The server that this process serves connections for; `None` where it runs on another machine, or
-    /// where this one cannot see it.
+    /// The server of a backend process; `None` if it runs on another machine, or is not visible.
     pub(crate) fn of_backend(backend: u32) -> Option<Postmaster> {
         let of_backend = Stat::of(backend).filter(|stat| stat.name == "postgres")?;
         let postmaster = Stat::of(of_backend.parent).filter(|stat| stat.name == "postgres")?;
-        // The one that began it is not PostgreSQL any more, so this one is the first.
+        // Its parent is not PostgreSQL, so this is the first process.
         let above = Stat::of(postmaster.parent).is_none_or(|stat| stat.name != "postgres");
         above.then_some(Postmaster(of_backend.parent))
     }
 
-    /// Processor time of all its processes, those that have ended included.
+    /// Processor time of all its processes, including ended ones.
     pub(crate) fn cpu_us(self) -> u64 {
         let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_system_knows_this_process() {
-        // In this order: memory may grow in between.
+        // In this order, because memory may grow in between.
         let resident = resident_bytes(std::process::id());
         let usage = Usage::of(std::process::id());
         assert!(usage.peak_bytes > 1_000_000, "{usage:?}");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_postgresql_is_no_server() {
+    fn process_that_is_not_postgresql_is_rejected() {
         assert_eq!(Postmaster::of_backend(std::process::id()), None);
         assert_eq!(Postmaster::of_backend(0), None);
     }

@@ -1,7 +1,7 @@
 //! The client of the API that the other commands use.
 //!
 //! One request, one connection, one answer; nothing is retried, and no proxy is taken from the
-//! environment. Every way to fail is told apart, because scripts look at the exit code.
+//! environment. Kinds of failures are distinguished, because scripts check the exit code.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,15 +20,15 @@ use url::Url;
 
 use crate::exit::Failure;
 
-/// An answer longer than this is not one of ours.
+/// A longer answer does not come from a Postrider server.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// The server answers within this time or is taken for unreachable.
+/// If the server does not answer within this time, it counts as unreachable.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Who is asked, and in whose name.
+/// A connection's parameters: server, key and tenant.
 #[derive(Clone)]
 pub struct Client {
     server: Url,
@@ -54,12 +54,12 @@ impl Client {
         }
     }
 
-    /// Where the server is.
+    /// The server's URL.
     pub fn server(&self) -> &Url {
         &self.server
     }
 
-    /// Asks, and takes the answer as JSON; `null` where it has no body.
+    /// Sends a request, and returns the answer as JSON; `null` if it has no body.
     pub async fn ask(
         &self,
         method: Method,
@@ -75,7 +75,7 @@ impl Client {
         if status.is_success() { Ok(json) } else { Err(Failure::answered(status, &json)) }
     }
 
-    /// Asks for text, as `/metrics` and `/healthz` answer it.
+    /// Sends a request for text, such as `/metrics` and `/healthz`.
     pub async fn text(&self, path: &str) -> Result<(StatusCode, String), Failure> {
         let answer = self.send(Method::GET, path, &[], Bytes::new());
         let (status, bytes) = tokio::time::timeout(DEADLINE, answer)
@@ -123,7 +123,7 @@ impl Client {
         let stream = self.connect().await?;
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = handshake.map_err(|error| self.lost(error))?;
-        // Ends by itself when the answer is read or dropped; what it would say, the answer says.
+        // The task ends when the answer is read or dropped; errors are reported by the answer.
         drop(tokio::spawn(connection));
         sender.send_request(request).await.map_err(|error| self.lost(error))
     }
@@ -158,7 +158,7 @@ impl Client {
         }
         request
             .body(Full::new(body))
-            .map_err(|_| Failure::usage("the key, the tenant or an argument has odd characters"))
+            .map_err(|_| Failure::usage("the key, the tenant or an argument has characters that a header or URL cannot have"))
     }
 
     async fn connect(&self) -> Result<Box<dyn Stream>, Failure> {
@@ -191,7 +191,7 @@ impl Client {
     }
 }
 
-/// The body of an answer; text stays text.
+/// Parses the body of an answer; text stays text.
 fn parse(bytes: &[u8]) -> Json {
     serde_json::from_slice(bytes)
         .unwrap_or_else(|_| Json::String(String::from_utf8_lossy(bytes).into_owned()))

@@ -1,11 +1,11 @@
-//! How a command ends, in words and as a code that scripts can use.
+//! Failures of commands: a message, and an exit code for scripts.
 //!
 //! | code | meaning |
 //! |---|---|
 //! | 0 | done |
 //! | 1 | failed: the server refused it, or something went wrong |
 //! | 2 | the command line or the configuration is wrong; nothing was done |
-//! | 3 | there is no such thing |
+//! | 3 | the record does not exist |
 //! | 4 | the key is missing, unknown, expired, or may not do this |
 //! | 5 | the server cannot be reached |
 
@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 
 use crate::output::escaped;
 
-/// Why a command ended without having done what it was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub struct Failure {
     /// The exit code of the process.
@@ -26,12 +26,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Something went wrong.
+    /// Any other failure.
     pub fn failed(message: impl Into<String>) -> Failure {
         Failure { code: 1, message: message.into(), problem: None }
     }
 
-    /// It was called in a wrong way.
+    /// The command line is invalid.
     pub fn usage(message: impl Into<String>) -> Failure {
         Failure { code: 2, message: message.into(), problem: None }
     }
@@ -43,7 +43,7 @@ impl Failure {
         Failure { code: 5, message, problem: None }
     }
 
-    /// The server answered with a problem.
+    /// The server answered with a problem document.
     pub fn answered(status: StatusCode, problem: &Json) -> Failure {
         let code = match status.as_u16() {
             404 => 3,
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_is_told_with_its_field_and_without_control_bytes() {
+    fn problem_is_shown_with_its_field_and_without_control_bytes() {
         let problem = json!({"title": "t", "detail": "not a url\u{1b}[2J", "field": "url"});
         let failure = Failure::answered(StatusCode::UNPROCESSABLE_ENTITY, &problem);
         assert_eq!(failure.to_string(), "url: not a url\\u{1b}[2J");

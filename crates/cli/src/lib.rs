@@ -1,4 +1,4 @@
-//! What the commands of `postrider` share: the client of the API, how they print, and how they end.
+//! Shared parts of the commands of `postrider`: the client of the API, output, and failures.
 //!
 //! **No command is here.** The server and the benchmark both have commands, and neither may depend
 //! on the other.

@@ -1,15 +1,15 @@
-//! What commands print: tables and lines for people, JSON for programs.
+//! The output of commands: tables and lines for people, JSON for programs.
 //!
-//! **No byte that a terminal would obey is printed**: what tenants and receivers chose is escaped.
+//! **No control character is printed**: text from tenants and receivers is escaped.
 
 use std::io::{self, IsTerminal as _, Write};
 
 use serde_json::Value as Json;
 
-/// How to print.
+/// The output format.
 #[derive(Debug, Clone, Copy)]
 pub struct Output {
-    /// JSON instead of words.
+    /// JSON instead of text.
     pub json: bool,
     colour: bool,
 }
@@ -17,11 +17,11 @@ pub struct Output {
 /// The few colours that are used.
 #[derive(Debug, Clone, Copy)]
 pub enum Colour {
-    /// It went well.
+    /// Success.
     Green,
-    /// It did not.
+    /// Failure.
     Red,
-    /// It may yet.
+    /// Pending.
     Yellow,
     /// Less important.
     Dim,
@@ -30,7 +30,7 @@ pub enum Colour {
 }
 
 impl Output {
-    /// Colours are for a terminal, unless somebody asked for none.
+    /// Colours are used on a terminal, unless they are disabled.
     pub fn new(json: bool, no_color: bool) -> Output {
         Output { json, colour: !json && !no_color && io::stdout().is_terminal() }
     }
@@ -50,7 +50,7 @@ impl Output {
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
 
-    /// A word for a state, in its colour.
+    /// A state in its colour.
     pub fn state(self, state: &str) -> String {
         let colour = match state {
             "delivered" | "enabled" => Colour::Green,
@@ -61,14 +61,14 @@ impl Output {
         self.paint(colour, &escaped(state))
     }
 
-    /// JSON for programs; for people, what `human` makes of it.
+    /// Prints JSON for programs, or the result of `human` for people.
     pub fn value(self, value: &Json, human: impl FnOnce(&Json) -> String) -> io::Result<()> {
         let text = if self.json { value.to_string() } else { human(value) };
         line(&text)
     }
 }
 
-/// Prints a line to the standard output. A reader that has gone away is no error.
+/// Prints a line to the standard output. A closed output is not an error.
 pub fn line(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
@@ -77,11 +77,11 @@ pub fn line(text: &str) -> io::Result<()> {
     }
 }
 
-/// The text with everything that a terminal might obey written out.
+/// Escapes everything that a terminal might interpret.
 pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
-        // Formatting characters (bidirectional overrides and the like) can disguise text as well.
+        // Formatting characters (such as bidirectional overrides) can disguise text too.
         let disguises = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
         if c.is_control() || disguises {
             safe.extend(c.escape_unicode());
@@ -92,7 +92,7 @@ pub fn escaped(text: &str) -> String {
     safe
 }
 
-/// The part of a JSON object as text; a dash where there is none.
+/// A field of a JSON object as text; a dash if it is missing.
 pub fn part(value: &Json, name: &str) -> String {
     match value.get(name) {
         None | Some(Json::Null) => "-".to_owned(),
@@ -103,7 +103,7 @@ pub fn part(value: &Json, name: &str) -> String {
     }
 }
 
-/// Columns, two spaces apart. The cells must be escaped already.
+/// A table with two spaces between columns. The cells must be escaped already.
 pub fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut lines = vec![head.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>()];
     lines.extend(rows);
@@ -120,7 +120,7 @@ pub fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
     lines.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// How many characters a cell shows: its own colours, which end in `m`, take no room.
+/// The visible width of a cell: colour codes, which end in `m`, take no space.
 fn width(cell: &str) -> usize {
     let mut shown = 0;
     let mut in_colour = false;

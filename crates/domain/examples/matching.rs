@@ -14,7 +14,7 @@ use postrider_domain::time::Timestamp;
 use serde_json::{Value, json};
 
 const SUBSCRIPTIONS: u32 = 100_000;
-/// Three of the subscriptions are in each group, but for the last.
+/// Each group has three of the subscriptions, except the last.
 const GROUPS: u32 = 33_334;
 const ROUNDS: u32 = 100_000;
 

@@ -1,11 +1,11 @@
-//! What a key may do.
+//! The scopes of API keys.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// One thing that a key may do.
+/// A permission of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -13,13 +13,13 @@ pub enum Scope {
     Ingest,
     /// Change subscriptions, destinations and deliveries.
     Manage,
-    /// Look.
+    /// Read everything of the tenant.
     Read,
     /// Everything, for every tenant.
     Admin,
 }
 
-/// A word that is no scope.
+/// The text is not a scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a scope: ingest, manage, read or admin")]
 pub struct InvalidScope;
@@ -28,7 +28,7 @@ impl Scope {
     /// All scopes.
     pub const ALL: [Scope; 4] = [Scope::Ingest, Scope::Manage, Scope::Read, Scope::Admin];
 
-    /// As it is written.
+    /// The name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Scope::Ingest => "ingest",
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scope_survives_its_text() {
+    fn scope_parses_back_from_its_text() {
         for scope in Scope::ALL {
             assert_eq!(scope.to_string().parse(), Ok(scope));
             let json = serde_json::to_string(&scope).unwrap();

@@ -1,8 +1,8 @@
-//! One HTTP request made for a delivery, and what the way it ended means.
+//! One HTTP request made for a delivery, and how its outcome is classified.
 //!
 //! A failed attempt is a value, never an `Err`: every way in which a request can end has a variant
 //! here, and [`Ending::verdict`] is the only place that says which of them is a success. Faults of
-//! our own are told apart from the destination's, because they never count against it.
+//! our own are distinguished from failures of the destination, because they never count against it.
 
 use std::fmt;
 use std::time::Duration;
@@ -29,22 +29,22 @@ pub struct Finished {
 pub enum Ending {
     /// A status line and the end of headers arrived in time.
     Answered(Answer),
-    /// The destination, or the way to it, failed.
+    /// The destination, or the network on the way to it, failed.
     Failed(Failure),
-    /// We failed; the destination has no part in it.
+    /// Postrider itself failed; the destination is not to blame.
     OwnFault(OwnFault),
 }
 
-/// What a receiver answered.
+/// A receiver's response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The status of the status line.
     pub status: u16,
-    /// The header `Retry-After`, where there was one that could be read.
+    /// The header `Retry-After`, if there was one that could be parsed.
     pub retry_after: Option<RetryAfter>,
-    /// The first bytes of the body, for the log.
+    /// The first bytes of the body, for the attempt log.
     pub body: Bytes,
-    /// Whether that was all of it.
+    /// Whether `body` is the whole body, and if not, why.
     pub body_end: BodyEnd,
 }
 
@@ -52,9 +52,9 @@ pub struct Answer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BodyEnd {
-    /// The whole body is in the log.
+    /// The whole body was read.
     Whole,
-    /// The body was longer than what is kept of it.
+    /// The body is longer than the limit for the log.
     Cut,
     /// The deadline came before the end of the body.
     Late,
@@ -62,16 +62,16 @@ pub enum BodyEnd {
     Broken,
 }
 
-/// The destination, or the way to it, failed.
+/// A failure of the destination, or of the network on the way to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What kind of failure it was. This is what a tenant is shown.
+    /// The class of the failure. This is shown to the tenant.
     pub class: FailureClass,
-    /// What helps an operator to find the cause. Never holds a secret.
+    /// Details for the operator. Never contains a secret.
     pub detail: String,
 }
 
-/// The kinds of failure that have no answer with a status.
+/// The classes of failures without a response status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureClass {
@@ -83,15 +83,15 @@ pub enum FailureClass {
     Dns,
     /// The TLS handshake failed.
     Tls,
-    /// The deadline came, in this phase.
+    /// The deadline passed in this phase.
     Timeout(Phase),
-    /// The address is one that we do not connect to.
+    /// The address is one that Postrider must not connect to.
     Blocked,
-    /// What came back is not HTTP.
+    /// The response is not valid HTTP.
     Protocol,
 }
 
-/// Where in an attempt something happened.
+/// The phases of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -110,29 +110,29 @@ pub enum Phase {
 /// A fault of our own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnFault {
-    /// What of ours failed.
+    /// The part of Postrider that failed.
     pub kind: OwnFaultKind,
-    /// What helps an operator to find the cause.
+    /// Details for the operator.
     pub detail: String,
 }
 
-/// What of ours can fail.
+/// The parts of Postrider that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OwnFaultKind {
-    /// Our resolver does not answer.
+    /// The configured DNS resolver does not answer.
     Resolver,
     /// The configured egress proxy failed.
     Proxy,
-    /// No free port, file or memory.
+    /// No free port, file descriptor or memory.
     Resources,
-    /// The server is stopping.
+    /// The server is shutting down.
     Shutdown,
-    /// Something of ours that should not happen, such as a secret that cannot be read.
+    /// A bug or broken state, such as a secret that cannot be decrypted.
     Internal,
 }
 
-/// What an ending means for the delivery and its destination.
+/// The classification of an ending, for the delivery and its destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Delivered.
@@ -145,7 +145,7 @@ pub enum Verdict {
     OwnFault,
 }
 
-/// How long each phase took; `None` where the attempt had no such phase or did not get there.
+/// How long each phase took; `None` for a phase that did not happen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timings {
     /// Resolving the name.
@@ -156,47 +156,48 @@ pub struct Timings {
     pub tls: Option<Duration>,
     /// From the first byte sent to the end of the response's headers.
     pub response: Option<Duration>,
-    /// All of it, the body included.
+    /// The whole attempt, including the body.
     pub total: Duration,
-    /// What connection carried it.
+    /// The connection that was used.
     pub connection: Connection,
 }
 
-/// What connection carried an attempt.
+/// The connection that an attempt used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Connection {
-    /// One that was opened for it.
+    /// A new connection, opened for this attempt.
     #[default]
     Fresh,
-    /// One that was open already.
+    /// An open connection of the pool.
     Reused,
-    /// A reused one died before the first byte of the answer, and the request was sent once more.
+    /// An open connection that was closed before the first byte of the response; the request was
+    /// sent again on a new one.
     Resent,
 }
 
-/// When a receiver wants to be asked again.
+/// When a receiver asks to be retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryAfter {
-    /// So long after the answer.
+    /// This long after the response.
     Delay(Duration),
     /// At this time.
     At(Timestamp),
 }
 
 impl RetryAfter {
-    /// Reads the header's value: whole seconds, or an HTTP date. `now` is the time of day, which a
-    /// year of two digits is read by.
+    /// Parses the header's value: whole seconds, or an HTTP date. `now` is needed for dates with a
+    /// two-digit year.
     pub fn parse(value: &str, now: Timestamp) -> Option<Self> {
         let value = value.trim();
         if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
-            // More digits than fit are a very long time, not an error.
+            // More digits than fit in a `u64` are a very long time, not an error.
             return Some(RetryAfter::Delay(Duration::from_secs(value.parse().unwrap_or(u64::MAX))));
         }
         http_date::parse(value, now).map(RetryAfter::At)
     }
 
-    /// The time that is meant, where the answer came at `now`.
+    /// The time that is meant, for a response that came at `now`.
     pub fn at(self, now: Timestamp) -> Timestamp {
         match self {
             RetryAfter::Delay(delay) => now.saturating_add(delay),
@@ -206,7 +207,7 @@ impl RetryAfter {
 }
 
 impl Ending {
-    /// What this ending means. Success is a status from 200 to 299 and nothing else.
+    /// Classifies the ending. Success is a status from 200 to 299 and nothing else.
     pub fn verdict(&self) -> Verdict {
         match self {
             Ending::Answered(Answer { status: 200..=299, .. }) => Verdict::Success,
@@ -216,7 +217,7 @@ impl Ending {
         }
     }
 
-    /// Whether the delivery arrived.
+    /// Whether the delivery succeeded.
     pub fn is_success(&self) -> bool {
         match self.verdict() {
             Verdict::Success => true,
@@ -224,7 +225,7 @@ impl Ending {
         }
     }
 
-    /// When the receiver wants to be asked again: only 429 and 503 may say so.
+    /// When the receiver asks to be retried. Only the header of a 429 or 503 counts.
     pub fn retry_after(&self, now: Timestamp) -> Option<Timestamp> {
         match self {
             Ending::Answered(Answer { status: 429 | 503, retry_after, .. }) => {
@@ -234,7 +235,7 @@ impl Ending {
         }
     }
 
-    /// The status, where there was an answer.
+    /// The status, if there was a response.
     pub fn status(&self) -> Option<u16> {
         match self {
             Ending::Answered(answer) => Some(answer.status),
@@ -243,17 +244,17 @@ impl Ending {
     }
 }
 
-/// Which place in its delivery's schedule an attempt takes.
+/// The kind of an attempt: its place in the delivery's schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Turn {
-    /// The first of a schedule.
+    /// The first attempt of a schedule.
     First,
     /// Retry n, in slot n.
     Retry(u32),
     /// The probe of a disabled destination; takes no slot.
     Probe,
-    /// Somebody asked for it, before its slot; takes no slot.
+    /// An attempt that somebody requested before its slot; takes no slot.
     Manual,
 }
 
@@ -268,7 +269,7 @@ impl Turn {
         }
     }
 
-    /// The number of the retry, where it is one.
+    /// The number of the retry, if it is one.
     pub const fn retry(self) -> Option<u32> {
         match self {
             Turn::Retry(number) => Some(number),
@@ -277,10 +278,10 @@ impl Turn {
     }
 }
 
-/// An attempt as it is kept. Immutable.
+/// An attempt as it is stored. Immutable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
-    /// From 1; goes on counting through probes and replays.
+    /// Counted from 1, through probes and replays.
     pub number: u32,
     /// Which turn it was.
     pub turn: Turn,
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_ending_has_its_class_and_its_words() {
+    fn every_other_ending_has_a_class_and_a_description() {
         let failed = |class| Ending::Failed(Failure { class, detail: String::new() });
         let ours = |kind| Ending::OwnFault(OwnFault { kind, detail: String::new() });
         let cases = [

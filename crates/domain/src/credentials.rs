@@ -1,7 +1,7 @@
-//! Keeping secrets and tokens out of what people read.
+//! Keeps secrets and tokens out of logs and API responses.
 //!
-//! A token is shown by its last four characters at most, and what a receiver answers is kept in the
-//! attempt log only without the credentials that it was sent.
+//! At most the last four characters of a token are shown. The attempt log stores a receiver's
+//! response only after the credentials that were sent to it are removed from it.
 
 use std::borrow::Cow;
 
@@ -11,13 +11,14 @@ use zeroize::Zeroizing;
 
 use crate::hex;
 
-/// What stands in the place of a secret, whatever its length.
+/// Replaces a secret of any length.
 const MASK: &str = "****";
-/// A token of this many characters or fewer is masked whole.
+/// A token of this many characters or fewer is masked completely.
 const MASKED_WHOLE_CHARS_MAX: usize = 8;
 /// How many characters of a longer token are shown.
 const SHOWN_CHARS: usize = 4;
-/// The beginning of a secret that is masked at the end of a body, where the limit cut the rest off.
+/// A beginning of a secret at the end of a body is masked from this length on; the rest was cut off
+/// by the size limit.
 const CUT_BYTES_MIN: usize = 8;
 
 /// A token with all but its last four characters masked; all of it where it has eight or fewer.
@@ -34,14 +35,14 @@ pub fn scrub<'b>(body: &'b [u8], secrets: &[&str]) -> Cow<'b, [u8]> {
     Scrubber::new(secrets).scrub(body)
 }
 
-/// Finds given secrets in bytes that somebody else wrote: as they are, without their prefix
-/// (`whsec_` and the like), and as base64, hexadecimal, JSON or a URL would have them.
+/// Finds given secrets in a response body: verbatim, without their prefix (`whsec_` and the like),
+/// and encoded as base64, hexadecimal, JSON or URL.
 ///
-/// Make one per subscription and keep it: the forms are computed once.
+/// Create one per subscription and keep it: the encoded forms are computed once.
 pub struct Scrubber {
-    /// Every form of every secret; none is empty.
+    /// Every encoded form of every secret; none is empty.
     forms: Vec<Zeroizing<Vec<u8>>>,
-    /// Which bytes a form begins with.
+    /// The bytes with which a form begins.
     begins: [bool; 256],
 }
 
@@ -58,11 +59,12 @@ impl Scrubber {
         scrubber
     }
 
-    /// The body with each stretch that is a secret, or the beginning of one that was cut off at the
-    /// end, replaced by `****`. Any bytes will do; a body without secrets is not copied.
+    /// Replaces each occurrence of a secret, and a cut-off beginning of one at the end, by `****`.
+    /// Accepts any bytes; a body without secrets is not copied.
     pub fn scrub<'b>(&self, body: &'b [u8]) -> Cow<'b, [u8]> {
         let mut clean: Option<Vec<u8>> = None;
-        // Everything before `kept` is in `clean`; `masked_to` is where the open stretch ends.
+        // Everything before `kept` is in `clean`; `masked_to` is the end of the current masked
+        // stretch.
         let (mut kept, mut masked_to) = (0, None);
         for at in 0..body.len() {
             if let Some(end) = masked_to
@@ -87,14 +89,14 @@ impl Scrubber {
         }
     }
 
-    /// Where the longest secret that begins at `at` ends.
+    /// The end of the longest secret that begins at `at`.
     fn secret_at(&self, body: &[u8], at: usize) -> Option<usize> {
         let rest = &body[at..];
         if !self.begins[usize::from(rest[0])] {
             return None;
         }
         let is_here = |form: &[u8]| {
-            // Most forms differ in their first byte: no need to compare the rest of them.
+            // Comparing the first byte excludes most forms.
             form.first() == rest.first()
                 && (rest.starts_with(form)
                     || (rest.len() >= CUT_BYTES_MIN && form.starts_with(rest)))
@@ -103,7 +105,7 @@ impl Scrubber {
         here.map(|form| at + form.len().min(rest.len())).max()
     }
 
-    /// Adds the forms that somebody who echoes a text may have put it into.
+    /// Adds the forms in which a receiver may echo a text.
     fn add_text(&mut self, text: &str) {
         let bytes = text.as_bytes();
         self.add(bytes.to_vec());
@@ -114,7 +116,8 @@ impl Scrubber {
             self.add(percent_encoded(bytes, digits));
             self.add(bytes.iter().flat_map(|&byte| hex::digits(byte, digits)).collect());
         }
-        // The last characters of base64 depend on what follows, if anything does.
+        // The last characters of base64 depend on the bytes that follow, so only whole groups are
+        // compared.
         let whole = &bytes[..bytes.len() / 3 * 3];
         self.add(STANDARD_NO_PAD.encode(whole).into_bytes());
         self.add(URL_SAFE_NO_PAD.encode(whole).into_bytes());
@@ -142,7 +145,7 @@ fn without_prefix(secret: &str) -> Option<&str> {
     Some(base64.trim_end_matches('='))
 }
 
-/// As a URL has it: all but the unreserved characters as `%` and two digits.
+/// URL encoding: every byte except unreserved characters becomes `%` and two digits.
 fn percent_encoded(bytes: &[u8], digits: &[u8; 16]) -> Vec<u8> {
     let mut encoded = Vec::with_capacity(bytes.len() * 3);
     for &byte in bytes {
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_found_in_the_dress_of_other_formats() {
+    fn secrets_are_found_in_other_encodings() {
         let json = serde_json::to_string(TOKEN).unwrap();
         check(&format!("{{\"token\":{json}}}"), "{\"token\":\"****\"}");
         check(&json.replace('/', "\\/"), "\"****\"");
@@ -212,7 +215,7 @@ mod tests {
         check("?t=tok_%22Xy%2b7%2fq%5cZ9&", "?t=****&");
         check("746f6b5f2258792b372f715c5a39.", "****.");
         check("746F6B5F2258792B372F715C5A39.", "****.");
-        // 14 bytes of token: the last two are in characters that depend on what follows.
+        // The token has 14 bytes: the last two are in characters that depend on what follows.
         let encoded = STANDARD.encode(TOKEN);
         check(&encoded, &format!("****{}", &encoded[16..]));
     }
@@ -287,7 +290,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_not_a_secret_stays_byte_for_byte(
+        fn text_without_secrets_stays_byte_for_byte(
             before in prop::collection::vec(0x80u8.., 0..40),
             after in prop::collection::vec(0x80u8.., 0..40),
         ) {

@@ -7,19 +7,19 @@ use crate::time::Timestamp;
 /// A destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
-    /// Made from tenant and URL.
+    /// Derived from the tenant and the URL.
     pub id: DestinationId,
-    /// Whose URL it is.
+    /// The tenant.
     pub tenant: TenantId,
-    /// The URL, in the one form in which it is shown and compared.
+    /// The URL in normal form, as it is shown and compared.
     pub url: String,
-    /// When the first subscription named it.
+    /// When the first subscription with this URL was created.
     pub created_at: Timestamp,
-    /// Whether it may be attempted, and what was learned of it.
+    /// The circuit with its counters.
     pub circuit: Circuit,
 }
 
-/// A destination's state in the words of the contract: the API, metrics and logs use no others.
+/// A destination's state in the words of the contract. The API, metrics and logs use only these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DestinationState {
     /// Its circuit is closed.
@@ -31,7 +31,7 @@ pub enum DestinationState {
 }
 
 impl Destination {
-    /// A destination that a first subscription names.
+    /// The destination of a first subscription with this URL.
     pub fn new(tenant: TenantId, url: String, created_at: Timestamp) -> Self {
         let id = DestinationId::of(&tenant, &url);
         Destination { id, tenant, url, created_at, circuit: Circuit::new(created_at) }
@@ -42,7 +42,7 @@ impl Destination {
         self.circuit.state_name().into()
     }
 
-    /// Why it is not enabled.
+    /// Why it is disabled or frozen; `None` if it is enabled.
     pub fn evidence(&self) -> Option<&Evidence> {
         match &self.circuit.state {
             CircuitState::Closed => None,

@@ -1,7 +1,7 @@
 //! One thing that happened, as it was accepted. Immutable.
 //!
-//! `data` and `old` stay the bytes that came in: they are checked to be JSON once, at the door,
-//! and are delivered byte for byte.
+//! `data` and `old` are kept as the bytes that were received: they are checked to be JSON once, on
+//! acceptance, and are delivered byte for byte.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,21 +18,21 @@ use crate::trace::TraceContext;
 /// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Unique in its tenant; the same one again is the same event.
+    /// Unique in its tenant; a second event with the same id is a repeat.
     pub id: EventId,
-    /// Whose event it is.
+    /// The tenant.
     pub tenant: TenantId,
-    /// What happened, for example `task.updated`.
+    /// The type, for example `task.updated`.
     pub kind: EventType,
-    /// What it happened to.
+    /// The object that it happened to.
     pub object: Option<ObjectId>,
-    /// The new state.
+    /// The new state of the object.
     pub data: RawJson,
     /// The state before.
     pub old: Option<RawJson>,
-    /// When it happened, as the application says; else when it was accepted.
+    /// When it happened according to the application; otherwise when it was accepted.
     pub time: Timestamp,
-    /// The trace of the request that brought it, where it named one.
+    /// The trace context of the request that sent it, if it had one.
     pub trace: Option<TraceContext>,
 }
 
@@ -46,7 +46,8 @@ impl EventType {
         &self.0
     }
 
-    /// Postrider's own events (`postrider.delivery.dead`); applications cannot send them.
+    /// Whether it is a type of Postrider's own events (`postrider.delivery.dead`), which
+    /// applications cannot send.
     pub fn is_reserved(&self) -> bool {
         self.0.starts_with("postrider.")
     }
@@ -89,7 +90,7 @@ impl fmt::Debug for EventType {
     }
 }
 
-/// One JSON value as the bytes that came in, known to be well-formed and not too deep.
+/// One JSON value as the received bytes, known to be well-formed and not too deeply nested.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawJson(Bytes);
 
@@ -99,7 +100,7 @@ pub enum InvalidJson {
     /// Not JSON at all.
     #[error("not JSON: {0}")]
     Malformed(String),
-    /// Nested more deeply than anything sensible.
+    /// Nested more deeply than the limit.
     #[error("nested more than {} levels deep", limits::JSON_DEPTH_MAX)]
     TooDeep,
 }
@@ -115,8 +116,8 @@ impl RawJson {
         Ok(RawJson(bytes))
     }
 
-    /// Takes a value that serde has read already, so that it is not read twice; `keep` says how its
-    /// bytes are kept.
+    /// Wraps a value that serde has parsed already, so that it is not parsed twice; `keep` says how
+    /// its bytes are kept.
     pub fn of_value(
         value: &RawValue,
         keep: impl FnOnce(&[u8]) -> Bytes,
@@ -125,12 +126,12 @@ impl RawJson {
         if is_too_deep(bytes) { Err(InvalidJson::TooDeep) } else { Ok(RawJson(keep(bytes))) }
     }
 
-    /// Takes bytes that were checked before, as a store gives them back.
+    /// Wraps bytes that were checked before, as a store returns them.
     pub const fn from_trusted(bytes: Bytes) -> Self {
         RawJson(bytes)
     }
 
-    /// The bytes as they came in.
+    /// The bytes as received.
     pub const fn as_bytes(&self) -> &Bytes {
         &self.0
     }
@@ -138,15 +139,15 @@ impl RawJson {
 
 impl fmt::Debug for RawJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Payloads are somebody's data: how long, not what.
+        // Payloads are customers' data: print the length, not the contents.
         write!(f, "RawJson({} bytes)", self.0.len())
     }
 }
 
 /// Whether arrays and objects nest too deeply. The text is known to be well-formed.
 fn is_too_deep(json: &[u8]) -> bool {
-    // What has few brackets altogether needs no closer look, and counting them is quick.
-    // So few at a time that a byte holds their number: that is what makes it quick.
+    // Counting brackets is fast, and a text with few brackets cannot be too deep. Each part is
+    // short enough for its count to fit a byte, so that the compiler can vectorise the loop.
     let opened = |part: &[u8]| part.iter().map(|b| u8::from(matches!(b, b'{' | b'['))).sum::<u8>();
     let opened: usize = json.chunks(128).map(|part| usize::from(opened(part))).sum();
     opened > limits::JSON_DEPTH_MAX && depth(json) > limits::JSON_DEPTH_MAX
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn json_stays_the_bytes_that_came_in() {
+    fn json_keeps_the_received_bytes() {
         let text = " {\"b\": 1.0e2,\t\"a\":[true , null]} ";
         let json = RawJson::parse(Bytes::from_static(text.as_bytes())).unwrap();
         assert_eq!(json.as_bytes(), text.as_bytes());
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_json_value_is_refused() {
+    fn text_that_is_not_one_json_value_is_refused() {
         for bad in ["", "{", "{}{}", "nul", "'a'", "{\"a\":}", "[1,]", "\u{feff}{}"] {
             let error = RawJson::parse(Bytes::from_static(bad.as_bytes())).unwrap_err();
             assert!(matches!(error, InvalidJson::Malformed(_)), "{bad}: {error}");
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_was_read_already_is_kept_as_it_is_told() {
+    fn parsed_value_is_kept_with_the_given_bytes() {
         let value: &RawValue = serde_json::from_str("{\"a\": [1]}").unwrap();
         let kept = RawJson::of_value(value, Bytes::copy_from_slice).unwrap();
         assert_eq!(kept.as_bytes(), "{\"a\": [1]}".as_bytes());

@@ -1,8 +1,8 @@
-//! What must hold for any bytes that somebody sends: the bodies of the fuzz targets.
+//! The bodies of the fuzz targets: properties that hold for any bytes that somebody sends.
 //!
-//! With a nightly toolchain libFuzzer drives them (`fuzz/`). On stable the tests of each crate do,
-//! by [`stir`]: known inputs, changed in every way that has ever broken a parser. **Nothing here may
-//! panic, and whatever is accepted must be what it says.** Never in a build that ships.
+//! With a nightly toolchain libFuzzer runs them (`fuzz/`). On stable the tests of each crate run
+//! them with [`stir`]: known inputs with random mutations. **Nothing may panic, and accepted input
+//! must satisfy its checks.** Never part of a release build.
 
 use std::time::Duration;
 
@@ -20,18 +20,18 @@ use crate::subscription::{CustomHeader, TypePattern};
 use crate::time::Timestamp;
 use crate::trace::TraceContext;
 
-/// One thing to be fuzzed.
+/// A fuzz target.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     /// Its name, which is the name of its file in `fuzz/fuzz_targets`.
     pub name: &'static str,
-    /// What must hold for any bytes.
+    /// Runs the target on any bytes; panics if a property does not hold.
     pub run: fn(&[u8]),
-    /// Bytes to begin with.
+    /// The initial inputs.
     pub seeds: &'static [&'static [u8]],
 }
 
-/// What this crate reads.
+/// The fuzz targets of this crate.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "event_json",
@@ -105,7 +105,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-/// An event with this payload, where it is one.
+/// An event with this payload, if it is valid JSON.
 fn event_of(data: &[u8]) -> Option<Event> {
     Some(Event {
         id: EventId::new(Timestamp::EPOCH, [0; 10]),
@@ -122,7 +122,7 @@ fn event_of(data: &[u8]) -> Option<Event> {
 fn event_json(bytes: &[u8]) {
     let Some(event) = event_of(bytes) else { return };
     assert_eq!(event.data.as_bytes(), bytes, "kept byte for byte");
-    // What was accepted can be looked at by a filter, whatever numbers and texts it has.
+    // A filter can evaluate every accepted event, whatever numbers and texts it has.
     let exists = serde_json::json!({ "field": "data", "op": "exists" });
     if let Ok(filter) = Filter::compile(&exists) {
         let verdict = filter.evaluate(&EventView::new(&event), &mut Budget::unlimited());
@@ -159,7 +159,7 @@ fn url(bytes: &[u8]) {
     for allow_http in [false, true] {
         let policy = EgressPolicy { allow_http, ..EgressPolicy::default() };
         let Ok(url) = vet_url(text, &policy) else { continue };
-        // What was let through is let through again, unchanged; and no address in it is forbidden.
+        // An accepted URL is accepted again, unchanged, and contains no forbidden address.
         assert_eq!(vet_url(url.as_str(), &policy).as_ref(), Ok(&url), "{text:?}");
         assert!(allow_http || url.is_https());
         match url.host() {
@@ -217,7 +217,7 @@ fn retry_after(bytes: &[u8]) {
     }
 }
 
-/// Whoever is read and shown is read again as the same.
+/// A value that is parsed and displayed parses to the same value again.
 fn round_trip<T>(text: &str)
 where
     T: std::str::FromStr + std::fmt::Display + PartialEq + std::fmt::Debug,
@@ -242,7 +242,7 @@ fn ids_and_times(bytes: &[u8]) {
     }
 }
 
-/// Known inputs, changed at random: the same every time, for the same number.
+/// Mutates a known input pseudo-randomly: the same number gives the same bytes.
 pub fn stir(seeds: &[&[u8]], number: u64) -> Vec<u8> {
     let mut random = Stirred(number.wrapping_mul(STEP) | 1);
     let mut bytes = random.choice(seeds).map(|seed| seed.to_vec()).unwrap_or_default();
@@ -252,7 +252,7 @@ pub fn stir(seeds: &[&[u8]], number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Pieces that parsers trip over.
+/// Byte sequences that often break parsers.
 const PIECES: [&[u8]; 20] = [
     b"\0",
     b"\r\n",
@@ -326,7 +326,7 @@ impl Stirred {
     }
 }
 
-/// Runs every target on its seeds and on so many changes of them; gives how many runs there were.
+/// Runs every target on its seeds and on `each` mutations of them; returns the number of runs.
 pub fn run_all(targets: &[Target], each: u64) -> u64 {
     let mut runs = 0;
     for target in targets {
@@ -346,13 +346,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_somebody_sends_breaks_the_domain() {
+    fn mutated_inputs_break_no_parser() {
         let runs = run_all(TARGETS, 20_000);
         println!("fuzz: domain, {} targets, {runs} runs, 0 failures", TARGETS.len());
     }
 
     #[test]
-    fn stirring_is_repeatable_and_reaches_far() {
+    fn mutations_are_repeatable_and_diverse() {
         let seeds: &[&[u8]] = &[b"abc", b"xyz"];
         assert_eq!(stir(seeds, 7), stir(seeds, 7));
         let different: std::collections::BTreeSet<_> = (0..1_000).map(|n| stir(seeds, n)).collect();

@@ -4,7 +4,7 @@ const LOWER: &[u8; 16] = b"0123456789abcdef";
 
 /// The bytes as lower-case digits, two for each byte.
 pub fn encode(bytes: &[u8]) -> String {
-    // The exact capacity: a text that grows would leave copies of a secret behind.
+    // Exact capacity: a string that grows would leave copies of a secret in freed memory.
     let mut text = String::with_capacity(bytes.len() * 2);
     text.extend(bytes.iter().flat_map(|byte| digits(*byte, LOWER)).map(char::from));
     text
@@ -15,7 +15,7 @@ pub(crate) const fn digits(byte: u8, alphabet: &[u8; 16]) -> [u8; 2] {
     [alphabet[(byte >> 4) as usize], alphabet[(byte & 15) as usize]]
 }
 
-/// The bytes that lower-case digits stand for; `None` unless there are exactly two for each byte.
+/// Decodes lower-case digits; `None` unless there are exactly two for each byte.
 pub(crate) fn decode<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_back_from_their_digits() {
+    fn bytes_round_trip_through_digits() {
         let bytes: [u8; 256] = std::array::from_fn(|n| u8::try_from(n).unwrap());
         let text = encode(&bytes);
         assert!(text.starts_with("000102") && text.ends_with("fdfeff"));

@@ -1,4 +1,4 @@
-//! The dates of HTTP headers, in the three forms that RFC 9110 has a recipient understand.
+//! Parses the dates of HTTP headers, in the three forms that RFC 9110 requires.
 //!
 //! | form | example |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | RFC 850 | `Sunday, 06-Nov-94 08:49:37 GMT` |
 //! | asctime | `Sun Nov  6 08:49:37 1994` |
 //!
-//! Whether the day of the week is that of the date is not checked: a receiver that is wrong about
-//! Sunday still means the date. Dates past the last one that Postrider can show mean that one.
+//! The day of the week is not checked: a wrong one does not change the date. Dates after the last
+//! one that Postrider can show become that one.
 
 use crate::time::Timestamp;
 
@@ -86,13 +86,13 @@ fn fifty_years_after(now: Timestamp) -> i64 {
     days_from_civil(year + 50, month, day) * DAY_MS + ms.rem_euclid(DAY_MS)
 }
 
-/// Exactly so many words with one space between them.
+/// Splits a text into exactly `N` words with single spaces between them.
 fn words<const N: usize>(text: &str) -> Option<[&str; N]> {
     let words: Vec<&str> = text.split(' ').collect();
     words.try_into().ok()
 }
 
-/// A number of exactly so many digits.
+/// A number of exactly `count` digits.
 fn digits(text: &str, count: usize) -> Option<i64> {
     let is_number = text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { text.parse().ok() } else { None }
@@ -112,7 +112,7 @@ fn unix_ms(year: i64, month: &str, day: i64, time: &str) -> Option<i64> {
 
 /// Days since 1970-01-01 of a date of the Gregorian calendar.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    // The year begins in March here, so that the leap day is its last.
+    // The year begins in March here, so that the leap day is its last day.
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -120,7 +120,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// Year, month and day of a day since 1970-01-01.
+/// Year, month and day of a number of days since 1970-01-01.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -170,7 +170,7 @@ mod tests {
         check("Monday, 01-Jan-77 00:00:00 GMT", "1977-01-01T00:00:00.000Z");
         check("Friday, 31-Dec-99 23:59:59 GMT", "1999-12-31T23:59:59.000Z");
         check("Friday, 01-Jan-00 00:00:00 GMT", "2000-01-01T00:00:00.000Z");
-        // In 1999, 49 is the next century's.
+        // In 1999, the year 49 belongs to the next century.
         let then = Timestamp::from_unix_ms(930_000_000_000);
         let read = parse("Friday, 01-Jan-49 00:00:00 GMT", then).unwrap();
         assert_eq!(read.to_string(), "2049-01-01T00:00:00.000Z");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_refused() {
+    fn malformed_date_is_refused() {
         for text in [
             "",
             "soon",

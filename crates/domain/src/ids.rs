@@ -1,7 +1,7 @@
 //! Identifiers: a short prefix and a UUID, or a text that somebody chose.
 //!
-//! Nothing here draws a random number or reads a clock: a new identifier is made from the
-//! milliseconds and the random bytes that are handed in (UUID version 7).
+//! Nothing here generates random numbers or reads a clock: a new identifier is made from a time and
+//! random bytes that the caller passes (UUID version 7).
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,15 +14,15 @@ use uuid::{Builder, Uuid};
 use crate::limits;
 use crate::time::Timestamp;
 
-/// A text that is not an identifier of the kind that was asked for.
+/// The text is not an identifier of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not {expected}")]
 pub struct InvalidId {
-    /// What would have been one.
+    /// A description of the expected form.
     pub expected: &'static str,
 }
 
-/// Serialises as its text, and back.
+/// Implements serde through the text form.
 macro_rules! serde_as_text {
     ($name:ident) => {
         impl Serialize for $name {
@@ -47,7 +47,7 @@ macro_rules! uuid_id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// What every identifier of this kind begins with.
+            /// The prefix of every identifier of this kind.
             pub const PREFIX: &'static str = $prefix;
 
             /// A new identifier, from the time and ten random bytes (UUID version 7).
@@ -56,12 +56,12 @@ macro_rules! uuid_id {
                 $name(Builder::from_unix_timestamp_millis(unix_ms, &random).into_uuid())
             }
 
-            /// The identifier with these sixteen bytes, as a store keeps it.
+            /// The identifier with these sixteen bytes.
             pub const fn from_bytes(bytes: [u8; 16]) -> Self {
                 $name(Uuid::from_bytes(bytes))
             }
 
-            /// The sixteen bytes, for a store to keep.
+            /// The sixteen bytes, as they are stored.
             pub const fn as_bytes(&self) -> &[u8; 16] {
                 self.0.as_bytes()
             }
@@ -108,7 +108,7 @@ uuid_id!(
     "sub_"
 );
 uuid_id!(
-    /// A destination; made from its tenant and URL, so that every node finds the same one.
+    /// A destination. Derived from its tenant and URL, so that every node computes the same one.
     DestinationId,
     "dst_"
 );
@@ -151,12 +151,12 @@ impl ReplayId {
 /// How many shards there are; a shard has exactly one owner at a time.
 pub const SHARDS: u16 = 256;
 
-/// The group of destinations that one node owns together.
+/// A group of destinations that have the same owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard(pub u8);
 
 impl DestinationId {
-    /// The destination of a URL of a tenant. The same two always give the same identifier.
+    /// The destination of a tenant's URL. The same tenant and URL always give the same identifier.
     pub fn of(tenant: &TenantId, url: &str) -> Self {
         let mut hash = Sha256::new();
         hash.update(tenant.as_str().as_bytes());
@@ -235,14 +235,14 @@ text_id!(
 );
 
 impl TenantId {
-    /// The tenant of those who never think of tenants.
+    /// The tenant that is used when an application does not name one.
     pub fn default_tenant() -> Self {
         TenantId("default".into())
     }
 }
 
 impl EventId {
-    /// An identifier for an event that the application gave none.
+    /// An identifier for an event for which the application gave none.
     pub fn new(now: Timestamp, random: [u8; 10]) -> Self {
         let unix_ms = u64::try_from(now.as_unix_ms()).unwrap_or(0);
         let uuid = Builder::from_unix_timestamp_millis(unix_ms, &random).into_uuid();
@@ -274,7 +274,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_unix_ms(1_763_199_000_120);
 
     #[test]
-    fn an_identifier_survives_its_text_and_its_bytes() {
+    fn identifier_round_trips_through_text_and_bytes() {
         let id = DeliveryId::new(NOW, [7; 10]);
         let text = id.to_string();
         assert_eq!(text, "dlv_019a86d99e3877078707070707070707");
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_identifier_is_refused_with_what_would_be() {
+    fn malformed_identifier_is_refused_with_the_expected_form() {
         let good = "sub_019a86d99e3877078707070707070707";
         assert!(good.parse::<SubscriptionId>().is_ok());
         assert!(good.parse::<DeliveryId>().is_err());
@@ -312,7 +312,7 @@ mod tests {
         let later = EventId::new(Timestamp::from_unix_ms(NOW.as_unix_ms() + 1), [0; 10]);
         assert!(earlier < later);
         assert!(earlier.as_str().starts_with("evt_"));
-        // A clock before 1970 gives an identifier all the same.
+        // A time before 1970 is accepted too.
         assert!(EventId::new(Timestamp::from_unix_ms(-5), [0; 10]).as_str().len() == 36);
         let _: SubscriptionId = SubscriptionId::new(Timestamp::from_unix_ms(-5), [0; 10]);
     }

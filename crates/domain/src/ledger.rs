@@ -1,15 +1,15 @@
-//! The conservation of deliveries.
+//! The ledger: the count of deliveries by state, which must always balance.
 //!
-//! At any moment, per tenant and in total:
-//! `accepted = queued + in flight + waiting + delivered + dead + cancelled`. A [`Ledger`] only
-//! changes by accepting or by moving a delivery from one account to another, so it cannot go wrong
-//! by itself; [`Ledger::balances`] is for ledgers that were counted or read back.
+//! At any moment, per tenant and in total: `accepted = queued + in flight + waiting + delivered +
+//! dead + cancelled`. A [`Ledger`] only changes by accepting or by moving a delivery from one
+//! account to another, so it always balances by construction; [`Ledger::balances`] checks ledgers
+//! that were counted or read from a store.
 
 use crate::attempt::{Attempt, Verdict};
 use crate::delivery::{Delivery, DeliveryState, StateName};
 use crate::time::Timestamp;
 
-/// How many deliveries there are, by where they stand.
+/// How many deliveries there are in each state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// Every delivery that was ever accepted.
@@ -28,12 +28,12 @@ pub struct Ledger {
     pub cancelled: u64,
 }
 
-/// A delivery goes from one account to another.
+/// The move of a delivery from one account to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerMove {
-    /// Where it was.
+    /// The account before.
     pub from: StateName,
-    /// Where it is.
+    /// The account after.
     pub to: StateName,
 }
 
@@ -41,20 +41,20 @@ pub struct LedgerMove {
 /// deliveries that wait at the destination.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Movement {
-    /// From which account to which; `None` where the delivery stays in its account.
+    /// The move between accounts; `None` if the delivery stays in its account.
     pub step: Option<LedgerMove>,
-    /// When it arrived, where it arrived by this change.
+    /// When the delivery succeeded, if it did by this change.
     pub delivered_at: Option<Timestamp>,
-    /// When it died, where it died by this change.
+    /// When the delivery became dead, if it did by this change.
     pub dead_at: Option<Timestamp>,
-    /// When the attempt began, where there was one and it did not succeed, whoever is to blame.
+    /// When the attempt began, if there was one and it did not succeed, for whatever reason.
     pub failed_at: Option<Timestamp>,
-    /// By how much the number of deliveries that wait at the destination changes.
+    /// The change of the number of deliveries that wait at the destination.
     pub waiting: i64,
 }
 
-/// What the counters change by when a delivery that was in state `before` becomes `after`, by this
-/// attempt or without one. Every store counts by this function, so that no two of them disagree.
+/// The changes of the counters when a delivery goes from state `before` to `after`, by this attempt
+/// or without one. All stores use this function, so that they count alike.
 pub fn movement(before: StateName, after: &Delivery, attempt: Option<&Attempt>) -> Movement {
     let failed_at = attempt.and_then(|attempt| match attempt.ending.verdict() {
         Verdict::Success => None,
@@ -77,7 +77,7 @@ pub fn movement(before: StateName, after: &Delivery, attempt: Option<&Attempt>) 
     Movement { step, delivered_at, dead_at, failed_at, waiting: came - left }
 }
 
-/// By how much the accounts of a ledger in a store change. Nothing is in flight in a store.
+/// The changes of a stored ledger's accounts. A store does not know which deliveries are in flight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LedgerDelta {
     accepted: i64,
@@ -89,13 +89,13 @@ pub struct LedgerDelta {
 }
 
 impl LedgerDelta {
-    /// So many new deliveries were accepted.
+    /// Counts newly accepted deliveries.
     pub fn accept(&mut self, deliveries: i64) {
         self.accepted += deliveries;
         self.queued += deliveries;
     }
 
-    /// A delivery moved.
+    /// Counts the move of a delivery.
     pub fn apply(&mut self, step: LedgerMove) {
         *self.account(step.from) -= 1;
         *self.account(step.to) += 1;
@@ -109,7 +109,7 @@ impl LedgerDelta {
 
     fn account(&mut self, state: StateName) -> &mut i64 {
         match state {
-            // A store keeps a delivery that is in flight as queued until its attempt is settled.
+            // A store counts a delivery in flight as queued until its attempt is settled.
             StateName::Queued | StateName::InFlight => &mut self.queued,
             StateName::Waiting => &mut self.waiting,
             StateName::Delivered => &mut self.delivered,
@@ -120,7 +120,7 @@ impl LedgerDelta {
 }
 
 impl From<Ledger> for LedgerDelta {
-    /// The change that makes an empty ledger this one.
+    /// The change from an empty ledger to this one.
     fn from(ledger: Ledger) -> Self {
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         LedgerDelta {
@@ -140,13 +140,13 @@ impl From<Ledger> for LedgerDelta {
 pub struct Overdrawn(pub StateName);
 
 impl Ledger {
-    /// So many new deliveries were accepted.
+    /// Counts newly accepted deliveries.
     pub fn accept(&mut self, deliveries: u64) {
         self.accepted += deliveries;
         self.queued += deliveries;
     }
 
-    /// A delivery moved. Refused, with nothing changed, where there is none to move.
+    /// Counts the move of a delivery. Fails, and changes nothing, if the account is empty.
     pub fn apply(&mut self, step: LedgerMove) -> Result<(), Overdrawn> {
         let from = self.account(step.from);
         *from = from.checked_sub(1).ok_or(Overdrawn(step.from))?;
@@ -154,14 +154,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether nothing is lost and nothing is invented.
+    /// Whether the accounts add up to the accepted deliveries.
     pub fn balances(&self) -> bool {
         let accounts =
             [self.queued, self.in_flight, self.waiting, self.delivered, self.dead, self.cancelled];
         accounts.iter().try_fold(0u64, |sum, n| sum.checked_add(*n)) == Some(self.accepted)
     }
 
-    /// How many stand there.
+    /// The number of deliveries in a state.
     pub fn count(&self, state: StateName) -> u64 {
         match state {
             StateName::Queued => self.queued,
@@ -188,7 +188,7 @@ impl Ledger {
 impl std::ops::Add for Ledger {
     type Output = Ledger;
 
-    /// The total of two tenants.
+    /// The sum of two ledgers.
     fn add(self, other: Ledger) -> Ledger {
         Ledger {
             accepted: self.accepted + other.accepted,
@@ -208,7 +208,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_accepted_is_somewhere() {
+    fn every_accepted_delivery_is_in_an_account() {
         let mut ledger = Ledger::default();
         assert!(ledger.balances());
         ledger.accept(2);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ledger_that_lost_one_does_not_balance() {
+    fn ledger_that_lost_a_delivery_does_not_balance() {
         assert!(!Ledger { accepted: 1, ..Ledger::default() }.balances());
         assert!(!Ledger { delivered: 1, ..Ledger::default() }.balances());
         let huge = Ledger { queued: u64::MAX, dead: 1, ..Ledger::default() };

@@ -1,7 +1,7 @@
 //! Every decision that Postrider makes, as functions over values and an explicit `now`.
 //!
-//! **No IO, no async, no clock, no randomness**: the crate's dependency list is the proof. What is
-//! decided here is carried out elsewhere, and what is carried out elsewhere is decided here.
+//! **No IO, no async, no clock, no randomness**: the crate's dependency list is the proof. Other
+//! crates carry the decisions out; they make none of their own.
 //!
 //! | question | module |
 //! |---|---|
@@ -11,13 +11,13 @@
 //! | how did that attempt end? | [`attempt`] |
 //! | when is the next retry? | [`retry`] |
 //! | who disables a URL, probes it, freezes it? | [`circuit`] |
-//! | is it us? | [`mass_failure`] |
+//! | do so many destinations fail at once that the fault is ours? | [`mass_failure`] |
 //! | what does one outcome change? | [`settlement`] |
 //! | where does a delivery stand, and why? | [`delivery`], [`explain`] |
 //! | is anything lost? | [`ledger`] |
 //! | what would all this do in an outage? | [`forecast`] |
 //! | what time is it, when somebody sets the clock? | [`steady`] |
-//! | whose trace is it? | [`trace`] |
+//! | which trace does an attempt belong to? | [`trace`] |
 //! | which numbers? | [`policy`], [`limits`] |
 
 pub mod access;

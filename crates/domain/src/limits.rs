@@ -1,16 +1,15 @@
-//! Every limit on what comes in, in one file.
+//! Every limit on input, in one file.
 //!
-//! These are hard walls that keep memory and work bounded; the numbers that an operator may turn
-//! are in [`crate::policy`]. Nothing in Postrider accepts a list, a text or a body that has no
-//! limit here.
+//! These fixed limits keep memory and work bounded; the numbers that an operator may change are in
+//! [`crate::policy`]. Every list, text and body that Postrider accepts has a limit here.
 
 /// An event's request body, or its line in a batch.
 pub const EVENT_BODY_BYTES_MAX: usize = 1024 * 1024;
 /// Events in one batch.
 pub const BATCH_EVENTS_MAX: usize = 1000;
-/// A whole batch.
+/// The body of a batch.
 pub const BATCH_BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Nesting of JSON that is taken in.
+/// The nesting of accepted JSON.
 pub const JSON_DEPTH_MAX: usize = 64;
 
 /// A tenant's identifier.
@@ -38,7 +37,7 @@ pub const PEM_BYTES_MAX: usize = 64 * 1024;
 pub const AUTH_TOKEN_BYTES_MAX: usize = 4096;
 /// Signing secrets of one subscription that are valid at the same time.
 pub const SIGNING_SECRETS_MAX: usize = 10;
-/// Signatures in a header that is verified.
+/// Signatures in a header that is being verified.
 pub const SIGNATURES_MAX: usize = 32;
 
 /// Groups in a filter, nested ones included.
@@ -53,8 +52,8 @@ pub const FILTER_VALUE_BYTES_MAX: usize = 4096;
 pub const FILTER_SET_VALUES_MAX: usize = 100;
 /// Steps that one filter may take on one event: see [`crate::filter::Budget`].
 pub const FILTER_STEPS_MAX: u64 = 4_000_000;
-/// Steps that every filter may take whatever others took, so that a plain filter is never refused
-/// its answer because of an expensive one beside it.
+/// Steps that every filter may take regardless of the others, so that a cheap filter is always
+/// evaluated, even beside expensive ones.
 pub const FILTER_STEPS_FREE: u64 = 256;
 /// Steps beyond the free ones that all filters together may take on one event.
 pub const EVENT_FILTER_STEPS_MAX: u64 = 16_000_000;
@@ -63,7 +62,7 @@ pub const BATCH_FILTER_STEPS_MAX: u64 = 32_000_000;
 
 /// A destination's URL.
 pub const URL_BYTES_MAX: usize = 2048;
-/// A reason that somebody gives for enabling or freezing by hand.
+/// The reason given for enabling or freezing a destination.
 pub const REASON_CHARS_MAX: usize = 500;
 /// The detail that is kept of a failed attempt, beside its class.
 pub const ERROR_DETAIL_CHARS_MAX: usize = 500;
@@ -71,7 +70,8 @@ pub const ERROR_DETAIL_CHARS_MAX: usize = 500;
 pub const PAGE_MAX: usize = 1000;
 /// Entries of one page where the caller names no limit.
 pub const PAGE_DEFAULT: usize = 50;
-/// A page ends early where the payloads and records that it is made of are together larger.
+/// A page ends early if its payloads and records are together larger.
 pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// A page of attempts ends early where they are together larger. In JSON they may be six times as large.
+/// A page of attempts ends early if they are together larger. As JSON they may be six times as
+/// large.
 pub const ATTEMPT_PAGE_BYTES_MAX: usize = 1024 * 1024;

@@ -1,19 +1,20 @@
 //! The mass-failure guard: when many destinations begin to fail at once, the fault is probably our own.
 //!
-//! When more than half of at least 20 destinations that were attempted within a minute fail in it,
-//! while they did not fail in the minute before, transitions to disabled and frozen are held and
-//! the operator is alerted. A single bad URL never triggers this: it is one destination, however
-//! often it fails. The hold ends when no more than half of what is attempted still fails, and in
-//! any case after [`crate::policy::MassFailurePolicy::hold_max`], so that an outage that is not
-//! ours cannot keep the circuits from working for good.
+//! When, of at least 20 destinations attempted within a minute, more than half begin to fail (they
+//! did not fail in the minute before), transitions to disabled and frozen are suspended and the
+//! operator is alerted. A single bad URL never triggers this: it is one destination, however often
+//! it fails. The suspension ("hold") ends when no more than half of the attempted destinations
+//! still fail, and in any case after [`crate::policy::MassFailurePolicy::hold_max`], so that an
+//! outage that is not ours cannot switch the circuits off for ever.
 //!
-//! When destinations have recovered after a hold, so that no more than half of that share still fails,
-//! their failures are taken back, here as in their circuits: should most of them fail again a few
-//! seconds later, they did not fail "in the minute before", and the hold goes on. Such a relapse within
-//! two windows belongs to the same outage, and `hold_max` runs from that outage's beginning.
+//! When the destinations have recovered after a hold (no more than half of that share still fails),
+//! their failures are dropped here, as in their circuits. If most of them fail again a few seconds
+//! later, they count as not having failed "in the minute before", so a new hold begins. Such a
+//! relapse within two windows belongs to the same outage, and `hold_max` counts from the beginning
+//! of that outage.
 //!
-//! Time is cut into sixths of the window. For each destination that was attempted lately a few
-//! bits are kept, so memory is bounded by what was active in two windows.
+//! The window is divided into six ticks. For each destination attempted in the last two windows a
+//! few bits are kept, so memory is bounded by the number of active destinations.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -30,7 +31,7 @@ const CURRENT: u16 = 0b0000_0011_1111;
 /// The ticks of the window before it.
 const BEFORE: u16 = 0b1111_1100_0000;
 
-/// Watches all destinations of a process.
+/// Watches all destinations of this process.
 #[derive(Debug, Clone)]
 pub struct MassFailureGuard {
     policy: MassFailurePolicy,
@@ -42,11 +43,11 @@ pub struct MassFailureGuard {
     held_since: Option<Timestamp>,
     /// When the last hold began and ended.
     last_hold: Option<(Timestamp, Timestamp)>,
-    /// Whether the destinations have yet to recover from it.
+    /// Whether the destinations have not recovered from the last hold yet.
     is_recovering: bool,
 }
 
-/// What a destination did in the last two windows, one bit per tick.
+/// A destination's attempts and failures in the last two windows, one bit per tick.
 #[derive(Debug, Clone, Copy, Default)]
 struct Recent {
     attempted: u16,
@@ -54,14 +55,14 @@ struct Recent {
     last_failed: bool,
 }
 
-/// The hold began or ended; the operator is alerted.
+/// The beginning or end of a hold, for the operator's alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HoldChange {
-    /// Whether transitions are held from now on.
+    /// Whether transitions are suspended from now on.
     pub hold: Hold,
     /// Destinations attempted within the window.
     pub attempted: usize,
-    /// Those of them whose last attempt failed.
+    /// The attempted destinations whose last attempt failed.
     pub failing: usize,
 }
 
@@ -95,7 +96,7 @@ impl MassFailureGuard {
         }
     }
 
-    /// Whether transitions are held now.
+    /// Whether transitions are suspended now.
     pub fn hold(&self) -> Hold {
         if self.held_since.is_some() { Hold::Held } else { Hold::Released }
     }
@@ -125,7 +126,7 @@ impl MassFailureGuard {
         self.judge(now)
     }
 
-    /// Takes in the time: a hold also ends when nothing is attempted any more.
+    /// Advances the time: a hold also ends when nothing is attempted any more.
     pub fn tick(&mut self, now: Timestamp) -> Option<HoldChange> {
         self.advance(now);
         self.judge(now)
@@ -142,10 +143,11 @@ impl MassFailureGuard {
         step(&mut self.newly_failing, before.is_newly_failing(), after.is_newly_failing());
     }
 
-    /// Moves every destination's bits to the present and forgets those that have none left.
+    /// Shifts every destination's bits to the current tick, and forgets destinations without any
+    /// bits.
     fn advance(&mut self, now: Timestamp) {
         let tick = now.as_unix_ms().div_euclid(tick_ms(self.policy.window));
-        // A clock that goes back a little changes nothing.
+        // If the clock goes back a little, nothing changes.
         let passed = u32::try_from(tick.saturating_sub(self.tick)).unwrap_or(if tick > self.tick {
             u32::MAX
         } else {
@@ -193,8 +195,8 @@ impl MassFailureGuard {
 }
 
 impl MassFailureGuard {
-    /// When the outage began that a hold is for: before an earlier hold, where that one ended within
-    /// the last two windows.
+    /// The beginning of the outage that causes a hold. If an earlier hold ended within the last two
+    /// windows, it is the beginning of that one's outage.
     fn outage_began(&self, now: Timestamp) -> Timestamp {
         match self.last_hold {
             Some((began, ended)) if now.since(ended) < self.policy.window * 2 => began,
@@ -202,8 +204,9 @@ impl MassFailureGuard {
         }
     }
 
-    /// Takes back what failed in the last hold when the destinations have recovered from it. Those that
-    /// fail in turns, about half of them at any time, never do: for them it is no news.
+    /// Drops the failures of the last hold once the destinations have recovered. Destinations that
+    /// fail in turns, about half of them at any time, never recover in this sense: their failures
+    /// are not new.
     fn notice_recovery(&mut self) {
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let still =
@@ -214,7 +217,8 @@ impl MassFailureGuard {
         }
     }
 
-    /// A hold has ended: what failed in it is taken back, or, where it lasted too long, is no news.
+    /// Rewrites the failure bits after a hold: failures are dropped or, if it lasted too long,
+    /// count as old.
     fn rewrite_failures(&mut self, rewrite: impl Fn(u16) -> u16) {
         for recent in self.recent.values_mut() {
             recent.failed = rewrite(recent.failed);
@@ -266,7 +270,7 @@ mod tests {
             (101, 100, Hold::Held),
         ] {
             let mut guard = guard();
-            // The destinations that are well are attempted first, so that order does not help.
+            // The healthy destinations are attempted first, so that the order does not matter.
             for n in failed..failed + ok {
                 guard.record(destination(n), false, START);
             }
@@ -286,9 +290,9 @@ mod tests {
     }
 
     #[test]
-    fn destinations_that_failed_in_the_minute_before_are_no_news() {
+    fn destinations_that_failed_in_the_minute_before_do_not_trigger_it() {
         let mut guard = guard();
-        // One by one they went bad, over many minutes.
+        // The destinations began to fail one by one, over many minutes.
         for n in 0..30 {
             let now = at(u64::from(n) * 60);
             assert_eq!(round(&mut guard, n, 30 - n, now), Hold::Released, "{n} of 30");
@@ -335,7 +339,7 @@ mod tests {
         assert_eq!(round(&mut guard, 40, 0, at(10)), Hold::Held);
         assert_eq!(round(&mut guard, 0, 40, at(100)), Hold::Released);
         assert_eq!(round(&mut guard, 40, 0, at(110)), Hold::Held, "seconds later");
-        // Failing and recovering every 20 s: the hour counts from the first failure.
+        // Failing and recovering every 20 s: `hold_max` counts from the first failure.
         for step in 0..200 {
             let now = 120 + step * 20;
             assert_eq!(round(&mut guard, 0, 40, at(now)), Hold::Released, "at {now}");

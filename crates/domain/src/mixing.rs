@@ -1,13 +1,13 @@
-//! Numbers that look random and follow from their input alone: SplitMix64.
+//! Pseudo-random numbers that depend on their input alone: SplitMix64.
 //!
 //! For jitter, simulated worlds and tests. **Never for identifiers, keys or secrets**: one output
-//! gives the seed away, and with it all others.
+//! reveals the seed, and with it all other outputs.
 
-/// By how much the state of a [`Sequence`] grows with each number. It is odd, so that the state takes
-/// every value before one comes back.
+/// The increment of the state of a [`Sequence`]. It is odd, so that the state takes every value
+/// before it repeats.
 pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A number in which every bit depends on every bit of `x`.
+/// A hash of `x` in which every bit depends on every bit of `x`.
 pub const fn mix(x: u64) -> u64 {
     finish(x.wrapping_add(STEP))
 }
@@ -19,7 +19,8 @@ pub const fn finish(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A sequence of numbers that is the same for the same seed, on every machine and in every version.
+/// A pseudo-random sequence that is the same for the same seed, on every machine and in every
+/// version.
 #[derive(Debug, Clone)]
 pub struct Sequence(u64);
 

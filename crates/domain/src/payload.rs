@@ -1,8 +1,8 @@
 //! The bytes that are sent for an event, in the format that its subscription asks for.
 //!
-//! `data` and `old` are never parsed or re-written here: between the door and the receiver not one
-//! of their bytes changes. The same event in the same format always gives the same bytes, so every
-//! attempt of a delivery sends the same body.
+//! `data` and `old` are never parsed or rewritten here: the receiver gets exactly the bytes that
+//! were accepted. The same event in the same format always gives the same bytes, so every attempt
+//! of a delivery sends the same body.
 
 use std::fmt;
 use std::io;
@@ -13,10 +13,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::event::{Event, RawJson};
 
-/// How an event is put into a body.
+/// The format of a request's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Format {
-    /// `{"type", "timestamp", "id", "object"?, "data", "old"?}`, as Standard Webhooks has it.
+    /// `{"type", "timestamp", "id", "object"?, "data", "old"?}`, as in Standard Webhooks.
     #[default]
     Standard,
     /// CloudEvents 1.0, structured JSON.
@@ -26,10 +26,10 @@ pub enum Format {
 }
 
 impl Format {
-    /// Every format there is.
+    /// All formats.
     pub const ALL: [Format; 3] = [Format::Standard, Format::CloudEvents, Format::Raw];
 
-    /// The word for it in the API.
+    /// The name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Format::Standard => "standard",
@@ -39,7 +39,7 @@ impl Format {
     }
 }
 
-/// Why a text names no format.
+/// The text is not the name of a format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a format: one of standard, cloudevents, raw")]
 pub struct InvalidFormat;
@@ -71,7 +71,7 @@ impl<'de> Deserialize<'de> for Format {
     }
 }
 
-/// What is sent: a body and what to call it.
+/// The body of a request and its content type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payload {
     /// The body of the request.
@@ -80,7 +80,7 @@ pub struct Payload {
     pub content_type: &'static str,
 }
 
-/// Puts an event into a body. `raw` copies nothing; the others copy `data` and `old` once.
+/// Renders an event. `raw` copies nothing; the other formats copy `data` and `old` once.
 pub fn render(event: &Event, format: Format) -> Payload {
     match format {
         Format::Standard => {
@@ -130,7 +130,8 @@ fn render_cloudevents(event: &Event) -> Vec<u8> {
         Some(object) => (",\"subject\":", Part::Text(object.as_str())),
         None => ("", Part::NOTHING),
     };
-    // An extension attribute must be a scalar: the old state is a text that holds its JSON.
+    // A CloudEvents extension attribute must be a scalar, so the old state is a text that contains
+    // its JSON.
     let old_text = event.old.as_ref().map(|old| String::from_utf8_lossy(trimmed(old)));
     let (old_key, old) = match &old_text {
         Some(old) => (",\"old\":", Part::Text(old)),
@@ -160,11 +161,11 @@ fn trimmed(json: &RawJson) -> &[u8] {
     json.as_bytes().trim_ascii()
 }
 
-/// A piece of a body.
+/// A part of a body.
 enum Part<'a> {
-    /// Goes in byte for byte.
+    /// Copied byte for byte.
     Json(&'a [u8]),
-    /// Goes in as a JSON string, quoted and escaped.
+    /// Written as a JSON string, quoted and escaped.
     Text(&'a str),
 }
 
@@ -180,7 +181,7 @@ impl Part<'_> {
     }
 }
 
-/// Counts what is written to it.
+/// Counts the bytes written to it.
 struct Counter(usize);
 
 impl io::Write for Counter {
@@ -327,7 +328,7 @@ mod tests {
         assert!(serde_json::from_str::<Format>("7").is_err());
     }
 
-    /// JSON text with white space wherever the grammar lets it be.
+    /// JSON text with white space wherever the grammar allows it.
     fn any_json() -> impl Strategy<Value = String> {
         let space = || "[ \t\r\n]{0,2}";
         let text = any::<String>().prop_map(|text| serde_json::to_string(&text).unwrap());
@@ -413,7 +414,7 @@ mod tests {
             prop_assert_eq!(&seen.id, event.id.as_str());
             prop_assert_eq!(&seen.object, &object);
             prop_assert_eq!(seen.data.get().as_bytes(), trimmed(&event.data));
-            // serde reads `"old":null` as no old state; the bytes say which it was.
+            // serde parses `"old":null` as no old state; the bytes tell the difference.
             let seen_old = seen.old.map(|old| old.get().as_bytes());
             prop_assert_eq!(seen_old, old.filter(|old| *old != b"null"));
             let ends_in_null = body.ends_with(b",\"old\":null}");

@@ -1,7 +1,7 @@
 //! All numbers of the contract, with their defaults.
 //!
-//! Nothing else in Postrider holds one of these numbers. An operator may turn each of them; the
-//! defaults never bend. Hard walls that nobody turns are in [`crate::limits`].
+//! These numbers are defined nowhere else in Postrider. An operator may change each of them; the
+//! defaults are fixed by the contract. Limits that nobody can change are in [`crate::limits`].
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The whole policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy {
-    /// One attempt.
+    /// The limits of one attempt.
     pub attempt: AttemptPolicy,
     /// When the retries fall due.
     pub retry: RetryPolicy,
@@ -26,9 +26,9 @@ pub struct Policy {
 /// The limits of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptPolicy {
-    /// For all of it: DNS, connect, TLS, request, response.
+    /// The time limit of the whole attempt: DNS, connect, TLS, request, response.
     pub deadline: Duration,
-    /// What is read of a response's body, for the log.
+    /// How many bytes of a response's body are read, for the log.
     pub response_body_bytes_max: usize,
 }
 
@@ -39,18 +39,18 @@ pub struct RetryPolicy {
     pub unit: Duration,
     /// How many retries there are.
     pub max: u32,
-    /// What an offset counts from.
+    /// From which time an offset counts.
     pub measured_from: MeasuredFrom,
-    /// By how much of its delay a retry may be moved later, to spread the load.
+    /// The share of its delay by which a retry may be moved later, to spread the load.
     pub jitter: Share,
 }
 
-/// The two readings of the retry formula.
+/// The two interpretations of the retry formula.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MeasuredFrom {
     /// Offsets count from the first attempt; the last retry falls at about 48 hours.
     FirstAttempt,
-    /// Delays count from the attempt before; everything ends at the same 48 hours.
+    /// Delays count from the previous attempt; the schedule ends after the same 48 hours.
     PreviousAttempt,
 }
 
@@ -59,17 +59,17 @@ pub enum MeasuredFrom {
 pub struct CircuitPolicy {
     /// Disabled when more than this share of the attempts since the last reset failed …
     pub disable_share: Share,
-    /// … and there were more attempts than these.
+    /// … and there were more attempts than this.
     pub disable_grace: u64,
-    /// Disabled at so many consecutive failures.
+    /// Disabled at this many consecutive failures.
     pub disable_consecutive: u64,
     /// The time between two probes of a disabled destination.
     pub probe_interval: Duration,
-    /// Frozen when there are more consecutive failures than these …
+    /// Frozen when there are more consecutive failures than this …
     pub freeze_over_consecutive: u64,
     /// … and the last success is longer ago than this.
     pub freeze_after: Duration,
-    /// Frozen at so many consecutive failures in any time.
+    /// Frozen at this many consecutive failures, regardless of time.
     pub freeze_consecutive: u64,
 }
 
@@ -78,7 +78,7 @@ pub struct CircuitPolicy {
 pub struct RecoveryPolicy {
     /// One of the two modes.
     pub mode: RecoveryMode,
-    /// How long each step of the ramp lasts before the next one doubles it.
+    /// How long each step of the ramp lasts before the number of deliveries is doubled.
     pub ramp_step: Duration,
     /// What becomes of the deliveries that died of the outage.
     pub dead: DeadRecovery,
@@ -110,13 +110,13 @@ pub enum DeadRecovery {
 /// [`crate::mass_failure`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MassFailurePolicy {
-    /// What "at once" means.
+    /// The time span that counts as "at once".
     pub window: Duration,
-    /// It takes at least so many destinations that were attempted in the window.
+    /// The least number of destinations attempted in the window.
     pub destinations_min: usize,
-    /// It takes more than this share of them.
+    /// The guard triggers when more than this share of the destinations fail.
     pub share: Share,
-    /// Transitions are held no longer than this.
+    /// The longest time for which transitions are suspended.
     pub hold_max: Duration,
 }
 
@@ -191,18 +191,18 @@ impl Default for Retention {
     }
 }
 
-/// A setting with a value that makes no sense.
+/// A setting with an invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} {problem}")]
 pub struct PolicyError {
     /// The setting, as it is written in the configuration.
     pub setting: &'static str,
-    /// What is wrong with it, and what would be right.
+    /// What is wrong with it, and which values are valid.
     pub problem: &'static str,
 }
 
 impl Policy {
-    /// Refuses values that make no sense. A policy that passes is safe to compute with.
+    /// Refuses invalid values. Computing with a valid policy never overflows.
     pub fn validate(&self) -> Result<(), PolicyError> {
         let ms = Duration::from_millis(1);
         let rules = [
@@ -244,8 +244,8 @@ impl Policy {
     }
 
     /// The same policy on a faster clock, for demonstrations and tests: the schedule's unit, the
-    /// ten minutes, the 72 hours, the minute of the mass-failure guard and the steps of a ramp are
-    /// divided by `n`. Never the attempt's own deadline, and not retention.
+    /// probe interval, the time until freezing, the window of the mass-failure guard and the steps
+    /// of a ramp are divided by `n`. The attempt's deadline and the retention stay.
     #[must_use]
     pub fn scaled_by(&self, n: NonZeroU32) -> Policy {
         // No duration becomes shorter than a millisecond.
@@ -261,7 +261,7 @@ impl Policy {
     }
 }
 
-/// More retries than this double the delay past any calendar.
+/// The most retries. More would double the delay past the end of the calendar.
 pub const RETRIES_MAX: u32 = 100;
 
 /// A share of a whole, exact to a millionth.
@@ -271,17 +271,17 @@ pub struct Share {
 }
 
 impl Share {
-    /// Nothing of it.
+    /// Zero.
     pub const ZERO: Share = Share { millionths: 0 };
-    /// All of it.
+    /// The whole.
     pub const ALL: Share = Share { millionths: 1_000_000 };
 
-    /// So many hundredths.
+    /// This many hundredths.
     pub const fn percent(percent: u32) -> Share {
         Share { millionths: percent.saturating_mul(10_000) }
     }
 
-    /// So many millionths.
+    /// This many millionths.
     pub const fn from_millionths(millionths: u32) -> Share {
         Share { millionths }
     }
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(policy.retention, base.retention);
         assert_eq!(policy.circuit.disable_consecutive, 2_000);
         assert_eq!(base.scaled_by(NonZeroU32::MIN), base);
-        // However large the scale, every duration stays a duration.
+        // However large the scale, no duration becomes zero.
         assert_eq!(base.scaled_by(NonZeroU32::MAX).validate(), Ok(()));
     }
 

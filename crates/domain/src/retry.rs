@@ -2,8 +2,8 @@
 //!
 //! Retry n (n = 1 … 11) is due at `first_attempt_at + (2^n − 1) × 84,800 ms`. The offsets count
 //! from the first attempt, not from the attempt before; only so does the eleventh fall at about 48
-//! hours. A slot whose time has passed is never given out: it is spent, and the next one is taken.
-//! So due times strictly increase, whatever is configured and however late we are.
+//! hours. A slot whose time has passed is never used: it is spent, and the next one is taken. So
+//! due times strictly increase, whatever is configured and however late an attempt is.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::mixing::mix;
 use crate::policy::{MeasuredFrom, RetryPolicy, Share};
 use crate::time::Timestamp;
 
-/// A place in a delivery's schedule.
+/// A slot of a delivery's retry schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slot {
     /// Retry n is made in slot n. Slot 0 is the first attempt of a schedule that begins in the
@@ -21,21 +21,21 @@ pub struct Slot {
     pub number: u32,
     /// When it falls due.
     pub due_at: Timestamp,
-    /// What the slots are counted from.
+    /// The times from which the slots are counted.
     pub clock: ScheduleClock,
-    /// When the slot itself falls due, where somebody asked for an attempt before it. That attempt
+    /// When the slot itself falls due, if a manual attempt was requested before it. That attempt
     /// takes no slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead_of: Option<Timestamp>,
 }
 
-/// What a delivery's slots are counted from.
+/// The times from which a delivery's slots are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleClock {
-    /// The first attempt; acceptance where the circuit admitted none.
+    /// The first attempt; the time of acceptance if the circuit admitted none.
     pub anchor_at: Timestamp,
-    /// The attempt before, or the slot that passed without one. Matters only where delays are
-    /// measured from the previous attempt.
+    /// The previous attempt, or the slot that passed without one. Used only if delays are measured
+    /// from the previous attempt.
     pub previous_at: Timestamp,
 }
 
@@ -60,8 +60,8 @@ pub fn last_due_at(clock: ScheduleClock, policy: &RetryPolicy) -> Timestamp {
 
 /// The first slot after slot `spent` that is still to come, or `None` when no slot is left.
 ///
-/// `delivery` decides where within the jitter a slot falls: the same delivery and slot always fall
-/// on the same millisecond, on every node and after every restart.
+/// The jitter is computed from `delivery`: the same slot of the same delivery always has the same
+/// due time, on every node and after every restart.
 pub fn next_slot(
     clock: ScheduleClock,
     spent: u32,
@@ -103,18 +103,18 @@ pub fn next_slot(
 }
 
 impl Slot {
-    /// A slot that falls due then.
+    /// A slot with this due time.
     pub const fn new(number: u32, due_at: Timestamp, clock: ScheduleClock) -> Self {
         Slot { number, due_at, clock, ahead_of: None }
     }
 
-    /// The slot itself, without the attempt that somebody asked for before it.
+    /// The slot without the manual attempt before it.
     #[must_use]
     pub fn itself(self) -> Slot {
         Slot { due_at: self.ahead_of.unwrap_or(self.due_at), ahead_of: None, ..self }
     }
 
-    /// An attempt then, before the slot, which stays. A slot that falls due by then needs none.
+    /// The slot with a manual attempt at `at`. If the slot falls due by then, it is unchanged.
     #[must_use]
     pub fn with_attempt_at(self, at: Timestamp) -> Slot {
         let itself = self.itself();
@@ -124,8 +124,8 @@ impl Slot {
         Slot { due_at: at, ahead_of: Some(itself.due_at), ..itself }
     }
 
-    /// The same slot, moved later to where the receiver asked for, but never past the last slot
-    /// and never earlier.
+    /// The same slot, moved to the later time that the receiver asked for, but never after the last
+    /// slot and never earlier.
     #[must_use]
     pub fn not_before(self, wish: Option<Timestamp>, policy: &RetryPolicy) -> Slot {
         let Some(wish) = wish else { return self };
@@ -134,13 +134,14 @@ impl Slot {
     }
 }
 
-/// How far within `share` of `delay` this slot of this delivery is moved later. Less than `delay`
-/// for any share up to 1, so that a slot never reaches the next one.
+/// How far this slot of this delivery is moved later, within `share` of `delay`. Always less than
+/// `delay`, so that a slot never reaches the next one.
 fn jitter(delivery: DeliveryId, slot: u32, delay: Duration, share: Share) -> Duration {
     if share == Share::ZERO {
         return Duration::ZERO;
     }
-    // The identifier's last eight bytes are random; mixing in the slot moves each slot differently.
+    // The identifier's last eight bytes are random; the slot's number makes each slot's jitter
+    // differ.
     let mut random = [0; 8];
     random.copy_from_slice(&delivery.as_bytes()[8..]);
     let mixed = mix(u64::from_be_bytes(random) ^ u64::from(slot));
@@ -179,7 +180,7 @@ mod tests {
         START.saturating_add(Duration::from_millis(ms))
     }
 
-    /// Every slot that a delivery sees when each attempt takes `latency_ms` and fails.
+    /// The slots of a delivery whose attempts all take `latency_ms` and fail.
     fn schedule(policy: &RetryPolicy, latency_ms: u64) -> Vec<(u32, u64)> {
         let mut clock = ScheduleClock::starting_at(START);
         let mut spent = 0;
@@ -203,7 +204,7 @@ mod tests {
         let policy = RetryPolicy::default();
         let expected: Vec<(u32, u64)> = (1..).zip(OFFSETS).collect();
         assert_eq!(schedule(&policy, 0), expected);
-        // However long the attempts take, the offsets count from the first one's start.
+        // However long the attempts take, the offsets count from the start of the first one.
         assert_eq!(schedule(&policy, 5_000), expected);
         for (n, ms) in (1..).zip(OFFSETS) {
             assert_eq!(offset(n, &policy), Duration::from_millis(ms));
@@ -277,7 +278,7 @@ mod tests {
 
     #[test]
     fn scaled_time_keeps_the_fractions_of_a_millisecond() {
-        // 84,800 ms / 3,000 is no whole number of milliseconds; the sums must not drift.
+        // 84,800 ms / 3,000 is not a whole number of milliseconds; the sums must not drift.
         let policy =
             RetryPolicy { unit: Duration::from_millis(84_800) / 3_000, ..RetryPolicy::default() };
         assert_eq!(offset(11, &policy), Duration::from_millis(173_585_600 / 3_000));

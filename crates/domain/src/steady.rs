@@ -1,16 +1,18 @@
 //! One clock that only moves forward, at the pace of real time.
 //!
-//! Two sources are read. The *reference* is the time of day: the machine's clock, or the database's in
-//! a cluster. People and NTP set it, so it jumps. The *elapsed time* since the machine was started is
-//! set by nobody, and counts while the machine sleeps. Every time that Postrider keeps is on the clock
-//! made here: it starts at the reference and advances with the elapsed time.
+//! Two sources are read. The *reference* is the time of day: the machine's clock, or the database's
+//! in a cluster. People and NTP set it, so it jumps. The *elapsed time* since the machine was
+//! started cannot be set, and counts while the machine sleeps. All times in Postrider come from
+//! this clock: it starts at the reference and advances with the elapsed time.
 //!
-//! - A difference of up to a second between the two is followed, by half a millisecond in a second.
-//! - A larger one is a [`Step`]: the reference was set. It is told, and never followed: the clock
-//!   stays `ahead` of the reference (or behind, where that is negative) from then on.
+//! - A difference of up to a second between the two is corrected gradually, by half a millisecond
+//!   per second.
+//! - A larger one is a [`Step`]: the reference was set. It is reported, and the clock does not
+//!   follow it: from then on the clock stays `ahead_ms` ahead of the reference (or behind, if
+//!   negative).
 //!
 //! So a reference that is set back costs no slot, and one that jumps ahead makes no attempt early.
-//! After a restart [`Steady::start`] goes on where the process before it was.
+//! After a restart [`Steady::start`] continues from the clock of the previous process.
 
 use std::time::Duration;
 
@@ -18,15 +20,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// A difference larger than this was made by somebody who set the reference.
+/// A difference larger than this means that the reference was set.
 const STEP_US: i64 = 1_000_000;
-/// Smaller ones are followed by one microsecond in so many.
+/// Smaller differences are corrected by one microsecond in this many.
 const SLEW_EVERY_US: i64 = 2_000;
 
-/// What the sources say at one moment.
+/// A reading of both sources at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
-    /// Which start of the machine the elapsed time counts from, where that is known.
+    /// The boot of the machine from which the elapsed time counts, if known.
     pub boot: Option<String>,
     /// The elapsed time.
     pub elapsed: Duration,
@@ -37,44 +39,45 @@ pub struct Reading {
 /// The clock's state, saved for the next process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
-    /// What the clock said.
+    /// The time of the clock.
     pub at: Timestamp,
-    /// How far it was ahead of the reference.
+    /// How far the clock was ahead of the reference.
     pub ahead_ms: i64,
-    /// Which start of the machine the elapsed time counts from.
+    /// The boot of the machine from which the elapsed time counts.
     pub boot: Option<String>,
-    /// The elapsed time when the clock said so.
+    /// The elapsed time at the moment `at`.
     pub elapsed_us: i64,
 }
 
-/// A step: somebody set the reference.
+/// A step of the reference: somebody set it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// When it was noticed, on the clock that does not step.
+    /// When it was noticed, by this clock, which does not step.
     pub at: Timestamp,
-    /// By how much: ahead where it is positive, back where it is negative.
+    /// By how much it was set: forward if positive, back if negative.
     pub by_ms: i64,
     /// How far this clock is ahead of the reference from now on.
     pub ahead_ms: i64,
 }
 
-/// The clock. It is handed the sources' readings and reads nothing itself.
+/// The clock. The caller passes the readings of the sources; the clock reads nothing itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steady {
-    /// What it said at `base_elapsed_us`, in microseconds since the epoch.
+    /// The clock's time at `base_elapsed_us`, in microseconds since the epoch.
     base_us: i64,
     base_elapsed_us: i64,
-    /// A difference to the reference that is being followed.
+    /// The remaining difference to the reference that is being corrected.
     slew_us: i64,
     ahead_us: i64,
 }
 
 impl Steady {
-    /// A clock that goes on where `saved` was left, and says nothing earlier than `newest`, the newest
-    /// time that is stored. The step is one that happened between the two processes.
+    /// A clock that continues from `saved` and is never earlier than `newest`, the newest time in
+    /// the store. The returned step is one that happened between the two processes.
     ///
-    /// In the same start of the machine the elapsed time says exactly how long nothing ran, whatever
-    /// became of the reference. After another start the reference is believed, but never back.
+    /// If the machine was not rebooted, the elapsed time gives the exact length of the pause,
+    /// whatever happened to the reference. After a reboot the reference is used, but the clock
+    /// never goes back.
     pub fn start(
         saved: Option<&Saved>,
         newest: Option<Timestamp>,
@@ -106,12 +109,12 @@ impl Steady {
         Timestamp::from_unix_ms(self.now_us(elapsed_us(elapsed)).div_euclid(1000))
     }
 
-    /// How far it is ahead of the reference, in milliseconds; negative where it is behind.
+    /// How far the clock is ahead of the reference, in milliseconds; negative if it is behind.
     pub const fn ahead_ms(&self) -> i64 {
         self.ahead_us.div_euclid(1000)
     }
 
-    /// Compares the clock with the reference. A step is returned once.
+    /// Compares the clock with the reference. Each step is returned once.
     pub fn compare(&mut self, elapsed: Duration, reference: Timestamp) -> Option<Step> {
         self.rebase(elapsed_us(elapsed));
         let expected_us = micros(reference).saturating_add(self.ahead_us);
@@ -126,8 +129,8 @@ impl Steady {
         Some(Step { at: self.now(elapsed), by_ms, ahead_ms })
     }
 
-    /// Moves forward to a clock that is `ahead_ms` ahead of the same reference: this machine stood
-    /// still while others did not. By how many milliseconds; never back.
+    /// Moves forward to a clock that is `ahead_ms` ahead of the same reference: this machine was
+    /// suspended while others were not. Returns by how many milliseconds; never goes back.
     pub fn catch_up(&mut self, elapsed: Duration, ahead_ms: i64) -> i64 {
         let by_us = ahead_ms.saturating_mul(1000).saturating_sub(self.ahead_us).max(0);
         self.rebase(elapsed_us(elapsed));
@@ -136,11 +139,11 @@ impl Steady {
         by_us / 1000
     }
 
-    /// What the next process needs to go on.
+    /// The state that the next process needs to continue.
     pub fn save(&self, boot: Option<String>, elapsed: Duration) -> Saved {
         let elapsed_us = elapsed_us(elapsed);
         let now_us = self.now_us(elapsed_us);
-        // The moment at which the clock said the whole millisecond.
+        // The moment at which the clock reached the whole millisecond.
         let elapsed_us = elapsed_us.saturating_sub(now_us.rem_euclid(1000));
         Saved { at: self.now(elapsed), ahead_ms: self.ahead_ms(), boot, elapsed_us }
     }
@@ -175,7 +178,7 @@ mod tests {
     const START: Timestamp = Timestamp::from_unix_ms(1_763_199_000_000);
     const HOUR: i64 = 3_600_000;
 
-    /// The sources: real time that passes, and a reference that is set.
+    /// Simulated sources: real time, and a reference that can be set.
     struct Bench {
         real_ms: i64,
         skew_ms: i64,
@@ -203,7 +206,7 @@ mod tests {
             START.moved_ms(self.real_ms + self.skew_ms)
         }
 
-        /// How far the clock is from real time.
+        /// How far the clock is off from real time.
         fn off(&self) -> i64 {
             self.clock.now(self.elapsed()).ms_from(START.moved_ms(self.real_ms))
         }
@@ -245,9 +248,9 @@ mod tests {
         }
     }
 
-    /// `+n` lets n milliseconds (hours with an `h`) pass, `~n` sets the reference by so much, `look`
-    /// compares, `save` writes down, `crash` and `reboot` begin anew. `off` is how far the clock is
-    /// from real time at the end.
+    /// `+n` advances n milliseconds (hours with an `h`), `~n` sets the reference by n, `look`
+    /// compares, `save` saves, `crash` and `reboot` restart. `off` is the expected error of the
+    /// clock at the end.
     #[track_caller]
     fn check(inputs: &str, off: i64, steps: &[i64]) {
         let mut bench = Bench::new();
@@ -256,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_that_is_set_is_told_and_not_followed() {
+    fn step_of_the_reference_is_reported_and_not_followed() {
         check("+5h ~-49h look +1h look", 0, &[-49 * HOUR]);
         check("+5h ~49h look +1h look", 0, &[49 * HOUR]);
         check("~-2000 look ~2000 look +1h look", 0, &[-2000, 2000]);
@@ -265,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_difference_is_followed_by_half_a_millisecond_in_a_second() {
+    fn small_difference_is_corrected_by_half_a_millisecond_per_second() {
         check("~1000 look", 0, &[]);
         check("~1000 look +1000", 0, &[]);
         check("~1000 look +2000", 1, &[]);
@@ -276,13 +279,13 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_goes_on_where_the_clock_was_whatever_happened_to_the_reference() {
+    fn clock_continues_after_a_restart_even_if_the_reference_was_set() {
         check("+1h save +1h crash +1h", 0, &[]);
         check("+1h save +1h ~-30h crash +1h look", 0, &[-30 * HOUR]);
         check("+1h save +1h ~30h crash +1h look", 0, &[30 * HOUR]);
         check("~-30h look +1h save +1h crash +1h look", 0, &[-30 * HOUR]);
         check("~30h look save +1h ~-5h crash look", 0, &[30 * HOUR, -5 * HOUR]);
-        // A step that nobody saw before the crash is seen after it.
+        // A step that was not noticed before the crash is noticed after it.
         check("+1h save ~30h +1h crash", 0, &[30 * HOUR]);
     }
 
@@ -291,14 +294,15 @@ mod tests {
         check("+1h save +1h reboot +1h", 0, &[]);
         check("~-30h look +1h save +1h reboot +1h look", 0, &[-30 * HOUR]);
         check("~30h look +1h save +1h reboot +1h look", 0, &[30 * HOUR]);
-        // Set back while it was down: it goes on from what was saved, and loses the downtime only.
+        // The reference was set back during the downtime: the clock continues from the saved time,
+        // and loses only the downtime.
         check("+1h save +1h ~-30h reboot look", -HOUR, &[-29 * HOUR]);
-        // Without anything saved there is nothing but the reference.
+        // Without a saved state there is only the reference.
         check("+1h ~-30h crash", -30 * HOUR, &[]);
     }
 
     #[test]
-    fn nothing_is_said_before_the_newest_time_that_is_stored() {
+    fn clock_never_starts_before_the_newest_stored_time() {
         let reading = Reading { boot: None, elapsed: Duration::ZERO, reference: START };
         let newest = START.moved_ms(HOUR);
         let (clock, step) = Steady::start(None, Some(newest), &reading);
@@ -316,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_survives_being_stored() {
+    fn saved_state_round_trips_through_json() {
         let mut bench = Bench::new();
         "+1h ~-30h look +7 save".split_whitespace().for_each(|word| bench.input(word));
         let saved = bench.saved.unwrap();
@@ -326,7 +330,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_never_goes_back_and_steps_change_nothing(
+        fn clock_never_goes_back_and_ignores_steps(
             words in proptest::collection::vec(
                 prop_oneof![
                     (0_i64..100_000).prop_map(|ms| format!("+{ms}")),
@@ -347,7 +351,7 @@ mod tests {
                 let now = bench.clock.now(bench.elapsed());
                 prop_assert!(now >= before, "{} after {}", now, before);
                 before = now;
-                // Two steps may add up to a difference that is so small that it is followed.
+                // Two steps may add up to a difference that is small enough to be corrected.
                 if bench.clock.slew_us == 0 {
                     let slewed = bench.off().unsigned_abs();
                     prop_assert!(slewed <= 1_000, "{} ms off", slewed);

@@ -1,4 +1,4 @@
-//! How near a destination is to being disabled or frozen, for people who would like to act before.
+//! How near a destination is to being disabled or frozen, so that people can act in time.
 //!
 //! Nothing here decides anything: the rules are in [`crate::circuit`].
 
@@ -10,65 +10,65 @@ use crate::circuit::{Circuit, CircuitState};
 use crate::policy::CircuitPolicy;
 use crate::time::Timestamp;
 
-/// How far a destination has come towards each threshold.
+/// A destination's progress towards each threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thresholds {
-    /// Disabled by the share of failures: failed, of how many, and how many attempts are needed.
+    /// Disabled by the share of failures: the failures, the attempts, and the limits.
     pub failure_share: ShareSoFar,
-    /// Disabled by failures in a row.
+    /// Disabled by consecutive failures.
     pub disable_consecutive: Progress,
-    /// Frozen by failures in a row.
+    /// Frozen by consecutive failures.
     pub freeze_consecutive: Progress,
-    /// Frozen by time: it takes more failures in a row than these …
+    /// Frozen by time: it takes more consecutive failures than this …
     pub freeze_over_consecutive: Progress,
     /// … and more time without a success.
     pub without_success: TimeSoFar,
 }
 
-/// A count on its way to its limit.
+/// A count and its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Where it is.
+    /// The current count.
     pub now: u64,
-    /// Where the rule begins.
+    /// The count at which the rule applies.
     pub limit: u64,
 }
 
-/// A share on its way to its limit.
+/// A share and its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShareSoFar {
     /// Failures since the last reset.
     pub failures: u64,
     /// Attempts since the last reset.
     pub attempts: u64,
-    /// The rule needs more attempts than these.
+    /// The rule applies only with more attempts than this.
     pub grace: u64,
-    /// The rule needs more failures than this many millionths of the attempts.
+    /// The rule applies if more than this many millionths of the attempts failed.
     pub limit_millionths: u32,
 }
 
-/// A time on its way to its limit.
+/// A time and its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeSoFar {
-    /// Since the last success, or creation.
+    /// The time since the last success, or since creation.
     pub now: Duration,
-    /// The rule needs more than this.
+    /// The rule applies if more time than this has passed.
     pub limit: Duration,
 }
 
-/// Which threshold has come near.
+/// A threshold that a destination has come near.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Threshold {
     /// Disabled by the share of failures.
     FailureShare,
-    /// Disabled by failures in a row.
+    /// Disabled by consecutive failures.
     DisableConsecutive,
-    /// Frozen by failures in a row.
+    /// Frozen by consecutive failures.
     FreezeConsecutive,
 }
 
-/// How near.
+/// How near it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Nearness {
@@ -81,13 +81,13 @@ pub enum Nearness {
 /// A destination has come near a threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// Which one.
+    /// The threshold.
     pub threshold: Threshold,
-    /// How near.
+    /// How near it is.
     pub nearness: Nearness,
 }
 
-/// How far `circuit` has come.
+/// The progress of `circuit` towards each threshold.
 pub fn thresholds(circuit: &Circuit, now: Timestamp, policy: &CircuitPolicy) -> Thresholds {
     let counters = circuit.counters;
     let consecutive = |limit| Progress { now: counters.consecutive_failures, limit };
@@ -108,8 +108,8 @@ pub fn thresholds(circuit: &Circuit, now: Timestamp, policy: &CircuitPolicy) -> 
     }
 }
 
-/// The warning that is due when a circuit went from `before` to `after`: each threshold warns once
-/// at half and once at nine tenths, until a reset. The nearest one, where several are.
+/// The warning that is due when a circuit changed from `before` to `after`: each threshold warns
+/// once at half and once at nine tenths, until a reset. If several are due, the nearest one.
 pub fn newly_near(before: &Circuit, after: &Circuit, policy: &CircuitPolicy) -> Option<Warning> {
     [Threshold::FreezeConsecutive, Threshold::DisableConsecutive, Threshold::FailureShare]
         .into_iter()
@@ -181,7 +181,7 @@ mod tests {
     fn a_warning_comes_at_half_and_at_nine_tenths_of_a_threshold() {
         let policy = CircuitPolicy::default();
         let warning = |threshold, nearness| Warning { threshold, nearness };
-        // Dead from the first day: disabled at 101 attempts.
+        // Every attempt fails from the start: disabled at 101 attempts.
         assert_eq!(
             warnings(0, 101, &policy),
             [
@@ -189,7 +189,8 @@ mod tests {
                 (91, warning(Threshold::FailureShare, Nearness::NineTenths)),
             ]
         );
-        // A long good record: disabled at 2,000 in a row; then half the way to frozen.
+        // After many successes: disabled at 2,000 consecutive failures; then half the way to
+        // frozen.
         assert_eq!(
             warnings(100_000, 45_000, &policy),
             [
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frozen_destination_warns_of_nothing() {
+    fn frozen_destination_has_no_warning() {
         let policy = CircuitPolicy { freeze_consecutive: 1, ..CircuitPolicy::default() };
         assert_eq!(warnings(0, 3_000, &policy), []);
     }

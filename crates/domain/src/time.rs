@@ -1,7 +1,7 @@
 //! A point in time, in whole milliseconds since the Unix epoch.
 //!
-//! Nothing here reads a clock: a `Timestamp` is always handed in. Arithmetic saturates, so that no
-//! configured duration, however absurd, can make a decision panic.
+//! Nothing here reads a clock: callers pass a `Timestamp`. Arithmetic saturates, so that no
+//! configured duration can cause a panic.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ pub struct Timestamp(i64);
 impl Timestamp {
     /// 1970-01-01T00:00:00.000Z.
     pub const EPOCH: Timestamp = Timestamp(0);
-    /// Later than everything that can happen; what saturated arithmetic ends at.
+    /// Later than every real time; the result of saturated arithmetic.
     pub const MAX: Timestamp = Timestamp(i64::MAX);
     /// The last time that can be shown as a date: 9999-12-30T22:00:00.999Z.
     pub const LAST_SHOWN: Timestamp = Timestamp(253_402_207_200_999);
@@ -37,18 +37,18 @@ impl Timestamp {
         self.0.div_euclid(1000)
     }
 
-    /// The time from `earlier` to `self`; zero where `earlier` is not earlier.
+    /// The time from `earlier` to `self`; zero if `earlier` is later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         let ms = self.0.saturating_sub(earlier.0);
         Duration::from_millis(u64::try_from(ms).unwrap_or(0))
     }
 
-    /// Milliseconds from `other` to `self`, negative where `self` is earlier.
+    /// Milliseconds from `other` to `self`, negative if `self` is earlier.
     pub const fn ms_from(self, other: Timestamp) -> i64 {
         self.0.saturating_sub(other.0)
     }
 
-    /// `self` moved by so many milliseconds, earlier where they are negative.
+    /// `self` moved by `ms` milliseconds, earlier if negative.
     #[must_use]
     pub const fn moved_ms(self, ms: i64) -> Self {
         Timestamp(self.0.saturating_add(ms))
@@ -89,7 +89,7 @@ impl FromStr for Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What no calendar reaches is shown as its far end.
+        // A time outside the calendar is shown as the end of the calendar.
         let end = if self.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
         let shown = jiff::Timestamp::from_millisecond(self.0).unwrap_or(end);
         f.write_str(&DateTimePrinter::new().precision(Some(3)).timestamp_to_string(&shown))

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::time::Timestamp;
 
-/// Gives out tokens at a rate, and some more at once after a pause.
+/// Grants tokens at a rate, and up to a burst at once after a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenBucket {
-    /// Tokens in a thousand seconds: one token is a million of what is kept in `level`.
+    /// Tokens per thousand seconds; `level` counts millionths of a token.
     per_1000_seconds: u64,
     burst: u64,
     level: u64,
@@ -29,8 +29,8 @@ impl TokenBucket {
         TokenBucket { per_1000_seconds: per_1000_seconds.max(1), burst, level, filled_at: now }
     }
 
-    /// Takes tokens, or says when there will be enough. A request for more than a burst takes a full
-    /// bucket: otherwise it could never be granted.
+    /// Takes tokens, or returns when there will be enough. A request for more than a burst takes a
+    /// full bucket, because otherwise it could never be granted.
     pub fn take(&mut self, tokens: u64, now: Timestamp) -> Result<(), Timestamp> {
         self.fill(now);
         let needed = tokens.min(self.burst).saturating_mul(TOKEN);
@@ -50,7 +50,7 @@ impl TokenBucket {
         ready
     }
 
-    /// Whether it holds a whole burst.
+    /// Whether the bucket is full.
     pub fn is_full(&mut self, now: Timestamp) -> bool {
         self.fill(now);
         self.level == self.burst.saturating_mul(TOKEN)
@@ -71,7 +71,7 @@ impl TokenBucket {
 
 /// A bucket for each key, all with the same rate.
 ///
-/// A full bucket is the same as none and is forgotten, so memory follows activity.
+/// A full bucket is equivalent to no bucket and is removed, so only active keys take memory.
 #[derive(Debug)]
 pub struct TokenBuckets<K> {
     per_second: u32,
@@ -81,12 +81,12 @@ pub struct TokenBuckets<K> {
 }
 
 impl<K: Eq + Hash> TokenBuckets<K> {
-    /// Buckets of this rate, at most so many at a time.
+    /// Buckets with this rate, at most `buckets_max` of them.
     pub fn new(per_second: u32, burst: u32, buckets_max: usize) -> Self {
         TokenBuckets { per_second, burst, buckets_max, buckets: HashMap::new() }
     }
 
-    /// Takes tokens from the bucket of a key, or says when there will be enough.
+    /// Takes tokens from the bucket of a key, or returns when there will be enough.
     pub fn take(&mut self, key: K, tokens: u64, now: Timestamp) -> Result<(), Timestamp> {
         if self.buckets.len() >= self.buckets_max {
             self.make_room(now);
@@ -98,8 +98,8 @@ impl<K: Eq + Hash> TokenBuckets<K> {
 
     fn make_room(&mut self, now: Timestamp) {
         self.buckets.retain(|_, bucket| !bucket.is_full(now));
-        // When nearly all are in use, a quarter of the keys get a full bucket early: cheaper than to
-        // search all of them at every call.
+        // When nearly all buckets are in use, drop a quarter of them, which gives those keys a full
+        // bucket early: cheaper than searching all of them at every call.
         let mut n = 0_usize;
         let is_crowded = self.buckets.len() >= self.buckets_max / 10 * 9;
         self.buckets.retain(|_, _| {

@@ -1,9 +1,9 @@
-//! Whose trace a delivery belongs to, as W3C Trace Context has it.
+//! The trace that a delivery belongs to (W3C Trace Context).
 //!
-//! An event keeps the context of the request that brought it, so that its attempts stand in the same
-//! trace, also after days and restarts. Where none came, each delivery is a trace of its own. **No
-//! random number is needed**: the span of an attempt follows from the delivery and the attempt's
-//! number, so that whoever exports it and whoever sends it agree.
+//! An event keeps the trace context of the request that sent it, so that its attempts are in the
+//! same trace, even after days and restarts. Without a context, each delivery is a trace of its
+//! own. **No random number is needed**: the span of an attempt is computed from the delivery and
+//! the attempt's number, so the exporter and the sender get the same span.
 //!
 //! ```text
 //! traceparent = 00 - trace (32 hex digits) - span (16 hex digits) - flags (2 hex digits)
@@ -18,10 +18,10 @@ use crate::mixing::STEP;
 /// The header that carries a context.
 pub const HEADER: &str = "traceparent";
 
-/// Somebody records this trace.
+/// The flag "sampled": the trace is being recorded.
 const SAMPLED: u8 = 1;
 
-/// A trace, and the span in it that caused what carries this.
+/// A trace, and the parent span in it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceContext {
     trace: [u8; 16],
@@ -30,7 +30,7 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// How many bytes a store keeps of it.
+    /// The length of the stored form.
     pub const BYTES: usize = 25;
 
     /// The context of these identifiers; `None` where one of them is all zeros.
@@ -40,8 +40,8 @@ impl TraceContext {
         is_valid.then_some(TraceContext { trace, span, flags })
     }
 
-    /// Reads the value of a `traceparent`. What is malformed is as good as absent, so says the
-    /// specification; a later version is read as far as this one is known.
+    /// Parses the value of a `traceparent`. A malformed one counts as absent, as the specification
+    /// says; of a later version the known part is parsed.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
         let (version, flags) =
@@ -59,7 +59,7 @@ impl TraceContext {
         Some(TraceContext { flags: flags & SAMPLED, ..context })
     }
 
-    /// The bytes, for a store to keep.
+    /// The bytes, as they are stored.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..16].copy_from_slice(&self.trace);
@@ -68,7 +68,7 @@ impl TraceContext {
         bytes
     }
 
-    /// What a store has kept.
+    /// The context of stored bytes.
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Option<Self> {
         let (trace, rest) = bytes.split_first_chunk()?;
         let (span, rest) = rest.split_first_chunk()?;
@@ -76,11 +76,11 @@ impl TraceContext {
         Some(TraceContext { flags: *rest.first()?, ..context })
     }
 
-    /// The context that attempt `number` of a delivery sends, as the child of its event's.
+    /// The context that attempt `number` of a delivery sends, as a child of the event's context.
     pub fn of_attempt(event: Option<TraceContext>, delivery: DeliveryId, number: u32) -> Self {
         let id = delivery.as_bytes();
         let low = id.last_chunk::<8>().map_or(0, |low| u64::from_be_bytes(*low));
-        // The step is odd: no two attempts of a delivery have the same span.
+        // The step is odd, so no two attempts of a delivery have the same span.
         let span = (low ^ u64::from(number).wrapping_mul(STEP)).max(1).to_be_bytes();
         match event {
             Some(event) => TraceContext { span, ..event },
@@ -98,16 +98,17 @@ impl TraceContext {
         self.span
     }
 
-    /// Whether somebody records this trace.
+    /// Whether the trace is being recorded.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
     }
 }
 
-/// As a `traceparent` has it.
+/// The form of the `traceparent` header.
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Every attempt has one: written digit by digit, without the formatter's own numbers.
+        // Every attempt needs one, so it is written digit by digit, which is faster than the
+        // formatter.
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
         let places = (3..35).step_by(2).chain((36..52).step_by(2)).chain([53]);
@@ -143,7 +144,7 @@ mod tests {
     fn a_context_is_read_as_the_specification_says() {
         for (text, read) in [
             (GIVEN, Some(GIVEN)),
-            // Of flags that are not known nothing is passed on.
+            // Unknown flags are not passed on.
             (
                 "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-fe",
                 Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"),
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn without_one_the_delivery_is_the_trace() {
+    fn delivery_without_a_context_is_a_trace_of_its_own() {
         let sent = TraceContext::of_attempt(None, delivery(), 3);
         assert_eq!(sent.trace(), *delivery().as_bytes());
         assert!(!sent.is_sampled());
@@ -189,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_not_and_what_is_read_survives_both_forms(
+        fn parsed_context_round_trips_through_text_and_bytes(
             text in prop_oneof![any::<String>(), "[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}.{0,3}"],
         ) {
             if let Some(context) = TraceContext::parse(&text) {

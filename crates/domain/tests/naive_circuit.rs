@@ -1,5 +1,5 @@
-//! An independent model of the circuit, written straight from the contract's sentences, that keeps
-//! the whole history and counts it anew each time. It must agree with the real one at every step.
+//! An independent model of the circuit, written from the contract's sentences. It keeps the whole
+//! history and counts it again each time, and must agree with the real circuit at every step.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 const START: Timestamp = Timestamp::from_unix_ms(1_763_199_000_000);
 
-/// What a person would write down.
+/// The model's record of a destination.
 #[derive(Default)]
 struct Notebook {
     /// Settled attempts since the last reset.
@@ -21,7 +21,8 @@ struct Notebook {
     disabled: bool,
     disabled_at: Option<Timestamp>,
     frozen: bool,
-    /// Disabled at, or the last probe failed at.
+    /// The time from which the probe interval counts: when it was disabled, or when the last probe
+    /// failed.
     ten_minutes_from: Option<Timestamp>,
     probe: Option<(u8, Timestamp)>,
 }
@@ -34,7 +35,7 @@ struct Note {
     to_be_taken_back: bool,
 }
 
-/// Failures since a minute before the suspension are its first.
+/// Consecutive failures that began up to a minute before the suspension belong to it.
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl Notebook {
@@ -46,7 +47,7 @@ impl Notebook {
         self.since_reset.iter().filter(|note| !note.to_be_taken_back).count() as u64
     }
 
-    /// The failures since the last success that count for good.
+    /// The consecutive failures that will not be dropped.
     fn run(&self) -> impl Iterator<Item = &Note> {
         let run = self.since_reset.iter().rev().take_while(|note| !note.arrived);
         run.filter(|note| !note.to_be_taken_back)
@@ -61,7 +62,7 @@ impl Notebook {
         failures.filter(|note| !note.to_be_taken_back).count() as u64
     }
 
-    /// "An outage of our own never disables anybody": not by its first minute either.
+    /// "An outage of our own never disables anybody": not in its first minute either.
     fn suspended(&mut self, now: Timestamp) {
         let since = now.saturating_sub(MINUTE);
         if self.run().last().is_none_or(|first| first.at < since) {
@@ -258,7 +259,7 @@ fn settle(
     circuit.learn(id(who), verdict, now, hold, policy);
 }
 
-/// Both are asked, and give the same answer.
+/// Asks both for admission, and checks that the answers agree.
 fn ask(
     circuit: &mut Circuit,
     notebook: &mut Notebook,
@@ -291,7 +292,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn the_notebook_agrees_where_thresholds_are_low(
+    fn model_agrees_with_the_circuit_at_low_thresholds(
         steps in proptest::collection::vec(any_step(3), 1..150),
     ) {
         let policy = CircuitPolicy {
@@ -309,7 +310,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn the_notebook_agrees_at_the_defaults(
+    fn model_agrees_with_the_circuit_at_the_defaults(
         steps in proptest::collection::vec(any_step(600), 1..40),
     ) {
         agree(steps, &CircuitPolicy::default())?;

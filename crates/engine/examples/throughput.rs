@@ -1,5 +1,5 @@
-//! How many deliveries a second the engine moves by itself: the store is in memory, and receivers
-//! answer at once. `cargo run --release -p postrider-engine --example throughput`
+//! Measures how many deliveries per second the engine alone moves: the store is in memory, and
+//! receivers answer at once. `cargo run --release -p postrider-engine --example throughput`
 
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock of the machine")]
 #![expect(clippy::print_stdout, reason = "a measurement prints its figures")]

@@ -1,8 +1,8 @@
-//! One attempt: the request is built from the stored bytes, sent, and its end is reported.
+//! One attempt: the request is built from the stored bytes, sent, and its outcome is reported.
 //!
-//! Signing happens here, once per attempt, and nowhere else; the body is shared with the other attempts
-//! of the event. What a receiver answers
-//! leaves this file only without the credentials that it was sent.
+//! Signing happens here, once per attempt, and nowhere else; the body is shared with the other
+//! attempts of the event. The credentials that were sent are removed from the receiver's response
+//! before it leaves this file.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const TRACEPARENT: HeaderName = HeaderName::from_static(trace::HEADER);
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
     pub(crate) delivery: DeliveryId,
-    /// Which attempt of it, from 1.
+    /// The number of the attempt of this delivery, from 1.
     pub(crate) number: u32,
     pub(crate) event: Arc<Loaded>,
     pub(crate) prepared: Arc<Prepared>,
@@ -44,11 +44,11 @@ pub(crate) struct Job {
     pub(crate) limits: AttemptPolicy,
 }
 
-/// Carries attempts out, each in a task of its own. Hides which transport there is.
+/// Carries out attempts, each in a task of its own. Hides the type of the transport.
 pub(crate) trait Runner: Send + Sync + 'static {
-    /// Begins an attempt; its end goes to the core.
+    /// Begins an attempt; its outcome is sent to the core.
     fn begin(&self, job: Job, report: mpsc::UnboundedSender<Input>);
-    /// Begins an attempt whose end goes to whoever asked for it.
+    /// Begins a test send; its outcome is sent to the caller.
     fn begin_test(&self, job: Job, report: tokio::sync::oneshot::Sender<Finished>);
 }
 
@@ -67,7 +67,7 @@ impl<T: Transport> Runner for TransportRunner<T> {
         self.background.spawn(job.event.bytes() >= LARGE_BYTES, async move {
             let delivery = job.delivery;
             let finished = run(&*transport, &*clock, spans.as_deref(), job).await;
-            // Nobody listens only where the engine is gone: then nothing is to be settled.
+            // Sending fails only after the engine has shut down: then nothing is settled.
             drop(report.send(Input::Finished(delivery, Attempted::Ended(finished))));
         });
     }
@@ -76,7 +76,7 @@ impl<T: Transport> Runner for TransportRunner<T> {
         let (transport, clock) = (Arc::clone(&self.transport), Arc::clone(&self.clock));
         let spans = self.spans.clone();
         tokio::spawn(async move {
-            // Whoever asked may have gone away.
+            // The caller may have gone away.
             drop(report.send(run(&*transport, &*clock, spans.as_deref(), job).await));
         });
     }
@@ -96,11 +96,12 @@ async fn run<T: Transport>(
     let Some(target) = &job.target else {
         return own_fault(started_at, "the URL cannot be put into a request".to_owned());
     };
-    // What identifies us was given for the URL that the subscription has now, and for no other.
+    // Client certificate, token and headers belong to the subscription's current URL: never send
+    // them to another.
     let is_own = target.destination() == job.prepared.subscription.destination;
     let target = keys.target.as_ref().filter(|_| is_own).unwrap_or(target);
     let context = TraceContext::of_attempt(job.event.event.trace, job.delivery, job.number);
-    // Receivers compare `webhook-timestamp` with their own clocks: it is the time of day.
+    // Receivers compare `webhook-timestamp` with their own clocks, so it is the time of day.
     let times = (started_at, clock.wall());
     let request = request(&job, keys, Arc::clone(target), context, times);
     let mut finished = transport.send(request).await;
@@ -111,7 +112,7 @@ async fn run<T: Transport>(
     finished
 }
 
-/// Tells of an attempt whose trace is recorded.
+/// Reports an attempt as a span, if its trace is recorded.
 fn tell(
     spans: &dyn Spans,
     context: TraceContext,
@@ -146,12 +147,12 @@ pub(crate) fn request(
     let payload = event.payload(prepared.subscription.format);
     let (id, seconds) = (delivery.to_string(), wall.as_unix_seconds());
     let signed = signature::sign(keys.secrets.valid_at(now), &id, seconds, &payload.body);
-    // Token and headers were given for the URL that the subscription has now: what is still owed to
-    // the one before goes there without them.
+    // Token and headers belong to the subscription's current URL: deliveries to an earlier URL are
+    // sent without them.
     let own = Some(keys).filter(|_| target.destination() == prepared.subscription.destination);
     let mut headers = Vec::with_capacity(keys.headers.len() + 6);
     headers.push((CONTENT_TYPE, HeaderValue::from_static(payload.content_type)));
-    // An identifier, a number, base64 and a trace are always good header values.
+    // Identifiers, numbers, base64 and trace contexts are always valid header values.
     let mut add = |name, text: String| {
         headers.extend(HeaderValue::try_from(text).ok().map(|value| (name, value)));
     };
@@ -174,7 +175,7 @@ pub(crate) fn request(
     }
 }
 
-/// Masks what the receiver was sent where it sends it back.
+/// Masks the sent credentials in the receiver's response.
 fn scrub(finished: &mut Finished, keys: &Keys) {
     if let Ending::Answered(answer) = &mut finished.ending
         && let Cow::Owned(clean) = keys.scrubber.scrub(&answer.body)
@@ -183,7 +184,7 @@ fn scrub(finished: &mut Finished, keys: &Keys) {
     }
 }
 
-/// An attempt that could not even begin.
+/// The outcome of an attempt that could not be started.
 pub(crate) fn own_fault(started_at: Timestamp, detail: String) -> Finished {
     Finished {
         started_at,

@@ -1,9 +1,9 @@
-//! Large work, on threads beside those that everybody's small work shares.
+//! Runs large work on separate threads of a lower priority.
 //!
-//! The size of an event, of a batch and of a page is chosen by whoever asks. To read, sign, write or
-//! encode a megabyte takes milliseconds of computing, and three hundred of these in a row keep the
-//! threads busy for a tenth of a second. On threads of their own, at a lower priority, they delay each
-//! other and nobody else.
+//! The caller chooses the size of an event, of a batch and of a page. Reading, signing, writing or
+//! encoding a megabyte takes milliseconds of computing, and three hundred of these in a row keep
+//! the threads busy for a tenth of a second. On separate threads large work delays only other large
+//! work.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,25 +12,24 @@ use std::task::{Context, Poll, ready};
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle};
 
-/// From so many bytes on, work is large.
+/// Work of this many bytes or more is large.
 pub const LARGE_BYTES: usize = 64 << 10;
-/// From so many events on, a batch is large.
+/// A batch of this many events or more is large.
 pub(crate) const LARGE_BATCH: usize = 16;
-/// From so many deliveries on, which is what events times subscriptions can come to, even one small
-/// event is large.
+/// With this many deliveries or more (events times subscriptions) even a small event is large.
 pub(crate) const LARGE_FAN_OUT: usize = 256;
 
-/// Where large work is done.
+/// The runtime for large work.
 #[derive(Debug, Clone, Default)]
 pub struct Background(Option<Handle>);
 
 impl Background {
-    /// On the threads of another runtime. The default is the runtime of whoever asks.
+    /// Uses the threads of another runtime. The default is the runtime of the caller.
     pub const fn on(runtime: Handle) -> Self {
         Background(Some(runtime))
     }
 
-    /// Starts something here, or in the background where it is large.
+    /// Spawns a task here, or in the background if the work is large.
     pub fn spawn<F>(&self, is_large: bool, work: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
@@ -41,11 +40,11 @@ impl Background {
         }
     }
 
-    /// Does something large in the background; a caller that goes away ends it.
+    /// Runs large work in the background; if the caller goes away, the work is aborted.
     ///
     /// # Panics
     ///
-    /// Where the work panics, with what it panicked with.
+    /// If the work panics, with the same panic.
     pub async fn run<F>(&self, work: F) -> F::Output
     where
         F: Future<Output: Send> + Send + 'static,
@@ -55,14 +54,14 @@ impl Background {
             Ok(done) => done,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                // The process is ending: nobody waits for the answer any more.
+                // The process is shutting down: nobody waits for the result any more.
                 Err(_) => std::future::pending().await,
             },
         }
     }
 }
 
-/// A task that ends when nobody waits for it.
+/// Aborts its task when dropped, because nobody waits for the result any more.
 struct EndedWithCaller<T>(JoinHandle<T>);
 
 impl<T> Future for EndedWithCaller<T> {
@@ -89,7 +88,7 @@ mod tests {
         std::thread::current().id()
     }
 
-    /// A runtime with one thread, and which thread that is.
+    /// A runtime with one thread, and the identifier of that thread.
     fn other() -> (tokio::runtime::Runtime, ThreadId) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build();
         let runtime = runtime.unwrap();
@@ -128,7 +127,7 @@ mod tests {
                 () = work => unreachable!("it never ends"),
                 _ = has_begun => {}
             }
-            // It is dropped with everything that it has.
+            // The task is dropped with everything that it owns.
             assert!((&mut let_go).await.is_err());
         });
     }

@@ -1,11 +1,11 @@
-//! How much was accepted and has not ended, per tenant and in total: acceptance must not outrun delivery
-//! without bound.
+//! Counts unfinished deliveries per tenant and in total, for the quotas: acceptance must not outrun
+//! delivery without bound.
 //!
-//! An account is what the store's ledger said when it was last read, and what was accepted here since.
-//! It is read again when that has grown by a quarter of a quota, while a quota refuses, and in a cluster
-//! after a while. So it never counts less than there is, but for what is being accepted at the moment it
-//! is read and for what other nodes accepted since: a quota is exceeded by no more than that. **Nothing
-//! here waits**: what asks whether it may come in gets its answer from memory.
+//! An account is the store's ledger as it was last read, plus what was accepted on this node since.
+//! It is read again when the second part has grown to a quarter of a quota, while a quota refuses,
+//! and in a cluster after some seconds. So it never counts too little, except for acceptances that
+//! run while it is read and for those of other nodes since: a quota is exceeded by no more than
+//! that. **Nothing here waits**: whether an event is admitted is decided from memory.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -23,49 +23,50 @@ use tokio::sync::Notify;
 use crate::quotas::{Quota, QuotaReached, Quotas, Refusals};
 use crate::upkeep::pause;
 
-/// Tenants whose accounts are remembered before small ones are forgotten.
+/// How many tenants have accounts in memory before small accounts are dropped.
 const ACCOUNTS_MAX: usize = 10_000;
 /// The pause between two readings of accounts.
 const READ_EVERY: Duration = Duration::from_millis(500);
-/// In a cluster an account is read again after so long.
+/// In a cluster an account is read again after this time.
 const STALE_AFTER: Duration = Duration::from_secs(10);
-/// What is told to wait where nothing is known of how fast the backlog shrinks.
+/// The `Retry-After` if it is not known how fast the backlog shrinks.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);
-/// What a delivery is taken to have where nothing is known of its event.
+/// The assumed size of a delivery whose event is not known.
 const BYTES_UNKNOWN: u64 = 1024;
 
-/// The accounts.
 pub(crate) struct Backlog {
     pub(crate) quotas: Quotas,
     pub(crate) refusals: Refusals,
     is_cluster: bool,
     tenants: RwLock<HashMap<TenantId, Arc<Account>>>,
     total: Arc<Account>,
-    /// Whose account is to be read; `None` is all tenants together.
+    /// The accounts to be read from the store; `None` is that of all tenants together.
     stale: Mutex<BTreeSet<Option<TenantId>>>,
     notice: Notify,
-    /// Held while a replay is admitted and put: two never take the same place.
+    /// Held while a replay is checked against its quota and stored, so that two cannot take the
+    /// last place.
     pub(crate) admitting: tokio::sync::Mutex<()>,
 }
 
-/// What one party has.
+/// The account of one tenant, or of all tenants together.
 #[derive(Debug, Default)]
 struct Account {
     queued: AtomicU64,
     unfinished: AtomicU64,
-    /// Accepted since these were read.
+    /// Accepted since the ledger was read.
     since: AtomicU64,
-    /// Of all of them. An estimate: what leaves is taken to be of average size.
+    /// Bytes of all unfinished deliveries. An estimate: ended deliveries count with the average
+    /// size.
     bytes: AtomicU64,
-    /// When it was read, in milliseconds since the epoch; 0 is never.
+    /// When the ledger was read, in milliseconds since the epoch; 0 is never.
     read_at: AtomicU64,
     is_asked: AtomicBool,
-    /// How many ended in a thousand seconds.
+    /// How many deliveries ended per thousand seconds.
     ended_per_1000_seconds: AtomicU64,
 }
 
-/// What a batch would add to an account.
+/// What a batch adds to an account.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Owed {
     deliveries: u64,
@@ -73,7 +74,7 @@ pub(crate) struct Owed {
 }
 
 impl Owed {
-    /// Adds an event that goes to so many subscriptions.
+    /// Adds an event that goes to this many subscriptions.
     pub(crate) fn add(&mut self, event: &Event, subscriptions: usize) {
         let deliveries = u64::try_from(subscriptions).unwrap_or(u64::MAX);
         let old = event.old.as_ref().map_or(0, |old| old.as_bytes().len());
@@ -84,7 +85,7 @@ impl Owed {
     }
 }
 
-/// The three quotas of a party.
+/// The three quotas of a tenant, and the same three of the server.
 const OF_TENANT: [Quota; 3] =
     [Quota::TenantQueued, Quota::TenantUnfinished, Quota::TenantUnfinishedBytes];
 const OF_ALL: [Quota; 3] = [Quota::Queued, Quota::Unfinished, Quota::UnfinishedBytes];
@@ -103,7 +104,7 @@ impl Backlog {
         }
     }
 
-    /// Whether a batch of a tenant may come in; it is counted where it may.
+    /// Checks whether a batch of a tenant is within the quotas; counts it if so.
     pub(crate) fn admit(
         &self,
         tenant: &TenantId,
@@ -123,7 +124,7 @@ impl Backlog {
         Ok(())
     }
 
-    /// Bytes of a tenant's unfinished deliveries, about.
+    /// An estimate of the bytes of a tenant's unfinished deliveries.
     pub(crate) fn bytes_of(&self, tenant: &TenantId, ledger: &Ledger) -> u64 {
         let accounts = self.tenants.read().unwrap_or_else(PoisonError::into_inner);
         let unfinished = ledger.queued + ledger.waiting;
@@ -171,7 +172,7 @@ impl Backlog {
         drop(accounts);
         let mut accounts = self.tenants.write().unwrap_or_else(PoisonError::into_inner);
         if accounts.len() >= ACCOUNTS_MAX {
-            // One that is forgotten is read from the store when it is needed again.
+            // A dropped account is read from the store when it is needed again.
             let little = self.quotas.tenant_queued / 10;
             accounts.retain(|_, account| account.count() > little);
         }
@@ -187,7 +188,7 @@ impl Backlog {
         }
     }
 
-    /// Reads the accounts that are asked for, as long as the engine lives.
+    /// Reads the requested accounts until the engine shuts down.
     pub(crate) async fn follow(self: Arc<Self>, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
         loop {
             self.notice.notified().await;
@@ -198,7 +199,7 @@ impl Backlog {
                     Some(tenant) => self.account(tenant),
                     None => Arc::clone(&self.total),
                 };
-                // What is accepted from here on may be missing in the answer.
+                // Events accepted from here on may be missing in the ledger that is read.
                 let since = account.since.load(Relaxed);
                 if let Ok(ledger) = store.ledger(whose.as_ref()).await {
                     account.read(&ledger, since, clock.now());
@@ -227,7 +228,7 @@ impl Account {
         less(&self.bytes, bytes);
     }
 
-    /// Bytes of so many of these deliveries.
+    /// The bytes of this many deliveries, at the average size.
     fn bytes_at(&self, unfinished: u64) -> u64 {
         let (bytes, count) = (self.bytes.load(Relaxed), self.count());
         if count == 0 {
@@ -243,7 +244,7 @@ impl Account {
         let before_ms = self.read_at.swap(now_ms.max(1), Relaxed);
         let before = self.unfinished.load(Relaxed).saturating_add(since);
         if before_ms == 0 {
-            // Whatever was there before this process is taken to be as what came since.
+            // Deliveries from before the start are assumed to have the average size of those since.
             let came = self.since.load(Relaxed).max(1);
             let average = (self.bytes.load(Relaxed) / came).max(1);
             let earlier = unfinished.saturating_sub(since).saturating_mul(average);
@@ -261,7 +262,7 @@ impl Account {
         less(&self.since, since);
     }
 
-    /// How long it takes until so many have ended, as fast as they ended last.
+    /// How long it takes until this many deliveries have ended, at the last known rate.
     fn retry_after(&self, excess: u64) -> Duration {
         match self.ended_per_1000_seconds.load(Relaxed) {
             0 => RETRY_AFTER,
@@ -271,7 +272,7 @@ impl Account {
     }
 }
 
-/// Subtracts, down to zero.
+/// Subtracts, but not below zero.
 fn less(from: &AtomicU64, by: u64) {
     let before = from.fetch_update(Relaxed, Relaxed, |n| Some(n.saturating_sub(by)));
     debug_assert!(before.is_ok(), "the closure never declines");
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn account_counts_what_the_store_had_and_what_came_since() {
+    fn account_counts_the_ledger_and_the_acceptances_since() {
         let quotas = Quotas { tenant_queued: 100, ..Quotas::default() };
         let backlog = backlog(quotas);
         assert!(admit(&backlog, 60, 0).is_ok());
@@ -313,7 +314,7 @@ mod tests {
         let account = backlog.account(&TenantId::default_tenant());
         account.read(&ledger(100, 0), 100, at(100));
         assert!(admit(&backlog, 1, 0).is_err());
-        // 40 went within ten seconds: 30 more than may be take eight seconds.
+        // 40 ended within ten seconds: 30 too many take eight seconds.
         account.read(&ledger(60, 0), 0, at(110));
         assert_eq!(admit(&backlog, 70, 0).unwrap_err().retry_after, Duration::from_secs(8));
         assert!(admit(&backlog, 40, 0).is_ok());
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_from_before_the_start_are_taken_to_be_as_what_comes() {
+    fn deliveries_from_before_the_start_count_with_the_average_size() {
         let quotas = Quotas { tenant_unfinished_bytes: 10_000, ..Quotas::default() };
         let backlog = backlog(quotas);
         assert!(admit(&backlog, 2, 200).is_ok());
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_of_tenants_with_little_are_forgotten() {
+    fn small_accounts_are_dropped() {
         let backlog = backlog(Quotas { tenant_queued: 100, ..Quotas::default() });
         for n in 0..=ACCOUNTS_MAX {
             backlog

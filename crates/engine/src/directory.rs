@@ -1,8 +1,8 @@
-//! The subscriptions in memory: which of them want an event, and what sending to one needs.
+//! The subscriptions in memory: which of them match an event, and what is needed to send to them.
 //!
-//! A lock is held for as long as a look-up lasts, never across an await and never while an event is
-//! matched: that is done against a snapshot of the tenant's subscriptions. Whoever changes a
-//! subscription has it stored first.
+//! Locks are held only for a lookup, never across an await and never while an event is matched:
+//! matching uses a snapshot of the tenant's subscriptions. A changed subscription is stored first
+//! and put here afterwards.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,9 +23,9 @@ use zeroize::Zeroizing;
 
 use crate::quotas::Holdings;
 
-/// Opens the sealed credentials of a subscription. The layer above knows how they were sealed.
+/// Opens the sealed credentials of a subscription. The layer above defines how they are sealed.
 pub trait Credentials: Send + Sync + 'static {
-    /// The secrets, the token and the headers.
+    /// Decrypts the secrets, the token and the headers.
     fn open(&self, record: &SubscriptionRecord) -> Result<OpenCredentials, CredentialsError>;
 }
 
@@ -34,16 +34,16 @@ pub trait Credentials: Send + Sync + 'static {
 #[error("the credentials of a subscription cannot be opened: {0}")]
 pub struct CredentialsError(pub String);
 
-/// What a subscription signs and identifies itself with.
+/// The decrypted credentials of a subscription.
 #[derive(Clone)]
 pub struct OpenCredentials {
     /// The signing secrets.
     pub secrets: SigningSecrets,
     /// The bearer token.
     pub token: Option<Zeroizing<String>>,
-    /// Headers that are added to each request. Their values are secrets as well.
+    /// Custom headers for each request. Their values are secret too.
     pub headers: Vec<CustomHeader>,
-    /// The client certificate and whom it believes, where it has its own.
+    /// The client certificate and the trusted authorities, if the subscription has its own.
     pub identity: Option<Arc<ClientIdentity>>,
 }
 
@@ -60,20 +60,20 @@ pub(crate) struct Prepared {
     pub(crate) keys: Result<Keys, CredentialsError>,
 }
 
-/// What attempts for a subscription are signed with, and what identifies us to its receiver.
+/// The signing secrets of a subscription, and the credentials for its receiver.
 ///
-/// All but the signing secrets were given for the subscription's present URL: an attempt to another
-/// destination goes without them.
+/// All but the signing secrets belong to the subscription's current URL: an attempt to another
+/// destination is made without them.
 #[derive(Debug)]
 pub(crate) struct Keys {
     pub(crate) secrets: SigningSecrets,
     /// Custom headers.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
-    /// Whether the headers name a trace; ours is not sent then.
+    /// Whether the custom headers contain a trace context; then ours is not sent.
     pub(crate) has_own_trace: bool,
     pub(crate) authorization: Option<HeaderValue>,
     pub(crate) scrubber: Scrubber,
-    /// Its own URL with its own identity, where it has one.
+    /// The subscription's URL with its own client certificate, if it has one.
     pub(crate) target: Option<Arc<Target>>,
 }
 
@@ -82,11 +82,11 @@ pub(crate) struct Directory {
     credentials: Arc<dyn Credentials>,
     index: RwLock<SubscriptionIndex>,
     prepared: RwLock<HashMap<SubscriptionId, Arc<Prepared>>>,
-    /// What the subscriptions of each tenant come to.
+    /// The sums over the subscriptions of each tenant.
     pub(crate) holdings: Holdings,
-    /// Every change of the configuration up to this one is in it.
+    /// All changes of the configuration up to this version are applied.
     version: AtomicU64,
-    /// How often a filter exceeded its budget on an event that was accepted.
+    /// How often a filter exceeded its budget on an accepted event.
     over_budget: AtomicU64,
 }
 
@@ -102,12 +102,12 @@ impl Directory {
         }
     }
 
-    /// Puts a subscription in, or replaces it.
+    /// Adds or replaces a subscription.
     pub(crate) fn put(&self, record: &SubscriptionRecord) {
         self.holdings.put(record);
         let subscription = Arc::new(record.subscription.clone());
         let prepared = Arc::new(self.prepare(record, Arc::clone(&subscription)));
-        // What an event is matched with can be sent to.
+        // Insert here first: every subscription that an event matches must be ready to send.
         write(&self.prepared).insert(subscription.id, prepared);
         write(&self.index).insert(subscription);
     }
@@ -118,39 +118,39 @@ impl Directory {
         write(&self.prepared).remove(&id);
     }
 
-    /// Every change of the configuration up to this one is in it.
+    /// The version up to which all changes of the configuration are applied.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Every change of the configuration up to this one is in it now.
+    /// Sets the version up to which all changes are applied.
     pub(crate) fn set_version(&self, version: u64) {
         self.version.store(version, Ordering::Release);
     }
 
-    /// A filter exceeded its budget on an event that was accepted.
+    /// Counts a filter that exceeded its budget on an accepted event.
     pub(crate) fn count_over_budget(&self) {
         self.over_budget.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often that happened.
+    /// How often a filter exceeded its budget.
     pub(crate) fn over_budget(&self) -> u64 {
         self.over_budget.load(Ordering::Relaxed)
     }
 
-    /// All that are in it.
+    /// All subscriptions.
     pub(crate) fn all(&self) -> Vec<(TenantId, SubscriptionId)> {
         let prepared = read(&self.prepared);
         let all = prepared.values().map(|known| &known.subscription);
         all.map(|known| (known.tenant.clone(), known.id)).collect()
     }
 
-    /// The subscriptions of a tenant as they are now; `None` where it has none.
+    /// A snapshot of the subscriptions of a tenant; `None` if it has none.
     pub(crate) fn snapshot(&self, tenant: &TenantId) -> Option<TenantIndex> {
         read(&self.index).snapshot(tenant)
     }
 
-    /// The subscriptions of every tenant as they are now.
+    /// Snapshots of the subscriptions of every tenant.
     pub(crate) fn snapshots(&self) -> Vec<TenantIndex> {
         read(&self.index).snapshots()
     }
@@ -213,7 +213,8 @@ impl Keys {
     }
 }
 
-/// A header as it is sent. Marked as sensitive: HTTP/2 then keeps it out of its compression table.
+/// A header for the request. It is marked as sensitive, so that HTTP/2 keeps it out of its
+/// compression table.
 fn header(header: &CustomHeader) -> Option<(HeaderName, HeaderValue)> {
     let name = HeaderName::try_from(header.name()).ok()?;
     let mut value = HeaderValue::try_from(header.value()).ok()?;

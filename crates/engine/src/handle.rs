@@ -1,4 +1,4 @@
-//! What the engine offers to those above it. A handle is cheap to clone.
+//! The interface of the engine. A handle is cheap to clone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,33 +34,33 @@ pub use crate::refusal::CommandError;
 use crate::trial::Elsewhere;
 use crate::upkeep::ToHolder;
 
-/// What is known of a destination right now, beyond what the store has.
+/// The current state of a destination, including what only memory has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DestinationView {
     /// The destination with its circuit as it is now.
     pub destination: Destination,
     /// Attempts in flight.
     pub in_flight: u32,
-    /// How many may be.
+    /// The limit of attempts in flight.
     pub in_flight_limit: u32,
-    /// In the first lane and in memory.
+    /// Deliveries in the first lane and in memory.
     pub queued: usize,
-    /// In the retry lane, due, and in memory.
+    /// Due deliveries in the retry lane and in memory.
     pub ready: usize,
-    /// When the oldest in the first lane was accepted.
+    /// When the oldest delivery in the first lane was accepted.
     pub oldest_queued_at: Option<Timestamp>,
 }
 
 /// Why an engine has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    /// It was told to.
+    /// It was shut down.
     Shutdown,
     /// The store has stopped: the process must end.
     StoreStopped(String),
 }
 
-/// What all handles share.
+/// The state that all handles share.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -77,7 +77,7 @@ pub(crate) struct Shared {
     pub(crate) refresher: Arc<Refresher>,
     /// Test sends to destinations of other nodes.
     pub(crate) elsewhere: Elsewhere,
-    /// How other nodes are asked; `None` where there are none.
+    /// The mailbox for requests to other nodes; `None` if there can be none.
     pub(crate) post: Option<Arc<Post>>,
     /// The task that renews the leases of our shards.
     pub(crate) holder: mpsc::UnboundedSender<ToHolder>,
@@ -85,7 +85,7 @@ pub(crate) struct Shared {
     pub(crate) background: Background,
 }
 
-/// Whether accepting these is much work, for a tenant with so many subscriptions.
+/// Whether accepting these events is large work, for a tenant with this many subscriptions.
 fn is_large(events: &[NewEvent], subscriptions: usize) -> bool {
     let bytes = |json: &RawJson| json.as_bytes().len();
     let of = |event: &NewEvent| bytes(&event.data) + event.old.as_ref().map_or(0, bytes);
@@ -101,8 +101,7 @@ pub struct EngineHandle {
 }
 
 impl EngineHandle {
-    /// Accepts events of a tenant: all of them, durable with everything that is owed for them, or
-    /// none.
+    /// Accepts events of a tenant: all of them, durable with all their deliveries, or none.
     pub async fn ingest(
         &self,
         tenant: &TenantId,
@@ -113,14 +112,14 @@ impl EngineHandle {
         }
         let (ingest, tenant) = (Arc::clone(&self.shared.ingest), tenant.clone());
         let (held, _) = self.shared.directory.holdings.of(&tenant);
-        // In a task of its own: a caller that goes away leaves nothing half done.
+        // In a task of its own, so that nothing stays half done if the caller goes away.
         let is_large = is_large(&events, usize::try_from(held.count).unwrap_or(usize::MAX));
         let work = async move { ingest.ingest(&tenant, events).await };
         let task = self.shared.background.spawn(is_large, work);
         task.await.unwrap_or(Err(IngestError::Stopping))
     }
 
-    /// Where large work is done.
+    /// The runtime for large work.
     pub fn background(&self) -> &Background {
         &self.shared.background
     }
@@ -198,13 +197,13 @@ impl EngineHandle {
             .await?
         {
             Done::Here(delivery) => Ok(delivery),
-            // It may have arrived, or failed, meanwhile.
+            // It may have been delivered, or have failed, meanwhile.
             Done::Elsewhere => self.read_delivery(tenant, delivery, |_| Ok(())).await,
         }
     }
 
-    /// Has a delivery that waits attempted now, without waiting for its slot, which stays. Where its
-    /// destination is disabled, it is the next probe.
+    /// Attempts a waiting delivery now, without waiting for its slot, which stays. If its
+    /// destination is disabled, the delivery is the next probe.
     pub async fn retry(
         &self,
         tenant: &TenantId,
@@ -217,12 +216,12 @@ impl EngineHandle {
             .await?
         {
             Done::Here(delivery) => Ok(delivery),
-            // It may have arrived, or failed, meanwhile.
+            // It may have been delivered, or have failed, meanwhile.
             Done::Elsewhere => self.read_delivery(tenant, delivery, |_| Ok(())).await,
         }
     }
 
-    /// Changes a delivery of a shard that this node owns.
+    /// Changes a delivery in a shard that this node owns.
     pub(crate) async fn change_here(
         &self,
         tenant: &TenantId,
@@ -252,7 +251,7 @@ impl EngineHandle {
         Ok(self.shared.store.count_replayable(tenant, &filter).await?)
     }
 
-    /// Begins to replay deliveries.
+    /// Starts a bulk replay.
     pub async fn start_replay(
         &self,
         tenant: &TenantId,
@@ -280,7 +279,7 @@ impl EngineHandle {
         let question = Question::RunJob { tenant: tenant.clone(), id: job.id };
         match self.routed(job.shard(), question, || self.run_job_here(job.clone())).await {
             Ok(Done::Here(job)) => Ok(job),
-            // Whoever owns its shard next finds it there.
+            // The next owner of its shard finds the job in the store.
             Ok(Done::Elsewhere) | Err(CommandError::Moved) => Ok(job),
             Err(error) => Err(error),
         }
@@ -311,7 +310,7 @@ impl EngineHandle {
         self.change_job(tenant, id, ReplayChange::Resume).await
     }
 
-    /// Ends a replay job. What it has brought back stays so.
+    /// Cancels a replay job. Deliveries that it has replayed stay replayed.
     pub async fn cancel_replay(
         &self,
         tenant: &TenantId,
@@ -320,7 +319,8 @@ impl EngineHandle {
         self.change_job(tenant, id, ReplayChange::Cancel).await
     }
 
-    /// The ledger of a tenant, or of all: the store's, with what is in flight now.
+    /// The ledger of a tenant, or of all tenants: from the store, corrected by what is in flight
+    /// now.
     pub async fn ledger(&self, tenant: Option<&TenantId>) -> Result<Ledger, CommandError> {
         let mut flying = self.overlay_here(tenant.cloned()).await?;
         let elsewhere = self.overlay_elsewhere(tenant).await;
@@ -342,8 +342,9 @@ impl EngineHandle {
         self.ask(|reply| Command::View(View::Tenant { tenant, reply })).await
     }
 
-    /// The deliveries of a tenant that are in flight now and that a filter wants, newest first: those
-    /// below an identifier, and no more than so many. Nothing remembers it: every node says what it sends.
+    /// The deliveries of a tenant that are in flight now and match a filter, newest first: those
+    /// with identifiers below `below`, at most `limit`. Being in flight is not stored, so every
+    /// node is asked.
     pub async fn flying(
         &self,
         tenant: &TenantId,
@@ -385,7 +386,7 @@ impl EngineHandle {
         self.ask(|reply| Command::View(View::InFlight { deliveries, reply })).await
     }
 
-    /// What is known of a destination right now; `None` where this node does not own it.
+    /// The current state of a destination; `None` if this node does not own it.
     pub async fn destination(
         &self,
         tenant: &TenantId,
@@ -407,8 +408,7 @@ impl EngineHandle {
         }))
     }
 
-    /// What a delivery that is due waits for; `None` where this node does not send it, or it is not
-    /// due.
+    /// What a due delivery waits for; `None` if this node does not own it, or it is not due.
     pub async fn standing(&self, delivery: &Delivery) -> Result<Option<Standing>, CommandError> {
         let Some(lane) = delivery.lane() else { return Ok(None) };
         let (delivery, destination) = (delivery.id, delivery.destination);
@@ -435,12 +435,12 @@ impl EngineHandle {
         self.shared.refresher.changes.subscribe()
     }
 
-    /// What the engine holds right now.
+    /// The current numbers of the engine.
     pub async fn gauges(&self) -> Result<Gauges, CommandError> {
         self.ask(|reply| Command::View(View::Gauges { reply })).await
     }
 
-    /// Everything that happens from now on. A listener that lags too far behind misses some.
+    /// A stream of engine events. A listener that lags too far behind misses some.
     pub fn subscribe(&self) -> broadcast::Receiver<EngineEvent> {
         self.shared.live.subscribe()
     }
@@ -450,16 +450,16 @@ impl EngineHandle {
         Arc::clone(&self.shared.policy.borrow())
     }
 
-    /// Puts another policy in force, for everything that is decided from now on.
+    /// Applies another policy to all later decisions.
     pub fn reload_policy(&self, policy: Policy) -> Result<(), CommandError> {
         let policy = Arc::new(policy);
         self.shared.policy.send_replace(Arc::clone(&policy));
         self.tell(Command::Policy { policy })
     }
 
-    /// Stops: nothing more is accepted or sent, what is in flight ends and is settled, within
-    /// `deadline`; what does not is attempted again after the next start. Answers how many those
-    /// are.
+    /// Shuts down: nothing more is accepted or sent, and attempts in flight end and are settled,
+    /// within `deadline`. Attempts that do not end in time are repeated after the next start;
+    /// returns their number.
     pub async fn shutdown(&self, deadline: Duration) -> usize {
         self.shared.stopping.store(true, Ordering::Release);
         let (done, mut finished) = oneshot::channel();
@@ -476,12 +476,12 @@ impl EngineHandle {
         };
         self.shared.end.send_replace(true);
         let mut ended = self.shared.ended.clone();
-        // The sender goes away with the engine: either way it is over.
+        // The sender is dropped with the engine: in both cases the engine has ended.
         drop(ended.wait_for(Option::is_some).await);
         given_up
     }
 
-    /// Ready when the engine has ended, with the reason.
+    /// Waits until the engine has ended; returns the reason.
     pub async fn ended(&self) -> Ended {
         let mut ended = self.shared.ended.clone();
         let reason = ended.wait_for(Option::is_some).await;

@@ -1,7 +1,7 @@
-//! What was accepted enters the lanes in turns, a piece of each tenant's at a time.
+//! Accepted deliveries enter the lanes in portions, tenants taking turns.
 //!
-//! A batch can owe a million deliveries. The lanes would take them in one step, and everything else
-//! would wait for it: **one tenant's batch delays its own deliveries and nobody else's.**
+//! A batch can have a million deliveries. In one step they would block everything else: **the batch
+//! of one tenant delays its own deliveries and nobody else's.**
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,16 +9,16 @@ use postrider_domain::ids::TenantId;
 
 use crate::inbox::Handover;
 
-/// Deliveries of one tenant that enter the lanes before it is another's turn.
+/// Deliveries of one tenant that enter the lanes before it is another tenant's turn.
 const PIECE: usize = 64;
 /// Deliveries that enter the lanes in one step.
 const STEP: usize = 256;
 
-/// Handovers that have arrived and have not entered the lanes, those of a tenant in their order.
+/// Handovers that have not entered the lanes yet, in order for each tenant.
 #[derive(Default)]
 pub(crate) struct Handovers {
     of: HashMap<TenantId, VecDeque<Handover>>,
-    /// The tenants that have some, the next one first.
+    /// The tenants with handovers, the next one first.
     ring: VecDeque<TenantId>,
 }
 
@@ -35,7 +35,7 @@ impl Handovers {
         queue.push_back(handover);
     }
 
-    /// What enters the lanes in this step.
+    /// The deliveries that enter the lanes in this step.
     pub(crate) fn take_step(&mut self) -> Vec<Handover> {
         let (mut pieces, mut left) = (Vec::new(), STEP);
         while left > 0
@@ -102,7 +102,7 @@ mod tests {
         (0..count).map(|n| (Arc::clone(&event), delivery(n))).collect()
     }
 
-    /// Handovers of these tenants, of so many deliveries each, as they come out of an inbox.
+    /// Handovers of these tenants with this many deliveries each, as an inbox returns them.
     fn handed_over(of: &[(&str, usize)]) -> (Arc<Inbox>, Handovers) {
         let (inbox, mut receiver) = Inbox::new(100, 1_000_000);
         let mut handovers = Handovers::default();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_enters_once_and_in_the_order_of_its_tenant() {
+    fn deliveries_enter_the_lanes_once_and_in_the_order_of_their_tenant() {
         let (inbox, mut handovers) = handed_over(&[("a", 300), ("b", 70), ("a", 5)]);
         let mut entered: HashMap<String, Vec<(u64, DeliveryId)>> = HashMap::new();
         while !handovers.is_empty() {

@@ -1,10 +1,10 @@
-//! Work whose size a tenant chooses, on threads of its own and in turns.
+//! Threads for computing whose amount a tenant determines; tenants take turns.
 //!
-//! Matching a large event, or trying a filter on one, may take tens of milliseconds of computing. It
-//! never happens on the threads that everybody's requests share: there are fewer of these threads than
-//! the machine has cores, they have the lowest priority, one tenant has at most half of them, and
-//! tenants take turns. What waits is bounded for each tenant and in total; beyond it the caller is told
-//! to come back.
+//! Matching a large event, or testing a filter on one, may take tens of milliseconds of computing.
+//! It never runs on the threads that serve requests: there are fewer of these extra threads than
+//! cores, they have the lowest priority, one tenant uses at most half of them, and tenants take
+//! turns. The queue is bounded for each tenant and in total; beyond that the caller is told to try
+//! again later.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,12 +16,12 @@ use tokio::sync::oneshot;
 
 use crate::handle::EngineHandle;
 
-/// Jobs of one tenant that wait.
+/// Waiting jobs of one tenant.
 const TENANT_WAITING_MAX: usize = 16;
-/// Jobs of all tenants that wait.
+/// Waiting jobs of all tenants.
 const WAITING_MAX: usize = 512;
 
-/// What is added to the niceness of a thread, on Linux of this thread alone.
+/// The increase of a thread's niceness; on Linux it applies to the calling thread only.
 const LOWEST_PRIORITY: i32 = 19;
 
 /// Why a job was not taken.
@@ -38,7 +38,7 @@ pub enum Busy {
 }
 
 impl Busy {
-    /// When to ask again.
+    /// When to try again.
     pub const fn retry_after(self) -> Duration {
         Duration::from_secs(1)
     }
@@ -46,7 +46,7 @@ impl Busy {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The threads and what waits for them.
+/// The threads and their queue.
 pub(crate) struct Heavy {
     shared: Arc<Shared>,
 }
@@ -61,7 +61,7 @@ struct Shared {
 #[derive(Default)]
 struct Lines {
     of: HashMap<TenantId, Line>,
-    /// Tenants that have a job waiting and may have one more running.
+    /// Tenants that have a waiting job and may have one more running.
     ring: VecDeque<TenantId>,
     waiting: usize,
     started: usize,
@@ -77,8 +77,8 @@ struct Line {
 }
 
 impl Heavy {
-    /// So many threads, which start when they are needed; as many as the machine has cores but one
-    /// where none are named.
+    /// With this many threads, which start when they are needed. The default is one fewer than the
+    /// machine has cores.
     pub(crate) fn new(threads: Option<usize>) -> Self {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.unwrap_or_else(|| cores().saturating_sub(1)).max(1);
@@ -88,8 +88,8 @@ impl Heavy {
         Heavy { shared: Arc::new(shared) }
     }
 
-    /// Does something for a tenant when it is its turn. A caller that goes away before that takes
-    /// its job along.
+    /// Runs a job when it is the tenant's turn. If the caller goes away before that, the job is
+    /// dropped.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         tenant: &TenantId,
@@ -102,7 +102,7 @@ impl Heavy {
             }
         };
         self.add(tenant, Box::new(job))?;
-        // Without an answer the job has panicked: nobody is to repeat it at once.
+        // No answer means that the job has panicked: it should not be repeated at once.
         answer.await.map_err(|_| Busy::All)
     }
 
@@ -123,7 +123,7 @@ impl Heavy {
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name("matching".to_owned());
             if thread.spawn(move || shared.work()).is_err() {
-                // Without a single thread nothing would ever be done.
+                // Without any thread no job would ever run.
                 lines.started -= 1;
                 if lines.started == 0 {
                     lines.of.remove(tenant);
@@ -140,8 +140,8 @@ impl Heavy {
 }
 
 impl EngineHandle {
-    /// Computes something whose size a tenant chooses, where nobody else's requests wait for it and
-    /// when it is the tenant's turn.
+    /// Runs a computation whose amount a tenant determines on the separate threads, when it is the
+    /// tenant's turn.
     pub async fn compute<T: Send + 'static>(
         &self,
         tenant: &TenantId,
@@ -163,9 +163,9 @@ impl Shared {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What one thread does until the engine has ended.
+    /// The loop of one thread, until the engine shuts down.
     fn work(&self) {
-        // Where the system does not allow it, the work is done all the same.
+        // If the system does not allow it, the thread runs at normal priority.
         rustix::process::nice(LOWEST_PRIORITY).ok();
         let mut lines = self.lines();
         while !lines.is_over {
@@ -176,7 +176,7 @@ impl Shared {
                 continue;
             };
             drop(lines);
-            // Whoever waits for a job that panics is told so by the end of its channel.
+            // If the job panics, its caller is notified by the dropped channel.
             drop(catch_unwind(AssertUnwindSafe(job)));
             lines = self.lines();
             lines.ended(&tenant, self.tenant_threads);
@@ -229,7 +229,7 @@ mod tests {
         name.parse().unwrap()
     }
 
-    /// A job that begins when it is told to, and says its name when it has.
+    /// A job that begins when it is told to, and sends its name when it has.
     fn held(name: &'static str, said: &mpsc::Sender<&'static str>) -> (mpsc::Sender<()>, Job) {
         let (go, gone) = mpsc::channel();
         let said = said.clone();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn tenants_take_turns_whoever_has_more_waiting() {
+    fn tenants_take_turns_regardless_of_their_number_of_waiting_jobs() {
         let heavy = Heavy::new(Some(1));
         let (said, order) = mpsc::channel();
         let mut goes = Vec::new();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn job_that_panics_takes_nobody_along() {
+    async fn panic_of_a_job_affects_no_other_job() {
         let heavy = Heavy::new(Some(1));
         let lost = heavy.run(&tenant("a"), || panic!("on purpose")).await;
         assert_eq!(lost, Err::<(), _>(Busy::All));

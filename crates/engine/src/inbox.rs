@@ -1,10 +1,10 @@
-//! How what was accepted gets from the caller's task to the lanes, without loss and without
+//! Passes accepted deliveries from the caller's task to the lanes, without loss and without
 //! waiting.
 //!
-//! What does not fit is not lost: it is durable already, and its destination is remembered as one
-//! that has more in the store. A ticket is held from before the store is asked until the lanes have
-//! the deliveries (or somebody dropped them), so that the lanes know which reads of the store may
-//! overlap with a handover that is still to come.
+//! Deliveries that do not fit are not lost: they are durable already, and their destination is
+//! marked as having more in the store. A ticket is held from before the write until the lanes have
+//! the deliveries (or they were dropped), so that the lanes know which reads of the store may
+//! overlap with a later handover.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,12 +17,12 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::upkeep::pause;
 
-/// When a write whose outcome was not known is looked for again. It has ended soon, mostly; at the
-/// last of these times it surely has.
+/// When to look again for a write whose outcome is unknown. It usually ends soon; at the last of
+/// these times it certainly has.
 const DOUBTS: [Duration; 3] =
     [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(60)];
 
-/// The way from ingest to the lanes.
+/// The path from ingest to the lanes.
 pub(crate) struct Inbox {
     sender: mpsc::Sender<Handover>,
     deliveries_max: usize,
@@ -45,7 +45,7 @@ struct Tickets {
     open: BTreeSet<u64>,
 }
 
-/// Deliveries of one tenant that are durable and on their way to the lanes.
+/// Durable deliveries of one tenant on their way to the lanes.
 pub(crate) struct Handover {
     pub(crate) tenant: TenantId,
     pub(crate) ticket: Arc<Ticket>,
@@ -53,14 +53,15 @@ pub(crate) struct Handover {
 }
 
 impl Handover {
-    /// Takes so many deliveries from its front. What is left is not moved: there may be a million.
+    /// Splits off this many deliveries from the front. The rest is not moved: there may be a
+    /// million.
     pub(crate) fn cut(&mut self, count: usize) -> Handover {
         let items = self.items.drain(..count.min(self.items.len())).collect();
         Handover { tenant: self.tenant.clone(), ticket: Arc::clone(&self.ticket), items }
     }
 }
 
-/// An acceptance that is under way. Dropping it says that the lanes have seen all they will see.
+/// A running acceptance. Dropping it means that the lanes will get no more deliveries from it.
 pub(crate) struct Ticket {
     inbox: Arc<Inbox>,
     pub(crate) number: u64,
@@ -72,7 +73,8 @@ impl Drop for Ticket {
     }
 }
 
-/// What an acceptance may owe. Dropped before it is handed over, it spills: the caller went away.
+/// The destinations of a running acceptance. If it is dropped before the handover, because the
+/// caller went away, the destinations are marked to be read again.
 pub(crate) struct Pending {
     ticket: Option<Ticket>,
     tenant: TenantId,
@@ -104,7 +106,7 @@ impl Inbox {
         (Arc::new(inbox), receiver)
     }
 
-    /// Begins an acceptance that may owe something to these destinations of a tenant.
+    /// Begins an acceptance that may have deliveries for these destinations of a tenant.
     pub(crate) fn begin(
         self: &Arc<Self>,
         tenant: &TenantId,
@@ -121,13 +123,13 @@ impl Inbox {
         Pending { ticket: Some(ticket), tenant: tenant.clone(), destinations }
     }
 
-    /// The number that the next acceptance will have: a read of the store that ended before now
-    /// holds nothing of it.
+    /// The number of the next acceptance: a read of the store that ended before now has none of its
+    /// deliveries.
     pub(crate) fn next_ticket(&self) -> u64 {
         self.tickets().next
     }
 
-    /// The oldest acceptance that is under way.
+    /// The number of the oldest running acceptance.
     pub(crate) fn oldest_ticket(&self) -> Option<u64> {
         self.tickets().open.first().copied()
     }
@@ -137,9 +139,9 @@ impl Inbox {
         std::mem::take(&mut *self.spilled.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether so many deliveries of a tenant fit beside what waits: then they wait too. A tenant has
-    /// at most half of the room, so that what others hand over never has to be read back because of
-    /// it. What is larger than that fits where nothing of the tenant waits.
+    /// Whether this many deliveries of a tenant fit into the queue; if so, they are counted. A
+    /// tenant uses at most half of it, so that the deliveries of others need not be read from the
+    /// store because of it. A larger handover fits if nothing else of the tenant waits.
     fn admit(&self, tenant: &TenantId, deliveries: usize) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let own = waiting.of.get(tenant).copied().unwrap_or(0);
@@ -155,7 +157,7 @@ impl Inbox {
         true
     }
 
-    /// The lanes took so many deliveries of a tenant.
+    /// The lanes took this many deliveries of a tenant.
     pub(crate) fn took(&self, tenant: &TenantId, deliveries: usize) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.all = waiting.all.saturating_sub(deliveries);
@@ -183,7 +185,7 @@ impl Inbox {
 }
 
 impl Pending {
-    /// The store has them: the lanes get them, now or when they read them back.
+    /// The deliveries are durable: hands them to the lanes, or marks them to be read.
     pub(crate) fn hand_over(mut self, items: Vec<(Arc<Event>, Delivery)>) {
         let Some(ticket) = self.ticket.take() else { return };
         if items.is_empty() {
@@ -201,8 +203,8 @@ impl Pending {
         }
     }
 
-    /// Whether the store has it is not known, and it may get it yet: it is looked for now and again,
-    /// until everything under way must have ended.
+    /// The outcome of the write is unknown: reads these destinations again after 1, 5 and 60 s,
+    /// when every running write must have ended.
     pub(crate) fn doubt(mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         let inbox = Arc::clone(&ticket.inbox);
@@ -217,7 +219,7 @@ impl Pending {
         });
     }
 
-    /// The store has nothing of it: nothing is owed.
+    /// The write failed: there are no deliveries.
     pub(crate) fn forget(mut self) {
         self.ticket = None;
     }
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_remembered_by_its_destinations() {
+    fn deliveries_that_do_not_fit_mark_their_destinations_for_a_read() {
         let (inbox, mut receiver) = Inbox::new(2, 6);
         inbox.begin(&tenant(), vec![destination(1)]).hand_over(items(2));
         assert!(inbox.take_spilled().is_empty());
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_goes_away_leaves_a_note() {
+    fn dropped_acceptance_marks_its_destinations_for_a_second_read() {
         let (inbox, _receiver) = Inbox::new(2, 3);
         drop(inbox.begin(&tenant(), vec![destination(1)]));
         assert_eq!(inbox.take_spilled(), BTreeMap::from([(destination(1), tenant())]));
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_open_until_the_lanes_have_seen_all() {
+    fn ticket_is_open_until_the_lanes_have_all_deliveries() {
         let (inbox, mut receiver) = Inbox::new(2, 3);
         assert_eq!((inbox.oldest_ticket(), inbox.next_ticket()), (None, 0));
         let first = inbox.begin(&tenant(), vec![destination(1)]);

@@ -1,7 +1,7 @@
-//! Taking events in: match, persist, hand over. Runs on the caller's task.
+//! Accepts events: matches them, makes them durable, hands them over. Runs on the caller's task.
 //!
-//! Whoever gets an `Ok` has everything durable: the event and all that is owed for it, together. A
-//! batch is accepted whole or refused whole.
+//! After an `Ok` the events and all their deliveries are durable. A batch is accepted or refused as
+//! a whole.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,96 +29,96 @@ use crate::options::Options;
 use crate::quotas::QuotaReached;
 use crate::spans::{Accepting, Spans};
 
-/// An event as the application hands it in.
+/// An event as the application sends it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
-    /// Chosen by the application, or none.
+    /// The application's identifier, if it gave one.
     pub id: Option<EventId>,
-    /// What happened.
+    /// The event's type.
     pub kind: EventType,
-    /// What it happened to.
+    /// The object that it happened to.
     pub object: Option<ObjectId>,
     /// The new state.
     pub data: RawJson,
     /// The state before.
     pub old: Option<RawJson>,
-    /// When it happened; now where the application does not say.
+    /// When it happened; the current time if the application does not say.
     pub time: Option<Timestamp>,
-    /// The trace of the request that brings it, where it names one.
+    /// The trace context of the request, if it had one.
     pub trace: Option<TraceContext>,
 }
 
-/// What became of an event.
+/// The result for an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ingested {
     /// Its identifier.
     pub id: EventId,
-    /// How many deliveries are owed for it.
+    /// How many deliveries it has.
     pub deliveries: u32,
-    /// Whether it had been accepted before.
+    /// Whether it was accepted before.
     pub duplicate: bool,
 }
 
 /// Why nothing was accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
-    /// The identifier was used for something else.
+    /// The identifier belongs to a different event.
     #[error("event {index} has an identifier that was used for another event")]
     Conflict {
-        /// Which event of the batch.
+        /// The index of the event in the batch.
         index: usize,
     },
     /// Applications cannot send Postrider's own events.
     #[error("event {index} has a type that begins with postrider., which is reserved")]
     Reserved {
-        /// Which event of the batch.
+        /// The index of the event in the batch.
         index: usize,
     },
-    /// More events than a batch holds.
+    /// More events than a batch may have.
     #[error("a batch holds at most {} events", limits::BATCH_EVENTS_MAX)]
     TooMany,
-    /// The tenant sends more than it may.
+    /// The tenant exceeds its rate limit.
     #[error("too many events: try again in {} ms", retry_after.as_millis())]
     TooFast {
-        /// When it may go on.
+        /// When it may send again.
         retry_after: Duration,
     },
     /// Too many large events wait to be matched.
     #[error(transparent)]
     Busy(#[from] Busy),
-    /// So much has not ended that nothing more is taken.
+    /// Too many deliveries are unfinished.
     #[error(transparent)]
     Quota(#[from] QuotaReached),
-    /// The engine is stopping.
+    /// The engine is shutting down.
     #[error("the server is stopping")]
     Stopping,
-    /// The store did not take it.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Whether the tenant's quotas are asked. Postrider's own events come in without.
+/// Whether the tenant's quotas are checked. Postrider's own events are exempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Checked {
     Yes,
     No,
 }
 
-/// What taking events in needs.
+/// The parts that accepting events needs.
 pub(crate) struct Ingest {
     store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
-    /// With the directory.
+    /// The directory of subscriptions, kept up to date.
     pub(crate) refresher: Arc<Refresher>,
     inbox: Arc<Inbox>,
-    /// Where large events are matched.
+    /// The threads on which large events are matched.
     pub(crate) heavy: Heavy,
-    /// Who is told of filters that exceed their budget.
+    /// Notices to tenants whose filters exceed their budget.
     pub(crate) notices: Notices,
     spans: Option<Arc<dyn Spans>>,
     rates: Option<Mutex<TokenBuckets<TenantId>>>,
-    /// What was accepted and has not ended.
+    /// The counts of unfinished deliveries.
     pub(crate) backlog: Arc<Backlog>,
 }
 
@@ -164,7 +164,7 @@ impl Ingest {
         self.take(tenant, events, Checked::Yes).await
     }
 
-    /// Accepts events without asking whether the tenant may send so many: Postrider's own.
+    /// Accepts Postrider's own events, without checking the tenant's quotas.
     pub(crate) async fn accept(
         &self,
         tenant: &TenantId,
@@ -185,16 +185,16 @@ impl Ingest {
         let mut batch: Vec<Acceptance> =
             events.into_iter().map(|event| self.acceptance(tenant, event, now)).collect();
         let matched = self.match_batch(tenant, &batch).await?;
-        // The quotas are asked before the deliveries exist: a batch that matches thousands of
-        // subscriptions and is refused must not cost the memory of its deliveries.
+        // Check the quotas before the deliveries are created: a refused batch that matches
+        // thousands of subscriptions must not cost the memory of its deliveries.
         if checked == Checked::Yes {
             self.backlog.admit(tenant, owed(&batch, &matched), now)?;
         }
         let mut over_budget = self.owe(&mut batch, matched, now);
         let mut pending = self.begin(tenant, &batch);
         let made = match self.make_durable(&batch, version).await {
-            // A subscription changed on another node: match once more, with all that was changed
-            // before these events came.
+            // A subscription was changed by another node: match again, with all changes from before
+            // these events.
             Ok(None) => {
                 pending.forget();
                 self.refresher.catch_up().await?;
@@ -209,7 +209,7 @@ impl Ingest {
         let answers = match made {
             Ok(answers) => answers,
             Err(error) => {
-                // Only where the outcome is unknown may there be something to be read back.
+                // Only if the outcome is unknown may there be deliveries to read.
                 if may_have_happened(&error) {
                     pending.doubt();
                 } else {
@@ -251,7 +251,7 @@ impl Ingest {
         Ok(ingested)
     }
 
-    /// Keeps the accounts of what is unfinished, as long as the engine lives.
+    /// Keeps the counts of unfinished deliveries up to date until the engine shuts down.
     pub(crate) async fn follow_backlog(&self) {
         let backlog = Arc::clone(&self.backlog);
         backlog.follow(Arc::clone(&self.store), Arc::clone(&self.clock)).await;
@@ -295,7 +295,8 @@ impl Ingest {
         self.matched(tenant, &events).await
     }
 
-    /// Makes the deliveries of each event; answers which filters exceeded their budget on which event.
+    /// Creates the deliveries of each event; returns which filters exceeded their budget on which
+    /// event.
     fn owe(
         &self,
         batch: &mut [Acceptance],
@@ -315,8 +316,8 @@ impl Ingest {
         over_budget
     }
 
-    /// Who gets each of these events. What is more than light work is done elsewhere: nobody
-    /// else's request waits for it.
+    /// The subscriptions that get each of these events. More than light work runs on separate
+    /// threads, so that no other request waits for it.
     pub(crate) async fn matched(
         &self,
         tenant: &TenantId,
@@ -334,7 +335,7 @@ impl Ingest {
         let work = move || {
             let mut work = Work::whole();
             let matched = events.iter().map(|event| index.matches(event, &mut work));
-            // Only light work is ever too much.
+            // `TooMuch` is returned only for light work.
             matched.map(Result::unwrap_or_default).collect()
         };
         self.heavy.run(tenant, work).await
@@ -350,7 +351,7 @@ impl Ingest {
     }
 }
 
-/// How many deliveries a batch makes by what its events match, and how many bytes they owe.
+/// How many deliveries a batch makes, and how many bytes they are.
 fn owed(batch: &[Acceptance], matched: &[Matched]) -> Owed {
     let mut all = Owed::default();
     for (acceptance, matched) in batch.iter().zip(matched) {
@@ -359,10 +360,10 @@ fn owed(batch: &[Acceptance], matched: &[Matched]) -> Owed {
     all
 }
 
-/// Tenants whose rate is remembered before those at rest are forgotten.
+/// How many tenants have rate-limit buckets in memory before full ones are dropped.
 const BUCKETS_MAX: usize = 10_000;
 
-/// What tells a repeat of an event from another one with its identifier.
+/// A digest that distinguishes a repeat of an event from another event with the same identifier.
 fn fingerprint(event: &NewEvent) -> [u8; 32] {
     let mut hash = Sha256::new();
     let mut part = |bytes: Option<&[u8]>| match bytes {
@@ -381,7 +382,7 @@ fn fingerprint(event: &NewEvent) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Whether a write that failed so may have happened all the same.
+/// Whether a write that failed with this error may have happened.
 fn may_have_happened(error: &StoreError) -> bool {
     match error {
         StoreError::Unavailable(_) => true,

@@ -1,10 +1,10 @@
 //! The loop that moves deliveries: ingest → queue → dispatch → attempt → settle.
 //!
-//! **No SQL, no HTTP server, no clock of its own**: the clock, the transport and the store are
-//! handed in, and so is the source of random bytes. One task holds the truth at run time (`core`,
-//! a state machine without a single await) and linearises everything that happens; the shell around
-//! it carries out what it says. Everything that matters is in the store or can be rebuilt from it:
-//! what was accepted is delivered, waiting, dead or cancelled, whenever the process ends.
+//! **No SQL, no HTTP server, no clock of its own**: the clock, the transport, the store and the
+//! source of random bytes are parameters. One task owns the run-time state (`core`, a state machine
+//! without a single await) and processes all inputs one by one; the shell around it carries out its
+//! actions. Everything else is in the store or can be rebuilt from it: an accepted delivery is
+//! never lost, whenever the process ends.
 
 mod attempt;
 mod background;

@@ -1,4 +1,4 @@
-//! What happens, as it happens: for whoever looks on, and for subscriptions that want to be told.
+//! The engine's live events, for listeners and for operational events to tenants.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::core::{Command, Input};
 use crate::handle::EngineHandle;
 use crate::ingest::NewEvent;
 
-/// Something that happened.
+/// An event of the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EngineEvent {
     /// An attempt ended.
@@ -30,20 +30,20 @@ pub enum EngineEvent {
     },
     /// An attempt began.
     Began {
-        /// Whose.
+        /// The tenant.
         tenant: TenantId,
-        /// Of which delivery.
+        /// The delivery.
         delivery: DeliveryId,
-        /// Where to.
+        /// The destination.
         destination: DestinationId,
-        /// In which turn.
+        /// The turn of the attempt.
         turn: Turn,
     },
     /// A destination's circuit changed.
     Transition {
-        /// Whose.
+        /// The tenant.
         tenant: TenantId,
-        /// Which destination.
+        /// The destination.
         destination: DestinationId,
         /// Its URL.
         url: Arc<str>,
@@ -52,36 +52,37 @@ pub enum EngineEvent {
     },
     /// A delivery ran out of retries.
     Dead {
-        /// Which one.
+        /// The delivery.
         delivery: Arc<Delivery>,
-        /// Why.
+        /// The reason.
         reason: DeadReason,
     },
     /// A destination has come near a threshold.
     Warning {
-        /// Whose.
+        /// The tenant.
         tenant: TenantId,
-        /// Which destination.
+        /// The destination.
         destination: DestinationId,
         /// Its URL.
         url: Arc<str>,
-        /// Which threshold, and how near.
+        /// The threshold, and how near it is.
         warning: Warning,
     },
-    /// The filter of a subscription took more steps than it may, and the events were delivered.
+    /// The filter of a subscription exceeded its budget, so the events were delivered.
     FilterOverBudget {
-        /// Whose.
+        /// The tenant.
         tenant: TenantId,
-        /// Which subscription.
+        /// The subscription.
         subscription: SubscriptionId,
-        /// How many events since then.
+        /// How many events since `since`.
         events: u64,
-        /// The last of them.
+        /// The last of these events.
         last: EventId,
-        /// When it was last told, or when it first happened.
+        /// The time of the last notice, or of the first occurrence.
         since: Timestamp,
     },
-    /// So many destinations fail at once that the fault is probably ours, or no longer.
+    /// Transitions are suspended, because so many destinations fail at once that the fault is
+    /// probably ours; or the suspension has ended.
     HoldChange(HoldChange),
     /// The clock of the machine, or of the database, was set.
     ClockStep(Step),
@@ -90,16 +91,16 @@ pub enum EngineEvent {
 impl EngineHandle {
     /// Tells the operator that the time of day was set.
     pub fn clock_stepped(&self, step: Step) {
-        // Nobody takes it only after the engine has shut down.
+        // Sending fails only after the engine has shut down.
         drop(self.shared.inputs.send(Input::Command(Command::ClockStepped { step })));
     }
 }
 
-/// The event of Postrider's own that tells of this, where there is one, and the tenant whose it is;
-/// what is nobody's is the operator's alone.
+/// The operational event for this engine event, if there is one, with its tenant; without a tenant
+/// it is for the operator alone.
 ///
-/// An operational event's own dead delivery makes no other: else one dead URL would tell of itself
-/// for ever.
+/// A dead delivery of an operational event causes no further one: otherwise a dead URL would cause
+/// events about itself for ever.
 pub(crate) fn operational(
     event: &EngineEvent,
     now: Timestamp,
@@ -175,7 +176,7 @@ pub(crate) fn operational(
     Some((tenant.cloned(), new))
 }
 
-/// The event that says that a delivery died, where it did.
+/// The engine event of a dead delivery; `None` if it is not dead.
 pub(crate) fn death(delivery: &Delivery) -> Option<EngineEvent> {
     match delivery.state {
         DeliveryState::Dead { reason, .. } => {

@@ -1,8 +1,8 @@
 //! An event in memory, with the bodies that are sent for it.
 //!
-//! All deliveries of an event share one: its bytes are in memory once, and each format is rendered once,
-//! however many subscriptions and attempts there are. What differs between attempts (signature, headers)
-//! is not here.
+//! All deliveries of an event share one `Loaded`: its bytes are in memory once, and each format is
+//! rendered once, however many subscriptions and attempts there are. Signature and headers differ
+//! between attempts and are not here.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,15 +10,15 @@ use std::sync::{Arc, OnceLock};
 use postrider_domain::event::Event;
 use postrider_domain::payload::{self, Format, Payload};
 
-/// An event and what was rendered of it.
+/// An event and its rendered bodies.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) event: Arc<Event>,
     standard: OnceLock<Payload>,
     cloudevents: OnceLock<Payload>,
-    /// How many deliveries hold it until their first attempt. Only the core counts.
+    /// How many deliveries keep it in memory until their first attempt. Only the core changes it.
     pub(crate) queued: Holders,
-    /// How many attempts of it are under way. Only the core counts.
+    /// How many attempts with this event are in flight. Only the core changes it.
     pub(crate) flying: Holders,
 }
 
@@ -33,12 +33,12 @@ impl Loaded {
         }
     }
 
-    /// The body in a format, rendered by whoever asks first.
+    /// The body in a format; it is rendered at the first call.
     pub(crate) fn payload(&self, format: Format) -> Payload {
         let rendered = match format {
             Format::Standard => &self.standard,
             Format::CloudEvents => &self.cloudevents,
-            // The event's own bytes.
+            // The raw format is the event's own bytes.
             Format::Raw => return payload::render(&self.event, format),
         };
         rendered.get_or_init(|| payload::render(&self.event, format)).clone()
@@ -51,7 +51,7 @@ impl Loaded {
     }
 }
 
-/// A number of holders.
+/// A count of holders.
 #[derive(Debug, Default)]
 pub(crate) struct Holders(AtomicU32);
 
@@ -60,12 +60,12 @@ impl Holders {
         self.0.load(Ordering::Relaxed) > 0
     }
 
-    /// One more; whether it is the first.
+    /// Adds one; returns whether it is the first.
     pub(crate) fn join(&self) -> bool {
         self.0.fetch_add(1, Ordering::Relaxed) == 0
     }
 
-    /// One fewer; whether it was the last.
+    /// Removes one; returns whether it was the last.
     pub(crate) fn leave(&self) -> bool {
         self.0.fetch_sub(1, Ordering::Relaxed) == 1
     }

@@ -1,15 +1,15 @@
-//! A bulk replay as somebody asks for it.
+//! A request for a bulk replay.
 
 use postrider_domain::ids::ReplayId;
 use postrider_store::DeliveryFilter;
 
-/// Which deliveries a job is to replay.
+/// The deliveries that a job is to replay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewReplay {
-    /// The job's identifier; made where it is `None`.
+    /// The job's identifier; generated if it is `None`.
     pub id: Option<ReplayId>,
-    /// Which ones; dead ones where no state is named.
+    /// The filter; its default state is dead.
     pub filter: DeliveryFilter,
-    /// How many a second; as fast as the lanes take them where it is `None`.
+    /// The most deliveries per second; `None` for no limit.
     pub per_second: Option<u32>,
 }

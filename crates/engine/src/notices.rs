@@ -1,8 +1,8 @@
-//! Tells the owners of subscriptions whose filters exceed their budget: at once the first time, then
-//! at most once an hour, with how many events it was since.
+//! Tells the owners of subscriptions whose filters exceed their budget: at once the first time,
+//! then at most once an hour, with the number of events since.
 //!
-//! One notice for each event would be a second flood beside the first. What is told here is also
-//! counted ([`crate::Gauges::filters_over_budget`]).
+//! A notice for each event would double the load. All occurrences are also counted
+//! ([`crate::Gauges::filters_over_budget`]).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,10 +16,10 @@ use crate::live::EngineEvent;
 
 /// The pause between two notices of one subscription.
 const EVERY: Duration = Duration::from_secs(60 * 60);
-/// Subscriptions that are remembered; what others exceed is counted only.
+/// How many subscriptions are remembered; beyond that occurrences are only counted.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// What was told, and what has happened since.
+/// The last notices, and what has happened since.
 pub(crate) struct Notices {
     known: Mutex<HashMap<SubscriptionId, Notice>>,
     tenants: mpsc::Sender<EngineEvent>,
@@ -29,13 +29,13 @@ pub(crate) struct Notices {
 struct Notice {
     tenant: TenantId,
     told_at: Timestamp,
-    /// Events since then.
+    /// Events since the last notice.
     events: u64,
     last: EventId,
 }
 
 impl Notice {
-    /// The event that tells of it, which begins the next digest.
+    /// Makes the notice, and starts to count again from zero.
     fn tell(&mut self, subscription: SubscriptionId, now: Timestamp) -> EngineEvent {
         let since = std::mem::replace(&mut self.told_at, now);
         EngineEvent::FilterOverBudget {
@@ -56,7 +56,7 @@ impl Notices {
         Notices { known: Mutex::default(), tenants, live }
     }
 
-    /// A filter exceeded its budget on an event that was accepted.
+    /// Records that a filter exceeded its budget on an accepted event.
     pub(crate) fn note(
         &self,
         tenant: &TenantId,
@@ -80,12 +80,12 @@ impl Notices {
         told.into_iter().for_each(|told| self.publish(told));
     }
 
-    /// Whether some were told of and may have to be told of again.
+    /// Whether there may be notices to send later.
     pub(crate) fn are_pending(&self) -> bool {
         !self.known().is_empty()
     }
 
-    /// Tells of what has happened since the last notices, where those were long enough ago.
+    /// Sends the notices whose last one was long enough ago.
     pub(crate) fn flush(&self, now: Timestamp) {
         let mut known = self.known();
         let due = known.iter_mut().filter(|(_, notice)| is_due(notice, now) && notice.events > 0);
@@ -96,9 +96,9 @@ impl Notices {
     }
 
     fn publish(&self, told: EngineEvent) {
-        // Where too much happens at once some of it is not told; it is counted all the same.
+        // If the channel is full, the notice is dropped; it is counted all the same.
         drop(self.tenants.try_send(told.clone()));
-        // Nobody may be looking.
+        // Sending fails if nobody listens, which is no error.
         drop(self.live.send(told));
     }
 

@@ -1,5 +1,5 @@
-//! Every limit of the engine, in one place. The numbers of the contract are in
-//! [`postrider_domain::policy`]; these keep memory and work bounded.
+//! Every limit of the engine, in one place: they keep memory and work bounded. The numbers of the
+//! contract are in [`postrider_domain::policy`].
 
 use std::time::Duration;
 
@@ -12,33 +12,34 @@ use crate::quotas::Quotas;
 pub struct Options {
     /// Attempts in flight, all destinations together.
     pub in_flight_max: usize,
-    /// What of it retries can never take.
+    /// The part of `in_flight_max` that retries can never use.
     pub first_lane_reserved: usize,
-    /// What of it first attempts can never take, so that retries go on under any load.
+    /// The part of `in_flight_max` that first attempts can never use, so that retries continue under
+    /// any load.
     pub retry_lane_reserved: usize,
-    /// Attempts in flight at a destination that nothing is known of.
+    /// The initial limit of attempts in flight at a destination.
     pub destination_in_flight_start: u32,
-    /// Attempts in flight at a destination that answers quickly.
+    /// The highest limit of attempts in flight at a destination that answers quickly.
     pub destination_in_flight_max: u32,
     /// An answer within this time is a quick one.
     pub quick_answer: Duration,
-    /// Attempts in flight for one tenant; its share of all where it is `None`.
+    /// Attempts in flight for one tenant; `None` for a fair share.
     pub tenant_in_flight_max: Option<usize>,
     /// Bytes of payloads in flight, all destinations together.
     pub flying_bytes_max: usize,
-    /// Bytes of payloads in flight for one tenant; its share of all where it is `None`.
+    /// Bytes of payloads in flight for one tenant; `None` for a fair share.
     pub tenant_flying_bytes_max: Option<usize>,
-    /// Events that one tenant may send; no limit where it is `None`.
+    /// The rate of events of one tenant; `None` for no limit.
     pub tenant_ingest: Option<IngestRate>,
 
-    /// Threads that match large events and try filters; one fewer than the machine has cores where
-    /// it is `None`.
+    /// Threads that match large events and test filters; `None` for one fewer than the machine has
+    /// cores.
     pub matching_threads: Option<usize>,
 
-    /// What tenants may have.
+    /// The quotas of tenants and of the server.
     pub quotas: Quotas,
 
-    /// The tenant of whoever runs the server: its subscriptions are told of every tenant's
+    /// The operator's tenant: its subscriptions get operational events about every tenant's
     /// destinations.
     pub operator_tenant: Option<TenantId>,
 
@@ -46,15 +47,15 @@ pub struct Options {
     pub handover_batches_max: usize,
     /// Accepted deliveries on their way to the lanes; one tenant has at most half of them.
     pub handover_deliveries_max: usize,
-    /// Deliveries that are held in memory until their turn, all destinations together. A lane that
-    /// has none there may have one beyond it, and what is in flight has its own limit.
+    /// Deliveries in memory until their turn, all destinations together. A lane without any may
+    /// have one more, and deliveries in flight have a limit of their own.
     pub resident_max: usize,
-    /// Deliveries that are held in memory for each lane of a destination; the rest is read back
-    /// from the store when it is its turn.
+    /// Deliveries in memory for each lane of a destination; the others are read from the store when
+    /// their turn comes.
     pub lane_resident_max: usize,
-    /// Payloads that are held in memory until their first attempt, in bytes.
+    /// Bytes of payloads in memory that wait for their first attempt.
     pub payload_bytes_max: usize,
-    /// A destination leaves memory when nothing has happened with it for so long.
+    /// A destination is evicted from memory when it was not used for this long.
     pub destination_idle: Duration,
     /// How far ahead waiting deliveries are read into memory.
     pub due_window: Duration,
@@ -63,31 +64,31 @@ pub struct Options {
 
     /// Changes in one commit.
     pub commit_changes_max: usize,
-    /// Changes that are not durable yet; beyond it nothing more is sent.
+    /// Changes that are not durable yet; beyond this nothing more is sent.
     pub unpersisted_max: usize,
-    /// The pause after a commit that failed; doubles up to the next one.
+    /// The pause after a failed commit; it doubles up to `store_retry_max`.
     pub store_retry_min: Duration,
     /// The longest pause between two tries of a commit.
     pub store_retry_max: Duration,
 
-    /// Deliveries that an unpaced replay job brings back at a time.
+    /// Deliveries that a job without a rate replays at a time.
     pub replay_batch: usize,
-    /// Live events that a slow listener may lag behind before it misses some.
+    /// How many live events a slow listener may lag behind before it misses some.
     pub live_events_max: usize,
-    /// How often what is too old is removed.
+    /// How often old events are pruned.
     pub prune_every: Duration,
-    /// How often the shards that are held are held anew.
+    /// How often the leases are renewed.
     pub hold_every: Duration,
-    /// The longest sleep: a clock that jumped is noticed after it.
+    /// The longest sleep, after which a jump of the clock is noticed.
     pub sleep_max: Duration,
 }
 
-/// How many events a tenant may send.
+/// The rate limit of a tenant's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IngestRate {
-    /// In the long run.
+    /// The sustained rate.
     pub per_second: u32,
-    /// At once, after a pause.
+    /// The most events at once, after a pause.
     pub burst: u32,
 }
 

@@ -1,9 +1,9 @@
-//! What a tenant may have, and how much it has: every quota with its name, its value and what to do
-//! when it is reached.
+//! The quotas of tenants and of the server: name, value and current use of each, and the refusal
+//! when one is reached.
 //!
 //! A quota that belongs to a tenant refuses that tenant alone (429); one that belongs to the server
-//! refuses whoever comes (503). Deleting frees a quota at once. **A quota never removes anything**: what
-//! a tenant has stays, also where the quota is set below it.
+//! refuses everybody (503). Deleting something frees a quota at once. **A quota never removes
+//! anything**: existing things stay, even if the quota is set below their number.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use postrider_store::{ReplayState, SubscriptionRecord};
 
 use crate::handle::{CommandError, EngineHandle};
 
-/// What somebody waits before it asks again for something that only a deletion makes possible.
+/// The `Retry-After` of a quota that only a deletion can free.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
 macro_rules! quotas {
@@ -33,36 +33,36 @@ macro_rules! quotas {
         }
 
         impl Quotas {
-            /// What a server starts with unless it is configured otherwise.
+            /// The default values of a server's configuration.
             pub const SENSIBLE: Quotas = Quotas { $($field: $default,)* };
 
-            /// The value of one of them.
+            /// The value of a quota.
             pub const fn of(&self, quota: Quota) -> u64 {
                 match quota { $(Quota::$variant => self.$field,)* }
             }
         }
 
-        /// One of the quotas.
+        /// A quota.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Quota {
             $($(#[$doc])* $variant,)*
         }
 
         impl Quota {
-            /// All of them.
+            /// All quotas.
             pub const ALL: &[Quota] = &[$(Quota::$variant,)*];
 
-            /// What is limited, as programs read it.
+            /// The name in the API.
             pub const fn name(self) -> &'static str {
                 match self { $(Quota::$variant => $name,)* }
             }
 
-            /// The setting that says how much.
+            /// The name of its setting.
             pub const fn setting(self) -> &'static str {
                 match self { $(Quota::$variant => $setting,)* }
             }
 
-            /// Whose it is.
+            /// Whether it applies to a tenant or to the server.
             pub const fn whose(self) -> Whose {
                 match self { $(Quota::$variant => Whose::$whose,)* }
             }
@@ -91,7 +91,7 @@ quotas! {
     /// Subscriptions of all tenants.
     Subscriptions, subscriptions = "server_subscriptions", "limits.subscriptions", Server, 500_000,
         "subscriptions of all tenants", "try again later; the operator must raise the limit";
-    /// Bytes of all tenants' subscriptions, as they are stored. They are held in memory.
+    /// Bytes of all tenants' subscriptions, as they are stored. All of them are in memory.
     SubscriptionBytes, subscription_bytes = "server_subscription_bytes", "limits.subscription_bytes", Server, GIB,
         "bytes of all tenants' subscriptions", "try again later; the operator must raise the limit";
     /// Destinations of one tenant.
@@ -109,7 +109,7 @@ quotas! {
     /// Bulk replays of all tenants that run at the same time.
     ReplaysRunning, replays_running = "server_replays_running", "limits.replays_running", Server, 200,
         "running replays of all tenants", "wait until one has finished";
-    /// Bulk replays of one tenant that are kept; beyond it the oldest that have ended are forgotten.
+    /// Stored bulk replays of one tenant; beyond this the oldest ended ones are removed.
     TenantReplays, tenant_replays = "replays", "limits.tenant_replays", Tenant, 1_000,
         "replays of the tenant", "cancel replays that are paused";
     /// Deliveries of one tenant that wait for their first attempt.
@@ -132,12 +132,12 @@ quotas! {
         "bytes of all unfinished deliveries", "wait; the operator must make room";
 }
 
-/// Whose a quota is.
+/// What a quota applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// The tenant's that asks.
+    /// One tenant.
     Tenant,
-    /// The server's.
+    /// The whole server.
     Server,
 }
 
@@ -145,22 +145,22 @@ pub enum Whose {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the limit of {limit} {} is reached ({}): {}", quota.what(), quota.setting(), quota.remedy())]
 pub struct QuotaReached {
-    /// Which one.
+    /// The quota.
     pub quota: Quota,
     /// Its value.
     pub limit: u64,
-    /// When to ask again.
+    /// When to try again.
     pub retry_after: Duration,
 }
 
 /// How much of a quota a tenant uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuotaUse {
-    /// Which one.
+    /// The quota.
     pub quota: Quota,
-    /// How much there is.
+    /// The current use.
     pub used: u64,
-    /// How much there may be; `None` where nothing is limited.
+    /// The limit; `None` for no limit.
     pub limit: Option<u64>,
 }
 
@@ -186,7 +186,7 @@ impl Refusals {
     }
 }
 
-/// Subscriptions in memory: how many, and how large.
+/// The number and the size of subscriptions in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) count: u64,
@@ -205,8 +205,8 @@ impl Held {
     }
 }
 
-/// What the subscriptions of each tenant, and of all, come to. It follows the directory, so in a cluster
-/// it knows what other nodes changed a moment later.
+/// The sums over the subscriptions of each tenant, and of all. They follow the directory, so in a
+/// cluster changes by other nodes are included a moment later.
 #[derive(Debug, Default)]
 pub(crate) struct Holdings(Mutex<Sums>);
 
@@ -218,7 +218,7 @@ struct Sums {
 }
 
 impl Holdings {
-    /// A subscription is there, or is another now.
+    /// Adds or replaces a subscription.
     pub(crate) fn put(&self, record: &SubscriptionRecord) {
         let (tenant, bytes) = (&record.subscription.tenant, bytes_of(record));
         let mut sums = self.sums();
@@ -228,18 +228,18 @@ impl Holdings {
         sums.total.add(bytes);
     }
 
-    /// A subscription is gone.
+    /// Removes a subscription.
     pub(crate) fn remove(&self, tenant: &TenantId, id: SubscriptionId) {
         self.sums().forget(tenant, id);
     }
 
-    /// What a tenant has, and what all have.
+    /// The sums of a tenant, and of all tenants.
     pub(crate) fn of(&self, tenant: &TenantId) -> (Held, Held) {
         let sums = self.sums();
         (sums.tenants.get(tenant).copied().unwrap_or_default(), sums.total)
     }
 
-    /// What they would have with this subscription instead of the one with its identifier.
+    /// The sums as they would be with this subscription instead of the one with its identifier.
     fn with(&self, record: &SubscriptionRecord) -> (Held, Held) {
         let sums = self.sums();
         let bytes = bytes_of(record);
@@ -272,14 +272,14 @@ impl Sums {
     }
 }
 
-/// What a subscription takes in the store; in memory it is a few times that.
+/// The stored size of a subscription; in memory it takes a few times that.
 fn bytes_of(record: &SubscriptionRecord) -> u64 {
     let body = serde_json::to_vec(&record.subscription).map_or(0, |body| body.len());
     u64::try_from(body + record.credentials.len()).unwrap_or(u64::MAX)
 }
 
 impl EngineHandle {
-    /// Refuses what would make `used` of a quota, where that is more than there may be.
+    /// Refuses a change after which `used` would exceed the quota.
     pub fn check_quota(&self, quota: Quota, used: u64) -> Result<(), QuotaReached> {
         let limit = self.shared.ingest.backlog.quotas.of(quota);
         if used <= limit {
@@ -327,9 +327,8 @@ impl EngineHandle {
         Ok(all.collect())
     }
 
-    /// Whether a tenant may have this subscription. Each tenant has one change at a time on each node:
-    /// tenants may together exceed a total, and nodes a tenant's quota, by what they change within a few
-    /// milliseconds.
+    /// Whether a tenant may store this subscription. Each tenant has one change at a time on each
+    /// node, so together they can exceed a total only by the changes of a few milliseconds.
     pub(crate) async fn admit_subscription(
         &self,
         record: &SubscriptionRecord,
@@ -338,7 +337,7 @@ impl EngineHandle {
         let tenant = &record.subscription.tenant;
         let (before, before_all) = self.shared.directory.holdings.of(tenant);
         let (held, total) = self.shared.directory.holdings.with(record);
-        // A change that makes nothing more is never refused.
+        // A change that adds nothing is never refused.
         for (quota, before, after) in [
             (Quota::TenantSubscriptions, before.count, held.count),
             (Quota::TenantSubscriptionBytes, before.bytes, held.bytes),
@@ -356,8 +355,8 @@ impl EngineHandle {
         Ok(())
     }
 
-    /// Whether one more replay of a tenant may run; `is_new` where it is not kept yet. The oldest that
-    /// have ended make room for it.
+    /// Whether one more replay of a tenant may run; `is_new` if it is not stored yet. The oldest
+    /// ended jobs are removed to make room for it.
     pub(crate) async fn admit_replay(
         &self,
         tenant: &TenantId,
@@ -380,7 +379,7 @@ impl EngineHandle {
         Ok(())
     }
 
-    /// Whether a replay that was paused may run again.
+    /// Whether a paused replay may run again.
     pub(crate) async fn admit_resumed(
         &self,
         tenant: &TenantId,

@@ -1,4 +1,4 @@
-//! Why something that was asked for did not happen.
+//! The errors of the engine's commands.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use postrider_store::StoreError;
 
 use crate::quotas::QuotaReached;
 
-/// Why something that was asked for did not happen.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// The tenant has no such thing.
+    /// The tenant has no such record.
     #[error("there is no such thing")]
     NotFound,
-    /// The delivery stands elsewhere.
+    /// The delivery is in a state that does not allow the command.
     #[error(transparent)]
     WrongState(#[from] WrongState),
-    /// A delivery cannot be replayed when its subscription is gone.
+    /// A delivery cannot be replayed after its subscription was deleted.
     #[error("the subscription of this delivery was deleted: there is nowhere to send it to")]
     SubscriptionGone,
-    /// The replay job is over.
+    /// The replay job has ended.
     #[error("the replay job has ended already")]
     JobEnded,
     /// A job is for deliveries that have ended, or that wait.
@@ -39,25 +39,25 @@ pub enum CommandError {
         "the destination is frozen since {since} ({why}): nothing is sent there until you enable it"
     )]
     Frozen {
-        /// Since when.
+        /// When it was frozen.
         since: Timestamp,
-        /// Why, in words.
+        /// The reason, as text.
         why: String,
     },
-    /// Everything that it would take is taken.
+    /// A limit of attempts in flight is reached.
     #[error("{what}: try again in {} s", retry_after.as_secs().max(1))]
     Full {
-        /// What is taken.
+        /// Which limit.
         what: String,
-        /// When to ask again.
+        /// When to try again.
         retry_after: Duration,
-        /// Whether it is the caller's own limit.
+        /// Whether it is a limit of the caller's own tenant.
         is_own: bool,
     },
-    /// The engine has stopped.
+    /// The engine is shutting down.
     #[error("the server is stopping")]
     Stopping,
-    /// The store did not do it.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,7 +1,7 @@
-//! The shell around the core: one task that feeds it and carries out what it says.
+//! The shell around the core: one task that passes inputs to the core and carries out its actions.
 //!
-//! Everything that can take time happens in tasks of its own that report back; this task only
-//! waits for the next thing to happen. It decides nothing.
+//! Everything that can take time runs in tasks of its own that report back; this task only waits
+//! for the next input. It decides nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,17 +37,17 @@ use crate::spans::Spans;
 use crate::trial::Elsewhere;
 use crate::upkeep::{self, Holder, ToHolder, pause};
 
-/// Inputs that are taken in before the core acts on them: few enough that what is new does not wait
-/// for long behind many attempts that ended together.
+/// How many inputs are processed before the core acts on them: few enough that new events do not
+/// wait long behind many attempts that ended together.
 const INPUTS_AT_ONCE: usize = 256;
 
-/// What an engine is made of.
+/// The parts of an engine.
 pub struct Parts {
-    /// What remembers.
+    /// The store.
     pub store: Arc<dyn Store>,
-    /// What time it is.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Where random bytes come from.
+    /// The source of random bytes.
     pub entropy: Arc<dyn Entropy>,
     /// Opens the credentials of subscriptions.
     pub credentials: Arc<dyn Credentials>,
@@ -55,17 +55,17 @@ pub struct Parts {
     pub policy: Policy,
     /// The limits.
     pub options: Options,
-    /// Who records traces, where somebody does.
+    /// The recorder of traces, if traces are recorded.
     pub spans: Option<Arc<dyn Spans>>,
-    /// Where large work is done.
+    /// The runtime for large work.
     pub background: Background,
 }
 
-/// Starts an engine: reads what is owed and goes on with it.
+/// Starts an engine: reads the unfinished deliveries from the store and continues with them.
 ///
 /// # Errors
 ///
-/// Where the store cannot be read.
+/// If the store cannot be read.
 pub async fn start<T: Transport>(
     parts: Parts,
     transport: Arc<T>,
@@ -143,7 +143,7 @@ pub async fn start<T: Transport>(
     Ok(engine)
 }
 
-/// What carries attempts out.
+/// The runner that carries out attempts.
 fn runner<T: Transport>(
     transport: Arc<T>,
     clock: &Arc<dyn Clock>,
@@ -154,7 +154,7 @@ fn runner<T: Transport>(
     Arc::new(TransportRunner { transport, clock, spans, background })
 }
 
-/// Builds a core from what the store remembers.
+/// Builds a core from the store.
 async fn load(
     store: &Arc<dyn Store>,
     clock: &dyn Clock,
@@ -198,7 +198,7 @@ async fn load(
     Ok(core)
 }
 
-/// The task.
+/// The engine's main task.
 struct Shell {
     core: Core,
     store: Arc<dyn Store>,
@@ -207,9 +207,9 @@ struct Shell {
     runner: Arc<dyn Runner>,
     refresher: Arc<Refresher>,
     inputs: mpsc::UnboundedSender<Input>,
-    /// Whoever holds the shards.
+    /// The task that renews the leases.
     holder: mpsc::UnboundedSender<ToHolder>,
-    /// Deliveries that their owners are to replay.
+    /// Deliveries that other nodes are to replay.
     elsewhere: mpsc::UnboundedSender<ToReplay>,
     /// Jobs for what died of an outage, to be kept.
     dead: mpsc::UnboundedSender<ReplayJob>,
@@ -217,7 +217,7 @@ struct Shell {
     tenants: mpsc::Sender<EngineEvent>,
     policy: watch::Receiver<Arc<Policy>>,
     options: Options,
-    /// Reads, commits and upkeep. They end with the engine.
+    /// Tasks for reads, commits and upkeep. They end with the engine.
     tasks: JoinSet<()>,
     stopped: Option<String>,
 }
@@ -249,9 +249,9 @@ impl Shell {
             self.perform();
             while self.tasks.try_join_next().is_some() {}
             let sleep = self.sleep(now);
-            // In a fixed order, so that a run can be repeated. None of them can starve another: the
-            // first two come seldom, the third takes what the fourth waits for as well, and what is
-            // due is done in any case.
+            // The branches are polled in a fixed order, so that a run can be repeated. None can
+            // starve another: the first two are rare, the third also takes what the fourth waits
+            // for, and due timers run in any case.
             tokio::select! {
                 biased;
                 _ = end.changed() => break,
@@ -259,7 +259,7 @@ impl Shell {
                     inputs.push(Input::Spilled(inbox.take_spilled()));
                 }
                 _ = received.recv_many(&mut inputs, INPUTS_AT_ONCE) => {
-                    // Neither of the two may keep the other waiting.
+                    // Take from both channels in turn, so that neither blocks the other.
                     while arrived.len() < INPUTS_AT_ONCE
                         && let Ok(handover) = handovers.try_recv()
                     {
@@ -267,7 +267,7 @@ impl Shell {
                     }
                 }
                 _ = handovers.recv_many(&mut arrived, INPUTS_AT_ONCE) => {}
-                // The next step, after everybody else who is ready.
+                // Continue with the next portion after all other ready tasks have run.
                 () = tokio::task::yield_now(), if !accepted.is_empty() => {}
                 () = pause(sleep) => {}
             }
@@ -275,13 +275,13 @@ impl Shell {
         let reason = self.stopped.take().map_or(Ended::Shutdown, Ended::StoreStopped);
         self.tasks.shutdown().await;
         if reason == Ended::Shutdown {
-            // A lease that cannot be given back ends by itself.
+            // A lease that cannot be released ends by itself.
             drop(self.store.release_shards().await);
         }
         ended.send_replace(Some(reason));
     }
 
-    /// Whether the shards are surely ours at this moment.
+    /// Updates whether the leases are valid at this moment.
     fn look_at_lease(&mut self) {
         self.core.is_leased = self.core.held_until.is_none_or(|until| instant() < until);
     }
@@ -291,7 +291,7 @@ impl Shell {
         self.core.next_wake().map_or(longest, |at| at.since(now).min(longest))
     }
 
-    /// Carries out what the core says.
+    /// Carries out the actions of the core.
     fn perform(&mut self) {
         for action in self.core.take_actions() {
             match action {
@@ -307,7 +307,7 @@ impl Shell {
                 Action::Forget(tenant, subscription) => {
                     let store = Arc::clone(&self.store);
                     self.tasks.spawn(async move {
-                        // One that stays is found and removed at the next start.
+                        // If it fails, the record is found and removed at the next start.
                         drop(store.remove_subscription(&tenant, subscription).await);
                     });
                 }
@@ -321,7 +321,7 @@ impl Shell {
                     });
                 }
                 Action::Find(read, tenant, id) => self.find(read, tenant, id),
-                // Nobody takes these only where the engine is ending.
+                // Sending fails only while the engine is shutting down.
                 Action::ReplayElsewhere(job, rows, is_all) => {
                     drop(self.elsewhere.send((*job, rows, is_all)));
                 }
@@ -347,10 +347,10 @@ impl Shell {
             | EngineEvent::HoldChange(_) => false,
         };
         if is_for_tenants {
-            // Where too much happens at once some of it is not told; nothing waits for it.
+            // If the channel is full, the event is dropped; nothing waits for it.
             drop(self.tenants.try_send(event.clone()));
         }
-        // Nobody may be looking.
+        // Sending fails if nobody listens, which is no error.
         drop(self.live.send(event));
     }
 
@@ -371,7 +371,8 @@ impl Shell {
                 let next_ticket = inbox.next_ticket();
                 let is_unknown = |row: &Delivery| !refresher.directory.has(row.subscription);
                 if reader.store.node().is_some() && rows.iter().any(is_unknown) {
-                    // Another node may have made it a moment ago: only then is it gone for sure.
+                    // Another node may have created the subscription a moment ago: catch up before
+                    // it counts as deleted.
                     if reader.insist(|| refresher.catch_up()).await.is_none() {
                         return;
                     }
@@ -407,13 +408,13 @@ impl Shell {
         });
     }
 
-    /// Reads the events of deliveries together.
+    /// Reads the events of several deliveries in one query.
     fn read_events(&mut self, wanted: Vec<WantedEvent>) {
         let reader = self.reader();
         self.tasks.spawn(async move {
             let key = |one: &WantedEvent| (one.tenant.clone(), one.event.clone());
             let mut ids: Vec<_> = wanted.iter().map(key).collect();
-            // Several deliveries may be of one event.
+            // Several deliveries may have the same event.
             ids.sort_unstable();
             ids.dedup();
             let Some(events) = reader.insist(|| reader.store.events(&ids)).await else { return };
@@ -440,7 +441,7 @@ fn job(outgoing: Outgoing, limits: postrider_domain::policy::AttemptPolicy) -> J
     Job { delivery, number, event, prepared, target, limits }
 }
 
-/// Reads from the store until it answers.
+/// Repeats a read of the store until it succeeds.
 struct Reader {
     store: Arc<dyn Store>,
     inputs: mpsc::UnboundedSender<Input>,
@@ -450,7 +451,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Asks until there is an answer. `None` where the store has stopped.
+    /// Repeats a read until it succeeds. `None` if the store has stopped.
     async fn insist<T, F>(&self, ask: impl Fn() -> F) -> Option<T>
     where
         F: Future<Output = Result<T, StoreError>>,

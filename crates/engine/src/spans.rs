@@ -1,7 +1,7 @@
-//! Accepted events and attempts as spans of a trace, for whoever records traces.
+//! Accepted events and attempts as spans of a trace, for a trace exporter.
 //!
-//! Where nobody does, nothing is measured, drawn or told: what a request said of its trace is kept
-//! with its event and passed on, and that is all. **Nobody waits for who is told.**
+//! Without an exporter nothing is measured or reported: the trace context of a request is stored
+//! with its event and passed on. **Nothing waits for the exporter.**
 
 use std::sync::Arc;
 
@@ -13,61 +13,61 @@ use postrider_domain::trace::TraceContext;
 use crate::entropy::Entropy;
 use crate::ingest::NewEvent;
 
-/// Records spans. Must answer at once, whatever becomes of them.
+/// Records spans. Every method must return at once.
 pub trait Spans: Send + Sync + 'static {
-    /// The time, in nanoseconds since 1970.
+    /// The time, in nanoseconds since the Unix epoch.
     fn now(&self) -> u64;
-    /// Whether a trace that begins here is recorded.
+    /// Whether a trace that begins here is to be recorded.
     fn begins(&self, trace: [u8; 16]) -> bool;
-    /// An event was accepted, or had been before.
+    /// Called when an event was accepted, or recognised as a repeat.
     fn accepted(&self, span: AcceptedSpan<'_>);
-    /// An attempt ended.
+    /// Called when an attempt ended.
     fn attempted(&self, span: AttemptSpan<'_>);
 }
 
 /// The acceptance of one event.
 #[derive(Debug)]
 pub struct AcceptedSpan<'a> {
-    /// The trace and this span in it.
+    /// The trace, with this span.
     pub context: TraceContext,
-    /// The span of whoever sent the event.
+    /// The span of the application that sent the event.
     pub parent: Option<[u8; 8]>,
-    /// Whose event.
+    /// The tenant.
     pub tenant: &'a TenantId,
-    /// Which event.
+    /// The event.
     pub event: &'a EventId,
-    /// Of which type.
+    /// The event's type.
     pub kind: &'a EventType,
-    /// How many deliveries are owed for it.
+    /// How many deliveries it has.
     pub deliveries: u32,
-    /// Whether it had been accepted before.
+    /// Whether it was accepted before.
     pub duplicate: bool,
-    /// When it began and when it was durable, in nanoseconds since 1970.
+    /// When the acceptance began and when it was durable, in nanoseconds since the Unix epoch.
     pub time: (u64, u64),
 }
 
 /// One attempt.
 #[derive(Debug)]
 pub struct AttemptSpan<'a> {
-    /// The trace and this span in it, as the receiver was told.
+    /// The trace, with this span, as sent to the receiver.
     pub context: TraceContext,
     /// The span of the event's acceptance.
     pub parent: Option<[u8; 8]>,
-    /// Whose delivery.
+    /// The tenant.
     pub tenant: &'a TenantId,
-    /// Of which event.
+    /// The event.
     pub event: &'a EventId,
-    /// Of which type.
+    /// The event's type.
     pub kind: &'a EventType,
-    /// Which delivery.
+    /// The delivery.
     pub delivery: DeliveryId,
-    /// Where to.
+    /// The destination.
     pub destination: DestinationId,
-    /// Which attempt, from 1.
+    /// The number of the attempt, from 1.
     pub number: u32,
-    /// How it went.
+    /// The outcome.
     pub finished: &'a Finished,
-    /// When it began and ended, in nanoseconds since 1970.
+    /// When it began and ended, in nanoseconds since the Unix epoch.
     pub time: (u64, u64),
 }
 
@@ -75,12 +75,13 @@ pub struct AttemptSpan<'a> {
 pub(crate) struct Accepting {
     spans: Arc<dyn Spans>,
     began: u64,
-    /// For each event, where it is recorded: its context and its parent.
+    /// The context and the parent of each event, if it is recorded.
     contexts: Vec<Option<(TraceContext, Option<[u8; 8]>)>>,
 }
 
 impl Accepting {
-    /// Gives each event whose trace is recorded a span of its own, as which it causes its attempts.
+    /// Gives each event whose trace is recorded a span of its own, which is the parent of its
+    /// attempts.
     pub(crate) fn begin(
         spans: &Arc<dyn Spans>,
         entropy: &dyn Entropy,
@@ -102,7 +103,7 @@ impl Accepting {
         Accepting { contexts: contexts.collect(), began: spans.now(), spans: Arc::clone(spans) }
     }
 
-    /// Tells of one event that is durable now.
+    /// Reports an event that is durable now.
     pub(crate) fn accepted(
         &self,
         index: usize,

@@ -1,5 +1,5 @@
-//! Creating, changing and deleting subscriptions: first in the store, then in the directory. Each tenant
-//! has one change at a time on each node.
+//! Creates, changes and deletes subscriptions: first in the store, then in the directory. Each
+//! tenant has one change at a time on each node.
 
 use postrider_domain::ids::{SubscriptionId, TenantId};
 use postrider_store::{DestinationRecord, SubscriptionPut, SubscriptionRecord};
@@ -8,14 +8,14 @@ use crate::core::Command;
 use crate::handle::{CommandError, EngineHandle};
 
 impl EngineHandle {
-    /// Creates a subscription, or replaces the one with its identifier. Deliveries that are owed
-    /// already keep the destination that they were accepted for.
+    /// Creates a subscription, or replaces the one with its identifier. Existing deliveries keep
+    /// the destination for which they were accepted.
     pub async fn put_subscription(
         &self,
         record: SubscriptionRecord,
     ) -> Result<SubscriptionPut, CommandError> {
         let engine = self.clone();
-        // In a task of its own: a caller that goes away leaves nothing half done.
+        // In a task of its own, so that nothing stays half done if the caller goes away.
         let task = tokio::spawn(async move { engine.put(record).await });
         task.await.unwrap_or(Err(CommandError::Stopping))
     }
@@ -33,7 +33,7 @@ impl EngineHandle {
         if let SubscriptionPut::Twin(_) = put {
             return Ok(put);
         }
-        // The circuit of a destination that was there before is the store's, not a new one.
+        // An existing destination keeps its stored circuit.
         let stored = shared.store.destination(&tenant, destination.id).await?;
         let stored = Box::new(stored.unwrap_or(destination));
         let id = stored.id;
@@ -46,7 +46,7 @@ impl EngineHandle {
         Ok(put)
     }
 
-    /// Deletes a subscription; what it was still owed is cancelled. `false` where there is none.
+    /// Deletes a subscription and cancels its unfinished deliveries. `false` if it does not exist.
     pub async fn delete_subscription(
         &self,
         tenant: &TenantId,

@@ -1,7 +1,7 @@
-//! Test sends: one attempt now, whose outcome goes to whoever asked and is kept nowhere.
+//! Test sends: one attempt now, whose outcome is returned to the caller and not stored.
 //!
-//! It takes places like every other attempt, of the destination, of the tenant and of the whole, and is
-//! refused where there are none. A frozen destination is never attempted, by a test neither.
+//! A test send takes in-flight capacity like every other attempt, and is refused if there is none.
+//! A frozen destination is never attempted, not even by a test.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,10 +24,11 @@ use crate::handle::{CommandError, EngineHandle};
 use crate::ingest::NewEvent;
 use crate::loaded::Loaded;
 
-/// Test sends of this node at the same time to a destination that another node owns.
+/// How many test sends of this node may run at the same time to a destination that another node
+/// owns.
 const ELSEWHERE_MAX: u32 = 4;
 
-/// Test sends that are under way to destinations of other nodes.
+/// Running test sends to destinations of other nodes.
 #[derive(Default)]
 pub(crate) struct Elsewhere(Mutex<HashMap<DestinationId, u32>>);
 
@@ -60,7 +61,7 @@ impl Elsewhere {
 }
 
 impl EngineHandle {
-    /// Sends a test event to a subscription now and waits for the outcome. Nothing of it is kept.
+    /// Sends a test event to a subscription now and waits for the outcome. Nothing is stored.
     pub async fn test_send(
         &self,
         tenant: &TenantId,
@@ -68,7 +69,7 @@ impl EngineHandle {
         event: NewEvent,
     ) -> Result<Finished, CommandError> {
         let (engine, tenant) = (self.clone(), tenant.clone());
-        // In a task of its own: a caller that goes away leaves no place taken.
+        // In a task of its own, so that the capacity is released even if the caller goes away.
         let task = tokio::spawn(async move { engine.test(&tenant, subscription, event).await });
         task.await.unwrap_or(Err(CommandError::Stopping))
     }
@@ -82,7 +83,7 @@ impl EngineHandle {
         let shared = &self.shared;
         let mut prepared = shared.directory.get(subscription);
         if prepared.is_none() {
-            // Another node may have made it a moment ago.
+            // Another node may have created the subscription a moment ago.
             shared.refresher.catch_up().await?;
             prepared = shared.directory.get(subscription);
         }
@@ -120,7 +121,7 @@ impl EngineHandle {
         .await?
     }
 
-    /// Another node owns the destination: whether it is frozen stands in the store.
+    /// Another node owns the destination: the store says whether it is frozen.
     async fn check_elsewhere(
         &self,
         tenant: &TenantId,

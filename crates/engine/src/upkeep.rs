@@ -1,5 +1,5 @@
-//! What goes on beside the lanes: removing what is too old, holding the shards, telling tenants of
-//! what happened to their destinations. And the one place that waits for time to pass.
+//! Tasks beside the lanes: pruning, renewing leases, and sending operational events. Also the only
+//! place that sleeps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::ingest::{Ingest, NewEvent};
 use crate::live::{EngineEvent, operational};
 use crate::options::Options;
 
-/// Waits for time to pass.
+/// Sleeps.
 #[expect(clippy::disallowed_methods, reason = "the one place of the engine that waits for time")]
 pub(crate) async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// Removes what has been finished for longer than it is kept, now and then.
+/// Prunes finished deliveries after the retention time, at intervals.
 pub(crate) async fn prune(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -38,7 +38,7 @@ pub(crate) async fn prune(
         pause(every).await;
         let keep = policy.borrow().retention.finished;
         let before = clock.now().saturating_sub(keep);
-        // What fails now is done the next time.
+        // After an error, pruning continues the next time.
         while let Ok(pruned) = store.prune(before).await {
             if pruned.events == 0 && pruned.deliveries == 0 && pruned.attempts == 0 {
                 break;
@@ -48,44 +48,44 @@ pub(crate) async fn prune(
     }
 }
 
-/// What the core has to say to whoever holds the shards.
+/// Messages of the core to the task that renews the leases.
 #[derive(Debug)]
 pub(crate) enum ToHolder {
-    /// These are forgotten; hold what is to be held anew.
+    /// The core has dropped its state of these shards; renew the leases and read them again.
     Anew(ShardLeases),
-    /// Nothing is under way any more in the shards that are to leave by this decision.
+    /// Nothing is in flight any more in the shards of this decision.
     GiveBack(u64),
 }
 
-/// Holds the shards, again and again.
+/// Renews the leases at intervals.
 pub(crate) struct Holder {
     store: Arc<dyn Store>,
     inputs: mpsc::UnboundedSender<Input>,
-    /// What the core knows.
+    /// The leases that the core knows.
     held: ShardLeases,
     every: Duration,
     leaving: Leaving,
     told: mpsc::UnboundedReceiver<ToHolder>,
 }
 
-/// Shards that another node should have. The core lets what is under way in them end, then they are
-/// given back.
+/// Shards to hand over to another node. They are given back after the core has settled its attempts
+/// there.
 #[derive(Default)]
 struct Leaving {
     shards: ShardSet,
-    /// Grows whenever the shards are others.
+    /// Incremented whenever the set of shards changes.
     decision: u64,
-    /// When they are given back in any case.
+    /// When the shards are given back in any case.
     until: Option<Instant>,
-    /// Whether the core is through with them.
+    /// Whether the core has nothing in flight in the shards any more.
     is_through: bool,
 }
 
-/// A lease is taken to end so much earlier than it does.
+/// Treat a lease as expired one tenth early.
 const LEASE_MARGIN: u32 = 10;
 
 impl Holder {
-    /// Holds on to what is held.
+    /// Starts with the current leases.
     pub(crate) fn new(
         store: &Arc<dyn Store>,
         inputs: &mpsc::UnboundedSender<Input>,
@@ -98,12 +98,12 @@ impl Holder {
         Holder { store: Arc::clone(store), inputs: inputs.clone(), held, every, leaving, told }
     }
 
-    /// Until when the shards are surely ours, where they were asked for then.
+    /// Until when the leases are valid, if they were requested at `asked`.
     pub(crate) fn until(store: &dyn Store, asked: Instant) -> Option<Instant> {
         store.lease().map(|lease| asked + (lease - lease / LEASE_MARGIN))
     }
 
-    /// Holds the shards and tells the core, until the store has stopped.
+    /// Renews the leases and informs the core, until the store has stopped.
     pub(crate) async fn run(mut self) {
         loop {
             tokio::select! {
@@ -133,7 +133,7 @@ impl Holder {
             ToHolder::Anew(forgotten) => {
                 self.held.shards.retain(|held| !forgotten.shards.contains(held));
             }
-            // One that was overtaken speaks of other shards.
+            // An outdated decision is about other shards.
             ToHolder::GiveBack(decision) => {
                 self.leaving.is_through |= decision == self.leaving.decision;
             }
@@ -151,7 +151,7 @@ impl Holder {
         self.decide(leaving, asked);
         let is_kept = |&(shard, epoch): &(Shard, Epoch)| self.held.epoch(shard) == Some(epoch);
         let (kept, new): (Vec<_>, Vec<_>) = holding.shards.iter().copied().partition(is_kept);
-        // What is kept goes on at once, whatever reading the rest takes.
+        // Inform the core of the kept shards at once, however long reading the new ones takes.
         self.held = ShardLeases { shards: kept };
         self.tell(self.held.clone(), Vec::new(), Vec::new(), until);
         if new.is_empty() {
@@ -166,8 +166,8 @@ impl Holder {
         Ok(())
     }
 
-    /// Gives back what is to leave, where nothing is under way there or it has been waited for long
-    /// enough: whoever is to get it must not wait for a receiver that takes its time.
+    /// Gives back the shards to hand over, if nothing is in flight there or the wait was long
+    /// enough: the next owner must not wait for a slow receiver.
     async fn give_back(&mut self) -> Result<(), StoreError> {
         let is_late = self.leaving.until.is_some_and(|until| instant() >= until);
         if !self.leaving.shards.is_empty() && (self.leaving.is_through || is_late) {
@@ -193,13 +193,12 @@ impl Holder {
     ) {
         let leaving = (self.leaving.shards, self.leaving.decision);
         let held = Held { holding, gained, jobs, until, leaving };
-        // Nobody takes it only where the engine has ended.
+        // Sending fails only after the engine has shut down.
         drop(self.inputs.send(Input::Command(Command::Held(Box::new(held)))));
     }
 }
 
-/// Tells tenants, and the operator, of what happened, as ordinary events, where a subscription wants
-/// them.
+/// Sends operational events to tenants and to the operator, if a subscription wants them.
 pub(crate) async fn tell_tenants(
     mut happened: mpsc::Receiver<EngineEvent>,
     ingest: Arc<Ingest>,
@@ -230,21 +229,22 @@ pub(crate) async fn tell_tenants(
             }
         }
         for (tenant, events) in by_tenant {
-            // A store that does not take it now: the timeline and the log have it all the same.
+            // If the store fails, the event is lost; the timeline and the log still have the
+            // information.
             drop(ingest.accept(&tenant, events).await);
         }
     }
 }
 
-/// How often notices that were held back are looked at, while there are some.
+/// How often pending notices are checked.
 const FLUSH_EVERY: Duration = Duration::from_secs(10 * 60);
 
-/// Keeps the accounts of what is unfinished.
+/// Keeps the counts of unfinished deliveries up to date.
 pub(crate) async fn follow_ingest(ingest: Arc<Ingest>) {
     ingest.follow_backlog().await;
 }
 
-/// Whether some subscription wants this; what nobody wants is not kept.
+/// Whether any subscription wants this event; otherwise it is not stored.
 async fn is_wanted(ingest: &Ingest, tenant: &TenantId, event: &NewEvent, now: Timestamp) -> bool {
     let event = Event {
         id: EventId::new(now, [0; 10]),

@@ -1,7 +1,7 @@
 //! Random bytes: from a cryptographic generator in production, from a seed in the simulation and in
 //! tests.
 //!
-//! **Nothing else asks the system for randomness.** Code that needs random bytes takes an
+//! **Nothing else gets randomness from the system.** Code that needs random bytes takes an
 //! [`Entropy`], so that a run can be repeated; keys, tokens and secrets come from [`system_bytes`].
 
 use std::fmt;
@@ -18,7 +18,7 @@ pub trait Entropy: Send + Sync + 'static {
     fn fill(&self, bytes: &mut [u8]);
 }
 
-/// The system gives no random bytes. No key and no identifier can be made without them.
+/// The system gives no random bytes, without which no key and no identifier can be generated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the system gives no random bytes: {0}")]
 pub struct NoRandomness(String);
@@ -38,8 +38,8 @@ pub fn fill_from_system(bytes: &mut [u8]) -> Result<(), NoRandomness> {
 
 /// The generator of production: ChaCha12 with a seed of 256 bits from the system.
 ///
-/// Identifiers are made of it. They are visible to every receiver, so nobody may be able to compute
-/// the next ones from those that were seen.
+/// It generates identifiers. They are visible to every receiver, so it must be impossible to
+/// predict the next ones from earlier ones.
 pub struct SystemEntropy(Mutex<ChaCha12Rng>);
 
 impl SystemEntropy {
@@ -61,8 +61,8 @@ impl fmt::Debug for SystemEntropy {
     }
 }
 
-/// Bytes that follow from a seed alone, for the simulation and for tests. One identifier made of
-/// them gives all others away.
+/// Bytes that are computed from a seed alone, for the simulation and for tests. One identifier made
+/// of them reveals all others.
 #[derive(Debug)]
 pub struct SeededEntropy(AtomicU64);
 
@@ -98,7 +98,7 @@ mod tests {
         let parts = [drawn(&two, 8), drawn(&two, 16)].concat();
         assert_eq!(drawn(&one, 24), parts);
         assert_ne!(drawn(&SeededEntropy::new(8), 24), parts);
-        // SplitMix64 from the seed 1234567, as its authors' reference prints it.
+        // The output of the authors' reference implementation of SplitMix64 for the seed 1234567.
         let first = drawn(&SeededEntropy::new(1_234_567), 8);
         assert_eq!(first, 6_457_827_717_110_365_317_u64.to_le_bytes());
     }

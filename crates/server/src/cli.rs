@@ -16,7 +16,7 @@ Exit codes: 0 done · 1 failed · 2 wrong command line or configuration · 3 no 
 With no configuration at all, `postrider serve` runs: an embedded durable store in
 ./postrider-data and the API on 127.0.0.1:8080.";
 
-/// Delivers events to subscribers' URLs and does not give up lightly.
+/// Delivers events to subscribers' URLs, reliably.
 #[derive(Debug, Parser)]
 #[command(name = "postrider", version, long_version = crate::VERSION, after_help = AFTER_HELP)]
 pub(crate) struct Cli {
@@ -31,7 +31,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the server.
     Serve(ServerArgs),
-    /// Watch it work: a server, a receiver that misbehaves on purpose, and traffic.
+    /// Start a demonstration: a server, receivers that misbehave on purpose, and traffic.
     Demo(crate::demo::Demo),
     /// Print the effective configuration with the origin of each value.
     Config(ServerArgs),
@@ -41,32 +41,32 @@ pub(crate) enum Command {
     Listen(listen::Listen),
     /// Follow attempts live.
     Tail(Remote<tail::Tail>),
-    /// Create, look at and change subscriptions.
+    /// Create, show and change subscriptions.
     Subscriptions(Remote<subscriptions::Subscriptions>),
-    /// Look at destinations, enable and freeze them.
+    /// Show destinations, enable and freeze them.
     Destinations(Remote<destinations::Destinations>),
-    /// Look at deliveries, explain, replay and cancel them.
+    /// Show deliveries, explain, retry, replay and cancel them.
     Deliveries(Remote<deliveries::Deliveries>),
     /// Replay many deliveries.
     Replay(Remote<replay::Replay>),
     /// Create, list and delete API keys.
     Keys(Remote<keys::Keys>),
-    /// Look at the audit log: who changed what.
+    /// Show the audit log: who changed what.
     Audit(Remote<audit::Audit>),
-    /// Copy everything that is kept, also while a server works.
+    /// Make a backup of all data, also while a server is running.
     Backup(Remote<backup::Backup>),
-    /// Make a data directory of a backup.
+    /// Create a data directory from a backup.
     Restore(restore::Restore),
     /// Forecast what a policy does while a URL is down: table and chart.
     #[command(name = "simulate")]
     Forecast(forecast::ForecastArgs),
-    /// Look at the key ring of secrets at rest, and give it a new key.
+    /// Show the key ring of secrets at rest, or add a key to it.
     Keyring(crate::commands::keyring::Keyring),
-    /// Look for what is wrong: configuration, files, server, key, ledger.
+    /// Find problems: configuration, files, server, key, ledger.
     Doctor(doctor::Doctor),
-    /// Measure this machine: deliveries a second, latency, cost, and the ceiling of HTTP itself.
+    /// Measure this machine: deliveries per second, latency, cost, and the limit of HTTP itself.
     Bench(Box<postrider_bench::Bench>),
-    /// Move everything to another store: from a data directory to PostgreSQL, or back.
+    /// Move all data to another store: from a data directory to PostgreSQL, or back.
     Migrate(migrate::Migrate),
     /// Print the version.
     Version,
@@ -86,7 +86,7 @@ pub(crate) enum Command {
     },
 }
 
-/// What configures the server.
+/// The arguments that configure the server.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ServerArgs {
     /// Configuration file (TOML); also POSTRIDER_CONFIG.
@@ -95,19 +95,19 @@ pub(crate) struct ServerArgs {
     /// Address of the API and the dashboard.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
-    /// Directory of everything that is kept on this machine.
+    /// Directory for all data on this machine.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) data_dir: Option<String>,
-    /// Where everything is remembered.
+    /// The store: `embedded`, or the address of a PostgreSQL database.
     #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<String>,
-    /// Certificate chain of the API (PEM): it speaks TLS. Read again when it changes.
+    /// Certificate chain of the API (PEM), which enables TLS. Read again when it changes.
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_cert: Option<String>,
     /// Private key of the certificate (PEM).
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_key: Option<String>,
-    /// For development: receivers on loopback, and plain http.
+    /// For development: allows receivers on loopback, and plain http.
     #[arg(long)]
     pub(crate) dev: bool,
     /// Divide the policy's durations by N, for demonstrations; with --dev only.
@@ -118,7 +118,7 @@ pub(crate) struct ServerArgs {
     pub(crate) set: Vec<String>,
 }
 
-/// A command that asks a server.
+/// A command that talks to a server.
 #[derive(Debug, Args)]
 pub(crate) struct Remote<T: Args> {
     #[command(flatten)]
@@ -127,19 +127,19 @@ pub(crate) struct Remote<T: Args> {
     pub(crate) command: T,
 }
 
-/// Which server, and in whose name.
+/// The server, the key and the tenant.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Connection {
     /// The server's URL; also POSTRIDER_SERVER.
     #[arg(long, value_name = "URL", global = true)]
     pub(crate) server: Option<String>,
-    /// The API key; better by POSTRIDER_KEY, which other users of this machine cannot see.
+    /// The API key; prefer POSTRIDER_KEY, which other users of this machine cannot see.
     #[arg(long, global = true)]
     pub(crate) key: Option<String>,
     /// The tenant to act for, with an admin key; also POSTRIDER_TENANT.
     #[arg(long = "as", value_name = "TENANT", global = true)]
     pub(crate) tenant: Option<String>,
-    /// Where admin.key is looked for, when there is no other key.
+    /// Directory with admin.key, which is used if no other key is given.
     #[arg(long, value_name = "DIRECTORY", global = true, default_value = "./postrider-data")]
     pub(crate) data_dir: PathBuf,
 }

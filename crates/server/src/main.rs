@@ -1,6 +1,6 @@
 //! The binary `postrider`: command line, configuration, wiring.
 //!
-//! **Nothing is decided here.** `serve` puts store, transport, engine and API together; every other
+//! **No decision is made here.** `serve` connects store, transport, engine and API; every other
 //! command is a client of the public API.
 
 mod cli;
@@ -26,7 +26,7 @@ use crate::output::Output;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// The version, with what it was built for.
+/// The version, with commit and target.
 pub(crate) const VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     " (",
@@ -101,7 +101,7 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
     }
 }
 
-/// The commands that talk to a server, or to what a server sends.
+/// Runs a command that talks to a server or receives from one.
 async fn ask(command: Command, environment: &Environment, output: Output) -> Result<(), Failure> {
     let context = |connection| Context::new(connection, environment, output);
     match command {

@@ -1,8 +1,8 @@
 //! The log: structured lines.
 //!
-//! For people on a terminal, one JSON object a line elsewhere. **No secret is ever logged**: lines
-//! are made of identifiers, classes, numbers and places. And **nobody waits for the log**: a thread
-//! of its own writes it, and where a reader is so slow that too many lines wait, lines are lost and
+//! Text on a terminal, otherwise one JSON object per line. **No secret is ever logged**: lines
+//! consist of identifiers, classes, numbers and paths. **Nothing waits for the log**: a thread of
+//! its own writes it, and if the reader is so slow that the queue is full, lines are dropped and
 //! counted.
 
 use std::io::{self, BufWriter, IsTerminal as _, Write};
@@ -21,17 +21,17 @@ use tracing_subscriber::{Layer as _, Registry};
 
 use crate::config::{LogFormat, TelemetrySettings};
 
-/// The target of the one line that each attempt has.
+/// The tracing target of the lines of attempts.
 pub(crate) const ATTEMPTS: &str = "postrider::attempt";
 
-/// Texts that wait to be written.
+/// Queued texts.
 const LINES_MAX: usize = 16 * 1024;
-/// Bytes that wait to be written; a text may hold several lines.
+/// Queued bytes; a text may contain several lines.
 const BYTES_MAX: usize = 8 * 1024 * 1024;
-/// The end of a process waits so long for its last lines.
+/// How long the shutdown waits for the last lines.
 const FLUSH_MAX: Duration = Duration::from_secs(2);
 
-/// Changes what a running server logs, and flushes its last lines.
+/// Changes the log level of a running server, and flushes the log.
 #[derive(Clone)]
 pub(crate) struct LogHandle {
     level: reload::Handle<Targets, Registry>,
@@ -39,13 +39,13 @@ pub(crate) struct LogHandle {
     is_json: bool,
 }
 
-/// Writes the lines of attempts. There is one for each attempt, so JSON lines are written many at a time
+/// Writes the lines of attempts. There is one for each attempt, so JSON lines are written in bulk
 /// and without tracing.
 #[derive(Clone)]
 pub(crate) struct AttemptLog(Option<Lines>);
 
 impl AttemptLog {
-    /// Whether these lines are logged at all.
+    /// Whether the lines of attempts are enabled.
     pub(crate) fn is_wanted() -> bool {
         tracing::enabled!(target: ATTEMPTS, tracing::Level::INFO)
     }
@@ -67,7 +67,7 @@ impl AttemptLog {
 pub(crate) fn filter(text: &str) -> anyhow::Result<Targets> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     for directive in text.split(',') {
-        // A lone word that is no level would silently be taken for the name of a module.
+        // A single word that is not a level would silently be taken for the name of a module.
         let level = directive.rsplit('=').next().unwrap_or(directive).trim();
         anyhow::ensure!(LEVELS.contains(&level.to_ascii_lowercase().as_str()), "no level: {level}");
     }
@@ -79,7 +79,7 @@ fn effective(settings: &TelemetrySettings) -> anyhow::Result<Targets> {
     Ok(if settings.attempts { targets } else { targets.with_target(ATTEMPTS, LevelFilter::OFF) })
 }
 
-/// Starts logging to the standard error; `json` is stronger than the configured format.
+/// Starts logging to the standard error; `json` overrides the configured format.
 pub(crate) fn start(settings: &TelemetrySettings, json: bool) -> anyhow::Result<LogHandle> {
     let (targets, level) = reload::Layer::new(effective(settings)?);
     let is_terminal = io::stderr().is_terminal();
@@ -103,18 +103,18 @@ pub(crate) fn start(settings: &TelemetrySettings, json: bool) -> anyhow::Result<
 }
 
 impl LogHandle {
-    /// Takes another level.
+    /// Applies another level.
     pub(crate) fn reload(&self, settings: &TelemetrySettings) -> anyhow::Result<()> {
         let targets = effective(settings)?;
         self.level.reload(targets).context("the log is closed")
     }
 
-    /// Where the lines of attempts go.
+    /// The log of attempts.
     pub(crate) fn attempts(&self) -> AttemptLog {
         AttemptLog(self.is_json.then(|| self.lines.clone()))
     }
 
-    /// Waits until everything that was logged is written, unless nobody reads it.
+    /// Waits until everything logged is written, for a limited time.
     pub(crate) fn flush(&self) {
         let (done, written) = sync_channel(1);
         if self.lines.sender.send(Line::Flush(done)).is_ok() {
@@ -137,7 +137,7 @@ struct Lines {
     waiting: Arc<Waiting>,
 }
 
-/// What waits in that queue.
+/// The size of that queue.
 #[derive(Default)]
 struct Waiting {
     bytes: AtomicUsize,
@@ -150,7 +150,7 @@ impl Lines {
         let waiting = Arc::new(Waiting::default());
         let seen = Arc::clone(&waiting);
         let write = move || write_all(&lines, &seen, BufWriter::new(target));
-        // It lasts as long as the process.
+        // The thread runs as long as the process.
         drop(std::thread::Builder::new().name("postrider-log".to_owned()).spawn(write)?);
         Ok(Lines { sender, waiting })
     }
@@ -172,7 +172,7 @@ impl Lines {
 
 /// Writes queued lines, and flushes whenever the queue is empty.
 fn write_all(lines: &Receiver<Line>, waiting: &Waiting, mut target: impl Write) {
-    // A log that cannot be written is no reason to stop delivering.
+    // If the log cannot be written, deliveries continue.
     while let Ok(first) = lines.recv() {
         let mut next = Some(first);
         while let Some(line) = next {
@@ -206,7 +206,7 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-/// One line, on its way.
+/// One line that is being formatted.
 struct OneLine {
     text: Vec<u8>,
     lines: Lines,
@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    /// Waits at its first line until it is let go, like a reader that has stopped reading.
+    /// Blocks at its first line until it is released, like a reader that has stopped reading.
     struct Stuck {
         go_on: Mutex<Receiver<()>>,
         written: std::sync::mpsc::Sender<Vec<u8>>,
@@ -275,7 +275,7 @@ mod tests {
             lines.make_writer().write_all(line).unwrap();
         }
         assert!(lines.waiting.lost.load(Ordering::Relaxed) > 0, "nobody waited");
-        // A large text is lost as a whole, and counts as the lines that it has.
+        // A large text is dropped as a whole, and all its lines are counted.
         let before = lines.waiting.lost.load(Ordering::Relaxed);
         AttemptLog(Some(lines.clone())).write(vec![b'x'; BYTES_MAX], 7);
         AttemptLog(Some(lines.clone())).write(vec![b'x'; BYTES_MAX], 7);

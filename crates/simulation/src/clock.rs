@@ -1,9 +1,9 @@
 //! Virtual time: tokio's paused clock, carried over from one process of the world to the next, and the
 //! clock that the engine reads, which is the one that ships ([`postrider_domain::steady`]).
 //!
-//! The world sets the time of day back and ahead, restarts the machine, and lets the saved state of the
-//! clock get old. The model judges everything in virtual time, and the engine's clock must stay equal
-//! to it.
+//! The world sets the time of day back and ahead, restarts the machine, and lets the saved state of
+//! the clock get old. The model checks everything in virtual time, and the engine's clock must
+//! agree with it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub struct WorldClock(Mutex<Face>);
 struct Face {
     base_ms: i64,
     begun: Option<Instant>,
-    /// How far the time of day is from virtual time.
+    /// The difference of the time of day from virtual time.
     skew_ms: i64,
     /// How often the machine was started, and when it last was.
     machine: (u64, i64),
@@ -110,12 +110,12 @@ impl WorldClock {
         (face.base_ms, face.begun) = (now, None);
     }
 
-    /// Lets time pass while no process runs.
+    /// Advances the time while no process runs.
     pub fn pass(&self, ms: u64) {
         self.face().base_ms += i64::try_from(ms).unwrap_or(0);
     }
 
-    /// Now, in milliseconds since the epoch.
+    /// The current virtual time in milliseconds since the epoch.
     pub fn now_ms(&self) -> i64 {
         self.face().true_ms()
     }
@@ -141,7 +141,7 @@ fn instant() -> Instant {
     Instant::now()
 }
 
-/// Waits for virtual time to pass.
+/// Sleeps in virtual time.
 #[expect(clippy::disallowed_methods, reason = "virtual time: nothing really waits")]
 pub async fn pause(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;

@@ -1,17 +1,17 @@
-//! Coverage: the moods, faults, edges and final states that a run must have met. A run that missed one
-//! has shown little.
+//! Coverage: the receivers' behaviours, faults, edge cases and final states that a run must
+//! contain. A run that missed one has shown little.
 
 macro_rules! covers {
     ($($name:ident => $text:literal),+ $(,)?) => {
-        /// Something that a run must have met.
+        /// A situation that a run must contain.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Cover { $(#[doc = $text] $name),+ }
 
         impl Cover {
-            /// All of them.
+            /// All situations.
             pub const ALL: &'static [Cover] = &[$(Cover::$name),+];
 
-            /// As it is printed.
+            /// The printed name.
             pub const fn text(self) -> &'static str {
                 match self { $(Cover::$name => $text),+ }
             }
@@ -110,7 +110,7 @@ covers! {
     Healed => "healed, and all ended in time",
 }
 
-/// How often each was met.
+/// How often each situation occurred.
 #[derive(Debug, Clone)]
 pub struct Coverage(Vec<u64>);
 
@@ -121,29 +121,29 @@ impl Default for Coverage {
 }
 
 impl Coverage {
-    /// Counts one more meeting.
+    /// Counts one occurrence.
     pub fn hit(&mut self, cover: Cover) {
         self.0[cover as usize] += 1;
     }
 
-    /// How often it was met.
+    /// How often it occurred.
     pub fn count(&self, cover: Cover) -> u64 {
         self.0[cover as usize]
     }
 
-    /// Adds what another world met.
+    /// Adds the counts of another world.
     pub fn add(&mut self, other: &Coverage) {
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
             *mine += theirs;
         }
     }
 
-    /// What was never met.
+    /// The situations that never occurred.
     pub fn missing(&self) -> Vec<Cover> {
         Cover::ALL.iter().copied().filter(|cover| self.count(*cover) == 0).collect()
     }
 
-    /// A line for each.
+    /// A table with one line for each situation.
     pub fn table(&self) -> String {
         let line = |cover: &Cover| format!("  {:>12}  {}\n", self.count(*cover), cover.text());
         Cover::ALL.iter().map(line).collect()

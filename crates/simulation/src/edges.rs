@@ -1,6 +1,6 @@
-//! The edges of the contract, reached on purpose with the contract's own numbers: 100 and 101
-//! attempts, 70 % and just over, 1,999, 2,000 and 2,001 failures, 72 hours to the millisecond, 49,999
-//! and 50,000, and the last slot in our own downtime.
+//! The edge cases of the contract, reached on purpose with the contract's own numbers: 100 and 101
+//! attempts, 70 % and just over, 1,999, 2,000 and 2,001 failures, 72 hours to the millisecond,
+//! 49,999 and 50,000, and the last slot in our own downtime.
 
 use std::net::IpAddr;
 
@@ -16,16 +16,17 @@ use crate::world::receivers::Mood;
 use crate::world::{Crashed, Nature, World};
 
 pub(crate) const OK: Mood = Mood::Healthy { within: 0 };
-/// Fails at once, so that thousands of first attempts fail before the first retry is due.
+/// A receiver that fails at once, so that thousands of first attempts fail before the first retry
+/// is due.
 pub(crate) const FAIL: Mood = Mood::Resets;
 const URL: &str = "https://edge.example.com/in";
 pub(crate) const MINUTE: u64 = 60_000;
 pub(crate) const HOUR: u64 = 60 * MINUTE;
 
-/// An edge: its name, and the function that plays it.
+/// An edge case: its name, and the function that plays it.
 pub type Edge = (&'static str, fn() -> Result<Outcome>);
 
-/// All of them.
+/// All edge cases.
 pub const EDGES: [Edge; 10] = [
     ("100 of 100 failed stays enabled, the 101st disables", grace),
     ("exactly 70 % stays enabled, just over disables", share),
@@ -55,7 +56,7 @@ const FORBIDDEN: [&str; 12] = [
     "fe80::1",
 ];
 
-/// Each forbidden address is refused alone, and among the answers for a name with a public one.
+/// Each forbidden address is refused alone, and together with a public one.
 fn guarded() -> Result<Outcome> {
     let policy = EgressPolicy::default();
     let public: IpAddr = "192.0.78.9".parse()?;
@@ -68,7 +69,7 @@ fn guarded() -> Result<Outcome> {
     Ok(outcome(&Stage::new(Rules::DEFAULT)?.world))
 }
 
-/// A world with one receiver to begin with.
+/// A world with one receiver.
 pub(crate) struct Stage {
     pub(crate) world: World,
     pub(crate) tenant: TenantId,
@@ -101,7 +102,7 @@ impl Stage {
         Ok(id)
     }
 
-    /// Accepts this many deliveries and lets each be attempted once.
+    /// Accepts this many deliveries and waits until each was attempted once.
     pub(crate) fn send(&mut self, mood: Mood, count: usize) -> Result<()> {
         self.world.receivers.set(self.id, mood);
         for batch in (0..count).step_by(500) {
@@ -126,7 +127,7 @@ impl Stage {
         Ok(matches!(self.state()?, State::Open { .. }))
     }
 
-    /// Ends the stage and returns what happened, with all violations.
+    /// Ends the stage and returns the outcome, with all violations.
     pub(crate) fn end(self) -> Result<Outcome> {
         Ok(outcome(&self.world))
     }
@@ -192,7 +193,7 @@ fn consecutive() -> Result<Outcome> {
 }
 
 fn not_over() -> Result<Outcome> {
-    // Disabled by the share at once, and probed until exactly 2,000: no freezing then.
+    // Disabled by the share at once, and probed until exactly 2,000 failures: no freezing then.
     let rules = Rules { consecutive: 1_000_000, percent: 100, ..Rules::DEFAULT };
     let mut stage = Stage::new(rules)?;
     in_a_row(&mut stage, 2_000)?;

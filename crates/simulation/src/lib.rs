@@ -1,7 +1,8 @@
-//! The seeded world in which the real engine and domain are tried: virtual time that jumps, simulated
-//! receivers, a store that crashes, and an independent model of the contract that looks on.
+//! A seeded simulation of the real engine and domain: virtual time, simulated receivers, a store
+//! that crashes, and an independent model of the contract that checks everything.
 //!
-//! **One seed decides everything**: the same seed gives the same trace, hash for hash. Never shipped.
+//! **One seed decides everything**: the same seed gives the same trace, with the same hash. Never
+//! part of a release build.
 
 pub mod clock;
 pub mod coverage;

@@ -1,4 +1,4 @@
-//! `postrider-simulation run` lives seeds, `planted` shows that planted bugs are caught.
+//! `postrider-simulation run` simulates seeds, `planted` shows that planted bugs are caught.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is a command line")]
 
@@ -27,17 +27,17 @@ run       lives seeds from 1 (or those given, or from N on) until the seconds or
           told where to begin
 planted   plants one bug at a time and shows that it is caught";
 
-/// How long a life takes at most, on a core of its own.
+/// The longest time for one simulated run ("life"), on its own core.
 const LIFE_MAX: Duration = Duration::from_secs(300);
-/// After so many simulated years a long run says how far it is.
+/// After this many simulated years a long run prints its progress.
 const YEARS_TO_TELL: u64 = 10;
-/// Violations after which there is no point in going on.
+/// After this many violations the run stops.
 const VIOLATIONS_MAX: usize = 20;
-/// Lives, edges and scenes that a run has at least, unless it is told which seeds to live.
+/// The least number of lives, edge cases and scenes of a run, unless the seeds are given.
 const LIVES_MIN: u64 = 100;
 const HOUR_MS: u64 = 3_600_000;
 
-/// What is asked for.
+/// The command line.
 #[derive(Debug, Default)]
 struct Wish {
     seeds: Option<(u64, u64)>,
@@ -49,7 +49,7 @@ struct Wish {
     jobs: Option<usize>,
 }
 
-/// What came of all lives.
+/// The sums over all lives.
 #[derive(Debug, Default)]
 struct Sum {
     lives: u64,
@@ -57,7 +57,7 @@ struct Sum {
     attempts: u64,
     crashes: u64,
     violations: usize,
-    /// Lives that were lived twice, and gave the same trace.
+    /// Lives that were simulated twice, with the same trace.
     repeated: u64,
     coverage: Coverage,
 }
@@ -120,9 +120,9 @@ impl Wish {
     }
 }
 
-/// What is being lived on a thread, and how much the process had worked when it began. An engine that
-/// spins on the spot cannot be stopped from inside. A machine that is busy with something else, or
-/// asleep, is no engine that spins: the time that the process was given counts.
+/// The seed that a thread simulates, and the processor time of the process when it began. An engine
+/// in an endless loop cannot be stopped from inside. Processor time is used, because a busy or
+/// suspended machine is not an endless loop.
 struct Watched(AtomicU64, Mutex<Option<Duration>>);
 
 impl Watched {
@@ -150,7 +150,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does something on so many threads, and looks whether they go on.
+/// Runs work on this many threads, and checks that they make progress.
 fn on_threads(jobs: usize, work: impl Fn(&Watched) -> Result<()> + Sync) -> Result<()> {
     let watched: Vec<_> = (0..jobs).map(|_| Watched(AtomicU64::new(0), Mutex::new(None))).collect();
     let done = AtomicBool::new(false);
@@ -177,7 +177,7 @@ fn pause_for_real(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// The processor time that this process has had.
+/// The processor time of this process.
 fn worked() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
     clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap_or_default()
@@ -201,7 +201,7 @@ fn run(wish: &Wish) -> Result<bool> {
     let (from, to) = wish.seeds.unwrap_or((wish.first.unwrap_or(1), u64::MAX));
     let seconds = wish.seconds.or((wish.seeds.is_none() && wish.years.is_none()).then_some(60));
     let (next_edge, next_seed) = (AtomicU64::new(0), AtomicU64::new(from));
-    // What must have been met is met by these, however slow the machine.
+    // These seeds reach every situation that must be covered, however slow the machine.
     let is_gated = wish.seeds.is_none() && wish.first.is_none();
     let lives_min = if is_gated { LIVES_MIN } else { 0 };
     let found = seeds::read(if is_gated { seeds::LONG } else { "" })?;
@@ -238,7 +238,7 @@ fn run(wish: &Wish) -> Result<bool> {
             }
             watched.begin(seed);
             let outcome = live(seed, wish.hours)?;
-            // Now and then a life is lived twice: it must be the same to the last line.
+            // Some lives are simulated twice: both traces must be equal.
             let again = (seed % 32 == 7).then(|| live(seed, wish.hours)).transpose()?;
             watched.end();
             let mut sum = lock(&sum);

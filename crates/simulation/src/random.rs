@@ -8,7 +8,7 @@ use postrider_domain::mixing::Sequence;
 pub struct Random(Sequence);
 
 impl Random {
-    /// The stream of a seed that serves this purpose.
+    /// The stream of a seed for this purpose.
     pub fn new(seed: u64, purpose: &str) -> Self {
         let mut sequence = Sequence::new(seed);
         for byte in purpose.bytes() {
@@ -32,7 +32,7 @@ impl Random {
         low + self.below(high - low + 1)
     }
 
-    /// True in so many of a thousand cases.
+    /// True in `of_thousand` of a thousand cases.
     pub fn chance(&mut self, of_thousand: u64) -> bool {
         self.below(1000) < of_thousand
     }

@@ -1,5 +1,5 @@
-//! Scenes: each plays one rule of the contract on purpose while the model checks it. A random life may
-//! or may not meet the same situation.
+//! Scenes: each plays one rule of the contract on purpose while the model checks it. A random life
+//! may not reach the same situation.
 
 use std::time::Duration;
 
@@ -189,7 +189,7 @@ fn mass_failure() -> Result<Outcome> {
     stage.end()
 }
 
-/// A receiver of another tenant, which can be sent to alone.
+/// A receiver of another tenant with its own event type.
 fn busy_receiver(stage: &mut Stage) -> Result<(TenantId, DestinationId)> {
     let acme: TenantId = "acme".parse()?;
     let record = stage.world.wish(&acme, "https://busy.example.com/in", "task.*");
@@ -212,7 +212,8 @@ fn own_outage() -> Result<Outcome> {
         ensure!(stage.closed() == 24, "disabled by an outage of our own");
     }
     ensure!(stage.is_held()?, "nothing is held");
-    // Another process meets the same outage; then most recover for a few seconds, and fail again.
+    // Another process meets the same outage; then most destinations recover for a few seconds, and
+    // fail again.
     stage.world.crash(0)?;
     for (mood, times) in [(Mood::NoName, 25), (OK, 6), (Mood::NoName, 6), (OK, 6)] {
         stage.world.receivers.set_all(mood, i64::MAX);
@@ -278,7 +279,7 @@ fn repaired() -> Result<Outcome> {
 
 const DAY_MS: i64 = 24 * 3_600_000;
 
-/// The offsets of every delivery are judged by the model, to the millisecond of virtual time.
+/// The model checks the offsets of every delivery, to the millisecond of virtual time.
 fn clock_set() -> Result<Outcome> {
     let mut stage = Stage::new(Rules::DEFAULT)?;
     stage.send(FAIL, 1)?;
@@ -427,7 +428,7 @@ fn rate_limit() -> Result<Outcome> {
     record.subscription.rate_limit = RateLimit::per_second(5.0).ok();
     stage.world.subscribe(record).map_err(crashed)?;
     if let Some(dest) = stage.world.oracle().destinations.get_mut(&stage.id) {
-        // Five in a second, and one more from a bucket that was full.
+        // Five per second, and one more from a full bucket.
         dest.rate = Some(6);
     }
     stage.send_now(100)?;
@@ -499,7 +500,7 @@ fn in_mid_flight() -> Result<Outcome> {
 }
 
 fn on_its_way() -> Result<Outcome> {
-    // A sync of one batch makes others durable whose own sync still takes a while.
+    // The sync of one batch makes others durable whose own sync still takes a while.
     let mut stage = Stage::with(Nature { pace: Pace::Milliseconds, ..Nature::plain(0) })?;
     for _ in 0..5 {
         stage

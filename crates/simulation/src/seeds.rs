@@ -7,7 +7,7 @@ pub const SHORT: &str = include_str!("../seeds/found.txt");
 /// Long lives, for the optimised build.
 pub const LONG: &str = include_str!("../seeds/long.txt");
 
-/// The seeds of a list, each with the hours to live where it says so: `seed [hours]  # what`.
+/// Parses a list of seeds, each with optional hours: `seed [hours]  # what`.
 pub fn read(list: &str) -> Result<Vec<(u64, Option<u64>)>> {
     let lines = list.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     lines.filter(|line| !line.is_empty()).map(seed).collect()

@@ -11,13 +11,13 @@ const LINES_MAX: usize = 60_000;
 /// One line of the trace.
 #[derive(Debug, Clone, Copy)]
 pub struct Line {
-    /// When, in milliseconds since the epoch.
+    /// When it happened, in milliseconds since the epoch.
     pub at: i64,
-    /// What happened, in words.
+    /// What happened.
     pub what: &'static str,
-    /// To which delivery.
+    /// The delivery that is concerned.
     pub delivery: Option<DeliveryId>,
-    /// At which destination.
+    /// The destination that is concerned.
     pub destination: Option<DestinationId>,
     /// A number that belongs to it: a slot, a count, a time.
     pub n: i64,
@@ -48,7 +48,7 @@ impl Trace {
         if let Some(id) = line.destination {
             self.mix_bytes(id.as_bytes());
         }
-        // Lines after the first violation are its consequences: they are hashed, not kept.
+        // Lines after the first violation are its consequences: they are hashed, but not kept.
         if self.is_broken {
             return;
         }

@@ -1,4 +1,5 @@
-//! A short tier of the simulation: the edges, a few lives, and the seeds that once found something.
+//! A short form of the simulation: the edge cases, a few lives, and the seeds that once found a
+//! bug.
 
 use postrider_simulation::edges::EDGES;
 use postrider_simulation::seeds;
@@ -33,7 +34,8 @@ fn other_seeds_give_other_traces() {
 
 #[test]
 fn circuit_and_schedule_change_exactly_at_the_edges_of_the_contract() {
-    // The one with 50,000 failures, and the scenes, are for the optimised build of `cargo xtask ci`.
+    // The case with 50,000 failures, and the scenes, are for the optimised build of `cargo xtask
+    // ci`.
     for (name, edge) in EDGES.iter().filter(|(name, _)| !name.contains("50,000")) {
         let outcome = edge().unwrap_or_else(|error| panic!("{name}: {error}"));
         let first = outcome.violations.first();

@@ -1,8 +1,8 @@
-//! What tests of a store need: the model in memory, samples of every record, and the suite that every
-//! backend must pass.
+//! Tools for testing stores: the in-memory model, samples of every record, and the conformance
+//! suite for all backends.
 //!
-//! **Nothing of it is shipped.** The simulation runs the real engine on [`memory::MemoryStore`];
-//! other crates use it in their tests only.
+//! **Never part of a release build.** The simulation runs the real engine on
+//! [`memory::MemoryStore`]; other crates use it in their tests only.
 
 pub mod conformance;
 pub mod memory;

@@ -1,6 +1,6 @@
-//! Values to test a store with: plain ones, and every variant of those that have variants.
+//! Sample values for testing stores: plain ones, and every variant of enums.
 //!
-//! Everything is made from small numbers: the same number gives the same value.
+//! Values are computed from small numbers: the same number gives the same value.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use postrider_store::{
 };
 use postrider_test_support::samples;
 
-/// When everything begins: 2025-11-15T09:30:00.000Z, a whole minute.
+/// The start of all samples: 2025-11-15T09:30:00.000Z, a whole minute.
 pub const START: Timestamp = Timestamp::from_unix_ms(1_763_199_000_000);
 
-/// So many milliseconds after [`START`].
+/// The time `ms` milliseconds after [`START`].
 pub fn at(ms: u64) -> Timestamp {
     START.saturating_add(Duration::from_millis(ms))
 }
@@ -40,7 +40,7 @@ pub fn acme() -> TenantId {
     tenant_id("acme")
 }
 
-/// The tenant that must never see anything of the other's.
+/// A tenant that must never see records of the other one.
 pub fn umbrella() -> TenantId {
     tenant_id("umbrella")
 }
@@ -82,7 +82,7 @@ pub fn tenant(name: &str, created_at: Timestamp) -> Tenant {
     Tenant { id: tenant_id(name), name: Some(format!("{name} & Söhne")), created_at }
 }
 
-/// A key with everything in it.
+/// A key with every field set.
 pub fn key(id: &str, tenant: Option<&TenantId>, created_at: Timestamp) -> Key {
     Key {
         id: id.into(),
@@ -96,7 +96,7 @@ pub fn key(id: &str, tenant: Option<&TenantId>, created_at: Timestamp) -> Key {
     }
 }
 
-/// The URL that goes with a number.
+/// The URL with this number.
 pub fn url(n: u64) -> String {
     format!("https://hooks.example.com/in/{n}")
 }
@@ -128,20 +128,20 @@ pub fn event(tenant: &TenantId, id: &str) -> Event {
     }
 }
 
-/// JSON, byte for byte.
+/// JSON with exactly these bytes.
 pub fn json(text: &str) -> RawJson {
     RawJson::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
 }
 
-/// A delivery of an event that was accepted at this time; its subscription has the number of its
-/// destination.
+/// A delivery of an event that was accepted at this time; its subscription has the same number as
+/// its destination.
 pub fn delivery(event: &Event, n: u64, to: u64, created_at: Timestamp) -> Delivery {
     let destination = destination(&event.tenant, to).id;
     Delivery::accepted(delivery_id(n), event, subscription_id(to), destination, created_at)
 }
 
-/// An event with an identifier of its own to be accepted, with deliveries of these numbers, each to
-/// the destination beside it.
+/// An event to be accepted, with deliveries: pairs of delivery and destination. The application
+/// chose its identifier.
 pub fn acceptance(event: Event, accepted_at: Timestamp, deliveries: &[(u64, u64)]) -> Acceptance {
     let owed = deliveries.iter().map(|(n, to)| delivery(&event, *n, *to, accepted_at)).collect();
     Acceptance {
@@ -153,7 +153,7 @@ pub fn acceptance(event: Event, accepted_at: Timestamp, deliveries: &[(u64, u64)
     }
 }
 
-/// A running job that replays everything of its tenant that is dead.
+/// A running job that replays all dead deliveries of its tenant.
 pub fn replay(tenant: &TenantId, n: u64, created_at: Timestamp) -> ReplayJob {
     ReplayJob {
         id: replay_id(n),
@@ -172,7 +172,7 @@ pub fn replay(tenant: &TenantId, n: u64, created_at: Timestamp) -> ReplayJob {
     }
 }
 
-/// An answer to keep.
+/// An answer to store.
 pub fn answer(n: u8, created_at: Timestamp) -> IdempotentAnswer {
     IdempotentAnswer {
         request: digest(n),
@@ -206,7 +206,7 @@ pub fn answered(status: u16) -> Ending {
     Ending::Answered(Answer { status, retry_after: None, body, body_end: BodyEnd::Whole })
 }
 
-/// A failure that never got an answer.
+/// A failure without an answer.
 pub fn refused() -> Ending {
     Ending::Failed(Failure { class: FailureClass::Refused, detail: "port closed".into() })
 }
@@ -216,7 +216,7 @@ pub fn finished(started_at: Timestamp, ending: Ending) -> Finished {
     Finished { started_at, timings: Timings::default(), ending }
 }
 
-/// Every way in which an attempt can end.
+/// Every kind of ending of an attempt.
 pub fn every_ending() -> Vec<Ending> {
     let answer = |status, retry_after, body: &'static [u8], body_end| {
         Ending::Answered(Answer { status, retry_after, body: Bytes::from_static(body), body_end })

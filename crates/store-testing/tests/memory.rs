@@ -7,7 +7,7 @@ use postrider_store::Store;
 use postrider_store_testing::conformance::Backend;
 use postrider_store_testing::memory::MemoryStore;
 
-/// What would be the disk of a store in memory: the store that was closed last.
+/// Stands for the disk of a store in memory: the store that was closed last.
 #[derive(Default)]
 struct Memory(Mutex<MemoryStore>);
 
@@ -26,7 +26,7 @@ impl Backend for Memory {
 
 postrider_store_testing::conformance!(Memory::default());
 
-/// Loses everything at every start.
+/// A broken backend that loses everything at every start.
 struct Forgetful;
 
 #[async_trait]
@@ -42,7 +42,7 @@ impl Backend for Forgetful {
 
 #[tokio::test]
 #[should_panic(expected = "seed 7, after these operations:")]
-async fn a_store_that_forgets_is_told_by_the_seed() {
+async fn suite_reports_the_seed_of_a_store_that_forgets() {
     let ground = postrider_store_testing::conformance::Ground::new(Forgetful).await;
     postrider_store_testing::conformance::sequences::compare(7, 200, ground).await;
 }

@@ -31,16 +31,16 @@ use postrider_store_testing::samples::{
 const FAN_OUT: u64 = 5;
 const CALLERS: u64 = 64;
 const DESTINATIONS: u64 = 50;
-/// What the engine settles in one commit.
+/// Deliveries settled in one commit, as many as the engine settles.
 const COMMIT: usize = 500;
 
-/// Where time goes.
+/// A reading of the clocks and counters; two readings give the cost of a phase.
 #[derive(Clone, Copy)]
 struct Spent {
     at: Instant,
     client: Duration,
     server: Duration,
-    /// Bytes of the server's log, which a standby gets too.
+    /// Bytes of write-ahead log that the server has written; a standby receives the same bytes.
     wal: u64,
 }
 
@@ -97,7 +97,7 @@ fn owed(n: u64) -> Acceptance {
     Acceptance { id_given: false, ..acceptance(event, at(n), &owed) }
 }
 
-/// Accepts these events, one in each call, by many callers.
+/// Accepts the events from `from` to `to`, one event per call, from many concurrent callers.
 async fn accept(store: &Arc<PostgresStore>, from: u64, to: u64) {
     let callers: Vec<_> = (0..CALLERS)
         .map(|caller| {
@@ -116,7 +116,7 @@ async fn accept(store: &Arc<PostgresStore>, from: u64, to: u64) {
     }
 }
 
-/// Settles everything that is queued as delivered, in commits as the engine makes them.
+/// Settles all queued deliveries as delivered, in commits of the engine's size.
 async fn settle_all(store: &Arc<PostgresStore>, holding: &ShardLeases, wanted: u64) {
     let (mut settled, mut after) = (0, None);
     let mut places: BTreeMap<_, _> =

@@ -24,15 +24,15 @@ pub struct AuditEntry {
     pub actor: Actor,
     /// What was done, by its stable name, such as `subscription.create`.
     pub action: String,
-    /// To what kind of thing, such as `subscription`.
+    /// The kind of the target, such as `subscription`.
     pub target_kind: String,
-    /// Which one; `None` where nothing was created.
+    /// The identifier of the target; `None` where nothing was created.
     pub target: Option<String>,
     /// The address that the request came from.
     pub address: Option<String>,
     /// The HTTP status of the answer; `None` for a change by the server itself.
     pub status: Option<u16>,
-    /// The code of the problem, where it was refused or failed.
+    /// The code of the problem document, where the change was refused or failed.
     pub problem: Option<String>,
 }
 
@@ -41,7 +41,7 @@ pub struct AuditEntry {
 pub struct Actor {
     /// The kind of actor.
     pub kind: ActorKind,
-    /// The key's identifier; the kind's name where it was no key.
+    /// The key's identifier; the name of `kind` where the actor is not a key.
     pub id: String,
     /// The display name of the key.
     pub name: Option<String>,
@@ -53,14 +53,14 @@ pub struct Actor {
 pub enum ActorKind {
     /// An API key.
     Key,
-    /// The admin key that the operator gave by the environment.
+    /// The admin key that the operator set in an environment variable.
     Environment,
     /// The server itself.
     Server,
 }
 
 impl ActorKind {
-    /// Its name.
+    /// The stable name of the kind.
     pub const fn as_str(self) -> &'static str {
         match self {
             ActorKind::Key => "key",
@@ -77,33 +77,34 @@ impl AuditEntry {
     }
 }
 
-/// Which entries.
+/// Selects entries of the audit log; every condition that is set must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditFilter {
-    /// Of this tenant; of all, and of no tenant, where it is `None`.
+    /// Entries of this tenant; `None` selects entries of all tenants and of none.
     pub tenant: Option<TenantId>,
-    /// By this actor, by its identifier.
+    /// Entries by the actor with this identifier.
     pub actor: Option<String>,
-    /// With this action.
+    /// Entries with this action.
     pub action: Option<String>,
-    /// About this target, by its identifier.
+    /// Entries about the target with this identifier.
     pub target: Option<String>,
-    /// Not before.
+    /// Entries at this time or later.
     pub since: Option<Timestamp>,
-    /// Before.
+    /// Entries before this time.
     pub until: Option<Timestamp>,
 }
 
 impl AuditFilter {
-    /// The range of identifiers that the filter's times allow, its end excluded; on a page that goes on
-    /// below an entry, only identifiers below it.
+    /// The range of identifiers that the filter's times allow, its end excluded. Where `below` is
+    /// given, the range ends there: that is the last entry of the page before.
     pub fn bounds(&self, below: Option<AuditId>) -> ([u8; 16], [u8; 16]) {
         let low = self.since.map_or([0; 16], first_at);
         let high = self.until.map_or([u8::MAX; 16], first_at);
         (low, below.map_or(high, |below| high.min(*below.as_bytes())))
     }
 
-    /// Whether an entry meets the filter, its time aside: that is in [`AuditFilter::bounds`].
+    /// Whether an entry meets the filter. The times are not checked here, see
+    /// [`AuditFilter::bounds`].
     pub fn wants(&self, entry: &AuditEntry) -> bool {
         let is = |wanted: &Option<String>, found: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
@@ -115,7 +116,7 @@ impl AuditFilter {
     }
 }
 
-/// The lowest identifier of this time.
+/// The lowest identifier that an entry of this time can have.
 pub(crate) fn first_at(at: Timestamp) -> [u8; 16] {
     let ms = u64::try_from(at.as_unix_ms()).unwrap_or(0).min((1 << 48) - 1);
     let mut bytes = [0; 16];
@@ -134,9 +135,9 @@ pub trait Audit: Send + Sync + 'static {
         filter: &AuditFilter,
         page: &PageRequest,
     ) -> Result<Page<AuditEntry>, StoreError>;
-    /// Removes entries from before `before`; and of a tenant with more than `most` entries, or more
-    /// than `refused_most` that were refused, the oldest of these. What is no tenant's counts as one
-    /// tenant's. Returns how many were removed.
+    /// Removes entries that are older than `before`. Of each tenant it also removes the oldest
+    /// entries beyond `most`, and the oldest refused ones beyond `refused_most`. Entries without a
+    /// tenant count as one more tenant. Returns how many were removed.
     async fn prune_audit(
         &self,
         before: Timestamp,

@@ -13,10 +13,11 @@
 //! cursor stays valid when its entry is removed and when the store is opened again. A malformed cursor
 //! is answered with [`StoreError::UnknownCursor`].
 //!
-//! A page has as many entries as were asked for, or ends early where its entries are together larger
-//! than [`PAGE_BYTES_MAX`](postrider_domain::limits::PAGE_BYTES_MAX); it has at least one. A read for
-//! a tenant may be refused with [`StoreError::Busy`] where too many of that tenant's wait already, and
-//! ends with [`StoreError::TooSlow`] where it takes too long. A read whose caller goes away ends soon.
+//! A page has as many entries as were asked for, or ends early where its entries are together
+//! larger than [`PAGE_BYTES_MAX`](postrider_domain::limits::PAGE_BYTES_MAX); it has at least one. A
+//! read for a tenant is refused with [`StoreError::Busy`] while too many reads of that tenant wait,
+//! and ends with [`StoreError::TooSlow`] where it takes too long. A read whose caller goes away
+//! ends soon.
 //!
 //! A method treats records of other tenants as if they did not exist. No method checks that the
 //! tenant itself exists: the caller asks [`Configuration::tenant`] first.
@@ -82,13 +83,13 @@ pub trait Configuration: Send + Sync + 'static {
     ) -> Result<Page<Key>, StoreError>;
     /// Removes a key; `false` where the tenant (`None`: the admin keys) has no key with that id.
     async fn delete_key(&self, tenant: Option<&TenantId>, id: &str) -> Result<bool, StoreError>;
-    /// Notes when keys were last used, never moving a time back; identifiers without a key are
-    /// passed over. May be lost in a crash.
+    /// Records when keys were last used. A time is never moved back, and unknown identifiers are
+    /// ignored. The record may be lost in a crash.
     async fn touch_keys(&self, used: &[(String, Timestamp)]) -> Result<(), StoreError>;
 
-    /// Creates or replaces a subscription and creates its destination where that is new; one that
-    /// exists is kept as it is, with its circuit. Where another subscription that is not deleted is
-    /// its twin, nothing is written.
+    /// Creates or replaces a subscription. Creates its destination too, unless that exists: an
+    /// existing destination keeps its circuit. If another subscription of the tenant that is not
+    /// deleted is its twin, nothing is written.
     async fn put_subscription(
         &self,
         record: &SubscriptionRecord,
@@ -117,16 +118,16 @@ pub trait Configuration: Send + Sync + 'static {
     /// marked as deleted are included until they are removed, so that their deletion is completed
     /// after a crash.
     async fn all_subscriptions(&self) -> Result<Vec<SubscriptionRecord>, StoreError>;
-    /// Marks a subscription as deleted; `false` where there is none, or it is marked already. From
-    /// then on it has no twin.
+    /// Marks a subscription as deleted; `false` where it does not exist or is marked already. A
+    /// marked subscription is nobody's twin.
     async fn mark_subscription_deleted(
         &self,
         tenant: &TenantId,
         id: SubscriptionId,
         now: Timestamp,
     ) -> Result<bool, StoreError>;
-    /// Removes a subscription that was marked and has no unfinished deliveries any more; does
-    /// nothing to any other.
+    /// Removes a subscription that is marked as deleted and has no unfinished deliveries; does
+    /// nothing otherwise.
     async fn remove_subscription(
         &self,
         tenant: &TenantId,
@@ -145,20 +146,21 @@ pub trait Configuration: Send + Sync + 'static {
         tenant: &TenantId,
         page: &PageRequest,
     ) -> Result<Page<DestinationRecord>, StoreError>;
-    /// Every destination in the shards that are held, in any order.
+    /// Every destination in the shards of `holding`, in any order.
     async fn held_destinations(
         &self,
         holding: &ShardLeases,
     ) -> Result<Vec<DestinationRecord>, StoreError>;
 
-    /// The answer that was given for this key of this tenant, or the note that a request has begun.
+    /// The stored answer for this idempotency key, or the note that a request with it has begun.
     async fn idempotent_answer(
         &self,
         tenant: &TenantId,
         key: &str,
     ) -> Result<Option<IdempotentAnswer>, StoreError>;
-    /// Keeps an answer, or the note that a request has begun. An earlier one stays, unless it was
-    /// kept before `since`, or is such a note and this is the answer. Returns what is kept.
+    /// Stores an answer, or the note that a request has begun. An earlier entry for the same key
+    /// stays, unless it was stored before `since`, or it is a note and this is its answer. Returns
+    /// the entry that is stored now.
     async fn keep_idempotent_answer(
         &self,
         tenant: &TenantId,
@@ -166,10 +168,10 @@ pub trait Configuration: Send + Sync + 'static {
         answer: &IdempotentAnswer,
         since: Timestamp,
     ) -> Result<IdempotentAnswer, StoreError>;
-    /// Removes answers that were kept before `before`, and of a tenant that has more than `most`
-    /// answers, or more than `bytes_most` bytes of them, the oldest ones until it has no more. Notes
-    /// of requests that have begun count, and are removed like answers. Returns how many were
-    /// removed.
+    /// Removes answers that were stored before `before`. Of a tenant with more than `most` answers,
+    /// or more than `bytes_most` bytes of them, it removes the oldest until the tenant is within
+    /// both limits. Notes of requests that have begun count and are removed like answers. Returns
+    /// how many were removed.
     async fn forget_answers(
         &self,
         before: Timestamp,
@@ -191,8 +193,8 @@ pub trait Intake: Send + Sync + 'static {
 /// The queues of deliveries, and settling their attempts.
 #[async_trait]
 pub trait Work: Send + Sync + 'static {
-    /// Queued deliveries in the shards that are held, by acceptance (time, then identifier), after
-    /// the given mark. Lists every one that was acknowledged before the call.
+    /// Queued deliveries in the shards of `holding`, by acceptance (time, then identifier), after
+    /// the given mark. The list has every delivery that was acknowledged before the call.
     async fn queued(
         &self,
         holding: &ShardLeases,
@@ -206,8 +208,8 @@ pub trait Work: Send + Sync + 'static {
         after: Option<DueMark>,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError>;
-    /// Waiting deliveries in the shards that are held that fall due after the mark and not later
-    /// than `until`, by due time, then identifier.
+    /// Waiting deliveries in the shards of `holding` whose due time is after the mark and not after
+    /// `until`, by due time, then identifier.
     async fn due(
         &self,
         holding: &ShardLeases,
@@ -316,7 +318,7 @@ pub trait History: Send + Sync + 'static {
         page: &PageRequest,
     ) -> Result<Page<Transition>, StoreError>;
     /// How many deliveries are waiting (not queued) at each of these destinations, in the order
-    /// given; none at what is not the tenant's.
+    /// given; zero for a destination of another tenant.
     async fn waiting_counts(
         &self,
         tenant: &TenantId,

@@ -5,24 +5,24 @@ use postrider_domain::ids::Shard;
 /// The store failed. The requested write did not happen, unless the variant says otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// No room: nothing was written, and writing resumes by itself when there is room again.
+    /// The disk is full: nothing was written. Writes succeed again when there is space.
     #[error("the disk is full: make room in {place}; acceptance resumes by itself")]
     DiskFull {
-        /// Where.
+        /// The directory or file.
         place: String,
     },
     /// The data directory cannot be written.
     #[error("cannot write to {place}: {cause}")]
     NotWritable {
-        /// Where.
+        /// The directory or file.
         place: String,
-        /// What the system says.
+        /// The operating system's error.
         cause: String,
     },
-    /// Another process has the data directory.
+    /// Another process has the data directory open.
     #[error("{place} is in use by another postrider process; stop it, or use another --data-dir")]
     Locked {
-        /// Where.
+        /// The directory.
         place: String,
     },
     /// The data was written by a newer version.
@@ -30,7 +30,7 @@ pub enum StoreError {
         "{place} was written by a newer version (schema {found}, this one knows {known}); upgrade postrider"
     )]
     NewerVersion {
-        /// Where.
+        /// The file or database.
         place: String,
         /// The version that was found.
         found: u32,
@@ -42,22 +42,23 @@ pub enum StoreError {
     Corrupt {
         /// File and offset, or table and key.
         place: String,
-        /// What is wrong.
+        /// A description of the damage.
         what: String,
     },
     /// Another node owns the shard now: nothing of this commit was applied.
     #[error("shard {} is owned by another node now", shard.0)]
     Fenced {
-        /// Which one.
+        /// The shard that is owned by another node.
         shard: Shard,
     },
-    /// The cursor is not one of this list. Cursors come from API clients, so this is a client's error.
+    /// The cursor was not issued for this list. Cursors come from API clients, so this is a
+    /// client's error.
     #[error("not a cursor of this list: begin again without one")]
     UnknownCursor,
-    /// The tenant has as many reads waiting as it may have. Nothing was read.
+    /// Too many reads of this tenant wait already. Nothing was read.
     #[error("too many reads of this tenant wait already: ask again in a moment")]
     Busy,
-    /// A read was ended because it took too long.
+    /// A read was stopped because it took too long.
     #[error("the read was ended after {} s: ask for less", .0.as_secs())]
     TooSlow(std::time::Duration),
     /// The store cannot be reached now; whether the last write happened is unknown. All writes can
@@ -67,7 +68,7 @@ pub enum StoreError {
     /// The store has stopped for good, for example after a failed sync: the process must end.
     #[error("the store has stopped: {0}")]
     Stopped(String),
-    /// Something that should not happen.
+    /// A bug, or data that only a bug can produce.
     #[error("internal error of the store: {0}")]
     Internal(String),
 }

@@ -1,8 +1,9 @@
-//! A semaphore that is fair between tenants: they take turns, and none holds more than its part.
+//! A semaphore that is fair between tenants: they take turns, and none holds more than half of the
+//! permits.
 //!
 //! A reader that gets no permit at once waits in the queue of its tenant. The queues are served in
-//! turn, one reader each: **a tenant with a thousand readers delays itself and nobody else.** A queue
-//! has a limit, and so have all queues together: beyond it a reader is refused at once.
+//! turn, one reader each: **a tenant with a thousand readers delays itself and nobody else.** Each
+//! queue is limited, and so are all queues together: beyond a limit a reader is refused at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -13,13 +14,12 @@ use tokio::sync::oneshot;
 
 use crate::error::StoreError;
 
-/// Readers of all tenants that may wait.
+/// How many readers of all tenants together may wait.
 const WAITING_MAX: usize = 4_096;
 
-/// For whom somebody reads; `None` is an administrator, for no tenant in particular.
+/// The tenant on whose behalf a reader reads; `None` is an administrator.
 pub(crate) type Whose = Option<TenantId>;
 
-/// The permits, and who waits for one.
 pub(crate) struct FairSemaphore {
     permits: usize,
     per_tenant: usize,
@@ -31,9 +31,9 @@ pub(crate) struct FairSemaphore {
 struct State {
     taken: usize,
     waiting: usize,
-    /// Those that have a permit or a queue.
+    /// The tenants that hold a permit or have waiting readers.
     tenants: HashMap<Whose, TenantQueue>,
-    /// Those that have a queue, the next to be served first.
+    /// The tenants with waiting readers, the next one to be served first.
     ring: VecDeque<Whose>,
 }
 
@@ -45,7 +45,7 @@ struct TenantQueue {
 
 /// A permit. It is free again when this is dropped.
 pub(crate) struct FairPermit {
-    /// `None` where nobody received it.
+    /// `None` once the permit was passed on because nobody received it.
     semaphore: Option<Arc<FairSemaphore>>,
     whose: Whose,
 }
@@ -63,7 +63,8 @@ impl fmt::Debug for FairPermit {
 }
 
 impl FairSemaphore {
-    /// So many permits, of which a tenant has at most half, and so many readers of a tenant that wait.
+    /// Creates a semaphore with this many permits, of which a tenant holds at most half;
+    /// `queue_max` readers of a tenant may wait.
     pub(crate) fn new(permits: usize, queue_max: usize) -> Arc<Self> {
         let permits = permits.max(1);
         let per_tenant = (permits / 2).max(1);
@@ -74,7 +75,7 @@ impl FairSemaphore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A permit, as soon as it is this tenant's turn. A caller that goes away leaves the queue.
+    /// Waits for a permit until it is this tenant's turn. A caller that goes away leaves the queue.
     pub(crate) async fn take(self: &Arc<Self>, whose: Whose) -> Result<FairPermit, StoreError> {
         let waiting = match self.join(whose)? {
             Joined::Served(permit) => return Ok(permit),
@@ -113,11 +114,10 @@ impl FairSemaphore {
         Ok(Joined::Waits(served))
     }
 
-    /// Gives a permit back, and to those who wait what is free then.
+    /// Returns a permit, and passes free permits to waiting readers.
     ///
-    /// **Nobody is woken while the lock is held.** Whoever wakes somebody of a higher priority may
-    /// lose the processor at once, and would hold up everybody who needs the lock until it is its
-    /// turn again.
+    /// **Nobody is woken while the lock is held.** A thread that wakes one of a higher priority may
+    /// be preempted at once, and would block everybody who needs the lock until it runs again.
     fn give_back(self: &Arc<Self>, whose: Whose) {
         let mut free = vec![whose];
         while let Some(whose) = free.pop() {
@@ -128,7 +128,7 @@ impl FairSemaphore {
             };
             for (waiter, whose) in served {
                 let permit = FairPermit { semaphore: Some(Arc::clone(self)), whose };
-                // It has gone away meanwhile: the permit is for the next.
+                // The reader has gone away meanwhile: the permit goes to the next one.
                 if let Err(mut unused) = waiter.send(permit) {
                     unused.semaphore = None;
                     free.push(unused.whose.clone());
@@ -137,7 +137,7 @@ impl FairSemaphore {
         }
     }
 
-    /// Takes free permits for those who wait, one tenant after the other.
+    /// Assigns free permits to waiting readers, one tenant after the other.
     fn serve(&self, state: &mut State) -> Vec<(oneshot::Sender<FairPermit>, Whose)> {
         let (mut served, mut passed) = (Vec::new(), 0);
         while state.taken < self.permits && passed < state.ring.len() {
@@ -209,7 +209,7 @@ mod tests {
         Some(name.parse().unwrap())
     }
 
-    /// Asks for a place; answers with it, or with who waits.
+    /// Asks for a permit; returns it, or the waiting future.
     fn ask(
         semaphore: &Arc<FairSemaphore>,
         name: &str,
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn tenant_has_at_most_half_of_the_places() {
+    fn tenant_holds_at_most_half_of_the_permits() {
         let semaphore = FairSemaphore::new(4, QUEUE_MAX);
         let held = [now(&semaphore, "loud"), now(&semaphore, "loud")];
         let (third, mut waits) = ask(&semaphore, "loud");
@@ -259,13 +259,13 @@ mod tests {
     }
 
     #[test]
-    fn full_line_refuses_its_own_tenant_only() {
+    fn full_queue_refuses_its_own_tenant_only() {
         let semaphore = FairSemaphore::new(2, QUEUE_MAX);
         let held = now(&semaphore, "loud");
         let mut queue: Vec<_> = (0..QUEUE_MAX).map(|_| ask(&semaphore, "loud").1).collect();
         assert!(matches!(ask(&semaphore, "loud").0, Some(Err(StoreError::Busy))));
         drop(now(&semaphore, "quiet"));
-        // Readers that have gone away leave room for others.
+        // Readers that go away free their places in the queue.
         queue.truncate(QUEUE_MAX / 2);
         let (answer, mut last) = ask(&semaphore, "loud");
         assert!(answer.is_none());
@@ -274,12 +274,12 @@ mod tests {
     }
 
     #[test]
-    fn place_that_was_given_to_a_reader_that_went_away_is_free_again() {
+    fn permit_sent_to_a_reader_that_went_away_is_free_again() {
         let semaphore = FairSemaphore::new(1, QUEUE_MAX);
         let held = now(&semaphore, "a");
         let (_, gone) = ask(&semaphore, "b");
         let (_, mut next) = ask(&semaphore, "c");
-        // The place is sent to `b`, who never takes it.
+        // The permit is sent to `b`, which never receives it.
         drop(held);
         drop(gone);
         drop(poll(&mut next).unwrap().unwrap());

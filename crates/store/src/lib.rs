@@ -1,12 +1,12 @@
 //! The durable state of Postrider.
 //!
-//! One contract ([`Store`]) whose methods are whole transactions, in the order of an event's life. The
-//! embedded and the PostgreSQL backend mirror each other, and both pass one conformance suite. **No
-//! decision is made here**: `postrider-domain` decides what changes, and the changes arrive as values.
-//! **No method without a tenant** where the caller acts for one. Secrets are opaque bytes here: the
-//! API seals them.
+//! One contract ([`Store`]) whose methods are whole transactions, in the order of an event's life.
+//! The embedded and the PostgreSQL backend mirror each other, and both pass one conformance suite.
+//! **No decision is made here**: `postrider-domain` decides what changes, and the changes arrive as
+//! values. **Every method that acts for a tenant takes the tenant as an argument.** Secrets are
+//! opaque bytes here: the API seals them.
 
-// The samples of records are shared with the tests of other crates, and name this one.
+// The sample records are shared with the tests of other crates and refer to this crate by its name.
 #[cfg(test)]
 extern crate self as postrider_store;
 

@@ -1,4 +1,4 @@
-//! Several nodes on one store: what they tell each other, and what only one of them may do.
+//! Several nodes on one store: the messages between them, and work that only one of them may do.
 //!
 //! A store for one node is the trivial case: there is no other node, and it uses every default here.
 //! **A hint may be lost**: the change that it announces is in the store, and the engine also polls for
@@ -17,9 +17,9 @@ use crate::records::{Acceptance, Accepted, ShardLeases};
 
 /// The newest format level that this version reads and writes.
 ///
-/// A level covers everything that one node writes and another reads: columns, sealed values, letters.
-/// A version that writes something that the version before it cannot read raises the level by one, and
-/// writes it only where [`Nodes::format`] says so.
+/// A level covers everything that one node writes and another reads: columns, sealed values,
+/// messages. A version that writes something that the version before it cannot read raises the
+/// level by one, and writes it only where [`Nodes::format`] says so.
 ///
 /// | level | since | what |
 /// |---|---|---|
@@ -30,7 +30,7 @@ pub const FORMAT: u32 = 1;
 /// The version of this program, as a node tells it to the others.
 pub const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 
-/// What nodes on one store coordinate through it.
+/// The methods by which nodes on one store coordinate.
 #[async_trait]
 pub trait Nodes: Intake + Upkeep {
     /// The format level that may be written: every node of the store reads it. It is [`FORMAT`] unless
@@ -45,8 +45,8 @@ pub trait Nodes: Intake + Upkeep {
         None
     }
 
-    /// How long shards are held after [`crate::Upkeep::hold_shards`] was *called*; `None` where
-    /// nobody else could take them.
+    /// How long leases last, from the *start* of the call of [`crate::Upkeep::hold_shards`]; `None`
+    /// where no other node could take the shards.
     fn lease(&self) -> Option<Duration> {
         None
     }
@@ -109,8 +109,8 @@ pub trait Nodes: Intake + Upkeep {
         Ok(value.to_vec())
     }
 
-    /// Whether this caller may work on the answer for an idempotency key: no other node does, or has
-    /// for longer than `within`.
+    /// Claims the work on the answer for an idempotency key. Returns whether the caller may do the
+    /// work: no other node has claimed it within the time `within`.
     async fn begin_answer(
         &self,
         tenant: &TenantId,
@@ -135,7 +135,7 @@ pub enum Hint {
     Work {
         /// Which shards.
         shards: ShardSet,
-        /// When the oldest of them was accepted.
+        /// When the oldest of the new deliveries was accepted.
         since: Timestamp,
     },
     /// The configuration changed.
@@ -153,7 +153,7 @@ pub struct Changes {
     pub version: u64,
     /// Whether there are more changes to ask for.
     pub is_cut: bool,
-    /// The changes that were asked for are pruned already: everything may have changed.
+    /// The requested changes are pruned already: everything may have changed.
     pub everything: bool,
     /// What changed.
     pub list: Vec<Change>,
@@ -170,12 +170,12 @@ pub enum Change {
     Tenant(TenantId),
 }
 
-/// A node that lives.
+/// A node whose lease has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// What it is called.
+    /// The node's name.
     pub name: String,
-    /// What it owns.
+    /// The shards that it owns.
     pub shards: ShardSet,
     /// The version of its program; `None` where that is too old to say so.
     pub program: Option<String>,
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_is_read_as_it_was_written() {
+    fn shard_set_parses_back_from_its_text() {
         let some: ShardSet = [0, 5, 63, 64, 200, 255].map(Shard).into_iter().collect();
         for set in [ShardSet::default(), some, ShardSet::ALL] {
             assert_eq!(ShardSet::read(&set.write()), Some(set));

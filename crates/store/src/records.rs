@@ -24,16 +24,16 @@ pub struct Tenant {
     pub created_at: Timestamp,
 }
 
-/// An API key, without the key: only its keyed hash is ever stored.
+/// An API key. The key itself is never stored, only the keyed hash of its secret part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
     /// The public part of the key.
     pub id: String,
-    /// Whose it is; `None` is an admin key, which names the tenant in each request.
+    /// The tenant that it belongs to; `None` for an admin key, whose requests name the tenant.
     pub tenant: Option<TenantId>,
-    /// What people call it.
+    /// The display name.
     pub name: Option<String>,
-    /// What it may do.
+    /// The operations that it allows.
     pub scopes: Vec<Scope>,
     /// The keyed hash of its secret part.
     pub hash: [u8; 32],
@@ -41,7 +41,7 @@ pub struct Key {
     pub created_at: Timestamp,
     /// When it stops working.
     pub expires_at: Option<Timestamp>,
-    /// When it was last used, roughly.
+    /// When it was last used, with a delay of some seconds or minutes.
     pub last_used_at: Option<Timestamp>,
 }
 
@@ -50,9 +50,9 @@ pub struct Key {
 pub struct SubscriptionRecord {
     /// The subscription.
     pub subscription: Subscription,
-    /// Secrets and token, sealed by the layer above. Opaque here.
+    /// Secrets and token, sealed by the caller. Opaque to the store.
     pub credentials: Vec<u8>,
-    /// Set when it was deleted: it takes no more events, and is removed when its unfinished
+    /// When it was deleted: it receives no further events, and is removed once its unfinished
     /// deliveries are cancelled.
     pub deleted_at: Option<Timestamp>,
 }
@@ -62,14 +62,14 @@ pub struct SubscriptionRecord {
 pub enum SubscriptionPut {
     /// It is stored, and so is its destination.
     Stored,
-    /// An identical one exists already.
+    /// An identical subscription exists already.
     Twin(SubscriptionId),
 }
 
-/// A destination as it is stored: the domain's value and nothing else.
+/// A destination as it is stored; the same type as in the domain.
 pub type DestinationRecord = postrider_domain::destination::Destination;
 
-/// The event that was accepted, as it is read back.
+/// An accepted event, as it is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventRecord {
     /// The event.
@@ -87,11 +87,11 @@ pub struct Acceptance {
     pub event: Arc<Event>,
     /// When it is accepted.
     pub accepted_at: Timestamp,
-    /// A digest of what the application sent, to tell a repeat from a conflict.
+    /// A digest of the application's request, to distinguish a repeat from a conflict.
     pub fingerprint: [u8; 32],
-    /// Whether the application chose the identifier. One that Postrider made cannot be a repeat, so
-    /// a store need not look for it; but it is kept, and is a repeat when the application gives it
-    /// later.
+    /// Whether the application chose the identifier. An identifier that Postrider made cannot be a
+    /// repeat, so a store need not look it up. It is stored all the same: the application may send
+    /// it later, which is then a repeat.
     pub id_given: bool,
     /// Its deliveries. All of them are queued.
     pub deliveries: Vec<Delivery>,
@@ -102,49 +102,50 @@ pub struct Acceptance {
 pub enum Accepted {
     /// It is durable with all its deliveries, unless another one of the batch is a conflict.
     New,
-    /// It was accepted before. No delivery is added.
+    /// The same event was accepted before. No delivery is added.
     Duplicate {
-        /// How many deliveries it had then.
+        /// How many deliveries it had when it was accepted.
         deliveries: u32,
     },
-    /// The identifier was used for something else. Nothing of the whole batch was written.
+    /// The identifier belongs to a different event. Nothing of the whole batch was written.
     Conflict,
 }
 
-/// Everything that some outcomes change: applied atomically, all or nothing.
+/// The changes that follow from some outcomes: applied all or nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Commit {
-    /// Deliveries as they are afterwards. Each at most once.
+    /// Deliveries after the change, each at most once.
     pub deliveries: Vec<DeliveryChange>,
-    /// Destinations as they are afterwards. Each at most once.
+    /// Destinations after the change, each at most once.
     pub destinations: Vec<DestinationChange>,
-    /// How far a replay job has come with this commit: `done` and `position` are taken over, and
-    /// `state` and `finished_at` where it is still running in the store. So a job that was paused or
-    /// cancelled meanwhile stays paused or cancelled.
+    /// The progress of a replay job after this commit. The store takes `done` and `position`;
+    /// `state` and `finished_at` only if the stored job is still running. So a job that was paused
+    /// or cancelled meanwhile stays so.
     pub replay: Option<ReplayJob>,
 }
 
-/// A delivery changed.
+/// The change of a delivery.
 #[derive(Debug, Clone)]
 pub struct DeliveryChange {
     /// Its state before, for the ledger.
     pub before: StateName,
     /// The delivery after the change.
     pub delivery: Delivery,
-    /// The attempt that changed it; `None` where it was not admitted, cancelled or replayed.
+    /// The attempt that changed it; `None` for a change without an attempt: not admitted, cancelled
+    /// or replayed.
     pub attempt: Option<Attempt>,
 }
 
-/// A destination changed.
+/// The change of a destination.
 #[derive(Debug, Clone)]
 pub struct DestinationChange {
-    /// Whose it is.
+    /// The tenant of the destination.
     pub tenant: TenantId,
-    /// Which one.
+    /// The destination.
     pub id: DestinationId,
-    /// Its circuit as it is now.
+    /// Its circuit after the change.
     pub circuit: Circuit,
-    /// What changed in it, oldest first, for the timeline.
+    /// The transitions of the circuit, oldest first, for the timeline.
     pub transitions: Vec<Transition>,
 }
 
@@ -153,7 +154,7 @@ pub struct DestinationChange {
 pub struct DueMark {
     /// The due time.
     pub at: Timestamp,
-    /// The delivery at that time.
+    /// The delivery, to order deliveries with the same due time.
     pub delivery: DeliveryId,
 }
 
@@ -176,7 +177,7 @@ pub struct ShardLeases {
 }
 
 impl ShardLeases {
-    /// Whether this shard is among them.
+    /// Whether this node holds the shard.
     pub fn has(&self, shard: Shard) -> bool {
         self.epoch(shard).is_some()
     }
@@ -198,46 +199,47 @@ pub struct Epoch(pub u64);
 pub struct Page<T> {
     /// The entries, newest first unless the list says otherwise.
     pub items: Vec<T>,
-    /// Where the next page begins; `None` on the last one, also where that one is full.
+    /// The cursor of the next page; `None` if this page is the last one.
     pub next: Option<Cursor>,
 }
 
-/// Where a page begins. Opaque to everybody but the store that issued it.
+/// The position at which a page begins. Only the store that issued it understands it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Cursor(pub String);
 
-/// Which page of a list.
+/// Selects a page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageRequest {
-    /// At most so many entries, and at least one.
+    /// The most entries of the page, at least one.
     pub limit: usize,
-    /// From here on; from the beginning where it is `None`.
+    /// The cursor of the page; `None` for the first page.
     pub cursor: Option<Cursor>,
 }
 
-/// Which deliveries. Everything that is given must hold.
+/// Selects deliveries; every condition that is set must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeliveryFilter {
-    /// In this state. `InFlight` is not known to a store.
+    /// Deliveries in this state. `InFlight` selects nothing: a store does not know which are in
+    /// flight.
     pub state: Option<StateName>,
-    /// To this destination.
+    /// Deliveries to this destination.
     pub destination: Option<DestinationId>,
-    /// For this subscription.
+    /// Deliveries for this subscription.
     pub subscription: Option<SubscriptionId>,
-    /// Of this event.
+    /// Deliveries of this event.
     pub event: Option<EventId>,
-    /// Of events of this type.
+    /// Deliveries of events of this type.
     pub kind: Option<EventType>,
-    /// Accepted at or after.
+    /// Deliveries accepted at this time or later.
     pub since: Option<Timestamp>,
-    /// Accepted before.
+    /// Deliveries accepted before this time.
     pub until: Option<Timestamp>,
     /// Ended at or after. One that has not ended does not match.
     pub ended_since: Option<Timestamp>,
 }
 
 impl DeliveryFilter {
-    /// Whether a delivery is one of those that are wanted.
+    /// Whether the filter selects a delivery.
     pub fn matches(&self, delivery: &Delivery) -> bool {
         self.state.is_none_or(|state| state == delivery.state.name())
             && self.destination.is_none_or(|id| id == delivery.destination)
@@ -252,19 +254,19 @@ impl DeliveryFilter {
     }
 }
 
-/// Which events. Everything that is given must hold.
+/// Selects events; every condition that is set must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventFilter {
-    /// Of this type.
+    /// Events of this type.
     pub kind: Option<EventType>,
-    /// Accepted at or after.
+    /// Events accepted at this time or later.
     pub since: Option<Timestamp>,
-    /// Accepted before.
+    /// Events accepted before this time.
     pub until: Option<Timestamp>,
 }
 
 impl EventFilter {
-    /// Whether an event is one of those that are wanted.
+    /// Whether the filter selects an event.
     pub fn matches(&self, record: &EventRecord) -> bool {
         self.kind.as_ref().is_none_or(|kind| *kind == record.event.kind)
             && self.since.is_none_or(|since| since <= record.accepted_at)
@@ -277,22 +279,22 @@ impl EventFilter {
 pub struct ReplayJob {
     /// Its identifier.
     pub id: ReplayId,
-    /// Whose it is.
+    /// The tenant whose deliveries are replayed.
     pub tenant: TenantId,
     /// Which deliveries. Its state is a finished one, or waiting: those are retried before their slots.
     pub filter: DeliveryFilter,
-    /// How many deliveries a second; `None` for as fast as the queues take them.
+    /// The most deliveries replayed per second; `None` for no limit.
     pub per_second: Option<u32>,
     /// When it was created. Only deliveries that had ended by then are replayed, and only those that were
     /// not attempted since are retried. So each is sent once.
     pub created_at: Timestamp,
     /// Its state.
     pub state: ReplayState,
-    /// How many it will replay, as counted at the start.
+    /// How many deliveries it will replay, as counted at the start.
     pub total: u64,
-    /// How many it has replayed.
+    /// How many deliveries it has replayed.
     pub done: u64,
-    /// The last delivery that it replayed: it goes on after it.
+    /// The last delivery that it replayed; the job continues after it.
     pub position: Option<DeliveryId>,
     /// When it ended.
     pub finished_at: Option<Timestamp>,
@@ -332,48 +334,49 @@ pub enum ReplayState {
     Running,
     /// Paused, until it is resumed.
     Paused,
-    /// Finished: everything is replayed.
+    /// Finished: every selected delivery is replayed.
     Finished,
     /// Cancelled by a user.
     Cancelled,
 }
 
-/// How much a tenant has of what quotas limit.
+/// The numbers of a tenant's records that quotas limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Keys.
     pub keys: u64,
-    /// Destinations, including those that no subscription uses any more.
+    /// Destinations, including those without a subscription.
     pub destinations: u64,
-    /// Replay jobs that are kept.
+    /// Replay jobs in the store, running or ended.
     pub replays: u64,
-    /// Replay jobs that run.
+    /// Replay jobs that are running.
     pub replays_running: u64,
 }
 
-/// Counts of one minute, for charts. A write that is repeated counts once.
+/// Counts of one minute, for charts. A repeated write is counted once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Deliveries accepted, by the time of acceptance.
     pub accepted: u64,
-    /// Deliveries that arrived, by the time of arrival.
+    /// Deliveries that succeeded, by the time of success.
     pub delivered: u64,
-    /// Attempts that did not succeed, faults of our own included, by the time at which they began.
+    /// Attempts that did not succeed, including errors on our own side, by the time at which they
+    /// began.
     pub failed: u64,
-    /// Deliveries that became dead, by the time of that.
+    /// Deliveries that became dead, by the time at which they did.
     pub dead: u64,
 }
 
-/// A tally with the time at which its span begins.
+/// A tally with the start of its time span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TallyAt {
-    /// Begin of the span.
+    /// The start of the span.
     pub at: Timestamp,
     /// The counts of the span.
     pub tally: Tally,
 }
 
-/// What pruning removed.
+/// How many records pruning removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// Events.
@@ -384,23 +387,24 @@ pub struct Pruned {
     pub attempts: u64,
 }
 
-/// An answer that is kept for a repeat of the same request. Until there is an answer, it is the note
-/// that the request has begun.
+/// The stored answer to a request with an idempotency key, for repeats of the request. Until there
+/// is an answer, it is the note that the request has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotentAnswer {
-    /// A digest of the request, to tell a repeat from another request with the same key.
+    /// A digest of the request, to distinguish a repeat from another request with the same key.
     pub request: [u8; 32],
     /// The answer's status; [`IdempotentAnswer::BEGUN`] where there is no answer yet.
     pub status: u16,
-    /// The answer's body, sealed by the layer above where it holds a secret; of a request that has
-    /// begun, the seed of its random numbers. Opaque here.
+    /// The answer's body, sealed by the caller if it contains a secret. For a request that has
+    /// begun: the seed of its random numbers. Opaque to the store.
     pub body: Vec<u8>,
-    /// When it was given, or when the request began.
+    /// When the answer was given, or when the request began.
     pub created_at: Timestamp,
 }
 
 impl IdempotentAnswer {
-    /// The status of a request that has begun and has no answer yet. No answer has it.
+    /// The status of a request that has begun and has no answer yet. No real answer has this
+    /// status.
     pub const BEGUN: u16 = 0;
 
     /// Whether this is an answer, and not only the note that the request has begun.
@@ -408,8 +412,8 @@ impl IdempotentAnswer {
         self.status != Self::BEGUN
     }
 
-    /// Whether another one for the same key replaces this one: this one was kept before `since`, or it
-    /// is the note that a request has begun and the other one is the answer.
+    /// Whether another entry for the same key replaces this one: this one was stored before
+    /// `since`, or it is the note that a request has begun and the other one is its answer.
     pub fn gives_way(&self, other: &IdempotentAnswer, since: Timestamp) -> bool {
         self.created_at < since || (!self.is_answer() && other.is_answer())
     }

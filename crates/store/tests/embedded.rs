@@ -1,4 +1,4 @@
-//! The embedded store passes the suite, on real files.
+//! Runs the conformance suite on the embedded store, with real files.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 

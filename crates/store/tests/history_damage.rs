@@ -1,8 +1,8 @@
-//! Damage to the history of a killed store: found and named at the start, and given up only by an
-//! operator.
+//! Damage to the history of a killed store is found and named at the start, and only an operator
+//! can accept the loss.
 //!
-//! A copy of the files of an open store is what a kill leaves. `HISTORY_DAMAGE=2000` in the environment
-//! makes the first test longer.
+//! A copy of the files of an open store is what a kill leaves. `HISTORY_DAMAGE=2000` in the
+//! environment makes the first test longer.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
@@ -19,10 +19,10 @@ use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{Acceptance, Configuration, History, Intake, StoreError, Tenant, Upkeep};
 use postrider_store_testing::samples;
 
-/// Does something to a file.
+/// A way to damage a file.
 type Harm = fn(&Path);
 
-/// The days of the events, one after the other.
+/// The days of the events, with the names of their files.
 const DAYS: [(i64, &str); 2] =
     [(1_794_700_800_000, "2026-11-15.db"), (1_794_787_200_000, "2026-11-16.db")];
 const EVENTS: u64 = 160;
@@ -40,7 +40,7 @@ fn payload(n: u64) -> RawJson {
     RawJson::from_trusted(format!("\"payload {n} {}\"", "y".repeat(700)).into())
 }
 
-/// The days take turns.
+/// Event `n`; the days alternate.
 fn acceptance(n: u64) -> Acceptance {
     let at = Timestamp::from_unix_ms(DAYS[usize::try_from(n % 2).unwrap()].0 + 1_000);
     let event = Event {
@@ -58,7 +58,8 @@ fn acceptance(n: u64) -> Acceptance {
     Acceptance { event, accepted_at: at, fingerprint: [1; 32], id_given: true, deliveries }
 }
 
-/// Fills a store that stays open: its files hold some of everything, and much of it only in logs.
+/// Fills a store and keeps it open: its files have rows in every table, many of them only in the
+/// write-ahead logs.
 async fn fill(data: &Path) -> Arc<EmbeddedStore> {
     let store = EmbeddedStore::open(data, options()).unwrap();
     let tenant = Tenant {
@@ -79,7 +80,7 @@ async fn fill(data: &Path) -> Arc<EmbeddedStore> {
 async fn accept(store: &EmbeddedStore, events: std::ops::Range<u64>) {
     for n in events {
         store.accept(vec![acceptance(n)]).await.unwrap();
-        // Everything before is in the files then.
+        // The read waits until everything before it is in the files.
         store.ledger(None).await.unwrap();
     }
 }
@@ -97,7 +98,7 @@ fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
-/// The events that are there; a wrong payload is never given out.
+/// The events that can be read, each checked for its payload.
 async fn events(store: &EmbeddedStore) -> Vec<u64> {
     let mut there = Vec::new();
     for n in 0..EVENTS {
@@ -110,7 +111,7 @@ async fn events(store: &EmbeddedStore) -> Vec<u64> {
     there
 }
 
-/// Opens; how many events are gone.
+/// Opens the store; returns how many events are missing.
 async fn open_and_count(data: &Path) -> Result<usize, StoreError> {
     let store = EmbeddedStore::open(data, options())?;
     let gone = usize::try_from(EVENTS).unwrap() - events(&store).await.len();
@@ -118,7 +119,8 @@ async fn open_and_count(data: &Path) -> Result<usize, StoreError> {
     Ok(gone)
 }
 
-/// Damages a file of the history as the number has it; which file, and how.
+/// Damages a file of the history in a way that `n` determines; returns the file and the kind of
+/// damage.
 fn damage(history: &Path, n: u64) -> (PathBuf, &'static str) {
     let mut random = Sequence::new(n);
     let day = DAYS[usize::try_from(n / 6 % 2).unwrap()].1;
@@ -195,7 +197,7 @@ fn damage_in_days_that_are_not_read_at_the_start_is_found_by_readers_or_by_verif
     let directory = tempfile::tempdir().unwrap();
     let (data, killed) = (directory.path().join("data"), directory.path().join("killed"));
     let runtime = runtime();
-    // Closed, so that no log covers what is damaged in a file.
+    // Close the store, so that no write-ahead log hides the damage in a file.
     runtime.block_on(async { fill(&data).await.close().await.unwrap() });
     let unread = || EmbeddedOptions { check_bytes: 0, ..options() };
     let (mut at_start, mut by_readers, mut by_verify, mut harmless) = (0, 0, 0, 0);
@@ -246,7 +248,7 @@ fn kill_between_the_files_of_days_and_main_is_not_taken_for_damage() {
     runtime.block_on(async {
         let store = EmbeddedStore::open(&data, options()).unwrap();
         accept(&store, 0..20).await;
-        // main.db as it was, everything else as it is later.
+        // `main.db` from before, all other files from after.
         fs::create_dir(&killed).unwrap();
         for name in ["main.db", "main.db-wal"] {
             fs::copy(data.join(name), killed.join(name)).unwrap();
@@ -281,7 +283,7 @@ fn loss_is_given_up_by_an_operator_and_the_ledger_says_so() {
         drop(fs::remove_dir_all(&killed));
         copy_tree(&data, &killed);
         if how == "zeroes" {
-            // Without its log, what is in the file counts.
+            // Without its write-ahead log, the file has only what was checkpointed.
             fs::remove_file(killed.join("history").join(day).with_extension("db-wal")).unwrap();
         }
         harm(&killed.join("history").join(day));

@@ -1,7 +1,8 @@
 //! `kill -9` on a process that appends to a journal on real files at full speed.
 //!
 //! The parent knows only what the child printed: each line is one acknowledgement. After each kill
-//! it opens the journal itself and every printed record must be there, whole and in its place.
+//! it opens the journal and checks that every printed record is there, complete and at its
+//! position.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
@@ -26,7 +27,7 @@ fn options(nonce: u64, applied: u64) -> JournalOptions {
     }
 }
 
-/// The payload with this number; no two are alike, and their lengths vary.
+/// The payload with this number; payloads differ, and their lengths vary.
 fn payload(number: u64) -> Bytes {
     let length = usize::try_from(number % 1200).unwrap();
     let mut bytes = number.to_le_bytes().to_vec();
@@ -34,8 +35,8 @@ fn payload(number: u64) -> Bytes {
     Bytes::from(bytes)
 }
 
-/// The other half of the test below, which runs it in a process of its own: appends for ever, and
-/// says on its output what was acknowledged. Its input names the directory; without one it is done.
+/// The child process of the test below: appends for ever, and prints what was acknowledged. Its
+/// input names the directory; without a directory it ends at once.
 #[test]
 #[ignore = "the child of the kill test; it is started by that test"]
 fn child_that_appends_until_it_is_killed() {
@@ -69,7 +70,8 @@ fn child_that_appends_until_it_is_killed() {
     }
 }
 
-/// Starts a child, kills it after so many acknowledgements, and returns all that it printed.
+/// Starts a child, kills it after `kill_after` acknowledgements, and returns everything that it
+/// printed.
 fn acknowledged_until_killed(
     directory: &Path,
     round: u64,
@@ -89,7 +91,7 @@ fn acknowledged_until_killed(
     let mut killed = false;
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
-    // What the kill cut in the middle of a line was not yet said.
+    // A line that the kill cut off was not acknowledged completely.
     while output.read_line(&mut line).unwrap() > 0 && line.ends_with('\n') {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let ["ack", position, number] = words[..] {
@@ -107,11 +109,11 @@ fn acknowledged_until_killed(
 }
 
 #[test]
-fn what_was_acknowledged_before_kill_9_is_there_after_it() {
+fn acknowledged_records_survive_kill_9() {
     let directory = tempfile::tempdir().unwrap();
     let (mut applied, mut total, mut untold, mut torn) = (0, 0, 0, 0);
     for round in 1..=KILLS {
-        // Any number will do; the child is somewhere else whenever it is reached.
+        // The numbers are arbitrary, so that each kill hits the child at another point.
         let kill_after = usize::try_from(1 + round * 7919 % 3001).unwrap();
         let mut acknowledged =
             acknowledged_until_killed(directory.path(), round, applied, kill_after);
@@ -132,7 +134,7 @@ fn what_was_acknowledged_before_kill_9_is_there_after_it() {
             }
         }
         assert!(acknowledged.is_empty(), "lost: {acknowledged:?}");
-        // SQLite would have them all; the child may reuse the files.
+        // As if SQLite had applied all records: the child may reuse the files.
         journal.release(Position::new(applied));
         journal.close().unwrap();
     }

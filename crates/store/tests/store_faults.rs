@@ -1,7 +1,7 @@
-//! A disk that is full, and syncs that fail: in a process of its own, on a file system of its own.
+//! A full disk and failing syncs, tested in a child process on a file system of its own.
 //!
-//! Both need a tool that may be missing (`unshare` with the right to mount, `strace`): then they say
-//! so and do nothing.
+//! Both need tools that may be missing (`unshare` with the right to mount, `strace`): then the
+//! tests print that and do nothing.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
@@ -64,7 +64,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap()
 }
 
-/// What a child is told on its input, or `None` where it was not started by its test.
+/// The input of a child process; `None` if the test was not started as a child.
 fn told() -> Option<String> {
     let mut line = String::new();
     io::stdin().read_line(&mut line).unwrap();
@@ -115,7 +115,7 @@ fn child_on_a_small_disk() {
         };
         assert!(matches!(refusal, StoreError::DiskFull { .. }), "{refusal}");
         println!("refused after {} events: {refusal}", accepted.len());
-        // Work goes on: whatever was accepted can be settled and read.
+        // Accepted deliveries can still be settled and read.
         for id in &accepted {
             let delivery = store.delivery(&tenant(), *id).await.unwrap().unwrap();
             store.settle(&holding, arrived(&delivery)).await.unwrap();
@@ -124,7 +124,7 @@ fn child_on_a_small_disk() {
         let all = u64::try_from(accepted.len()).unwrap();
         assert_eq!((ledger.accepted, ledger.delivered), (all, all));
         store.verify().await.unwrap();
-        // Room comes back: it resumes by itself.
+        // The disk has space again: acceptance resumes by itself.
         let more = Command::new("mount").args(["-o", "remount,size=480m", &directory]).status();
         assert!(more.unwrap().success());
         let mut tries = 0;
@@ -166,7 +166,7 @@ fn on_a_full_disk_nothing_new_is_accepted_and_the_rest_is_finished() {
     }
 }
 
-/// Accepts and settles a few, and writes down (in a file that is not synced) what it was told.
+/// Accepts and settles a few events, and records the answers in a file that is not synced.
 #[test]
 #[ignore = "the child of the failing-sync test; it is started by that test"]
 fn child_whose_sync_fails() {
@@ -211,7 +211,7 @@ fn child_whose_sync_fails() {
     });
 }
 
-/// After the fault: what was acknowledged is there, and everything verifies.
+/// After the fault: everything acknowledged is there, and the store verifies.
 async fn check_after_fault(data: &Path, log: &str) -> (u64, bool) {
     let store = EmbeddedStore::open(data, options()).unwrap();
     let mut accepted = 0;
@@ -229,7 +229,7 @@ async fn check_after_fault(data: &Path, log: &str) -> (u64, bool) {
         accepted += u64::from(what == "accepted");
     }
     store.verify().await.unwrap();
-    // And it goes on.
+    // The store accepts events again.
     let again = store.accept(vec![acceptance(1_000, 10)]).await.unwrap();
     assert_eq!(again, [Accepted::New]);
     store.close().await.unwrap();
@@ -238,24 +238,24 @@ async fn check_after_fault(data: &Path, log: &str) -> (u64, bool) {
     (accepted, failed)
 }
 
-/// System calls that are made to fail, and how.
+/// The system calls that are made to fail, and the error.
 struct Sweep {
     name: &'static str,
     calls: &'static str,
     error: &'static str,
-    /// Once, or from the k-th on.
+    /// Whether all calls from the k-th on fail, or only the k-th.
     from_then_on: bool,
 }
 
-/// How many k are left out after one that is tried, unless all are asked for.
+/// The step between two tested values of k; 1 if all are requested.
 fn stride(short: u32) -> u32 {
     #[expect(clippy::disallowed_methods, reason = "the long form is asked for by a variable")]
     let all = std::env::var_os("STORE_FAULTS").is_some();
     if all { 1 } else { short }
 }
 
-/// Lets the k-th of some calls fail, for one k after another, until there is no k-th. What was
-/// acknowledged must be there afterwards, and everything must verify.
+/// Makes the k-th of some system calls fail, for each k, until there is no k-th call. Afterwards
+/// everything acknowledged must be there, and the store must verify.
 #[expect(clippy::print_stdout, reason = "a test of trust prints its figure")]
 fn sweep(sweep: &Sweep, step: u32) -> Option<u32> {
     let runtime = runtime();
@@ -284,7 +284,7 @@ fn sweep(sweep: &Sweep, step: u32) -> Option<u32> {
             println!("failing {name}: skipped, this user may not trace");
             return None;
         }
-        // What fails while the program is being loaded is not ours: it did nothing yet.
+        // The call failed while the program was being loaded, before it did anything.
         if !output.status.success() && !log.exists() {
             assert!(!data.exists(), "{name} {nth}, {error}: {said}\n{errors}");
             nth += step;
@@ -319,7 +319,7 @@ fn whichever_sync_fails_nothing_acknowledged_is_lost() {
     }
 }
 
-/// Under the journal and under SQLite alike.
+/// Covers writes of the journal and of SQLite.
 #[test]
 fn whichever_write_fails_nothing_acknowledged_is_lost() {
     for (error, from_then_on) in
@@ -331,7 +331,7 @@ fn whichever_write_fails_nothing_acknowledged_is_lost() {
     }
 }
 
-/// Lengths, names and reservations of files.
+/// Covers system calls that change lengths, names and reservations of files.
 #[test]
 fn whichever_change_of_a_file_fails_nothing_acknowledged_is_lost() {
     let calls = "ftruncate,fallocate,rename,renameat,renameat2,unlink,unlinkat,mkdir,openat";

@@ -1,4 +1,4 @@
-//! What happens when the files are not as they should be: damaged, in use, read-only, newer, gone.
+//! The files are not as they should be: damaged, in use, read-only, of a newer version, or missing.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
@@ -49,7 +49,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap()
 }
 
-/// A closed store with some of everything.
+/// Creates a closed store with rows in every table.
 fn closed_store(data: &Path) {
     runtime().block_on(async {
         let store = EmbeddedStore::open(data, options()).unwrap();
@@ -92,7 +92,7 @@ fn files(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Opens, verifies and reads everything; what is wrong first.
+/// Opens, verifies and reads everything; returns the first error.
 async fn open_and_read(data: &Path) -> Result<(), StoreError> {
     let store = EmbeddedStore::open(data, options())?;
     let outcome = async {
@@ -110,7 +110,7 @@ async fn open_and_read(data: &Path) -> Result<(), StoreError> {
     outcome
 }
 
-/// That an error names the file, or at least its directory.
+/// Checks that an error names the file, or at least its directory.
 fn assert_named(error: &StoreError, file: &Path) {
     let StoreError::Corrupt { place, .. } = error else {
         panic!("{}: {error:?}", file.display());
@@ -167,13 +167,13 @@ fn flipped_bits_and_cut_files_are_noticed_and_named() {
 }
 
 #[test]
-fn a_counter_that_is_not_what_was_written_is_named_with_its_table() {
+fn damaged_counter_is_reported_with_its_table() {
     let directory = tempfile::tempdir().unwrap();
     let whole = directory.path().join("whole");
     closed_store(&whole);
     let runtime = runtime();
     runtime.block_on(async {
-        // One waits, so that every counter has a row.
+        // One delivery waits, so that every counter has a row.
         let store = EmbeddedStore::open(&whole, options()).unwrap();
         let delivery = acceptance(0).deliveries.remove(0);
         let slot = Slot::new(1, AT, ScheduleClock::starting_at(AT));
@@ -209,7 +209,7 @@ fn a_counter_that_is_not_what_was_written_is_named_with_its_table() {
 }
 
 #[test]
-fn a_second_process_is_told_that_the_directory_is_in_use() {
+fn second_process_is_refused_because_the_directory_is_in_use() {
     let directory = tempfile::tempdir().unwrap();
     let first = EmbeddedStore::open(directory.path(), options()).unwrap();
     let error = EmbeddedStore::open(directory.path(), options()).unwrap_err();
@@ -243,7 +243,7 @@ async fn open_and_accept(data: &Path) -> Result<(), StoreError> {
 }
 
 #[test]
-fn a_journal_that_is_gone_is_not_taken_for_an_empty_one() {
+fn missing_journal_is_not_taken_for_an_empty_one() {
     let directory = tempfile::tempdir().unwrap();
     closed_store(directory.path());
     fs::remove_dir_all(directory.path().join("journal")).unwrap();
@@ -252,7 +252,7 @@ fn a_journal_that_is_gone_is_not_taken_for_an_empty_one() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_is_named() {
+fn error_names_a_directory_that_cannot_be_written() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, b"").unwrap();
@@ -278,7 +278,7 @@ fn the_data_directory_is_for_its_owner_alone() {
 }
 
 #[test]
-fn a_copy_is_made_while_work_goes_on_and_only_into_an_empty_directory() {
+fn backup_runs_beside_writes_and_only_into_an_empty_directory() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     closed_store(&at("data"));

@@ -1,8 +1,9 @@
 //! `kill -9` on a process that accepts and settles at full speed.
 //!
 //! The parent knows only what the child printed: each line is one acknowledgement. After each kill
-//! it opens the store itself: whatever was acknowledged is there, every settlement is whole or not
-//! there at all, and everything verifies. `STORE_KILLS=1000` in the environment makes it longer.
+//! it opens the store and checks that everything acknowledged is there, that every settlement is
+//! complete or absent, and that the store verifies. `STORE_KILLS=1000` in the environment makes it
+//! longer.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
@@ -23,7 +24,7 @@ use postrider_store::{Acceptance, Commit, DeliveryChange, History, Intake, Upkee
 
 const KILLS: u64 = 20;
 const TASKS: u64 = 16;
-/// Deliveries of an event.
+/// Deliveries per event.
 const OWED: u8 = 3;
 
 fn options() -> EmbeddedOptions {
@@ -44,7 +45,7 @@ fn delivery_id(number: u64, nth: u8) -> DeliveryId {
     DeliveryId::from_bytes(bytes)
 }
 
-/// Days change as numbers grow, so that there are several files.
+/// The time of an event; it moves on to the next day now and then, so that there are several files.
 fn time(number: u64) -> Timestamp {
     let day = i64::try_from(number % 3).unwrap();
     Timestamp::from_unix_ms(1_794_700_800_000 + day * 86_400_000)
@@ -75,7 +76,7 @@ fn acceptance(number: u64) -> Acceptance {
     Acceptance { accepted_at: at, fingerprint: [3; 32], id_given: true, deliveries, event }
 }
 
-/// The first arrives, the second waits, the third dies: one commit.
+/// One commit in which the first delivery succeeds, the second waits and the third dies.
 fn commit(number: u64) -> Commit {
     let at = time(number);
     let changes = acceptance(number).deliveries.into_iter().zip(0u8..).map(|(delivery, nth)| {
@@ -107,8 +108,8 @@ fn commit(number: u64) -> Commit {
     Commit { deliveries: changes.collect(), ..Commit::default() }
 }
 
-/// The other half of the test below, which runs it in a process of its own. Its input names the
-/// directory; without one it is done.
+/// The child process of the test below. Its input names the directory; without a directory it ends
+/// at once.
 #[test]
 #[ignore = "the child of the kill test; it is started by that test"]
 fn child_that_accepts_and_settles_until_it_is_killed() {
@@ -145,8 +146,8 @@ fn child_that_accepts_and_settles_until_it_is_killed() {
     }
 }
 
-/// Starts a child and kills it after so many acknowledgements. Each event that it told of, and
-/// whether it told of its settlement.
+/// Starts a child and kills it after `kill_after` acknowledgements. Returns each acknowledged
+/// event, and whether its settlement was acknowledged too.
 fn acknowledged_until_killed(
     directory: &Path,
     round: u64,
@@ -202,7 +203,7 @@ async fn check(store: &EmbeddedStore, told: &BTreeMap<u64, bool>) {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "how long it runs is for whoever runs it")]
-fn what_was_acknowledged_survives_a_kill_at_any_moment() {
+fn acknowledged_work_survives_a_kill_at_any_moment() {
     let kills = std::env::var("STORE_KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");

@@ -1,5 +1,5 @@
-//! What the tests of several crates share. **Nothing of it is shipped**: it is a dependency of tests
-//! and of test crates only.
+//! Helpers for the tests of several crates. **Never part of a release build**: only tests and test
+//! crates depend on it.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

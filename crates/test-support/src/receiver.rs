@@ -1,5 +1,5 @@
-//! The parts of a receiver on loopback: it listens, reads requests and answers them, one thread for
-//! each connection.
+//! Parts of a receiver on loopback: it listens, reads requests and answers them, with one thread
+//! for each connection.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::time::Instant;
 /// The stack of a connection's thread: a test may have thousands of them.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// One request as it arrived.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The path with its query.
@@ -19,7 +19,7 @@ pub struct Request {
     pub headers: Vec<(String, String)>,
     /// The whole body.
     pub body: Vec<u8>,
-    /// When the whole of it was there.
+    /// When it was received completely.
     pub at: Instant,
 }
 
@@ -61,12 +61,12 @@ impl Request {
     }
 }
 
-/// Gives each connection to a free port of loopback to `serve`, on a thread of its own.
+/// Listens on a free loopback port, and runs `serve` for each connection, on a thread of its own.
 pub fn listen(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     listen_on(TcpListener::bind("127.0.0.1:0").unwrap(), serve)
 }
 
-/// Gives each connection to `serve`, on a thread of its own.
+/// Runs `serve` for each connection, on a thread of its own.
 pub fn listen_on(
     listener: TcpListener,
     serve: impl Fn(TcpStream) + Send + Sync + 'static,
@@ -76,7 +76,7 @@ pub fn listen_on(
     drop(thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let serve = Arc::clone(&serve);
-            // A connection that gets no thread is closed, which the sender notices.
+            // A connection without a thread is closed, which the sender notices.
             let thread = thread::Builder::new().stack_size(STACK_BYTES);
             drop(thread.spawn(move || serve(stream)));
         }
@@ -84,8 +84,8 @@ pub fn listen_on(
     address
 }
 
-/// Answers every request of a connection with what `respond` makes of it, until the connection ends
-/// or breaks: both are the sender's business.
+/// Answers every request of a connection with the result of `respond`, until the connection ends or
+/// breaks.
 pub fn answer_each(stream: impl Read + Write, mut respond: impl FnMut(Request) -> String) {
     let mut reader = BufReader::new(stream);
     while let Ok(Some(request)) = Request::read(&mut reader) {
@@ -95,7 +95,7 @@ pub fn answer_each(stream: impl Read + Write, mut respond: impl FnMut(Request) -
     }
 }
 
-/// An answer with this status and a short body.
+/// A response with this status and a short body.
 pub fn answer(status: u16) -> String {
     format!("HTTP/1.1 {status} x\r\ncontent-length: 6\r\n\r\nanswer")
 }

@@ -1,11 +1,12 @@
-//! Valid values to begin a test with. A test changes the fields that it is about.
+//! Valid sample values for tests. A test changes the fields that it is about.
 
 use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
 use postrider_domain::payload::Format;
 use postrider_domain::subscription::{Subscription, TypeSet};
 use postrider_domain::time::Timestamp;
 
-/// An enabled subscription of these types without a filter, in the standard format, made at `now`.
+/// An enabled subscription to these types without a filter, in the standard format, created at
+/// `now`.
 pub fn subscription(
     id: SubscriptionId,
     tenant: &TenantId,

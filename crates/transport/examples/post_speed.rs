@@ -1,4 +1,5 @@
-//! How many POSTs per second does the transport make, beside a bare pooled hyper client?
+//! Measures how many POSTs per second the transport makes, compared with a bare pooled hyper
+//! client.
 //!
 //! Both post the same 500 bytes with the same headers from 64 tasks to the same receiver, in turns.
 //! The receiver runs on a thread of this process. Run it with
@@ -43,7 +44,7 @@ const HEADERS: [(HeaderName, HeaderValue); 4] = [
     ),
 ];
 
-/// Who posts.
+/// The client that is measured.
 #[derive(Clone)]
 enum Poster {
     Bare(Box<Client<HttpConnector, Full<Bytes>>>, http::Uri),
@@ -132,7 +133,7 @@ fn target(url: &str) -> Target {
     Target::new(tenant, destination, url, None).unwrap()
 }
 
-/// A receiver with a thread of its own, that does as little as it can.
+/// A minimal receiver on a thread of its own.
 fn start_receiver() -> SocketAddr {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -149,7 +150,7 @@ fn start_receiver() -> SocketAddr {
     receiver.recv().unwrap()
 }
 
-/// Answers as soon as the end of a head and the body behind it have come.
+/// Answers as soon as a head and its body have arrived.
 async fn serve(mut stream: TcpStream) {
     drop(stream.set_nodelay(true));
     let mut buffer = Vec::with_capacity(4096);

@@ -1,4 +1,4 @@
-//! What people may see of a certificate: whose it is, until when it holds, and its fingerprint.
+//! The public facts of a certificate: subject, validity and fingerprint.
 
 use postrider_domain::time::Timestamp;
 use rustls::pki_types::CertificateDer;
@@ -7,25 +7,25 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::tls::{Part, TlsSetupError, read_certificates};
 
-/// A certificate, as it may be shown.
+/// The facts of a certificate that may be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFacts {
-    /// Whose it is, as `CN=client, O=Example`.
+    /// The subject, as `CN=client, O=Example`.
     pub subject: String,
-    /// From when on it holds.
+    /// The start of its validity.
     pub not_before: Timestamp,
-    /// Until when it holds.
+    /// The end of its validity.
     pub expires_at: Timestamp,
-    /// SHA-256 of all of it, in hexadecimal digits.
+    /// SHA-256 of the whole certificate, in hexadecimal digits.
     pub fingerprint: String,
 }
 
 impl CertificateFacts {
-    /// What is to be seen of the certificates in a PEM, in their order.
+    /// The facts of the certificates in a PEM, in their order.
     ///
     /// # Errors
     ///
-    /// Where it holds none, or one that cannot be read.
+    /// If it has no certificate, or one that cannot be parsed.
     pub fn of_pem(pem: &[u8], part: Part) -> Result<Vec<CertificateFacts>, TlsSetupError> {
         read_certificates(pem, part)?.iter().map(|one| Self::of(one, part)).collect()
     }

@@ -1,18 +1,17 @@
-//! What time is it?
+//! The clock of this crate.
 //!
-//! The only place of this crate that reads a clock. Points in time come from the [`Clock`] that is
-//! handed in; durations are measured with tokio's, so that paused time works.
+//! Nothing else in this crate reads a clock. Points in time come from the [`Clock`] that the caller
+//! passes; durations are measured with tokio's clock, so that paused time works.
 
 use postrider_domain::time::Timestamp;
 use tokio::time::Instant;
 
-/// Says what time it is.
+/// A source of the current time.
 pub trait Clock: Send + Sync + 'static {
-    /// Now, on the one clock that every time is kept on.
+    /// The current time of Postrider's own clock, on which all stored times are based.
     fn now(&self) -> Timestamp;
 
-    /// The time of day, as others have it: for what they compare with their own clocks, and for
-    /// nothing else. It may be set back.
+    /// The time of day, only for values that others compare with their own clocks. It may go back.
     fn wall(&self) -> Timestamp {
         self.now()
     }
@@ -30,7 +29,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Now, for measuring durations only.
+/// The current instant, for measuring durations only.
 #[expect(clippy::disallowed_methods, reason = "the one place that measures durations")]
 pub(crate) fn instant_now() -> Instant {
     Instant::now()

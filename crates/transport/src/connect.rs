@@ -1,8 +1,8 @@
 //! Opens a connection, to a vetted address only.
 //!
-//! The guard: every address is vetted right before it is connected to, and the address of the
-//! other end again when the connection stands. There is no way around it: address literals and
-//! proxied connections take the same path.
+//! Every address is vetted right before the connection is opened, and the peer's address again
+//! afterwards. There is no way around this: address literals and proxied connections take the same
+//! path.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -48,18 +48,18 @@ impl Connector {
         }
     }
 
-    /// What may be contacted, as it is now.
+    /// The egress policy in effect.
     pub(crate) fn egress(&self) -> &Egress {
         &self.egress
     }
 
-    /// Vets the URL of a target: its subscription may have been made when other rules held.
+    /// Vets the URL of a target again: its subscription may have been created under another policy.
     pub(crate) fn vet_target(&self, target: &Target) -> Result<(), Fault> {
         vet_again(target.url(), &self.egress.policy())
             .map_err(|refusal| Fault::theirs(FailureClass::Blocked, refusal.to_string()))
     }
 
-    /// Vets all addresses of a target: one bad address refuses it.
+    /// Vets all addresses of a target: a single blocked address refuses it.
     pub(crate) fn vet(&self, addresses: &[IpAddr]) -> Result<(), Fault> {
         let policy = self.egress.policy();
         for &address in addresses {
@@ -68,8 +68,8 @@ impl Connector {
         Ok(())
     }
 
-    /// A connection to one of these addresses, encrypted where the target wants it, and the
-    /// address that it goes to.
+    /// Opens a connection to one of these addresses, encrypted if the target needs it; returns the
+    /// peer's address too.
     pub(crate) async fn open(
         &self,
         target: &Target,
@@ -85,7 +85,7 @@ impl Connector {
             None => self.connect(&addresses).await?,
             Some(options) => connect_through(options, &addresses, progress).await?,
         };
-        // Delayed sends would only cost time; a socket that cannot turn them off still works.
+        // Without TCP_NODELAY sends may be delayed, but the socket still works.
         drop(stream.set_nodelay(true));
         progress.timings.connect = Some(instant_now() - begun_at);
         if !target.key.https {
@@ -104,8 +104,8 @@ impl Connector {
         Ok((Stream::tls(encrypted, counted), address.ip()))
     }
 
-    /// Connects to the first address that answers. The next one is tried beside those before it
-    /// where they take longer than the stagger, and at once where they have failed.
+    /// Connects to the first address that answers. The next one is tried in parallel after the
+    /// stagger time, or at once if the earlier ones have failed.
     async fn connect(&self, addresses: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), Fault> {
         let mut fault = Fault::theirs(FailureClass::Dns, "the name has no address");
         let mut waiting = interleave(addresses).into_iter();
@@ -151,8 +151,8 @@ impl Connector {
     }
 }
 
-/// A tunnel to the first address that a proxy can connect to. The operator chose the proxy: its
-/// own address is not vetted, and its failures are ours.
+/// Opens a tunnel to the first address that a proxy can connect to. The operator chose the proxy:
+/// its own address is not vetted, and its failures are our own fault.
 async fn connect_through(
     options: &ProxyOptions,
     addresses: &[SocketAddr],
@@ -176,7 +176,7 @@ async fn connect_through(
     Err(fault)
 }
 
-/// IPv6 and IPv4 in turns, beginning with the family that comes first.
+/// Alternates IPv6 and IPv4, beginning with the family of the first address.
 fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (mut one, mut other): (Vec<_>, Vec<_>) = addresses
@@ -192,8 +192,8 @@ fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     ordered
 }
 
-/// Which of two faults is told: what the destination did says more than that we could not try,
-/// such as over IPv6 from a machine that has none.
+/// Which of two faults is reported: a failure of the destination says more than that we could not
+/// try, for example over IPv6 on a machine without it.
 fn worse(one: Fault, other: Fault) -> Fault {
     match (&one, &other) {
         (Fault::Theirs(FailureClass::Dns, _), _) | (Fault::Ours(..), Fault::Theirs(..)) => other,

@@ -1,24 +1,24 @@
-//! What may be contacted, as it is now: shared by everybody who asks, and changed while requests run.
+//! The egress policy in effect, shared by all users and changeable while requests run.
 //!
-//! The addresses of this machine come and go; a request that begins after [`Egress::own`] was called is
-//! judged by the new ones, over a kept connection too.
+//! The addresses of this machine may change; a request that begins after a call of [`Egress::own`]
+//! is checked against the new ones, even on a kept connection.
 
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use postrider_domain::egress::EgressPolicy;
 
-/// The policy in force. A clone is the same.
+/// The policy in effect. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Egress(Arc<RwLock<Arc<EgressPolicy>>>);
 
 impl Egress {
-    /// The policy as it is now.
+    /// The current policy.
     pub fn policy(&self) -> Arc<EgressPolicy> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// These are the addresses of this server from now on; whether they are others than before.
+    /// Sets the addresses of this server; returns whether they changed.
     pub fn own(&self, addresses: Vec<IpAddr>) -> bool {
         let before = self.policy();
         let is_change = before.own_addresses != addresses;

@@ -1,8 +1,8 @@
-//! What went wrong, and whose fault was it?
+//! Classifies errors: what went wrong, and whose fault it is.
 //!
-//! Every error of a library becomes a [`Fault`] here, so that the classes are decided in one
-//! place. An error is recognised by its type, never by its text. A detail never holds a secret;
-//! it may hold an address, for operators.
+//! Every error of a library becomes a [`Fault`] here, so that the classes are decided in one place.
+//! An error is recognised by its type, never by its text. A detail never contains a secret; it may
+//! contain an address, for operators.
 
 use std::error::Error as StdError;
 use std::io;
@@ -11,12 +11,12 @@ use postrider_domain::attempt::{Ending, Failure, FailureClass, OwnFault, OwnFaul
 use postrider_domain::egress::AddressRefusal;
 use postrider_domain::limits::ERROR_DETAIL_CHARS_MAX;
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The destination's, or of the way to it.
+    /// A failure of the destination, or of the network on the way to it.
     Theirs(FailureClass, String),
-    /// Ours.
+    /// Our own fault.
     Ours(OwnFaultKind, String),
 }
 
@@ -29,7 +29,7 @@ impl Fault {
         Fault::Ours(kind, detail.into())
     }
 
-    /// The deadline came in this phase.
+    /// The deadline passed in this phase.
     pub(crate) fn timeout(phase: Phase) -> Self {
         Fault::theirs(FailureClass::Timeout(phase), "the deadline came")
     }
@@ -37,7 +37,7 @@ impl Fault {
 
 impl From<Fault> for Ending {
     fn from(fault: Fault) -> Self {
-        // A receiver may have a say in the text; it has none in how a log looks.
+        // Parts of the text may come from a receiver: control characters must not reach a log.
         let visible = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
         let short = |text: String| text.chars().take(ERROR_DETAIL_CHARS_MAX).map(visible).collect();
         match fault {
@@ -71,7 +71,7 @@ pub(crate) fn of_connect(error: &io::Error) -> Fault {
     Fault::theirs(class, error.to_string())
 }
 
-/// Why a TLS handshake failed.
+/// Why the TLS handshake failed.
 pub(crate) fn of_handshake(error: &io::Error) -> Fault {
     match of_tls(error) {
         Some(fault) => fault,
@@ -83,13 +83,13 @@ pub(crate) fn of_handshake(error: &io::Error) -> Fault {
     }
 }
 
-/// What went wrong with TLS, where it was that.
+/// The fault if the error is one of TLS.
 pub(crate) fn of_tls(error: &io::Error) -> Option<Fault> {
     let tls = find::<rustls::Error>(error)?;
     Some(Fault::theirs(FailureClass::Tls, crate::tls::describe(tls)))
 }
 
-/// Why a request on an open connection brought no answer, by hyper's error.
+/// Classifies hyper's error of a request on an open connection.
 pub(crate) fn of_exchange(error: &hyper::Error) -> Fault {
     if error.is_parse() {
         return Fault::theirs(FailureClass::Protocol, with_cause(error));
@@ -108,10 +108,10 @@ pub(crate) fn of_exchange(error: &hyper::Error) -> Fault {
     Fault::theirs(FailureClass::Reset, with_cause(error))
 }
 
-/// Whether the connection went away before an answer, so that what was sent may be sent again.
+/// Whether the connection was closed before a response, so that the request may be sent again.
 pub(crate) fn is_death(error: &hyper::Error) -> bool {
     match find::<h2::Error>(error) {
-        // What we closed ourselves, because of what came, did not die.
+        // A connection that we closed because of what we received does not count.
         Some(http2) => {
             let is_refused = http2.reason() == Some(h2::Reason::REFUSED_STREAM);
             http2.is_io() || (http2.is_remote() && (http2.is_go_away() || is_refused))
@@ -121,12 +121,13 @@ pub(crate) fn is_death(error: &hyper::Error) -> bool {
 }
 
 fn of_http2(error: &h2::Error) -> Fault {
-    // What we found wrong ourselves is a protocol error; what we were told is a reset.
+    // A protocol error that h2 detected in the receiver's data is `Protocol`; an error that the
+    // receiver reported is `Reset`.
     let class = if error.is_library() { FailureClass::Protocol } else { FailureClass::Reset };
     Fault::theirs(class, format!("http/2: {error}"))
 }
 
-/// The connection's own task is gone; hyper calls that the user's error.
+/// Whether the connection's task has ended; hyper reports that as a user error.
 fn is_gone(error: &hyper::Error) -> bool {
     error.is_closed() || error.is_incomplete_message() || error.is_body_write_aborted()
 }
@@ -138,7 +139,7 @@ fn with_cause(error: &hyper::Error) -> String {
     }
 }
 
-/// Whether we ran out of files, ports or memory.
+/// Whether we ran out of file descriptors, ports or memory.
 pub(crate) fn is_resources(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
@@ -150,7 +151,7 @@ pub(crate) fn is_resources(error: &io::Error) -> bool {
         )
 }
 
-/// The first error of type `T` among an error and its causes, also those inside `io::Error`s.
+/// The first error of type `T` among an error and its causes, including those inside `io::Error`s.
 fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
     let mut next = Some(error);
     while let Some(error) = next {

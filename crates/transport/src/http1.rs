@@ -1,8 +1,8 @@
-//! An HTTP/1.1 connection that whoever uses it drives.
+//! An HTTP/1.1 connection that its user polls.
 //!
-//! There is no task behind a connection: it moves while somebody polls it for a request or its
-//! body, and rests in the pool in between. So nobody has to be woken for each step, and to drop a
-//! request that is not finished is to close its connection: nothing can be left over.
+//! There is no task behind a connection: it makes progress while it is polled for a request or its
+//! body, and is idle in the pool otherwise. So no task has to be woken for each step, and dropping
+//! an unfinished request closes its connection: nothing is left over.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -29,12 +29,12 @@ pub(crate) struct Http1 {
     peer: IpAddr,
 }
 
-/// A request that brought no answer.
+/// A request without a response.
 #[derive(Debug)]
 pub(crate) struct Unanswered {
     /// What happened.
     pub(crate) fault: Fault,
-    /// Whether the connection died before the first byte of an answer.
+    /// Whether the connection was closed before the first byte of a response.
     pub(crate) died_silently: bool,
 }
 
@@ -59,7 +59,7 @@ impl Http1 {
         Ok(Http1 { sender, connection: Some(connection), flow, peer })
     }
 
-    /// The address that it goes to.
+    /// The peer's address.
     pub(crate) fn peer(&self) -> IpAddr {
         self.peer
     }
@@ -68,7 +68,7 @@ impl Http1 {
         &self.flow
     }
 
-    /// Sends a request; ready when the end of the response's headers has come.
+    /// Sends a request; resolves at the end of the response's headers.
     pub(crate) async fn send(
         &mut self,
         request: http::Request<Payload>,
@@ -78,8 +78,8 @@ impl Http1 {
         let connection = &mut self.connection;
         let answered = poll_fn(|cx| {
             drive(connection, cx);
-            // Only the connection makes the response ready, and it is polled right here: whoever
-            // waits for the response itself need not be woken.
+            // Only the connection can complete the response, and it is polled right here, so the
+            // response's own waker is not needed.
             response.as_mut().poll(&mut Context::from_waker(Waker::noop()))
         })
         .await;
@@ -104,15 +104,15 @@ impl Http1 {
         Pin::new(body).poll_frame(&mut unwoken)
     }
 
-    /// Whether another request may be sent: it is open, everything was sent and received, and the
-    /// receiver has neither closed it nor sent anything that nobody asked for.
+    /// Whether another request may be sent: the connection is open, everything was sent and
+    /// received, and the receiver has neither closed it nor sent unexpected data.
     pub(crate) fn is_reusable(&mut self) -> bool {
         drive(&mut self.connection, &mut Context::from_waker(Waker::noop()));
         self.connection.is_some() && self.sender.is_ready()
     }
 }
 
-/// Moves a connection on as far as it goes. Its errors are told to whoever waits for the response.
+/// Drives a connection as far as possible. Its errors are reported to the waiting request.
 fn drive(
     connection: &mut Option<http1::Connection<TokioIo<Stream>, Payload>>,
     cx: &mut Context<'_>,

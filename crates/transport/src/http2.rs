@@ -1,8 +1,8 @@
-//! An HTTP/2 connection that many requests share, driven by a task of its own.
+//! An HTTP/2 connection that many requests share; a task of its own drives it.
 //!
-//! hyper holds requests back while the receiver permits no more streams. The connection is retired,
-//! that is, takes no new requests and ends with its last one, when the receiver says that it goes
-//! away, when it breaks, and when a request on it timed out: it may be a dead one that looks open.
+//! hyper delays requests while the receiver permits no more streams. The connection is retired (it
+//! takes no new requests and ends with its last one) when the receiver sends GOAWAY, when it
+//! breaks, and when a request on it timed out: it may be dead although it looks open.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -22,9 +22,10 @@ use crate::http1::Unanswered;
 use crate::payload::Payload;
 use crate::stream::{Flow, Stream};
 
-/// The head of a response.
+/// The largest head of a response.
 const HEADER_LIST_BYTES_MAX: u32 = 64 * 1024;
-/// What a receiver may send of one body, and of all bodies, before we have read it.
+/// Flow-control windows: what a receiver may send of one body, and of all bodies, before it is
+/// read.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
@@ -39,7 +40,7 @@ pub(crate) struct Http2 {
     idle_since: Mutex<Instant>,
 }
 
-/// A request's share of a connection; it counts until it is dropped.
+/// A request's use of a connection; it is counted until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lease(Arc<Http2>);
 
@@ -51,13 +52,13 @@ impl Http2 {
             .max_header_list_size(HEADER_LIST_BYTES_MAX)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            // Until the receiver has said how many streams it permits, one is what it surely does.
+            // Until the receiver has said how many streams it permits, use one.
             .initial_max_send_streams(1)
             .handshake(io)
             .await
             .map_err(|error| fault::of_exchange(&error))?;
-        // Ends when the last sender is gone and the last stream is done, or when it breaks; its
-        // error is told to each request that is on it.
+        // It ends when the last sender is dropped and the last stream is done, or when it breaks;
+        // each request on it gets the error.
         tokio::spawn(async move { drop(connection.await) });
         Ok(Arc::new(Http2 {
             sender,
@@ -69,17 +70,17 @@ impl Http2 {
         }))
     }
 
-    /// The address that it goes to.
+    /// The peer's address.
     pub(crate) fn peer(&self) -> IpAddr {
         self.peer
     }
 
-    /// Whether it takes new requests.
+    /// Whether it accepts new requests.
     pub(crate) fn is_live(&self) -> bool {
         !self.retired.load(Relaxed) && self.sender.is_ready()
     }
 
-    /// Takes no new requests from now on.
+    /// From now on it accepts no new requests.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Relaxed);
     }
@@ -97,7 +98,7 @@ impl Http2 {
 }
 
 impl Lease {
-    /// Sends a request; ready when the end of the response's headers has come.
+    /// Sends a request; resolves at the end of the response's headers.
     pub(crate) async fn send(
         &self,
         request: http::Request<Payload>,

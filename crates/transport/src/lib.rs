@@ -1,15 +1,14 @@
 //! One HTTP request out, safely.
 //!
-//! This crate knows the guard (what may be contacted) and the deadline, and nothing of retries,
-//! circuits or stores. However a request ends, it ends as a
-//! [`Finished`](postrider_domain::attempt::Finished) value: there is no error to forget. No
-//! connection is ever opened to an address that
-//! [`vet_address`](postrider_domain::egress::vet_address) refuses, whatever the URL said when the
-//! subscription was made.
+//! This crate enforces the egress policy and the deadline, and knows nothing of retries, circuits
+//! or stores. Every outcome of a request is a [`Finished`](postrider_domain::attempt::Finished)
+//! value: there is no error that could be forgotten. No connection is ever opened to an address
+//! that [`vet_address`](postrider_domain::egress::vet_address) refuses, whatever the name of the
+//! URL resolved to when the subscription was created.
 //!
-//! The life of a request: `transport` asks `resolve` for addresses and vets them, takes a connection
-//! from `pool` or has `connect` open one (`proxy`, `tls`), sends over `http1` or `http2`, and
-//! `fault` names what went wrong.
+//! The life of a request: `transport` asks `resolve` for addresses and vets them, takes a
+//! connection from `pool` or has `connect` open one (`proxy`, `tls`), sends over `http1` or
+//! `http2`, and `fault` classifies errors.
 
 mod certificate;
 mod clock;

@@ -1,4 +1,4 @@
-//! What an operator may set of the way out.
+//! The settings of outgoing connections.
 //!
 //! Every cache, pool and wait has a limit here; the defaults are safe.
 
@@ -15,19 +15,19 @@ use crate::tls::ClientIdentity;
 /// All settings of an [`HttpTransport`](crate::HttpTransport).
 #[derive(Debug, Clone)]
 pub struct TransportOptions {
-    /// What may be contacted.
+    /// Which addresses may be contacted.
     pub egress: EgressPolicy,
     /// How names are resolved.
     pub dns: DnsOptions,
-    /// The proxy that every request goes through, where there is one. Never from the environment.
+    /// The proxy for all requests, if there is one. Never taken from the environment.
     pub proxy: Option<ProxyOptions>,
-    /// Which certificates are trusted and shown.
+    /// Trusted root certificates, and the client certificate.
     pub tls: TlsOptions,
-    /// Which connections are kept.
+    /// The limits of the connection pool.
     pub pool: PoolOptions,
     /// Whether HTTP/2 is offered (by ALPN, so with https only).
     pub http2: bool,
-    /// How long one address may take before the next one is tried beside it.
+    /// How long to wait for one address before the next one is tried in parallel.
     pub connect_stagger: Duration,
 }
 
@@ -48,18 +48,19 @@ impl Default for TransportOptions {
 /// How names are resolved.
 #[derive(Debug, Clone)]
 pub struct DnsOptions {
-    /// Who is asked.
+    /// The name servers.
     pub nameservers: Nameservers,
-    /// How long a name may take. Shorter than an attempt's deadline, so that a resolver of ours
-    /// that does not answer is recognised as such before the deadline blames the destination.
+    /// The time limit for a name. Shorter than an attempt's deadline, so that a failure of our own
+    /// resolver is recognised before the deadline passes, which would count against the
+    /// destination.
     pub timeout: Duration,
-    /// How long the resolver may take to show that it is alive, after a name that timed out.
+    /// After a name timed out: how long the resolver may take to answer a check query.
     pub liveness_timeout: Duration,
-    /// Names that are remembered at the same time.
+    /// Names in the cache.
     pub cache_names_max: usize,
-    /// An answer is kept at least so long; failures are kept exactly so long.
+    /// The shortest time for which an answer is cached; failures are cached exactly this long.
     pub ttl_min: Duration,
-    /// An answer is kept at most so long.
+    /// The longest time for which an answer is cached.
     pub ttl_max: Duration,
 }
 
@@ -77,46 +78,45 @@ impl Default for DnsOptions {
 }
 
 impl DnsOptions {
-    /// The default, with waits that fit into an attempt's deadline.
+    /// The defaults, with time limits that fit into an attempt's deadline.
     pub fn within(deadline: Duration) -> Self {
         let (timeout, liveness_timeout) = (deadline / 5 * 3, deadline / 5);
         DnsOptions { timeout, liveness_timeout, ..DnsOptions::default() }
     }
 }
 
-/// Who is asked for addresses.
+/// The name servers to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Nameservers {
-    /// Those of the system's configuration, its hosts file first.
+    /// The name servers of the system's configuration, after its hosts file.
     System,
-    /// These only, over UDP and TCP; no hosts file.
+    /// Only these name servers, over UDP and TCP; without a hosts file.
     Only(Vec<SocketAddr>),
 }
 
-/// Which certificates are trusted and shown.
+/// Trusted root certificates, and the client certificate.
 #[derive(Debug, Clone, Default)]
 pub struct TlsOptions {
-    /// Roots that are trusted beside the platform's (or the bundled ones, where it has none).
+    /// Root certificates in addition to the platform's (or the bundled ones, if it has none).
     pub extra_roots: Vec<CertificateDer<'static>>,
-    /// What we show to receivers that ask who we are, where the request brings nothing of its own.
+    /// The default client certificate for receivers that request one.
     pub identity: Option<Arc<ClientIdentity>>,
 }
 
-/// Which connections are kept.
+/// The limits of the connection pool.
 #[derive(Debug, Clone)]
 pub struct PoolOptions {
-    /// An HTTP/1.1 connection is closed after so long without a request. Common servers close at
-    /// 5 s; being first avoids most requests on a connection that is just being closed.
+    /// An HTTP/1.1 connection is closed after this time without a request. Common servers close
+    /// after 5 s; closing earlier avoids most requests on a connection that is just being closed.
     pub idle_timeout: Duration,
     /// The same for HTTP/2, whose servers announce that they close.
     pub http2_idle_timeout: Duration,
-    /// Connections that are being opened to one host of one tenant at the same time. More than a
-    /// receiver's queue of new connections holds (128, often) it drops without a word, and what was
-    /// dropped is tried again a second later.
+    /// Connections that are being opened to one host of one tenant at the same time. A receiver
+    /// drops connections beyond its accept queue (often 128), and TCP retries them only a second
+    /// later.
     pub opening_per_host_max: usize,
-    /// Idle HTTP/1.1 connections to one host of one tenant. One that is idle was in use a moment ago,
-    /// and many destinations may be at one host: with fewer than are in flight there, connections are
-    /// opened and closed all the time.
+    /// Idle HTTP/1.1 connections to one host of one tenant. Many destinations may be at one host:
+    /// with fewer than are in flight there, connections would be opened and closed all the time.
     pub idle_per_host_max: usize,
     /// Idle HTTP/1.1 connections in total.
     pub idle_max: usize,
@@ -134,30 +134,30 @@ impl Default for PoolOptions {
     }
 }
 
-/// The proxy that every request goes through. It is told the vetted address, never the name, so
-/// that it has nothing to resolve.
+/// The proxy for all requests. It gets the vetted address, never the name, so that it resolves
+/// nothing.
 #[derive(Debug, Clone)]
 pub struct ProxyOptions {
-    /// What it speaks.
+    /// Its protocol.
     pub kind: ProxyKind,
     /// Its name or address. The operator chose it: it is not vetted.
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// Who we are to it.
+    /// The credentials for the proxy.
     pub credentials: Option<ProxyCredentials>,
 }
 
-/// What a proxy speaks.
+/// The protocol of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyKind {
-    /// HTTP `CONNECT`, for plain http as well.
+    /// HTTP `CONNECT`, also for plain http.
     HttpConnect,
     /// SOCKS version 5.
     Socks5,
 }
 
-/// Who we are to a proxy.
+/// The credentials for a proxy.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ProxyCredentials {
     /// User name.

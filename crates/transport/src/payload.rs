@@ -1,4 +1,4 @@
-//! The body of a request: one piece of bytes, handed over without a copy.
+//! The body of a request: one buffer, sent without a copy.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -1,9 +1,9 @@
-//! Which open connection may carry this request?
+//! The pool of open connections.
 //!
-//! Connections are kept per tenant, scheme, host, port and TLS identity, and used again only while
-//! the address they go to is among those that the name has now and that were vetted for this very
-//! request. Nothing here opens a connection. Only so many are opened to one host at the same time;
-//! who waits for that takes a connection that others have given back meanwhile.
+//! Connections are kept per tenant, scheme, host, port and TLS identity. One is reused only if its
+//! peer's address is among the addresses that were resolved and vetted for this very request.
+//! Nothing here opens a connection. The number of connections being opened to one host is limited;
+//! a request that waits for that takes a connection that becomes idle meanwhile.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ use crate::http2::{Http2, Lease};
 use crate::options::PoolOptions;
 use crate::request::PoolKey;
 
-/// What is open right now.
+/// The current numbers of the pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// Connections that are open or being opened.
@@ -33,14 +33,14 @@ pub struct PoolStats {
     pub in_flight: usize,
 }
 
-/// Counts what is open.
+/// The counters of the pool.
 #[derive(Debug, Default)]
 pub(crate) struct Gauges {
     open: Arc<AtomicUsize>,
     in_flight: Arc<AtomicUsize>,
 }
 
-/// Something that counts until it is dropped.
+/// Counts as one until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Counted(Arc<AtomicUsize>);
 
@@ -67,37 +67,37 @@ impl Drop for Counted {
     }
 }
 
-/// A connection that was open already.
+/// An open connection of the pool.
 #[derive(Debug)]
 pub(crate) enum Kept {
     Http1(Box<Http1>),
     Http2(Lease),
 }
 
-/// What somebody got who needs a connection.
+/// What a request that needs a connection gets.
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// May open one; others wait until this is dropped.
+    /// The permission to open one; others wait until this is dropped.
     Open(Option<OwnedSemaphorePermit>),
-    /// One that was given back meanwhile.
+    /// A connection that became idle meanwhile.
     Kept(Kept),
 }
 
-/// Who opens connections to one key, and who waits for that.
+/// The requests that open connections to one key, and those that wait.
 #[derive(Debug)]
 struct Openings {
     places: Arc<Semaphore>,
-    /// Somebody may take a connection that was given back.
+    /// Signalled when a connection becomes idle.
     given_back: Notify,
 }
 
 /// The connections of one key.
 #[derive(Debug)]
 struct Host {
-    /// The one that waits longest is in front.
+    /// The connection that has been idle for longest is in front.
     idle: VecDeque<(Instant, Box<Http1>)>,
     http2: Option<Arc<Http2>>,
-    /// Whether the last connection spoke HTTP/1.1 only, so that there is none to share.
+    /// Whether the last connection used HTTP/1.1 only, so that there is none to share.
     http1_only: bool,
     /// Held while a connection is opened that others may be able to share.
     gate: Arc<tokio::sync::Mutex<()>>,
@@ -127,7 +127,6 @@ struct State {
     is_swept: bool,
 }
 
-/// The open connections.
 #[derive(Debug)]
 pub(crate) struct Pool {
     options: PoolOptions,
@@ -147,12 +146,12 @@ impl Pool {
         }
     }
 
-    /// A connection for a request of this key, to one of these addresses.
+    /// Takes an idle connection of this key to one of these addresses.
     pub(crate) fn take(&self, key: &PoolKey, addresses: &[IpAddr]) -> Option<Kept> {
         if let Some(lease) = self.share(key, addresses) {
             return Some(Kept::Http2(lease));
         }
-        // Those that are of no use are closed when the lock is released.
+        // Useless connections are closed after the lock is released.
         let mut useless = Vec::new();
         loop {
             let now = instant_now();
@@ -172,7 +171,7 @@ impl Pool {
         }
     }
 
-    /// A share of the HTTP/2 connection of this key, where there is one.
+    /// The HTTP/2 connection of this key, if there is one.
     pub(crate) fn share(&self, key: &PoolKey, addresses: &[IpAddr]) -> Option<Lease> {
         if !key.https {
             return None;
@@ -187,7 +186,7 @@ impl Pool {
         Some(connection.lease())
     }
 
-    /// Keeps a connection for the next request, where there is room for it.
+    /// Puts a connection back for the next request, if the limits allow it.
     pub(crate) fn keep(self: &Arc<Self>, key: &Arc<PoolKey>, mut connection: Box<Http1>) {
         if !connection.is_reusable() {
             return;
@@ -210,7 +209,7 @@ impl Pool {
         self.sweep_later(&mut state);
     }
 
-    /// Lets others share a new connection.
+    /// Makes a new connection available to others.
     pub(crate) fn publish(self: &Arc<Self>, key: &Arc<PoolKey>, connection: &Arc<Http2>) {
         let mut state = self.state();
         let host = state.hosts.entry(Arc::clone(key)).or_insert_with(|| Host::new(&self.options));
@@ -219,8 +218,8 @@ impl Pool {
         self.sweep_later(&mut state);
     }
 
-    /// What to hold while a connection is opened, so that requests that come at the same time
-    /// share one; `None` where the host is known to speak HTTP/1.1 only.
+    /// A lock to hold while a connection is opened, so that concurrent requests share one; `None`
+    /// if the host is known to use HTTP/1.1 only.
     pub(crate) fn gate(
         self: &Arc<Self>,
         key: &Arc<PoolKey>,
@@ -232,8 +231,7 @@ impl Pool {
         gate
     }
 
-    /// Waits until a connection may be opened, or takes one that was given back meanwhile where
-    /// that `may_be_kept`.
+    /// Waits until a connection may be opened or, if `may_be_kept`, until one becomes idle.
     pub(crate) async fn place(
         self: &Arc<Self>,
         key: &Arc<PoolKey>,
@@ -255,7 +253,7 @@ impl Pool {
         loop {
             let place = tokio::select! {
                 biased;
-                // Never closed.
+                // The semaphore is never closed.
                 place = &mut place => Some(place.ok()),
                 () = openings.given_back.notified(), if may_be_kept => None,
             };
@@ -268,14 +266,15 @@ impl Pool {
         }
     }
 
-    /// Remembers that a host has no HTTP/2.
+    /// Records that a host has no HTTP/2.
     pub(crate) fn note_http1(&self, key: &PoolKey) {
         if let Some(host) = self.state().hosts.get_mut(key) {
             host.http1_only = true;
         }
     }
 
-    /// Makes sure that idle connections will be closed, by a task that ends when none is left.
+    /// Starts the task that closes idle connections, unless it is running; it ends when none is
+    /// left.
     fn sweep_later(self: &Arc<Self>, state: &mut State) {
         if state.is_swept {
             return;
@@ -293,7 +292,7 @@ impl Pool {
         });
     }
 
-    /// Closes what has been idle for too long; says whether anything is left.
+    /// Closes connections that have been idle for too long; returns whether any are left.
     fn sweep(&self) -> bool {
         let now = instant_now();
         let mut useless = Vec::new();

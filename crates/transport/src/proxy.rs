@@ -1,9 +1,9 @@
 //! Asks a proxy for a connection to a vetted address.
 //!
-//! The proxy is told an address, never a name, so that it cannot resolve the name to another one.
-//! What a proxy's refusal means: where it says that the destination failed (502, 504; SOCKS host
-//! unreachable, refused), that is the destination's failure; where it says that the destination is
-//! not to be contacted (403; SOCKS not allowed by ruleset), it is blocked; all else is our fault.
+//! The proxy gets an address, never a name, so that it cannot resolve the name to another address.
+//! If the proxy says that the destination failed (502, 504; SOCKS host unreachable, refused), that
+//! is a failure of the destination. If it says that the destination must not be contacted (403;
+//! SOCKS not allowed by ruleset), the destination is blocked. Everything else is our own fault.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,10 +16,10 @@ use tokio::net::TcpStream;
 use crate::fault::Fault;
 use crate::options::{ProxyCredentials, ProxyKind, ProxyOptions};
 
-/// What a proxy's answer to `CONNECT` may be long.
+/// The longest answer to `CONNECT`.
 const ANSWER_BYTES_MAX: usize = 8 * 1024;
 
-/// Makes a tunnel to this address of a connection to a proxy.
+/// Turns a connection to a proxy into a tunnel to this address.
 pub(crate) async fn tunnel(
     options: &ProxyOptions,
     proxy: &mut TcpStream,
@@ -66,14 +66,14 @@ async fn connect(
         if answer.len() >= ANSWER_BYTES_MAX {
             return Err(own("the answer to CONNECT is too long"));
         }
-        // One byte at a time: what follows the head is the tunnel's.
+        // Read byte by byte: whatever follows the head belongs to the tunnel.
         let [byte] = receive(proxy).await?;
         answer.push(byte);
     }
     judge_connect(status_of(&answer))
 }
 
-/// The status of an answer's first line.
+/// The status in the first line of an answer.
 fn status_of(answer: &[u8]) -> Option<u16> {
     let line = answer.split(|&byte| byte == b'\r').next()?;
     let mut words = std::str::from_utf8(line).ok()?.split(' ');
@@ -131,7 +131,7 @@ async fn socks5(
         return Err(own("it does not speak SOCKS 5"));
     }
     judge_socks5(reply)?;
-    // The address that the proxy connects from, which nobody needs.
+    // Skip the address from which the proxy connects.
     match kind {
         1 => drop(receive::<6>(proxy).await?),
         4 => drop(receive::<18>(proxy).await?),

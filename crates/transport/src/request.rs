@@ -1,7 +1,7 @@
-//! What is to be sent, and where to.
+//! A request and its target.
 //!
-//! A [`Target`] is made once per destination and kept: all that can be parsed or formatted ahead
-//! of time is in it. A [`Request`] is what one attempt adds.
+//! A [`Target`] is created once per destination and kept: everything that can be parsed or
+//! formatted in advance is in it. A [`Request`] is what one attempt adds.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,28 +22,28 @@ const USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("postrider/", env!("CARGO_PKG_VERSION")));
 const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 
-/// A URL that cannot be put into a request.
+/// The URL cannot be used in a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the URL cannot be put into a request: {0}")]
 pub struct InvalidTarget(String);
 
-/// One POST. Neither its headers nor its body are ever printed: they may hold a token.
+/// One POST. Neither its headers nor its body are ever printed: they may contain a token.
 #[derive(Clone)]
 pub struct Request {
-    /// Where to.
+    /// The destination.
     pub target: Arc<Target>,
-    /// Headers beside those that belong to the transport: `host`, `user-agent`,
-    /// `accept-encoding`, and all that frames a message.
+    /// Headers except those of the transport: `host`, `user-agent`, `accept-encoding`, and those
+    /// that frame a message.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The body.
     pub body: Bytes,
-    /// How long everything together may take.
+    /// The time limit of the whole request.
     pub deadline: Duration,
-    /// What is kept of the response's body.
+    /// How much of the response's body is kept.
     pub response_body_bytes_max: usize,
 }
 
-/// Where requests go: one destination of one tenant, with what identifies us there.
+/// A destination of a tenant, with the client certificate to use.
 #[derive(Debug)]
 pub struct Target {
     destination: DestinationId,
@@ -64,7 +64,7 @@ pub(crate) enum TargetHost {
     Address(std::net::IpAddr),
 }
 
-/// Connections are shared between requests for which this is the same, and between no others.
+/// The key of the connection pool: only requests with equal keys share connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PoolKey {
     pub(crate) tenant: TenantId,
@@ -79,7 +79,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// Where the URL cannot be put into a request. No URL that was vetted is such a one.
+    /// If the URL cannot be used in a request, which never happens with a vetted URL.
     pub fn new(
         tenant: TenantId,
         destination: DestinationId,
@@ -133,7 +133,7 @@ impl Target {
         })
     }
 
-    /// Whose destination this is.
+    /// The tenant of the destination.
     pub fn tenant(&self) -> &TenantId {
         &self.key.tenant
     }
@@ -207,8 +207,8 @@ impl fmt::Debug for Request {
     }
 }
 
-/// Headers that frame a message or belong to the transport. They are refused when a subscription
-/// is made; this is the second wall.
+/// Headers that frame a message or belong to the transport. They are already refused when a
+/// subscription is created; this is a second check.
 fn is_ours(name: &HeaderName) -> bool {
     const OURS: [HeaderName; 9] = [
         header::HOST,

@@ -1,11 +1,11 @@
-//! Which addresses does a name have?
+//! Resolves names to addresses.
 //!
-//! An answer is remembered for its time to live, within narrow bounds; requests for one name at
-//! the same time ask once. Nothing is vetted here: whoever uses an answer vets it, each time.
+//! An answer is cached for its time to live, within narrow bounds; concurrent requests for one name
+//! cause one query. Nothing is vetted here: every user of an answer vets it, each time.
 //!
-//! A name that is not answered may be the fault of its own servers or of our resolver. The
-//! resolver is then asked for something that every resolver knows: only where that is not
-//! answered either, the fault is ours.
+//! If a name is not answered, its own servers may be down, or our resolver. The resolver is then
+//! asked for the root's name servers, which every resolver knows: only if that is not answered
+//! either, the fault is ours.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -29,15 +29,15 @@ use crate::clock::instant_now;
 use crate::fault::{self, Fault};
 use crate::options::{DnsOptions, Nameservers};
 
-/// A name with more addresses is refused: all would have to be vetted for each request.
+/// A name with more addresses is refused: all of them would have to be vetted for each request.
 const ADDRESSES_MAX: usize = 64;
 
-/// Why names cannot be resolved at all.
+/// Why the resolver cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[error("the resolver's configuration cannot be used: {0}")]
 pub struct ResolverSetupError(#[from] NetError);
 
-/// What became of a lookup.
+/// The result of a lookup.
 type Outcome = Result<Arc<[IpAddr]>, Fault>;
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ struct Known {
     expires_at: Instant,
 }
 
-/// A resolver with a memory.
+/// A resolver with a cache.
 pub(crate) struct Resolver {
     hickory: TokioResolver,
     options: DnsOptions,
@@ -85,12 +85,12 @@ impl Resolver {
         let cell = self.cell(name);
         match cell.get() {
             Some(known) => known.outcome.clone(),
-            // Where the one who asks gives up, the next one who waits asks instead.
+            // If the request that runs the query is dropped, the next waiting one runs it.
             None => cell.get_or_init(|| Box::pin(self.ask(name))).await.outcome.clone(),
         }
     }
 
-    /// The place where a name's answer is or will be.
+    /// The cache entry of a name.
     fn cell(&self, name: &Arc<str>) -> Arc<OnceCell<Known>> {
         let now = instant_now();
         let is_fresh = |cell: &OnceCell<Known>| match cell.get() {
@@ -104,7 +104,8 @@ impl Resolver {
         if names.len() >= self.options.cache_names_max && !names.contains_key(name) {
             names.retain(|_, cell| is_fresh(cell));
             if names.len() >= self.options.cache_names_max {
-                // All are fresh: forget everything rather than search for the oldest each time.
+                // All entries are still valid: clear everything rather than search for the oldest
+                // each time.
                 names.clear();
             }
         }
@@ -126,7 +127,7 @@ impl Resolver {
     async fn look_up(&self, name: &str) -> Result<(Arc<[IpAddr]>, Duration), Fault> {
         let mut fqdn = Name::from_ascii(name)
             .map_err(|error| Fault::theirs(FailureClass::Dns, error.to_string()))?;
-        // Search domains must not make another name of it.
+        // Search domains must not be appended to the name.
         fqdn.set_fqdn(true);
         let lookup = |record_type| {
             let query = self.hickory.lookup(fqdn.clone(), record_type);
@@ -140,9 +141,9 @@ impl Resolver {
         }
     }
 
-    /// Whose fault it is that there is no address.
+    /// Decides whose fault it is that there is no address.
     async fn blame(&self, errors: [NetError; 2]) -> Fault {
-        // An answer about the name says more than silence.
+        // An answer about the name says more than a timeout.
         let (silent, worst) = match errors {
             [v6, v4] if is_answer(&v4) && is_answer(&v6) => (false, v4),
             [v6, v4] if is_answer(&v4) => (true, v6),
@@ -156,7 +157,7 @@ impl Resolver {
         {
             return Fault::ours(OwnFaultKind::Resources, error.to_string());
         }
-        // Where we could not even ask, there is no need to ask for the root.
+        // If we could not even send a query, there is no need to check the resolver.
         let is_asked = !matches!(worst, NetError::Io(_) | NetError::NoConnections | NetError::Busy);
         if is_asked && self.is_alive().await {
             let is_timeout = matches!(worst, NetError::Timeout);
@@ -167,8 +168,8 @@ impl Resolver {
         Fault::ours(OwnFaultKind::Resolver, worst.to_string())
     }
 
-    /// Whether the resolver answers at all: every resolver knows the root's servers. Asked once
-    /// for all that want to know at the same time.
+    /// Whether the resolver answers at all: every resolver knows the root's servers. One query for
+    /// all concurrent callers.
     async fn is_alive(&self) -> bool {
         let cell = {
             let mut alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
@@ -193,10 +194,10 @@ impl Resolver {
 }
 
 fn configure(opts: &mut ResolverOpts, options: &DnsOptions) {
-    // Two tries within the time that a name may take.
+    // Two tries within the time limit of a name.
     opts.timeout = options.timeout / 2;
     opts.attempts = 1;
-    // The memory is ours: hickory's would keep answers longer than we may.
+    // Our own cache is used: hickory's would keep answers too long.
     opts.cache_size = 0;
     opts.max_active_requests = 1024;
     opts.preserve_intermediates = true;
@@ -224,7 +225,7 @@ fn addresses_of<'a>(
     Ok((addresses.into(), Duration::from_secs(ttl_s.into())))
 }
 
-/// Whether our resolver did its work, although there is no address.
+/// Whether the resolver worked, although there is no address.
 fn is_answer(error: &NetError) -> bool {
     const OURS: [ResponseCode; 3] =
         [ResponseCode::Refused, ResponseCode::NotImp, ResponseCode::FormErr];

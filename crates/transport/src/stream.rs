@@ -1,8 +1,9 @@
-//! A connection's bytes, plain or encrypted, and what is known of their flow.
+//! The byte stream of a connection, plain or encrypted, and the state of its data flow.
 //!
-//! Three things are watched: whether any byte of an answer has come (else the request may be sent
-//! again on a fresh connection); how many came before the end of headers, so that no receiver can
-//! keep us reading what is no answer; and what broke, because hyper and h2 keep only its text.
+//! It tracks three things: whether any byte of a response has come (otherwise the request may be
+//! sent again on a new connection); how many bytes came before the end of headers, so that no
+//! receiver can send endless data that is not a response; and the cause of an error, because hyper
+//! and h2 keep only its text.
 
 use std::io;
 use std::pin::Pin;
@@ -18,23 +19,23 @@ use tokio_rustls::client::TlsStream;
 use crate::fault::{self, Fault};
 use crate::pool::Counted;
 
-/// What comes before the end of a response's headers, informational responses included.
+/// The most bytes before the end of a response's headers, including informational responses.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// What comes over an HTTP/2 connection while none of its requests moves on. More than its windows
-/// and the head of an answer together, so that only floods of other frames reach it.
+/// The most bytes on an HTTP/2 connection while none of its requests makes progress. More than its
+/// windows and the head of a response together, so that only floods of other frames reach it.
 const HTTP2_IDLE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// What is known of a connection's flow; shared with whoever waits for an answer.
+/// The state of a connection's data flow; shared with the waiting request.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
-    /// Bytes that came since the request began.
+    /// Bytes received since the request began.
     read_bytes: AtomicUsize,
-    /// Whether the head is complete, so that its limit no longer holds.
+    /// Whether the head is complete, so that its limit no longer applies.
     head_done: AtomicBool,
-    /// Whether the last write could not go on.
+    /// Whether the last write was blocked.
     write_blocked: AtomicBool,
-    /// What broke, where it was not the connection itself.
+    /// The cause of a failure, if hyper's error does not have it.
     fault: OnceLock<Fault>,
 }
 
@@ -45,7 +46,7 @@ impl Flow {
         self.head_done.store(false, Relaxed);
     }
 
-    /// The end of headers has come.
+    /// The end of headers was received.
     pub(crate) fn head_done(&self) {
         self.head_done.store(true, Relaxed);
     }
@@ -55,18 +56,18 @@ impl Flow {
         self.read_bytes.load(Relaxed) > 0
     }
 
-    /// Why reading failed, where hyper's error does not tell.
+    /// The cause of a failure, if hyper's error does not have it.
     pub(crate) fn fault(&self) -> Option<Fault> {
         self.fault.get().cloned()
     }
 
-    /// Whether the receiver does not take what we send.
+    /// Whether the receiver does not read what we send.
     pub(crate) fn is_write_blocked(&self) -> bool {
         self.write_blocked.load(Relaxed)
     }
 }
 
-/// Plain or encrypted.
+/// A plain or an encrypted stream.
 #[derive(Debug)]
 enum Wire {
     Plain(TcpStream),
@@ -78,7 +79,7 @@ enum Wire {
 pub(crate) struct Stream {
     wire: Wire,
     flow: Arc<Flow>,
-    /// How many bytes may come that are no answer.
+    /// The most bytes that may come before a response.
     head_bytes_max: usize,
     _counted: Counted,
 }
@@ -95,7 +96,7 @@ impl Stream {
         Stream { wire, flow, head_bytes_max: HEAD_BYTES_MAX, _counted: counted }
     }
 
-    /// Whether HTTP/2 was agreed on.
+    /// Whether HTTP/2 was negotiated.
     pub(crate) fn is_http2(&self) -> bool {
         match &self.wire {
             Wire::Plain(_) => false,
@@ -103,7 +104,7 @@ impl Stream {
         }
     }
 
-    /// For HTTP/2, which has its own limits on heads and many requests at the same time.
+    /// Adapts the limits to HTTP/2, which has its own limit for heads and many concurrent requests.
     pub(crate) fn for_http2(self) -> Self {
         Stream { head_bytes_max: HTTP2_IDLE_BYTES_MAX, ..self }
     }
@@ -112,9 +113,9 @@ impl Stream {
         Arc::clone(&self.flow)
     }
 
-    /// Notes what broke; the error only ends the connection.
+    /// Records the cause; the returned error only ends the connection.
     fn broken(&self, fault: Fault) -> io::Error {
-        // The first one is the cause of all others.
+        // The first error is the cause of all others.
         drop(self.flow.fault.set(fault));
         io::ErrorKind::InvalidData.into()
     }

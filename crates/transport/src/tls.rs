@@ -1,7 +1,7 @@
-//! Whom do we believe, and as whom do we come?
+//! TLS of outgoing connections: trusted roots and client certificates.
 //!
-//! Certificates are always verified, against the name of the URL; there is no switch to turn that
-//! off. What failed is described by kind, never by printing key material.
+//! Certificates are always verified against the name in the URL; this cannot be turned off. Errors
+//! are described by kind and never print key material.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -16,23 +16,23 @@ use sha2::{Digest as _, Sha256};
 
 use crate::options::TlsOptions;
 
-/// Why certificates or keys that were configured cannot be used. Never holds key material.
+/// Why configured certificates or keys cannot be used. Never contains key material.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct TlsSetupError {
-    /// Which of the parts is to blame.
+    /// The part that is invalid.
     pub part: Part,
     what: String,
 }
 
-/// A part of what identifies us, or of whom we believe.
+/// A part of a TLS configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The certificate that we show.
+    /// The client certificate.
     Certificate,
-    /// Its key.
+    /// The key of the client certificate.
     Key,
-    /// The roots that we believe.
+    /// The trusted roots.
     Roots,
 }
 
@@ -42,24 +42,24 @@ impl TlsSetupError {
     }
 }
 
-/// As whom a subscription's requests come, and whom they believe: a client certificate with its
-/// key, and roots instead of the usual ones.
+/// The TLS identity of a subscription: a client certificate with its key, and roots to trust
+/// instead of the default ones.
 pub struct ClientIdentity {
     client: Option<Arc<CertifiedKey>>,
     roots: Option<Arc<RootCertStore>>,
-    /// Tells connections of different identities apart.
+    /// Distinguishes connections of different identities.
     fingerprint: [u8; 32],
-    /// Made at first use, with the transport's own roots.
+    /// Built at first use, with the transport's roots.
     config: OnceLock<Arc<ClientConfig>>,
 }
 
 impl ClientIdentity {
-    /// Reads a certificate chain with its key (both or neither), and the roots to believe instead
-    /// of the usual ones; all PEM.
+    /// Parses a certificate chain with its key (both or neither), and the roots to trust instead of
+    /// the default ones; all PEM.
     ///
     /// # Errors
     ///
-    /// Where something cannot be read, or the key is not the certificate's.
+    /// If a part cannot be parsed, or the key does not match the certificate.
     pub fn from_pem(
         chain_and_key: Option<(&[u8], &[u8])>,
         roots: Option<&[u8]>,
@@ -109,7 +109,7 @@ impl fmt::Debug for ClientIdentity {
     }
 }
 
-/// The certificates of a PEM; at least one.
+/// Parses the certificates of a PEM; at least one.
 pub(crate) fn read_certificates(
     pem: &[u8],
     part: Part,
@@ -130,13 +130,13 @@ fn read_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsSetupError> {
     if pem.windows(encrypted.len()).any(|window| window == encrypted) {
         return Err(bad("the key is encrypted: give it without a passphrase"));
     }
-    // What the parser says may repeat what it found: of a key nothing is repeated.
+    // The parser's error may contain parts of the key, so it is not repeated.
     PrivateKeyDer::from_pem_slice(pem).map_err(|_| {
         bad("no private key in it: PEM begins with -----BEGIN PRIVATE KEY-----, or RSA or EC before PRIVATE")
     })
 }
 
-/// A certificate with its key, if it is its key.
+/// A certificate with its key, if they match.
 fn certify(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
@@ -156,13 +156,13 @@ fn certify(
     })
 }
 
-/// Makes the configurations of TLS connections.
+/// Builds the configurations of TLS connections.
 #[derive(Debug)]
 pub(crate) struct Tls {
-    /// Believes the platform's roots and the operator's.
+    /// Trusts the platform's roots and the operator's.
     verifier: Arc<WebPkiServerVerifier>,
     provider: Arc<CryptoProvider>,
-    /// What we show where a request brings nothing of its own.
+    /// The default client certificate.
     client: Option<Arc<CertifiedKey>>,
     http2: bool,
     default: Arc<ClientConfig>,
@@ -171,7 +171,7 @@ pub(crate) struct Tls {
 impl Tls {
     pub(crate) fn new(options: &TlsOptions, http2: bool) -> Result<Self, TlsSetupError> {
         let mut roots = RootCertStore::empty();
-        // Some platforms have certificates that cannot be read; the others count.
+        // Some platforms have certificates that cannot be parsed; they are skipped.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
             roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
@@ -205,13 +205,13 @@ impl Tls {
         };
         let client = identity.client.clone().or_else(|| self.client.clone());
         let mut config = configure(&self.provider, verifier, client, self.http2)?;
-        // It is for one receiver: there may be many of these, and they must be small.
+        // There may be many identities, each for one receiver, so their caches must be small.
         config.resumption = Resumption::in_memory_sessions(SESSIONS_PER_IDENTITY);
         Ok(Arc::clone(identity.config.get_or_init(|| Arc::new(config))))
     }
 }
 
-/// Sessions that may be resumed, for each subscription with an identity of its own.
+/// Resumable sessions for each subscription with its own identity.
 const SESSIONS_PER_IDENTITY: usize = 8;
 
 fn verifier(
@@ -242,7 +242,7 @@ fn configure(
     Ok(config)
 }
 
-/// What is wrong, in words for somebody who has to repair it.
+/// Describes an error for a person who has to fix it.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the enum is not exhaustive")]
 pub(crate) fn describe(error: &rustls::Error) -> String {
     match error {

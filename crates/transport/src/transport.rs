@@ -1,7 +1,7 @@
-//! The transport itself: one request, from its first lookup to the end of its answer.
+//! The transport: one request, from the lookup of its name to the end of its response.
 //!
-//! One deadline covers everything. What a request needs and how far it got is on the stack of its
-//! future, so that whoever drops it leaves nothing behind.
+//! One deadline covers everything. All state of a request is in its future, so that dropping the
+//! future leaves nothing behind.
 
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
@@ -35,17 +35,17 @@ use crate::tls::{Tls, TlsSetupError};
 /// The longest deadline that is kept exactly.
 const DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long a new connection that brings no answer holds its place among those that are being opened.
+/// How long a new connection without a response counts as being opened.
 const PROVING_MAX: Duration = Duration::from_millis(100);
 
-/// Makes one HTTP request. The simulation has its own.
+/// Makes HTTP requests. The simulation has its own implementation.
 pub trait Transport: Send + Sync + 'static {
-    /// Sends a request; ready when it has ended, however it ended. Who drops the future gives the
+    /// Sends a request; resolves when it has ended, in whatever way. Dropping the future gives the
     /// request up: its connection is closed, and whether it arrived is unknown.
     fn send(&self, request: Request) -> impl Future<Output = Finished> + Send;
 }
 
-/// Why a transport cannot be made.
+/// Why a transport cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// No usable resolver.
@@ -66,19 +66,19 @@ pub struct HttpTransport {
     http2: bool,
 }
 
-/// How far a request got.
+/// The progress of a request.
 #[derive(Debug)]
 pub(crate) struct Progress {
     phase: Phase,
-    /// The flow of the connection that carries the request, where it is HTTP/1.1.
+    /// The data flow of the connection, if it is HTTP/1.1.
     flow: Option<Arc<Flow>>,
-    /// Whether we wait for our own proxy.
+    /// Whether the request waits for our own proxy.
     pub(crate) at_proxy: bool,
     /// How long each phase took.
     pub(crate) timings: Timings,
 }
 
-/// An answer's body, and the connection that it comes over.
+/// A response's body, with its connection.
 enum Source {
     Http1(Box<Http1>),
     Http2(Lease),
@@ -103,13 +103,13 @@ impl Progress {
         Progress { phase: Phase::Dns, flow: None, at_proxy: false, timings }
     }
 
-    /// Enters a phase; the time is for measuring it.
+    /// Enters a phase; returns the current instant, to measure the phase.
     pub(crate) fn enter(&mut self, phase: Phase) -> Instant {
         self.phase = phase;
         instant_now()
     }
 
-    /// What it means that the deadline comes now.
+    /// The fault if the deadline passes now.
     fn timed_out(&self) -> Fault {
         if self.at_proxy {
             let detail = "no connection before the deadline";
@@ -126,7 +126,7 @@ impl HttpTransport {
     ///
     /// # Errors
     ///
-    /// Where there is no usable resolver, or a certificate or key cannot be used.
+    /// If there is no usable resolver, or a certificate or key cannot be used.
     pub fn new(options: TransportOptions, clock: Arc<dyn Clock>) -> Result<Self, SetupError> {
         let gauges = Arc::new(Gauges::default());
         let tls = Tls::new(&options.tls, options.http2)?;
@@ -140,17 +140,17 @@ impl HttpTransport {
         })
     }
 
-    /// What may be contacted: to be changed while requests run.
+    /// The egress policy, which can be changed while requests run.
     pub fn egress(&self) -> Egress {
         self.connector.egress().clone()
     }
 
-    /// What is open right now.
+    /// The current numbers of the connection pool.
     pub fn pool_stats(&self) -> PoolStats {
         self.pool.stats(&self.gauges)
     }
 
-    /// The answer's head and where its body comes from.
+    /// Sends the request; returns the head of the response and the source of its body.
     async fn exchange(
         &self,
         request: &Request,
@@ -193,8 +193,8 @@ impl HttpTransport {
         }
     }
 
-    /// A connection that was not there before, with the place that it holds among those that are
-    /// being opened, or one that another request has opened meanwhile; says whether it is such a one.
+    /// Opens a connection, or takes one that became idle meanwhile. Returns the connection, its
+    /// permit to be opened, and whether it was idle.
     async fn open(
         &self,
         target: &Target,
@@ -213,7 +213,7 @@ impl HttpTransport {
         if may_share && let Some(lease) = self.pool.share(key, addresses) {
             return Ok((Kept::Http2(lease), true, None));
         }
-        // One that was open and has just died is not followed by another such one.
+        // After an idle connection was found dead, do not use another idle one.
         let may_be_kept = progress.timings.connection != Connection::Resent;
         let place = match self.pool.place(key, addresses, may_be_kept).await {
             Place::Kept(kept) => return Ok((kept, true, None)),
@@ -233,7 +233,7 @@ impl HttpTransport {
         }
     }
 
-    /// Reads what is kept of a body. Whatever happens, the answer stays what it is.
+    /// Reads the part of a body that is kept. Errors do not change the outcome.
     async fn read_body(
         &self,
         mut source: Source,
@@ -248,7 +248,7 @@ impl HttpTransport {
             Source::Http1(connection) if end == BodyEnd::Whole => {
                 self.pool.keep(&request.target.key, connection);
             }
-            // With a part of a body still to come it cannot be used again.
+            // With unread data of a body it cannot be reused.
             Source::Http1(unfinished) => drop(unfinished),
             Source::Http2(lease) => drop(lease),
         }
@@ -257,8 +257,8 @@ impl HttpTransport {
 }
 
 impl HttpTransport {
-    /// When the receiver wants to be asked again. A date is by its clock, which is compared with the
-    /// time of day here: what counts is how far from now it is.
+    /// When the receiver asks to be retried. A date refers to the receiver's clock, so it is
+    /// converted to a delay from the time of day.
     fn retry_after(&self, value: &str) -> Option<RetryAfter> {
         let (now, wall) = (self.clock.now(), self.clock.wall());
         Some(match RetryAfter::parse(value, wall)? {
@@ -300,9 +300,10 @@ impl Transport for HttpTransport {
     }
 }
 
-/// A new connection stands when the receiver's kernel has it, long before the receiver takes it: it
-/// holds its place among those that are being opened until something was answered over it. Not for
-/// long, so that a receiver that is slow or hangs keeps nobody else from its host.
+/// Waits for the first response on a new connection. The connection exists as soon as the
+/// receiver's kernel accepts it, long before the receiver does, so it counts as being opened until
+/// something was answered. But only for a short time, so that a slow receiver does not block others
+/// on its host.
 async fn prove<T>(place: Option<OwnedSemaphorePermit>, answer: impl Future<Output = T>) -> T {
     let mut answer = pin!(answer);
     if place.is_some()
@@ -337,7 +338,7 @@ async fn send_over(
     Ok((response, source))
 }
 
-/// Retires an HTTP/2 connection on which a request was given up: it may be dead.
+/// Retires an HTTP/2 connection on which a request was abandoned: it may be dead.
 struct RetireUnlessDone<'a> {
     lease: &'a Lease,
     done: bool,
@@ -363,7 +364,7 @@ impl Drop for RetireUnlessDone<'_> {
     }
 }
 
-/// Collects pieces of a body up to a limit.
+/// Collects the data of a body up to a limit.
 async fn collect(
     kept: &mut BytesMut,
     bytes_max: usize,
@@ -375,7 +376,7 @@ async fn collect(
             None => return BodyEnd::Whole,
             Some(Err(_)) => return BodyEnd::Broken,
             Some(Ok(frame)) => {
-                // Trailers are of no interest.
+                // Trailers are ignored.
                 let data = frame.into_data().unwrap_or_default();
                 let room = bytes_max - kept.len();
                 kept.extend_from_slice(&data[..data.len().min(room)]);

@@ -1,14 +1,15 @@
-//! The lists of planted bugs in `crates/simulation/planted/`, and how their changes apply to a file.
+//! Parses the lists of planted bugs in `crates/simulation/planted/`, and applies their changes to a
+//! file.
 //!
 //! The lists are a small part of TOML: `[[bug]]` with `name` and `breaks`, `[[bug.change]]` with
-//! `file`, `find` and `replace`. A text stands in double quotes on one line, or between lines of
-//! three single quotes. Nothing else is understood, and everything else is an error.
+//! `file`, `find` and `replace`. A text is in double quotes on one line, or between lines of three
+//! single quotes. Everything else is an error.
 
 use std::ops::Range;
 
-/// Where the lists are.
+/// The folder of the lists.
 pub(crate) const FOLDER: &str = "crates/simulation/planted/";
-/// In `replace`: whether this bug is planted now.
+/// In `replace`: whether this bug is active now.
 const SWITCH: &str = "planted!()";
 
 /// A bug that the simulation must catch.
@@ -18,7 +19,7 @@ pub(crate) struct Bug {
     /// What it breaks, in one sentence.
     pub(crate) breaks: String,
     pub(crate) changes: Vec<Change>,
-    /// The line that it begins in, from 1.
+    /// The line in which it begins, from 1.
     pub(crate) line: usize,
 }
 
@@ -28,11 +29,11 @@ pub(crate) struct Change {
     pub(crate) file: String,
     pub(crate) find: String,
     pub(crate) replace: String,
-    /// The line that it begins in, from 1.
+    /// The line in which it begins, from 1.
     pub(crate) line: usize,
 }
 
-/// Something wrong in a list, and the line that it stands in.
+/// An error in a list, with its line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mistake {
     pub(crate) line: usize,
@@ -43,7 +44,7 @@ fn mistake(line: usize, message: impl Into<String>) -> Mistake {
     Mistake { line, message: message.into() }
 }
 
-/// Reads a list.
+/// Parses a list.
 pub(crate) fn parse(text: &str) -> Result<Vec<Bug>, Mistake> {
     let mut bugs: Vec<Bug> = Vec::new();
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
@@ -82,7 +83,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Bug>, Mistake> {
     }
 }
 
-/// The field that a key sets: of the bug before its first change, of the newest change after that.
+/// The field for a key: of the bug before its first change, of the newest change after that.
 fn field<'a>(bug: &'a mut Bug, key: &str) -> Option<&'a mut String> {
     match (key, bug.changes.last_mut()) {
         ("name", None) => Some(&mut bug.name),
@@ -118,7 +119,7 @@ fn incomplete(bug: &Bug) -> Option<Mistake> {
     })
 }
 
-/// The changes that all bugs make in one file, each with the name of its bug.
+/// The changes of all bugs in one file, each with the name of its bug.
 pub(crate) fn changes_in<'a>(bugs: &'a [Bug], file: &str) -> Vec<(&'a str, &'a Change)> {
     let mut found = Vec::new();
     for bug in bugs {
@@ -128,7 +129,7 @@ pub(crate) fn changes_in<'a>(bugs: &'a [Bug], file: &str) -> Vec<(&'a str, &'a C
     found
 }
 
-/// The file with all changes made, or what does not fit.
+/// The file with all changes applied, or the changes that do not fit.
 pub(crate) fn apply(
     file: &str,
     text: &str,

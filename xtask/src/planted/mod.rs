@@ -1,4 +1,4 @@
-//! `cargo xtask planted`: shows that the simulation catches bugs, with bugs planted in a copy of the
+//! `cargo xtask planted`: checks that the simulation catches bugs that are planted in a copy of the
 //! sources.
 //!
 //! The lists in `crates/simulation/planted/` say what to replace. All bugs are put into one copy,
@@ -17,28 +17,27 @@ use anyhow::{Context, Result, bail};
 use self::list::Bug;
 use crate::process::{command, output, run as run_command};
 
-/// What the copy consists of.
+/// The parts of the repository that are copied.
 const SOURCES: &str = "crates xtask Cargo.toml Cargo.lock";
-/// The module with the switches, which only the copy has.
+/// The module with the switches, which exists only in the copy.
 const SWITCHES: &str = "crates/domain/src/planted.rs";
-/// Where the copy declares that module.
+/// The file in which the copy declares that module.
 const DOMAIN: &str = "crates/domain/src/lib.rs";
-/// Where the simulation finds the switches; the repository has an empty list there.
+/// The file in which the simulation reads the switches; in the repository it has an empty list.
 const SIMULATION: &str = "crates/simulation/src/planted/switches.rs";
 
-/// Files of the copy by their path from its top.
+/// Files of the copy by path.
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// Plants all bugs in a copy, builds the simulation there and lets it catch each of them. The
-/// arguments are for `postrider-simulation planted`.
+/// Plants all bugs in a copy, builds the simulation there and checks that it catches each of them.
+/// The arguments are passed to `postrider-simulation planted`.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let mut files = sources(root)?;
     let bugs = bugs(&files)?;
     plant(&mut files, &bugs)?;
     let copy = root.join("target/planted");
     write(&copy, &files)?;
-    // Third-party crates are those that the simulation itself was built with: the same profile in
-    // the same folder.
+    // Reuse the third-party crates of the simulation: the same profile in the same folder.
     let words = "cargo run --quiet --profile simulation -p postrider-simulation --target-dir";
     let mut simulation = command(&copy, words);
     simulation.arg(root.join("target")).args(["--", "planted"]).args(arguments);
@@ -50,7 +49,7 @@ fn sources(root: &Path) -> Result<Files> {
     let words = format!("git ls-files -z --cached --others --exclude-standard -- {SOURCES}");
     let mut files = Files::new();
     for path in output(&mut command(root, &words))?.split_terminator('\0') {
-        // A file that was deleted is still listed until the deletion is committed.
+        // A deleted file is still listed until the deletion is committed.
         if root.join(path).is_file() {
             let bytes = fs::read(root.join(path)).with_context(|| format!("cannot read {path}"))?;
             files.insert(path.to_owned(), bytes);
@@ -75,8 +74,8 @@ fn text<'a>(files: &'a Files, path: &str) -> Result<&'a str> {
     std::str::from_utf8(bytes).with_context(|| format!("{path} is not text"))
 }
 
-/// Makes every change, adds the switches, and gives the copy's crates a version of their own:
-/// otherwise cargo would take them for those of the repository and build both again and again.
+/// Applies every change, adds the switches, and gives the copy's crates another version: otherwise
+/// cargo would confuse them with those of the repository and rebuild both each time.
 fn plant(files: &mut Files, bugs: &[Bug]) -> Result<()> {
     let mut paths: Vec<_> =
         bugs.iter().flat_map(|bug| &bug.changes).map(|change| change.file.as_str()).collect();
@@ -105,8 +104,8 @@ fn plant(files: &mut Files, bugs: &[Bug]) -> Result<()> {
     Ok(())
 }
 
-/// The module with one switch for each bug. A simulated world lives on one thread, and so does the
-/// bug that is planted in it: several worlds can live side by side.
+/// The module with one switch for each bug. A simulated world runs on one thread, and the switch is
+/// per thread: so several worlds can run concurrently.
 fn switches(bugs: &[Bug]) -> String {
     let (mut variants, mut names, mut arms) = (String::new(), String::new(), String::new());
     for Bug { name, breaks, .. } in bugs {
@@ -147,8 +146,8 @@ pub fn plant(name: Option<&str>) {{
     )
 }
 
-/// Writes the files that differ, and removes those that are no longer there. Nothing else is
-/// touched: cargo builds again what has a newer time.
+/// Writes the files that differ, and removes those that no longer exist. Other files keep their
+/// time, so that cargo does not rebuild them.
 fn write(folder: &Path, files: &Files) -> Result<()> {
     remove_others(folder, "", files)?;
     for (path, bytes) in files {

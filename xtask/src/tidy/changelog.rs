@@ -1,4 +1,4 @@
-//! The changelog always has a place for the next line.
+//! The changelog always begins with a section for the next release.
 
 use super::{Finding, Tree};
 

@@ -1,7 +1,7 @@
-//! The modules of the engine's core stand in an order, and each uses only those before it.
+//! The modules of the engine's core have an order, and each uses only those before it.
 //!
-//! Two things are read from the sources: the paths `super::module::…`, and the calls `self.method(…)` of
-//! methods of `Core`, which may be defined in any module. The compiler checks neither.
+//! The rule checks paths `super::module::…`, and calls `self.method(…)` of methods of `Core`, which
+//! may be defined in any module. The compiler checks neither.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const FOLDER: &str = "crates/engine/src/core/";
 
 /// The modules, the lowest first. `mod` is above all of them.
 const ORDER: &[&str] = &[
-    // Data without behaviour of the core.
+    // Data without behaviour.
     "ids",
     "limiter",
     "destinations",
@@ -21,7 +21,7 @@ const ORDER: &[&str] = &[
     "messages",
     "commits",
     STATE,
-    // What a delivery goes through.
+    // The path of a delivery.
     "payloads",
     "reads",
     "turns",
@@ -37,14 +37,14 @@ const ORDER: &[&str] = &[
     "cancel",
     "dispatch",
     "settle",
-    // What goes on beside it.
+    // Processes beside it.
     "replay",
     "residence",
     "arrivals",
     "ownership",
     "requests",
     "trial",
-    // What comes in from outside.
+    // Inputs from outside.
     "answers",
     "durable",
     "shutdown",
@@ -53,10 +53,11 @@ const ORDER: &[&str] = &[
     TOP,
 ];
 
-/// Lists the fields of `Core`: it names the types of all modules, and calls none of their methods.
+/// The module with the fields of `Core`: it uses the types of all modules, and calls none of their
+/// methods.
 const STATE: &str = "state";
 
-/// Takes the inputs in.
+/// The module that handles the inputs.
 const TOP: &str = "mod";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -107,7 +108,7 @@ fn code(text: &str) -> String {
     lines.map(|line| format!("{}\n", without_comment(line))).collect()
 }
 
-/// The names of the methods that are defined for `Core`.
+/// The names of the methods of `Core`.
 fn methods_of_core(code: &str) -> impl Iterator<Item = &str> {
     let mut is_core = false;
     code.lines().filter_map(move |line| {
@@ -125,8 +126,8 @@ fn methods_of_core(code: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The modules that paths beginning with `super::` name, each with its line. A path that names none,
-/// because it takes what `mod.rs` exports, counts as one that names `mod`.
+/// The modules in paths that begin with `super::`, each with its line. A path without a module,
+/// because `mod.rs` exports the item, counts as a use of `mod`.
 fn modules_named(code: &str) -> impl Iterator<Item = (usize, &str)> {
     code.match_indices("super::").map(|(at, prefix)| {
         let name = word(&code[at + prefix.len()..]);
@@ -135,7 +136,7 @@ fn modules_named(code: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The methods that are called of `self` or of `core`, each with its line.
+/// The methods that are called on `self` or on `core`, each with its line.
 fn calls(code: &str) -> impl Iterator<Item = (usize, &str)> {
     code.match_indices('.').filter_map(|(at, _)| {
         let of = code[..at].trim_end();

@@ -1,4 +1,4 @@
-//! Every dependency has its version in one place and its reason in one table.
+//! Every dependency has its version in the workspace's manifest and its reason in one table.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ fn with_own_version(path: &str, text: &str) -> Vec<Finding> {
             true => entry.key != "version",
             false => entry.key.ends_with(".workspace") || entry.value.contains("workspace = true"),
         };
-        // A table's heading stands as a key without a value.
+        // A table's heading is parsed as a key without a value.
         if !inherits && !entry.value.is_empty() {
             let name = if own_table { &entry.section } else { &entry.key };
             let message = format!("{name} takes its version not from the workspace");
@@ -78,7 +78,7 @@ fn with_own_version(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// The crates that have a row: a line that begins with `` | `name` | ``.
+/// The crates with a row in the table: a line that begins with `` | `name` | ``.
 fn rows(text: &str) -> BTreeMap<&str, usize> {
     text.lines()
         .enumerate()

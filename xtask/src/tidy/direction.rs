@@ -9,11 +9,12 @@
 use super::{Finding, Tree};
 use crate::toml::{ALL_KINDS, Toml};
 
-/// Crates that are never shipped. Every crate above the domain may use them in its tests; another use
-/// must be allowed. The domain's own tests would see two copies of its types.
+/// Crates that are never part of a release. Every crate above the domain may use them in its tests;
+/// any other use must be allowed explicitly. The domain's own tests cannot: they would see two
+/// copies of its types.
 const TESTING: &[&str] = &["store-testing", "test-support"];
 
-/// Each crate's folder, and those of ours that it may depend on.
+/// Each crate's folder, and our crates that it may depend on.
 const LAYERS: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("dashboard", &[]),
@@ -56,7 +57,7 @@ fn forbidden(path: &str, manifest: &str, from: &str, allowed: &[&str]) -> Vec<Fi
     for (name, line) in toml.dependencies(ALL_KINDS) {
         let ours = match name {
             "xtask" => "xtask",
-            // The package of the binary, should it be named so.
+            // The package of the binary may be named `postrider`.
             "postrider" => "server",
             name => match name.strip_prefix("postrider-") {
                 Some(ours) => ours,

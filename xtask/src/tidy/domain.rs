@@ -1,5 +1,5 @@
-//! The domain has no IO, no async, no clock and no randomness: by what it depends on, and by what it
-//! says.
+//! The domain has no IO, no async, no clock and no randomness: checked by its dependencies and by
+//! its sources.
 
 use super::source::{has_phrase, without_comment};
 use super::{Finding, Tree};
@@ -7,8 +7,8 @@ use crate::toml::Toml;
 
 const MANIFEST: &str = "crates/domain/Cargo.toml";
 
-/// The domain's dependencies, exactly. None of them, with the features that we use, reads a clock,
-/// a file, a socket or a source of randomness.
+/// The exact dependencies of the domain. None of them, with the features that we use, reads a
+/// clock, a file, a socket or a source of randomness.
 const DEPENDENCIES: &[&str] = &[
     "base64",
     "bytes",
@@ -27,10 +27,10 @@ const DEPENDENCIES: &[&str] = &[
     "zeroize",
 ];
 
-/// What its tests may use beside them.
+/// Additional dependencies of its tests.
 const TEST_DEPENDENCIES: &[&str] = &["insta", "proptest"];
 
-/// What its sources do not say, and why.
+/// Texts that its sources must not contain, and why.
 const FORBIDDEN: &[(&str, &str)] = &[
     ("std::fs", "IO"),
     ("std::env", "reads the environment"),
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[0].starts_with("crates/domain/Cargo.toml:2: tokio is not on"));
         assert!(found[1].starts_with("crates/domain/Cargo.toml:1: base64 is on"));
-        // A heading, tokio, all of the list but its first, and another heading.
+        // A heading, tokio, all of the list except its first entry, and another heading.
         let line = 2 + (DEPENDENCIES.len() - 1) + 2;
         let expected = format!("crates/domain/Cargo.toml:{line}: mockall is not on");
         assert!(found[2].starts_with(&expected), "{found:?}");

@@ -1,10 +1,10 @@
-//! A file has one subject, and fits in a head.
+//! The length of source files is limited.
 
 use super::{Finding, Tree};
 
 const LINES_MAX: usize = 600;
 
-/// Files that are longer for a reason: path and reason.
+/// Files that may be longer: path and reason.
 const LONGER: &[(&str, &str)] = &[];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

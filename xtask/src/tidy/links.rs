@@ -1,4 +1,4 @@
-//! A link from one of our documents to a file or a heading of ours leads there.
+//! Links in our documents to our own files and headings must resolve.
 
 use super::{Finding, Tree};
 
@@ -46,7 +46,7 @@ fn follow(tree: &Tree, from: &str, target: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The path of a file that a document in `folder` names.
+/// The path of a file that a document in `folder` links to.
 pub(super) fn resolve(folder: &str, file: &str) -> Option<String> {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in file.split('/') {
@@ -89,7 +89,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
     links
 }
 
-/// The anchors of the headings: lowercase, blanks to hyphens, punctuation gone.
+/// The anchors of the headings: lowercase, blanks to hyphens, without punctuation.
 fn headings(text: &str) -> Vec<String> {
     let anchor = |heading: &str| {
         heading

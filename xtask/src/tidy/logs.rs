@@ -1,10 +1,10 @@
-//! Log lines are read by people and programs that do not know Rust: a field is a word or a number of
-//! the contract, never what `Debug` prints (`Retry(1)`, `Some("x")`).
+//! The fields of log lines are never written by `Debug` (`Retry(1)`, `Some("x")`): their readers do
+//! not know Rust, so they use the words and numbers of the contract.
 
 use super::source::without_comment;
 use super::{Finding, Tree};
 
-/// The macros that write a line.
+/// The macros that write a log line.
 const MACROS: &[&str] = &["trace!(", "debug!(", "info!(", "warn!(", "error!(", "event!("];
 
 const MESSAGE: &str =
@@ -29,7 +29,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The call up to the parenthesis that closes it.
+/// The text of a call up to its closing parenthesis.
 fn arguments(text: &str) -> &str {
     let (mut depth, mut quoted, mut before) = (0_usize, false, ' ');
     for (at, character) in text.char_indices() {
@@ -45,7 +45,7 @@ fn arguments(text: &str) -> &str {
     text
 }
 
-/// Where the first field stands that `?` or `:?` has written by `Debug`. The operator `?` follows a
+/// The position of the first field that `?` or `:?` writes by `Debug`. The operator `?` follows a
 /// value; the sigil follows `(`, `,` or `=`.
 fn debug_field(call: &str) -> Option<usize> {
     let (mut quoted, mut before, mut last) = (false, ' ', ' ');

@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: the rules of the house that clippy cannot see.
+//! `cargo xtask tidy`: rules of this repository that clippy cannot check.
 //!
-//! A rule is a function from the tree of files to what breaks it. It reads no file itself: the tree
-//! is in memory, and the rules' tests write theirs down.
+//! A rule is a function from the tree of files to its violations. It reads no file itself: the tree
+//! is in memory, and tests construct their own.
 
 mod changelog;
 mod core_order;
@@ -104,7 +104,7 @@ pub(crate) fn check_links(root: &Path) -> Result<usize> {
 #[derive(Debug, PartialEq, Eq)]
 struct Finding {
     path: String,
-    /// From 1.
+    /// The line, from 1.
     line: usize,
     message: String,
 }
@@ -121,9 +121,9 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The repository's files by their path from its top, with `/` between folders.
+/// The repository's files by path, with `/` between folders.
 struct Tree {
-    /// The text of each; none where it is not text.
+    /// The text of each file; `None` if it is not text.
     files: BTreeMap<String, Option<String>>,
 }
 
@@ -134,24 +134,24 @@ impl Tree {
         Ok(Tree { files })
     }
 
-    /// A tree that a test writes down.
+    /// A tree for a test.
     #[cfg(test)]
     fn of(files: &[(&str, &str)]) -> Self {
         let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), Some((*text).to_owned()));
         Tree { files: files.iter().map(owned).collect() }
     }
 
-    /// The text of a file, if it is there and is text.
+    /// The text of a file, if it exists and is text.
     fn text(&self, path: &str) -> Option<&str> {
         self.files.get(path)?.as_deref()
     }
 
-    /// The files that are text and whose names end so.
+    /// The text files whose names end with one of these.
     fn ending<'a>(&'a self, ends: &'a [&str]) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.texts().filter(|(path, _)| ends.iter().any(|end| path.ends_with(end)))
     }
 
-    /// All files that are text.
+    /// All text files.
     fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files.iter().filter_map(|(path, text)| Some((path.as_str(), text.as_deref()?)))
     }
@@ -195,7 +195,7 @@ fn read_folder(
     Ok(())
 }
 
-/// What a rule found in a tree that a test wrote down, as text.
+/// The violations of a rule in a test's tree, as text.
 #[cfg(test)]
 fn found(rule: impl Fn(&Tree) -> Vec<Finding>, files: &[(&str, &str)]) -> Vec<String> {
     rule(&Tree::of(files)).iter().map(Finding::to_string).collect()
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tree_is_what_we_wrote() {
+    fn tree_contains_our_files_only() {
         let tree = Tree::read(&crate::root()).unwrap();
         assert!(
             tree.text("xtask/src/tidy/mod.rs").is_some_and(|text| text.starts_with("//! `cargo"))

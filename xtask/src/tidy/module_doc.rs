@@ -1,4 +1,4 @@
-//! Every Rust file begins by saying what it is.
+//! Every Rust file begins with a module doc comment.
 
 use super::{Finding, Tree};
 

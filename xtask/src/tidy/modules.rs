@@ -1,4 +1,4 @@
-//! A module with modules of its own is `name/mod.rs`, everywhere, and never `name.rs` beside `name/`.
+//! A module with submodules is always `name/mod.rs`, never `name.rs` beside `name/`.
 
 use super::{Finding, Tree};
 

@@ -1,8 +1,8 @@
-//! A document that names a file tells the truth: the file is there, or is said to be planned.
+//! Files that are named in a document must exist, or be marked as planned.
 
 use super::{Finding, Tree};
 
-/// The documents that describe what is. Decisions and the changelog describe what was.
+/// The documents that describe the present state. Decisions and the changelog describe the past.
 const DOCUMENTS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"];
 
 /// A path in backticks is taken for one of ours when it begins so.
@@ -29,7 +29,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The paths in backticks, and whether each is said to be planned.
+/// The paths in backticks, and whether each is marked as planned.
 fn named_paths(line: &str) -> Vec<(&str, bool)> {
     let pieces: Vec<&str> = line.split('`').collect();
     let in_code = pieces.windows(2).skip(1).step_by(2);

@@ -1,6 +1,6 @@
 //! Every planted bug still fits the sources: its `find` occurs exactly once in its file.
 //!
-//! A change to the sources that moves such a text is seen at once, without a build.
+//! A change of the sources that breaks a planted bug is noticed at once, without a build.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             findings.push(Finding::new(path, change.line, message));
         }
     }
-    // By list: the line of a mistake is one of its list.
+    // Grouped by list, because line numbers refer to a list.
     let mut lists: BTreeMap<&str, Vec<Bug>> = BTreeMap::new();
     for (path, bug) in bugs {
         lists.entry(path).or_default().push(bug);

@@ -1,8 +1,8 @@
-//! No Rust file lies about that nothing compiles.
+//! Every Rust file is part of some crate.
 //!
-//! From every root that cargo knows (`src/lib.rs`, `tests/*.rs` and so on) the `mod` lines are
-//! followed. What is left over is dead. Files are known to be formatted: a `mod` has its own line,
-//! and an inline module ends at a bracket in the column where it began.
+//! From every crate root (`src/lib.rs`, `tests/*.rs` and so on) the `mod` lines are followed. Files
+//! that are not reached are dead. The files are formatted: a `mod` has its own line, and an inline
+//! module ends at a bracket in the column where it began.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// What cargo compiles by itself.
+/// The crate roots that cargo compiles.
 fn roots(tree: &Tree) -> Vec<String> {
     let mut roots = Vec::new();
     for (path, text) in tree.ending(&["Cargo.toml"]) {
@@ -68,7 +68,7 @@ fn follow(tree: &Tree, file: &str, reached: &mut BTreeSet<String>) {
     }
 }
 
-/// Where the modules that a file declares may be.
+/// The files in which the modules of a file may be.
 fn modules(file: &str, text: &str) -> Vec<String> {
     let (folder, name) = file.rsplit_once('/').map_or(("", file), |(f, name)| (f, name));
     let stem = name.trim_end_matches(".rs");
@@ -90,7 +90,7 @@ fn modules(file: &str, text: &str) -> Vec<String> {
         } else if let Some(included) = line.strip_prefix("include!(") {
             found.extend(texts(included).first().map(|path| join(folder, path)));
         } else if let Some(name) = declared(line, ';') {
-            // A test, example or benchmark is a crate root: its modules stand beside it, too.
+            // A test, example or benchmark is a crate root: its modules may be beside it, too.
             let inner: String = inline.iter().map(|(_, name)| format!("/{name}")).collect();
             for base in [&own, folder] {
                 found.push(join("", &format!("{base}{inner}/{name}.rs")));
@@ -117,7 +117,7 @@ fn declared(line: &str, end: char) -> Option<&str> {
     name.chars().all(|c| c.is_alphanumeric() || c == '_').then_some(name)
 }
 
-/// The path that `path` means, seen from `folder`.
+/// Resolves `path` relative to `folder`.
 fn join(folder: &str, path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in folder.split('/').chain(path.split('/')) {

@@ -1,4 +1,4 @@
-//! A test waits for what it waits for, never for time to pass.
+//! Tests wait for a condition, never for time to pass.
 
 use super::source::without_comment;
 use super::{Finding, Tree};
@@ -9,7 +9,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/engine/tests/", "runs on tokio's paused clock: a sleep takes no time"),
 ];
 
-/// Calls that let time pass, in Rust and in the dashboard's tests.
+/// Calls that sleep, in Rust and in the dashboard's tests.
 const CALLS: &[&str] = &["sleep(", "sleep_ms(", "waitForTimeout("];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

@@ -1,6 +1,6 @@
-//! Looking at Rust source line by line: without comments, and word by word.
+//! Helpers to look at Rust source line by line: without comments, and by words.
 
-/// The line without what follows `//`. A `//` within a text, as in a URL, is kept.
+/// The line without its comment. A `//` within a text, as in a URL, is kept.
 pub(super) fn without_comment(line: &str) -> &str {
     let mut quoted = false;
     let mut before = ' ';
@@ -15,7 +15,7 @@ pub(super) fn without_comment(line: &str) -> &str {
     line
 }
 
-/// Whether the phrase stands in the line and not as a part of longer words.
+/// Whether the line contains the phrase as whole words.
 pub(super) fn has_phrase(line: &str, phrase: &str) -> bool {
     let is_word = |character: char| character.is_alphanumeric() || character == '_';
     line.match_indices(phrase).any(|(at, _)| {

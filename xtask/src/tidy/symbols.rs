@@ -1,12 +1,12 @@
-//! A document that names a function or a test by a link to its file tells the truth, and every rule
-//! of the contract names both.
+//! Links in documents to functions and tests must resolve, and every rule of the contract links to
+//! both.
 
 use super::links::resolve;
 use super::source::has_phrase;
 use super::{Finding, Tree};
 
 const CONTRACT: &str = "docs/contract.md";
-/// The header of a table whose rows are rules.
+/// The header of a table of rules.
 const RULES: &str = "| rule | decided by | shown by |";
 const KEYWORDS: [&str; 6] = ["fn", "struct", "enum", "const", "trait", "type"];
 
@@ -34,7 +34,7 @@ struct Symbol<'a> {
 impl Symbol<'_> {
     fn follow(&self, tree: &Tree, from: &str) -> Result<(), String> {
         match self.source(tree, from) {
-            // A link to a file that is missing is the finding of another rule.
+            // Another rule reports a link to a missing file.
             None => Ok(()),
             Some(text) if definition(text, self.name).is_some() => Ok(()),
             Some(_) => Err(format!("{} does not define {}", self.file, self.name)),
@@ -46,7 +46,7 @@ impl Symbol<'_> {
         tree.text(&resolve(folder, self.file)?)
     }
 
-    /// Whether the attribute of a test stands above it.
+    /// Whether it has the attribute of a test.
     fn is_test(&self, tree: &Tree, from: &str) -> bool {
         let Some(text) = self.source(tree, from) else { return false };
         let Some(line) = definition(text, self.name) else { return false };
@@ -57,7 +57,7 @@ impl Symbol<'_> {
     }
 }
 
-/// Tests of properties stand in a macro, their attribute above them as elsewhere; some inherit it.
+/// Property tests are inside a macro; some of them inherit its attribute.
 fn in_proptest(text: &str, line: usize) -> bool {
     text.lines().take(line).any(|line| line.trim_start().starts_with("proptest!"))
 }
@@ -71,14 +71,14 @@ fn symbols(line: &str) -> impl Iterator<Item = Symbol<'_>> {
     })
 }
 
-/// The line, from 0, on which the file defines the name.
+/// The line, from 0, in which the file defines the name.
 fn definition(text: &str, name: &str) -> Option<usize> {
     text.lines().position(|line| {
         KEYWORDS.iter().any(|keyword| has_phrase(line, &format!("{keyword} {name}")))
     })
 }
 
-/// Rows of the contract's tables that name no code or no test.
+/// Rows of the contract's tables without a link to code or to a test.
 fn rules_without_proof(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut in_rules = false;

@@ -1,8 +1,8 @@
-//! White space is plain: no tabs, none at the end of a line, one end of line at the end of a file.
+//! White space: no tabs, none at the end of a line, and exactly one line end at the end of a file.
 
 use super::{Finding, Tree};
 
-/// What we write by hand. Snapshots, tables of test data and the like are as they are.
+/// Files that are written by hand. Snapshots and test data are exempt.
 const OURS: &[&str] = &[
     ".rs", ".toml", ".md", ".ts", ".js", ".svelte", ".css", ".html", ".json", ".yml", ".yaml",
     ".sql", ".sh", ".ci/run",

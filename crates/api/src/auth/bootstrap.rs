@@ -1,4 +1,4 @@
-//! The first key. Without it nobody could create the others.
+//! The first admin key, with which all others are created.
 
 use postrider_domain::access::Scope;
 use postrider_domain::ids::TenantId;
@@ -14,34 +14,34 @@ use crate::random::NoRandomness;
 use crate::vault::Vault;
 
 const PURPOSE: &[u8] = b"admin";
-/// How long an admin key that somebody chose must be, and may be.
+/// The allowed length of an admin key that the operator chose.
 const GIVEN_CHARS: std::ops::RangeInclusive<usize> = 24..=256;
 
 /// An admin key that the operator chose (`POSTRIDER_ADMIN_KEY`), as its keyed hash.
 #[derive(Clone)]
 pub struct GivenAdmin([u8; 32]);
 
-/// How a server comes to its first admin key.
+/// How a server got its first admin key.
 #[derive(Debug)]
 pub enum Bootstrap {
-    /// The operator chose it: hand this to the API's state.
+    /// The operator chose it: pass this to the API's state.
     Given(GivenAdmin),
-    /// It was made just now: show it once and write it to `admin.key`.
+    /// It was created just now: show it once and write it to `admin.key`.
     Created(Zeroizing<String>),
-    /// There is one already.
+    /// It exists already.
     Exists,
 }
 
 /// Why there is no admin key.
 #[derive(Debug, thiserror::Error)]
 pub enum BootstrapError {
-    /// The chosen one cannot be used.
+    /// The chosen key is not acceptable.
     #[error("the admin key must have 24 to 256 printable characters")]
     Unusable,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// None can be drawn.
+    /// No random key can be generated.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
 }
@@ -55,7 +55,8 @@ impl From<AuditError> for BootstrapError {
     }
 }
 
-/// Creates the tenant `default` and an admin key where they are missing. Call it before the first request.
+/// Creates the tenant `default` and an admin key if they are missing. Call it before the first
+/// request.
 pub async fn bootstrap_admin(
     store: &dyn Store,
     vault: &Vault,
@@ -80,7 +81,7 @@ pub async fn bootstrap_admin(
 }
 
 impl GivenAdmin {
-    /// What is shown instead of a key's identifier.
+    /// The identifier that is shown for this key.
     pub const KEY_ID: &'static str = "given";
 
     /// An admin key with this text.
@@ -92,7 +93,7 @@ impl GivenAdmin {
         Ok(GivenAdmin(vault.keyed_hash(&[PURPOSE, text.as_bytes()])))
     }
 
-    /// Whether this is it. Takes as long for a wrong one as for the right one.
+    /// Whether the token is this key. Compared in constant time.
     pub(super) fn is(&self, vault: &Vault, token: &[u8]) -> bool {
         vault.keyed_hash(&[PURPOSE, token]).ct_eq(&self.0).into()
     }

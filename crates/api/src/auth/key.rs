@@ -1,5 +1,5 @@
-//! A key's text: `pr_<id>_<secret>`. The identifier finds the record; of the secret, only a keyed
-//! hash is kept.
+//! A key's text: `pr_<id>_<secret>`. The identifier finds the record; only a keyed hash of the
+//! secret is stored.
 
 use postrider_domain::access::Scope;
 use postrider_domain::ids::TenantId;
@@ -13,12 +13,12 @@ use crate::random::NoRandomness;
 use crate::vault::Vault;
 
 const PREFIX: &str = "pr_";
-/// What separates the hashes of keys from other keyed hashes.
+/// Separates the hashes of keys from other keyed hashes.
 const PURPOSE: &[u8] = b"key";
 /// The longest identifier that is looked up.
 const ID_CHARS_MAX: usize = 64;
 
-/// What a new key is to be.
+/// The properties of a new key.
 pub(crate) struct NewKey {
     pub(crate) tenant: Option<TenantId>,
     pub(crate) name: Option<String>,
@@ -26,7 +26,7 @@ pub(crate) struct NewKey {
     pub(crate) expires_at: Option<Timestamp>,
 }
 
-/// A new key: its record, and its text, which is shown once.
+/// Creates a key: its record, and its text, which is shown once.
 pub(crate) fn new_key(
     vault: &Vault,
     wish: NewKey,
@@ -44,7 +44,7 @@ pub(crate) fn new_key(
     Ok((key, text))
 }
 
-/// The identifier and the secret of a key's text.
+/// Splits a key's text into identifier and secret.
 pub(super) fn parse(token: &[u8]) -> Option<(&str, &[u8])> {
     let rest = token.strip_prefix(PREFIX.as_bytes())?;
     let end = rest.iter().position(|byte| *byte == b'_')?;
@@ -54,7 +54,7 @@ pub(super) fn parse(token: &[u8]) -> Option<(&str, &[u8])> {
     Some((id, secret))
 }
 
-/// Whether this is the secret of that key. Takes as long for a wrong one as for the right one.
+/// Whether this is the secret of that key. Compared in constant time.
 pub(super) fn is_secret_of(vault: &Vault, key: &Key, secret: &[u8]) -> bool {
     hash(vault, &key.id, secret).ct_eq(&key.hash).into()
 }
@@ -63,7 +63,7 @@ fn hash(vault: &Vault, id: &str, secret: &[u8]) -> [u8; 32] {
     vault.keyed_hash(&[PURPOSE, id.as_bytes(), secret])
 }
 
-/// The digits of a secret, overwritten when they are dropped.
+/// A secret in hexadecimal digits, overwritten when dropped.
 fn hex(bytes: &[u8]) -> Zeroizing<String> {
     Zeroizing::new(postrider_domain::hex::encode(bytes))
 }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_no_keys_are_told_by_their_shape() {
+    fn malformed_keys_are_rejected() {
         for text in ["", "pr_", "pr_a", "pr_a_", "pr__b", "pr_a-b_c", "PR_a_b", "x_a_b", "pr_\0_b"]
         {
             assert!(parse(text.as_bytes()).is_none(), "{text:?}");

@@ -1,7 +1,7 @@
-//! Keys and tenants that were looked up a moment ago, so that an event does not cost a query.
+//! A cache of keys and tenants, so that a request does not cost a query.
 //!
-//! Forgotten after a few seconds, and at once where this node deletes one. What does not exist is
-//! not remembered.
+//! Entries are valid for a few seconds, and removed at once if this node deletes the record.
+//! Missing records are not cached.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use postrider_store::{Key, StoreError};
 use crate::settings::REMEMBERED_MAX;
 use crate::state::ApiState;
 
-/// What was looked up, and which keys were used.
+/// The cache, and which keys were used.
 #[derive(Debug, Default)]
 pub(crate) struct KeyCache {
     keys: Mutex<HashMap<String, (Arc<Key>, Timestamp)>>,
@@ -57,7 +57,7 @@ impl KeyCache {
         Ok(found)
     }
 
-    /// Whether there is such a tenant.
+    /// Whether the tenant exists.
     pub(crate) async fn has_tenant(
         &self,
         state: &ApiState,
@@ -82,24 +82,24 @@ impl KeyCache {
         Ok(exists)
     }
 
-    /// A key was deleted.
+    /// Removes a deleted key.
     pub(crate) fn forget_key(&self, id: &str) {
         locked(&self.keys).remove(id);
     }
 
-    /// A tenant was deleted, with its keys.
+    /// Removes a deleted tenant with its keys.
     pub(crate) fn forget_tenant(&self, id: &TenantId) {
         locked(&self.tenants).remove(id);
         locked(&self.keys).retain(|_, (key, _)| key.tenant.as_ref() != Some(id));
     }
 
-    /// Forgets everything: any key or tenant may have been deleted.
+    /// Clears the cache: any key or tenant may have been deleted.
     pub(crate) fn forget_all(&self) {
         locked(&self.tenants).clear();
         locked(&self.keys).clear();
     }
 
-    /// Notes that a key was used. Written to the store in batches, not by the request itself.
+    /// Records that a key was used. Written to the store in batches, not by the request itself.
     pub(super) fn touch(&self, state: &ApiState, id: &str, now: Timestamp) {
         let mut used = locked(&self.used);
         match used.at.get_mut(id) {
@@ -116,7 +116,7 @@ impl KeyCache {
         used.written_at = Some(now);
         let batch: Vec<(String, Timestamp)> = std::mem::take(&mut used.at).into_iter().collect();
         let store = Arc::clone(state.store());
-        // The time of last use is approximate: a batch that fails is not repeated.
+        // The time of last use is approximate, so a failed batch is not repeated.
         tokio::spawn(async move { store.touch_keys(&batch).await.ok() });
     }
 }

@@ -1,4 +1,4 @@
-//! Who is asking, for which tenant, and may they?
+//! Authentication and authorization.
 //!
 //! A request shows a key, or the session that a key or a portal link was exchanged for
 //! ([`crate::session`]). A handler that needs a scope says so by taking `CanRead`, `CanManage`, `CanIngest` or
@@ -39,13 +39,13 @@ pub const TENANT_HEADER: HeaderName = HeaderName::from_static("postrider-tenant"
 /// The authenticated caller, and the tenant that the request is for.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// The tenant that the request is about.
+    /// The tenant of the request.
     pub tenant: TenantId,
-    /// What the key may do.
+    /// The scopes of the key.
     pub scopes: Arc<[Scope]>,
     /// The key's public part.
     pub key_id: Arc<str>,
-    /// What people call the key.
+    /// The display name of the key.
     pub key_name: Option<Arc<str>>,
     /// The session that the request was made with; `None` where it was made with the key itself.
     pub session: Option<Arc<Session>>,
@@ -66,7 +66,7 @@ impl Caller {
         self.permits(scope).map(|()| self)
     }
 
-    /// Whether the key may do what needs this scope.
+    /// Checks that the key has this scope.
     pub(crate) fn permits(&self, scope: Scope) -> Result<(), Problem> {
         if self.is_admin() || self.scopes.contains(&scope) {
             return Ok(());
@@ -86,7 +86,7 @@ macro_rules! extractors {
             type Rejection = Problem;
 
             async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-                // Only `authenticate` puts a caller there; a route without it refuses everybody.
+                // Only `authenticate` inserts a caller; a route without it refuses everybody.
                 let caller = parts.extensions.get::<Caller>().cloned();
                 caller.ok_or_else(unauthorized)?.require(Scope::$scope).map($name)
             }
@@ -95,13 +95,13 @@ macro_rules! extractors {
 }
 
 extractors! {
-    /// A caller that may look.
+    /// A caller with the scope `read`.
     CanRead needs Read;
-    /// A caller that may change things.
+    /// A caller with the scope `manage`.
     CanManage needs Manage;
-    /// A caller that may send events.
+    /// A caller with the scope `ingest`.
     CanIngest needs Ingest;
-    /// A caller that may do everything.
+    /// A caller with an admin key.
     IsAdmin needs Admin;
 }
 
@@ -136,8 +136,8 @@ pub(crate) async fn authenticate(
     }
 }
 
-/// Whether the key of a caller who was let in is still valid, and its tenant still there. A store that
-/// cannot be asked now changes nothing.
+/// Whether the key of an authenticated caller is still valid, and its tenant still exists. If the
+/// store cannot be reached, `true`.
 pub(crate) async fn is_still_valid(state: &ApiState, caller: &Caller) -> bool {
     let now = state.now();
     let cache = state.key_cache();
@@ -151,7 +151,7 @@ pub(crate) async fn is_still_valid(state: &ApiState, caller: &Caller) -> bool {
     is_valid.unwrap_or(true) && cache.has_tenant(state, &caller.tenant, now).await.unwrap_or(true)
 }
 
-/// Refuses a request without the metrics key, where the operator set one.
+/// Refuses a request without the metrics key, if the operator set one.
 pub(crate) fn check_metrics_key(state: &ApiState, headers: &HeaderMap) -> Result<(), Problem> {
     let Some(key) = state.metrics_key() else { return Ok(()) };
     let is_it = bearer(headers).is_some_and(|token| key.is(state.vault(), token));
@@ -265,13 +265,13 @@ pub(crate) fn identity_of_given(state: &ApiState, mark: &str) -> Option<Identity
     (given.mark(state.vault()) == mark).then(Identity::of_given)
 }
 
-/// What a key may do. One that belongs to a tenant is never an admin key, whatever its record says.
+/// The scopes of a key. A tenant's key is never an admin key, whatever its record says.
 fn scopes_of(key: &Key) -> Arc<[Scope]> {
     let is_held = |scope: &&Scope| **scope != Scope::Admin || key.tenant.is_none();
     key.scopes.iter().filter(is_held).copied().collect()
 }
 
-/// The tenant that a request is about: the key's own, or the one that an admin names.
+/// The tenant of a request: that of the key, or the one that an admin names.
 async fn tenant(
     state: &ApiState,
     headers: &HeaderMap,
@@ -282,7 +282,7 @@ async fn tenant(
         None => return Ok(bound_to.unwrap_or_else(TenantId::default_tenant)),
         Some(name) => name.to_str().ok().and_then(|name| name.parse::<TenantId>().ok()),
     };
-    // To the holder of a key, other tenants do not exist.
+    // To a tenant's key, other tenants do not exist.
     let exists = match (&named, &bound_to) {
         (None, _) => false,
         (Some(named), Some(own)) => named == own,

@@ -1,8 +1,8 @@
-//! The secrets, the token, the custom headers and the client certificate of a subscription, between
-//! their sealed bytes and their use.
+//! The credentials of a subscription: secrets, token, custom headers and client certificate, sealed
+//! and opened.
 //!
-//! They leave this type in clear in two ways only: to sign and send, and once to the person who
-//! created or rotated a secret.
+//! Their plain text is used only to sign and send, and is shown once to the person who created or
+//! rotated a secret.
 
 mod tls;
 
@@ -25,22 +25,23 @@ const TOKEN: &str = "auth_token";
 const TLS: &str = "tls";
 const HEADERS: &str = "headers";
 
-/// The first byte of a record in the form of three parts: secrets, token, certificates. The older
-/// form, of two, begins with the length of its first part, whose first byte is 0.
+/// The first byte of a record with three parts: secrets, token, certificates. The older form with
+/// two parts begins with the length of its first part, whose first byte is 0.
 const THREE_PARTS: u8 = 3;
-/// The first byte of a record with a fourth part, the custom headers. Written only where there are
+/// The first byte of a record with a fourth part, the custom headers. Written only if there are
 /// headers, so that version 0.1.0 reads every other record.
 const FOUR_PARTS: u8 = 4;
 
-/// The format level whose nodes read sealed headers.
+/// The format level from which on nodes read sealed headers.
 const SEALED_SINCE: u32 = 1;
 
-/// How the custom headers of a subscription are written.
+/// How the custom headers of a subscription are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderForm {
     /// Sealed with the other credentials.
     Sealed,
-    /// In clear, in the record: what a node of version 0.1.0 reads. Only while one is in the cluster.
+    /// In plain text, in the record: the form that a node of version 0.1.0 reads. Only while one is
+    /// in the cluster.
     Clear,
 }
 
@@ -52,14 +53,14 @@ impl HeaderForm {
     }
 }
 
-/// The open credentials of a subscription.
+/// The decrypted credentials of a subscription.
 #[derive(Clone)]
 pub struct Credentials {
     /// The signing secrets.
     pub secrets: SigningSecrets,
     /// The bearer token.
     pub token: Option<Zeroizing<String>>,
-    /// Headers that are added to each request.
+    /// Custom headers for each request.
     pub headers: Vec<CustomHeader>,
     /// The client certificate, and the authorities that are trusted.
     pub tls: TlsCredentials,
@@ -99,7 +100,7 @@ impl Credentials {
         Ok(Credentials { secrets, token, headers, tls })
     }
 
-    /// The record of a subscription with these credentials.
+    /// Makes the record of a subscription with these credentials.
     pub fn record(
         &self,
         vault: &Vault,
@@ -147,7 +148,7 @@ impl Credentials {
         Ok(record)
     }
 
-    /// Whether something of it was sealed with another key than the newest.
+    /// Whether a part was sealed with a key other than the newest.
     pub fn is_stale(vault: &Vault, sealed: &[u8]) -> bool {
         split(sealed).is_none_or(|[secrets, others @ ..]| {
             let is_stale = |part: &&[u8]| !part.is_empty() && vault.is_stale(part);
@@ -155,12 +156,12 @@ impl Credentials {
         })
     }
 
-    /// The names of the headers, each with its value as people may see it.
+    /// The names of the headers, each with its masked value.
     pub fn masked_headers(&self) -> impl Iterator<Item = (&str, String)> {
         self.headers.iter().map(|header| (header.name(), mask(header.value())))
     }
 
-    /// The token as people may see it.
+    /// The masked token.
     pub fn masked_token(&self) -> Option<String> {
         self.token.as_ref().map(|token| mask(token))
     }
@@ -172,7 +173,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The engine opens what it sends with here.
+/// The engine opens credentials through this.
 impl postrider_engine::Credentials for Vault {
     fn open(&self, record: &SubscriptionRecord) -> Result<OpenCredentials, CredentialsError> {
         let opened = Credentials::open(self, record);
@@ -183,7 +184,7 @@ impl postrider_engine::Credentials for Vault {
     }
 }
 
-/// The sealed parts of a record's bytes: secrets, token, certificates, headers. Empty is none.
+/// The sealed parts of a record: secrets, token, certificates, headers. An empty part is absent.
 fn split(bytes: &[u8]) -> Option<[&[u8]; 4]> {
     let (form, rest) = bytes.split_first()?;
     if ![THREE_PARTS, FOUR_PARTS].contains(form) {
@@ -197,13 +198,13 @@ fn split(bytes: &[u8]) -> Option<[&[u8]; 4]> {
     rest.is_empty().then_some([secrets, token, tls, headers])
 }
 
-/// A part with its length before it, and what follows.
+/// Splits off a part that is prefixed with its length.
 fn split_one(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)
 }
 
-/// The current secret, then each older one after the time at which it expires.
+/// The current secret, then each older one with its expiry in front.
 fn write_secrets(secrets: &SigningSecrets) -> Zeroizing<String> {
     // Allocated at full size: a string that grows leaves copies of the secret behind.
     let mut text = Zeroizing::new(String::with_capacity(secrets.all().count() * 192));
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_survive_the_vault_with_and_without_a_token() {
+    fn credentials_round_trip_through_the_vault() {
         let vault = Vault::new(KeyRing::generate().unwrap());
         let mut secrets = SigningSecrets::new(SigningSecret::generate_symmetric([1; 32]));
         let now = Timestamp::from_unix_ms(1_000);
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_bytes_are_refused_whatever_they_are() {
+    fn damaged_credentials_are_refused() {
         let vault = Vault::new(KeyRing::generate().unwrap());
         for bytes in [&[][..], &[0, 0, 0], &[0, 0, 0, 0], &[0, 0, 0, 9, 1], &[255; 40]] {
             let opened = Credentials::open(&vault, &record(bytes.to_vec()));

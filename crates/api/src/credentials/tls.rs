@@ -1,5 +1,5 @@
-//! The client certificate of a subscription and the authorities that it trusts: given as PEM, kept
-//! sealed, and shown by subject, expiry and fingerprint only.
+//! The client certificate of a subscription and the authorities that it trusts: given as PEM,
+//! stored sealed, and shown only by subject, expiry and fingerprint.
 //!
 //! **A key is never shown, not even in part, and no error repeats any of it.**
 
@@ -10,25 +10,25 @@ use postrider_transport::{CertificateFacts, ClientIdentity, Part, TlsSetupError}
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-/// What a subscription has of its own for TLS. All of it is PEM.
+/// The TLS settings of a subscription, all in PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct TlsCredentials {
-    /// The certificate (and what leads from it to its root) with its key.
+    /// The client certificate with its chain and key.
     pub client: Option<ClientCertificate>,
-    /// The authorities that are trusted instead of the usual ones.
+    /// The authorities to trust instead of the default ones.
     pub authorities: Option<String>,
 }
 
 /// A certificate with its key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// The certificate, then those that lead to its root.
+    /// The certificate, followed by its chain.
     pub chain: String,
-    /// Its key.
+    /// The key of the certificate.
     pub key: Zeroizing<String>,
 }
 
-/// As it is sealed. Borrowed, so that no key is copied on the way.
+/// The form that is sealed. Borrowed, so that no key is copied.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written<'a> {
@@ -41,16 +41,16 @@ struct Written<'a> {
 }
 
 impl TlsCredentials {
-    /// Whether there is nothing in it.
+    /// Whether nothing is set.
     pub fn is_empty(&self) -> bool {
         self.client.is_none() && self.authorities.is_none()
     }
 
-    /// What the transport identifies itself with; `None` where there is nothing.
+    /// The TLS identity for the transport; `None` if nothing is set.
     ///
     /// # Errors
     ///
-    /// Where something cannot be read, or the key is not the certificate's.
+    /// If a part cannot be parsed, or the key does not match the certificate.
     pub fn identity(&self) -> Result<Option<Arc<ClientIdentity>>, TlsSetupError> {
         if self.is_empty() {
             return Ok(None);
@@ -61,9 +61,9 @@ impl TlsCredentials {
         ClientIdentity::from_pem(client, authorities).map(|identity| Some(Arc::new(identity)))
     }
 
-    /// What may be seen of the certificate, and of the authorities.
+    /// The facts of the certificate, and of the authorities.
     pub fn facts(&self) -> (Option<CertificateFacts>, Vec<CertificateFacts>) {
-        // They were read when they were given.
+        // The certificates were parsed when they were given, so errors are ignored.
         let read =
             |pem: &str, part| CertificateFacts::of_pem(pem.as_bytes(), part).unwrap_or_default();
         let client = self.client.as_ref().map(|client| read(&client.chain, Part::Certificate));
@@ -71,7 +71,7 @@ impl TlsCredentials {
         (client.and_then(|chain| chain.into_iter().next()), authorities.unwrap_or_default())
     }
 
-    /// As it is sealed.
+    /// Serializes for sealing.
     pub(super) fn write(&self) -> Zeroizing<Vec<u8>> {
         let client = self.client.as_ref();
         let written = Written {
@@ -84,12 +84,12 @@ impl TlsCredentials {
         let room = length(&written.chain) + length(&written.key) + length(&written.authorities);
         // Allocated at full size: a buffer that grows leaves copies of the secret behind.
         let mut bytes = Zeroizing::new(Vec::with_capacity(room * 2 + 64));
-        // Three optional texts: this cannot fail. Were it to, reading would refuse the rest.
+        // Serializing three optional texts cannot fail. If it did, reading would refuse the result.
         serde_json::to_writer(&mut *bytes, &written).unwrap_or_default();
         bytes
     }
 
-    /// What was sealed.
+    /// Parses the opened form.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let written: Written<'_> = serde_json::from_slice(bytes).ok()?;
         let client = match (written.chain, written.key) {

@@ -1,4 +1,4 @@
-//! The audit log, for admins, and for each tenant its own.
+//! The audit log: all of it for admins, and for each tenant its own part.
 
 use axum::Json;
 use axum::extract::State;
@@ -16,30 +16,30 @@ use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 use crate::wire::audit::AuditView;
 
-/// Names the next page of an answer that is one entry a line.
+/// The cursor of the next page, for answers with one entry per line.
 const NEXT_CURSOR: HeaderName = HeaderName::from_static("postrider-next-cursor");
 const LINES: &str = "application/x-ndjson";
 
-/// Which entries.
+/// Selects entries.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AuditQuery {
-    /// Of this tenant; for admin keys, which see all tenants where it is left out.
+    /// Entries of this tenant; only for admin keys, which see all tenants by default.
     tenant: Option<String>,
-    /// By the key with this identifier; `environment` or `server` where it was no key.
+    /// Entries by the key with this identifier, or by `environment` or `server`.
     key: Option<String>,
-    /// With this action, such as `subscription.create`.
+    /// Entries with this action, such as `subscription.create`.
     action: Option<String>,
-    /// About the thing with this identifier.
+    /// Entries about the record with this identifier.
     target: Option<String>,
-    /// At or after.
+    /// Entries at this time or later.
     since: Option<String>,
-    /// Before.
+    /// Entries before this time.
     until: Option<String>,
-    /// Entries on a page, 1 to 1000; 50 where it is left out.
+    /// Entries per page, 1 to 1000; 50 by default.
     limit: Option<String>,
-    /// `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) async fn list(
     if wants_lines { lines(&list) } else { Ok(Json(list).into_response()) }
 }
 
-/// The tenant whose entries are wanted; `None` for all.
+/// The tenant whose entries are requested; `None` for all.
 fn whose(caller: &Caller, tenant: Option<&str>) -> Result<Option<TenantId>, Problem> {
     let named: Option<TenantId> = parameter("tenant", tenant)?;
     if caller.is_admin() {
@@ -95,7 +95,7 @@ fn whose(caller: &Caller, tenant: Option<&str>) -> Result<Option<TenantId>, Prob
     }
 }
 
-/// A page as one entry a line.
+/// A page with one entry per line.
 fn lines(list: &List<AuditView>) -> Result<Response, Problem> {
     let mut text = Vec::new();
     for entry in list.entries() {

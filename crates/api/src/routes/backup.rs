@@ -1,7 +1,7 @@
-//! A copy of everything that is kept, taken while the server works, for admins.
+//! Backups by a running server, for admins.
 //!
-//! The copy is written by the server, to a directory of the server's machine. One is made at a time;
-//! how far it is can be asked, and the last one stays to be asked for until the server ends.
+//! The server writes the copy to a directory on its own machine. One backup runs at a time; its
+//! progress can be queried, and the last one is shown until the server ends.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,38 +18,38 @@ use crate::body::Strict;
 use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 
-/// Where a copy goes.
+/// The target of a backup.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewBackup)]
 pub(crate) struct BackupBody {
-    /// A directory of the server's machine, by its absolute path; new or empty.
+    /// A directory of the server's machine, as an absolute path; new or empty.
     #[serde(default)]
     #[schema(value_type = String, required = true, example = "/var/backups/postrider/monday")]
     to: Option<String>,
 }
 
-/// Where a backup stands.
+/// The state of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = BackupState)]
 pub(crate) enum BackupState {
     /// It is being written.
     Running,
-    /// It is whole and on stable storage.
+    /// It is complete and on stable storage.
     Done,
-    /// It was given up; `error` says why.
+    /// It failed; `error` says why.
     Failed,
 }
 
-/// A copy of everything that is kept.
+/// A backup.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Backup)]
 pub(crate) struct BackupView {
     /// The directory.
     to: String,
     state: BackupState,
-    /// How much of it is written.
+    /// Bytes written so far.
     bytes: u64,
     #[schema(value_type = String, format = DateTime)]
     started_at: Timestamp,
@@ -59,7 +59,7 @@ pub(crate) struct BackupView {
     error: Option<String>,
 }
 
-/// The backup that is being made, or the last one.
+/// The running backup, or the last one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BackupStatus(Arc<Mutex<Option<BackupView>>>);
 
@@ -71,10 +71,9 @@ impl BackupStatus {
 
 /// Back everything up
 ///
-/// Writes a consistent copy of everything that the embedded store keeps to a directory of the
-/// server's machine, while work goes on. The key ring is not part of it: keep it elsewhere, because
-/// whoever has both can read every secret. A server on PostgreSQL is backed up by PostgreSQL's own
-/// tools.
+/// Writes a consistent copy of the embedded store to a directory of the server's machine, while the
+/// server continues to work. The key ring is not part of it: keep it elsewhere, because whoever has
+/// both can read every secret. Back up a server on PostgreSQL with PostgreSQL's own tools.
 #[utoipa::path(
     post, path = "/v1/backup", tag = "administration",
     request_body = BackupBody,
@@ -105,7 +104,7 @@ pub(crate) async fn begin(
         }
         *current = Some(view.clone());
     }
-    // It goes on when whoever asked for it goes away.
+    // It continues if the client disconnects.
     drop(tokio::spawn(make(state, to)));
     Ok((StatusCode::ACCEPTED, Json(view)))
 }
@@ -132,7 +131,7 @@ async fn make(state: ApiState, to: PathBuf) {
 
 /// Show the backup
 ///
-/// The one that is being made, or the last one since the server started.
+/// The running backup, or the last one since the server started.
 #[utoipa::path(
     get, path = "/v1/backup", tag = "administration",
     responses((status = 200, body = BackupView, description = "How far it is"))
@@ -150,7 +149,7 @@ pub(crate) async fn show(
     Ok(Json(view))
 }
 
-/// How long the files of a copy are together, as far as that can be told.
+/// The total length of the files written so far.
 async fn bytes_in(directory: &Path) -> u64 {
     let directory = directory.to_owned();
     let counted = tokio::task::spawn_blocking(move || {

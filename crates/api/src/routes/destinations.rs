@@ -1,4 +1,4 @@
-//! URLs with their circuits: look, enable, freeze.
+//! Destinations with their circuits: list, show, enable, freeze.
 
 use axum::Json;
 use axum::extract::State;
@@ -123,7 +123,7 @@ pub(crate) async fn list(
 
 /// Show a destination
 ///
-/// With how near it is to each threshold.
+/// With its distance to each threshold.
 #[utoipa::path(
     get, path = "/v1/destinations/{id}", tag = "destinations",
     params(("id" = String, Path, description = "The destination")),
@@ -227,7 +227,7 @@ async fn switched_to(
 
 /// Show a destination's timeline
 ///
-/// Every change of its state with its evidence, last first.
+/// Every change of its state with its evidence, newest first.
 #[utoipa::path(
     get, path = "/v1/destinations/{id}/timeline", tag = "destinations",
     params(("id" = String, Path, description = "The destination"), PageQuery),

@@ -1,4 +1,4 @@
-//! The document, readable: a page made of it on the server, without any script.
+//! The OpenAPI document as a page, rendered on the server, without any script.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::problem::Code;
 
-/// One style sheet of our own, and nothing else.
+/// Allows one style sheet of our own, and nothing else.
 const CSP: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
 );
@@ -75,7 +75,7 @@ fn render(document: &Value) -> String {
     page
 }
 
-/// Operations of one tag: path, method and what they say of themselves.
+/// The operations of one tag: path, method and description.
 fn operations<'a>(
     document: &'a Value,
     tag: &'a str,
@@ -240,7 +240,7 @@ fn problems(page: &mut String) {
     page.push_str("</table></section>");
 }
 
-/// What kind of value a schema describes, with a link where it has a name.
+/// The type that a schema describes, with a link if it has a name.
 fn kind(schema: &Value) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         let name = escaped(reference.rsplit('/').next().unwrap_or_default());
@@ -265,7 +265,7 @@ fn anchor(method: &str, path: &str) -> String {
     format!("{method}{path}")
 }
 
-/// Text with `code` in it, and blank lines between paragraphs.
+/// Renders text with `code` in it, and blank lines between paragraphs.
 fn prose(markdown: &str) -> String {
     let mut html = String::with_capacity(markdown.len() + 16);
     for (n, part) in escaped(markdown).split('`').enumerate() {
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_in_the_document_can_break_out_of_its_place() {
+    fn text_of_the_document_is_escaped() {
         assert_eq!(escaped("<a href=\"x\">&'"), "&lt;a href=&quot;x&quot;&gt;&amp;&#39;");
         assert_eq!(prose("use `a<b` now"), "use <code>a&lt;b</code> now");
         assert_eq!(prose("one\n\ntwo"), "one</p><p>two");

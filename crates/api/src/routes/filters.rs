@@ -1,4 +1,4 @@
-//! Trying a filter before it is trusted.
+//! Testing a filter on an event.
 
 use axum::Json;
 use axum::extract::State;
@@ -17,10 +17,11 @@ use crate::wire::event::{self, Keep};
 use crate::wire::filter::{FilterTest, FilterVerdict};
 use crate::wire::subscription::check_filter;
 
-/// Try a filter on an event
+/// Test a filter on an event
 ///
-/// Nothing is stored and nothing is sent. A filter may take a limited number of steps on an event; one
-/// that needs more answers `"over_budget": true`, and would be delivered the event unfiltered.
+/// Nothing is stored and nothing is sent. A filter may take a limited number of steps on an event.
+/// If it needs more, the answer has `"over_budget": true`; a subscription with this filter would
+/// get the event unfiltered.
 #[utoipa::path(
     post, path = "/v1/filters/test", tag = "filters",
     request_body = FilterTest,
@@ -49,19 +50,19 @@ pub(crate) async fn test(
     if let Some(verdict) = attempt(&filter, &event, LIGHT_STEPS) {
         return Ok(Json(verdict));
     }
-    // Nobody else's request waits for this one.
+    // Runs on the threads for large work, so that no other request waits.
     let tenant = event.tenant.clone();
     let work = move || attempt(&filter, &event, FILTER_STEPS_MAX);
     let verdict = state.engine().compute(&tenant, work).await.map_err(busy)?;
     Ok(Json(verdict.unwrap_or(FilterVerdict::over_budget())))
 }
 
-/// Steps that are tried at once; more are taken where nobody waits.
+/// Steps that are tried on this thread; larger filters run on the threads for large work.
 const LIGHT_STEPS: u64 = 20_000;
-/// Bytes of an event that are parsed at once.
+/// Bytes of an event that are parsed on this thread.
 const LIGHT_BYTES: usize = 16 * 1024;
 
-/// The verdict, where it takes so many steps; few mean that a large event is not even parsed.
+/// The verdict within this many steps; with few steps a large event is not even parsed.
 fn attempt(filter: &Filter, event: &Event, steps: u64) -> Option<FilterVerdict> {
     let bytes =
         event.data.as_bytes().len() + event.old.as_ref().map_or(0, |old| old.as_bytes().len());

@@ -22,7 +22,7 @@ use crate::wire::key::{KeyBody, KeyCreated, KeyView};
 
 /// Create a key
 ///
-/// The key itself is in this answer and in no other.
+/// The key itself is shown only in this answer.
 #[utoipa::path(
     post, path = "/v1/keys", tag = "administration",
     request_body = KeyBody,
@@ -60,7 +60,7 @@ pub(crate) async fn create(
     let (key, text) = new_key(state.vault(), wish, now, &draw)?;
     let lock = state.locks().of_quota(Quota::TenantKeys.name(), key.tenant.as_ref());
     let _turn = lock.lock().await;
-    // One that is there was made by an earlier run of this request.
+    // An existing key was created by an earlier run of this request.
     if state.store().key(&key.id).await?.is_none() {
         let keys = state.store().usage(key.tenant.as_ref()).await?.keys;
         state.engine().check_quota(Quota::TenantKeys, keys.saturating_add(1))?;
@@ -87,24 +87,24 @@ fn check_scopes(texts: &[String]) -> Result<Vec<Scope>, Problem> {
     Ok(scopes)
 }
 
-/// Which keys.
+/// Selects keys.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct KeyQuery {
-    /// Of this tenant; of the request's tenant where it is left out.
+    /// Keys of this tenant; by default of the request's tenant.
     tenant: Option<String>,
     /// `admin`: the admin keys, which belong to no tenant.
     scope: Option<String>,
-    /// Entries on a page, 1 to 1000; 50 where it is left out.
+    /// Entries per page, 1 to 1000; 50 by default.
     limit: Option<String>,
-    /// `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
 /// List keys
 ///
-/// Newest first, of one tenant, or the admin keys.
+/// The keys of one tenant, or the admin keys, newest first.
 #[utoipa::path(
     get, path = "/v1/keys", tag = "administration", params(KeyQuery),
     responses((status = 200, body = List<KeyView>, description = "A page of keys"))

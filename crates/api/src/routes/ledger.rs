@@ -1,4 +1,4 @@
-//! Is anything lost, and what happened when?
+//! The ledger, and statistics over time.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ const STEP_MINUTES_DEFAULT: u32 = 5;
 const STEP_MINUTES_MAX: u32 = 7 * 24 * 60;
 const SINCE_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Whose ledger.
+/// Selects the ledger.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct LedgerQuery {
-    /// `all`: of all tenants together, for admin keys.
+    /// `all`: the ledger of all tenants together, for admin keys.
     scope: Option<String>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) async fn ledger(
     Ok(Json(LedgerView::of(&state.engine().ledger(whose).await?)))
 }
 
-/// The tenant that is asked for; `None` for all of them.
+/// The requested tenant; `None` for all.
 fn whose<'a>(caller: &'a Caller, scope: Option<&str>) -> Result<Option<&'a TenantId>, Problem> {
     match scope {
         None => Ok(Some(&caller.tenant)),
@@ -59,22 +59,22 @@ fn whose<'a>(caller: &'a Caller, scope: Option<&str>) -> Result<Option<&'a Tenan
     }
 }
 
-/// Which time.
+/// Selects the time.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct StatsQuery {
-    /// From here on, not later than `until`; a day before that where it is left out.
+    /// The start, not after `until`; by default a day before that.
     since: Option<String>,
-    /// Up to here; now where it is left out.
+    /// The end; by default now.
     until: Option<String>,
-    /// The length of a span, 1 to 10080; 5 where it is left out.
+    /// The length of a span, 1 to 10080; 5 by default.
     step_minutes: Option<String>,
-    /// `all`: of all tenants together, for admin keys.
+    /// `all`: all tenants together, for admin keys.
     scope: Option<String>,
 }
 
-/// Show what happened over time
+/// Show statistics over time
 ///
 /// In spans of equal length, for charts.
 #[utoipa::path(
@@ -107,7 +107,7 @@ pub(crate) async fn stats(
     Ok(Json(Stats { since, until, step_minutes, data }))
 }
 
-/// Where the spans begin: at multiples of the step since the epoch.
+/// The starts of the spans: multiples of the step since the epoch.
 fn span_starts(
     since: Timestamp,
     until: Timestamp,

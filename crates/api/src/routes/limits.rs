@@ -1,4 +1,4 @@
-//! What a tenant may have, and how much it has.
+//! The limits of a tenant, and their current use.
 
 use axum::Json;
 use axum::extract::State;
@@ -18,16 +18,16 @@ pub(crate) struct LimitsView {
     data: Vec<LimitView>,
 }
 
-/// A limit, and how near the tenant is to it.
+/// A limit and its current use.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Limit)]
 pub(crate) struct LimitView {
-    /// What is limited.
+    /// The name of the limit.
     #[schema(example = "subscriptions")]
     name: &'static str,
-    /// How much there is. `unfinished_bytes` is an estimate.
+    /// The current use. `unfinished_bytes` is an estimate.
     used: u64,
-    /// How much there may be; null where there is no limit.
+    /// The limit; null if there is none.
     limit: Option<u64>,
     /// The operator's setting.
     #[schema(example = "limits.tenant_subscriptions")]
@@ -43,7 +43,7 @@ impl LimitView {
 
 /// Show the limits of the tenant
 ///
-/// Each with how much of it is used.
+/// Each with its current use.
 #[utoipa::path(
     get, path = "/v1/limits", tag = "ledger",
     responses((status = 200, body = LimitsView, description = "The limits"))

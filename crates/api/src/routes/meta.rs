@@ -1,4 +1,4 @@
-//! About the server itself: is it alive, can it take events, what does it measure, what can it do?
+//! The server itself: liveness, readiness, metrics, documentation.
 
 use std::sync::OnceLock;
 
@@ -14,7 +14,7 @@ use crate::auth;
 use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 
-/// How the server is.
+/// The state of the server.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Health {
     /// `ok` or `ready`.
@@ -34,7 +34,7 @@ pub(crate) async fn healthz() -> Json<Health> {
 
 /// Readiness
 ///
-/// Events can be taken in.
+/// The server can accept events.
 #[utoipa::path(
     get, path = "/readyz", tag = "server", security(()),
     responses(
@@ -53,7 +53,8 @@ pub(crate) async fn readyz(State(state): State<ApiState>) -> Result<Json<Health>
 
 /// Metrics
 ///
-/// As Prometheus reads them. Where the operator set `metrics.key`, with that key as a bearer token.
+/// In the text format of Prometheus. If the operator has set `metrics.key`, the request needs that
+/// key as a bearer token.
 #[utoipa::path(
     get, path = "/metrics", tag = "server", security(()),
     responses(
@@ -73,7 +74,7 @@ pub(crate) async fn metrics(
     metrics_alone(State(state), headers).await
 }
 
-/// The metrics, wherever they are served.
+/// The metrics, on the API's or a separate listener.
 pub(crate) async fn metrics_alone(
     State(state): State<ApiState>,
     headers: HeaderMap,
@@ -91,7 +92,7 @@ pub(crate) async fn metrics_alone(
 
 /// This document
 ///
-/// OpenAPI 3.1, generated from the code that answers.
+/// OpenAPI 3.1, generated from the server's code.
 #[utoipa::path(
     get, path = "/openapi.json", tag = "server", security(()),
     responses((status = 200, content_type = "application/json", body = Object, description = "The OpenAPI document"))

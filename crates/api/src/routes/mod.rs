@@ -95,7 +95,7 @@ fn reads() -> OpenApiRouter<ApiState> {
         .routes(routes!(deliveries::request::request))
 }
 
-/// Paths that need none.
+/// Paths that need no key.
 pub(crate) fn open() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .merge(health())
@@ -123,7 +123,7 @@ impl PathId {
         self.0.parse().map_err(|_| self.unknown(what))
     }
 
-    /// Why the engine did not do it.
+    /// The problem for an error of the engine.
     pub(crate) fn refused(&self, what: &str, error: CommandError) -> Problem {
         match error {
             CommandError::NotFound => self.unknown(what),
@@ -140,7 +140,7 @@ impl PathId {
         }
     }
 
-    /// There is no such thing.
+    /// The problem for an unknown record.
     pub(crate) fn unknown(&self, what: &str) -> Problem {
         Problem::not_found(what, &self.0)
     }
@@ -177,7 +177,7 @@ impl From<CommandError> for Problem {
     }
 }
 
-/// The problem of a request whose large work is not taken now.
+/// The problem if the threads for large work are busy.
 pub(crate) fn busy(busy: Busy) -> Problem {
     let detail = format!("{busy}: repeat the request after a pause");
     let problem = match busy {
@@ -187,7 +187,7 @@ pub(crate) fn busy(busy: Busy) -> Problem {
     problem.retry_after(busy.retry_after().as_secs())
 }
 
-/// The problem of a server that is stopping.
+/// The problem of a server that is shutting down.
 pub(crate) fn stopping() -> Problem {
     Problem::new(Code::Unavailable, "the server is stopping: repeat the request in a moment")
 }

@@ -1,4 +1,4 @@
-//! Bulk replays: start, look, pause, resume, cancel.
+//! Bulk replays: start, list, show, pause, resume, cancel.
 
 use axum::Json;
 use axum::extract::State;
@@ -53,7 +53,7 @@ pub(crate) async fn create(
         None => None,
     };
     let job = match started {
-        // As it was then: this is that run's answer.
+        // As it was at the start: this is the answer of that run.
         Some(job) => {
             let state = ReplayState::Running;
             ReplayJob { state, done: 0, position: None, finished_at: None, ..job }
@@ -133,7 +133,7 @@ pub(crate) async fn resume(
 
 /// Cancel a bulk replay
 ///
-/// What it has replayed stays replayed.
+/// Deliveries that it has replayed stay replayed.
 #[utoipa::path(
     post, path = "/v1/replays/{id}/cancel", tag = "replays",
     params(("id" = String, Path, description = "The replay")),

@@ -1,4 +1,4 @@
-//! What happens, live: server-sent events.
+//! The live stream of server-sent events.
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -93,13 +93,14 @@ struct Follower {
     _place: Share,
 }
 
-/// Follow what happens
+/// Follow events live
 ///
-/// Server-sent events of one tenant, from now on: `attempt`, `transition`, `dead`, `warning`. Events
-/// that follow each other within 100 ms come together. What happened before is in the lists;
-/// `Last-Event-ID` is ignored. Whoever reads too slowly gets the event `lagged` with how many were
-/// missed, and the stream ends: connect again. When its key is revoked or expires, a stream gets the
-/// event `closed` and ends within seconds. A comment every few seconds shows that the stream is alive.
+/// Server-sent events of one tenant, from now on: `attempt`, `transition`, `dead`, `warning`.
+/// Events that follow each other within 100 ms come together. Earlier events are in the lists;
+/// `Last-Event-ID` is ignored. A client that reads too slowly gets the event `lagged` with the
+/// number of missed events, and the stream ends: connect again. When its key is revoked or expires,
+/// a stream gets the event `closed` and ends within seconds. A comment every few seconds shows that
+/// the stream is alive.
 #[utoipa::path(
     get, path = "/v1/stream", tag = "stream", params(StreamQuery),
     responses((status = 200, content_type = "text/event-stream", body = String, description = "A stream without end"))
@@ -131,17 +132,19 @@ pub(crate) async fn stream(
 fn interval(every: std::time::Duration) -> Interval {
     let mut interval = tokio::time::interval(every);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first tick is now.
+    // The first tick would be immediate.
     interval.reset();
     interval
 }
 
 impl Follower {
-    /// The next events of this tenant; `None` after the last one, and when the engine has stopped.
+    /// The next events of this tenant; `None` after the last one, and when the engine has shut
+    /// down.
     async fn next(&mut self) -> Option<Bytes> {
         while !self.has_ended {
             tokio::select! {
-                // First, so that a busy stream is checked as often as a quiet one.
+                // The key is checked first, so that a busy stream is checked as often as a quiet
+                // one.
                 biased;
                 _ = self.checks.tick() => {
                     if !auth::is_still_valid(&self.state, &self.caller).await {
@@ -180,7 +183,7 @@ impl Follower {
         events
     }
 
-    /// An event after which the stream ends.
+    /// The last event of the stream.
     fn last(&mut self, name: &str, data: &serde_json::Value) -> Bytes {
         self.has_ended = true;
         encoded(name, data).into()

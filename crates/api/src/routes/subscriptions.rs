@@ -1,4 +1,4 @@
-//! Standing wishes: create, look, change, delete, rotate the secret, try.
+//! Subscriptions: create, show, change, delete, rotate the secret, test.
 
 use std::time::Duration;
 
@@ -34,13 +34,13 @@ use crate::wire::subscription::{
     check_types,
 };
 
-/// The type of the event that tries a subscription.
+/// The type of the test event.
 const TEST_TYPE: &str = "postrider.test";
 
 /// Create a subscription
 ///
-/// The secret is in this answer and in no other. A subscription with the same URL, types, object,
-/// filter and format as an existing one is refused.
+/// The secret is shown only in this answer. A subscription with the same URL, types, object, filter
+/// and format as an existing one is refused.
 #[utoipa::path(
     post, path = "/v1/subscriptions", tag = "subscriptions",
     request_body = SubscriptionBody,
@@ -100,7 +100,7 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, Json(SubscriptionWithSecret { view, secret })))
 }
 
-/// Takes over the fields that may be left out.
+/// Applies the optional fields.
 fn apply(subscription: &mut Subscription, body: &SubscriptionBody) -> Result<(), Problem> {
     match &body.object {
         Patch::Absent => {}
@@ -133,7 +133,7 @@ fn apply(subscription: &mut Subscription, body: &SubscriptionBody) -> Result<(),
     Ok(())
 }
 
-/// The one form of a URL that may be a destination.
+/// Vets a URL; returns its normal form.
 fn vet(state: &ApiState, url: &str) -> Result<String, Problem> {
     let vetted = vet_url(url, &state.egress());
     vetted
@@ -177,14 +177,14 @@ impl From<VaultError> for Problem {
     }
 }
 
-/// Which page.
+/// Selects a page.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PageQuery {
-    /// Entries on a page, 1 to 1000; 50 where it is left out.
+    /// Entries per page, 1 to 1000; 50 by default.
     pub(crate) limit: Option<String>,
-    /// `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     pub(crate) cursor: Option<String>,
 }
 
@@ -275,8 +275,8 @@ pub(crate) async fn show(
 
 /// Change a subscription
 ///
-/// What is left out stays, null removes. Another URL drops the token, the headers and the
-/// certificates unless they are given again.
+/// Absent fields stay unchanged, null removes a value. A new URL removes the token, the headers and
+/// the certificates unless they are given again.
 #[utoipa::path(
     patch, path = "/v1/subscriptions/{id}", tag = "subscriptions",
     params(("id" = String, Path, description = "The subscription")),
@@ -302,8 +302,8 @@ pub(crate) async fn change(
         Patch::Value(url) => {
             let url = vet(&state, url)?;
             if url != subscription.url {
-                // Whoever may change a URL must not learn the token or the headers by it, nor come in
-                // our name.
+                // A caller who may change the URL must not learn the token or the headers that way,
+                // nor use our client certificate.
                 credentials.token = None;
                 credentials.headers = Vec::new();
                 credentials.tls = TlsCredentials::default();
@@ -336,7 +336,7 @@ pub(crate) async fn change(
 
 /// Delete a subscription
 ///
-/// What is still owed to it is cancelled.
+/// Its unfinished deliveries are cancelled.
 #[utoipa::path(
     delete, path = "/v1/subscriptions/{id}", tag = "subscriptions",
     params(("id" = String, Path, description = "The subscription")),
@@ -352,16 +352,16 @@ pub(crate) async fn delete(
     let _turn = lock.lock().await;
     let deleted =
         state.engine().delete_subscription(&caller.tenant, id.of("subscription")?).await?;
-    // What is gone may have been deleted by an earlier run of this request.
+    // An earlier run of this request may have deleted it.
     let is_gone = deleted || draw.repeats().is_some();
     if is_gone { Ok(StatusCode::NO_CONTENT) } else { Err(id.unknown("subscription")) }
 }
 
 /// Rotate the secret
 ///
-/// The new secret is in this answer and in no other. The one before signs along for the overlap; a
-/// later rotation never shortens that. At most ten secrets sign at a time: one rotation more is
-/// refused with 429 until an overlap has ended.
+/// The new secret is shown only in this answer. The replaced one keeps signing for the overlap; a
+/// later rotation never shortens that. At most ten secrets sign at the same time: a further
+/// rotation is refused with 429 until an overlap has ended.
 #[utoipa::path(
     post, path = "/v1/subscriptions/{id}/secret/rotate", tag = "subscriptions",
     params(("id" = String, Path, description = "The subscription")),
@@ -384,7 +384,7 @@ pub(crate) async fn rotate(
     let _turn = lock.lock().await;
     let (mut subscription, mut credentials) = find(&state, &caller, &id).await?;
     let random = *draw.secret_bytes::<32>("signing secret")?;
-    // The receiver goes on verifying in the way that it knows.
+    // The new secret is of the same kind, so that the receiver verifies as before.
     let secret = match credentials.secrets.current().public_key() {
         None => SigningSecret::generate_symmetric(random),
         Some(_) => SigningSecret::generate_asymmetric(random),
@@ -405,7 +405,7 @@ pub(crate) async fn rotate(
     Ok(Json(SubscriptionWithSecret { view, secret }))
 }
 
-/// How a test went.
+/// The outcome of a test.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TestOutcome {
     subscription_id: String,
@@ -415,9 +415,10 @@ pub(crate) struct TestOutcome {
 
 /// Send a test event
 ///
-/// Sends a signed event of the type `postrider.test` now and shows what became of it. It is not retried,
-/// and the destination's counters do not count it. It takes a place in the destination's and the tenant's
-/// limits like every attempt: 429 where none is free, 409 while the destination is frozen.
+/// Sends a signed event of the type `postrider.test` now and shows the outcome. It is not retried,
+/// and the destination's counters do not count it. It counts against the limits of the destination
+/// and the tenant like every attempt: 429 if a limit is reached, 409 while the destination is
+/// frozen.
 #[utoipa::path(
     post, path = "/v1/subscriptions/{id}/test", tag = "subscriptions",
     params(("id" = String, Path, description = "The subscription")),
@@ -436,7 +437,7 @@ pub(crate) async fn test(
     Ok(Json(TestOutcome { subscription_id: id.0, outcome }))
 }
 
-/// What is sent to try a subscription.
+/// The test event.
 fn test_event() -> Result<NewEvent, Problem> {
     let data = json!({"message": "A test event from Postrider."}).to_string();
     Ok(NewEvent {

@@ -41,7 +41,7 @@ pub(crate) async fn create(
         let tenants = state.store().tenant_count().await?;
         state.engine().check_quota(Quota::Tenants, tenants.saturating_add(1))?;
     }
-    // What is there and was made when this request began was made by an earlier run of it.
+    // An existing tenant with this request's creation time was created by an earlier run of it.
     let is_ours = draw.repeats().is_some() && there.as_ref() == Some(&tenant);
     if !is_ours && !state.store().create_tenant(&tenant).await? {
         let detail = format!("the tenant {} exists already", tenant.id);
@@ -113,7 +113,7 @@ pub(crate) async fn delete(
     }
     let deleted = match state.store().delete_tenant(&tenant).await {
         Ok(deleted) => deleted,
-        // A subscription came in between, or is marked as deleted and not removed yet.
+        // A subscription was created meanwhile, or is marked as deleted and not removed yet.
         Err(StoreError::Internal(_)) => return Err(in_use()),
         Err(error) => return Err(error.into()),
     };

@@ -1,4 +1,4 @@
-//! The keys of a vault, and the file that they are kept in.
+//! The keys of a vault, and their file.
 //!
 //! The file is JSON: `{"version": 1, "hash_key": "…", "keys": [{"id": "…", "key": "…"}, …]}`, with 32
 //! random bytes in base64 for each key, newest last. It is created with mode 0600 and replaced
@@ -17,9 +17,9 @@ use zeroize::{Zeroize as _, Zeroizing};
 use crate::random::{self, NoRandomness};
 
 const VERSION: u32 = 1;
-/// Keys in one ring.
+/// The most keys in one ring.
 const KEYS_MAX: usize = 100;
-/// A key's name.
+/// The longest name of a key.
 const ID_BYTES_MAX: usize = 64;
 
 /// Keys to seal with (the newest) and to open with (all of them), and one to hash with.
@@ -36,7 +36,7 @@ struct RingKey {
     key: Zeroizing<[u8; 32]>,
 }
 
-/// The file as it is written.
+/// The contents of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RingText {
@@ -52,31 +52,31 @@ struct KeyText {
     key: String,
 }
 
-/// Why there is no key ring.
+/// Why a key ring cannot be loaded or written.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyRingError {
     /// The file cannot be read or written.
     #[error("cannot use the key ring {path}: {cause}")]
     File {
-        /// Which one.
+        /// The path.
         path: String,
-        /// What the system says.
+        /// The operating system's error.
         cause: io::Error,
     },
-    /// Others than its owner may read or change it.
+    /// Others than its owner may read or change the file.
     #[error(
         "others may read or change the key ring {path} (mode {mode:04o}); run: chmod 600 {path}"
     )]
     Exposed {
-        /// Which one.
+        /// The path.
         path: String,
         /// Its mode.
         mode: u32,
     },
-    /// The file is no key ring. Nothing of it is repeated.
+    /// The file is not a key ring. Its contents are not repeated.
     #[error("not a key ring: {0}")]
     Malformed(&'static str),
-    /// No key can be drawn.
+    /// No random key can be generated.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
 }
@@ -89,7 +89,7 @@ impl KeyRing {
         Ok(ring)
     }
 
-    /// Adds a new key, which is used from now on, and returns its name.
+    /// Adds a new key, which seals from now on; returns its name.
     pub fn add_key(&mut self) -> Result<&str, NoRandomness> {
         let name = u64::from_be_bytes(random::bytes()?);
         let key = RingKey { id: format!("k{name:016x}"), key: random::secret_bytes()? };
@@ -97,7 +97,7 @@ impl KeyRing {
         Ok(self.newest().0)
     }
 
-    /// Reads a ring.
+    /// Parses a ring.
     pub fn parse(text: &str) -> Result<Self, KeyRingError> {
         let mut ring: RingText = serde_json::from_str(text)
             .map_err(|_| KeyRingError::Malformed("it is not the JSON of a key ring"))?;
@@ -124,8 +124,8 @@ impl KeyRing {
         text
     }
 
-    /// Reads the ring in a file that its owner alone may read. One that belongs to root may also be
-    /// readable by its group, as a mounted secret is.
+    /// Reads a ring from a file that only its owner may read. A file of root may also be readable
+    /// by its group, as mounted secrets are.
     pub fn read(path: &Path) -> Result<Self, KeyRingError> {
         let read = || -> io::Result<_> {
             let mut file = fs::File::open(path)?;
@@ -147,10 +147,10 @@ impl KeyRing {
         self.write_new(path).map_err(|cause| file_error(path, cause))
     }
 
-    /// Replaces the file, atomically: afterwards it is the old one or the new one.
+    /// Replaces the file atomically.
     pub fn replace(&self, path: &Path) -> Result<(), KeyRingError> {
         let beside = path.with_extension("new");
-        // One that was left behind, or a link that somebody put there, is removed, not followed.
+        // A leftover file, or a link that somebody placed there, is removed and not followed.
         match fs::remove_file(&beside) {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
                 return Err(file_error(&beside, cause));
@@ -166,7 +166,7 @@ impl KeyRing {
         self.keys.iter().map(|key| key.id.as_str()).collect()
     }
 
-    /// Whether it opens and recognises everything that another one does.
+    /// Whether this ring has all keys of another one.
     pub fn replaces(&self, other: &KeyRing) -> bool {
         let has = |key: &RingKey| self.get(&key.id) == Some(&*key.key);
         self.hash_key == other.hash_key && other.keys.iter().all(has)
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn key_ring_survives_its_file_which_only_its_owner_can_read() {
+    fn key_ring_round_trips_through_a_private_file() {
         let folder = Folder::new();
         let path = folder.0.join("keyring");
         let mut ring = KeyRing::generate().unwrap();

@@ -1,8 +1,8 @@
 //! Secrets at rest: sealed before they reach the store, opened only where they are used.
 //!
-//! XChaCha20-Poly1305 with a random nonce. What is sealed is bound to its tenant, to whom it
-//! belongs and to its field, so that no ciphertext can be moved to another context; it names the key
-//! that it was sealed with, and one that names a key that is not in the ring is refused by name.
+//! XChaCha20-Poly1305 with a random nonce. A sealed secret is bound to its tenant, its owner and
+//! its field, so that no ciphertext can be used in another context. It contains the name of its
+//! key; if that key is not in the ring, the error names it.
 //!
 //! ```text
 //! sealed = version (1) | length of the key's name | the key's name | nonce (24) | ciphertext, tag
@@ -28,40 +28,40 @@ use crate::random::{self, NoRandomness};
 const VERSION: u8 = 1;
 const NONCE_BYTES: usize = 24;
 
-/// Seals and opens, with the keys of a ring. A clone is the same vault.
+/// Seals and opens with the keys of a ring. Clones share it.
 #[derive(Clone)]
 pub struct Vault(Arc<RwLock<KeyRing>>);
 
 /// What a sealed secret is bound to. It cannot be opened with another context.
 #[derive(Debug, Clone, Copy)]
 pub struct SealContext<'a> {
-    /// Whose it is.
+    /// The tenant.
     pub tenant: &'a TenantId,
-    /// What it belongs to, such as a subscription's identifier.
+    /// The owner, such as a subscription's identifier.
     pub owner: &'a str,
-    /// Which field of it.
+    /// The field.
     pub field: &'a str,
 }
 
-/// Why something cannot be sealed or opened. Says nothing of what is inside.
+/// Why a secret cannot be sealed or opened. Reveals nothing of the contents.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VaultError {
-    /// The ring lacks the key that it was sealed with.
+    /// The ring lacks the key that sealed it.
     #[error(
         "a secret was sealed with the key {id}, which is not in the key ring: restore the key ring \
          that has it"
     )]
     MissingKey {
-        /// Its name.
+        /// The name of the key.
         id: String,
     },
-    /// Not what was sealed, or not for this context.
+    /// The bytes are damaged, or were sealed for another context.
     #[error("a sealed secret is damaged, or was moved from where it belongs")]
     Damaged,
-    /// No nonce can be drawn.
+    /// No random nonce can be generated.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
-    /// The store failed while everything was gone through.
+    /// The store failed while all secrets were checked.
     #[error("the store failed: {0}")]
     Store(String),
 }
@@ -103,32 +103,32 @@ impl Vault {
             .map_err(|_| VaultError::Damaged)
     }
 
-    /// Whether something was sealed with another key than the newest.
+    /// Whether a secret was sealed with a key other than the newest.
     pub fn is_stale(&self, sealed: &[u8]) -> bool {
         let ring = self.0.read().unwrap_or_else(PoisonError::into_inner);
         key_id(sealed).is_none_or(|(id, _)| id != ring.newest().0)
     }
 
-    /// A keyed hash, for what must be recognised but never read back. Stays the same when keys are
-    /// added to the ring.
+    /// A keyed hash, for values that must be recognised but never read back. It does not change
+    /// when keys are added to the ring.
     pub fn keyed_hash(&self, parts: &[&[u8]]) -> [u8; 32] {
         let ring = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let mut mac = Hmac::<Sha256>::new_from_slice(ring.hash_key())
             .expect("HMAC takes a key of any length");
         for part in parts {
-            // The length first: no two lists of parts make the same bytes.
+            // The length is hashed too, so that different lists of parts give different bytes.
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part);
         }
         mac.finalize().into_bytes().into()
     }
 
-    /// The ring, to add a key to.
+    /// A copy of the ring, to add a key to.
     pub fn ring(&self) -> KeyRing {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes another ring, for example one with a new key, from now on.
+    /// Uses another ring from now on, for example one with a new key.
     pub fn replace(&self, ring: KeyRing) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = ring;
     }
@@ -151,7 +151,7 @@ impl SealContext<'_> {
     }
 }
 
-/// The name of the key that something was sealed with, and what follows it.
+/// The name of the key of a sealed secret, and the rest.
 fn key_id(sealed: &[u8]) -> Option<(&str, &[u8])> {
     let [VERSION, id_length, rest @ ..] = sealed else { return None };
     let (id, rest) = rest.split_at_checked(usize::from(*id_length))?;

@@ -1,20 +1,20 @@
-//! Going through everything that is sealed: at the start, and after a key was added.
+//! Checks or reseals all sealed secrets: at the start, and after a key was added.
 
 use postrider_store::{PageRequest, Store, StoreError, SubscriptionRecord};
 
 use super::{Vault, VaultError};
 use crate::credentials::{Credentials, HeaderForm};
 
-/// Whether a store holds anything that needs the key ring that it was made with. Where it does, a
-/// server that finds no key ring must not make a new one.
+/// Whether a store has records that need its key ring. If so, a server without a key ring must not
+/// create a new one.
 pub async fn is_ring_needed(store: &dyn Store) -> Result<bool, VaultError> {
     let page = PageRequest { limit: 1, cursor: None };
     let has_admin = !store.keys(None, &page).await.map_err(store_error)?.items.is_empty();
     Ok(has_admin || !store.all_subscriptions().await.map_err(store_error)?.is_empty())
 }
 
-/// Opens every sealed secret once. A server does this before it starts: one that cannot open what
-/// it will need refuses to start, and says which key is missing.
+/// Opens every sealed secret once. A server does this at its start: if a secret cannot be opened,
+/// it refuses to start, and names the missing key.
 pub async fn check_all(store: &dyn Store, vault: &Vault) -> Result<(), VaultError> {
     for record in store.all_subscriptions().await.map_err(store_error)? {
         Credentials::open(vault, &record)?;
@@ -22,28 +22,29 @@ pub async fn check_all(store: &dyn Store, vault: &Vault) -> Result<(), VaultErro
     Ok(())
 }
 
-/// What [`reseal_all`] did.
+/// The result of [`reseal_all`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Resealed {
-    /// Records that had been sealed with an older key.
+    /// Records that were sealed with an older key.
     pub stale: usize,
-    /// Records whose custom headers had been in clear.
+    /// Records whose custom headers were in plain text.
     pub clear: usize,
 }
 
-/// Seals everything anew that was not sealed with the newest key, and the custom headers that an older
-/// version left in clear. A record that somebody changes at the same time is left as they made it.
+/// Seals again all secrets that were not sealed with the newest key, and the custom headers that an
+/// older version stored in plain text. A record that is changed at the same time is left alone.
 ///
-/// Where headers were in clear, the store then erases what it freed: see [`Upkeep::erase_freed`].
+/// If headers were in plain text, the store then erases the freed space: see
+/// [`Upkeep::erase_freed`].
 ///
 /// [`Upkeep::erase_freed`]: postrider_store::Upkeep::erase_freed
 pub async fn reseal_all(store: &dyn Store, vault: &Vault) -> Result<Resealed, VaultError> {
     reseal(store, vault, |record| Credentials::is_stale(vault, &record.credentials)).await
 }
 
-/// Seals the custom headers that an older version left in clear, as [`reseal_all`] does, and nothing
-/// else; `None` while a node of that version may still read them. For a store with several nodes,
-/// where the others may not have the newest key yet.
+/// Seals only the custom headers that an older version stored in plain text; `None` while a node of
+/// that version may still read them. For a store with several nodes, where the others may not have
+/// the newest key yet.
 pub async fn seal_clear_headers(
     store: &dyn Store,
     vault: &Vault,

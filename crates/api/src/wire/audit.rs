@@ -1,4 +1,4 @@
-//! Entries of the audit log, as they are shown.
+//! Entries of the audit log in the API.
 
 use postrider_domain::time::Timestamp;
 use postrider_store::AuditEntry;
@@ -14,30 +14,30 @@ pub(crate) struct AuditView {
     /// When the change ended.
     #[schema(value_type = String, format = DateTime)]
     at: Timestamp,
-    /// Whose thing it was about; null where it is no tenant's.
+    /// The tenant of the target; null if it has none.
     tenant: Option<String>,
     /// `key`, `environment` (the admin key of the environment) or `server`.
     #[schema(example = "key")]
     actor: &'static str,
-    /// The key's identifier; where it was no key: `environment`, `server`, or `operator` for what the
-    /// operator did at the machine.
+    /// The key's identifier; otherwise `environment`, `server`, or `operator` for actions at the
+    /// machine.
     key: String,
-    /// What people call the key.
+    /// The display name of the key.
     key_name: Option<String>,
-    /// What was done.
+    /// The action.
     #[schema(example = "subscription.create")]
     action: String,
-    /// To what kind of thing.
+    /// The kind of the target.
     #[schema(example = "subscription")]
     target_kind: String,
-    /// To which one; null where nothing came to be.
+    /// The identifier of the target; null if nothing was created.
     target: Option<String>,
     /// The address that the request came from.
     address: Option<String>,
-    /// The status of the answer; null for what no request asked for.
+    /// The status of the answer; null for a change without a request.
     #[schema(example = 201)]
     status: Option<u16>,
-    /// The code of the problem, where it was refused or failed.
+    /// The code of the problem, if it was refused or failed.
     problem: Option<String>,
 }
 

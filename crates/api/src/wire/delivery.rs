@@ -1,4 +1,4 @@
-//! Deliveries and their attempts, as they are shown.
+//! Deliveries and their attempts in the API.
 
 use postrider_domain::attempt::{Attempt, BodyEnd, Connection, Ending, Finished, Timings};
 use postrider_domain::delivery::{CancelReason, DeadReason, Delivery, DeliveryState, StateName};
@@ -23,11 +23,11 @@ pub(crate) struct DeliveryView {
     #[serde(rename = "type")]
     kind: String,
     state: DeliveryStateWord,
-    /// Why, where it is dead or cancelled.
+    /// The reason, if it is dead or cancelled.
     reason: Option<&'static str>,
     /// How often it was attempted, probes and replays included.
     attempts: u32,
-    /// When it is attempted next, if the destination permits.
+    /// When it is attempted next, if the destination allows it.
     #[schema(value_type = Option<String>, format = DateTime)]
     next_attempt_at: Option<Timestamp>,
     #[schema(value_type = String, format = DateTime)]
@@ -36,7 +36,7 @@ pub(crate) struct DeliveryView {
     finished_at: Option<Timestamp>,
 }
 
-/// Where a delivery stands.
+/// The state of a delivery.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = DeliveryState)]
@@ -62,7 +62,7 @@ impl DeliveryStateWord {
     }
 }
 
-/// A delivery with the record of what was tried.
+/// A delivery with its attempts.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DeliveryDetail {
     #[serde(flatten)]
@@ -70,7 +70,7 @@ pub(crate) struct DeliveryDetail {
     /// The attempts, oldest first.
     pub(crate) attempt_log: Vec<AttemptView>,
     /// Give this as `cursor` to `/v1/deliveries/{id}/attempts` to get the attempts that are not in
-    /// `attempt_log`; null where it has all of them.
+    /// `attempt_log`; null if it has all of them.
     pub(crate) attempt_log_cursor: Option<String>,
     pub(crate) schedule: ScheduleView,
 }
@@ -79,18 +79,18 @@ pub(crate) struct DeliveryDetail {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Attempt)]
 pub(crate) struct AttemptView {
-    /// From 1.
+    /// The number of the attempt, from 1.
     number: u32,
-    /// `first`, `retry`, `probe`, or `manual` where somebody asked for it.
+    /// `first`, `retry`, `probe`, or `manual` if somebody requested it.
     turn: &'static str,
-    /// Which retry it was.
+    /// The number of the retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry: Option<u32>,
     #[serde(flatten)]
     outcome: OutcomeView,
 }
 
-/// How a request ended.
+/// The outcome of a request.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Outcome)]
 pub(crate) struct OutcomeView {
@@ -98,22 +98,22 @@ pub(crate) struct OutcomeView {
     started_at: Timestamp,
     duration_ms: u64,
     outcome: OutcomeWord,
-    /// The status that was answered; null where there was no answer.
+    /// The status of the response; null if there was none.
     status: Option<u16>,
-    /// The kind of failure: `status 500`, `refused`, `reset`, `dns`, `tls`, `timeout (connect)`,
-    /// `blocked`, `protocol`, or a fault of our own.
+    /// The class of the failure: `status 500`, `refused`, `reset`, `dns`, `tls`, `timeout
+    /// (connect)`, `blocked`, `protocol`, or a fault of our own.
     error: Option<String>,
-    /// The first 16 KiB of the answer's body.
+    /// The first 16 KiB of the response's body.
     response_body: Option<String>,
-    /// Whether that was all of it: `whole`, `cut`, `late` or `broken`.
+    /// Whether `response_body` is the whole body: `whole`, `cut`, `late` or `broken`.
     response_body_end: Option<&'static str>,
     timings: TimingsView,
-    /// For admin keys only: what helps to find the cause.
+    /// For admin keys only: details about the cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
 }
 
-/// Whether it arrived.
+/// Whether it succeeded.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = AttemptOutcome)]
@@ -130,12 +130,12 @@ struct TimingsView {
     connect_ms: Option<u64>,
     tls_ms: Option<u64>,
     response_ms: Option<u64>,
-    /// `fresh`, `reused` or `resent`.
+    /// The connection: `fresh`, `reused` or `resent`.
     connection: &'static str,
 }
 
 impl DeliveryView {
-    /// Deliveries as they are now: what the engine is sending at this moment is in flight.
+    /// Deliveries in their current state: those that the engine is sending are in flight.
     pub(crate) async fn of_all(
         state: &ApiState,
         deliveries: &[Delivery],
@@ -145,7 +145,7 @@ impl DeliveryView {
         Ok(both.map(|(delivery, in_flight)| DeliveryView::of(delivery, in_flight)).collect())
     }
 
-    /// A delivery as it is now.
+    /// A delivery in its current state.
     pub(crate) async fn of_one(state: &ApiState, delivery: &Delivery) -> Result<Self, Problem> {
         let in_flight = is_in_flight(state, delivery).await?;
         Ok(DeliveryView::of(delivery, in_flight))
@@ -181,7 +181,7 @@ impl DeliveryView {
     }
 }
 
-/// Which of these are being attempted now. Those that have ended are not asked for.
+/// Which of these are in flight. Ended ones are not asked for.
 pub(crate) async fn in_flight(
     state: &ApiState,
     deliveries: &[Delivery],
@@ -196,7 +196,7 @@ pub(crate) async fn in_flight(
     Ok(deliveries.iter().map(flag).collect())
 }
 
-/// Whether this one is being attempted now.
+/// Whether this one is in flight.
 pub(crate) async fn is_in_flight(state: &ApiState, delivery: &Delivery) -> Result<bool, Problem> {
     let flags = in_flight(state, std::slice::from_ref(delivery)).await?;
     Ok(flags.first().copied().unwrap_or(false))
@@ -215,7 +215,7 @@ fn reason(state: &DeliveryState) -> Option<&'static str> {
 }
 
 impl AttemptView {
-    /// An attempt. What only the operator may know is shown to admins alone.
+    /// An attempt. Details for operators are shown to admins only.
     pub(crate) fn of(attempt: &Attempt, for_admin: bool) -> Self {
         let (turn, retry) = (attempt.turn.as_str(), attempt.turn.retry());
         let outcome = outcome(attempt.started_at, &attempt.timings, &attempt.ending, for_admin);
@@ -249,7 +249,7 @@ fn outcome(
             let text = String::from_utf8_lossy(&answer.body).into_owned();
             (Some(text), Some(body_end(answer.body_end)), None)
         }
-        // Which address a name resolved to is not a tenant's business.
+        // A tenant must not see the address that a name resolved to.
         Ending::Failed(failure) => (None, None, Some(failure.detail.clone())),
         Ending::OwnFault(fault) => (None, None, Some(fault.detail.clone())),
     };

@@ -1,4 +1,4 @@
-//! Destinations as they are shown: state, counters, and how near each threshold is.
+//! Destinations in the API: state, counters, and the distance to each threshold.
 
 use postrider_domain::circuit::{CircuitState, Counters, Transition};
 use postrider_domain::destination::DestinationState;
@@ -24,9 +24,9 @@ pub(crate) struct DestinationView {
     id: String,
     url: String,
     state: DestinationStateWord,
-    /// Why it is not enabled.
+    /// Why it is disabled or frozen.
     reason: Option<String>,
-    /// Attempts that settled since the last reset.
+    /// Settled attempts since the last reset.
     attempts: u64,
     successes: u64,
     failures: u64,
@@ -37,7 +37,7 @@ pub(crate) struct DestinationView {
     disabled_at: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = DateTime)]
     frozen_at: Option<Timestamp>,
-    /// When the next probe may go; null where none is to come, or one is under way.
+    /// When the next probe is due; null if none is due, or one is in flight.
     #[schema(value_type = Option<String>, format = DateTime)]
     next_probe_at: Option<Timestamp>,
     /// Deliveries in its retry lane.
@@ -70,7 +70,7 @@ impl DestinationStateWord {
     }
 }
 
-/// How near a destination is to each threshold.
+/// The progress of a destination towards each threshold.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Thresholds)]
 struct ThresholdsView {
@@ -86,13 +86,13 @@ struct ThresholdsView {
 struct ShareView {
     failures: u64,
     attempts: u64,
-    /// The share that failed so far.
+    /// The share of failures so far.
     share: f64,
     grace: u64,
     limit: f64,
 }
 
-/// A count on its way to its limit.
+/// A count and its limit.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = CountThreshold)]
 struct ProgressView {
@@ -100,7 +100,7 @@ struct ProgressView {
     limit: u64,
 }
 
-/// Frozen when there are more consecutive failures and a longer time without success than these.
+/// Frozen with more consecutive failures and a longer time without success than these.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = TimeThreshold)]
 struct TimeView {
@@ -171,7 +171,7 @@ impl ThresholdsView {
     }
 }
 
-/// A share with four decimals; 0 where there were no attempts.
+/// A share with four decimals; 0 without attempts.
 fn ratio(part: u64, whole: u64) -> f64 {
     let ten_thousandths = (u128::from(part) * 10_000).checked_div(u128::from(whole)).unwrap_or(0);
     f64::from(u32::try_from(ten_thousandths).unwrap_or(u32::MAX)) / 10_000.0
@@ -215,7 +215,7 @@ impl EnableBody {
 #[serde(deny_unknown_fields)]
 #[schema(as = Reason)]
 pub(crate) struct ReasonBody {
-    /// What for; it stands in the timeline.
+    /// The reason; it is shown in the timeline.
     #[serde(default)]
     #[schema(max_length = 500)]
     pub(crate) reason: Option<String>,
@@ -228,14 +228,14 @@ pub(crate) struct TransitionView {
     #[schema(value_type = String, format = DateTime)]
     at: Timestamp,
     from: DestinationStateWord,
-    /// The same as `from` where the destination stays disabled: a probe was sent, failed or was lost.
+    /// The same as `from` if the destination stays disabled: a probe was sent, failed or was lost.
     to: DestinationStateWord,
-    /// Why, in words.
+    /// The reason as a sentence.
     reason: String,
-    /// Why, as data.
+    /// The reason as data.
     #[schema(value_type = Object)]
     evidence: Value,
-    /// What the counters said when it happened.
+    /// The counters at that time.
     counters: CountersView,
 }
 

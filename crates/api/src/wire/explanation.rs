@@ -1,4 +1,4 @@
-//! The answer to "where does it stand, and why?".
+//! The explanation of a delivery in the API.
 
 use postrider_domain::explain::{Explanation, RetryPlace, Wait};
 use postrider_domain::time::Timestamp;
@@ -7,20 +7,20 @@ use utoipa::ToSchema;
 
 use super::delivery::DeliveryView;
 
-/// A delivery, explained in words and data.
+/// The explanation of a delivery, as sentences and data.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Explanation)]
 pub(crate) struct ExplanationView {
     delivery: DeliveryView,
-    /// Where it stands, in a sentence.
+    /// The state in a sentence.
     summary: String,
-    /// Why, one sentence each.
+    /// The reasons, one sentence each.
     because: Vec<String>,
-    /// What happens next; null where nothing does by itself.
+    /// What happens next; null if nothing happens by itself.
     next: Option<NextView>,
-    /// What somebody can do about it; empty where nothing is needed.
+    /// What a person can do about it; empty if nothing is needed.
     unblock: Vec<UnblockView>,
-    /// What it waits for where it is due; null where it is not, or where another node sends it.
+    /// What a due delivery waits for; null if it is not due, or another node sends it.
     standing: Option<StandingView>,
     /// The slot that it waits for; null where it waits for none.
     slot: Option<RetryPlaceView>,
@@ -39,39 +39,40 @@ struct RetryPlaceView {
     due_at: Timestamp,
 }
 
-/// What a delivery that is due waits for.
+/// What a due delivery waits for.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Standing)]
 struct StandingView {
-    /// Deliveries of its destination that are sent before it; at least so many where it is stored.
+    /// Deliveries to the same destination that are sent before it; a lower bound if `stored` is
+    /// true.
     ahead: usize,
-    /// Whether it is still in the store, behind all that is in memory.
+    /// Whether it is still only in the store, behind all deliveries in memory.
     stored: bool,
-    /// What the first of them waits for.
+    /// What the first delivery of the queue waits for.
     waits_for: Vec<WaitView>,
 }
 
-/// Something that a delivery waits for. What does not belong to its reason is null.
+/// One reason for waiting. Fields that do not belong to the reason are null.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Wait)]
 struct WaitView {
     /// `destination_limit`, `destination_rate`, `tenant_limit`, `tenant_bytes`, `total_limit`, `turn` or
     /// `pause`.
     reason: &'static str,
-    /// The same, in a sentence.
+    /// The reason as a sentence.
     what: String,
-    /// Attempts, or bytes, that are in flight.
+    /// Attempts, or bytes, in flight.
     in_flight: Option<usize>,
-    /// How many may be.
+    /// The limit.
     limit: Option<usize>,
-    /// Requests a second.
+    /// Requests per second.
     per_second: Option<f64>,
-    /// When the next request may be sent; null where that is not known.
+    /// When the next request may be sent; null if that is not known.
     #[schema(value_type = Option<String>, format = DateTime)]
     at: Option<Timestamp>,
-    /// Tenants that come before it.
+    /// Tenants that are served before it.
     tenants: Option<usize>,
-    /// Destinations of its tenant that come before it.
+    /// Destinations of its tenant that are served before it.
     destinations: Option<usize>,
 }
 
@@ -98,7 +99,7 @@ impl WaitView {
                 counted(view, count(in_flight), count(limit))
             }
             Wait::Rate { per_1000_seconds, next_at } => {
-                // A rate is at most a million a second.
+                // A rate is at most a million per second.
                 let rate = u32::try_from(per_1000_seconds).unwrap_or(u32::MAX);
                 WaitView { per_second: Some(f64::from(rate) / 1000.0), at: Some(next_at), ..view }
             }
@@ -118,13 +119,13 @@ impl WaitView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = NextStep)]
 struct NextView {
-    /// When; null where it depends on something else than time.
+    /// When it happens; null if that does not depend on time.
     #[schema(value_type = Option<String>, format = DateTime)]
     at: Option<Timestamp>,
     what: String,
 }
 
-/// Something that would help.
+/// An action that would help.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Unblock)]
 struct UnblockView {

@@ -1,4 +1,4 @@
-//! Trying a filter on an event.
+//! Testing a filter on an event.
 
 use postrider_domain::filter::ConditionVerdict;
 use postrider_domain::limits::FILTER_STEPS_MAX;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-/// A filter, and an event to try it on.
+/// A filter, and an event to test it on.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FilterTest {
@@ -15,23 +15,23 @@ pub(crate) struct FilterTest {
     #[serde(default)]
     #[schema(value_type = Object, required = true)]
     pub(crate) filter: Option<Value>,
-    /// An event, as `POST /v1/events` takes it.
+    /// An event, as in `POST /v1/events`.
     #[serde(default)]
     #[schema(value_type = super::event::EventBody, required = true)]
     pub(crate) event: Option<Box<RawValue>>,
 }
 
-/// Whether the event passes.
+/// The result of the test.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FilterVerdict {
-    /// Whether a subscription with this filter is delivered the event.
+    /// Whether a subscription with this filter gets the event.
     pub(crate) matches: bool,
-    /// Whether the filter took more steps than it may: the event is delivered unfiltered then.
+    /// Whether the filter exceeded its steps: then the event is delivered unfiltered.
     pub(crate) over_budget: bool,
-    /// The steps that it took: values that were looked at, words of paths, and 64 bytes of compared
-    /// text each.
+    /// The steps that it took: one for each visited value, each word of a path, and each 64 bytes
+    /// of compared text.
     pub(crate) steps: u64,
-    /// The steps that a filter may take on one event.
+    /// The most steps that a filter may take on one event.
     pub(crate) steps_max: u64,
 }
 

@@ -10,30 +10,30 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 #[schema(as = NewKey)]
 pub(crate) struct KeyBody {
-    /// Whose it is. Where it is left out, a key with the scope `admin` is for all tenants, and any
-    /// other is for the tenant of the request.
+    /// The tenant. By default a key with the scope `admin` is for all tenants, and any other is for
+    /// the tenant of the request.
     #[serde(default)]
     pub(crate) tenant: Option<String>,
-    /// What it may do: `ingest`, `manage`, `read`, `admin`.
+    /// The scopes: `ingest`, `manage`, `read`, `admin`.
     #[serde(default)]
     #[schema(value_type = Vec<String>, required = true)]
     pub(crate) scopes: Option<Vec<String>>,
-    /// What people call it.
+    /// The display name.
     #[serde(default)]
     #[schema(max_length = 100)]
     pub(crate) name: Option<String>,
-    /// When it stops working; never where it is left out.
+    /// When it stops working; by default never.
     #[serde(default)]
     #[schema(format = DateTime)]
     pub(crate) expires_at: Option<String>,
 }
 
-/// A key, without the key.
+/// A key, without its secret text.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Key)]
 pub(crate) struct KeyView {
     id: String,
-    /// Null for an admin key, which is for all tenants.
+    /// The tenant; null for an admin key, which is for all tenants.
     tenant: Option<String>,
     name: Option<String>,
     scopes: Vec<&'static str>,
@@ -41,7 +41,7 @@ pub(crate) struct KeyView {
     created_at: Timestamp,
     #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<Timestamp>,
-    /// Roughly.
+    /// When it was last used, approximately.
     #[schema(value_type = Option<String>, format = DateTime)]
     last_used_at: Option<Timestamp>,
 }

@@ -26,7 +26,7 @@ impl LedgerView {
     }
 }
 
-/// What happened over time.
+/// Statistics over time.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Stats {
     #[schema(value_type = String, format = DateTime)]
@@ -38,20 +38,20 @@ pub(crate) struct Stats {
     pub(crate) data: Vec<SpanView>,
 }
 
-/// What happened in one span.
+/// The counts of one span.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Span)]
 pub(crate) struct SpanView {
-    /// Begin of the span.
+    /// The start of the span.
     #[schema(value_type = String, format = DateTime)]
     at: Timestamp,
-    /// Deliveries accepted.
+    /// Deliveries that were accepted.
     accepted: u64,
-    /// Deliveries that arrived.
+    /// Deliveries that succeeded.
     delivered: u64,
     /// Attempts that failed.
     failed: u64,
-    /// Deliveries that died.
+    /// Deliveries that became dead.
     dead: u64,
 }
 

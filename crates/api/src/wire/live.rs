@@ -1,4 +1,4 @@
-//! What happens, as a stream tells it.
+//! The events of the live stream.
 
 use postrider_domain::ids::TenantId;
 use postrider_engine::EngineEvent;
@@ -8,7 +8,7 @@ use super::delivery::{AttemptView, DeliveryView};
 use super::destination::TransitionView;
 use crate::live_feed::{Bodies, Mark};
 
-/// Whose stream tells of this, if anybody's.
+/// The tenant whose stream gets this event, if any.
 pub(crate) fn whose(event: &EngineEvent) -> Option<&TenantId> {
     match event {
         EngineEvent::Attempt { delivery, .. } | EngineEvent::Dead { delivery, .. } => {

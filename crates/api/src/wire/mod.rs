@@ -1,4 +1,5 @@
-//! What goes over the wire, apart from what the domain knows: a field here is a promise.
+//! The request and answer types of the API, separate from the domain's types: every field here is a
+//! public promise.
 
 pub(crate) mod audit;
 pub(crate) mod delivery;
@@ -21,17 +22,17 @@ pub(crate) mod tenant;
 use crate::problem::Problem;
 use crate::settings::NAME_CHARS_MAX;
 
-/// Whole milliseconds.
+/// A duration in whole milliseconds.
 pub(crate) fn millis(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A name that people gave.
+/// Checks a display name.
 pub(crate) fn check_name(name: Option<String>) -> Result<Option<String>, Problem> {
     check_text("name", name, NAME_CHARS_MAX)
 }
 
-/// A text that people gave, without control characters.
+/// Checks a text from a person: no control characters.
 pub(crate) fn check_text(
     field: &str,
     text: Option<String>,

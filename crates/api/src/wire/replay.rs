@@ -12,25 +12,25 @@ use crate::problem::Problem;
 use crate::routes::deliveries::parse_state;
 use crate::settings::REPLAY_PER_SECOND_MAX;
 
-/// Which deliveries to replay, and how fast.
+/// The deliveries to replay, and the rate.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schema(as = NewReplay)]
 pub(crate) struct ReplayBody {
-    /// To this destination.
+    /// Deliveries to this destination.
     destination: Option<String>,
-    /// For this subscription.
+    /// Deliveries for this subscription.
     subscription: Option<String>,
-    /// Of events of this type.
+    /// Deliveries of events of this type.
     #[serde(rename = "type")]
     kind: Option<String>,
     /// `dead` (default), `delivered` or `cancelled`: they are replayed. Or `waiting`: each is attempted
     /// once, as soon as its turn comes, without waiting for its slot, which stays.
     state: Option<String>,
-    /// Accepted at or after.
+    /// Deliveries accepted at this time or later.
     #[schema(format = DateTime)]
     since: Option<String>,
-    /// Accepted before.
+    /// Deliveries accepted before this time.
     #[schema(format = DateTime)]
     until: Option<String>,
     /// Ended at or after: for dead ones, when they died.
@@ -39,12 +39,12 @@ pub(crate) struct ReplayBody {
     /// At most so many a second; as fast as the lanes take them where it is left out.
     #[schema(minimum = 1)]
     per_second: Option<u32>,
-    /// Only count.
+    /// Only count the deliveries.
     dry_run: Option<bool>,
 }
 
 impl ReplayBody {
-    /// What is to be replayed, and whether it is only to be counted.
+    /// Checks the body; returns the replay, and whether it is only to be counted.
     pub(crate) fn check(self) -> Result<(NewReplay, bool), Problem> {
         let state = match self.state.as_deref() {
             None => StateName::Dead,
@@ -91,9 +91,9 @@ pub(crate) struct ReplayView {
     state: ReplayStateWord,
     filter: ReplayFilterView,
     per_second: Option<u32>,
-    /// How many it will replay, as counted at the start.
+    /// How many deliveries it will replay, as counted at the start.
     total: u64,
-    /// How many it has replayed.
+    /// How many deliveries it has replayed.
     done: u64,
     /// When it has finished: how many of `total` it did not send. They were on their way without it, had
     /// ended or been replayed meanwhile, their subscription was deleted, or their destination is frozen.
@@ -104,7 +104,7 @@ pub(crate) struct ReplayView {
     finished_at: Option<Timestamp>,
 }
 
-/// Where a bulk replay stands.
+/// The state of a bulk replay.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ReplayState)]
@@ -115,7 +115,7 @@ enum ReplayStateWord {
     Cancelled,
 }
 
-/// Which deliveries a job replays.
+/// The deliveries that a job replays.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ReplayFilter)]
 struct ReplayFilterView {

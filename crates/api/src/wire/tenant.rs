@@ -14,7 +14,7 @@ pub(crate) struct TenantBody {
     #[serde(default)]
     #[schema(value_type = String, required = true, example = "acme")]
     pub(crate) id: Option<String>,
-    /// What people call it.
+    /// The display name.
     #[serde(default)]
     #[schema(max_length = 100)]
     pub(crate) name: Option<String>,

@@ -12,7 +12,7 @@ use tower::ServiceExt as _;
 
 use crate::support::{Api, document};
 
-/// A body of so many bytes, after which nothing comes.
+/// A body of this many bytes that then stalls.
 fn held(bytes: usize) -> Body {
     let first = stream::iter([Ok::<_, std::io::Error>(Bytes::from(vec![b' '; bytes]))]);
     Body::from_stream(first.chain(stream::pending()))
@@ -25,7 +25,7 @@ async fn with(settings: ApiSettings) -> Api {
     api
 }
 
-/// Holds a request of this many bytes of body; resolves when the body has been read that far.
+/// Sends a request that stalls after this many bytes of body; resolves when they have been read.
 async fn hold(api: &Api, bytes: usize) -> tokio::task::JoinHandle<()> {
     let request = Request::post("/v1/events")
         .header("authorization", format!("Bearer {}", api.admin))
@@ -103,7 +103,7 @@ async fn answers_that_nobody_reads_are_limited_per_tenant() {
     assert!(unread.body().size_hint().exact().is_some(), "the answer has a length");
     api.get("/v1/ledger").refused(429, "too_many_at_once", None).await;
     api.get("/v1/ledger").tenant("acme").expect(200).await;
-    // What was done is told, whatever the budget says.
+    // A change is always answered, whatever the budget.
     api.post("/v1/events", json!({"type": "a", "data": 1})).expect(202).await;
     drop(unread);
     api.get("/v1/ledger").expect(200).await;
@@ -129,7 +129,7 @@ async fn header_that_decides_something_may_be_there_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_waits_longer_than_a_moment_for_its_turn() {
+async fn request_that_waits_too_long_for_a_permit_is_refused() {
     let in_progress = Quota { per_tenant: 1, in_total: 1 };
     let api = with(ApiSettings { in_progress, ..ApiSettings::default() }).await;
     let slow = hold(&api, 1).await;

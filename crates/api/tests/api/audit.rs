@@ -19,7 +19,7 @@ const NOT_LOGGED: [&str; 6] = [
     "/v1/simulate",
 ];
 
-/// Lets a moment pass: entries of one millisecond have no order.
+/// Advances the clock: entries of one millisecond have no order.
 fn pass(api: &Api) {
     api.clock.advance(Duration::from_millis(1));
 }
@@ -62,7 +62,7 @@ async fn every_mutating_route_leaves_an_entry_with_a_name_of_its_own() {
 }
 
 #[tokio::test]
-async fn an_entry_says_who_did_what_to_which_tenants_what() {
+async fn entry_names_actor_action_tenant_and_target() {
     let api = Api::new().await;
     pass(&api);
     api.tenant("acme").await;

@@ -1,5 +1,5 @@
-//! Secrets, tokens and keys are in no answer but the one that shows them once, however a caller
-//! gets them wrong and whatever a receiver echoes.
+//! Secrets, tokens and keys appear only in the answer that shows them once, whatever errors callers
+//! make and whatever a receiver echoes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -13,7 +13,7 @@ use crate::support::{Api, Call, id};
 const TOKEN: &str = "tok_CANARYCANARYCANARY7";
 const HEADER: &str = "hdr_CANARYCANARYCANARY9";
 
-/// A secret in every form in which it could slip out.
+/// A secret in every encoding in which it could leak.
 fn forms(secret: &str) -> Vec<String> {
     let bare = secret.trim_start_matches("whsec_").trim_end_matches('=');
     let mut forms = Vec::new();
@@ -93,7 +93,7 @@ async fn no_answer_but_the_first_holds_a_secret() {
         api.get("/v1/ledger").key(&format!("{key}x")),
         api.get("/v1/ledger").key(&key_secret),
     ];
-    // The middle of the key's own lines.
+    // The middle part of the key.
     let client_key: String = client_key.lines().filter(|line| !line.starts_with('-')).collect();
     let client_key = &client_key[40..100];
     let secrets = [secret.as_str(), &rotated, TOKEN, HEADER, &key_secret, &api.admin, client_key];
@@ -102,7 +102,7 @@ async fn no_answer_but_the_first_holds_a_secret() {
         check_clean(&format!("call {n}"), &answer.text, &secrets);
         check_clean(&format!("headers of {n}"), &format!("{:?}", answer.headers), &secrets);
     }
-    // After all that was refused.
+    // After all refused requests.
     let audit = api.get("/v1/audit?limit=1000").send().await;
     check_clean("the audit log", &audit.text, &secrets);
     let log = api.get(&format!("/v1/deliveries/{delivery}")).expect(200).await;

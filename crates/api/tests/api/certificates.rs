@@ -1,5 +1,5 @@
-//! Client certificates and authorities of a subscription: what is taken, what is shown, and when they
-//! go. That they are used is shown with the real binary (`mutual_tls.rs` of the server).
+//! Client certificates and authorities of a subscription: what is accepted, shown, and when they
+//! are removed. Their use is tested with the real binary (`mutual_tls.rs` of the server).
 
 use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::{Value, json};
@@ -45,16 +45,16 @@ async fn certificates_are_shown_by_subject_expiry_and_fingerprint_and_the_key_no
         assert_eq!(subjects[1]["expires_at"], "2092-01-01T00:00:00.000Z");
         assert_eq!(shown.get("client_key"), None);
     }
-    // What is left out stays.
+    // Absent fields stay unchanged.
     let changed = api.patch(&path, json!({"enabled": false})).expect(200).await;
     assert_eq!(changed["client_certificate"], created["client_certificate"]);
-    // Null removes, each for itself.
+    // Null removes each field separately.
     let changed = api.patch(&path, json!({"client_certificate": null})).expect(200).await;
     assert_eq!(changed["client_certificate"], Value::Null);
     assert_eq!(changed["ca_certificates"], created["ca_certificates"]);
     let changed = api.patch(&path, json!({"ca_certificates": null})).expect(200).await;
     assert_eq!(changed["ca_certificates"], json!([]));
-    // And they can be given again.
+    // The certificates can be given again.
     let given = json!({"client_certificate": chain, "client_key": key});
     let changed = api.patch(&path, given).expect(200).await;
     assert_eq!(changed["client_certificate"], created["client_certificate"]);
@@ -80,7 +80,7 @@ async fn another_url_drops_them_unless_they_are_given_again() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_used_is_refused_with_the_place_and_without_the_key() {
+async fn unusable_certificate_is_refused_with_its_field_and_without_the_key() {
     let api = Api::new().await;
     let (chain, key) = certificate("client", 2090);
     let (other, other_key) = certificate("other", 2090);

@@ -53,7 +53,7 @@ async fn deliveries_are_found_by_everything_that_is_known_of_them() {
 }
 
 #[tokio::test]
-async fn what_is_being_attempted_is_in_flight() {
+async fn delivery_that_is_being_attempted_is_in_flight() {
     let api = Api::new().await;
     api.subscribe("hang").await;
     api.send_event().await;
@@ -143,7 +143,7 @@ async fn queued_delivery_is_explained_by_what_it_waits_for() {
 }
 
 #[tokio::test]
-async fn what_waits_can_be_retried_now_and_keeps_its_slot() {
+async fn waiting_delivery_can_be_retried_now_and_keeps_its_slot() {
     let api = Api::new().await;
     let delivery = api.delivery("500").await;
     api.idle().await;
@@ -158,7 +158,7 @@ async fn what_waits_can_be_retried_now_and_keeps_its_slot() {
     assert_eq!(after["next_attempt_at"], waiting["next_attempt_at"], "its slot stays");
     let log = api.get(&format!("{path}/attempts")).expect(200).await;
     assert_eq!(log["data"][1]["turn"], "manual");
-    // Twice with one key is once.
+    // Two requests with one idempotency key have one effect.
     for _ in 0..2 {
         let retry = api.call("POST", &format!("{path}/retry")).header("idempotency-key", "again");
         retry.expect(202).await;
@@ -174,7 +174,7 @@ async fn what_waits_can_be_retried_now_and_keeps_its_slot() {
 }
 
 #[tokio::test]
-async fn what_waits_can_be_cancelled_and_what_has_ended_replayed() {
+async fn waiting_delivery_can_be_cancelled_and_an_ended_one_replayed() {
     let api = Api::new().await;
     let delivery = api.delivery("503").await;
     let path = format!("/v1/deliveries/{}", id(&delivery));
@@ -209,7 +209,7 @@ async fn a_tenant_sees_the_class_of_a_failure_and_never_an_address() {
     assert_eq!(for_admin["attempt_log"][0]["detail"], "connect to 192.0.2.7:443: refused");
 }
 
-/// What may show something of an attempt.
+/// Paths that may show details of an attempt.
 fn paths_of(delivery: &Value) -> Vec<String> {
     let text = |field: &str| delivery[field].as_str().unwrap().to_owned();
     let (id, event, destination) = (text("id"), text("event_id"), text("destination_id"));

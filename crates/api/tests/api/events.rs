@@ -54,7 +54,7 @@ async fn an_event_is_delivered_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_event_is_said() {
+async fn invalid_event_is_refused_with_the_reason() {
     let api = Api::new().await;
     let good = json!({"type": "task.updated", "data": {}});
     let with = |field: &str, value: Value| {

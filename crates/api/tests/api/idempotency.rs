@@ -65,7 +65,7 @@ async fn refusals_and_empty_answers_are_repeated_too() {
 }
 
 #[tokio::test]
-async fn what_failed_by_our_own_fault_may_succeed_later() {
+async fn server_error_is_not_stored_and_a_repeat_may_succeed() {
     let api = Api::new().await;
     let call =
         || api.post("/v1/events", json!({"type": "a", "data": 1})).header("idempotency-key", "k");
@@ -77,7 +77,7 @@ async fn what_failed_by_our_own_fault_may_succeed_later() {
 }
 
 #[tokio::test]
-async fn two_at_the_same_time_are_one() {
+async fn concurrent_requests_with_one_key_have_one_effect() {
     let api = Api::new().await;
     let call = || {
         let body = json!({"url": "https://hooks.example.com/", "types": ["a"]});
@@ -102,7 +102,7 @@ async fn a_key_is_forgotten_after_a_day() {
 }
 
 #[tokio::test]
-async fn nobody_else_gets_the_answer() {
+async fn other_callers_do_not_get_the_answer() {
     let api = Api::new().await;
     let key = api.key("default", &["read"]).await;
     let body = json!({"url": "https://hooks.example.com/", "types": ["a"]});
@@ -111,7 +111,7 @@ async fn nobody_else_gets_the_answer() {
     call().key(&key).refused(403, "missing_scope", None).await;
 }
 
-/// A mutation with a key, and how often it had its effect.
+/// A mutation with an idempotency key, and a count of its effects.
 struct Mutation {
     name: &'static str,
     method: &'static str,
@@ -121,7 +121,7 @@ struct Mutation {
     look: &'static str,
 }
 
-/// Of a list: how many entries there are beyond those that were there before.
+/// How many entries a list has in addition to those before.
 fn entries(list: Value, before: &Value) -> usize {
     let count = |list: &Value| list["data"].as_array().unwrap().len();
     count(&list).abs_diff(count(before))
@@ -178,8 +178,8 @@ impl Mutation {
         if self.body.is_null() { call } else { call.json(self.body.clone()) }
     }
 
-    /// Repeats it twice: both get the same answer, which is `first` where there was one; and it was
-    /// done once.
+    /// Repeats it twice: both get the same answer, which is `first` if there was one; and it had
+    /// its effect once.
     async fn check(&self, api: &Api, before: &Value, first: Option<Answer>, how: &str) {
         let what = format!("{}, {how}", self.name);
         let second = self.call(api).send().await;
@@ -206,7 +206,7 @@ async fn a_repeat_after_any_failed_write_has_the_effect_once_and_the_first_answe
                 let api = Api::new().await;
                 let mutation = mutations(&api).await.swap_remove(n);
                 let before = api.get(mutation.look).expect(200).await;
-                // Whatever is looked at later is later.
+                // Later checks must have a later time.
                 api.clock.advance(Duration::from_secs(1));
                 api.store.fail_later(skip, fault, 1);
                 let first = mutation.call(&api).send().await;

@@ -1,11 +1,11 @@
-//! No tenant sees, changes or learns of what is another's: a foreign id answers exactly as one that
-//! was never given out.
+//! No tenant sees or changes records of another: a foreign id is answered exactly like an unknown
+//! one.
 
 use serde_json::{Value, json};
 
 use crate::support::{Api, document, id};
 
-/// Things of another tenant, by the prefix of their ids.
+/// Records of another tenant, by the prefix of their ids.
 async fn foreign(api: &Api) -> Vec<(&'static str, String)> {
     api.tenant("acme").await;
     let body = json!({"url": "https://hooks.example.com/500", "types": ["*"]});
@@ -25,7 +25,7 @@ async fn foreign(api: &Api) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// An id of the same kind that nobody has.
+/// An unused id of the same kind.
 fn unknown(id: &str) -> String {
     let (prefix, rest) = id.split_once('_').unwrap();
     let rest: String = rest.chars().map(|c| if c == '0' { '1' } else { '0' }).collect();
@@ -69,7 +69,7 @@ async fn every_route_answers_a_foreign_id_as_an_unknown_one() {
     assert_eq!(everything(&api, "acme").await, before, "nothing was changed");
 }
 
-/// All that a tenant can see of itself.
+/// Everything that a tenant can see.
 async fn everything(api: &Api, tenant: &str) -> Vec<Value> {
     let mut seen = Vec::new();
     for path in ["events", "subscriptions", "destinations", "deliveries", "replays", "ledger"] {

@@ -1,4 +1,4 @@
-//! `/v1/keys`, and what keys may do
+//! `/v1/keys`, and the scopes of keys
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ async fn the_last_use_is_written_down_in_batches() {
 }
 
 #[tokio::test]
-async fn without_a_valid_key_nothing_is_said() {
+async fn request_without_a_valid_key_learns_nothing() {
     let api = Api::new().await;
     let good = api.key("default", &["read"]).await;
     let mut wrong = good.clone();
@@ -120,7 +120,7 @@ async fn a_key_of_a_tenant_is_for_that_tenant_alone() {
     api.tenant("acme").await;
     let key = api.key("acme", &["read"]).await;
     api.get("/v1/ledger").key(&key).tenant("acme").expect(200).await;
-    // One that exists and one that does not answer alike.
+    // An existing and a missing tenant are answered alike.
     let field = Some("postrider-tenant");
     let other = api.get("/v1/ledger").key(&key).tenant("default");
     let other = other.refused(404, "unknown_tenant", field).await;
@@ -132,7 +132,7 @@ async fn a_key_of_a_tenant_is_for_that_tenant_alone() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_key_is_said() {
+async fn invalid_key_is_refused_with_the_reason() {
     let api = Api::new().await;
     for (body, code, field) in [
         (json!({}), "missing_field", "scopes"),

@@ -1,5 +1,5 @@
-//! The API from outside, route by route, on a store in memory, the real engine and a receiver that
-//! does what its URL says.
+//! The API from outside, route by route, on a store in memory, the real engine and a receiver whose
+//! URL selects its behaviour.
 
 #![expect(clippy::unwrap_used, reason = "these are tests, their helpers too")]
 

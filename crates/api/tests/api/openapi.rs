@@ -1,4 +1,4 @@
-//! The document is the router's own: every route is in it, and it is whole.
+//! The OpenAPI document matches the router: every route is in it, and it is complete.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ async fn every_documented_call_is_served_and_no_other_method_is() {
 }
 
 #[tokio::test]
-async fn no_route_forgot_to_ask_for_a_key_and_a_scope() {
+async fn every_route_requires_a_key_and_a_scope() {
     let api = Api::new().await;
     let ingest = api.key("default", &["ingest"]).await;
     let all = api.key("default", &["ingest", "manage", "read"]).await;
@@ -154,7 +154,7 @@ fn every_operation_has_a_name_of_its_own() {
 }
 
 #[test]
-fn every_reference_leads_somewhere() {
+fn every_reference_resolves() {
     fn walk(value: &Value, seen: &mut BTreeSet<String>) {
         match value {
             Value::Object(fields) => {
@@ -176,7 +176,7 @@ fn every_reference_leads_somewhere() {
     }
 }
 
-/// The fields of a schema, those of its parts included.
+/// The fields of a schema, including those of its parts.
 fn schema_fields(name: &str) -> BTreeSet<String> {
     let schema = &document()["components"]["schemas"][name];
     let parts = schema["allOf"].as_array().cloned().unwrap_or_else(|| vec![schema.clone()]);

@@ -1,4 +1,4 @@
-//! Refusals that no route has to itself
+//! Refusals that are common to several routes
 
 use insta::assert_json_snapshot;
 use postrider_store_testing::memory::Fault;
@@ -62,7 +62,7 @@ async fn unknown_and_malformed_ids_are_not_found() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_is_said_to_be_unavailable() {
+async fn failing_store_is_answered_with_unavailable() {
     let api = Api::new().await;
     let event = || json!({"type": "a", "data": 1});
     api.post("/v1/events", event()).expect(202).await;

@@ -1,4 +1,4 @@
-//! Quotas: what a tenant may have, who is refused when it is reached, and how it is freed.
+//! Quotas: who is refused when one is reached, and how it is freed.
 
 use postrider_engine::{Quota, Quotas};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ fn wish(path: &str) -> Value {
     json!({"url": format!("https://hooks.example.com/{path}"), "types": ["task.*"]})
 }
 
-/// What the tenant uses of a limit, and the limit.
+/// The current use of a limit, and the limit.
 async fn used(api: &Api, key: &str, name: &str) -> (u64, u64) {
     let limits = api.get("/v1/limits").key(key).expect(200).await;
     let all = limits["data"].as_array().unwrap();
@@ -120,7 +120,7 @@ async fn replays_that_run_are_limited_and_old_ones_make_room() {
     for delivery in list["data"].as_array().unwrap() {
         api.call("POST", &format!("/v1/deliveries/{}/cancel", id(delivery))).expect(200).await;
     }
-    // One a second, by a clock that stands still: the first job goes on running.
+    // One per second on a clock that stands still: the first job keeps running.
     let body = json!({"state": "cancelled", "per_second": 1});
     let first = api.post("/v1/replays", body.clone()).expect(201).await;
     api.post("/v1/replays", body.clone()).refused(429, "quota_reached", None).await;

@@ -56,7 +56,7 @@ async fn a_paced_replay_can_be_paused_resumed_and_cancelled() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_replay_is_said() {
+async fn invalid_replay_is_refused_with_the_reason() {
     let api = Api::new().await;
     for (body, code, field) in [
         (json!({"state": "queued"}), "invalid_field", "state"),

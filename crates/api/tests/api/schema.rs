@@ -1,10 +1,10 @@
-//! Every answer is what the document says that it is: no field more, none less, each of its kind.
+//! Every answer matches its documented schema: no field more, none less, each of its type.
 
 use serde_json::{Value, json};
 
 use crate::support::{Answer, document};
 
-/// Fails where an answer is not of its documented schema.
+/// Fails if an answer does not match its documented schema.
 pub(crate) fn check_answer(operation: &Value, answer: &Answer) {
     let documented = &operation["responses"][answer.status.as_str()];
     let Some(content) = documented.get("content") else {
@@ -30,7 +30,7 @@ fn resolve(schema: &Value) -> &Value {
     }
 }
 
-/// The properties and the required fields of a schema, those of its parts included.
+/// The properties and the required fields of a schema, including those of its parts.
 fn fields(schema: &Value) -> (Vec<(&String, &Value)>, Vec<&str>) {
     let schema = resolve(schema);
     let (mut properties, mut required) = (Vec::new(), Vec::new());

@@ -44,7 +44,7 @@ impl Stream {
 }
 
 #[tokio::test]
-async fn attempts_and_transitions_are_told_as_they_happen() {
+async fn attempts_and_transitions_are_streamed_as_they_happen() {
     let api = Api::new().await;
     let response = api.get("/v1/stream").response().await;
     assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
@@ -99,7 +99,7 @@ async fn all_streams_of_a_tenant_tell_the_same_in_order() {
     let distinct: std::collections::BTreeSet<_> = told[0].iter().collect();
     assert_eq!(distinct.len(), 100);
     assert!(told.iter().all(|ids| *ids == told[0]));
-    // A stream that is opened after all others were closed is told what happens then.
+    // A stream that is opened after all others were closed gets later events.
     streams.clear();
     let mut later = Stream::of(api.get("/v1/stream").response().await);
     let delivery = api.delivery("500").await;
@@ -112,7 +112,7 @@ async fn all_streams_of_a_tenant_tell_the_same_in_order() {
 }
 
 #[tokio::test]
-async fn who_reads_too_slowly_is_told_so_and_let_go() {
+async fn slow_reader_gets_lagged_and_the_stream_ends() {
     let api = Api::new().await;
     let response = api.get("/v1/stream").response().await;
     let mut stream = Stream::of(response);

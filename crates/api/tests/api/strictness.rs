@@ -1,11 +1,11 @@
-//! Whatever JSON comes in, the answer is never a server error and always has its place.
+//! Any JSON as input: the answer is never a server error and always names the place.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use crate::support::Api;
 
-/// JSON with the names that bodies have, so that the random gets past the first check.
+/// JSON with the names of real fields, so that random bodies pass the first check.
 fn any_json() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
         Just("task.updated".to_owned()),

@@ -51,7 +51,7 @@ async fn a_given_secret_is_used_and_shown_once() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_subscription_has_its_place() {
+async fn invalid_subscription_is_refused_with_the_field() {
     let api = Api::new().await;
     let cases: Vec<(&str, Value, &str, &str)> = vec![
         ("url", json!("http://hooks.example.com/"), "url_refused", "url"),
@@ -148,7 +148,7 @@ async fn another_url_drops_token_and_headers_unless_they_are_given_again() {
     let masked = json!({"x-api-key": "****5678", "x-team": "****"});
     assert_eq!(created["headers"], masked);
     let path = format!("/v1/subscriptions/{}", id(&created));
-    // The same URL in another spelling is the same URL.
+    // Another spelling of the same URL counts as the same URL.
     let same =
         api.patch(&path, json!({"url": "https://hooks.example.com:443/in"})).expect(200).await;
     assert_eq!(same["auth_token"], "****5678");
@@ -179,7 +179,7 @@ async fn headers_are_sent_to_the_url_that_they_were_given_for_and_to_no_other() 
     let body = json!({"url": new, "headers": {"x-key": "value-for-the-new"}});
     api.patch(&path, body).expect(200).await;
     let delivery = id(&api.get("/v1/deliveries").expect(200).await["data"][0]);
-    // What still waits for the old URL is sent there once more.
+    // A delivery that waits for the old URL is sent there once more.
     api.call("POST", &format!("/v1/deliveries/{delivery}/cancel")).expect(200).await;
     api.call("POST", &format!("/v1/deliveries/{delivery}/replay")).expect(202).await;
     api.send_event().await;

@@ -1,5 +1,5 @@
-//! A server without a socket. Every answer is checked against the OpenAPI document on its way: a
-//! status that is not documented fails the test that got it.
+//! A server without a socket. Every answer is checked against the OpenAPI document: an undocumented
+//! status fails the test.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -29,7 +29,7 @@ use tower::ServiceExt as _;
 
 use crate::schema;
 
-/// A clock that goes when it is told to.
+/// A clock that tests advance.
 pub(crate) struct HandClock(AtomicI64);
 
 impl HandClock {
@@ -110,7 +110,7 @@ impl Transport for Receiver {
             };
         }
         let status = word.parse().unwrap_or(200);
-        // A receiver that tells everybody what it was sent.
+        // A receiver that echoes the request's headers.
         let body = if url.contains("/echo/") { headers.into() } else { Bytes::from("seen") };
         let answer = Answered { status, retry_after: None, body, body_end: BodyEnd::Whole };
         Finished {
@@ -254,7 +254,7 @@ impl Api {
         self.call("DELETE", path)
     }
 
-    /// A key of a tenant, with these scopes.
+    /// Creates a key of a tenant, with these scopes.
     pub(crate) async fn key(&self, tenant: &str, scopes: &[&str]) -> String {
         let body = json!({"tenant": tenant, "scopes": scopes});
         self.post("/v1/keys", body).expect(201).await["key"].as_str().unwrap().to_owned()
@@ -295,7 +295,7 @@ impl Api {
         .await;
     }
 
-    /// Waits until something holds, without letting time decide.
+    /// Waits until a condition holds, without depending on time.
     pub(crate) async fn until(&self, holds: impl AsyncFn(&Api) -> bool) {
         for _ in 0..100_000 {
             if holds(self).await {
@@ -311,7 +311,7 @@ pub(crate) fn id(value: &Value) -> String {
     value["id"].as_str().unwrap_or_else(|| panic!("no id in {value}")).to_owned()
 }
 
-/// A request that is being put together.
+/// A request that is being built.
 pub(crate) struct Call<'a> {
     api: &'a Api,
     method: &'static str,
@@ -375,7 +375,7 @@ impl Call<'_> {
         answer
     }
 
-    /// The body of an answer with this status.
+    /// Sends the request, expects this status, and returns the body.
     pub(crate) async fn expect(self, status: u16) -> Value {
         let what = format!("{} {}", self.method, self.path);
         let answer = self.send().await;
@@ -383,7 +383,7 @@ impl Call<'_> {
         answer.json
     }
 
-    /// A problem with this status, code and field.
+    /// Sends the request, and expects a problem with this status, code and field.
     pub(crate) async fn refused(self, status: u16, code: &str, field: Option<&str>) -> Value {
         let problem = self.expect(status).await;
         let found = (problem["code"].as_str(), problem["field"].as_str());
@@ -392,7 +392,7 @@ impl Call<'_> {
     }
 }
 
-/// What came back.
+/// The answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -406,7 +406,7 @@ impl Answer {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 
-    /// What every answer has.
+    /// Checks the headers that every answer has.
     fn check_headers(&self) {
         assert_eq!(self.header("x-content-type-options"), Some("nosniff"));
         assert!(self.header("content-security-policy").is_some());
@@ -421,13 +421,13 @@ impl Answer {
     }
 }
 
-/// The document, as others see it.
+/// The OpenAPI document as JSON.
 pub(crate) fn document() -> &'static Value {
     static DOCUMENT: OnceLock<Value> = OnceLock::new();
     DOCUMENT.get_or_init(|| serde_json::to_value(postrider_api::openapi()).unwrap())
 }
 
-/// Fails where a documented path answers with a status that the document does not have.
+/// Fails if a documented path answers with an undocumented status.
 fn check_documented(method: &str, path: &str, status: StatusCode) {
     match operation_of(method, path) {
         Some(operation) => {
@@ -440,13 +440,13 @@ fn check_documented(method: &str, path: &str, status: StatusCode) {
     }
 }
 
-/// What the document says of a call.
+/// The documentation of a call.
 fn operation_of(method: &str, path: &str) -> Option<&'static Value> {
     let template = template_of(path.split('?').next().unwrap_or_default())?;
     document()["paths"][&template].get(method.to_lowercase())
 }
 
-/// The documented path that this one is an instance of; those without parameters first.
+/// The documented path that matches this one; those without parameters first.
 fn template_of(path: &str) -> Option<String> {
     let paths = document()["paths"].as_object().unwrap();
     if paths.contains_key(path) {

@@ -42,7 +42,7 @@ async fn a_tenant_in_use_and_the_default_one_stay() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_tenant_is_said() {
+async fn invalid_tenant_is_refused_with_the_reason() {
     let api = Api::new().await;
     for (body, code, field) in [
         (json!({}), "missing_field", Some("id")),

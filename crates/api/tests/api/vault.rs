@@ -1,4 +1,5 @@
-//! Keys of the key ring come and go; what was sealed stays readable, or says which key is missing.
+//! Keys of the key ring are added and removed; sealed secrets stay readable, or the missing key is
+//! named.
 
 use std::path::{Path, PathBuf};
 
@@ -46,7 +47,7 @@ async fn everything_is_sealed_anew_with_a_new_key() {
     assert_eq!(api.get(&path).expect(200).await, before);
 }
 
-/// Where a text stands in the files of a directory.
+/// The files of a directory that contain a text.
 fn found_in(directory: &Path, text: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -66,7 +67,7 @@ fn found_in(directory: &Path, text: &str) -> Vec<PathBuf> {
 async fn headers_that_an_older_version_kept_in_clear_are_sealed_and_leave_no_trace_in_the_files() {
     const CLEAR: &str = "hdr_CANARYCANARYCANARY5";
     let directory = tempfile::tempdir().unwrap();
-    // Small files: they are searched byte by byte.
+    // Small files, because they are searched byte by byte.
     let small = EmbeddedOptions {
         segment_bytes: 1 << 18,
         reserve_bytes: 1 << 16,

@@ -14,14 +14,14 @@
 //!    └────────┘   (from every state)
 //! ```
 //!
-//! Frozen ends by hand only. At most one probe is in flight: half-open names it. Faults of our own
-//! change no counter. Only a failure disables: a success is counted and judges nothing. Every change
-//! of state is a [`Transition`] with its evidence.
+//! Only a person ends frozen. At most one probe is in flight: half-open names it. Faults of our own
+//! change no counter. Only a failure disables: a success is counted, but no rule is evaluated on
+//! it. Every change of state is a [`Transition`] with its evidence.
 //!
-//! While transitions are suspended ([`crate::mass_failure`]) a failure is counted apart, in
-//! [`Suspended`], and no rule looks at it: when the suspension ends it is taken back. So are the
-//! failures of a run that began just before the suspension, in the time that it took to notice
-//! ([`Circuit::suspend`]).
+//! While transitions are suspended ([`crate::mass_failure`]) a failure is counted separately, in
+//! [`Suspended`], and no rule looks at it: when the suspension ends, it is dropped. So are
+//! consecutive failures that began shortly before the suspension, in the time that it took to
+//! notice the outage ([`Circuit::suspend`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ use crate::ids::DeliveryId;
 use crate::policy::{CircuitPolicy, DeadRecovery};
 use crate::time::Timestamp;
 
-/// A destination's circuit with its counters, as it is kept.
+/// A destination's circuit with its counters, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Circuit {
     /// Its state.
@@ -45,11 +45,12 @@ pub struct Circuit {
     /// that the next process continues the drain after a restart.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub draining: bool,
-    /// When the first of the consecutive failures was counted. `None` where there is none, and in a
-    /// circuit that a version without this field stored.
+    /// When the first of the consecutive failures was counted. `None` if there is none, or if an
+    /// older version without this field stored the circuit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_since: Option<Timestamp>,
-    /// Failures that are taken back when the suspension of transitions ends. They are in no counter.
+    /// Failures that are dropped when the suspension of transitions ends. They are not in
+    /// `counters`.
     #[serde(default, skip_serializing_if = "Suspended::is_empty")]
     pub suspended: Suspended,
     /// While it is not closed: when the outage began, which is the first of the failures in a row that
@@ -62,7 +63,7 @@ pub struct Circuit {
     pub replay_dead_since: Option<Timestamp>,
 }
 
-/// Failures while transitions were suspended: shown to people, judged by no rule.
+/// Failures while transitions were suspended: shown in the API, but no rule looks at them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suspended {
     /// All failures since transitions were suspended.
@@ -87,16 +88,16 @@ pub enum CircuitState {
     Open {
         /// When it was disabled.
         since: Timestamp,
-        /// Why.
+        /// The rule or event that disabled it.
         evidence: Evidence,
-        /// When the next probe may go.
+        /// When the next probe may be sent.
         probe_at: Timestamp,
     },
     /// Disabled, and a probe is in flight.
     HalfOpen {
         /// When it was disabled.
         since: Timestamp,
-        /// Why.
+        /// The rule or event that disabled it.
         evidence: Evidence,
         /// The delivery that is the probe.
         probe: DeliveryId,
@@ -107,7 +108,7 @@ pub enum CircuitState {
     Frozen {
         /// When it was frozen.
         since: Timestamp,
-        /// Why.
+        /// The rule or event that froze it.
         evidence: Evidence,
     },
 }
@@ -125,7 +126,7 @@ pub struct Counters {
     pub consecutive_failures: u64,
 }
 
-/// One of the four names of a state.
+/// The name of a circuit's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StateName {
@@ -139,16 +140,16 @@ pub enum StateName {
     Frozen,
 }
 
-/// A change of state, as it is kept in the destination's timeline.
+/// A change of state, as it is stored in the destination's timeline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transition {
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
     /// The state before.
     pub from: StateName,
     /// The state after.
     pub to: StateName,
-    /// Why.
+    /// The rule or event that caused it.
     pub evidence: Evidence,
     /// The counters at that time, before any reset.
     pub counters: Counters,
@@ -158,34 +159,34 @@ pub struct Transition {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
 pub enum Evidence {
-    /// Too large a share of the attempts failed.
+    /// More than the allowed share of the attempts failed.
     FailureShare,
-    /// Too many failures in a row.
+    /// Too many consecutive failures.
     ConsecutiveFailures,
-    /// Many failures in a row, and no success for days.
+    /// Many consecutive failures, and no success for days.
     NoSuccess {
-        /// The last one, or the destination's creation.
+        /// The last success, or the destination's creation.
         since: Timestamp,
     },
     /// The receiver answered 410 Gone.
     Gone,
     /// The probe interval is over, and a delivery was sent as the probe.
     ProbeSent {
-        /// Which one.
+        /// The delivery that was sent as the probe.
         delivery: DeliveryId,
     },
     /// The probe was not delivered.
     ProbeFailed,
-    /// The probe ended by a fault of our own, or with the process that sent it.
+    /// The probe ended with a fault of our own, or the process that sent it ended.
     ProbeLost,
-    /// A delivery arrived while the destination was disabled.
+    /// A delivery succeeded while the destination was disabled.
     Success {
-        /// Whether it was the probe, or an attempt that was still in flight.
+        /// Whether it was the probe; otherwise it was an attempt that was still in flight.
         by_probe: bool,
     },
-    /// Somebody did it, or Postrider itself: [`Evidence::taken_back`].
+    /// Done by a person, or by Postrider itself: see [`Evidence::taken_back`].
     ByHand {
-        /// What for.
+        /// The reason that was given.
         reason: Option<String>,
     },
 }
@@ -194,14 +195,14 @@ pub enum Evidence {
 const TAKEN_BACK: &str = "its failures were taken back: most destinations failed at once";
 
 impl Evidence {
-    /// The failures that disabled it were taken back: they began together with those of most other
-    /// destinations, so the fault is probably ours. In the form of [`Evidence::ByHand`], which nodes
-    /// of the version before this one can read.
+    /// Evidence that the failures that disabled the destination were dropped: they began together
+    /// with those of most other destinations, so the fault is probably ours. It has the form of
+    /// [`Evidence::ByHand`], which nodes of the previous version can read.
     pub fn taken_back() -> Self {
         Evidence::ByHand { reason: Some(TAKEN_BACK.to_owned()) }
     }
 
-    /// The word that the API shows as `why`.
+    /// The value that the API shows as `why`.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Evidence::FailureShare => "failure_share",
@@ -216,7 +217,7 @@ impl Evidence {
         }
     }
 
-    /// Whether it is [`Evidence::taken_back`].
+    /// Whether this is [`Evidence::taken_back`].
     pub fn is_taken_back(&self) -> bool {
         matches!(self, Evidence::ByHand { reason: Some(reason) } if reason == TAKEN_BACK)
     }
@@ -227,21 +228,21 @@ impl Evidence {
 pub enum Admission {
     /// Yes.
     Admit,
-    /// One delivery may, as the probe: [`Circuit::begin_probe`].
+    /// One delivery may be sent as the probe: [`Circuit::begin_probe`].
     Probe,
-    /// Not before this time, and then as a probe.
+    /// Not before this time; then one delivery may be sent as the probe.
     WaitUntil(Timestamp),
-    /// No.
+    /// No, until somebody enables the destination.
     Refuse,
 }
 
-/// Whether transitions to disabled and frozen are held back, because so many destinations fail at
+/// Whether transitions to disabled and frozen are suspended, because so many destinations fail at
 /// once that the fault is probably ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
     /// Transitions happen as usual.
     Released,
-    /// Failures are counted apart, and no destination is disabled or frozen.
+    /// Failures are counted separately, and no destination is disabled or frozen.
     Held,
 }
 
@@ -261,8 +262,8 @@ impl Circuit {
         }
     }
 
-    /// Whether the destination may be attempted now. The time rule is judged here, so that a destination
-    /// freezes on time also when nothing is sent.
+    /// Whether the destination may be attempted now. The rule about the time without a success is
+    /// evaluated here too, so that a destination freezes on time even if nothing is sent.
     pub fn ask(
         &mut self,
         now: Timestamp,
@@ -282,8 +283,8 @@ impl Circuit {
         (admission, transition)
     }
 
-    /// Whether an attempt of `delivery` that was admitted a while ago, as the probe or not, may still be
-    /// made. Changes nothing.
+    /// Whether an attempt of `delivery` that was admitted earlier, as the probe or not, may still
+    /// be made. Changes nothing.
     pub fn still_admits(&self, delivery: DeliveryId) -> bool {
         match &self.state {
             CircuitState::Closed => true,
@@ -292,7 +293,7 @@ impl Circuit {
         }
     }
 
-    /// Lets `delivery` through as the probe. `None`, and nothing changes, unless a probe is due.
+    /// Admits `delivery` as the probe. `None`, and nothing changes, unless a probe is due.
     pub fn begin_probe(&mut self, delivery: DeliveryId, now: Timestamp) -> Option<Transition> {
         let CircuitState::Open { since, evidence, probe_at } = &self.state else { return None };
         if *probe_at > now {
@@ -307,7 +308,7 @@ impl Circuit {
         Some(self.change(to, Evidence::ProbeSent { delivery }, now))
     }
 
-    /// Takes in the outcome of an attempt of `delivery`. At most one transition follows.
+    /// Records the outcome of an attempt of `delivery`. At most one transition follows.
     pub fn learn(
         &mut self,
         delivery: DeliveryId,
@@ -324,7 +325,7 @@ impl Circuit {
         }
     }
 
-    /// Closes the circuit and resets its counters. The only way out of frozen.
+    /// Closes the circuit and resets its counters. No other function ends frozen.
     pub fn enable(&mut self, reason: Option<String>, now: Timestamp) -> Option<Transition> {
         let transition = match self.state {
             CircuitState::Closed => None,
@@ -352,9 +353,9 @@ impl Circuit {
         self.freeze_for(Evidence::ByHand { reason }, now)
     }
 
-    /// Transitions are suspended from now on: the consecutive failures are set apart where they began
-    /// at `since` or later, for they are the outage's first. A destination that they disabled is
-    /// enabled again.
+    /// Transitions are suspended from now on. Consecutive failures that began at `since` or later
+    /// belong to the outage, so they are moved to `suspended`. If they disabled the destination, it
+    /// is enabled again.
     pub fn suspend(&mut self, since: Timestamp, now: Timestamp) -> Option<Transition> {
         self.failing_since.filter(|first| *first >= since)?;
         let disabled_by_these = match &self.state {
@@ -381,7 +382,7 @@ impl Circuit {
         !std::mem::take(&mut self.suspended).is_empty()
     }
 
-    /// The counters as people see them: with the failures that will be taken back.
+    /// The counters as they are shown: including the failures that will be dropped.
     pub fn shown_counters(&self) -> Counters {
         let Suspended { failures, consecutive } = self.suspended;
         Counters {
@@ -392,8 +393,8 @@ impl Circuit {
         }
     }
 
-    /// What to do with a circuit that is read back after a crash or a takeover: a probe that was in
-    /// flight then is lost, and its ten minutes run from when it was sent.
+    /// Recovers a circuit that is read after a crash or a takeover: a probe that was in flight is
+    /// lost, and the next one is due ten minutes after that one was sent.
     pub fn recover(&mut self, now: Timestamp, policy: &CircuitPolicy) -> Option<Transition> {
         let CircuitState::HalfOpen { probed_at, .. } = self.state else { return None };
         let probe_at = probed_at.saturating_add(policy.probe_interval);
@@ -445,7 +446,8 @@ impl Circuit {
             .or_else(|| self.disable_when_due(now, hold, policy))
     }
 
-    /// 410: the receiver itself says that it is gone, so no hold applies.
+    /// A response of 410: the receiver itself says that it is gone, so a suspension does not
+    /// matter.
     fn gone(&mut self, now: Timestamp, hold: Hold) -> Option<Transition> {
         self.count_failure(now, hold);
         self.freeze_for(Evidence::Gone, now)
@@ -476,7 +478,8 @@ impl Circuit {
         matches!(&self.state, CircuitState::HalfOpen { probe, .. } if *probe == delivery)
     }
 
-    /// Reopens the circuit and starts the probe interval again; `None` if `delivery` is not the probe.
+    /// Reopens the circuit and starts the probe interval again; `None` if `delivery` is not the
+    /// probe.
     fn end_probe(
         &mut self,
         delivery: DeliveryId,
@@ -490,7 +493,7 @@ impl Circuit {
         self.reopen(now.saturating_add(policy.probe_interval), why, now)
     }
 
-    /// Goes from half-open back to open. The time and the reason of the disabling stay as they were.
+    /// Goes from half-open back to open. `since` and `evidence` of the disabling stay the same.
     fn reopen(&mut self, probe_at: Timestamp, why: Evidence, now: Timestamp) -> Option<Transition> {
         let CircuitState::HalfOpen { since, evidence, .. } = &self.state else { return None };
         let to = CircuitState::Open { since: *since, evidence: evidence.clone(), probe_at };
@@ -553,7 +556,7 @@ impl Circuit {
         Some(self.change(to, evidence, now))
     }
 
-    /// The one place where a state changes.
+    /// The only function that changes the state.
     fn change(&mut self, to: CircuitState, evidence: Evidence, at: Timestamp) -> Transition {
         let from = self.state_name();
         self.down_since = match &self.state {

@@ -1,11 +1,11 @@
 //! The circuit's rules as traces in a small notation, its edges as tables, and its properties.
 //!
-//! A trace is a list of inputs, and what it is checked against is where the circuit stands after
-//! each of them, with what it answers when it is asked. Inputs: `fail`, `ok`, `gone`, `ours` are
-//! outcomes (of the probe, where one is in flight); `late-fail`, `late-ok`, `late-gone`,
-//! `late-ours` are those of another attempt that was still in flight; `probe` lets one through;
-//! `+10m` lets time pass; `hold` suspends transitions and `release` ends that; `enable`, `freeze`,
-//! `crash` are what they say. `x*n` is `x` n times.
+//! A trace is a list of inputs. After each input, the state of the circuit and its admission are
+//! compared with the expected ones. Inputs: `fail`, `ok`, `gone`, `ours` are outcomes (of the
+//! probe, where one is in flight); `late-fail`, `late-ok`, `late-gone`, `late-ours` are those of
+//! another attempt that was still in flight; `probe` admits a probe; `+10m` advances the clock;
+//! `hold` suspends transitions and `release` ends that; `enable` and `freeze` are calls by a
+//! person, `crash` is a restart. `x*n` is `x` n times.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// How long it may take until transitions are suspended.
+/// How long it may take to notice an outage and to suspend transitions.
 const MINUTE: Duration = Duration::from_secs(60);
 const START: Timestamp = Timestamp::from_unix_ms(1_763_199_000_000);
 
-/// A circuit, the clock and the hold that a trace moves.
+/// A circuit with the clock and the suspension that a trace changes.
 struct Bench {
     circuit: Circuit,
     now: Timestamp,
@@ -77,7 +77,7 @@ impl Bench {
         self.circuit.learn(delivery, verdict, self.now, self.hold, &self.policy)
     }
 
-    /// Asks, as a delivery would, and shows state and answer.
+    /// Asks for admission, as a delivery would, and shows state and answer.
     fn shown(&mut self) -> &'static str {
         let (admission, transition) = self.circuit.ask(self.now, self.hold, &self.policy);
         self.transitions.extend(transition);
@@ -95,7 +95,7 @@ impl Bench {
     }
 }
 
-/// `+71h59m59s` and the like.
+/// Parses `+71h59m59s` and the like.
 fn duration(word: &str) -> Duration {
     let mut total = Duration::ZERO;
     let mut number = 0u64;
@@ -152,10 +152,10 @@ fn a_hundred_attempts_are_the_grace_period() {
 }
 
 #[test]
-fn exactly_seventy_percent_is_not_too_many() {
-    // 98 of 140 are 70 %; 99 of 141 are more.
+fn exactly_seventy_percent_of_failures_does_not_disable() {
+    // 98 of 140 are exactly 70 %; 99 of 141 are more.
     check("ok*42 fail*98 fail", "closed closed open(wait)");
-    // 100 of 143 are less; 101 of 144 are more.
+    // 100 of 143 are less than 70 %; 101 of 144 are more.
     check("ok*43 fail*100 fail", "closed closed open(wait)");
     check("fail*70 ok*30 ok fail", "closed closed closed closed");
 }
@@ -164,7 +164,7 @@ fn exactly_seventy_percent_is_not_too_many() {
 fn a_success_never_disables_whatever_the_share_is() {
     check("fail*100 ok*40", "closed closed");
     check("fail*90 ok*11 ok", "closed closed closed");
-    // The next failure is judged: 101 of 102.
+    // The next failure is evaluated: 101 of 102 failed.
     check("fail*100 ok fail", "closed closed open(wait)");
     check("fail*90 ok*11 fail", "closed closed open(wait)");
 }
@@ -189,7 +189,7 @@ fn a_success_resets_to_a_fresh_grace_period_and_is_not_counted_itself() {
 }
 
 #[test]
-fn the_ten_minutes_are_sharp() {
+fn probe_is_due_after_exactly_ten_minutes() {
     check("fail*101 +9m59s999~ +1~", "open(wait) open(wait) open(probe)");
     check(
         "fail*101   +10m        probe           +3s             fail       +9m59s999~ +1~",
@@ -207,7 +207,7 @@ fn a_probe_may_be_late_but_is_single() {
 }
 
 #[test]
-fn what_was_admitted_a_while_ago_is_made_only_where_it_still_may() {
+fn earlier_admission_is_valid_only_while_the_state_allows_it() {
     let (probe, other) = (DeliveryId::from_bytes([1; 16]), DeliveryId::from_bytes([2; 16]));
     let cases = [
         ("fail*100", (true, true)),
@@ -229,7 +229,7 @@ fn what_was_admitted_a_while_ago_is_made_only_where_it_still_may() {
 }
 
 #[test]
-fn only_the_probe_moves_the_ten_minutes() {
+fn only_the_probe_restarts_the_probe_interval() {
     check(
         "fail*101   +9m        late-fail  +1m         probe           late-fail       fail",
         "open(wait) open(wait) open(wait) open(probe) half-open(wait) half-open(wait) open(wait)",
@@ -245,7 +245,7 @@ fn a_success_of_an_attempt_still_in_flight_enables_too() {
         "fail*101   +10m        probe           late-ok fail",
         "open(wait) open(probe) half-open(wait) closed  closed",
     );
-    // The probe's failure, settled after that, is an ordinary one.
+    // The probe's failure, settled after that, counts as an ordinary failure.
     assert_eq!(bench.circuit.counters.failures, 1);
     assert_eq!(bench.transitions.len(), 3);
 }
@@ -258,7 +258,7 @@ fn frozen_over_two_thousand_failures_and_seventy_two_hours() {
         "closed open(wait) open(wait) open(probe) open(probe) frozen",
     );
     check("ok fail*2000 late-fail +72h1s", "closed open(wait) open(wait) frozen");
-    // The other way round: the hours have passed, and then comes the failure.
+    // In the other order: first the hours pass, then the failure comes.
     check("fail*2000 +72h1s late-fail", "open(wait) open(probe) frozen");
 }
 
@@ -289,7 +289,7 @@ fn a_failed_probe_can_be_what_freezes() {
 }
 
 #[test]
-fn only_a_call_ends_frozen() {
+fn only_enabling_by_hand_ends_frozen() {
     check(
         "freeze +100d  late-ok late-fail late-gone probe? ours   crash  enable",
         "frozen frozen frozen  frozen    frozen    frozen frozen frozen closed",
@@ -322,7 +322,8 @@ fn gone_freezes_from_every_state_and_says_so() {
 fn faults_of_our_own_never_count() {
     let bench = check("fail*100 ours*100000 fail", "closed closed open(wait)");
     assert_eq!(bench.circuit.counters.attempts, 101);
-    // A probe that we spoiled ourselves says nothing; the next one goes ten minutes later.
+    // A probe that failed through our own fault proves nothing; the next one follows ten minutes
+    // later.
     let bench = check(
         "fail*101   +10m        probe           ours       +10m        probe           ok",
         "open(wait) open(probe) half-open(wait) open(wait) open(probe) half-open(wait) closed",
@@ -348,16 +349,16 @@ fn failures_while_transitions_are_suspended_are_taken_back() {
     check("hold fail*1999 release fail*100 fail", "closed closed closed closed open(wait)");
     check("hold fail*150 release ok", "closed closed closed closed");
     check("hold fail*50000 release +100d fail*100", "closed closed closed closed closed");
-    // Those before it stay.
+    // The failures before the suspension stay.
     check(
         "fail*90 +2m hold fail*150 release fail*10 fail",
         "closed closed closed closed closed closed open(wait)",
     );
-    // A process that ends meanwhile takes them back when it reads the circuit.
+    // A process that ends during the suspension drops the failures when it reads the circuit again.
     let mut bench = check("hold fail*50000", "closed closed");
     bench.circuit.take_back();
     assert_eq!(bench.circuit, Circuit::new(START));
-    // For the better, it changes.
+    // Transitions to enabled are not suspended.
     check(
         "fail*101   +2m        hold       +8m         probe           ok",
         "open(wait) open(wait) open(wait) open(probe) half-open(wait) closed",
@@ -375,7 +376,7 @@ fn failures_of_the_minute_before_a_suspension_are_taken_back() {
         "closed closed closed closed closed closed",
     );
     assert_eq!((bench.circuit.counters.attempts, bench.circuit.counters.failures), (20, 0));
-    // What failed for longer than that began before the outage.
+    // A run of failures that is older than a minute began before the outage.
     let bench = check("fail*60 +1m1~ hold release", "closed closed closed closed");
     assert_eq!(bench.circuit.counters.failures, 60);
     let bench = check("fail +1m1~ fail*59 hold release", "closed closed closed closed closed");
@@ -392,7 +393,8 @@ fn a_destination_that_the_first_minute_of_an_outage_disabled_is_enabled_again() 
     assert_eq!(bench.transitions[1].counters.failures, 101, "what was counted until then");
     assert_eq!(bench.circuit.counters, Counters::default());
     check("ok*9000 fail*2000 hold", "closed open(wait) closed");
-    // Not one that was disabled before the outage, that somebody froze, or that is gone.
+    // A destination that was disabled before the outage, frozen by a person, or gone stays as it
+    // is.
     check("fail*101 +1m1~ late-fail hold", "open(wait) open(wait) open(wait) open(wait)");
     check("fail*9 freeze hold release", "closed frozen frozen frozen");
     check("fail*9 gone hold release", "closed frozen frozen frozen");
@@ -419,7 +421,7 @@ fn a_crash_loses_the_probe_but_not_its_ten_minutes() {
 }
 
 #[test]
-fn by_hand_works_in_every_state() {
+fn enabling_and_freezing_by_hand_work_in_every_state() {
     check("freeze freeze enable enable", "frozen frozen closed closed");
     let bench = check("fail*60 enable fail*60", "closed closed closed");
     assert_eq!(bench.circuit.counters.attempts, 60, "enabling resets the counters");
@@ -454,7 +456,7 @@ fn every_transition_has_its_evidence() {
 }
 
 #[test]
-fn a_circuit_survives_being_stored() {
+fn circuit_round_trips_through_its_stored_form() {
     for inputs in ["ok", "fail*101", "fail*101 +10m probe", "gone", "freeze", "hold fail"] {
         let mut bench = Bench::new(CircuitPolicy::default());
         inputs.split_whitespace().for_each(|word| bench.input(word));
@@ -494,7 +496,7 @@ fn any_input() -> impl Strategy<Value = &'static str> {
     ]
 }
 
-/// Thresholds so low that random sequences meet all of them.
+/// Thresholds so low that random sequences reach all of them.
 fn low_thresholds() -> CircuitPolicy {
     CircuitPolicy {
         disable_grace: 5,
@@ -506,8 +508,7 @@ fn low_thresholds() -> CircuitPolicy {
 }
 
 proptest! {
-    /// `shown` panics where a state has no answer, so every state and input having one is checked
-    /// by running at all.
+    /// `shown` panics on a state without an answer, so this also checks that every state has one.
     #[test]
     fn frozen_ends_by_hand_only_and_probes_are_single(
         inputs in proptest::collection::vec(any_input(), 1..200),

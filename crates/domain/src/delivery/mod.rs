@@ -8,12 +8,11 @@
 //!                 │ no slot is left                      │
 //!                 ▼                                      │
 //!               dead ────────────────────────────────────┘
-//!   (whatever is not finished can be cancelled by somebody)
+//!   (every unfinished delivery can be cancelled)
 //! ```
 //!
-//! Being in flight is not a state that is kept: what was not settled when a process ended is simply
-//! attempted again. Every function here returns the delivery as it is afterwards and changes
-//! nothing else.
+//! In flight is not a stored state: a delivery whose attempt was not settled when a process ended
+//! is attempted again. Every function here returns the changed delivery and has no other effect.
 
 use std::fmt;
 
@@ -61,21 +60,21 @@ pub enum DeliveryState {
     Waiting(Slot),
     /// Delivered.
     Delivered {
-        /// When.
+        /// When it was delivered.
         at: Timestamp,
     },
-    /// No slot is left. It is kept, listed, and can be replayed.
+    /// No slot is left. The delivery is kept, listed, and can be replayed.
     Dead {
-        /// Since when.
+        /// When it became dead.
         at: Timestamp,
-        /// Why.
+        /// The reason.
         reason: DeadReason,
     },
     /// Cancelled.
     Cancelled {
-        /// When.
+        /// When it was cancelled.
         at: Timestamp,
-        /// What for.
+        /// The reason.
         reason: CancelReason,
     },
 }
@@ -94,7 +93,7 @@ pub enum DeadReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CancelReason {
-    /// Somebody cancelled it by a call.
+    /// Cancelled through the API.
     Asked,
     /// Its subscription was deleted.
     SubscriptionDeleted,
@@ -122,7 +121,7 @@ pub enum StateName {
 pub enum Lane {
     /// New deliveries.
     First,
-    /// Everything else. It never holds up the first lane.
+    /// Retries and replays. They never delay the first lane.
     Retry,
 }
 
@@ -130,16 +129,16 @@ pub enum Lane {
 /// ended cannot be cancelled, and only one that waits can be retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WrongState {
-    /// Replay is for deliveries that have ended.
+    /// Only a delivery that has ended can be replayed.
     #[error("the delivery is still on its way: only one that has ended can be replayed")]
     Unfinished,
-    /// Cancel is for deliveries that have not.
+    /// Only an unfinished delivery can be cancelled.
     #[error("the delivery is {0} already: only one that has not ended can be cancelled")]
     Finished(StateName),
-    /// Retry is for deliveries that wait, and this one is about to be attempted or is being attempted.
+    /// Only a waiting delivery can be retried now, and this one is due or being attempted.
     #[error("the delivery is {0}: it is attempted without being asked for")]
     OnItsWay(StateName),
-    /// Retry is for deliveries that wait, and this one has ended.
+    /// Only a waiting delivery can be retried now, and this one has ended: it can be replayed.
     #[error("the delivery is {0} already: to send it once more, replay it")]
     ToBeReplayed(StateName),
 }
@@ -167,7 +166,7 @@ impl Delivery {
         }
     }
 
-    /// Which turn an ordinary attempt would take now; `None` where the delivery has ended.
+    /// The turn of an ordinary attempt made now; `None` if the delivery has ended.
     pub fn turn(&self) -> Option<Turn> {
         match self.state {
             DeliveryState::Queued => Some(Turn::First),
@@ -180,7 +179,7 @@ impl Delivery {
         }
     }
 
-    /// The queue that it is in; `None` where it has ended.
+    /// The lane that it is in; `None` if it has ended.
     pub fn lane(&self) -> Option<Lane> {
         match self.state {
             DeliveryState::Queued => Some(Lane::First),
@@ -201,7 +200,7 @@ impl Delivery {
         }
     }
 
-    /// When it is to be attempted next, circuit permitting.
+    /// When it is due for its next attempt, if the circuit admits it.
     pub fn next_attempt_at(&self) -> Option<Timestamp> {
         match self.state {
             DeliveryState::Queued => Some(self.created_at),
@@ -212,8 +211,8 @@ impl Delivery {
         }
     }
 
-    /// Of the deliveries that wait at a destination, the one with the smallest rank is the probe: a
-    /// delivery that was never attempted first, then the one whose last attempt lies furthest back.
+    /// The order in which waiting deliveries are taken as probes: those never attempted first, then
+    /// the one whose last attempt is the oldest.
     pub fn probe_rank(&self) -> (Option<Timestamp>, DeliveryId) {
         (self.last_attempt_at, self.id)
     }
@@ -234,8 +233,8 @@ impl Delivery {
 
     /// The delivery after a failed attempt in `turn`. `wish` is the time that `Retry-After` asks for.
     ///
-    /// A probe, and an attempt that somebody asked for, takes no slot and does not move the clock; but a
-    /// slot that fell due while the delivery was in flight is spent all the same.
+    /// A probe and a manual attempt take no slot and do not move the clock. But a slot that fell
+    /// due while the delivery was in flight is spent.
     #[must_use]
     pub fn failed(
         &self,
@@ -274,8 +273,9 @@ impl Delivery {
         self.attempted(started_at, state)
     }
 
-    /// The delivery when its circuit did not admit it: it waits for its next slot, without an attempt
-    /// and without a counted failure, or is dead when none is left. Its clock started at acceptance.
+    /// The delivery after its circuit did not admit it: it waits for its next slot, without an
+    /// attempt and without a counted failure, or is dead if no slot is left. Its clock started at
+    /// acceptance.
     #[must_use]
     pub fn not_admitted(&self, now: Timestamp, policy: &RetryPolicy) -> Delivery {
         let next = match self.state {
@@ -294,7 +294,7 @@ impl Delivery {
         Delivery { state, ..self.clone() }
     }
 
-    /// The delivery after somebody cancelled it.
+    /// The delivery after it was cancelled.
     pub fn cancelled(&self, reason: CancelReason, now: Timestamp) -> Result<Delivery, WrongState> {
         match self.state {
             DeliveryState::Queued | DeliveryState::Waiting(_) => {
@@ -306,8 +306,8 @@ impl Delivery {
         }
     }
 
-    /// The delivery after a replay: a new schedule, due at once, in the retry lane, so that however
-    /// many are replayed, new deliveries are not held up. Its log and its count go on.
+    /// The delivery after a replay: a new schedule, due at once. It is in the retry lane, so that
+    /// replays never delay new deliveries. Its attempt log and its count continue.
     pub fn replayed(&self, now: Timestamp) -> Result<Delivery, WrongState> {
         match self.state {
             DeliveryState::Queued | DeliveryState::Waiting(_) => Err(WrongState::Unfinished),
@@ -321,7 +321,7 @@ impl Delivery {
         }
     }
 
-    /// Somebody wants an attempt then, without waiting for the slot. The slot stays.
+    /// Schedules a manual attempt at this time, without waiting for the slot. The slot stays.
     pub fn asked_for(&self, at: Timestamp) -> Result<Delivery, WrongState> {
         match self.state {
             DeliveryState::Waiting(slot) => {
@@ -335,7 +335,7 @@ impl Delivery {
         }
     }
 
-    /// Whether somebody asked for its next attempt.
+    /// Whether its next attempt is a manual one.
     pub fn is_asked_for(&self) -> bool {
         matches!(self.state, DeliveryState::Waiting(Slot { ahead_of: Some(_), .. }))
     }
@@ -359,7 +359,8 @@ impl Delivery {
         retry::next_slot(clock, spent, now, self.id, policy)
     }
 
-    /// This slot where it is still to come; where it passed without an ordinary attempt, the next.
+    /// The given slot if it is still in the future; if it has passed without an ordinary attempt,
+    /// the next one.
     fn slot_from(&self, slot: Slot, now: Timestamp, policy: &RetryPolicy) -> Option<Slot> {
         if slot.due_at > now {
             return Some(slot);
@@ -370,7 +371,7 @@ impl Delivery {
 }
 
 impl DeliveryState {
-    /// The account that counts this state.
+    /// The account of the ledger that counts this state.
     pub const fn name(&self) -> StateName {
         match self {
             DeliveryState::Queued => StateName::Queued,
@@ -383,7 +384,7 @@ impl DeliveryState {
 }
 
 impl StateName {
-    /// All of them, in the order of the conservation equation.
+    /// All states, in the order of the ledger's equation.
     pub const ALL: [StateName; 6] = [
         StateName::Queued,
         StateName::InFlight,
@@ -393,7 +394,7 @@ impl StateName {
         StateName::Cancelled,
     ];
 
-    /// As the API writes it.
+    /// The name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             StateName::Queued => "queued",

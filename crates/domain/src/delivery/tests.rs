@@ -1,4 +1,4 @@
-//! A delivery's life as traces: what happens to it, and the slot it stands in afterwards.
+//! The life of a delivery as traces: the inputs, and the slot after each of them.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn new_delivery() -> Delivery {
     )
 }
 
-/// `queued`, `3@593600` (slot 3, due so many ms after the start), `delivered`, `dead(exhausted)`, …
+/// `queued`, `3@593600` (slot 3, due 593,600 ms after the start), `delivered`, `dead(exhausted)`, …
 fn shown(delivery: &Delivery) -> String {
     match delivery.state {
         DeliveryState::Queued => "queued".into(),
@@ -87,7 +87,7 @@ fn check(steps: &str, expected: &str) -> Delivery {
 }
 
 #[test]
-fn a_first_attempt_that_arrives_ends_it() {
+fn successful_first_attempt_ends_the_delivery() {
     let delivery = check("ok@3+40", "delivered");
     assert_eq!(delivery.attempts, 1);
     assert_eq!(delivery.last_attempt_at, Some(at(3)));
@@ -96,12 +96,12 @@ fn a_first_attempt_that_arrives_ends_it() {
 }
 
 #[test]
-fn the_offsets_count_from_the_start_of_the_first_attempt() {
+fn offsets_count_from_the_start_of_the_first_attempt() {
     check("fail@7+5000 fail@84807+5000 ok@254407", "1@84807 2@254407 delivered");
 }
 
 #[test]
-fn after_the_first_attempt_and_eleven_retries_it_is_dead() {
+fn delivery_is_dead_after_the_first_attempt_and_eleven_retries() {
     let delivery = check(
         "fail@0 fail@84800 fail@254400 fail@593600 fail@1272000 fail@2628800 fail@5342400 \
          fail@10769600 fail@21624000 fail@43332800 fail@86750400 fail@173585600",
@@ -113,23 +113,24 @@ fn after_the_first_attempt_and_eleven_retries_it_is_dead() {
 }
 
 #[test]
-fn turned_away_it_waits_from_acceptance_without_an_attempt() {
+fn delivery_that_is_not_admitted_waits_from_acceptance_without_an_attempt() {
     let delivery =
         check("turned-away@3 turned-away@84800 turned-away@254400", "1@84800 2@254400 3@593600");
     assert_eq!((delivery.attempts, delivery.last_attempt_at), (0, None));
 }
 
 #[test]
-fn turned_away_from_its_last_slot_it_is_dead_for_that_reason() {
+fn delivery_that_is_not_admitted_in_its_last_slot_is_dead() {
     check("turned-away@86750400 turned-away@173585600", "11@173585600 dead(not admitted)");
     check("fail@0 turned-away@173585600", "1@84800 dead(not admitted)");
-    // Asked before its slot is due, nothing is spent.
+    // A circuit that does not admit a delivery before its slot is due spends nothing.
     check("fail@0 turned-away@84799", "1@84800 1@84800");
 }
 
 #[test]
 fn slots_missed_in_our_downtime_are_made_up_by_one_attempt() {
-    // Due at 84,800, but we were down until 3,000,000: one attempt, then the next slot to come.
+    // Due at 84,800, but the server was down until 3,000,000: one attempt, then the next future
+    // slot.
     check("fail@0 fail@3000000+100", "1@84800 6@5342400");
     // Its last slot fell into the downtime: it still gets its last attempt.
     check("fail@0 fail@200000000+100", "1@84800 dead(exhausted)");
@@ -141,7 +142,7 @@ fn a_slot_that_falls_due_in_flight_is_spent() {
     check("fail@0+84800", "2@254400");
     check("fail@0+84799", "1@84800");
     check("fail@0 probe-fail@84000+800", "1@84800 2@254400");
-    // Also the last one: then it is dead.
+    // The same with the last slot: then it is dead.
     check(
         "fail@0 turned-away@86750400 probe-fail@173585000+700",
         "1@84800 11@173585600 dead(exhausted)",
@@ -152,14 +153,14 @@ fn a_slot_that_falls_due_in_flight_is_spent() {
 fn a_probe_takes_no_slot_and_does_not_move_the_clock() {
     let delivery = check("fail@0 probe-fail@600+200 fail@84800", "1@84800 1@84800 2@254400");
     assert_eq!(delivery.attempts, 3, "it counts as an attempt");
-    // A new arrival that is taken as the probe: the clock started at acceptance.
+    // A new delivery that is taken as the probe: its clock started at acceptance.
     let delivery = check("probe-fail@5+200 fail@84800", "1@84800 2@254400");
     assert_eq!(delivery.attempts, 2);
     check("turned-away@0 probe-fail@600000 ok@1272000", "1@84800 4@1272000 delivered");
 }
 
 #[test]
-fn a_receiver_may_ask_for_a_later_retry() {
+fn retry_after_header_moves_the_retry_later() {
     check("fail-wait-1h@0 fail@3600000", "1@3600000 6@5342400");
     check("fail@0 fail-wait-1h@86750400 fail@173585600", "1@84800 11@173585600 dead(exhausted)");
     check("fail@0 probe-fail@5", "1@84800 1@84800");
@@ -172,7 +173,8 @@ fn a_replay_starts_a_new_schedule_and_keeps_the_count() {
         "1@84800 dead(not admitted) 0@200000000 1@200085300 delivered",
     );
     assert_eq!(delivery.attempts, 3);
-    // In the retry lane from the start; and its clock starts at the replay where it is turned away.
+    // It is in the retry lane from the start; if it is not admitted, its clock starts at the
+    // replay.
     let delivery = check("ok@0 replay@10 turned-away@20", "delivered 0@10 1@84810");
     assert_eq!(delivery.lane(), Some(Lane::Retry));
     check("ok@0 replay@10 probe-fail@20", "delivered 0@10 1@84810");
@@ -180,7 +182,7 @@ fn a_replay_starts_a_new_schedule_and_keeps_the_count() {
 }
 
 #[test]
-fn only_what_has_ended_is_replayed_and_only_what_has_not_is_cancelled() {
+fn only_ended_deliveries_are_replayed_and_only_unfinished_ones_cancelled() {
     let queued = new_delivery();
     assert_eq!(queued.replayed(START), Err(WrongState::Unfinished));
     let waiting = check("fail@0", "1@84800");
@@ -200,7 +202,7 @@ fn only_what_has_ended_is_replayed_and_only_what_has_not_is_cancelled() {
 }
 
 #[test]
-fn what_was_cancelled_in_flight_stays_cancelled_but_the_attempt_counts() {
+fn delivery_cancelled_in_flight_stays_cancelled_but_the_attempt_counts() {
     let cancelled = check("fail@0 cancel@84801", "1@84800 cancelled");
     let late = cancelled.delivered(at(84_800), at(84_900));
     assert_eq!(shown(&late), "cancelled");
@@ -243,7 +245,7 @@ fn the_probe_is_the_one_never_attempted_then_the_one_attempted_longest_ago() {
 }
 
 #[test]
-fn a_state_survives_being_stored_and_has_its_name() {
+fn state_round_trips_through_its_stored_form() {
     for steps in ["fail@0", "ok@0", "cancel@0", "turned-away@173585600", "ok@0 replay@1"] {
         let (delivery, _) = run(&RetryPolicy::default(), steps);
         let json = serde_json::to_string(&delivery.state).unwrap();
@@ -264,7 +266,7 @@ proptest! {
         let (mut now, mut ordinary, mut last_due) = (START, 0, None);
         for (what, took, idle) in steps {
             let Some(due_at) = delivery.next_attempt_at() else { break };
-            // Probes come early; everything else waits for its slot, and may be late.
+            // Probes come early; all other attempts wait for their slot, and may be late.
             if what != 0 {
                 now = now.max(due_at).saturating_add(Duration::from_millis(idle));
             }
@@ -302,7 +304,7 @@ proptest! {
 }
 
 #[test]
-fn an_attempt_that_somebody_asked_for_takes_no_slot() {
+fn manual_attempt_takes_no_slot() {
     let policy = RetryPolicy::default();
     let waiting = new_delivery().failed(Turn::First, at(0), None, at(5), &policy);
     let DeliveryState::Waiting(slot) = waiting.state else { panic!("{waiting:?}") };
@@ -310,26 +312,26 @@ fn an_attempt_that_somebody_asked_for_takes_no_slot() {
     assert_eq!(asked.next_attempt_at(), Some(at(1_000)));
     assert_eq!((asked.turn(), asked.lane()), (Some(Turn::Manual), Some(Lane::Retry)));
     assert!(asked.is_asked_for() && !waiting.is_asked_for());
-    // Asked for once more, the earlier attempt counts for nothing.
+    // A second request replaces the first.
     assert_eq!(asked.asked_for(at(2_000)).unwrap().next_attempt_at(), Some(at(2_000)));
-    // It fails: the slot is as it was.
+    // The manual attempt fails: the slot stays the same.
     let failed = asked.failed(Turn::Manual, at(1_000), None, at(1_010), &policy);
     assert_eq!(failed.state, DeliveryState::Waiting(slot));
     assert_eq!((failed.attempts, failed.turn()), (2, Some(Turn::Retry(1))));
-    // The receiver wants a later retry: the slot moves as it does after any failure.
+    // The receiver asks for a later retry: the slot moves as after any failure.
     let wish = Some(at(200_000));
     let failed = asked.failed(Turn::Manual, at(1_000), wish, at(1_010), &policy);
     assert_eq!(failed.next_attempt_at(), wish);
-    // The slot passed while it was in flight: it is spent.
+    // The slot passed while the delivery was in flight: it is spent.
     let late = asked.failed(Turn::Manual, at(84_799), None, at(84_801), &policy);
     assert_eq!((late.turn(), late.next_attempt_at()), (Some(Turn::Retry(2)), Some(at(254_400))));
-    // The circuit says no: the slot is as it was, or the next one where it has passed.
+    // The circuit does not admit it: the slot stays the same, or is the next one if it has passed.
     assert_eq!(asked.not_admitted(at(1_000), &policy).state, DeliveryState::Waiting(slot));
     assert_eq!(asked.not_admitted(at(90_000), &policy).turn(), Some(Turn::Retry(2)));
 }
 
 #[test]
-fn what_is_due_by_then_need_not_be_asked_for() {
+fn manual_attempt_after_the_slot_changes_nothing() {
     let waiting = new_delivery().failed(Turn::First, at(0), None, at(5), &RetryPolicy::default());
     assert_eq!(waiting.asked_for(at(84_800)).unwrap(), waiting);
     let asked = waiting.asked_for(at(84_799)).unwrap();
@@ -337,7 +339,7 @@ fn what_is_due_by_then_need_not_be_asked_for() {
 }
 
 #[test]
-fn only_a_delivery_that_waits_can_be_asked_for() {
+fn only_a_waiting_delivery_can_be_retried_now() {
     let queued = new_delivery();
     assert_eq!(queued.asked_for(at(1)), Err(WrongState::OnItsWay(StateName::Queued)));
     for ended in [

@@ -1,7 +1,8 @@
-//! May this address be contacted? Allowed by shape, then denied by list.
+//! Decides whether an IP address may be contacted: only global unicast addresses, minus a list of
+//! networks.
 //!
-//! The guard before every connection. It knows nothing of URLs or names, and no address passes
-//! that is not public, unless the policy names it.
+//! This is checked before every connection. It knows nothing of URLs or names. Only public
+//! addresses pass, unless the policy allows others.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,7 +12,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use super::{EgressPolicy, nat64};
 use crate::attempt::FailureClass;
 
-/// Everything in IPv4 is public but these.
+/// The IPv4 networks that are not public.
 const IPV4_REFUSED: [Ipv4Net; 19] = [
     v4([0, 0, 0, 0], 8),        // this network
     v4([10, 0, 0, 0], 8),       // private
@@ -34,11 +35,11 @@ const IPV4_REFUSED: [Ipv4Net; 19] = [
     v4([168, 63, 129, 16], 32), // a cloud's host agent on a public address
 ];
 
-/// Nothing in IPv6 is public but this: so IPv4-mapped and -compatible addresses, NAT64, unique
-/// local, link-local and multicast addresses need no list.
+/// The only public part of IPv6. IPv4-mapped and -compatible, NAT64, unique local, link-local and
+/// multicast addresses are outside it and need no list.
 const IPV6_GLOBAL_UNICAST: Ipv6Net = v6([0x2000, 0], 3);
 
-/// What is not public in [`IPV6_GLOBAL_UNICAST`].
+/// The networks within [`IPV6_GLOBAL_UNICAST`] that are not public.
 const IPV6_REFUSED: [Ipv6Net; 4] = [
     v6([0x2001, 0], 23),      // Teredo, ORCHID, benchmarks
     v6([0x2001, 0x0db8], 32), // documentation
@@ -54,7 +55,7 @@ const fn v6([a, b]: [u16; 2], length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0), length)
 }
 
-/// Why no connection is made. What it displays is for a tenant and never has an address in it.
+/// Why no connection is made. Its `Display` text is for a tenant and never contains an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressRefusal {
     /// The name resolved to nothing.
@@ -65,13 +66,13 @@ pub enum AddressRefusal {
     Blocked {
         /// The address; for the operator only.
         address: IpAddr,
-        /// What is wrong with it; for the operator only.
+        /// The reason; for the operator only.
         reason: BlockReason,
     },
 }
 
 impl AddressRefusal {
-    /// The class of the failure, which is all that a tenant is shown of it.
+    /// The failure class, which is all that the tenant is shown.
     pub const fn class(&self) -> FailureClass {
         match self {
             AddressRefusal::NoAddress => FailureClass::Dns,
@@ -79,7 +80,7 @@ impl AddressRefusal {
         }
     }
 
-    /// The refusal with its address and the reason, for the operator's log.
+    /// The refusal with the address and the reason, for the operator's log.
     pub fn for_operator(&self) -> String {
         match self {
             AddressRefusal::NoAddress => self.to_string(),
@@ -90,10 +91,10 @@ impl AddressRefusal {
     }
 }
 
-/// What is wrong with an address.
+/// Why an address is blocked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockReason {
-    /// It lies in a network that is not public.
+    /// It is in a network that is not public.
     Network(IpNet),
     /// It is an IPv6 address outside of `2000::/3`.
     NotGlobalUnicast,
@@ -101,9 +102,9 @@ pub enum BlockReason {
     Ipv4Mapped,
     /// It is one of this server's own addresses.
     Own,
-    /// It stands for an IPv4 address, by NAT64, that may not be contacted.
+    /// It is a NAT64 address of an IPv4 address that may not be contacted.
     Nat64(Ipv4Addr),
-    /// It lies in the NAT64 prefix but stands for no IPv4 address.
+    /// It is in the NAT64 prefix but contains no valid IPv4 address.
     Nat64Malformed,
 }
 
@@ -137,12 +138,13 @@ pub fn vet_address(address: IpAddr, policy: &EgressPolicy) -> Result<(), Address
     judged.map_err(|reason| AddressRefusal::Blocked { address, reason })
 }
 
-/// Whether a name with these addresses may be contacted: one bad address refuses the name, or
-/// else a name could hide one among good ones. Gives the addresses in their order, each once.
+/// Whether a name with these addresses may be contacted. A single blocked address refuses the name;
+/// otherwise a name could hide one among good ones. Returns the addresses in order, each once.
 ///
 /// # Errors
 ///
-/// The refusal of the first bad address; [`AddressRefusal::NoAddress`] where there is none at all.
+/// The refusal of the first blocked address; [`AddressRefusal::NoAddress`] where there is none at
+/// all.
 pub fn vet_answers(
     answers: &[IpAddr],
     policy: &EgressPolicy,
@@ -157,8 +159,8 @@ pub fn vet_answers(
     if vetted.is_empty() { Err(AddressRefusal::NoAddress) } else { Ok(vetted) }
 }
 
-/// `loopback_allowed` is the policy's `dev`, except for an address that came through NAT64: its
-/// loopback is not ours.
+/// `loopback_allowed` is the policy's `dev`, except for an address inside a NAT64 address: that
+/// loopback is not this machine's.
 fn judge_v4(
     address: Ipv4Addr,
     policy: &EgressPolicy,
@@ -283,7 +285,8 @@ mod tests {
         };
         check(&policy, &["10.0.0.4", "198.41.0.5", "9.9.9.8"], &own);
         check(&policy, &[], &["9.9.9.9"]);
-        // Loopback is not ours alone: a receiver beside us may be meant.
+        // Loopback addresses do not count as own addresses: a receiver on the same machine may be
+        // meant.
         let dev = EgressPolicy { dev: true, ..policy.clone() };
         check(&dev, &["127.0.0.1", "::1"], &["10.0.0.5"]);
         let loopback = vec!["127.0.0.1/32".parse().unwrap(), "::1/128".parse().unwrap()];
@@ -302,7 +305,7 @@ mod tests {
         let carried = BlockReason::Nat64(Ipv4Addr::new(10, 0, 0, 1));
         assert_eq!(refusal, AddressRefusal::Blocked { address: ip(private), reason: carried });
 
-        // Trusting the IPv4 network is what counts, not trusting the prefix.
+        // The IPv4 network must be trusted; trusting the NAT64 prefix is not enough.
         let allow = vec!["10.0.0.0/8".parse().unwrap(), "64:ff9b::/96".parse().unwrap()];
         let own_addresses = vec![ip("9.9.9.9")];
         let policy = EgressPolicy { allow, own_addresses, ..policy };
@@ -317,7 +320,8 @@ mod tests {
         };
         let policy = prefix("2a00:64:64::/48");
         check(&policy, &["2a00:64:64:808:8:800::"], &["2a00:64:64:a00:0:100::"]);
-        // No IPv4 address in it: bits 64 to 71 are not zero, or the length is not one of NAT64.
+        // Not a valid NAT64 address: bits 64 to 71 are not zero, or the prefix length is not one of
+        // NAT64.
         let refusal = vet_address(ip("2a00:64:64:808:108:800::"), &policy).unwrap_err();
         assert!(refusal.for_operator().contains("stands for no address"));
         check(&prefix("2a00:64::/33"), &["2a00:65::1"], &["2a00:64::1"]);

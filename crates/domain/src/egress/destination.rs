@@ -1,7 +1,7 @@
 //! A destination's URL, in the one form that is stored, shown and compared.
 //!
-//! It is always http or https with a host, and has passed [`super::vet_url`] once. That it passed
-//! then says nothing about the address that its name has today.
+//! It is always http or https with a host, and has passed [`super::vet_url`] once. That says
+//! nothing about the address that its name resolves to now.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,18 +16,18 @@ use super::UrlRefusal;
 pub struct DestinationUrl(Url);
 
 impl DestinationUrl {
-    /// Wraps what was vetted; only [`super::vet_url`] does.
+    /// Wraps a URL that [`super::vet_url`] has checked; nothing else calls this.
     pub(super) const fn from_vetted(url: Url) -> Self {
         DestinationUrl(url)
     }
 
-    /// Takes a URL that was vetted before, as a store gives it back. No policy is asked: what was
-    /// once accepted stays readable after the policy changes, and the address is vetted anyway
-    /// before each connection.
+    /// Parses a URL that was vetted before, as a store returns it. No policy is applied: an
+    /// accepted URL stays readable after the policy changes, and the address is vetted before each
+    /// connection anyway.
     ///
     /// # Errors
     ///
-    /// Where it cannot be read or is not http or https: then no vetted URL was stored.
+    /// If it cannot be parsed or is not http or https: then it was never a vetted URL.
     pub fn from_trusted(text: &str) -> Result<Self, UrlRefusal> {
         let url = Url::parse(text).map_err(UrlRefusal::Malformed)?;
         match url.scheme() {
@@ -41,7 +41,7 @@ impl DestinationUrl {
         self.0.as_str()
     }
 
-    /// The host: a name or an address. To be decided on as it is, never parsed again.
+    /// The host: a name or an address. Decide on this value; never parse its text again.
     pub fn host(&self) -> Host<&str> {
         // The parser gives every http URL a host; the empty name would resolve to nothing.
         self.0.host().unwrap_or(Host::Domain(""))
@@ -57,7 +57,7 @@ impl DestinationUrl {
         self.0.scheme() == "https"
     }
 
-    /// What stands in the request line; begins with a slash.
+    /// The path and query for the request line; begins with a slash.
     pub fn path_and_query(&self) -> &str {
         &self.0[Position::BeforePath..Position::AfterQuery]
     }
@@ -81,7 +81,7 @@ impl Serialize for DestinationUrl {
     }
 }
 
-/// For records of our own, as [`DestinationUrl::from_trusted`]; what a tenant sends is a text that
+/// For stored records, like [`DestinationUrl::from_trusted`]. A URL from a tenant is a text that
 /// goes through [`super::vet_url`].
 impl<'de> Deserialize<'de> for DestinationUrl {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_vetted_url_looks_like_is_not_trusted() {
+    fn text_that_no_vetted_url_has_is_not_trusted() {
         for bad in ["", "hooks.example.com", "https://", "http://[::1"] {
             let refusal = DestinationUrl::from_trusted(bad).unwrap_err();
             assert!(matches!(refusal, UrlRefusal::Malformed(_)), "{bad}");

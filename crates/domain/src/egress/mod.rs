@@ -1,9 +1,9 @@
-//! What may be contacted?
+//! Decides which URLs and addresses may be contacted.
 //!
-//! Two checks, each of which holds alone: [`vet_url`] when a subscription is made, so that a
-//! mistake gets a kind answer, and [`vet_again`] with [`vet_address`] (or [`vet_answers`]) before each
-//! request, which is the guard. Nothing here resolves a name or opens a connection, and no address that is
-//! not public passes unless the operator's [`EgressPolicy`] names it.
+//! There are two independent checks: [`vet_url`] when a subscription is created, so that a mistake
+//! gets a helpful error, and [`vet_again`] with [`vet_address`] (or [`vet_answers`]) before each
+//! request, which is the one that protects. Nothing here resolves a name or opens a connection, and
+//! no address that is not public passes unless the operator's [`EgressPolicy`] names it.
 
 mod address;
 mod destination;
@@ -26,9 +26,9 @@ pub use vetting::{UrlRefusal, vet_again, vet_url};
 pub struct EgressPolicy {
     /// Plain http to public addresses, and nothing else.
     pub allow_http: bool,
-    /// Networks that the operator trusts: an address inside is allowed although it is not public.
-    /// Only that: plain http still needs `allow_http` or `dev`, the refused ports stay refused,
-    /// and so do our own addresses and IPv4-mapped ones.
+    /// Networks that the operator trusts: their addresses are allowed although they are not public.
+    /// Nothing else changes: plain http still needs `allow_http` or `dev`, the refused ports stay
+    /// refused, and so do our own addresses and IPv4-mapped ones.
     pub allow: Vec<IpNet>,
     /// The addresses of this server, refused although they may be public or lie in `allow`.
     /// Loopback addresses in this list change nothing: `dev` and `allow` alone decide on them.

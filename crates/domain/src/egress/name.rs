@@ -1,18 +1,18 @@
-//! May this host name be the name of a receiver?
+//! Decides whether a host name can be the name of a receiver.
 //!
-//! A courtesy, not the guard: it refuses names that can never lead to a public address, and
-//! decides on the parser's form of the name (lowercase ASCII), never on what somebody typed.
+//! This gives early errors; it is not the protection. It refuses names that can never lead to a
+//! public address. It looks at the parsed name (lowercase ASCII), never at the text as typed.
 
 use super::UrlRefusal;
 
-/// A whole name, without the dot of the root.
+/// The longest name, without the final dot.
 const NAME_BYTES_MAX: usize = 253;
-/// One label of it.
+/// The longest label.
 const LABEL_BYTES_MAX: usize = 63;
 
-/// Top-level names that public DNS does not have: reserved by RFCs 2606, 6761, 6762, 7686, 8375
-/// and 9476 or by ICANN, or common in private networks and clusters. `example` is missing on
-/// purpose: it is for documents, resolves nowhere, and people copy what they read.
+/// Top-level names that public DNS does not have: reserved by RFCs 2606, 6761, 6762, 7686, 8375 and
+/// 9476 or by ICANN, or common in private networks and clusters. `example` is left out on purpose:
+/// it is for documentation, resolves nowhere, and people copy examples.
 const SPECIAL_USE: [&str; 16] = [
     "alt",
     "arpa",
@@ -32,7 +32,7 @@ const SPECIAL_USE: [&str; 16] = [
     "test",
 ];
 
-/// Whether this is `localhost` or lies under it.
+/// Whether this is `localhost` or a name below it.
 pub(super) fn is_localhost(name: &str) -> bool {
     last_label(without_root(name)) == "localhost"
 }
@@ -58,7 +58,7 @@ pub(super) fn vet_name(name: &str, localhost_allowed: bool) -> Result<(), UrlRef
     }
 }
 
-/// The name without the one dot that may end it.
+/// The name without a final dot.
 fn without_root(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
@@ -67,7 +67,8 @@ fn last_label(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
 
-/// What resolvers and certificates agree on, and the underscore, which exists in the wild.
+/// Whether resolvers and certificates accept the label; the underscore is accepted too, because it
+/// is in use.
 fn is_label(label: &str) -> bool {
     (1..=LABEL_BYTES_MAX).contains(&label.len())
         && label.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'))

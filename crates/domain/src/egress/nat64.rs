@@ -1,6 +1,6 @@
 //! The IPv4 address that a NAT64 address carries (RFC 6052, section 2.2).
 //!
-//! Nothing is guessed: what is not exactly of that form carries no address.
+//! An address that does not have exactly that form contains no IPv4 address.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -13,8 +13,8 @@ pub const fn is_nat64_length(length: u8) -> bool {
 
 /// The IPv4 address carried by `address`, which lies in `prefix`.
 ///
-/// It follows the prefix directly, but octet 8 is left out and must be zero; what comes after it
-/// is ignored, as a translator does.
+/// It follows the prefix directly, but skips octet 8, which must be zero. Later octets are ignored,
+/// as a translator does.
 pub(super) fn decode(address: Ipv6Addr, prefix: Ipv6Net) -> Option<Ipv4Addr> {
     let length = prefix.prefix_len();
     let octets = address.octets();
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_address_is_ignored_but_octet_eight_must_be_zero() {
+    fn bits_after_a_nat64_address_are_ignored_but_octet_eight_must_be_zero() {
         let prefix: Ipv6Net = "2001:db8::/32".parse().unwrap();
         let decoded = |text: &str| decode(text.parse().unwrap(), prefix);
         assert_eq!(decoded("2001:db8:c000:221:00ff::1"), Some(Ipv4Addr::new(192, 0, 2, 33)));

@@ -1,8 +1,8 @@
-//! May this URL be a destination?
+//! Decides whether a URL can be a destination.
 //!
-//! The text is parsed once, and every decision is made on what the parser made of it. Before that
-//! stands only what the parser would repair silently: where two readers could disagree about a
-//! text, it is refused.
+//! The text is parsed once, and every decision is made on the parsed URL. Before that, only texts
+//! are refused that the parser would silently repair, because two parsers could read them
+//! differently.
 
 use url::{Host, ParseError, Url};
 
@@ -14,23 +14,22 @@ use crate::limits::URL_BYTES_MAX;
 const PORTS_REFUSED: [u16; 15] =
     [2375, 2376, 2379, 2380, 3306, 5432, 5984, 6379, 6443, 8500, 9200, 9300, 10250, 11211, 27017];
 
-/// Why a URL cannot be a destination. No message repeats what the URL contains, for it may contain
-/// a password.
+/// Why a URL cannot be a destination. No message repeats the URL, which may contain a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UrlRefusal {
     /// Longer than [`URL_BYTES_MAX`], as given or as the parser writes it.
     #[error("the url has more than {URL_BYTES_MAX} bytes, once encoded; give a shorter one")]
     TooLong,
-    /// A character that parsers drop or encode, each in its own way.
+    /// A character that some parsers drop and others encode.
     #[error("the url contains a space or a control character; remove it, or percent-encode it")]
     SpaceOrControl,
-    /// A backslash, which some read as a slash.
+    /// A backslash, which some parsers read as a slash.
     #[error("the url contains a backslash; write `/`, or `%5C` where a backslash is meant")]
     Backslash,
     /// Not exactly two slashes between scheme and host.
     #[error("the url needs exactly two slashes after its scheme, as in https://host/path")]
     Slashes,
-    /// The parser gives up.
+    /// The parser rejects it.
     #[error("the url cannot be read ({0}); it should look like https://host/path")]
     Malformed(ParseError),
     /// Neither https nor http.
@@ -45,10 +44,10 @@ pub enum UrlRefusal {
     /// A fragment, even an empty one.
     #[error("the url contains a fragment, which is never sent; remove the `#` and what follows")]
     Fragment,
-    /// A port that receivers do not have and internal services do.
+    /// A port that receivers do not use, but internal services do.
     #[error("port {0} is not allowed; use 443, 80, or one from 1024 that no internal service has")]
     Port(u16),
-    /// More than DNS permits.
+    /// Longer than DNS permits.
     #[error("the host name has more than 253 characters; give a shorter one")]
     NameTooLong,
     /// An empty, over-long or unusual label.
@@ -57,10 +56,10 @@ pub enum UrlRefusal {
          single dots"
     )]
     BadLabel,
-    /// A name without a domain.
+    /// A name with a single label.
     #[error("the host name has no domain; give a full name such as hooks.example.com")]
     SingleLabel,
-    /// A name that public DNS does not have.
+    /// A top-level name that public DNS does not have.
     #[error("names under .{0} are not public; give a name that public DNS resolves")]
     SpecialUseName(&'static str),
     /// An address that may not be contacted.
@@ -72,7 +71,7 @@ pub enum UrlRefusal {
 }
 
 impl UrlRefusal {
-    /// The stable name of the refusal.
+    /// The stable code of the refusal.
     pub const fn code(&self) -> &'static str {
         match self {
             UrlRefusal::TooLong => "url_too_long",
@@ -94,8 +93,8 @@ impl UrlRefusal {
     }
 }
 
-/// Whether this URL may be a destination, and its one form if so. Needs no DNS: what a name
-/// resolves to is for [`super::vet_answers`].
+/// Checks whether this URL may be a destination, and returns its normal form. Needs no DNS: the
+/// resolved addresses are checked by [`super::vet_answers`].
 ///
 /// # Errors
 ///
@@ -112,7 +111,7 @@ pub fn vet_url(text: &str, policy: &EgressPolicy) -> Result<DestinationUrl, UrlR
         "http" => return Err(UrlRefusal::HttpNotAllowed),
         _ => return Err(UrlRefusal::Scheme),
     }
-    // The parser forgets an empty user name, so the text is asked.
+    // The parser drops an empty user name, so look at the text.
     if authority(text).is_some_and(|authority| authority.contains('@')) {
         return Err(UrlRefusal::Userinfo);
     }
@@ -125,8 +124,8 @@ pub fn vet_url(text: &str, policy: &EgressPolicy) -> Result<DestinationUrl, UrlR
     Ok(url)
 }
 
-/// Whether a URL that may have been accepted under another policy may be contacted now: its scheme and
-/// its port. What its host stands for is judged by address, by [`super::vet_address`].
+/// Checks scheme and port of a URL again, because it may have been accepted under another policy.
+/// The address of its host is checked by [`super::vet_address`].
 ///
 /// # Errors
 ///
@@ -138,7 +137,7 @@ pub fn vet_again(url: &DestinationUrl, policy: &EgressPolicy) -> Result<(), UrlR
     vet_port(url.port_or_default(), policy.dev && is_loopback(&url.host()))
 }
 
-/// Refuses what the parser would silently repair.
+/// Refuses texts that the parser would silently repair.
 fn vet_text(text: &str) -> Result<(), UrlRefusal> {
     if text.len() > URL_BYTES_MAX {
         return Err(UrlRefusal::TooLong);
@@ -158,7 +157,7 @@ fn vet_text(text: &str) -> Result<(), UrlRefusal> {
     Ok(())
 }
 
-/// What stands between exactly two slashes after the scheme and the next `/`, `?` or `#`.
+/// The part between exactly two slashes after the scheme and the next `/`, `?` or `#`.
 fn authority(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once(':')?;
     let rest = rest.strip_prefix("//").filter(|rest| !rest.starts_with('/'))?;
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_accepted_in_the_form_of_the_parser() {
+    fn url_is_stored_in_its_parsed_form() {
         let cases = [
             ("https://hooks.example.com", "https://hooks.example.com/"),
             ("HTTPS://HOOKS.example.COM:443/a/../b", "https://hooks.example.com/b"),
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_parser_would_repair_is_refused_before_it_can() {
+    fn text_that_the_parser_would_repair_is_refused() {
         check(
             &http(),
             &[
@@ -283,7 +282,7 @@ mod tests {
         let strict = EgressPolicy::default();
         assert_eq!(verdict(&url("x".repeat(room)), &strict), "ok");
         assert_eq!(verdict(&url("x".repeat(room + 1)), &strict), "url_too_long");
-        // 3 bytes that become 9.
+        // A character of 3 bytes that becomes 9 when encoded.
         assert_eq!(verdict(&url("€".repeat(room / 9)), &strict), "ok");
         assert_eq!(verdict(&url("€".repeat(room / 9 + 1)), &strict), "url_too_long");
     }

@@ -1,7 +1,8 @@
-//! Where does a delivery stand, why, what happens next and when, and what would unblock it?
+//! Explains a delivery: its state, the reason, what happens next and when, and what would unblock
+//! it.
 //!
-//! Words and data over values; nothing here decides anything. What is said follows from the same
-//! rules that are carried out: [`crate::retry`], [`crate::circuit`] and [`crate::delivery`].
+//! Nothing here decides anything. The explanation follows from the rules in [`crate::retry`],
+//! [`crate::circuit`] and [`crate::delivery`].
 
 use std::fmt;
 use std::time::Duration;
@@ -15,85 +16,85 @@ use crate::retry::{self, Slot};
 use crate::subscription::Subscription;
 use crate::time::Timestamp;
 
-/// What is known of a delivery.
+/// The facts about a delivery that an explanation is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     /// The delivery.
     pub delivery: &'a Delivery,
     /// Whether it is being attempted.
     pub in_flight: bool,
-    /// Where it goes; `None` where that is gone.
+    /// Its destination; `None` if it does not exist any more.
     pub destination: Option<&'a Destination>,
-    /// Whom it is for; `None` where that was deleted.
+    /// Its subscription; `None` if it was deleted.
     pub subscription: Option<&'a Subscription>,
-    /// Its last attempt, where it had one.
+    /// Its last attempt, if it had one.
     pub last_attempt: Option<&'a Attempt>,
-    /// What it waits for where it is due; `None` where that is not known here.
+    /// What a due delivery waits for; `None` if that is not known on this node.
     pub standing: Option<&'a Standing>,
 }
 
 /// What a delivery that is due waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
-    /// Deliveries of its destination that are sent before it; at least so many where it is stored.
+    /// Deliveries to the same destination that are sent before it; a lower bound if `is_stored`.
     pub ahead: usize,
-    /// Whether it is still in the store, behind all that is in memory.
+    /// Whether it is still only in the store, behind all deliveries in memory.
     pub is_stored: bool,
-    /// What the first of them waits for.
+    /// What the first delivery of the destination's queue waits for.
     pub waits: Vec<Wait>,
 }
 
 /// Something that a delivery waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wait {
-    /// The destination has as many attempts in flight as it may.
+    /// The destination has reached its limit of attempts in flight.
     DestinationLimit {
-        /// How many.
+        /// Attempts in flight.
         in_flight: u32,
-        /// How many may be.
+        /// The limit.
         limit: u32,
     },
     /// The destination's rate is used up.
     Rate {
-        /// Requests in a thousand seconds.
+        /// The rate, in requests per thousand seconds.
         per_1000_seconds: u64,
-        /// When the next one may be sent.
+        /// When the next request may be sent.
         next_at: Timestamp,
     },
-    /// The tenant has as many attempts in flight as it may.
+    /// The tenant has reached its limit of attempts in flight.
     TenantLimit {
-        /// How many.
+        /// Attempts in flight.
         in_flight: usize,
-        /// How many may be, as long as others have as much as now.
+        /// The limit, as long as the other tenants have as many in flight as now.
         limit: usize,
     },
-    /// The tenant has as many bytes in flight as it may.
+    /// The tenant has reached its limit of bytes in flight.
     TenantBytes {
-        /// How many.
+        /// Bytes in flight.
         bytes: usize,
-        /// How many may be, as long as others have as much as now.
+        /// The limit, as long as the other tenants have as many in flight as now.
         limit: usize,
     },
-    /// All tenants together have as many attempts in flight as they may.
+    /// All tenants together have reached the limit of attempts in flight.
     TotalLimit {
-        /// How many.
+        /// Attempts in flight.
         in_flight: usize,
-        /// How many may be.
+        /// The limit.
         limit: usize,
     },
-    /// Nothing but its turn.
+    /// Only its turn: nothing else blocks it.
     Turn {
-        /// Tenants whose turn is before its own.
+        /// Tenants that are served before its own.
         tenants: usize,
-        /// Destinations of its own tenant whose turn is before its own.
+        /// Destinations of its tenant that are served before its own.
         destinations: usize,
     },
-    /// Nothing is sent at this moment: the server is stopping, or waits for its store.
+    /// Nothing is sent at this moment: the server is shutting down, or waits for its store.
     Pause,
 }
 
 impl Wait {
-    /// For programs.
+    /// The stable name, for programs.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Wait::DestinationLimit { .. } => "destination_limit",
@@ -147,20 +148,20 @@ impl fmt::Display for Wait {
     }
 }
 
-/// The answer.
+/// The explanation of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     /// Its state.
     pub state: StateName,
-    /// The same, in a sentence.
+    /// The state in a sentence.
     pub summary: String,
-    /// Why, one sentence each.
+    /// The reasons, one sentence each.
     pub because: Vec<String>,
-    /// What happens next; `None` where nothing does by itself.
+    /// What happens next; `None` if nothing happens by itself.
     pub next: Option<NextStep>,
-    /// What somebody can do about it; empty where nothing is needed.
+    /// What a person can do about it; empty if nothing is needed.
     pub unblock: Vec<Unblock>,
-    /// What a delivery that is due waits for; `None` where it is not due, or that is not known.
+    /// What a due delivery waits for; `None` if it is not due, or that is not known.
     pub standing: Option<Standing>,
     /// The slot that it waits for; `None` where it waits for none.
     pub retry: Option<RetryPlace>,
@@ -180,22 +181,22 @@ pub struct RetryPlace {
 /// What happens next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextStep {
-    /// When; `None` where it depends on something else than time.
+    /// When it happens; `None` if that does not depend on time.
     pub at: Option<Timestamp>,
-    /// What.
+    /// What happens, as a sentence.
     pub what: String,
 }
 
-/// Something that would help.
+/// An action that would help.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unblock {
-    /// What to do, for programs.
+    /// The action, for programs.
     pub action: Action,
-    /// The same, in a sentence.
+    /// The action as a sentence.
     pub what: String,
 }
 
-/// What somebody can do about a delivery.
+/// The actions a person can take about a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Repair the receiver.
@@ -211,7 +212,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// As it is written.
+    /// The name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Action::FixReceiver => "fix_receiver",
@@ -302,7 +303,7 @@ fn queued(facts: &Facts<'_>, now: Timestamp) -> Explanation {
     }
 }
 
-/// What a delivery that is due waits for, in words.
+/// What a due delivery waits for, as sentences.
 fn standing_words(facts: &Facts<'_>) -> Vec<String> {
     let Some(standing) = facts.standing else { return Vec::new() };
     let ahead = match (standing.ahead, standing.is_stored) {
@@ -315,7 +316,7 @@ fn standing_words(facts: &Facts<'_>) -> Vec<String> {
     standing.waits.iter().map(ToString::to_string).chain([ahead]).collect()
 }
 
-/// When its turn comes at the earliest, where a rate says so.
+/// The earliest time of its turn, if a rate limit determines it.
 fn turn_at(facts: &Facts<'_>, now: Timestamp) -> Option<Timestamp> {
     let standing = facts.standing?;
     let at = standing.waits.iter().find_map(|wait| match wait {
@@ -366,7 +367,7 @@ fn waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp, policy: &Policy) -> Ex
     }
 }
 
-/// What the circuit makes of the slot.
+/// What happens at the slot, depending on the circuit.
 fn next_of_waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp) -> NextStep {
     let retry = |at: Timestamp| {
         if at <= now {
@@ -531,7 +532,7 @@ fn fix_hint() -> Unblock {
     }
 }
 
-/// How to send it once more: a replay, as long as there is somebody to send it to.
+/// How to send it again: by a replay if its subscription still exists.
 fn again_hint(facts: &Facts<'_>) -> Unblock {
     match facts.subscription {
         Some(_) => Unblock {
@@ -553,7 +554,7 @@ fn attempts(count: u32) -> String {
     }
 }
 
-/// Evidence in words.
+/// Displays evidence as a phrase.
 pub struct Words<'a>(pub &'a Evidence);
 
 impl fmt::Display for Words<'_> {

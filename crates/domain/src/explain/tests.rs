@@ -91,7 +91,7 @@ fn subscription() -> Subscription {
     .unwrap()
 }
 
-/// The whole explanation as text, one thing a line, while the subscription is there.
+/// The whole explanation as text, one item per line, while the subscription exists.
 fn told(delivery: &Delivery, destination: Option<&Destination>, last: Option<Ending>) -> String {
     told_of(delivery, destination, last, Some(&subscription()))
 }
@@ -140,7 +140,8 @@ fn a_new_delivery_waits_for_its_turn() {
     );
 }
 
-/// A queued delivery that waits for this, behind so many.
+/// Checks the explanation of a queued delivery that waits for `wait`, with `ahead` deliveries
+/// before it.
 #[track_caller]
 fn check_wait(wait: Wait, ahead: usize, at: Option<Timestamp>, words: &str) {
     let code = wait.as_str();
@@ -243,7 +244,7 @@ fn a_frozen_destination_is_named_with_its_reason() {
 }
 
 #[test]
-fn what_has_ended_says_how_and_what_can_be_done() {
+fn ended_delivery_is_explained_with_its_end_and_the_possible_actions() {
     let timeout = || {
         let class = FailureClass::Timeout(Phase::Connect);
         Ending::Failed(Failure { class, detail: "10.0.0.1".to_owned() })
@@ -284,7 +285,7 @@ fn what_has_ended_says_how_and_what_can_be_done() {
 }
 
 #[test]
-fn a_replayed_delivery_and_one_in_flight_are_told_apart() {
+fn replayed_delivery_and_one_in_flight_are_distinguished() {
     let done = delivery().delivered(START, later(1));
     let replayed = done.replayed(later(2)).unwrap();
     let said = told(&replayed, Some(&destination()), None);

@@ -1,7 +1,7 @@
-//! How much work a filter may do: steps that are counted, never time that is measured.
+//! Limits the work of a filter by counting steps instead of measuring time.
 //!
-//! So the same filter has the same outcome on the same event on every machine. A step is one value
-//! that is looked at, one word of a path, or [`BYTES_PER_STEP`] bytes of text that are compared.
+//! So a filter has the same outcome for the same event on every machine. A step is one visited
+//! value, one segment of a path, or [`BYTES_PER_STEP`] compared bytes of text.
 
 /// Bytes of text that are compared in one step.
 const BYTES_PER_STEP: usize = 64;
@@ -12,18 +12,18 @@ pub struct Budget {
     left: u64,
 }
 
-/// The steps are used up before the answer is known. Whether the event passes is not known.
+/// The steps were used up before the filter had a result. Whether the event passes is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the filter needs more steps than it may take on this event")]
 pub struct OverBudget;
 
 impl Budget {
-    /// So many steps.
+    /// A budget of `steps` steps.
     pub const fn new(steps: u64) -> Self {
         Budget { left: steps }
     }
 
-    /// More steps than anything takes.
+    /// A budget that is never used up.
     #[cfg(any(test, feature = "fuzzing"))]
     pub const fn unlimited() -> Self {
         Budget { left: u64::MAX }
@@ -34,7 +34,7 @@ impl Budget {
         self.left
     }
 
-    /// Takes steps, or says that there are not so many.
+    /// Takes steps; fails if fewer are left.
     pub(crate) const fn spend(&mut self, steps: u64) -> Result<(), OverBudget> {
         match self.left.checked_sub(steps) {
             Some(left) => {
@@ -49,9 +49,9 @@ impl Budget {
     }
 }
 
-/// What comparing so many bytes of text costs beside the look at the value itself.
+/// The cost of comparing this many bytes of text, in addition to visiting the value.
 pub(super) const fn bytes_steps(bytes: usize) -> u64 {
-    // No text in memory has more bytes than a u64 counts.
+    // The length of a text in memory always fits a `u64`.
     (bytes / BYTES_PER_STEP) as u64
 }
 

@@ -1,8 +1,8 @@
-//! When two JSON values are equal, and which of two comes first.
+//! Equality and order of two JSON values.
 //!
 //! Numbers compare as numbers, RFC 3339 times as times, other scalars as text, case-sensitive.
-//! What has no order is neither before nor after anything. Values that are equal have the same
-//! [`Class`], by which they can be looked up.
+//! Values without an order are neither less nor greater than any other. Values that are equal have
+//! the same [`Class`], by which they can be looked up.
 
 use std::cmp::Ordering;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,7 +12,7 @@ use serde_json::{Number, Value};
 use super::budget::{Budget, OverBudget, bytes_steps};
 use super::moment::Moment;
 
-/// What a condition compares with, prepared once.
+/// The value that a condition compares with, prepared once.
 #[derive(Debug, Clone)]
 pub(super) struct Operand {
     value: Value,
@@ -28,7 +28,7 @@ impl Operand {
         &self.value
     }
 
-    /// How a value of an event stands to this one; `None` where there is no order.
+    /// The order of an event's value relative to this one; `None` if they have no order.
     pub(super) fn order_of(
         &self,
         value: &Value,
@@ -38,7 +38,7 @@ impl Operand {
         Ok(match (value, &self.value) {
             (Value::Number(a), Value::Number(b)) => Some(order_of_numbers(a, b)),
             (Value::String(a), Value::String(b)) => {
-                // Only a time makes it necessary to read the whole text.
+                // Only a comparison of times reads the whole text.
                 let compared = if self.moment.is_some() { a.len() } else { a.len().min(b.len()) };
                 budget.spend(bytes_steps(compared))?;
                 Some(self.order_of_text(a, b))
@@ -62,7 +62,7 @@ impl Operand {
         }
     }
 
-    /// Whether a text of an event has this one in it.
+    /// Whether a text of an event contains this one.
     pub(super) fn is_part_of(&self, text: &str, budget: &mut Budget) -> Result<bool, OverBudget> {
         budget.spend(bytes_steps(text.len()))?;
         Ok(match &self.value {
@@ -73,12 +73,12 @@ impl Operand {
     }
 }
 
-/// The values of a `contains_only`, looked up by their fingerprints: the cost of a set is that of
-/// reading it, not the product of two sizes.
+/// The values of a `contains_only`, indexed by fingerprint: comparing two sets costs the sum of
+/// their sizes, not the product.
 #[derive(Debug, Clone)]
 pub(super) struct OperandSet {
     operands: Box<[Operand]>,
-    /// The fingerprint of each operand and its place, sorted.
+    /// The fingerprint and the index of each operand, sorted.
     by_fingerprint: Box<[(u64, usize)]>,
 }
 
@@ -92,8 +92,7 @@ impl OperandSet {
         OperandSet { operands, by_fingerprint }
     }
 
-    /// Whether these values and the operands are the same set, whatever their order and
-    /// repetitions.
+    /// Whether these values and the operands are the same set, regardless of order and repetitions.
     pub(super) fn is_set_of(
         &self,
         values: &[Value],
@@ -123,7 +122,7 @@ impl OperandSet {
     }
 }
 
-/// Whether two values are the same through and through: a number is never a text here.
+/// Whether two values are deeply equal: a number never equals a text here.
 pub(super) fn is_same(a: &Value, b: &Value, budget: &mut Budget) -> Result<bool, OverBudget> {
     budget.spend(1)?;
     Ok(match (a, b) {
@@ -149,7 +148,7 @@ pub(super) fn is_same(a: &Value, b: &Value, budget: &mut Budget) -> Result<bool,
             if a.len() != b.len() {
                 return Ok(false);
             }
-            // A look-up compares the key once for each level of the map.
+            // A lookup compares the key once for each level of the map's tree.
             let levels = u64::from(usize::BITS - b.len().leading_zeros());
             for (key, a) in a {
                 budget.spend(levels * (1 + bytes_steps(key.len())))?;
@@ -164,7 +163,7 @@ pub(super) fn is_same(a: &Value, b: &Value, budget: &mut Budget) -> Result<bool,
     })
 }
 
-/// What computing the fingerprint of a value costs.
+/// The cost of computing the fingerprint of a value.
 fn size_steps(value: &Value) -> u64 {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 1,
@@ -177,7 +176,7 @@ fn size_steps(value: &Value) -> u64 {
     }
 }
 
-/// A number that values have in common which an operand finds equal, scalars or not.
+/// A hash that is the same for all values that an operand considers equal.
 fn set_fingerprint(value: &Value) -> u64 {
     fingerprint(value).unwrap_or_else(|| {
         let mut hasher = DefaultHasher::new();
@@ -186,7 +185,7 @@ fn set_fingerprint(value: &Value) -> u64 {
     })
 }
 
-/// Hashes a value so that what [`is_same`] finds the same has the same hash.
+/// Hashes a value so that values that are equal by [`is_same`] have the same hash.
 fn hash_deep(value: &Value, hasher: &mut DefaultHasher) {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => Class::of(value).hash(hasher),
@@ -199,7 +198,7 @@ fn hash_deep(value: &Value, hasher: &mut DefaultHasher) {
         }
         Value::Object(values) => {
             hasher.write_usize(values.len());
-            // Whatever the order of the keys.
+            // The order of keys does not matter.
             let entries = values.iter().map(|(key, value)| {
                 let mut hasher = DefaultHasher::new();
                 key.hash(&mut hasher);
@@ -211,19 +210,19 @@ fn hash_deep(value: &Value, hasher: &mut DefaultHasher) {
     }
 }
 
-/// A number in the one form that equal numbers have in common.
+/// A number in normal form: equal numbers have the same form.
 #[derive(Debug, Clone, Copy)]
 enum Numeric {
-    /// Every whole number up to where `i128` ends, however it was written.
+    /// Every whole number in the range of `i128`, however it was written.
     Whole(i128),
-    /// What is left: not whole, or beyond.
+    /// Every other number: with a fraction, or out of range.
     Float(f64),
 }
 
 impl Numeric {
     fn of(number: &Number) -> Self {
         let whole = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
-        // Without `arbitrary_precision`, what is not a whole number is a float.
+        // Without `arbitrary_precision`, a number that is not an integer is a float.
         whole.map_or_else(|| Numeric::of_float(number.as_f64().unwrap_or(0.0)), Numeric::Whole)
     }
 
@@ -236,7 +235,7 @@ impl Numeric {
     }
 }
 
-/// The whole number at or below, as far as `i128` goes.
+/// The largest integer not above the float, within `i128`.
 #[expect(clippy::cast_possible_truncation, reason = "saturates, which is what is wanted")]
 const fn whole_part(float: f64) -> i128 {
     float.floor() as i128
@@ -251,13 +250,14 @@ fn order_of_numbers(a: &Number, b: &Number) -> Ordering {
     }
 }
 
-/// They are never equal: a whole float in the range of `i128` is a [`Numeric::Whole`].
+/// The order of an integer and a float. They are never equal: a whole float within `i128` is a
+/// [`Numeric::Whole`].
 const fn order_of_mixed(whole: i128, float: f64) -> Ordering {
     if whole <= whole_part(float) { Ordering::Less } else { Ordering::Greater }
 }
 
-/// Where a scalar is looked up. Values that an `eq` finds equal always have the same class; that
-/// some others share it costs a look at the filter, no more.
+/// The key under which a scalar is looked up. Scalars that are equal for `eq` have the same class.
+/// Different scalars may share a class, which only costs one more evaluation.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Class<'a> {
     Null,
@@ -287,7 +287,7 @@ impl<'a> Class<'a> {
         }
     }
 
-    /// A text that reads as a number shares the number's class, since the two can be equal.
+    /// A text that parses as a number has the number's class, because the two can be equal.
     fn of_text(text: &'a str) -> Self {
         if let Some(numeric) = read_number(text) {
             return Class::of_numeric(numeric);
@@ -296,8 +296,7 @@ impl<'a> Class<'a> {
     }
 }
 
-/// A number that equal scalars have in common, and others hardly ever; arrays and objects have
-/// none.
+/// A hash that equal scalars share and different ones hardly ever do; arrays and objects have none.
 pub(crate) fn fingerprint(value: &Value) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     Class::of(value)?.hash(&mut hasher);
@@ -371,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_order_has_none() {
+    fn values_without_an_order_do_not_compare() {
         for scalar in ["1", r#""a""#, "null", "true", "[]", "{}"] {
             for other in ["null", "true", "[]", "{}"] {
                 check(scalar, other, None);
@@ -380,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn sameness_goes_all_the_way_down() {
+    fn equality_is_deep() {
         let is_same = |a: &Value, b: &Value| is_same(a, b, &mut Budget::unlimited()).unwrap();
         let same = |a: Value, b: Value| is_same(&a, &b) && is_same(&b, &a);
         assert!(same(json!({"a": [1, {"b": null}]}), json!({"a": [1.0, {"b": null}]})));

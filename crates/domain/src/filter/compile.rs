@@ -1,6 +1,6 @@
-//! From the JSON of a filter to what is evaluated, or to the place of the first fault.
+//! Compiles the JSON of a filter to an expression, or reports the place of the first error.
 //!
-//! Everything that can be wrong is found here; evaluation cannot fail.
+//! All errors are found here; evaluation cannot fail.
 
 use serde_json::{Map, Value};
 
@@ -20,7 +20,7 @@ pub(super) enum Expression {
     Condition(Field, Test),
 }
 
-/// What is asked of a field.
+/// The test of a condition.
 #[derive(Debug, Clone)]
 pub(super) enum Test {
     Equal(Operand),
@@ -36,7 +36,7 @@ pub(super) enum Test {
     Exists(bool),
 }
 
-/// The operators, as they are written.
+/// The operators by their names in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Op {
     Eq,
@@ -83,7 +83,7 @@ impl Op {
         }
     }
 
-    /// All of them, for people.
+    /// A list of all operators, for error messages.
     pub(super) fn list() -> String {
         Op::ALL.map(Op::as_str).join(", ")
     }
@@ -143,7 +143,7 @@ pub(super) fn compile(source: &Value) -> Result<Expression, FilterError> {
 }
 
 struct Compiler {
-    /// Groups met so far; bounds how deeply `expression` can nest, too.
+    /// Groups so far; their limit also bounds the depth of the recursion.
     groups: usize,
 }
 
@@ -222,7 +222,8 @@ fn at(place: &str, fault: FilterFault) -> FilterError {
     FilterError { place: place.to_owned(), fault }
 }
 
-/// The place of a key. One that is not a plain word is not repeated: the object's place must do.
+/// The place of a key. An unusual key is not repeated in the message: then the object's place must
+/// suffice.
 fn below(place: &str, key: &str) -> String {
     let is_plain = (1..=64).contains(&key.len())
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');

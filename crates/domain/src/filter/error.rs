@@ -1,4 +1,4 @@
-//! What can be wrong with a filter, and where.
+//! The errors of a filter, with their place.
 
 use super::compile::Op;
 use crate::limits;
@@ -7,7 +7,7 @@ use crate::limits;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {fault}")]
 pub struct FilterError {
-    /// The place of the fault, such as `filter.all[2].any[0].op`.
+    /// The place of the error, such as `filter.all[2].any[0].op`.
     pub place: String,
     /// What is wrong there, and what is allowed.
     pub fault: FilterFault,
@@ -19,25 +19,25 @@ pub enum FilterFault {
     /// Neither a condition nor a group.
     #[error("must be an object: a condition with `field` and `op`, or a group with `all` or `any`")]
     NotAnObject,
-    /// A key that nothing is known of.
+    /// An unknown key.
     #[error("unknown key; a condition has `field`, `op` and `value`, a group has `all` or `any`")]
     UnknownKey,
-    /// A group with something beside its list.
+    /// A group with other keys beside its list.
     #[error("a group has `all` or `any` and nothing else; put the rest into the list as an entry")]
     BesideGroup,
     /// A group that is not a list.
     #[error("must be a list of conditions and groups")]
     NotAList,
-    /// A group of nothing.
+    /// An empty group.
     #[error("an empty group says nothing: give at least one condition, or leave the group out")]
     EmptyGroup,
     /// A group with too many entries.
     #[error("{count} entries, a group has at most {max}", max = limits::FILTER_CONDITIONS_MAX)]
     TooManyEntries {
-        /// How many there were.
+        /// How many entries there are.
         count: usize,
     },
-    /// One group more than allowed.
+    /// More groups than allowed.
     #[error("a filter has at most {max} groups, nested ones included", max = limits::FILTER_GROUPS_MAX)]
     TooManyGroups,
     /// No `field`, or one that is not a text.
@@ -46,33 +46,33 @@ pub enum FilterFault {
     /// A path that is too long.
     #[error("longer than {max} characters", max = limits::FILTER_FIELD_CHARS_MAX)]
     FieldTooLong,
-    /// A path that begins nowhere.
+    /// A path that does not begin with a known root.
     #[error("must begin with data or old (as data.status), or be object or type")]
     FieldRoot,
     /// Two dots in a row, or one at the end.
     #[error("has an empty name between dots or at its end")]
     FieldWord,
-    /// A path that goes on below a text.
+    /// A path that continues below a text.
     #[error("object and type are texts: they have no fields of their own")]
     FieldBelowText,
     /// No `op`, or an unknown one.
     #[error("must be one of {}", Op::list())]
     Op,
-    /// A condition that compares with nothing.
+    /// A condition without the value to compare with.
     #[error("missing: `{op}` needs a value to compare with")]
     ValueMissing {
-        /// For which operator.
+        /// The operator.
         op: &'static str,
     },
-    /// A value where none is looked at.
+    /// A value for an operator that takes none.
     #[error("`changed` takes no value: leave it out")]
     ValueUnwanted,
     /// A value that the operator cannot work with.
     #[error("`{op}` needs {allowed}")]
     ValueKind {
-        /// For which operator.
+        /// The operator.
         op: &'static str,
-        /// What would be one.
+        /// The values that it takes.
         allowed: &'static str,
     },
     /// A value that is too large.
@@ -81,10 +81,10 @@ pub enum FilterFault {
     /// A list of values that is too long.
     #[error("{count} values, at most {max} are allowed", max = limits::FILTER_SET_VALUES_MAX)]
     TooManyValues {
-        /// How many there were.
+        /// How many values there are.
         count: usize,
     },
-    /// `changed` on something that has no old state.
+    /// `changed` on a field that has no old state.
     #[error("`changed` compares old and data: name a field of data, such as data.status")]
     NotState,
 }

@@ -1,5 +1,5 @@
-//! Whether an event passes a filter. What is missing or does not fit is simply not a match; the one
-//! thing that can go wrong is that the steps of the [`Budget`] are used up before the answer is known.
+//! Evaluates a filter on an event. A missing or unsuitable field is simply not a match; the only
+//! error is that the [`Budget`] is used up before there is a result.
 
 use std::cmp::Ordering;
 
@@ -78,8 +78,8 @@ impl Expression {
 }
 
 impl Test {
-    /// A missing field equals nothing and contains nothing, so that only the two negations (and
-    /// an `exists` that wants it missing) hold for it.
+    /// A missing field equals nothing and contains nothing, so only the two negations hold for it,
+    /// and an `exists` with the value `false`.
     fn holds(
         &self,
         field: &Field,
@@ -127,13 +127,13 @@ fn contains(value: &Value, operand: &Operand, budget: &mut Budget) -> Result<boo
     }
 }
 
-/// A list's elements; a single value is a list of one.
+/// The elements of a list; a single value counts as a list of one.
 fn elements(value: &Value) -> &[Value] {
     value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice)
 }
 
-/// Whether the same path leads to different values in `old` and in `data`. An event that does not
-/// say what was before has changed nothing.
+/// Whether the same path leads to different values in `old` and in `data`. An event without `old`
+/// has changed nothing.
 fn has_changed(
     field: &Field,
     event: &EventView<'_>,

@@ -6,16 +6,16 @@ use super::error::FilterFault;
 use super::view::EventView;
 use crate::limits;
 
-/// Where a path begins.
+/// The part of an event where a path begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Root {
-    /// The new state.
+    /// `data`: the new state.
     Data,
-    /// The state before.
+    /// `old`: the state before.
     Old,
-    /// What it happened to.
+    /// `object`: the object that it happened to.
     Object,
-    /// What happened.
+    /// `type`: the event's type.
     Type,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Field {
     path: Box<[Step]>,
 }
 
-/// One step down: a key of an object, or, where it is a number, a place in an array.
+/// One segment of a path: a key of an object or, if it is a number, an index of an array.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Step {
     key: Box<str>,
@@ -61,23 +61,23 @@ impl Field {
         Ok(Field { root, path })
     }
 
-    /// Whether the event has it in `data` or `old`.
+    /// Whether it is a field of `data` or `old`.
     pub(super) const fn is_state(&self) -> bool {
         matches!(self.root, Root::Data | Root::Old)
     }
 
-    /// What following the path costs.
+    /// The cost of following the path.
     pub(crate) const fn steps(&self) -> u64 {
-        // A path has at most as many words as it has characters.
+        // A path has at most as many segments as characters.
         1 + self.path.len() as u64
     }
 
-    /// The value in this event; `None` where it has no such field. A `null` is a value.
+    /// The value in this event; `None` if the event has no such field. A `null` is a value.
     pub(crate) fn find<'v>(&self, event: &'v EventView<'_>) -> Option<&'v Value> {
         self.find_below(event.root(self.root)?)
     }
 
-    /// The same path below another root.
+    /// The value of the same path below another root.
     pub(super) fn find_below<'v>(&self, root: &'v Value) -> Option<&'v Value> {
         self.path.iter().try_fold(root, |value, step| step.down(value))
     }
@@ -85,7 +85,7 @@ impl Field {
 
 impl Step {
     fn of(word: &str) -> Self {
-        // `01` and `+1` are keys, not places.
+        // `01` and `+1` are keys, not indexes.
         let is_index = word == "0"
             || (!word.starts_with('0') && word.bytes().all(|byte| byte.is_ascii_digit()));
         Step { key: word.into(), index: if is_index { word.parse().ok() } else { None } }

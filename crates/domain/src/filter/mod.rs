@@ -1,9 +1,9 @@
-//! Conditions on an event, compiled when a subscription is made.
+//! Conditions on an event, compiled when a subscription is created.
 //!
-//! A filter is one condition, `{"field": "data.status", "op": "eq", "value": "CUR"}`, or one
-//! group, `{"all": […]}` or `{"any": […]}`, of conditions and groups. Whatever is wrong with it is
-//! said at compile time, with its place. Evaluating one never panics and takes no more steps than it
-//! is given: where they do not suffice, that is the outcome ([`OverBudget`]).
+//! A filter is one condition, `{"field": "data.status", "op": "eq", "value": "CUR"}`, or one group,
+//! `{"all": […]}` or `{"any": […]}`, of conditions and groups. Errors are reported at compile time,
+//! with their place. Evaluation never panics and takes no more steps than its budget; if they do
+//! not suffice, the outcome is [`OverBudget`].
 
 mod budget;
 mod compare;
@@ -45,7 +45,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Compiles a filter, or says what is wrong with it and where.
+    /// Compiles a filter, or reports the first error and its place.
     pub fn compile(source: &Value) -> Result<Self, FilterError> {
         Ok(Filter { expression: compile::compile(source)?, source: source.clone() })
     }
@@ -55,7 +55,7 @@ impl Filter {
         &self.source
     }
 
-    /// Whether the event passes, within so many steps.
+    /// Whether the event passes the filter, within the budget.
     pub fn evaluate(&self, event: &EventView<'_>, budget: &mut Budget) -> Result<bool, OverBudget> {
         self.expression.holds(event, budget)
     }
@@ -77,8 +77,8 @@ impl Filter {
         self.expression.needs_json()
     }
 
-    /// Fields that must equal a certain scalar in every event that passes, with the fingerprint of
-    /// the scalar: what an `eq` says that is the whole filter or stands in its outermost `all`.
+    /// Fields that must equal a certain scalar in every event that passes, with the scalar's
+    /// fingerprint: each `eq` that is the whole filter or directly in its outermost `all`.
     pub(crate) fn pins(&self) -> impl Iterator<Item = (&Field, u64)> {
         let conditions = match &self.expression {
             Expression::All(entries) => entries,

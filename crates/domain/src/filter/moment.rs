@@ -5,7 +5,7 @@
 
 use jiff::civil;
 
-/// A point in time. Only what is written as RFC 3339 says becomes one.
+/// A point in time, parsed from RFC 3339 text only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Moment {
     unix_seconds: i64,
@@ -13,8 +13,8 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// Reads `2026-11-15T09:30:00.123456789+01:00` and its variants; decimals after the ninth are
-    /// cut off.
+    /// Parses `2026-11-15T09:30:00.123456789+01:00` and its variants; digits after the ninth
+    /// decimal are dropped.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (date_time, rest) = text.as_bytes().split_at_checked(19)?;
         let (date, time) = date_time.split_at_checked(10)?;
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_text() {
+    fn text_that_is_not_rfc_3339_is_not_a_time() {
         for text in [
             "",
             "2026-11-15",

@@ -1,7 +1,8 @@
-//! An event as filters see it: parsed when the first filter looks, and not again.
+//! The view of an event that filters evaluate: parsed when the first filter needs it, and only
+//! once.
 //!
-//! What was accepted is readable here, whatever numbers and texts it holds: an event never slips
-//! past a filter because of a number that is too large for this machine.
+//! Every accepted event can be parsed here, whatever numbers and texts it contains: an event never
+//! bypasses a filter because a number is too large.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -24,12 +25,12 @@ pub struct EventView<'a> {
     old: OnceCell<Option<Value>>,
     object: OnceCell<Option<Value>>,
     kind: OnceCell<Option<Value>>,
-    /// Fingerprints of long texts, by where they are in memory: many subscriptions may pin the same
-    /// field, and none of them makes the same text be read again.
+    /// Fingerprints of long texts, by their address in memory: many subscriptions may compare the
+    /// same field, and the text is hashed only once.
     long_texts: RefCell<BTreeMap<usize, u64>>,
 }
 
-/// Texts from so many bytes on are read once for their fingerprint.
+/// Texts of this length or longer have their fingerprint cached.
 const LONG_TEXT_BYTES: usize = 128;
 
 impl<'a> EventView<'a> {
@@ -90,7 +91,8 @@ impl<'a> EventView<'a> {
     }
 }
 
-/// Parses what was accepted. `None` only for bytes that never were: a broken store's.
+/// Parses an accepted value. `None` only for bytes that were never accepted, such as those of a
+/// damaged store.
 fn parse(json: &RawJson) -> Option<Value> {
     let bytes = json.as_bytes();
     serde_json::from_slice(bytes)
@@ -98,8 +100,8 @@ fn parse(json: &RawJson) -> Option<Value> {
         .or_else(|| tolerant(serde_json::from_slice(bytes).ok()?, limits::JSON_DEPTH_MAX))
 }
 
-/// Parses well-formed JSON that has a number out of range (taken as the nearest in range) or half
-/// of a surrogate pair (taken as U+FFFD). Seldom needed; slower, since each level is read twice.
+/// Parses well-formed JSON with a number out of range (read as the nearest in range) or half of a
+/// surrogate pair (read as U+FFFD). Rarely needed, and slower, because each level is parsed twice.
 fn tolerant(json: &RawValue, depth_left: usize) -> Option<Value> {
     let text = json.get();
     match text.as_bytes().first()? {
@@ -125,7 +127,7 @@ fn nearest_number(text: &str) -> Option<Value> {
     Number::from_f64(number).map(Value::Number)
 }
 
-/// A JSON text that need not be Unicode: serde_json hands it over as bytes only.
+/// A JSON text that need not be valid Unicode: serde_json passes it as bytes only.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct AnyText(String);
 
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_accepted_can_be_read() {
+    fn every_accepted_event_can_be_parsed() {
         assert_eq!(accepted(r#" {"a": [1, "x"]} "#), Some(json!({"a": [1, "x"]})));
         assert_eq!(
             accepted(r#" {"a": [1e400, -1E999, 1e-999, true, null], "b": "x"} "#),
@@ -176,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn of_a_key_that_is_there_twice_the_last_one_counts() {
+    fn last_of_duplicate_keys_counts() {
         assert_eq!(accepted(r#"{"a": 1, "a": 2}"#), Some(json!({"a": 2})));
         let tolerated = accepted(r#"{"a": 1, "a": 2, "b": 1e400}"#);
         assert_eq!(tolerated, Some(json!({"a": 2, "b": f64::MAX})));
     }
 
     #[test]
-    fn bytes_that_never_were_accepted_read_as_nothing() {
+    fn bytes_that_were_never_accepted_parse_as_none() {
         let deep = "[".repeat(100_000) + &"]".repeat(100_000);
         let deep_number = "[".repeat(100) + "1e400" + &"]".repeat(100);
         let deep_object = "{\"a\":".repeat(100) + "1e400" + &"}".repeat(100);

@@ -1,9 +1,9 @@
-//! Deliveries that are treated alike, and what waits.
+//! Cohorts: deliveries of a forecast that are treated alike, and the set of those that wait.
 //!
-//! Without jitter a delivery's slots lie at fixed distances from its acceptance, whether it was
-//! attempted in them or not. So deliveries that came one after the other and stand in the same slot
-//! stay together until the circuit treats one of them differently. **A cohort is only ever moved as
-//! a whole where every member would be moved in the same way.**
+//! Without jitter a delivery's slots are at fixed distances from its acceptance, whether it was
+//! attempted in them or not. So consecutive deliveries in the same slot stay together until the
+//! circuit treats one of them differently. **A cohort is moved as a whole only if every member
+//! would be moved in the same way.**
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +18,11 @@ use crate::time::Timestamp;
 /// Consecutive deliveries in the same slot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cohort {
-    /// The number of the first one.
+    /// The number of the first member.
     pub(super) first: u64,
-    /// How many there are.
+    /// How many members there are.
     pub(super) count: u64,
-    /// The slot of the first one.
+    /// The slot of the first member.
     pub(super) slot: Slot,
     pub(super) attempts: u32,
     pub(super) last_attempt_at: Option<Timestamp>,
@@ -56,7 +56,7 @@ impl Cohort {
     }
 }
 
-/// Everything that waits, by when it falls due and by who is probed first.
+/// All waiting deliveries, by due time and by the order of probes.
 #[derive(Debug)]
 pub(super) struct Waiting {
     traffic: Traffic,
@@ -98,18 +98,18 @@ impl Waiting {
         Some(cohort)
     }
 
-    /// When the next one falls due.
+    /// When the next cohort falls due.
     pub(super) fn next_due_at(&self) -> Option<Timestamp> {
         self.by_due.keys().next().map(|(due_at, _)| *due_at)
     }
 
-    /// Takes the one that falls due next.
+    /// Takes the delivery that falls due next.
     pub(super) fn pop_one(&mut self) -> Option<Cohort> {
         let (due_at, first) = *self.by_due.keys().next()?;
         self.take(due_at, first, 1)
     }
 
-    /// Takes those of one cohort that fall due before this time; at most `most` of them.
+    /// Takes the members of one cohort that fall due before this time.
     pub(super) fn pop_due(&mut self, end: Timestamp) -> Option<Cohort> {
         let (&(due_at, first), cohort) = self.by_due.iter().next()?;
         match cohort.due_before(end, self.traffic) {
@@ -118,13 +118,13 @@ impl Waiting {
         }
     }
 
-    /// Takes the one that is probed next.
+    /// Takes the delivery that is probed next.
     pub(super) fn pop_probe(&mut self) -> Option<Cohort> {
         let (_, first, due_at) = *self.by_rank.iter().next()?;
         self.take(due_at, first, 1)
     }
 
-    /// Takes the oldest, at most so many, all of one cohort.
+    /// Takes at most `most` of the oldest deliveries, all of one cohort.
     pub(super) fn pop_oldest(&mut self, most: u64) -> Option<Cohort> {
         let (&first, &due_at) = self.by_first.iter().next()?;
         self.take(due_at, first, most)
@@ -145,7 +145,7 @@ impl Waiting {
     }
 }
 
-/// What all deliveries of a forecast have in common.
+/// The values that all deliveries of a forecast share.
 #[derive(Debug)]
 pub(super) struct Template {
     delivery: Delivery,
@@ -169,7 +169,7 @@ impl Template {
         Some(Template { delivery })
     }
 
-    /// The first member of a cohort, as the domain knows it.
+    /// The first member of a cohort as a [`Delivery`].
     pub(super) fn waiting(&self, cohort: &Cohort, traffic: Traffic) -> Delivery {
         Delivery {
             id: delivery_id(cohort.first),
@@ -187,7 +187,7 @@ impl Template {
     }
 }
 
-/// Identifiers in the order of acceptance, with a tail that looks random (jitter is made of it).
+/// Identifiers in the order of acceptance, with a pseudo-random tail from which jitter is computed.
 pub(super) fn delivery_id(n: u64) -> DeliveryId {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&n.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Schedules of others: so much time after each failed attempt, and no circuit.
+//! Schedules of other products: fixed delays after each failed attempt, and no circuit.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::time::Timestamp;
 /// A schedule without a circuit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FixedSchedule {
-    /// How long after each failed attempt the next one follows.
+    /// The delays from each failed attempt to the next attempt.
     pub delays: Vec<Duration>,
-    /// The destination is switched off when everything failed for so long. What waits then, and
-    /// what is accepted from then on, is not sent any more.
+    /// The destination is switched off when all attempts have failed for this long. Deliveries that
+    /// wait then, or are accepted later, are not sent any more.
     pub off_after: Option<Duration>,
 }
 
 impl FixedSchedule {
-    /// How long after the first attempt the last one follows.
+    /// The time from the first attempt to the last.
     pub fn length(&self) -> Duration {
         self.delays.iter().sum()
     }
@@ -88,7 +88,8 @@ impl Run<'_> {
         }
     }
 
-    /// No interval crosses the end of the outage: the first member speaks for all.
+    /// No interval crosses the end of the outage, so the outcome of the first member is that of
+    /// all.
     fn attempt(&mut self, cohort: Cohort) {
         let Cohort { first, count, slot, .. } = cohort;
         if slot.due_at >= self.outage_ends_at {

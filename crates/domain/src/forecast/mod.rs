@@ -1,11 +1,10 @@
-//! What would a policy do in an outage? The answer in figures, without sending anything.
+//! Forecasts what a policy would do in an outage, in figures, without sending anything.
 //!
-//! One destination, evenly spaced deliveries, one outage. Every decision is the real one: the
-//! circuit is asked and taught by [`crate::circuit`], slots are computed by [`crate::delivery`].
-//! Deliveries that are treated alike are moved together (`cohort`), so that millions take seconds;
-//! **none is estimated.** What is modelled: an attempt takes no time (but for the steps of a ramp),
-//! every attempt within the outage fails and every other one succeeds, and the sender itself never
-//! stops.
+//! One destination, evenly spaced deliveries, one outage. Every decision is made by the real code:
+//! admission and outcomes by [`crate::circuit`], slots by [`crate::delivery`]. Deliveries that are
+//! treated alike are moved together (`cohort`), so that millions take seconds; **none is
+//! estimated.** What is modelled: an attempt takes no time (but for the steps of a ramp), every
+//! attempt within the outage fails and every other one succeeds, and the sender itself never stops.
 
 mod cohort;
 mod fixed;
@@ -30,50 +29,51 @@ pub use work::Work;
 /// When the outage begins; all times of a forecast count from here.
 pub const OUTAGE_AT: Timestamp = Timestamp::from_unix_ms(1_700_000_000_000);
 
-/// Deliveries that can be forecast where each has slots of its own (`retry.jitter`).
+/// The most deliveries that can be forecast with jitter, where each delivery has slots of its own.
 pub const JITTERED_MAX: u64 = 2_000_000;
 
-/// What happens.
+/// The assumptions of a forecast.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// How many deliveries there are.
+    /// The rate of deliveries.
     pub traffic: Traffic,
-    /// How long every attempt fails.
+    /// How long the outage lasts, in which every attempt fails.
     pub outage: Duration,
-    /// How long everything was well before; its successes are in the counters.
+    /// How long the destination was healthy before; those successes are in the counters.
     pub healthy_before: Duration,
-    /// How long after the outage somebody enables the destination, should it be frozen.
+    /// How long after the outage somebody enables the destination, if it is frozen.
     pub enabled_after: Option<Duration>,
-    /// How long an answer takes. Matters only to a ramp, which sends so many at a time.
+    /// How long a response takes. It matters only for a ramp, which limits the deliveries at a
+    /// time.
     pub answer_time: Duration,
-    /// The most at a time.
+    /// The most deliveries at a time.
     pub in_flight_max: u32,
-    /// How many points the course of time has.
+    /// How many samples over time to take.
     pub samples: u32,
 }
 
-/// So many deliveries in so much time, evenly spaced.
+/// Evenly spaced deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traffic {
-    /// How many; at least one.
+    /// The number of deliveries; at least one.
     pub deliveries: u64,
-    /// In how much time; at least a millisecond.
+    /// The time in which that many deliveries come; at least a millisecond.
     pub per: Duration,
 }
 
-/// A scenario that is too large to be computed, or too small to mean anything.
+/// A scenario that is too large to compute, or meaningless.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ForecastError {
-    /// Each delivery has slots of its own, and there are too many.
+    /// With jitter each delivery has slots of its own, and there are too many deliveries.
     #[error(
         "with retry.jitter every delivery is followed by itself: at most {JITTERED_MAX} of them, \
          and these would be {0}; lower the rate"
     )]
     TooManyWithJitter(u64),
-    /// Nothing happens, or everything at once.
+    /// The rate is zero or infinite.
     #[error("the rate must be between one delivery a year and 1,000,000 a second")]
     Rate,
-    /// No outage, or one that outlasts everything.
+    /// The outage has no length, or is too long.
     #[error("the outage must be between one second and one year")]
     Outage,
     /// It would take more steps, or more memory, than it may.
@@ -84,18 +84,18 @@ pub enum ForecastError {
     TooMuchWork,
 }
 
-/// What comes of it.
+/// The result of a forecast. Its times count from the beginning of the outage.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Forecast {
     /// Deliveries accepted from the beginning of the outage to the end of the forecast.
     pub accepted: u64,
-    /// Those that arrived.
+    /// Deliveries that succeeded.
     pub delivered: u64,
-    /// Those that arrived, but not by their first attempt.
+    /// Deliveries that succeeded, but not at their first attempt.
     pub late: u64,
-    /// Those that used up their retries.
+    /// Deliveries that used up their retries.
     pub dead: u64,
-    /// Of these, how many were never attempted.
+    /// How many of the dead ones were never attempted.
     pub dead_never_attempted: u64,
     /// Those that had used them up and were replayed when the destination was back; they arrived.
     pub replayed: u64,
@@ -105,43 +105,43 @@ pub struct Forecast {
     pub failed_attempts: u64,
     /// Attempts that failed as probes.
     pub failed_probes: u64,
-    /// The most that ever waited.
+    /// The largest number of waiting deliveries.
     pub peak_backlog: u64,
-    /// When that was.
+    /// When the backlog was largest.
     pub peak_at: Duration,
-    /// The most deliveries that arrived in a minute, on the average of one sample.
+    /// The most deliveries that succeeded per minute, averaged over one sample.
     pub peak_per_minute: u64,
-    /// Changes of the circuit, probes aside.
+    /// Transitions of the circuit, without those of probes.
     pub transitions: Vec<Transition>,
-    /// When the first delivery arrived after the outage.
+    /// When the first delivery succeeded after the outage.
     pub back_at: Option<Duration>,
-    /// When nothing was waiting any more.
+    /// When no delivery waited any more.
     pub recovered_at: Option<Duration>,
-    /// How late the late ones were, to the second, and how many of each.
+    /// The delays of late deliveries in seconds, with the number of deliveries for each.
     pub delays: BTreeMap<u64, u64>,
-    /// The course of time.
+    /// The samples over time.
     pub samples: Vec<Sample>,
     /// When the forecast ends.
     pub ends_at: Duration,
 }
 
-/// One point of the course of time.
+/// One sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// When.
+    /// The time of the sample.
     pub at: Duration,
-    /// How many wait.
+    /// Waiting deliveries.
     pub backlog: u64,
-    /// How many are dead by then.
+    /// Dead deliveries so far.
     pub dead: u64,
-    /// How many attempts have failed by then.
+    /// Failed attempts so far.
     pub failed_attempts: u64,
-    /// How many have arrived by then.
+    /// Successful deliveries so far.
     pub delivered: u64,
 }
 
 impl Traffic {
-    /// When delivery `n` comes, from the beginning of the outage.
+    /// When delivery `n` is accepted, from the beginning of the outage.
     fn offset(self, n: u64) -> Duration {
         let ms = u128::from(n) * self.per.as_millis() / u128::from(self.deliveries.max(1));
         Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX))
@@ -151,7 +151,7 @@ impl Traffic {
         OUTAGE_AT.saturating_add(self.offset(n))
     }
 
-    /// How many deliveries come before this time.
+    /// How many deliveries are accepted before this time.
     fn before(self, end: Timestamp) -> u64 {
         let (ms, per) = (end.since(OUTAGE_AT).as_millis(), self.per.as_millis().max(1));
         u64::try_from((ms * u128::from(self.deliveries)).div_ceil(per)).unwrap_or(u64::MAX)
@@ -159,7 +159,7 @@ impl Traffic {
 }
 
 impl Forecast {
-    /// By how much the given share of the late deliveries was late at most.
+    /// The delay that the given share of the late deliveries did not exceed.
     pub fn delay(&self, share: Share) -> Option<Duration> {
         let wanted = u128::from(self.late) * u128::from(share.as_millionths());
         let mut counted = 0u128;
@@ -187,7 +187,7 @@ impl Scenario {
     }
 }
 
-/// What our own policy would do.
+/// Forecasts Postrider's own policy.
 pub fn forecast(scenario: &Scenario, policy: &Policy) -> Result<Forecast, ForecastError> {
     forecast_within(scenario, policy, Work::UNLIMITED)
 }

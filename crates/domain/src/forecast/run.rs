@@ -1,9 +1,9 @@
-//! Our own policy, from the beginning of the outage until nothing waits any more.
+//! The forecast of Postrider's own policy, from the beginning of the outage until nothing waits.
 //!
-//! Time goes from one boundary to the next: a sample, the end of the outage, a probe, a freeze. In
-//! between, what the circuit refuses is moved as cohorts, what arrives is counted one by one, and
-//! what fails is failed one by one in the order of time, because each failure may change the
-//! circuit.
+//! Time advances from one boundary to the next: a sample, the end of the outage, a probe, a freeze.
+//! Between two boundaries, deliveries that the circuit does not admit are moved as cohorts and
+//! successes are counted. Failures are processed one by one in the order of time, because each
+//! failure may change the circuit.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(super) struct Run<'a> {
     work: Work,
 }
 
-/// What waits is sent ahead of its slots, so many at a time.
+/// A drain in progress: waiting deliveries are sent ahead of their slots, `size` at a time.
 struct Ramp {
     size: u32,
     next_step_at: Timestamp,
@@ -72,7 +72,7 @@ impl<'a> Run<'a> {
         if policy.retry.jitter != Share::ZERO && all > JITTERED_MAX {
             return Err(ForecastError::TooManyWithJitter(all));
         }
-        // What went well before is counted: it is what the share of failures is a share of.
+        // Successes before the outage count: the share of failures includes them.
         let successes =
             traffic.before(OUTAGE_AT.saturating_add(scenario.healthy_before)).saturating_sub(1);
         let mut circuit = Circuit::new(OUTAGE_AT.saturating_sub(scenario.healthy_before));
@@ -131,7 +131,7 @@ impl<'a> Run<'a> {
         self.circuit.ask(now, Hold::Released, &self.policy.circuit)
     }
 
-    /// Until when things stay as they are, whatever the circuit says.
+    /// Until when nothing changes, whatever the state of the circuit.
     fn boundary(&self) -> Timestamp {
         let freeze_at = self
             .circuit
@@ -155,7 +155,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Keeps a change of the circuit, unless it is a probe that went out or came back.
+    /// Keeps a transition, unless it is the start or the failure of a probe.
     fn note(&mut self, transition: Option<Transition>) {
         let Some(transition) = transition else { return };
         let is_disabled = |name| matches!(name, StateName::Open | StateName::HalfOpen);
@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
                     || policy.disable_share.is_exceeded_by(failures, attempts))
     }
 
-    /// The circuit is closed, and the next one may change that.
+    /// The circuit is closed, and each attempt may change that.
     fn one_by_one(&mut self, end: Timestamp) {
         let accepted_at = self.traffic.at(self.accepted);
         let due_at = self.waiting.next_due_at().unwrap_or(Timestamp::MAX);
@@ -206,7 +206,7 @@ impl<'a> Run<'a> {
         self.attempt(&delivery, turn, at);
     }
 
-    /// One attempt, and what it changes.
+    /// Makes one attempt and applies its outcome.
     fn attempt(&mut self, delivery: &Delivery, turn: Turn, at: Timestamp) {
         let is_up = self.is_up(at);
         let verdict = if is_up { Verdict::Success } else { Verdict::Failure };
@@ -228,7 +228,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The circuit is closed and the destination is up: what is due arrives.
+    /// The circuit is closed and the destination is up: all due deliveries succeed.
     fn everything_arrives(&mut self, end: Timestamp) {
         let count = self.traffic.before(end).saturating_sub(self.accepted);
         if count > 0 {
@@ -297,7 +297,7 @@ impl<'a> Run<'a> {
         self.circuit.counters.successes += others;
     }
 
-    /// The circuit closed: with a ramp, what waits does not wait for its slots.
+    /// The circuit has closed: with a ramp, waiting deliveries are sent before their slots.
     fn recovered(&mut self) {
         if self.policy.recovery.mode == RecoveryMode::Drain {
             let next_step_at = self.now.saturating_add(self.policy.recovery.ramp_step);
@@ -308,7 +308,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Sends what waits, oldest first, as many as the ramp allows until `end`.
+    /// Sends waiting deliveries, oldest first, as many as the ramp allows until `end`.
     fn drain(&mut self, end: Timestamp) {
         let Some(ramp) = &mut self.ramp else { return };
         let turns = end.since(self.now).as_nanos() / self.scenario.answer_time.as_nanos().max(1);
@@ -332,7 +332,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The ten minutes are over: whoever waits is let through, or the next one that comes.
+    /// The probe interval has passed: a waiting delivery is sent as the probe, or the next one that
+    /// is accepted.
     fn probe(&mut self, end: Timestamp) {
         let delivery = match self.waiting.pop_probe() {
             Some(one) => self.template.waiting(&one, self.traffic),
@@ -352,7 +353,7 @@ impl<'a> Run<'a> {
         self.attempt(&delivery, Turn::Probe, self.now);
     }
 
-    /// The circuit is open or frozen until `end`: what is due takes its next slot.
+    /// The circuit is open or frozen until `end`: due deliveries move to their next slot.
     fn nothing_is_admitted(&mut self, end: Timestamp) {
         let count = self.traffic.before(end).saturating_sub(self.accepted);
         let together = if self.policy.retry.jitter == Share::ZERO { count.max(1) } else { 1 };
@@ -375,7 +376,7 @@ impl<'a> Run<'a> {
         self.now = end;
     }
 
-    /// Puts a delivery, and those that are treated like it, where it belongs now.
+    /// Files a delivery, and those that are treated like it, by its new state.
     fn keep(&mut self, delivery: &Delivery, count: u64) {
         match delivery.state {
             DeliveryState::Waiting(slot) => self.waiting.insert(Cohort {
@@ -394,7 +395,7 @@ impl<'a> Run<'a> {
                 }
                 self.dead.push_back((number(delivery), count, is_attempted));
             }
-            // Arrivals are counted where they happen; nobody cancels anything here.
+            // Successes are counted elsewhere, and a forecast cancels nothing.
             DeliveryState::Queued
             | DeliveryState::Delivered { .. }
             | DeliveryState::Cancelled { .. } => {}
@@ -403,7 +404,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Which delivery of the forecast this is.
+/// The number of this delivery in the forecast.
 fn number(delivery: &Delivery) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&delivery.id.as_bytes()[..8]);

@@ -1,4 +1,4 @@
-//! What is counted on the way, and the course of time.
+//! The counts of a forecast and its samples over time.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ pub(super) struct Tally {
     traffic: Traffic,
     outage_ends_at: Timestamp,
     step: Duration,
-    /// When the last delivery ended that had waited.
+    /// When the last waiting delivery ended.
     last_end_at: Timestamp,
 }
 
 impl Tally {
     pub(super) fn new(scenario: &Scenario, ends_at: Timestamp) -> Self {
         let length = ends_at.since(OUTAGE_AT);
-        // Whole seconds: time goes in milliseconds, and a step must not fall between two of them.
+        // Whole seconds: times are in milliseconds, and a step must not fall between two of them.
         let step = Duration::from_secs((length / scenario.samples.max(1)).as_secs() + 1);
         let forecast =
             Forecast { samples: vec![Sample::default()], ends_at: length, ..Forecast::default() };
@@ -28,14 +28,14 @@ impl Tally {
         Tally { forecast, traffic: scenario.traffic, outage_ends_at, step, last_end_at }
     }
 
-    /// When the next sample is to be taken: nothing is moved as a whole across it.
+    /// When the next sample is due: no cohort is moved across it as a whole.
     pub(super) fn next_sample_at(&self) -> Timestamp {
         let last = self.forecast.samples.last().map_or(Duration::ZERO, |sample| sample.at);
         OUTAGE_AT.saturating_add(last + self.step)
     }
 
-    /// So many deliveries from number `first` on arrived; the first of them at this time, each of
-    /// the others as long after its acceptance as that one.
+    /// Counts `count` successes from number `first` on: the first at this time, each other one with
+    /// the same delay after its acceptance.
     pub(super) fn arrived(&mut self, first: u64, count: u64, at: Timestamp) {
         let delay = at.since(self.traffic.at(first));
         self.forecast.delivered += count;
@@ -112,7 +112,7 @@ impl Tally {
         }
     }
 
-    /// The end: everything that was accepted is somewhere.
+    /// Completes the forecast; every accepted delivery must be accounted for.
     pub(super) fn finish(mut self, accepted: u64, waiting: u64, now: Timestamp) -> Forecast {
         self.forecast.accepted = accepted;
         self.forecast.waiting = waiting;

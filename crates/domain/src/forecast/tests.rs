@@ -1,4 +1,4 @@
-//! Cases that were calculated by hand, and what holds in every case.
+//! Cases that were calculated by hand, and properties.
 
 use proptest::prelude::*;
 
@@ -30,7 +30,7 @@ fn changes(forecast: &Forecast) -> Vec<(u64, StateName)> {
     forecast.transitions.iter().map(|change| (ms(change.at), change.to)).collect()
 }
 
-/// What was accepted is delivered, dead or waiting.
+/// Every accepted delivery is delivered, dead or waiting.
 fn assert_balanced(forecast: &Forecast) {
     let Forecast { accepted, delivered, dead, waiting, .. } = *forecast;
     assert_eq!(accepted, delivered + dead + waiting, "{forecast:?}");
@@ -38,18 +38,18 @@ fn assert_balanced(forecast: &Forecast) {
 }
 
 /// One delivery a second to a new URL that is down for an hour. By 92 s there were 93 first
-/// attempts, and the first retries of those of 0 s to 7 s (84.8 s later): the 101st failure. The
-/// probes at 692, 1292, … 3092 s fail, the one at 3692 s succeeds.
+/// attempts, and 8 first retries of the deliveries accepted at 0 s to 7 s (84.8 s later): the 101st
+/// failure. The probes at 692, 1292, … 3092 s fail, the one at 3692 s succeeds.
 #[test]
-fn an_hour_at_one_a_second_as_calculated_by_hand() {
+fn outage_of_an_hour_at_one_per_second_matches_the_calculation_by_hand() {
     let forecast = forecast(&scenario(1, HOUR), &Policy::default()).unwrap();
     assert_eq!(changes(&forecast), [(92_000, StateName::Open), (3_692_000, StateName::Closed)]);
     assert_eq!((forecast.failed_attempts, forecast.failed_probes), (106, 5));
     assert_eq!((forecast.peak_backlog, forecast.peak_at), (3_692, seconds(3_692)));
     assert_eq!(forecast.back_at, Some(seconds(3_692)));
     assert_eq!((forecast.dead, forecast.waiting, forecast.late), (0, 0, 3_692));
-    // The delivery of 1063 s is 2629 s old by then, 0.2 s too old for its fifth slot: its sixth
-    // is the last one of all.
+    // The delivery accepted at 1063 s is 2629 s old by then, 0.2 s too old for its fifth slot: its
+    // sixth slot is the last event of all.
     assert_eq!(forecast.recovered_at, Some(Duration::from_millis(1_063_000 + 5_342_400)));
     assert_eq!(forecast.delays.last_key_value().map(|(delay, _)| *delay), Some(5_342));
     assert_balanced(&forecast);
@@ -84,8 +84,8 @@ fn a_destination_that_is_down_for_four_days_is_frozen_and_waits_for_somebody() {
     let mended = Scenario { enabled_after: Some(HOUR), ..long };
     let mended = forecast(&mended, &Policy::default()).unwrap();
     assert_eq!(changes(&mended)[2], (97 * 3_600_000, StateName::Closed));
-    // The eleventh slot lies at 173,585.6 s: who was accepted longer than that before the 97 h is
-    // dead. The one whose slot falls on that very moment is not.
+    // The eleventh slot is at 173,585.6 s: deliveries accepted longer than that before hour 97 are
+    // dead. One whose slot falls on that very moment is not.
     let dead = (97 * 3_600_000 - 173_585_600) / 100;
     assert_eq!(mended.dead, dead);
     assert_eq!(mended.back_at, Some(HOUR * 97));
@@ -93,14 +93,14 @@ fn a_destination_that_is_down_for_four_days_is_frozen_and_waits_for_somebody() {
 }
 
 #[test]
-fn a_ramp_sends_what_waits_at_once() {
+fn ramp_sends_waiting_deliveries_before_their_slots() {
     let mut policy = Policy::default();
     let slots = forecast(&scenario(1, HOUR), &policy).unwrap();
     policy.recovery.mode = RecoveryMode::Drain;
     let drained = forecast(&scenario(1, HOUR), &policy).unwrap();
     assert_eq!(changes(&slots), changes(&drained));
-    // Ten turns a second of 1, 2, 4, 8, 16, 32 and then 64: 630 in six seconds, the other 3,061
-    // in five more.
+    // Ten rounds a second of 1, 2, 4, 8, 16, 32 and then 64: 630 in six seconds, the other 3,061 in
+    // five more.
     assert_eq!(drained.recovered_at, Some(seconds(3_692 + 11)));
     assert!(slots.recovered_at > drained.recovered_at);
     assert_balanced(&drained);
@@ -146,7 +146,7 @@ fn a_fixed_schedule_attempts_everything_and_gives_up() {
     let forecast = forecast_fixed(&scenario(1, HOUR), &schedule).unwrap();
     assert_eq!(forecast.dead, 3_600 - 2_105);
     assert_eq!(forecast.late, 2_105);
-    // Each is attempted in each slot that falls into the outage.
+    // Each delivery is attempted in each slot that falls into the outage.
     assert_eq!(forecast.failed_attempts, 3_600 + 3_595 + 3_295 + 1_495);
     assert_eq!(forecast.recovered_at, Some(seconds(3_294 + 2_105)));
     assert!(forecast.transitions.is_empty());
@@ -160,7 +160,7 @@ fn a_fixed_schedule_attempts_everything_and_gives_up() {
 }
 
 #[test]
-fn what_cannot_be_computed_is_refused() {
+fn scenario_that_cannot_be_computed_is_refused() {
     let mut policy = Policy::default();
     policy.retry.jitter = Share::percent(10);
     let many = forecast(&scenario(1_000, HOUR), &policy);
@@ -227,10 +227,10 @@ fn policies() -> impl Strategy<Value = Policy> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Moving deliveries together changes nothing: with a jitter too small to move any slot (but
-    /// large enough for every delivery to be followed by itself) the forecast is the same.
+    /// Cohorts change nothing: with a jitter too small to move any slot (but which makes the
+    /// forecast follow each delivery alone) the result is the same.
     #[test]
-    fn cohorts_are_what_their_members_are(
+    fn forecast_by_cohorts_equals_the_forecast_of_single_deliveries(
         policy in policies(),
         outage in 60..20_000u64,
         per_minute in 1..120u64,

@@ -1,15 +1,16 @@
 //! Which subscriptions an event goes to.
 //!
-//! Matching costs what matches, not what exists: an event looks up the few patterns that its type
-//! has, and below each the values that its fields have. Whatever is found that way is asked itself
-//! ([`Subscription::verdict`]), so the index may find too much, but never decides anything.
+//! The cost of matching follows the number of matches, not of subscriptions: the index is searched
+//! for the few patterns that match the event's type, and below each for the values of the event's
+//! fields. Each candidate is then evaluated ([`Subscription::verdict`]), so the index may return
+//! too many candidates, but never decides.
 //!
-//! Nothing here crosses a tenant: every question names one. A [`TenantIndex`] is a snapshot that is
-//! copied in no time and shares its memory with the next one, so nobody who matches holds a lock, and
-//! a change costs the same however many subscriptions there are.
+//! Every search is within one tenant. A [`TenantIndex`] is a persistent data structure: a snapshot
+//! is cheap and shares memory with the next one, so matching holds no lock, and a change costs the
+//! same however many subscriptions there are.
 //!
-//! What the filters of a tenant may take is counted in [`Work`]. Where a filter does not come to an
-//! answer, its subscription is among those that get the event, and is named.
+//! The steps of a tenant's filters are counted in [`Work`]. If a filter has no result within its
+//! steps, its subscription gets the event and is reported in [`Matched::over_budget`].
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -25,25 +26,25 @@ use crate::limits;
 use crate::mixing::STEP;
 use crate::subscription::{Subscription, TypePattern};
 
-/// Every subscription that a process knows, ready to be matched.
+/// All subscriptions of all tenants, indexed for matching.
 #[derive(Debug, Clone, Default)]
 pub struct SubscriptionIndex {
     tenants: BTreeMap<TenantId, TenantIndex>,
 }
 
-/// The subscriptions of one tenant, as they were at one moment. Cheap to clone.
+/// A snapshot of the subscriptions of one tenant. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct TenantIndex {
     by_id: RedBlackTreeMapSync<SubscriptionId, Arc<Subscription>>,
     by_destination: RedBlackTreeSetSync<(DestinationId, SubscriptionId)>,
     by_twin_fingerprint: RedBlackTreeSetSync<(u64, SubscriptionId)>,
-    /// Those that are enabled, once for each of their patterns.
+    /// The enabled subscriptions, one entry for each of their patterns.
     wishes: RedBlackTreeMapSync<Wish, Arc<Subscription>>,
-    /// How many of the wishes cannot be decided without parsing the event.
+    /// How many entries need the parsed event to be decided.
     needing_json: usize,
 }
 
-/// Where a subscription is looked up: by its pattern, then by what it pins.
+/// The key of an index entry: the pattern, then the required field values.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Wish {
     pattern: TypePattern,
@@ -51,45 +52,46 @@ struct Wish {
     id: SubscriptionId,
 }
 
-/// Fields whose values an event must have to be wanted: the object, where a subscription names
-/// one, and what its filter demands by `eq`. A subscription that wants everything pins nothing.
+/// Fields that must have certain values in a matching event: the object, if the subscription names
+/// one, and the fields that its filter requires by `eq`. A subscription without such conditions has
+/// none.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Pins {
     fields: Arc<[Field]>,
-    /// Of the values, in the order of the fields.
+    /// The fingerprint of the values, in the order of the fields.
     fingerprint: u64,
 }
 
-/// Who gets an event.
+/// The result of matching an event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Matched {
     /// The subscriptions, each once, by identifier.
     pub subscriptions: Vec<Arc<Subscription>>,
-    /// Those among them whose filter did not come to an answer within its steps.
+    /// The subscriptions whose filter had no result within its steps.
     pub over_budget: Vec<SubscriptionId>,
 }
 
-/// The steps that filters may take, all that a request brings together.
+/// The steps that the filters of one request may take together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Work {
-    /// What each filter may take that does not count against the others.
+    /// The steps that each filter may take without using up the shared budget.
     free: u64,
     filter_max: u64,
     event_max: u64,
     left: u64,
 }
 
-/// The work is more than was to be tried: it is to be done elsewhere, from the beginning.
+/// The work is too large for [`Work::light`]: repeat it on another thread, from the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooMuch;
 
-/// Steps that a request may take where it must not keep others waiting: well below a millisecond.
+/// Steps that a request may take on a thread that serves others too: well below a millisecond.
 const LIGHT_STEPS: u64 = 20_000;
-/// Bytes of an event that may be parsed there.
+/// Bytes of an event that may be parsed on such a thread.
 const LIGHT_BYTES: usize = 16 * 1024;
 
 impl Work {
-    /// What one request may take at all.
+    /// The limits of one request on a thread for large work.
     pub const fn whole() -> Self {
         Work {
             free: limits::FILTER_STEPS_FREE,
@@ -99,17 +101,17 @@ impl Work {
         }
     }
 
-    /// What one request may take where others wait for it.
+    /// The limits of one request on a thread that serves others too.
     pub const fn light() -> Self {
         Work { free: 0, filter_max: LIGHT_STEPS, event_max: LIGHT_STEPS, left: LIGHT_STEPS }
     }
 
-    /// Whether what cannot be done within it is to be done elsewhere.
+    /// Whether work beyond the limits is to be repeated on another thread.
     const fn is_light(self) -> bool {
         self.free == 0
     }
 
-    /// Asks one filter; counts what it took.
+    /// Evaluates one filter and counts its steps.
     fn ask(
         &mut self,
         event_left: &mut u64,
@@ -130,19 +132,19 @@ const FIRST_ID: SubscriptionId = SubscriptionId::from_bytes([0; 16]);
 const LAST_ID: SubscriptionId = SubscriptionId::from_bytes([u8::MAX; 16]);
 
 impl SubscriptionIndex {
-    /// An index of nothing.
+    /// An empty index.
     pub fn new() -> Self {
         SubscriptionIndex::default()
     }
 
-    /// Puts a subscription in, and takes out what its tenant had under the same identifier.
+    /// Inserts a subscription; returns the one of the same tenant and identifier that it replaces.
     pub fn insert(&mut self, subscription: Arc<Subscription>) -> Option<Arc<Subscription>> {
         let replaced = self.remove(&subscription.tenant, subscription.id);
         self.tenants.entry(subscription.tenant.clone()).or_default().insert(subscription);
         replaced
     }
 
-    /// Takes a subscription out.
+    /// Removes a subscription.
     pub fn remove(&mut self, tenant: &TenantId, id: SubscriptionId) -> Option<Arc<Subscription>> {
         let index = self.tenants.get_mut(tenant)?;
         let removed = index.remove(id);
@@ -152,18 +154,18 @@ impl SubscriptionIndex {
         removed
     }
 
-    /// The subscriptions of a tenant as they are now.
+    /// A snapshot of the subscriptions of a tenant.
     pub fn snapshot(&self, tenant: &TenantId) -> Option<TenantIndex> {
         self.tenants.get(tenant).cloned()
     }
 
-    /// The subscriptions of every tenant as they are now.
+    /// Snapshots of the subscriptions of every tenant.
     pub fn snapshots(&self) -> Vec<TenantIndex> {
         self.tenants.values().cloned().collect()
     }
 
-    /// The subscriptions that want this event, each once, by identifier, and those whose filters
-    /// did not come to an answer.
+    /// The subscriptions that get this event, each once, by identifier; including those whose
+    /// filters had no result.
     pub fn matches(&self, event: &Event) -> Vec<Arc<Subscription>> {
         let index = self.tenants.get(&event.tenant);
         let matched = index.map(|index| index.matches(event, &mut Work::whole()));
@@ -190,7 +192,7 @@ impl SubscriptionIndex {
         index.flat_map(move |index| index.of_destination(destination))
     }
 
-    /// A subscription other than this one that would get the same events in the same way.
+    /// Another subscription that gets the same events in the same way.
     pub fn find_twin(&self, subscription: &Subscription) -> Option<&Arc<Subscription>> {
         let index = self.tenants.get(&subscription.tenant)?;
         let fingerprint = subscription.twin_fingerprint();
@@ -201,19 +203,19 @@ impl SubscriptionIndex {
             .find(|other| other.id != subscription.id && other.is_twin_of(subscription))
     }
 
-    /// How many subscriptions there are, those switched off included.
+    /// How many subscriptions there are, including disabled ones.
     pub fn len(&self) -> usize {
         self.tenants.values().map(|index| index.by_id.size()).sum()
     }
 
-    /// Whether there is none.
+    /// Whether there are no subscriptions.
     pub fn is_empty(&self) -> bool {
         self.tenants.is_empty()
     }
 }
 
 impl TenantIndex {
-    /// Who gets this event, each once, by identifier. [`TooMuch`] only where the work is
+    /// The subscriptions that get this event, each once, by identifier. [`TooMuch`] only with
     /// [`Work::light`].
     pub fn matches(&self, event: &Event, work: &mut Work) -> Result<Matched, TooMuch> {
         let bytes =
@@ -285,8 +287,7 @@ impl TenantIndex {
         Some(subscription)
     }
 
-    /// Those that the index finds for an event, each once, by identifier: all that want it, and
-    /// few that do not.
+    /// The candidates for an event, each once, by identifier: all that match, and few that do not.
     fn candidates(
         &self,
         event: &EventView<'_>,
@@ -301,10 +302,10 @@ impl TenantIndex {
         Ok(found)
     }
 
-    /// Adds what stands under one pattern. The wishes are sorted by the fields that they pin: one
-    /// step for each list of fields, and for each a look at the event's own values of them. What
-    /// that takes is bounded by how many subscriptions a tenant may have; so it is only counted
-    /// where others wait for it.
+    /// Adds the candidates of one pattern. The entries are sorted by the fields that they require:
+    /// one step for each list of fields, with a lookup of the event's own values. The number of
+    /// steps is bounded by the number of subscriptions a tenant may have, so it is counted only for
+    /// light work.
     fn collect<'i>(
         &'i self,
         pattern: &TypePattern,
@@ -336,7 +337,7 @@ impl TenantIndex {
 }
 
 impl Wish {
-    /// One for each pattern; none of a subscription that is switched off.
+    /// One key for each pattern; none for a disabled subscription.
     fn of(subscription: &Subscription) -> impl Iterator<Item = Wish> {
         let (id, pins) = (subscription.id, Pins::of(subscription));
         let patterns = if subscription.enabled { subscription.types.patterns() } else { &[] };
@@ -358,13 +359,13 @@ impl Pins {
             .into_iter()
             .chain(demands.map(|(field, value)| (field.clone(), value)))
             .collect();
-        // Filters that pin the same fields in another order are looked up together.
+        // Filters with the same required fields in another order are looked up together.
         pins.sort();
         let fingerprint = pins.iter().map(|(_, value)| *value).fold(0, joined);
         Pins { fields: pins.into_iter().map(|(field, _)| field).collect(), fingerprint }
     }
 
-    /// The fingerprint of an event's own values of these fields; `None` where it lacks one.
+    /// The fingerprint of an event's own values of these fields; `None` if it lacks one.
     fn fingerprint_in(fields: &[Field], event: &EventView<'_>) -> Option<u64> {
         fields
             .iter()
@@ -372,7 +373,7 @@ impl Pins {
     }
 }
 
-/// One fingerprint of several, in their order.
+/// Combines fingerprints, depending on their order.
 const fn joined(all: u64, next: u64) -> u64 {
     (all.rotate_left(5) ^ next).wrapping_mul(STEP)
 }

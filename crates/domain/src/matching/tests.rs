@@ -1,4 +1,4 @@
-//! The index against asking every subscription, what matching costs, and its budgets.
+//! The index compared with evaluating every subscription, the cost of matching, and its budgets.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -75,7 +75,7 @@ fn matched(index: &SubscriptionIndex, event: &Event) -> Vec<SubscriptionId> {
 }
 
 #[test]
-fn an_event_goes_to_those_who_want_it_each_once_and_in_order() {
+fn event_matches_each_subscription_once_in_order() {
     let off = Subscription { enabled: false, ..subscription(7, &["*"]) };
     let other = Subscription { tenant: "other".parse().unwrap(), ..subscription(8, &["*"]) };
     let index = index([
@@ -102,7 +102,7 @@ fn an_event_goes_to_those_who_want_it_each_once_and_in_order() {
 }
 
 #[test]
-fn what_is_replaced_or_removed_is_gone_everywhere() {
+fn replaced_or_removed_subscription_is_not_found_any_more() {
     let mut index = index([subscription(1, &["task.*"]), subscription(2, &["task.*"])]);
     let task = event("task.updated", None, &json!({}));
     let first = Arc::clone(index.get(&tenant(), id(1)).unwrap());
@@ -162,7 +162,7 @@ fn the_last_identifier_of_all_is_found_like_any_other() {
     assert_eq!(matched(&index, &event("a", None, &json!({}))), [id(2), LAST_ID]);
 }
 
-/// A filter that takes more steps than any may, on [`heavy_event`].
+/// A subscription whose filter exceeds every budget on [`heavy_event`].
 fn heavy(n: u32) -> Subscription {
     let condition = json!({"field": "data.x", "op": "contains_only", "value": [1]});
     filtered(n, &["*"], json!({"all": vec![condition; 20]}))
@@ -234,7 +234,7 @@ fn snapshot_does_not_change_with_the_index() {
     assert_eq!(of(&index.snapshot(&tenant()).unwrap()), [id(2)]);
 }
 
-/// What 10,000 subscriptions of a kind cost an event that three of them want.
+/// The cost of matching an event among 10,000 subscriptions of which it matches three.
 fn check_cost(kind: &str, make: impl Fn(u32) -> Subscription, event: &Event) {
     let index = index((0..10_000).map(make));
     assert_eq!(index.matches(event).len(), 3, "{kind}");
@@ -244,10 +244,10 @@ fn check_cost(kind: &str, make: impl Fn(u32) -> Subscription, event: &Event) {
 }
 
 #[test]
-fn matching_looks_at_what_matches_and_not_at_what_exists() {
+fn cost_of_matching_follows_the_matches_and_not_the_subscriptions() {
     let data = json!({"status": "CUR", "customer": 7, "when": "2026-01-01T00:00:00Z"});
     let task = event("crm.task.updated", Some("T-7"), &data);
-    // Which of them are wanted: numbers 7, 3,341 and 6,675.
+    // Numbers 7, 3,341 and 6,675 match.
     let group = |n: u32| n % 3_334;
     let name = |n: u32| if group(n) == 7 { "task".to_owned() } else { format!("t{}", group(n)) };
     let exact = |n| subscription(n, &[&format!("crm.{}.updated", name(n))]);
@@ -271,7 +271,7 @@ fn matching_looks_at_what_matches_and_not_at_what_exists() {
     check_cost("by all of several eq", all, &task);
 }
 
-/// One of few of everything, so that they meet often.
+/// Subscriptions drawn from few values, so that they often coincide.
 fn any_subscription() -> impl Strategy<Value = Subscription> {
     let type_names = vec!["*", "a.*", "a.b.*", "a", "a.b", "a.b.c", "c.*", "postrider.*"];
     let values = [json!(1), json!("1"), json!(1.0), json!("x"), json!(null), json!([1])];
@@ -330,7 +330,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn the_index_agrees_with_asking_every_subscription(
+    fn index_agrees_with_evaluating_every_subscription(
         steps in prop::collection::vec(any_step(), 1..60),
     ) {
         let mut index = SubscriptionIndex::new();

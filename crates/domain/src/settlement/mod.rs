@@ -1,9 +1,9 @@
 //! Everything that one outcome changes, as one value that a store applies atomically.
 //!
-//! This is the heart: [`settle`] is called once for every attempt that has ended. The failure is
-//! logged, the destination's counters go up, the delivery's attempt count goes up, the next slot is
-//! computed, the delivery is placed or is dead: all of it is in the [`Settlement`], and nothing of
-//! it happens anywhere else. A crash leaves all of it or none of it.
+//! [`settle`] is called once for every attempt that has ended. The attempt record, the
+//! destination's counters and circuit, the delivery's attempt count and its next slot or its end:
+//! all of it is in the [`Settlement`], and none of it is computed anywhere else. After a crash
+//! either all of it is stored or none.
 
 use crate::attempt::{Attempt, Finished, Turn, Verdict};
 use crate::circuit::{Hold, StateName, Transition};
@@ -13,7 +13,7 @@ use crate::policy::Policy;
 use crate::thresholds::{self, Warning};
 use crate::time::Timestamp;
 
-/// What one outcome changes.
+/// The changes that follow from one outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settlement {
     /// The delivery afterwards.
@@ -24,7 +24,7 @@ pub struct Settlement {
     pub attempt: Attempt,
     /// The change of the destination's circuit, for its timeline.
     pub transition: Option<Transition>,
-    /// A threshold that has come near, for the notice about it.
+    /// A threshold that the destination has come near, for an operational event.
     pub warning: Option<Warning>,
 }
 
@@ -46,8 +46,8 @@ pub fn settle(
     }
     let settled = match verdict {
         Verdict::Success => delivery.delivered(finished.started_at, now),
-        // A fault of our own spares the destination, not the delivery's slot: the schedule's
-        // times hold whoever is to blame.
+        // A fault of our own does not count against the destination, but it spends the delivery's
+        // slot: the schedule does not depend on who is to blame.
         Verdict::Failure | Verdict::Gone | Verdict::OwnFault => delivery.failed(
             turn,
             finished.started_at,

@@ -1,4 +1,4 @@
-//! One outcome changes everything that it should, together, and nothing else.
+//! One outcome changes everything that it should, at once, and nothing else.
 
 use std::time::Duration;
 
@@ -62,13 +62,13 @@ fn settle_at(turn: Turn, ending: Ending, ms: u64) -> Settlement {
     settle(&delivery, &destination, turn, done, at(ms + 5), Hold::Released, &policy)
 }
 
-/// Which accounts of the ledger a settlement concerns.
+/// The move in the ledger that a settlement causes.
 fn step_of(before: StateName, settled: &Settlement) -> Option<LedgerMove> {
     movement(before, &settled.delivery, Some(&settled.attempt)).step
 }
 
 #[test]
-fn a_success_delivers_and_teaches_the_destination() {
+fn success_delivers_and_updates_the_circuit() {
     let settled = settle_at(Turn::First, status(204), 10);
     assert_eq!(settled.delivery.state, DeliveryState::Delivered { at: at(15) });
     assert_eq!(settled.destination.circuit.counters.successes, 1);
@@ -104,7 +104,7 @@ fn a_fault_of_our_own_spares_the_destination() {
 }
 
 #[test]
-fn the_receivers_wish_is_heard() {
+fn retry_after_of_the_receiver_is_respected() {
     let settled = settle_at(Turn::First, status(429), 10);
     assert_eq!(settled.delivery.next_attempt_at(), Some(at(15 + 3_600_000)));
 }

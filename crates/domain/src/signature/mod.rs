@@ -1,8 +1,7 @@
 //! Standard Webhooks signatures: proof for the receiver that a message is ours, whole and fresh.
 //!
-//! What is signed is `id.timestamp.body`. The body is read where it is and never copied, and key
-//! state is computed once per secret, not once per message. Nothing here reads a clock or draws a
-//! random number.
+//! The signed text is `id.timestamp.body`. The body is not copied, and key state is computed once
+//! per secret, not once per message. Nothing here reads a clock or generates random numbers.
 //!
 //! ```text
 //! webhook-id:        dlv_019a86d99e3877078707070707070707
@@ -33,15 +32,15 @@ pub const TIMESTAMP_HEADER: &str = "webhook-timestamp";
 /// The header with the signatures.
 pub const SIGNATURE_HEADER: &str = "webhook-signature";
 
-/// What a signature made with HMAC-SHA256 begins with.
+/// The prefix of a signature made with HMAC-SHA256.
 const SYMMETRIC_VERSION: &str = "v1,";
-/// What a signature made with ed25519 begins with.
+/// The prefix of a signature made with ed25519.
 const ASYMMETRIC_VERSION: &str = "v1a,";
 /// The longest signature in a header, with the space before it.
 const SIGNATURE_CHARS_MAX: usize = 1 + ASYMMETRIC_VERSION.len() + 88;
 
 /// The value of `webhook-signature` for one message: one signature for each secret, in order,
-/// joined by spaces. `id` has no dot in it, else the signed text could be split in two ways.
+/// joined by spaces. `id` must not contain a dot: the signed text would be ambiguous.
 pub fn sign<'a>(
     secrets: impl IntoIterator<Item = &'a SigningSecret>,
     id: &str,
@@ -70,7 +69,7 @@ pub fn sign<'a>(
     header
 }
 
-/// HMAC-SHA256 of `head` and `body` one after the other.
+/// HMAC-SHA256 of `head` followed by `body`.
 fn hmac(schedule: &Hmac<Sha256>, head: &[u8], body: &[u8]) -> [u8; 32] {
     let mut mac = schedule.clone();
     mac.update(head);
@@ -82,7 +81,7 @@ fn hmac(schedule: &Hmac<Sha256>, head: &[u8], body: &[u8]) -> [u8; 32] {
 mod tests {
     use super::*;
 
-    // The example that the Standard Webhooks reference libraries test themselves with.
+    // The example in the tests of the Standard Webhooks reference libraries.
     const ID: &str = "msg_p5jXN8AQM9LWM0D4loKWxJek";
     const UNIX_SECONDS: i64 = 1_614_265_330;
     const BODY: &[u8] = b"{\"test\": 2432232314}";

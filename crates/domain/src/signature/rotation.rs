@@ -1,8 +1,8 @@
 //! The signing secrets of a subscription through its rotations.
 //!
-//! There is always exactly one current secret, which never expires; those before it sign along
-//! until their overlap has passed. The list never holds more than
-//! [`limits::SIGNING_SECRETS_MAX`], nor the same secret twice.
+//! There is always exactly one current secret, which never expires; the replaced ones keep signing
+//! until their overlap has passed. The list never holds more than [`limits::SIGNING_SECRETS_MAX`],
+//! nor the same secret twice.
 
 use std::iter;
 use std::time::Duration;
@@ -23,18 +23,18 @@ pub struct SigningSecrets {
 pub struct RetiredSecret {
     /// The secret.
     pub secret: SigningSecret,
-    /// From when on it no longer signs.
+    /// When it stops signing.
     pub expires_at: Timestamp,
 }
 
 impl SigningSecrets {
-    /// One secret, never rotated.
+    /// A single secret.
     pub const fn new(current: SigningSecret) -> Self {
         SigningSecrets { current, retired: Vec::new() }
     }
 
-    /// The secrets as a store gives them back, `retired` newest first. What is too old for the
-    /// limit is dropped, and so is what stands there twice.
+    /// The secrets as a store returns them, `retired` newest first. Those beyond the limit and
+    /// duplicates are dropped.
     pub fn from_parts(
         current: SigningSecret,
         retired: impl IntoIterator<Item = RetiredSecret>,
@@ -49,7 +49,7 @@ impl SigningSecrets {
         secrets
     }
 
-    /// The one that signs until it is replaced.
+    /// The secret that signs until it is replaced.
     pub const fn current(&self) -> &SigningSecret {
         &self.current
     }
@@ -79,7 +79,7 @@ impl SigningSecrets {
     ///
     /// # Errors
     ///
-    /// Where so many secrets overlap that one that was promised would have to go. Nothing changes.
+    /// If so many secrets overlap that one would have to be dropped early. Nothing changes.
     pub fn rotate(
         &mut self,
         new: SigningSecret,
@@ -104,7 +104,7 @@ impl SigningSecrets {
     }
 }
 
-/// So many secrets overlap that another rotation would end one before its promised time.
+/// So many secrets overlap that another rotation would drop one before its time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} secrets sign along already: the next of them expires at {until}",
@@ -224,8 +224,8 @@ mod tests {
         ) {
             let mut secrets = SigningSecrets::new(secret(0));
             let mut now = NOW;
-            // What the rules say in words, kept apart from the code: when each one must end.
-            // There are too few of them to meet the limit.
+            // When each secret must end, computed independently of the code. There are too few of
+            // them to reach the limit.
             let mut ends = vec![Timestamp::MAX];
             for (n, (wait_ms, overlap_ms)) in (1..).zip(&rotations) {
                 now = now.saturating_add(Duration::from_millis(*wait_ms));

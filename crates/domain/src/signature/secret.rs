@@ -1,7 +1,7 @@
-//! A signing secret: what it looks like, and the key state that is computed from it once.
+//! A signing secret: its text form, and the key state that is computed from it once.
 //!
-//! The secret leaves this file in one way only, [`SigningSecret::expose`]. No error, `Debug` or
-//! comparison tells anything of it, and its memory is overwritten when the last clone is dropped.
+//! Only [`SigningSecret::expose`] returns the secret. No error, `Debug` output or comparison
+//! reveals anything of it, and its memory is overwritten when the last clone is dropped.
 
 use std::fmt;
 use std::str::FromStr;
@@ -32,25 +32,25 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 
 /// A secret to sign with: `whsec_…` (HMAC-SHA256) or `whsk_…` (ed25519).
 ///
-/// A clone is cheap and shares the key state; moving one moves no secret bytes.
+/// A clone is cheap and shares the key state; moving it copies no secret bytes.
 #[derive(Clone)]
 pub struct SigningSecret(Arc<Key>);
 
-/// Key state that every message starts from.
+/// The precomputed key state.
 pub(super) enum Key {
-    /// HMAC-SHA256. `schedule` has taken in the key; it is cloned for each message.
+    /// HMAC-SHA256. `schedule` is the state after the key; it is cloned for each message.
     Symmetric { bytes: Zeroizing<Vec<u8>>, schedule: Hmac<Sha256> },
-    /// ed25519, with its public half computed.
+    /// ed25519, with its public key.
     Asymmetric(SigningKey),
 }
 
-/// Why a text is not a key. Says what is wrong, and nothing of the text.
+/// Why a text is not a key. Never contains any of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSecret {
-    /// No prefix that says what it is.
+    /// An unknown prefix.
     #[error("a signing secret begins with whsec_ (HMAC-SHA256) or whsk_ (ed25519)")]
     Prefix,
-    /// The public half was given where the secret one is needed.
+    /// A public key where the secret key is needed.
     #[error("a whpk_ key is public and can only verify; to sign, give the whsk_ one")]
     Public,
     /// Not base64 after the prefix.
@@ -72,7 +72,7 @@ pub enum InvalidSecret {
     /// An ed25519 public key of another size.
     #[error("a whpk_ key holds 32 bytes, in base64")]
     PublicLength,
-    /// Not a point of the curve, or one for which anybody can make signatures.
+    /// Not a point of the curve, or a weak one for which anybody can make signatures.
     #[error("this whpk_ key is not a usable ed25519 public key")]
     PublicKey,
 }
@@ -90,21 +90,22 @@ impl SigningSecret {
         SigningSecret(Arc::new(Key::Asymmetric(SigningKey::from_bytes(&seed))))
     }
 
-    /// The secret itself, for the one time that it is shown and for a store to encrypt. An ed25519
-    /// secret is its seed, whichever form it was given in.
+    /// The secret as text, to be shown once and to be encrypted by a store. An ed25519 secret is
+    /// shown as its seed, whichever form was given.
     pub fn expose(&self) -> Zeroizing<String> {
         let (prefix, bytes) = match &*self.0 {
             Key::Symmetric { bytes, .. } => (SYMMETRIC_PREFIX, bytes.as_slice()),
             Key::Asymmetric(key) => (ASYMMETRIC_PREFIX, key.as_bytes().as_slice()),
         };
-        // Large enough from the start: a string that grows leaves its old bytes behind.
+        // Allocate enough at once: a string that grows leaves its old bytes in freed memory.
         let mut text = Zeroizing::new(String::with_capacity(128));
         text.push_str(prefix);
         STANDARD.encode_string(bytes, &mut text);
         text
     }
 
-    /// The public key (`whpk_…`) that verifies what an ed25519 secret signs; none for HMAC.
+    /// The public key (`whpk_…`) that verifies the signatures of an ed25519 secret; `None` for
+    /// HMAC.
     pub fn public_key(&self) -> Option<String> {
         match &*self.0 {
             Key::Symmetric { .. } => None,
@@ -190,16 +191,16 @@ impl fmt::Debug for SigningSecret {
     }
 }
 
-/// Reads a `whpk_` key, without its prefix.
+/// Parses a `whpk_` key without its prefix.
 pub(super) fn parse_public(base64: &str) -> Result<VerifyingKey, InvalidSecret> {
     let bytes = decode(base64, InvalidSecret::PublicLength)?;
     let bytes = bytes.as_slice().try_into().map_err(|_| InvalidSecret::PublicLength)?;
     let key = VerifyingKey::from_bytes(bytes).map_err(|_| InvalidSecret::PublicKey)?;
-    // Of a point of small order everybody knows the "secret" half.
+    // For a point of small order anybody can compute valid signatures.
     if key.is_weak() { Err(InvalidSecret::PublicKey) } else { Ok(key) }
 }
 
-/// Decodes at most 66 bytes; more are `too_long` for every kind of key.
+/// Decodes at most 66 bytes; longer input is the error `too_long`.
 fn decode(base64: &str, too_long: InvalidSecret) -> Result<Zeroizing<Vec<u8>>, InvalidSecret> {
     const BYTES_MAX: usize = 66;
     const TEXT_MAX: usize = BYTES_MAX / 3 * 4;
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_a_word_of_the_secret() {
+    fn errors_contain_nothing_of_the_secret() {
         let mismatched = PAIR.replace("9wdRGg==", "9wdRGw==");
         let cases = [
             ("", InvalidSecret::Prefix),

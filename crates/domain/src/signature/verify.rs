@@ -1,8 +1,8 @@
-//! Is this message the sender's, whole and fresh? What a receiver asks.
+//! Verifies a signed message, as a receiver does: authentic, complete and recent.
 //!
-//! A message passes only if a signature in its header, of exactly the right length and version,
-//! is the one that a known key makes of `id.timestamp.body`. With HMAC the time it takes says
-//! nothing of how nearly a wrong signature was right.
+//! A message passes only if a signature in its header, of exactly the right length and version, is
+//! the one that a known key makes of `id.timestamp.body`. HMAC signatures are compared in constant
+//! time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,11 +22,11 @@ use super::{
 use crate::limits;
 use crate::time::Timestamp;
 
-/// How far the sender's clock may be from ours, either way, unless somebody says otherwise.
+/// The default for how far the sender's clock may differ from ours, in either direction.
 pub const TOLERANCE: Duration = Duration::from_secs(5 * 60);
 
-/// A key to verify with: `whsec_…`, `whsk_…`, or `whpk_…`, which is all that a receiver of ed25519
-/// signatures needs.
+/// A key to verify with: `whsec_…`, `whsk_…`, or `whpk_…`. The last is all that a receiver of
+/// ed25519 signatures needs.
 #[derive(Clone)]
 pub struct VerifyKey(Kind);
 
@@ -63,7 +63,7 @@ impl fmt::Debug for VerifyKey {
     }
 }
 
-/// The three headers as they arrived; `None` where one did not.
+/// The three headers as received; `None` for a missing one.
 #[derive(Debug, Clone, Copy)]
 pub struct SignedHeaders<'a> {
     /// `webhook-id`
@@ -74,28 +74,28 @@ pub struct SignedHeaders<'a> {
     pub signature: Option<&'a str>,
 }
 
-/// Why a message is not to be believed.
+/// Why a message is not verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unverified {
-    /// A header that must be there is not, or is empty.
+    /// A required header is missing or empty.
     #[error("the header {0} is missing")]
     Missing(&'static str),
-    /// A header is there and makes no sense.
+    /// A header is malformed.
     #[error("the header {0} is garbled")]
     Garbled(&'static str),
-    /// Signed too long ago: perhaps a copy of an earlier message.
+    /// Signed too long ago: it may be a replayed message.
     #[error("the message is too old")]
     TooOld,
     /// Signed in the future.
     #[error("the message is too new: the sender's clock is ahead of ours")]
     TooNew,
-    /// No signature in the header was made with a known key over this message.
+    /// No signature in the header is valid for a known key and this message.
     #[error("no signature matches")]
     NoMatch,
 }
 
-/// Verifies a message against every key; one signature by one key is enough. Signatures of
-/// versions that are not known are passed over, as the specification wants it.
+/// Verifies a message with every key; one valid signature is enough. Signatures of unknown versions
+/// are ignored, as the specification requires.
 pub fn verify<'k>(
     keys: impl IntoIterator<Item = &'k VerifyKey>,
     headers: SignedHeaders<'_>,
@@ -106,7 +106,7 @@ pub fn verify<'k>(
     let id = present(headers.id, ID_HEADER)?;
     let timestamp = present(headers.timestamp, TIMESTAMP_HEADER)?;
     let signatures = present(headers.signature, SIGNATURE_HEADER)?;
-    // With a dot in the id, the same signed text could be read as another id, time and body.
+    // With a dot in the id, the same signed text could be split into another id, time and body.
     if !id.bytes().all(|b| b.is_ascii_graphic() && b != b'.') {
         return Err(Unverified::Garbled(ID_HEADER));
     }
@@ -131,12 +131,12 @@ pub fn verify<'k>(
     if matches.into() { Ok(()) } else { Err(Unverified::NoMatch) }
 }
 
-/// A header's value, if there is one to speak of.
+/// A header's value, unless it is missing or empty.
 fn present<'a>(value: Option<&'a str>, name: &'static str) -> Result<&'a str, Unverified> {
     value.filter(|value| !value.is_empty()).ok_or(Unverified::Missing(name))
 }
 
-/// Digits only, and not too far from now.
+/// Checks that the timestamp consists of digits and is within the tolerance.
 fn check_time(timestamp: &str, now: Timestamp, tolerance: Duration) -> Result<(), Unverified> {
     let garbled = Unverified::Garbled(TIMESTAMP_HEADER);
     if !timestamp.bytes().all(|b| b.is_ascii_digit()) {
@@ -154,7 +154,8 @@ fn check_time(timestamp: &str, now: Timestamp, tolerance: Duration) -> Result<()
     }
 }
 
-/// Visible texts with a comma each, joined by single spaces, and not too many of them.
+/// Checks that the list consists of visible texts with a comma each, joined by single spaces, and
+/// not too many.
 fn check_list(signatures: &str) -> Result<(), Unverified> {
     let is_signature =
         |one: &str| one.contains(',') && one.bytes().all(|byte| byte.is_ascii_graphic());
@@ -171,7 +172,7 @@ fn decoded<const N: usize>(
     signatures.split(' ').filter_map(move |one| {
         let base64 = one.strip_prefix(version)?;
         let mut bytes = [0; N];
-        // Refuses what would not fit, missing padding, and bits that do not count.
+        // Refuses input that is too long, missing padding, and non-zero trailing bits.
         let length = STANDARD.decode_slice(base64, &mut bytes).ok()?;
         (length == N).then_some(bytes)
     })
@@ -275,7 +276,7 @@ mod tests {
             &format!(",{bare}"),
             &V1A[..V1A.len() - 2],
             &format!("{V1A}AAAA"),
-            // The last character differs in bits that do not count.
+            // The last character differs only in bits that base64 ignores.
             &V1.replace("1OE=", "1OF="),
             &V1.replace('+', "-").replace('/', "_"),
         ] {
@@ -300,7 +301,7 @@ mod tests {
         ] {
             check(headers(ID, SENT, header), garbled);
         }
-        // A space inside a signature makes two of it, and neither is one.
+        // A space splits the signature in two, and neither part is valid.
         check(headers(ID, SENT, &V1.replace("v1,", "v1, ,")), Err(Unverified::NoMatch));
         for id in [&format!(" {ID}"), &format!("{ID} "), "a\tb", "ä", "msg_1.1614265330", "."] {
             check(headers(id, SENT, V1), Err(Unverified::Garbled(ID_HEADER)));
@@ -318,13 +319,13 @@ mod tests {
         ] {
             check(headers(ID, sent, V1), Err(Unverified::Garbled(TIMESTAMP_HEADER)));
         }
-        // Another spelling of the same number is another text, which nobody signed.
+        // Another spelling of the same number is another text, for which there is no signature.
         check(headers(ID, "01614265330", V1), Err(Unverified::NoMatch));
     }
 
     #[test]
     fn a_boundary_moved_between_id_time_and_body_is_refused() {
-        // Signed as id `msg_1`, time 1, body `1614265330.{}`: the same text, cut elsewhere.
+        // Signed as id `msg_1`, time 1, body `1614265330.{}`: the same text, split elsewhere.
         let secret: SigningSecret = SYMMETRIC.parse().unwrap();
         let header = sign([&secret], "msg_1", 1, b"1614265330.{}");
         let moved = headers("msg_1.1", SENT, &header);
@@ -386,7 +387,7 @@ mod tests {
         prop_oneof![symmetric, asymmetric]
     }
 
-    /// The receiver's half of a secret: the public key, where there is one.
+    /// The key that a receiver has: the public key, if there is one.
     fn receiver_key(secret: &SigningSecret) -> VerifyKey {
         secret.public_key().map_or_else(|| secret.into(), |public| public.parse().unwrap())
     }
@@ -402,7 +403,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
         #[test]
-        fn what_is_signed_verifies_and_nothing_else_does(
+        fn signed_message_verifies_and_no_other_does(
             secrets in prop::collection::vec(any_secret(), 1..4),
             other in any_secret(),
             id in "[!-\\-/-~]{1,40}",
@@ -415,7 +416,7 @@ mod tests {
             let header = sign(&secrets, &id, unix_seconds, &body);
             let keys: Vec<_> = secrets.iter().map(receiver_key).collect();
             let check = |id: &str, sent: &str, body: &[u8], header: &str| {
-                // Any time will do: what is tested here is the signature.
+                // The time does not matter in this test.
                 let tolerance = Duration::from_secs(u64::MAX);
                 verify(&keys, headers(id, sent, header), body, now, tolerance)
             };
@@ -440,7 +441,7 @@ mod tests {
                 let flipped = with_bit_flipped(one.as_bytes(), bit);
                 let flipped = String::from_utf8_lossy(&flipped);
                 prop_assert!(check(&id, &sent, &body, &flipped).is_err(), "{flipped}");
-                // A flip in the signature itself, not in its base64.
+                // Flip a bit of the signature itself, not of its base64.
                 let (version, base64) = one.split_once(',').unwrap();
                 let flipped = with_bit_flipped(&STANDARD.decode(base64).unwrap(), bit);
                 let flipped = format!("{version},{}", STANDARD.encode(flipped));
@@ -449,7 +450,7 @@ mod tests {
         }
 
         #[test]
-        fn no_header_whatever_makes_it_panic_or_pass(
+        fn random_headers_never_panic_and_never_verify(
             id in any::<String>(),
             sent in prop_oneof![any::<String>(), "[0-9]{1,25}"],
             header in prop_oneof![any::<String>(), "(v1a?,[A-Za-z0-9+/=]{0,90} ?){0,5}"],

@@ -1,8 +1,7 @@
-//! Headers that a subscriber adds to every request to its URL.
+//! Custom headers that a subscriber adds to every request to its URL.
 //!
-//! Nothing that a tenant chooses can break out of its line, change how the request is framed, or
-//! stand in for what Postrider itself says: such names and values are refused, whatever their
-//! case.
+//! No header of a tenant can inject another line, change the framing of the request, or replace a
+//! header of Postrider: such names and values are refused, in upper or lower case.
 
 use std::fmt;
 
@@ -10,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::limits;
 
-/// Names that frame the request, belong to the connection, or are Postrider's to set.
+/// Names that frame the request, belong to the connection, or are set by Postrider.
 const FORBIDDEN_NAMES: [&str; 13] = [
     "accept-encoding",
     "authorization",
@@ -26,10 +25,10 @@ const FORBIDDEN_NAMES: [&str; 13] = [
     "transfer-encoding",
     "upgrade",
 ];
-/// Beginnings of names that belong to proxies and to the signature.
+/// Prefixes of names that belong to proxies and to the signature.
 const FORBIDDEN_PREFIXES: [&str; 2] = ["proxy-", "webhook-"];
 
-/// One header of a subscription. Its name is kept in lower case: names have no case.
+/// One header of a subscription. Its name is stored in lower case.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct CustomHeader {
@@ -37,7 +36,7 @@ pub struct CustomHeader {
     value: String,
 }
 
-/// A header as somebody wrote it.
+/// A header before it is checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Unchecked {
@@ -48,42 +47,43 @@ struct Unchecked {
 /// Why a header is not acceptable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHeader {
-    /// Not a header name at all. The name is not repeated: it may hold control characters.
+    /// Not a valid header name. The message does not repeat the name, which may contain control
+    /// characters.
     #[error(
         "not a header name: 1 to {max} letters, digits and `-`, `_` or other characters of an HTTP \
          token, without spaces or colons",
         max = limits::HEADER_NAME_BYTES_MAX
     )]
     Name,
-    /// A name that is not the tenant's to set.
+    /// A name that a tenant may not set.
     #[error("the header {name} is set by Postrider or belongs to the connection: leave it out")]
     Forbidden {
-        /// Which one, in lower case.
+        /// The name, in lower case.
         name: String,
     },
     /// `Authorization`, which has its own field.
     #[error("the header authorization is made of the subscription's auth_token: set that instead")]
     Authorization,
-    /// A value that would not survive the way, or would break out of its line.
+    /// A value with characters that cannot be sent, or that would inject another line.
     #[error(
         "the value of {name} must be at most {max} visible ASCII characters, with spaces only \
          between them",
         max = limits::HEADER_VALUE_BYTES_MAX
     )]
     Value {
-        /// Of which header.
+        /// The header's name.
         name: String,
     },
-    /// The same name again.
+    /// Two headers have the same name.
     #[error("the header {name} is given twice: join the values in one")]
     Duplicate {
-        /// Which one, in lower case.
+        /// The name, in lower case.
         name: String,
     },
-    /// More than anybody needs.
+    /// More headers than allowed.
     #[error("{count} headers, at most {max} are allowed", max = limits::SUBSCRIPTION_HEADERS_MAX)]
     TooMany {
-        /// How many there were.
+        /// How many headers there are.
         count: usize,
     },
 }
@@ -112,7 +112,7 @@ impl CustomHeader {
         Ok(CustomHeader { name, value: value.to_owned() })
     }
 
-    /// Checks that headers can stand together: not too many, no name twice.
+    /// Checks a list of headers: not too many, no name twice.
     pub fn check_all(headers: &[CustomHeader]) -> Result<(), InvalidHeader> {
         if headers.len() > limits::SUBSCRIPTION_HEADERS_MAX {
             return Err(InvalidHeader::TooMany { count: headers.len() });
@@ -146,17 +146,17 @@ impl TryFrom<Unchecked> for CustomHeader {
 
 impl fmt::Debug for CustomHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Subscribers put keys into headers: the name, not the value.
+        // Values may be keys: print only the name.
         write!(f, "CustomHeader({}: {} bytes)", self.name, self.value.len())
     }
 }
 
-/// What an HTTP token is made of (RFC 9110, section 5.6.2).
+/// The characters of an HTTP token (RFC 9110, section 5.6.2).
 fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Reads headers that must stand together.
+/// Deserializes a list of headers and checks it.
 pub(super) fn deserialize_all<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<CustomHeader>, D::Error> {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_token_is_no_name() {
+    fn header_name_must_be_an_http_token() {
         let long = "x".repeat(65);
         for bad in ["", " x", "x ", "x:y", "x\r\ny", "x\0", "ä", "a(b)", "a/b", "x\ty", &long] {
             assert!(refusal(bad, "1").starts_with("not a header name"), "{bad:?}");

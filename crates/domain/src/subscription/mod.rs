@@ -1,7 +1,7 @@
-//! A standing wish: which events, to which URL, in which format.
+//! A subscription: which events go to which URL, in which format.
 //!
-//! There is no secret, no token and no header value in a [`Subscription`]: credentials travel apart, so
-//! that what is matched, listed and logged can never show one.
+//! A [`Subscription`] contains no secret, no token and no header value: credentials are stored
+//! separately, so that matching, listing and logging a subscription can never show one.
 
 mod headers;
 mod rate_limit;
@@ -26,41 +26,41 @@ use crate::time::Timestamp;
 pub struct Subscription {
     /// Its identifier.
     pub id: SubscriptionId,
-    /// Whose it is; it sees this tenant's events alone.
+    /// The tenant. The subscription gets only this tenant's events.
     pub tenant: TenantId,
     /// The destination of its tenant and URL.
     pub destination: DestinationId,
-    /// Where deliveries go, in the form that the `url` crate gives it.
+    /// The URL to send to, in the normal form of the `url` crate.
     pub url: String,
-    /// Which types of events.
+    /// The types of events.
     pub types: TypeSet,
-    /// Events of this object alone.
+    /// Only events of this object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<ObjectId>,
-    /// Events that this filter lets through.
+    /// Only events that pass this filter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
-    /// How the body of a request looks.
+    /// The format of the request's body.
     #[serde(default)]
     pub format: Format,
-    /// Custom headers in clear, as version 0.1.0 kept them. Empty in everything written since: the
-    /// headers are sealed with the other credentials.
+    /// Custom headers in plain text, as version 0.1.0 stored them. Now always empty: headers are
+    /// sealed with the other credentials.
     #[serde(default, deserialize_with = "headers::deserialize_all")]
     pub headers: Vec<CustomHeader>,
-    /// At most so many requests per second.
+    /// The most requests per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<RateLimit>,
-    /// A subscription that is switched off gets no new deliveries.
+    /// A disabled subscription gets no new deliveries.
     pub enabled: bool,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When it was last changed.
     pub updated_at: Timestamp,
 }
 
 impl Subscription {
-    /// Whether this event is to be delivered here; `ask` evaluates the filter, where there is one
-    /// and all else fits.
+    /// Whether this event is to be delivered here; `ask` evaluates the filter, if there is one and
+    /// everything else matches.
     pub fn verdict(
         &self,
         event: &Event,
@@ -76,18 +76,18 @@ impl Subscription {
         }
     }
 
-    /// Whether its filter looks into an event's `data` or `old`.
+    /// Whether its filter reads an event's `data` or `old`.
     pub fn needs_json(&self) -> bool {
         self.filter.as_ref().is_some_and(Filter::needs_json)
     }
 
-    /// Whether the other one would get the same events in the same way: same tenant, URL, set of
-    /// types, object, filter and format.
+    /// Whether the other one gets the same events in the same way: same tenant, URL, set of types,
+    /// object, filter and format.
     pub fn is_twin_of(&self, other: &Subscription) -> bool {
         self.twin_key() == other.twin_key()
     }
 
-    /// A number that twins have in common, and others hardly ever.
+    /// A hash that twins share and other subscriptions hardly ever do.
     pub(crate) fn twin_fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.twin_key().hash(&mut hasher);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscription_survives_its_json() {
+    fn subscription_round_trips_through_json() {
         let mut full = subscription();
         full.object = Some("T-1".parse().unwrap());
         full.format = Format::Raw;

@@ -1,6 +1,6 @@
-//! How many requests per second a subscriber wants at most.
+//! The largest number of requests per second that a subscriber wants.
 //!
-//! Kept as a whole number, so that equal limits are equal.
+//! Stored as an integer, so that equal limits compare equal.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ impl RateLimit {
         Ok(RateLimit { per_1000_seconds })
     }
 
-    /// Requests in a thousand seconds: exact, where requests per second need decimals.
+    /// Requests per thousand seconds: an exact integer.
     pub const fn per_1000_seconds(self) -> u32 {
         self.per_1000_seconds
     }
@@ -60,7 +60,7 @@ impl TryFrom<f64> for RateLimit {
 
 impl Serialize for RateLimit {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // `5`, not `5.0`, as it was most probably given.
+        // Write `5`, not `5.0`.
         if self.per_1000_seconds.is_multiple_of(1000) {
             serializer.serialize_u32(self.per_1000_seconds / 1000)
         } else {

@@ -1,7 +1,7 @@
 //! Which event types a subscription wants.
 //!
-//! A [`TypeSet`] is never empty, has no pattern twice and is sorted: two sets that were written in
-//! a different order are equal.
+//! A [`TypeSet`] is never empty, has no duplicates and is sorted, so sets that were written in
+//! different orders are equal.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use crate::limits;
 /// One entry of a subscription's list of types.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TypePattern {
-    /// `*`: every type of the application; never Postrider's own, which must be named.
+    /// `*`: every type of the application; not Postrider's own, which must be named.
     Any,
     /// `task.*`: every type below `task.`, at any depth; not `task` itself.
     Below(EventType),
@@ -32,7 +32,7 @@ pub enum TypePattern {
 pub struct InvalidTypePattern;
 
 impl TypePattern {
-    /// Whether an event of this type is wanted.
+    /// Whether the pattern matches this type.
     pub fn matches(&self, kind: &EventType) -> bool {
         match self {
             TypePattern::Any => !kind.is_reserved(),
@@ -44,7 +44,7 @@ impl TypePattern {
         }
     }
 
-    /// Every pattern that matches this type: as few as it has words, and one or two more.
+    /// Every pattern that matches this type: one for each word, and one or two more.
     pub fn all_matching(kind: &EventType) -> impl Iterator<Item = TypePattern> {
         let exact = std::iter::once(TypePattern::Exact(kind.clone()));
         let any = (!kind.is_reserved()).then_some(TypePattern::Any);
@@ -103,19 +103,19 @@ pub enum InvalidTypeSet {
     /// No pattern at all.
     #[error("no type is named: name at least one, or * for every type")]
     Empty,
-    /// More than anybody needs.
+    /// More patterns than allowed.
     #[error(
         "{count} different types, at most {max} are allowed: use patterns such as task.*",
         max = limits::SUBSCRIPTION_TYPES_MAX
     )]
     TooMany {
-        /// How many there were, repeated ones not counted.
+        /// How many there are, without duplicates.
         count: usize,
     },
 }
 
 impl TypeSet {
-    /// Makes a set of the patterns, in whatever order and however often they are given.
+    /// Makes a set of patterns; their order and duplicates do not matter.
     pub fn new(patterns: impl IntoIterator<Item = TypePattern>) -> Result<Self, InvalidTypeSet> {
         let mut patterns: Vec<TypePattern> = patterns.into_iter().collect();
         patterns.sort_unstable();
@@ -160,7 +160,7 @@ mod tests {
         let pattern: TypePattern = pattern.parse().unwrap();
         let kind: EventType = kind.parse().unwrap();
         assert_eq!(pattern.matches(&kind), expected, "{pattern} on {kind}");
-        // The other direction, which the index goes, says the same.
+        // The reverse direction, which the index uses, must agree.
         let listed = TypePattern::all_matching(&kind).any(|listed| listed == pattern);
         assert_eq!(listed, expected, "{pattern} among the patterns of {kind}");
     }
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_pattern_is_refused_with_what_would_be() {
+    fn malformed_pattern_is_refused_with_the_expected_form() {
         let long = format!("{}.*", "x".repeat(129));
         for bad in ["", ".*", "**", "*.*", "*.task", "task*", "task.*.late", "a b.*", &long] {
             let error = bad.parse::<TypePattern>().unwrap_err();

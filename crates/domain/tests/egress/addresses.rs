@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use postrider_domain::egress::{EgressPolicy, vet_address, vet_url};
 
-/// Network; the address before it, its first, its last, the one after it; a `!` marks a neighbour
-/// that is refused too, a `-` that there is none.
+/// A network; the address before it, its first, its last, the address after it. A `!` marks a
+/// neighbour that is refused too, a `-` that there is no neighbour.
 const EDGES: [[&str; 5]; 23] = [
     ["0.0.0.0/8", "-", "0.0.0.0", "0.255.255.255", "1.0.0.0"],
     ["10.0.0.0/8", "9.255.255.255", "10.0.0.0", "10.255.255.255", "11.0.0.0"],
@@ -56,7 +56,7 @@ const EDGES: [[&str; 5]; 23] = [
     ],
 ];
 
-/// Both checks, each alone, must come to this verdict.
+/// Checks that both functions return this verdict.
 fn check(address: &str, is_allowed: bool) {
     let strict = EgressPolicy::default();
     let ip: IpAddr = address.parse().expect("an address");

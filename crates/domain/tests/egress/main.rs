@@ -1,4 +1,5 @@
-//! What may be contacted: the tables of hostile URLs, the edges of every network, and properties.
+//! Which URLs and addresses may be contacted: tables of hostile URLs, the edges of every network,
+//! and properties.
 
 mod addresses;
 mod oracle;

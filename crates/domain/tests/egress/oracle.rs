@@ -1,9 +1,9 @@
-//! A second opinion on addresses, deliberately naive: ranges of integers, typed from the rules and
-//! sharing nothing with the code under test.
+//! An independent check of addresses, deliberately simple: ranges of integers, typed from the
+//! rules, that share nothing with the code under test.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// First and last address of everything in IPv4 that is not public.
+/// First and last address of each IPv4 network that is not public.
 pub(crate) const IPV4_NOT_PUBLIC: [(u32, u32); 19] = [
     (0x0000_0000, 0x00ff_ffff), // 0.0.0.0/8
     (0x0a00_0000, 0x0aff_ffff), // 10.0.0.0/8

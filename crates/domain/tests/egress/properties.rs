@@ -1,4 +1,4 @@
-//! Properties of the checks of addresses, against the oracle.
+//! Properties of the address checks, compared with the oracle.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::oracle;
 
-/// Anywhere, or close to the edge of a listed network.
+/// Any address, with many close to the edge of a listed network.
 fn v4_bits() -> impl Strategy<Value = u32> {
     let near = (0..oracle::IPV4_NOT_PUBLIC.len(), any::<bool>(), 0u32..600).prop_map(
         |(network, at_first, distance)| {
@@ -19,7 +19,7 @@ fn v4_bits() -> impl Strategy<Value = u32> {
     prop_oneof![any::<u32>(), near]
 }
 
-/// Anywhere, in the public part, or under a prefix that something special is at.
+/// Any address, with many in the public part or under a special prefix.
 fn v6_bits() -> impl Strategy<Value = u128> {
     let high: Vec<u128> = vec![
         0x0000_0000,
@@ -62,14 +62,15 @@ fn address() -> impl Strategy<Value = IpAddr> {
     ]
 }
 
-/// An IPv4 address in a NAT64 prefix, by shifting bits where the code under test picks octets.
+/// An IPv4 address in a NAT64 prefix, computed by shifting bits, where the code under test picks
+/// octets.
 fn nat64(prefix: u128, length: u32, v4: u32, suffix: u128) -> u128 {
     let v4 = u128::from(v4);
     let kept = prefix & (u128::MAX << (128 - length));
     if length == 96 {
         return kept | v4;
     }
-    // The 120 bits without octet 8: prefix, address, suffix; then octet 8 is put between them.
+    // First the 120 bits without octet 8 (prefix, address, suffix); then octet 8 is inserted.
     let tail = suffix & (u128::MAX >> (length + 32 + 8));
     let squeezed = (kept >> 8 & (u128::MAX << (120 - length))) | v4 << (120 - length - 32) | tail;
     (squeezed >> 56) << 64 | (squeezed & ((1 << 56) - 1))

@@ -1,4 +1,4 @@
-//! Every row of the tables of hostile URLs, in every column, with the reason that it gives.
+//! Every row of the tables of hostile URLs, with every policy, and the reason of the refusal.
 
 use postrider_domain::egress::{
     AddressRefusal, BlockReason, DestinationUrl, EgressPolicy, Host, UrlRefusal, vet_url,
@@ -7,7 +7,7 @@ use postrider_domain::egress::{
 const HOSTILE: &str = include_str!("../hostile_urls.tsv");
 const MORE: &str = include_str!("../hostile_urls_more.tsv");
 
-/// One row: a URL and what must become of it.
+/// One row: a URL and its expected verdicts.
 pub(crate) struct Row {
     pub(crate) url: String,
     by_default: bool,
@@ -61,7 +61,7 @@ pub(crate) fn with_http() -> EgressPolicy {
     EgressPolicy { allow_http: true, ..EgressPolicy::default() }
 }
 
-/// Whether the outcome is the one for which the table gives this reason.
+/// Whether the outcome corresponds to the reason in the table.
 fn is_reason(why: &str, outcome: &Result<DestinationUrl, UrlRefusal>) -> bool {
     let reason = match outcome {
         Ok(url) => match url.host() {
@@ -133,7 +133,8 @@ fn every_hostile_url_is_refused_for_the_reason_that_its_table_gives() {
 
 #[test]
 fn https_makes_no_hostile_url_harmless() {
-    // By default every http row is refused for being http; as https the real reason must hold.
+    // By default every http row is refused for being http; as https the row's own reason must
+    // apply.
     let strict = EgressPolicy::default();
     let mut changed = 0;
     for row in rows() {

@@ -1,5 +1,5 @@
-//! Properties of the check of URLs: arbitrary texts, URLs put together from awkward parts, and
-//! mutations of the hostile ones.
+//! Properties of the URL check: arbitrary texts, URLs assembled from awkward parts, and mutations
+//! of the hostile ones.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ use crate::table::{Row, rows, with_http};
 
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(rows);
 
-/// What must hold of everything that is accepted under `policy`, which has no `dev`.
+/// Properties of every URL that is accepted under `policy`, which has no `dev`.
 fn assert_harmless(url: &DestinationUrl, policy: &EgressPolicy) -> Result<(), TestCaseError> {
     let address: IpAddr = match url.host() {
         Host::Ipv4(address) => address.into(),
@@ -32,7 +32,7 @@ fn assert_harmless(url: &DestinationUrl, policy: &EgressPolicy) -> Result<(), Te
     Ok(())
 }
 
-/// Vetting what was accepted, and reading it back from a store, changes nothing.
+/// Vetting an accepted URL again, or reading it from a store, changes nothing.
 fn assert_stable(url: &DestinationUrl, policy: &EgressPolicy) -> Result<(), TestCaseError> {
     prop_assert_eq!(&vet_url(url.as_str(), policy), &Ok(url.clone()));
     prop_assert_eq!(&DestinationUrl::from_trusted(url.as_str()), &Ok(url.clone()));
@@ -57,7 +57,7 @@ fn assert_all(text: &str) -> Result<bool, TestCaseError> {
     Ok(accepted)
 }
 
-/// A URL of parts that are odd one by one; some of them are fine together.
+/// A URL of unusual parts, some of which are valid together.
 fn assembled() -> impl Strategy<Value = String> {
     let scheme =
         select(vec!["https://", "http://", "HTTPS://", "https:/", "https:", "ws://", "//"]);
@@ -122,7 +122,7 @@ fn mutation() -> impl Strategy<Value = Mutation> {
 }
 
 fn mutate(url: &str, mutation: Mutation, at: Index) -> String {
-    // Within the authority, where there is one, for that is where changes matter.
+    // Mutate within the authority, if there is one: changes matter there.
     let start = url.find("//").map_or(0, |slashes| slashes + 2);
     let end = url[start..].find(['/', '?', '#']).map_or(url.len(), |end| start + end);
     let (before, authority, after) = (&url[..start], &url[start..end], &url[end..]);
@@ -175,7 +175,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_accepted_is_harmless_and_stays_as_it_is(text in assembled()) {
+    fn accepted_url_is_harmless_and_stable(text in assembled()) {
         assert_all(&text)?;
     }
 
@@ -214,7 +214,7 @@ proptest! {
             url = mutate(&url, mutation, at);
         }
         let accepted = assert_all(&url)?;
-        // These say where they lead, and no way of writing that may lead elsewhere.
+        // The host of such a URL decides, so no other spelling of it may lead elsewhere.
         let is_hopeless = ["ip4 ", "ip6 ", "single label", "special-use name", "userinfo"]
             .iter()
             .any(|why| row.why.starts_with(why));

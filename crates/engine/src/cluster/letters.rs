@@ -1,7 +1,7 @@
-//! Asking another node, and being asked.
+//! Requests and answers between nodes.
 //!
-//! A question names what is wanted; its answer says only what the store does not: whoever asked for a
-//! change reads the result there, after the owner has made it durable.
+//! A request names what is to be done. Its answer has only what the store does not: the node that
+//! requested a change reads the result from the store, after the owner has made it durable.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use crate::core::{Reopening, ReplayChange};
 use crate::entropy::Entropy;
 use crate::handle::{CommandError, EngineHandle};
 
-/// What one node asks of another.
+/// A request of one node to another.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Question {
     Enable {
@@ -46,7 +46,7 @@ pub(crate) enum Question {
         tenant: TenantId,
         delivery: DeliveryId,
     },
-    /// Replay what had ended by then, for a job.
+    /// Replay the given deliveries that had ended by `by`, for a job.
     ReplayEnded {
         tenant: TenantId,
         by: Timestamp,
@@ -73,7 +73,7 @@ pub(crate) enum Question {
     Overlay {
         tenant: Option<TenantId>,
     },
-    /// What is in flight of a tenant's, newest first.
+    /// List a tenant's deliveries in flight, newest first.
     Flying {
         tenant: TenantId,
         below: Option<DeliveryId>,
@@ -81,7 +81,7 @@ pub(crate) enum Question {
     },
 }
 
-/// What it answers.
+/// The answer to a request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Answer {
     Done,
@@ -92,7 +92,7 @@ pub(crate) enum Answer {
     Refused(Refusal),
 }
 
-/// Why it did not do it.
+/// Why the other node did not do it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Refusal {
     NotFound,
@@ -106,7 +106,7 @@ pub(crate) enum Refusal {
     },
     SubscriptionGone,
     JobEnded,
-    /// Not mine, not any more, or not now.
+    /// The other node does not own the shard, or cannot act on it now.
     Moved,
 }
 
@@ -129,7 +129,7 @@ impl Refusal {
             }
             CommandError::SubscriptionGone => Refusal::SubscriptionGone,
             CommandError::JobEnded => Refusal::JobEnded,
-            // Quotas are asked by the node that was asked, before it asks another one.
+            // The node that got the API request checks the quotas, before it asks another node.
             CommandError::Quota(_)
             | CommandError::NotReplayable
             | CommandError::Full { .. }
@@ -158,15 +158,15 @@ impl Refusal {
     }
 }
 
-/// What stands in a letter.
+/// The contents of a message.
 #[derive(Serialize, Deserialize)]
 enum Body {
     Question(Question),
-    /// The answer to the question with this identifier.
+    /// The answer to the request with this identifier.
     Answer([u8; 16], Answer),
 }
 
-/// Sends letters and takes them.
+/// Sends and receives messages.
 pub(crate) struct Post {
     store: Arc<dyn Store>,
     entropy: Arc<dyn Entropy>,
@@ -175,19 +175,19 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    /// The post of a node; `None` where there is only one.
+    /// The mailbox of this node; `None` if the store is for one node only.
     pub(crate) fn new(store: &Arc<dyn Store>, entropy: &Arc<dyn Entropy>) -> Option<Arc<Post>> {
         let me = store.node()?.to_owned();
         let (store, entropy) = (Arc::clone(store), Arc::clone(entropy));
         Some(Arc::new(Post { store, entropy, me, waiting: Mutex::default() }))
     }
 
-    /// This node's own name.
+    /// The name of this node.
     pub(crate) fn me(&self) -> &str {
         &self.me
     }
 
-    /// Asks a node; `None` where it does not answer in time.
+    /// Sends a request to a node; `None` if it does not answer in time.
     pub(crate) async fn ask(
         &self,
         to: &str,
@@ -207,22 +207,22 @@ impl Post {
         answer
     }
 
-    /// Takes what has come: answers go to whoever waits, questions are answered.
+    /// Takes the received messages: answers go to the waiting callers, requests are answered.
     pub(crate) async fn take(self: Arc<Self>, engine: &EngineHandle) {
-        // What fails now is done at the next look.
+        // After an error the messages are taken at the next poll.
         let Ok(letters) = self.store.take_letters().await else { return };
         for letter in letters {
             match serde_json::from_str(&letter.body) {
                 Ok(Body::Answer(id, answer)) => {
                     let waiting = self.waiting().remove(&id);
-                    // Whoever asked may have gone away.
+                    // The caller may have gone away.
                     drop(waiting.map(|waiting| waiting.send(answer)));
                 }
                 Ok(Body::Question(question)) => {
                     let (post, engine) = (Arc::clone(&self), engine.clone());
                     tokio::spawn(async move { post.answer(&engine, letter, question).await });
                 }
-                // A node of another version asks for something that is not known here.
+                // A node of another version sent a request that is not known here.
                 Err(_) => {}
             }
         }
@@ -234,7 +234,7 @@ impl Post {
             Err(error) => Answer::Refused(Refusal::of(&error)),
         };
         if let Some(letter) = self.letter(&asked.from, &Body::Answer(asked.id, answer)) {
-            // Whoever asked asks again.
+            // If the answer is lost, the other node asks again.
             drop(self.store.send_letters(&[letter]).await);
         }
     }

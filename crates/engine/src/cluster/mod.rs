@@ -1,9 +1,8 @@
-//! Other nodes on the same store: hearing of what they did, and asking them for what is theirs.
+//! Other nodes on the same store: noticing their changes, and sending them requests.
 //!
-//! **On a store for one node none of this does anything.** A hint makes a node look; underneath it looks
-//! now and then all the same, so that nothing depends on a hint. What is asked of another node goes
-//! as a letter through the store, and its answer comes back as one: nodes need no addresses of each
-//! other.
+//! **On a store for one node nothing here does anything.** A hint makes a node look for changes at
+//! once; without hints it polls, so that nothing depends on a hint. A request to another node is a
+//! message through the store, and so is its answer: nodes need no network addresses of each other.
 
 mod letters;
 mod refresh;
@@ -26,21 +25,21 @@ use crate::core::Input;
 use crate::handle::EngineHandle;
 use crate::upkeep::ToHolder;
 
-/// How often a node looks for what it may not have heard of.
+/// How often a node polls for changes without a hint.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How far back it looks for work each time, each so many times, and each so many more times.
+/// How far back a poll looks for new deliveries: 10 s, and in every 15th poll 150 s.
 const LOOK_BACK: [(u64, Duration); 2] =
     [(1, Duration::from_secs(10)), (15, Duration::from_secs(150))];
-/// So many times after each other, everything is looked through.
+/// Every this many polls, all queued deliveries are read.
 const LOOK_AT_ALL: u64 = 300;
 
-/// Now, for leases: how long ago something was, whatever clocks say.
+/// A monotonic time for leases, which does not depend on the system's clock.
 #[expect(clippy::disallowed_methods, reason = "a lease is a duration since a call, and not a time")]
 pub(crate) fn instant() -> Instant {
     Instant::now()
 }
 
-/// Begins to work with others, where there can be any.
+/// Starts the tasks that work with other nodes, if the store allows several.
 pub(crate) fn begin(engine: &EngineHandle, replays: mpsc::UnboundedReceiver<ToReplay>) {
     if engine.shared.post.is_some() {
         tokio::spawn(listen(engine.clone()));
@@ -48,7 +47,7 @@ pub(crate) fn begin(engine: &EngineHandle, replays: mpsc::UnboundedReceiver<ToRe
     }
 }
 
-/// Hears of what other nodes did, and looks for it, until the engine has ended.
+/// Receives hints and polls, until the engine shuts down.
 async fn listen(engine: EngineHandle) {
     let Some(mut hints) = engine.shared.store.hints() else { return };
     let mut ticks = tokio::time::interval(LOOK_EVERY);
@@ -81,7 +80,7 @@ fn heard(engine: &EngineHandle, hint: Hint) {
     }
 }
 
-/// Looks for everything that a hint could have told.
+/// Polls for every kind of change that a hint could announce.
 fn look(engine: &EngineHandle, looks: u64) {
     refresh(engine);
     take_letters(engine);
@@ -95,25 +94,25 @@ fn look(engine: &EngineHandle, looks: u64) {
 }
 
 fn work(engine: &EngineHandle, shards: ShardSet, since: Timestamp) {
-    // Nobody takes it only where the engine has ended.
+    // Sending fails only after the engine has shut down.
     drop(engine.shared.inputs.send(Input::Work(shards, since)));
 }
 
-/// A job, its next deliveries, and whether these are the last.
+/// A job, its next deliveries, and whether these are its last ones.
 pub(crate) type ToReplay = (ReplayJob, Vec<Delivery>, bool);
 
-/// Has deliveries of jobs replayed by their owners, until the engine has ended.
+/// Has deliveries of replay jobs replayed by the nodes that own them, until the engine shuts down.
 async fn replay_elsewhere(engine: EngineHandle, mut jobs: mpsc::UnboundedReceiver<ToReplay>) {
     while let Some((job, rows, is_all)) = jobs.recv().await {
         tokio::spawn(engine.clone().replay_elsewhere(job, rows, is_all));
     }
 }
 
-/// Brings the directory up to date, beside everything else.
+/// Brings the subscription directory up to date, in a task of its own.
 fn refresh(engine: &EngineHandle) {
     let refresher = std::sync::Arc::clone(&engine.shared.refresher);
     tokio::spawn(async move {
-        // What fails now is done at the next look.
+        // After an error it is done at the next poll.
         drop(refresher.catch_up_once().await);
     });
 }

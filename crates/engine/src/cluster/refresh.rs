@@ -1,8 +1,8 @@
-//! Bringing the directory up to date with what other nodes changed.
+//! Brings the subscription directory up to date with changes by other nodes.
 //!
-//! A subscription that some node acknowledged is in every directory before it is relied upon: whoever
-//! accepts an event has the store compare the version that it matched with, and whoever finds a
-//! delivery of a subscription that it does not know catches up before it calls that one deleted.
+//! A subscription that any node acknowledged is in every directory before it matters: when an event
+//! is accepted, the store compares the version that it was matched with, and a node that finds a
+//! delivery of an unknown subscription catches up before it treats the subscription as deleted.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, Weak};
@@ -16,8 +16,8 @@ use tokio::sync::{
 use crate::core::{Command, Input};
 use crate::directory::Directory;
 
-/// The version of a list of changes that has none after it: asked for what came later, a store says how
-/// far its list goes.
+/// A version after every change: asked for the changes since then, a store returns none and the
+/// version of its newest one.
 pub(crate) const NEWEST: u64 = u64::MAX;
 
 /// Keeps a directory up to date.
@@ -26,20 +26,21 @@ pub(crate) struct Refresher {
     pub(crate) directory: Arc<Directory>,
     inputs: mpsc::UnboundedSender<Input>,
     pub(crate) changing: Changing,
-    /// Held by the one that catches up.
+    /// Held while catching up.
     catching_up: Mutex<()>,
-    /// Held by the one that waits to catch up: who comes meanwhile need not wait as well.
+    /// Held by the one caller that waits to catch up: later callers rely on it and need not wait
+    /// too.
     turn: Mutex<()>,
     pub(crate) changes: broadcast::Sender<Option<Change>>,
 }
 
-/// Changes of subscriptions go one after the other for each tenant: the store and the directory must
-/// agree. A tenant whose change takes long does not delay another's.
+/// Serializes the changes of each tenant's subscriptions, because the store and the directory must
+/// agree. A slow change of one tenant does not delay another tenant.
 #[derive(Debug, Default)]
 pub(crate) struct Changing {
-    /// Held for reading by every change, for writing by what replaces the whole directory.
+    /// Held for reading by every change, for writing while the whole directory is replaced.
     all: RwLock<()>,
-    /// Locks that nobody holds or waits for are forgotten.
+    /// A lock for each tenant. Locks that nobody holds or waits for are removed.
     tenants: std::sync::Mutex<HashMap<TenantId, Weak<Mutex<()>>>>,
 }
 
@@ -50,14 +51,15 @@ pub(crate) struct ChangeOfTenant<'a> {
 }
 
 impl Changing {
-    /// Waits for the changes of this tenant that came before.
+    /// Waits for the earlier changes of this tenant.
     pub(crate) async fn of(&self, tenant: &TenantId) -> ChangeOfTenant<'_> {
-        // The tenant's lock first: one that waits for it must not hold the directory.
+        // Lock the tenant first: a caller that waits for it must not hold the lock of the
+        // directory.
         let tenant = self.lock_of(tenant).lock_owned().await;
         ChangeOfTenant { _tenant: tenant, _all: self.all.read().await }
     }
 
-    /// Waits for all changes that have begun.
+    /// Waits for all running changes.
     async fn all(&self) -> RwLockWriteGuard<'_, ()> {
         self.all.write().await
     }
@@ -74,7 +76,7 @@ impl Changing {
     }
 }
 
-/// Changes that a slow listener may lag behind.
+/// How many changes a slow listener may lag behind.
 const CHANGES_MAX: usize = 256;
 
 impl Refresher {
@@ -94,7 +96,7 @@ impl Refresher {
         })
     }
 
-    /// Takes over everything that was changed before this was called, unless somebody else is about to.
+    /// Applies all changes from before this call, unless another caller is about to do so.
     pub(crate) async fn catch_up_once(&self) -> Result<(), StoreError> {
         let Ok(turn) = self.turn.try_lock() else { return Ok(()) };
         let _one_at_a_time = self.catching_up.lock().await;
@@ -102,7 +104,7 @@ impl Refresher {
         self.run().await
     }
 
-    /// Takes over everything that was changed before this was called.
+    /// Applies all changes from before this call.
     pub(crate) async fn catch_up(&self) -> Result<(), StoreError> {
         let _one_at_a_time = self.catching_up.lock().await;
         self.run().await
@@ -121,7 +123,7 @@ impl Refresher {
                         let _one_at_a_time = self.changing.of(tenant).await;
                         self.take_over(tenant, *id).await?;
                     }
-                    // Nobody may be interested.
+                    // Sending fails if nobody listens, which is no error.
                     Change::Key(_) | Change::Tenant(_) => {
                         drop(self.changes.send(Some(change.clone())));
                     }
@@ -134,7 +136,7 @@ impl Refresher {
         }
     }
 
-    /// A subscription is now as the store has it.
+    /// Sets a subscription in the directory to its stored state.
     async fn take_over(&self, tenant: &TenantId, id: SubscriptionId) -> Result<(), StoreError> {
         let before = self.directory.get(id).map(|known| known.subscription.destination);
         let record = self.store.subscription(tenant, id).await?;
@@ -154,7 +156,7 @@ impl Refresher {
         Ok(())
     }
 
-    /// The list of changes does not go so far back.
+    /// Reloads all subscriptions: the list of changes does not go back far enough.
     async fn reload(&self) -> Result<(), StoreError> {
         let all = self.store.all_subscriptions().await?;
         let living = |record: &&postrider_store::SubscriptionRecord| record.deleted_at.is_none();
@@ -174,7 +176,7 @@ impl Refresher {
     }
 
     fn tell(&self, command: Command) {
-        // Nobody takes it only where the engine has ended.
+        // Sending fails only after the engine has shut down.
         drop(self.inputs.send(Input::Command(command)));
     }
 }

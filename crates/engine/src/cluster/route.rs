@@ -1,8 +1,7 @@
-//! What is asked of this node and is another one's to do.
+//! Routes commands to the node that owns the shard.
 //!
-//! Whatever changes something is done by the owner of its shard. Where that one does not answer, or the
-//! shard is on its way to another, it is asked again until the time is over. Whatever is only looked at
-//! is answered by everybody who is there.
+//! The owner of the shard makes the change. If it does not answer, or the shard is being handed
+//! over, the command is sent again until a time limit. Reads are answered by all nodes together.
 
 use std::time::Duration;
 
@@ -19,18 +18,18 @@ use crate::core::{Command, DeliveryCommand, Input, OnReplay, TenantOverlay};
 use crate::handle::{CommandError, EngineHandle};
 use crate::upkeep::pause;
 
-/// Until a command is given up: longer than a takeover lasts, shorter than a request may take.
+/// The time limit of a command: longer than a takeover, shorter than a request.
 const PATIENCE: Duration = Duration::from_secs(25);
-/// How long one node may take to answer a command.
+/// The time limit for one answer to a command.
 const ANSWER: Duration = Duration::from_secs(6);
-/// How long one node may take to say what it has in flight.
+/// The time limit for one answer about deliveries in flight.
 const GLANCE: Duration = Duration::from_millis(1500);
-/// Between two tries.
+/// The pause between two tries.
 const PAUSE: Duration = Duration::from_millis(200);
 
 impl EngineHandle {
-    /// Does something here where this node owns the shard, and else has its owner do it. Where that one
-    /// had to be asked twice, the first time may have done it.
+    /// Runs a command here if this node owns the shard, otherwise on the owner. If the owner had to
+    /// be asked twice, the first request may have been carried out already.
     pub(crate) async fn routed<T, F>(
         &self,
         shard: Shard,
@@ -72,7 +71,7 @@ impl EngineHandle {
         }
     }
 
-    /// The shard of a delivery, where that has to be known.
+    /// The shard of a delivery, if there are several nodes.
     pub(crate) async fn shard_of(
         &self,
         tenant: &TenantId,
@@ -85,7 +84,7 @@ impl EngineHandle {
         found.map(|delivery| delivery.destination.shard()).ok_or(CommandError::NotFound)
     }
 
-    /// A destination as the store has it, after another node has changed it.
+    /// Reads a destination from the store, after another node has changed it.
     pub(crate) async fn read_destination(
         &self,
         tenant: &TenantId,
@@ -94,7 +93,7 @@ impl EngineHandle {
         self.shared.store.destination(tenant, id).await?.ok_or(CommandError::NotFound)
     }
 
-    /// A delivery as the store has it, after another node was asked to change it.
+    /// Reads a delivery from the store, after another node was asked to change it.
     pub(crate) async fn read_delivery(
         &self,
         tenant: &TenantId,
@@ -106,7 +105,7 @@ impl EngineHandle {
         Ok(found)
     }
 
-    /// What everybody else says, as far as they do.
+    /// Sends a request to all other nodes; returns the answers that come in time.
     async fn everybody(&self, question: Question) -> Vec<Answer> {
         let Some(post) = &self.shared.post else { return Vec::new() };
         let Ok(members) = self.shared.store.members().await else { return Vec::new() };
@@ -118,7 +117,7 @@ impl EngineHandle {
         asked.join_all().await.into_iter().flatten().collect()
     }
 
-    /// Which of these are in flight on other nodes.
+    /// Which of these deliveries are in flight on other nodes.
     pub(crate) async fn in_flight_elsewhere(&self, deliveries: &[DeliveryId]) -> Vec<bool> {
         let mut flags = vec![false; deliveries.len()];
         if self.shared.post.is_some() {
@@ -132,7 +131,7 @@ impl EngineHandle {
         flags
     }
 
-    /// The deliveries of a tenant that are in flight on other nodes and that a filter wants.
+    /// The deliveries of a tenant that are in flight on other nodes and match a filter.
     pub(crate) async fn flying_elsewhere(
         &self,
         tenant: &TenantId,
@@ -155,7 +154,7 @@ impl EngineHandle {
         Ok(found)
     }
 
-    /// What is in flight of a tenant's on other nodes.
+    /// A tenant's counts of deliveries in flight on other nodes.
     pub(crate) async fn overlay_elsewhere(&self, tenant: Option<&TenantId>) -> TenantOverlay {
         let mut all = TenantOverlay::default();
         if self.shared.post.is_some() {
@@ -170,7 +169,7 @@ impl EngineHandle {
         all
     }
 
-    /// Answers another node.
+    /// Answers the request of another node.
     pub(crate) async fn answer(&self, question: Question) -> Result<Answer, CommandError> {
         match question {
             Question::Enable { tenant, destination, reason, how } => {
@@ -219,8 +218,8 @@ impl EngineHandle {
         Ok(Answer::Done)
     }
 
-    /// Replays those of these deliveries that had ended by then, for a job; answers how many, and which
-    /// are not ours to replay.
+    /// Replays the given deliveries that had ended by `by`, for a job; returns how many, and which
+    /// ones this node does not own.
     async fn replay_ended(
         &self,
         tenant: &TenantId,
@@ -235,7 +234,8 @@ impl EngineHandle {
                     Ok(found) => found,
                     Err(_) => return Err(id),
                 };
-                // What was replayed meanwhile, by this job or by somebody, is not replayed again.
+                // A delivery that was replayed meanwhile, by this job or by a person, is not
+                // replayed again.
                 let has_ended = |found: &Delivery| found.finished_at().is_some_and(|at| at <= by);
                 if !found.as_ref().is_some_and(has_ended) {
                     return Ok(false);
@@ -282,7 +282,7 @@ impl EngineHandle {
         }
     }
 
-    /// Has a job's next deliveries replayed, each by its owner, until all are.
+    /// Has a job's next deliveries replayed by their owners, until all are.
     pub(crate) async fn replay_elsewhere(self, job: ReplayJob, rows: Vec<Delivery>, is_all: bool) {
         let Some(post) = &self.shared.post else { return };
         let last = rows.last().map(|row| row.id);
@@ -316,7 +316,7 @@ impl EngineHandle {
         }
         let job = Box::new(job);
         let command = OnReplay::ReplayedElsewhere { job, last, replayed, is_all };
-        // Nobody takes it only where the engine has ended.
+        // Sending fails only after the engine has shut down.
         drop(self.shared.inputs.send(Input::Command(Command::OnReplay(command))));
     }
 }
@@ -345,13 +345,13 @@ fn question_for(job: &ReplayJob, deliveries: Vec<DeliveryId>) -> Question {
 
 /// Where something was done.
 pub(crate) enum Done<T> {
-    /// By this node, with this result.
+    /// This node, with this result.
     Here(T),
-    /// By another one: the store has the result.
+    /// Another node: the store has the result.
     Elsewhere,
 }
 
-/// Whether a delivery is as a cancel leaves it.
+/// Checks that a delivery is in the state that a cancel leaves.
 pub(crate) fn is_cancelled(delivery: &Delivery) -> Result<(), WrongState> {
     match delivery.state.name() {
         StateName::Cancelled | StateName::Queued | StateName::Waiting | StateName::InFlight => {

@@ -1,5 +1,5 @@
-//! May a destination be attempted now? Its circuit is asked here and nowhere else, and what its answer
-//! changes is kept: the circuit, its alarms, and a delivery that is not let through.
+//! Asks a destination's circuit for admission; nothing else does. Records what follows from the
+//! answer: the circuit's change, its alarms, and a delivery that was not admitted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,8 @@ use crate::live::EngineEvent;
 pub(super) const PROBE_UNDER_WAY: Duration = Duration::from_secs(5);
 
 impl Core {
-    /// May this destination be attempted now? It freezes here when its time has come.
+    /// Whether this destination may be attempted now. Asking may freeze it, if its time without a
+    /// success is over.
     pub(super) fn ask(&mut self, ix: DestIx) -> Admission {
         if self.dests[ix.get()].lost {
             return Admission::Refuse;
@@ -35,9 +36,9 @@ impl Core {
         admission
     }
 
-    /// Nothing is sent to a destination that is frozen, whoever asks for it.
+    /// Refuses a command that would send to a frozen destination.
     pub(super) fn refuse_frozen(&mut self, ix: DestIx) -> Result<(), CommandError> {
-        // Being asked may be what freezes it.
+        // Asking may freeze it.
         self.ask(ix);
         match &self.dests[ix.get()].record.circuit.state {
             CircuitState::Frozen { since, evidence } => {
@@ -50,7 +51,7 @@ impl Core {
         }
     }
 
-    /// A circuit changed: it is to be kept, and a transition to be told.
+    /// Records a changed circuit for the next commit, and publishes its transition.
     pub(super) fn circuit_changed(&mut self, ix: DestIx, transition: Option<Transition>) {
         if let Some(transition) = &transition {
             let dest = &self.dests[ix.get()];
@@ -64,7 +65,7 @@ impl Core {
         self.commits.circuit(ix, &self.dests[ix.get()].record, transition);
     }
 
-    /// Sets the alarms that follow from a circuit as it is now.
+    /// Sets the alarms that follow from the circuit's current state.
     pub(super) fn arm_circuit(&mut self, ix: DestIx) {
         if self.dests[ix.get()].lost {
             return;
@@ -79,18 +80,19 @@ impl Core {
         }
         let may_freeze = circuit.counters.consecutive_failures > policy.freeze_over_consecutive
             && !matches!(circuit.state, CircuitState::Frozen { .. });
-        // The rule wants more than the 72 hours: the first millisecond after them.
+        // The rule applies when more than the 72 hours have passed: one millisecond after them.
         let over = policy.freeze_after.saturating_add(std::time::Duration::from_millis(1));
         let freeze_at = circuit.last_success_at.saturating_add(over);
         if may_freeze {
-            // What fell due while the server was down, or by another policy, is judged at once.
+            // A time that passed while the server was down, or under another policy, is handled at
+            // once.
             self.alarms.set(Alarm::Freeze(ix), freeze_at.max(self.now));
         } else {
             self.alarms.clear(Alarm::Freeze(ix));
         }
     }
 
-    /// When the next probe is, while a destination is disabled.
+    /// When the next probe of a disabled destination is due.
     pub(super) fn next_probe_at(&self, ix: DestIx) -> Option<Timestamp> {
         match self.dests[ix.get()].record.circuit.state {
             CircuitState::Open { probe_at, .. } if probe_at > self.now => Some(probe_at),

@@ -1,4 +1,4 @@
-//! What happens by itself at a time, and when: a table of deadlines. Each alarm is set at most once.
+//! The timers of the core: a table of deadlines. Each alarm is set at most once.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,24 +7,24 @@ use postrider_domain::time::Timestamp;
 
 use super::destinations::DestIx;
 
-/// What is to happen.
+/// What happens when the time has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Alarm {
-    /// A disabled destination may be probed.
+    /// A disabled destination can be probed.
     Probe(DestIx),
-    /// A destination freezes for want of a success.
+    /// A destination is frozen because it had no success for too long.
     Freeze(DestIx),
-    /// A destination may be sent to again as its rate allows.
+    /// A destination's rate limit allows the next request.
     Tokens(DestIx),
     /// The next step of a ramp.
     Ramp(DestIx),
     /// The next deliveries of a replay job.
     Replay(ReplayId),
-    /// The guard against mass failures looks again.
+    /// The mass-failure guard evaluates again.
     Guard,
-    /// A commit that failed is tried again.
+    /// A failed commit is tried again.
     Commit,
-    /// The next waiting deliveries are read.
+    /// The next waiting deliveries are read from the store.
     Due,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Alarms {
 }
 
 impl Alarms {
-    /// Sets an alarm, or moves it.
+    /// Sets an alarm, or changes its time.
     pub(super) fn set(&mut self, alarm: Alarm, at: Timestamp) {
         if let Some(before) = self.times.insert(alarm, at) {
             self.by_time.remove(&(before, alarm));

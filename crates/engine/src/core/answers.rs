@@ -1,4 +1,4 @@
-//! What the store answered to a read: each answer goes to the module that asked.
+//! Passes the result of a read of the store to the module that asked for it.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,12 @@ use super::messages::{Action, Events, Fetch, Load, OnDelivery};
 use super::state::Core;
 use crate::handle::CommandError;
 
-/// Deliveries whose events are read together with them.
+/// The most deliveries of a read whose events are read too.
 const FETCHED_MAX: usize = 1_000;
 
 impl Core {
-    /// A read has ended. Where another node accepted what it brought, the events are read before it
-    /// counts as ended: all of them at once, and not one by one when they are sent.
+    /// Handles the result of a read. If another node accepted the deliveries, their events are read
+    /// first, all at once and not one by one when they are sent.
     pub(super) fn loaded(&mut self, id: LoadId, rows: Vec<Delivery>, next_ticket: u64) {
         let is_first_lane = self.loads.is_of_first_lane(id);
         if is_first_lane && self.held_until.is_some() {
@@ -33,7 +33,7 @@ impl Core {
         self.fetched(id, rows, next_ticket, HashMap::new());
     }
 
-    /// A read has ended, with some of the events.
+    /// Handles the result of a read together with some of the events.
     pub(super) fn fetched(
         &mut self,
         id: LoadId,
@@ -57,7 +57,7 @@ impl Core {
         next_ticket: u64,
         events: &SharedEvents,
     ) {
-        // What another node owned when this read began may have moved on since.
+        // A delivery that another node owned when the read began may have changed since.
         let is_known = |destination| {
             let ix = self.dest_ix(destination);
             ix.is_none_or(|ix| self.dests[ix.get()].known_since <= id)

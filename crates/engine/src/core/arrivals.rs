@@ -1,4 +1,4 @@
-//! Deliveries come into memory: those that were just accepted, and those that a read of the store brought.
+//! Takes deliveries into memory: newly accepted ones, and those that were read from the store.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use crate::handle::CommandError;
 use crate::inbox::Handover;
 use crate::loaded::Loaded;
 
-/// Events by what they are called, as deliveries share them.
+/// Events by tenant and identifier; deliveries share them.
 pub(super) type SharedEvents = HashMap<(TenantId, EventId), Arc<Loaded>>;
 
 impl Core {
-    /// What was accepted enters the first lane.
+    /// Puts newly accepted deliveries into the first lane.
     pub(super) fn accepted(&mut self, handover: Handover) {
         let Handover { tenant, ticket, items } = handover;
         self.inbox.took(&tenant, items.len());
         let mut last: Option<Arc<Loaded>> = None;
         for (event, delivery) in items {
-            // Those of one event stand together, and share it.
+            // The deliveries of one event are adjacent, and share it.
             let shared = match last.take() {
                 Some(loaded) if Arc::ptr_eq(&loaded.event, &event) => loaded,
                 Some(_) | None => self.share(event),
             };
-            // A read of the store may have brought it already, and it may even be gone again.
+            // A read of the store may have returned it already, and it may even have ended since.
             if !self.seen.has(ticket.number, delivery.id) {
                 self.arrive(delivery, Some(Arc::clone(&shared)));
             }
@@ -41,7 +41,7 @@ impl Core {
         }
     }
 
-    /// A delivery that is queued in the store and perhaps not in memory yet.
+    /// Takes in a delivery that is queued in the store, unless it is in memory already.
     fn arrive(&mut self, delivery: Delivery, event: Option<Arc<Loaded>>) {
         if self.entries.contains_key(&delivery.id) || self.commits.is_dirty(delivery.id) {
             return;
@@ -69,7 +69,7 @@ impl Core {
         }
     }
 
-    /// A page of the backlog was read.
+    /// Handles a page of queued deliveries.
     pub(super) fn backlog_loaded(
         &mut self,
         rows: Vec<Delivery>,
@@ -101,7 +101,8 @@ impl Core {
         if grew {
             self.read_back_soon(ix, Lane::First);
         } else {
-            // All of these are dealt with already; the store does not know it yet.
+            // Every delivery that was read is handled already, but the changes are not durable yet.
+            // Read again when they are.
             self.commits.when_durable(Ack::ReadBack(ix, Lane::First));
         }
     }
@@ -117,13 +118,13 @@ impl Core {
                 self.adopt(row);
             }
         }
-        // What has changed and is not durable yet may now have its place in memory.
+        // Changed deliveries that are not durable yet may have a place in memory now.
         for newer in self.commits.dirty_waiting() {
             self.adopt(newer);
         }
     }
 
-    /// A waiting delivery comes into memory, unless it is there or belongs to the store alone.
+    /// Takes a waiting delivery into memory, unless it is there already or beyond the window.
     fn adopt(&mut self, delivery: Delivery) {
         let DeliveryState::Waiting(slot) = delivery.state else { return };
         if self.entries.contains_key(&delivery.id) || !self.due.covers(slot.due_at, delivery.id) {
@@ -139,7 +140,8 @@ impl Core {
         self.place(delivery, ix);
     }
 
-    /// What is due at a destination and did not fit into its lane was read back, soonest first.
+    /// Handles due deliveries of a destination that did not fit into its lane and were read,
+    /// earliest first.
     pub(super) fn overdue_loaded(&mut self, ix: DestIx, rows: Vec<Delivery>, limit: usize) {
         let now = self.now;
         let is_due =
@@ -148,10 +150,10 @@ impl Core {
         let before = self.entries.len();
         let queue = &mut self.dests[ix.get()].retry;
         queue.loading = false;
-        // What was dropped while this was read may not be in it.
+        // Deliveries that were dropped during this read may be missing in it.
         let dropped = std::mem::replace(&mut queue.spilled, false);
         let destination = self.dests[ix.get()].record.id;
-        // What is not durable yet is not in the store's answer, or not as it is now.
+        // Changes that are not durable yet are missing in the read, or outdated.
         let newer = self.commits.dirty_of(destination);
         let is_behind = rows.iter().any(|row| self.commits.is_dirty(row.id));
         let rows = rows.into_iter().filter(|row| !self.commits.is_dirty(row.id));
@@ -170,13 +172,14 @@ impl Core {
         if grew || dropped {
             self.read_back_soon(ix, Lane::Retry);
         } else if is_behind {
-            // These are dealt with already; the store does not know it yet.
+            // Every delivery that was read is handled already, but the changes are not durable yet.
+            // Read again when they are.
             self.commits.when_durable(Ack::ReadBack(ix, Lane::Retry));
         }
-        // Else there is no room now: the lane is read back when something of it has left.
+        // Otherwise memory is full: the lane is read again when a delivery of it has left.
     }
 
-    /// These destinations have more in the store.
+    /// Marks destinations that have more deliveries in the store than in memory.
     pub(super) fn spilled(&mut self, destinations: &BTreeMap<DestinationId, TenantId>) {
         for (id, tenant) in destinations {
             let Some(&ix) = self.dest_by_id.get(id) else {
@@ -192,8 +195,8 @@ impl Core {
         }
     }
 
-    /// A destination that was looked up was read, where there is one: what waited for it goes on.
-    /// Returns the commands that can be carried out now.
+    /// Handles the result of the lookup of a destination: deliveries that waited for it continue.
+    /// Returns the commands that can be executed now.
     pub(super) fn found(
         &mut self,
         read: LoadId,
@@ -221,7 +224,7 @@ impl Core {
         commands
     }
 
-    /// A delivery waited for its destination, which is in memory now.
+    /// Takes in a delivery that waited for its destination, which is in memory now.
     fn arrive_late(&mut self, delivery: Delivery, event: Option<Arc<Loaded>>) {
         match delivery.state {
             DeliveryState::Queued => self.arrive(delivery, event),

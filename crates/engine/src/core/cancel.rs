@@ -1,4 +1,5 @@
-//! Cancelling what is owed: one delivery, in memory or not, or all that a deleted subscription is owed.
+//! Cancels deliveries: a single one, in memory or not, or all unfinished ones of a deleted
+//! subscription.
 
 use std::slice;
 
@@ -22,7 +23,7 @@ impl Core {
         let before = entry.delivery.state.name();
         let cancelled = entry.delivery.cancelled(reason, self.now).ok()?;
         if let Position::InFlight(flight) = &mut entry.position {
-            // The attempt goes on and is logged; the delivery stays cancelled.
+            // The attempt continues and is logged; the delivery stays cancelled.
             entry.delivery = cancelled.clone();
             if let Some(account) = flight.account.take() {
                 let tenant = self.dests[entry.dest.get()].tenant;
@@ -50,8 +51,8 @@ impl Core {
         Some(cancelled)
     }
 
-    /// Cancels a delivery that is not in memory. It may still be on its way to the lanes: when it
-    /// arrives, it is known.
+    /// Cancels a delivery that is not in memory. It may still be on its way to the lanes, so it is
+    /// remembered as cancelled.
     pub(super) fn cancel_absent(
         &mut self,
         delivery: &Delivery,
@@ -64,7 +65,7 @@ impl Core {
         Some(cancelled)
     }
 
-    /// A subscription is gone: what it still owed is cancelled, page by page.
+    /// Cancels all unfinished deliveries of a deleted subscription, page by page.
     pub(crate) fn cancel_all(&mut self, tenant: TenantId, subscription: SubscriptionId) {
         self.load(Load::Unfinished { tenant, subscription, limit: self.options.page });
     }
@@ -80,7 +81,7 @@ impl Core {
             self.actions.push(Action::Forget(tenant, subscription));
             return;
         }
-        // What is another node's to cancel, that one cancels.
+        // Deliveries in shards of other nodes are cancelled by their owners.
         let ours = |row: &Delivery| self.holding.has(row.destination.shard());
         let rows: Vec<Delivery> = rows.into_iter().filter(ours).collect();
         if rows.is_empty() {

@@ -1,6 +1,6 @@
-//! What people ask for: enabling, freezing, cancelling, replaying, looking.
+//! Commands of people: enable, freeze, cancel, replay, and views.
 //!
-//! Whoever changes something is answered when the change is durable.
+//! A command that changes something is answered when the change is durable.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Core {
         }
     }
 
-    /// Something is wanted of a destination; one that is not in memory is read first.
+    /// Executes a command on a destination; if it is not in memory, it is read first.
     fn on_destination(&mut self, command: OnDestination) {
         let (tenant, destination) = command.subject();
         let Some(ix) = self.dest_ix(destination) else {
@@ -120,7 +120,7 @@ impl Core {
 
     fn set_policy(&mut self, policy: Arc<Policy>) {
         if policy.mass_failure != self.policy.mass_failure {
-            // A suspension by the numbers before ends with them.
+            // A suspension that began under the old policy ends now.
             self.guard = MassFailureGuard::new(policy.mass_failure.clone());
             self.resume_transitions();
         }

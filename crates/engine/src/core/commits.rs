@@ -1,8 +1,8 @@
-//! What has changed and is not durable yet: batches that are made durable in order, one at a time.
+//! Changes that are not durable yet: batches that are written in order, one at a time.
 //!
-//! A change counts in memory at once. While one commit is under way the next one collects. What is
-//! not durable is remembered as dirty, so that a read of the store never brings back how a delivery
-//! stood before.
+//! A change is effective in memory at once. While one commit is written, the next one collects
+//! changes. Changed deliveries are remembered as dirty, so that a read of the store never brings
+//! back an older state.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -23,37 +23,39 @@ use super::messages::Reply;
 use crate::handle::CommandError;
 use crate::options::Options;
 
-/// What happens when a batch is durable.
+/// What to do when a batch is durable.
 pub(super) enum Ack {
-    /// A probe may be sent.
+    /// Send a probe.
     Probe(DeliveryId),
-    /// Somebody gets an answer about this destination: that it is done, or that another node owns it
-    /// now and nothing of it was.
+    /// Answer a command on this destination: with `true` if it is done, with `false` if another
+    /// node owns the destination now and nothing was changed.
     Answer(DestinationId, Box<dyn FnOnce(bool) + Send>),
-    /// A replay job goes on.
+    /// Continue a replay job.
     Replay(ReplayId),
-    /// What was cancelled is gone from the store's answer: the rest can be read.
+    /// Read the next unfinished deliveries of a deleted subscription: the cancelled ones are no
+    /// longer in the result.
     Unfinished(TenantId, SubscriptionId),
-    /// A replay job was changed by somebody.
+    /// Store a replay job that somebody changed.
     PutReplay(Box<ReplayJob>, Reply<ReplayJob>),
-    /// A lane can be read back without meeting what is already dealt with.
+    /// Read a lane from the store again: deliveries that are handled already are no longer in the
+    /// result.
     ReadBack(DestIx, Lane),
-    /// Shards can be given back, by this decision.
+    /// Give back the shards of this decision.
     Left(u64),
 }
 
-/// Everything that is not durable yet.
+/// All changes that are not durable yet.
 pub(super) struct Commits {
     batches: VecDeque<Batch>,
     under_way: bool,
-    /// What was held when the last commit began.
+    /// The leases when the last commit began.
     holding: Arc<ShardLeases>,
     next_number: u64,
     dirty: IdMap<DeliveryId, Dirty>,
-    /// Durable, but a read that began before that may still bring the old state.
+    /// Durable deliveries, but a read that began before may still return their old state.
     released: VecDeque<(u64, u64, Vec<DeliveryId>)>,
-    /// Destinations of which somebody keeps rows that were read, with the deliveries that have changed
-    /// since.
+    /// Destinations of which read rows are kept in memory, with the deliveries that changed since
+    /// the read.
     watched: HashMap<DestinationId, HashSet<DeliveryId>>,
     unpersisted: usize,
     changes_max: usize,
@@ -62,7 +64,7 @@ pub(super) struct Commits {
     pause_max: Duration,
 }
 
-/// Changes that become durable together.
+/// Changes that are written in one commit.
 #[derive(Default)]
 struct Batch {
     number: u64,
@@ -103,7 +105,7 @@ impl Commits {
         self.batches.is_empty()
     }
 
-    /// Whether something of a destination is on its way into the store, or comes after it.
+    /// Whether changes of a destination are not durable yet.
     pub(super) fn has(&self, ix: DestIx, id: DestinationId) -> bool {
         self.batches.iter().any(|batch| {
             batch.commit.destinations.iter().any(|change| change.id == id)
@@ -115,7 +117,7 @@ impl Commits {
         self.dirty.contains_key(&id)
     }
 
-    /// A delivery as it is now, where it is newer than the store's.
+    /// The current state of a delivery, if it is newer than the store's.
     pub(super) fn dirty(&self, id: DeliveryId) -> Option<&Delivery> {
         self.dirty.get(&id).map(|dirty| &dirty.delivery)
     }
@@ -125,12 +127,12 @@ impl Commits {
         all.filter(|delivery| delivery.destination == destination).cloned().collect()
     }
 
-    /// How many of a destination's are not durable yet.
+    /// How many deliveries of a destination have changes that are not durable yet.
     pub(super) fn dirty_count(&self, destination: DestinationId) -> usize {
         self.dirty.values().filter(|dirty| dirty.delivery.destination == destination).count()
     }
 
-    /// Every delivery that waits and is newer than the store's.
+    /// Every waiting delivery whose state is newer than the store's.
     pub(super) fn dirty_waiting(&self) -> Vec<Delivery> {
         let all = self.dirty.values().map(|dirty| &dirty.delivery);
         all.filter(|delivery| matches!(delivery.state, DeliveryState::Waiting(_)))
@@ -138,12 +140,12 @@ impl Commits {
             .collect()
     }
 
-    /// Does something when all that has changed so far is durable.
+    /// Registers what to do when all changes so far are durable.
     pub(super) fn when_durable(&mut self, ack: Ack) {
         self.open().acks.push(ack);
     }
 
-    /// The batch that collects.
+    /// The batch that collects changes.
     fn open(&mut self) -> &mut Batch {
         if self.batches.back().is_none_or(|batch| batch.sealed) {
             let number = self.next_number;
@@ -159,7 +161,7 @@ impl Commits {
         self.holding.epoch(shard)
     }
 
-    /// The shards of the commit that comes first.
+    /// The shards that the first commit touches.
     pub(super) fn touched(&self) -> ShardSet {
         let Some(Batch { commit, .. }) = self.batches.front() else { return ShardSet::default() };
         let of_deliveries = commit.deliveries.iter().map(|change| change.delivery.destination);
@@ -175,7 +177,7 @@ impl Commits {
         }
     }
 
-    /// No read is under way that began before read `oldest`.
+    /// All reads that began before read `oldest` have ended.
     pub(super) fn reads_ended(&mut self, oldest: u64) {
         while let Some((barrier, batch, ids)) = self.released.pop_front() {
             if barrier > oldest {
@@ -186,7 +188,7 @@ impl Commits {
         }
     }
 
-    /// A delivery changed.
+    /// Adds the change of a delivery.
     pub(super) fn delivery(
         &mut self,
         before: StateName,
@@ -202,7 +204,7 @@ impl Commits {
         let batch = self.open();
         let (number, is_full) = (batch.number, batch.commit.deliveries.len() >= max);
         let is_here = |dirty: &Dirty| dirty.batch == number;
-        // One change of a delivery in a commit: a store need not think about their order.
+        // A commit has at most one change of a delivery, so the store need not order them.
         if is_full || self.dirty.get(&delivery.id).is_some_and(is_here) {
             self.seal();
         }
@@ -213,7 +215,7 @@ impl Commits {
         self.dirty.insert(dirty.delivery.id, dirty);
     }
 
-    /// A destination's circuit changed.
+    /// Adds the change of a destination's circuit.
     pub(super) fn circuit(
         &mut self,
         ix: DestIx,
@@ -235,7 +237,7 @@ impl Commits {
         change.transitions.extend(transition);
     }
 
-    /// A replay job moved on, with all that stands in the same batch.
+    /// Adds the progress of a replay job to the current batch.
     pub(super) fn replay(&mut self, job: ReplayJob) {
         if self.open().commit.replay.is_some() {
             self.seal();
@@ -243,8 +245,8 @@ impl Commits {
         self.open().commit.replay = Some(job);
     }
 
-    /// Begins another batch where this one has as many circuits as it should have changes. Never
-    /// between an attempt and its circuit: a settlement is one write.
+    /// Begins a new batch if this one has too many circuits. Never between an attempt and its
+    /// circuit: a settlement is one write.
     pub(super) fn seal_when_full(&mut self) {
         let max = self.changes_max;
         if self.open().commit.destinations.len() >= max {
@@ -252,14 +254,14 @@ impl Commits {
         }
     }
 
-    /// What comes next is not in the same batch as what was.
+    /// Closes the current batch: later changes go into another one.
     pub(super) fn seal(&mut self) {
         if let Some(batch) = self.batches.back_mut() {
             batch.sealed = true;
         }
     }
 
-    /// Answers when everything that has changed so far is durable.
+    /// Answers a command when all changes so far are durable.
     pub(super) fn answer_when_durable<T: Send + 'static>(
         &mut self,
         destination: DestinationId,
@@ -273,7 +275,7 @@ impl Commits {
         self.when_durable(Ack::Answer(destination, answer));
     }
 
-    /// The next commit, where there is something to commit and none is under way.
+    /// The next commit, if there are changes and no commit is running.
     pub(super) fn begin(&mut self, holding: &Arc<ShardLeases>) -> Option<Commit> {
         if self.under_way {
             return None;
@@ -285,13 +287,13 @@ impl Commits {
         Some(batch.commit.clone())
     }
 
-    /// The commit that was under way has ended, well or not.
+    /// The running commit has ended, successfully or not.
     pub(super) fn ended(&mut self) {
         self.under_way = false;
     }
 
-    /// The commit that came first is durable: what follows from it. A read that began before
-    /// `barrier` may still bring how the deliveries stood before.
+    /// The first commit is durable; returns what to do now. A read that began before `barrier` may
+    /// still return the old state of its deliveries.
     pub(super) fn durable(&mut self, barrier: Option<LoadId>) -> Vec<Ack> {
         let Some(batch) = self.batches.pop_front() else { return Vec::new() };
         self.pause = self.pause_min;
@@ -305,14 +307,14 @@ impl Commits {
         batch.acks
     }
 
-    /// How long to wait before a commit that failed is tried again: longer each time.
+    /// The pause before a failed commit is tried again: longer each time.
     pub(super) fn next_pause(&mut self) -> Duration {
         let pause = self.pause;
         self.pause = (pause * 2).min(self.pause_max);
         pause
     }
 
-    /// Forgets all changes of destinations that another node owns now.
+    /// Drops all changes of destinations that another node owns now.
     pub(super) fn drop_shards(&mut self, lost: &ShardSet) {
         let is_lost = |id: DestinationId| lost.has(id.shard());
         for batch in &mut self.batches {
@@ -337,8 +339,8 @@ impl Commits {
         self.dirty.retain(|_, dirty| !is_lost(dirty.delivery.destination));
     }
 
-    /// Remembers from now on which deliveries of a destination change: what was read of them before
-    /// is outdated.
+    /// Starts to record which deliveries of a destination change: rows that were read before are
+    /// then outdated.
     pub(super) fn watch(&mut self, destination: DestinationId) {
         self.watched.insert(destination, HashSet::new());
     }

@@ -1,4 +1,4 @@
-//! The destinations that are in memory: each one's circuit, lanes, limits, probe and ramp. Data only.
+//! The destinations in memory: circuit, lanes, limits, probe and ramp of each. Data only.
 
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
@@ -19,7 +19,7 @@ use crate::options::Options;
 /// The number of a read of the store.
 pub(crate) type LoadId = u64;
 
-/// A destination's place in the table of all.
+/// The index of a destination in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct DestIx(usize);
 
@@ -33,19 +33,19 @@ impl DestIx {
     }
 }
 
-/// One lane of a destination.
+/// The queue of one lane of a destination.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pub(super) ids: VecDeque<DeliveryId>,
-    /// How many of the identifiers still stand for a delivery here.
+    /// How many of the identifiers still refer to a delivery in this queue.
     pub(super) len: usize,
-    /// Whether the destination is in the lane's ring.
+    /// Whether the destination is in the lane's round-robin ring.
     pub(super) in_ring: bool,
-    /// Whether the store has more for this lane than is in memory.
+    /// Whether the store has more deliveries for this lane than are in memory.
     pub(super) spilled: bool,
-    /// Whether it is being read back.
+    /// Whether the lane is being read from the store.
     pub(super) loading: bool,
-    /// Whether it waits for room in memory to be read back.
+    /// Whether the lane waits for free memory before it is read.
     pub(super) starved: bool,
 }
 
@@ -56,30 +56,30 @@ impl Queue {
     }
 }
 
-/// How far the probe of a destination has come.
+/// The progress of a destination's probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProbeStage {
-    /// There is none.
+    /// There is no probe.
     None,
-    /// The store is asked which delivery it is to be.
+    /// The store is being asked for candidates.
     Choosing,
-    /// It is chosen, durable or becoming so, or in flight.
+    /// The delivery is chosen; that is being made durable, or the probe is in flight.
     Chosen(DeliveryId),
 }
 
-/// What waits is being sent ahead of its slots.
+/// A drain: waiting deliveries are sent ahead of their slots.
 #[derive(Debug)]
 pub(super) struct Ramp {
-    /// How many at a time.
+    /// How many deliveries may be sent at a time.
     pub(super) size: u32,
-    /// How many are on their way now.
+    /// How many deliveries of the ramp are queued or in flight now.
     pub(super) on_their_way: u32,
-    /// The next ones, oldest first.
+    /// The next deliveries, oldest first.
     pub(super) next: VecDeque<Delivery>,
     pub(super) loading: bool,
 }
 
-/// A destination that this engine owns.
+/// A destination in memory.
 #[derive(Debug)]
 pub(super) struct Dest {
     pub(super) record: Destination,
@@ -95,16 +95,16 @@ pub(super) struct Dest {
     pub(super) limit: AdaptiveLimit,
     pub(super) bucket: Option<TokenBucket>,
     pub(super) probe: ProbeStage,
-    /// Somebody asked for this one while the destination was disabled: it is the next probe.
+    /// The next probe: somebody wanted this delivery retried while the destination was disabled.
     pub(super) next_probe: Option<DeliveryId>,
     pub(super) ramp: Option<Ramp>,
     /// The job for what died of an outage, until it is kept.
     pub(super) dead_replay: Option<ReplayId>,
     /// Whether another node owns it now.
     pub(super) lost: bool,
-    /// Reads that began before this one do not count: another node may have owned it then.
+    /// Results of earlier reads are ignored: another node may have owned the destination then.
     pub(super) known_since: LoadId,
-    /// When something last happened with it.
+    /// When it was last used.
     pub(super) used_at: Timestamp,
 }
 
@@ -153,15 +153,15 @@ impl Dest {
     }
 }
 
-/// How long a look at all destinations takes: a share of them at a time.
+/// The time in which all destinations are checked once, a share of them at a time.
 const ROUND: Duration = Duration::from_secs(60);
 
-/// The destinations that are in memory, each at its place while it is there.
+/// The destinations in memory. A destination keeps its index while it is there.
 #[derive(Debug, Default)]
 pub(super) struct Dests {
     places: Vec<Option<Box<Dest>>>,
     free: Vec<DestIx>,
-    /// The place that is looked at next.
+    /// The index to check next.
     hand: usize,
     looked_at: Option<Timestamp>,
 }
@@ -188,7 +188,7 @@ impl Dests {
         places.filter_map(|(at, dest)| Some((DestIx::new(at), dest.as_deref()?)))
     }
 
-    /// The share of them that is to be looked at now.
+    /// The share of the destinations to be checked now.
     pub(super) fn next_share(&mut self, now: Timestamp) -> Vec<DestIx> {
         let all = self.places.len();
         let since = *self.looked_at.get_or_insert(now);

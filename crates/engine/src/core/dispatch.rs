@@ -1,8 +1,8 @@
-//! Who is sent next: tenants take turns, and within a tenant its destinations, within the limits of
-//! the whole, of the lane, of the tenant and of the destination.
+//! Chooses the next delivery to send: tenants take turns, and within a tenant its destinations,
+//! within the limits of the server, of the lane, of the tenant and of the destination.
 //!
-//! The first lane goes first, and retries can never take the share that is reserved for it.
-//! A destination whose limit is reached leaves the ring until something of it ends.
+//! The first lane goes first, and retries can never take the share that is reserved for it. A
+//! destination whose limit is reached leaves the ring until one of its attempts ends.
 
 use std::sync::Arc;
 
@@ -22,21 +22,21 @@ use super::table::{Flight, Places, Position};
 use crate::live::EngineEvent;
 use crate::loaded::Loaded;
 
-/// First attempts of a destination after which one of its own retries has its turn.
+/// After this many first attempts a destination sends one of its retries.
 const FIRST_PER_RETRY: u32 = 8;
 
-/// Why a destination cannot be sent to right now.
+/// Why a destination cannot be sent to now.
 enum Block {
-    /// Its own limit is reached: until something of it ends.
+    /// Its limit of attempts in flight is reached, until one of them ends.
     Limit,
-    /// Its rate is used up until then.
+    /// Its rate limit allows the next request at this time.
     Rate(Timestamp),
-    /// Its tenant has its share of attempts or bytes: until something ends.
+    /// Its tenant has reached its share of attempts or bytes in flight, until an attempt ends.
     Tenant,
 }
 
 impl Core {
-    /// Sends as much as the limits allow.
+    /// Sends as many deliveries as the limits allow.
     pub(super) fn pump(&mut self) {
         if self.is_quiet() {
             return;
@@ -64,18 +64,18 @@ impl Core {
         }
     }
 
-    /// One turn of a destination: one delivery.
+    /// One turn of a destination: sends one delivery.
     fn turn(&mut self, ix: DestIx, ring: Lane) {
         if self.is_leaving(self.dests[ix.get()].record.id.shard()) {
-            // Its next owner sends it.
+            // The next owner of the shard will send it.
             return;
         }
         let lane = if ring == Lane::First && self.owes_retry(ix) { Lane::Retry } else { ring };
         let Some(id) = self.peek(ix, lane) else { return };
         let event = self.event_of(id);
         let circuit = &self.dests[ix.get()].record.circuit;
-        // Where the event has to be read, admission is asked after that: reading may take long, and the
-        // circuit may open meanwhile.
+        // If the event must be read first, admission is asked afterwards: the read may take long,
+        // and the circuit may open meanwhile.
         let must_read = event.is_none() && circuit.still_admits(id);
         let admission = if must_read { None } else { Some(self.ask(ix)) };
         match admission {
@@ -106,8 +106,8 @@ impl Core {
         self.activate_lane(ix, ring);
     }
 
-    /// Whether a destination has sent so many first attempts that one of its retries is due, and
-    /// could be sent.
+    /// Whether the destination has sent so many first attempts that one of its retries must follow,
+    /// and can be sent.
     fn owes_retry(&mut self, ix: DestIx) -> bool {
         let dest = &self.dests[ix.get()];
         let is_owed = dest.retry.len > 0
@@ -125,7 +125,7 @@ impl Core {
         let dest = &mut self.dests[ix.get()];
         let ramp = dest.ramp.as_ref().map_or(0, |ramp| ramp.size);
         let limit = dest.limit.get(pressure).max(ramp);
-        // A quarter of a destination's own places is kept for its first lane.
+        // A quarter of a destination's in-flight limit is reserved for its first lane.
         let retry_limit = (limit - limit / 4).max(ramp);
         if dest.in_flight >= limit || lane == Lane::Retry && dest.retry_in_flight >= retry_limit {
             return Some(Block::Limit);
@@ -146,7 +146,7 @@ impl Core {
         }
     }
 
-    /// The probe is durable and there is room for it.
+    /// Sends a probe that is durable, if the limits allow it.
     fn send_probe(&mut self, id: DeliveryId) {
         let Some(entry) = self.entries.get(&id) else { return };
         if entry.position != Position::Probe {
@@ -169,7 +169,7 @@ impl Core {
         matches!(&circuit.state, CircuitState::HalfOpen { probe, .. } if *probe == id)
     }
 
-    /// Somebody enabled or froze the destination meanwhile: the delivery's own turn will come.
+    /// The destination was enabled or frozen meanwhile: the delivery goes back to its lane.
     fn release_probe(&mut self, id: DeliveryId, ix: DestIx) {
         self.dests[ix.get()].probe = ProbeStage::None;
         self.return_to_slot(id, ix);
@@ -181,15 +181,16 @@ impl Core {
         }
     }
 
-    /// The events of deliveries that have their places were read: now it is decided whether each of
-    /// them is sent. Answers which are attempted although the store has no event for them.
+    /// Handles events that were read for deliveries that hold in-flight capacity: decides whether
+    /// each is sent. Returns the deliveries that are attempted although the store has no event for
+    /// them.
     pub(super) fn events_read(
         &mut self,
         read: Vec<(DeliveryId, Option<Arc<Event>>)>,
     ) -> Vec<DeliveryId> {
         let mut without_event = Vec::new();
         for (id, event) in read {
-            // It may have been cancelled, or be another node's by now.
+            // It may have been cancelled, or belong to another node by now.
             let Some((ix, places)) = self.places_of(id) else { continue };
             let has_event = event.is_some();
             if let Some(event) = event {
@@ -203,7 +204,8 @@ impl Core {
         without_event
     }
 
-    /// Whether a delivery whose event was read is sent. One that is not gives its places back.
+    /// Whether a delivery whose event was read is sent. If not, it gives its in-flight capacity
+    /// back.
     fn admit(&mut self, id: DeliveryId, ix: DestIx, places: Places) -> bool {
         let is_leaving = self.is_leaving(self.dests[ix.get()].record.id.shard());
         let is_stopped = self.shutdown.is_begun() || !self.is_leased || self.is_doubted;
@@ -235,8 +237,8 @@ impl Core {
         }
     }
 
-    /// Sends a delivery that has its places; whether it may be sent was decided before. `false` where
-    /// there is nothing to be sent any more.
+    /// Sends an admitted delivery that holds in-flight capacity. `false` if there is nothing to
+    /// send any more.
     fn launch(&mut self, id: DeliveryId) -> bool {
         let Some((ix, places)) = self.places_of(id) else { return false };
         if places.drained && !self.still_drains(id, ix) {
@@ -250,7 +252,7 @@ impl Core {
         };
         let turn = if places.is_probe { Some(Turn::Probe) } else { entry.delivery.turn() };
         let Some(turn) = turn else {
-            // It has ended: nothing is owed any more.
+            // It has ended: nothing is to be sent any more.
             self.take_out(id);
             return false;
         };

@@ -18,12 +18,12 @@ use super::messages::{Action, Load};
 use super::state::Core;
 use super::table::{Entry, Position};
 
-/// How a delivery that a ramp had brought forward ended.
+/// How a delivery of a ramp ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Drained {
     Delivered,
     Failed,
-    /// It is not attempted any more.
+    /// It was cancelled, and is not attempted any more.
     Cancelled,
 }
 
@@ -110,7 +110,7 @@ impl Core {
         }
     }
 
-    /// A step of the ramp is over without a failure: the next one is twice as wide.
+    /// A step of the ramp has ended without a failure: doubles the size.
     pub(super) fn ramp_step(&mut self, ix: DestIx) {
         let Some(ramp) = &mut self.dests[ix.get()].ramp else { return };
         ramp.size = ramp.size.saturating_mul(2).min(self.options.destination_in_flight_max);
@@ -119,7 +119,7 @@ impl Core {
         self.run_ramp(ix);
     }
 
-    /// A delivery that the ramp had brought forward does not count for it any more.
+    /// Counts a delivery of the ramp that has ended.
     pub(super) fn drained(&mut self, ix: DestIx, how: Drained) {
         let Some(ramp) = &mut self.dests[ix.get()].ramp else { return };
         ramp.on_their_way = ramp.on_their_way.saturating_sub(1);
@@ -143,15 +143,14 @@ impl Core {
         }
     }
 
-    /// How many deliveries a ramp may hold that are still to be sent: what fits into memory, and one
-    /// step of it in any case.
+    /// How many unsent deliveries a ramp may hold: as many as memory allows, and at least one step.
     fn ramp_room(&self, size: u32) -> usize {
         let room = self.options.resident_max.saturating_sub(self.resident());
         self.options.page.min(room).max(usize::try_from(size).unwrap_or(1))
     }
 
-    /// Whether a delivery that a ramp brought forward is still to be sent: its slot is due, or the ramp
-    /// goes on.
+    /// Whether a delivery that a ramp brought forward is still to be sent: its slot is due, or the
+    /// ramp is running.
     pub(super) fn still_drains(&self, id: DeliveryId, ix: DestIx) -> bool {
         let is_due = |delivery: &Delivery| matches!(delivery.state, DeliveryState::Waiting(slot) if slot.due_at <= self.now);
         self.dests[ix.get()].ramp.is_some()
@@ -169,7 +168,8 @@ impl Core {
                     let room = self.ramp_room(size);
                     let dest = &self.dests[ix.get()];
                     let (id, in_flight) = (dest.record.id, dest.in_flight);
-                    // What is in flight or not durable yet may be in the answer, and is of no use.
+                    // Deliveries that are in flight or have undurable changes may be in the result,
+                    // and do not count.
                     let useless = usize::try_from(in_flight).unwrap_or(0);
                     let limit = room + useless + self.commits.dirty_count(id);
                     self.commits.watch(id);
@@ -190,7 +190,7 @@ impl Core {
         }
     }
 
-    /// Sends a waiting delivery ahead of its slot; `false` where it is on its way already.
+    /// Sends a waiting delivery ahead of its slot; `false` if it is queued or in flight already.
     fn bring_forward(&mut self, row: Delivery, ix: DestIx) -> bool {
         let newest = match self.entries.get(&row.id).map(|entry| entry.position) {
             Some(Position::Window) => match self.take_out(row.id) {
@@ -214,7 +214,7 @@ impl Core {
     }
 
     pub(super) fn drain_loaded(&mut self, ix: DestIx, rows: Vec<Delivery>, limit: usize) {
-        // Kept as it is now: once the change is durable nobody remembers that the row was older.
+        // Keep the current state: once the change is durable, nothing shows that the row was older.
         let newest = |row: &Delivery| self.commits.dirty(row.id).unwrap_or(row).clone();
         let is_free = |entry: &Entry| entry.position == Position::Window;
         let fresh: VecDeque<Delivery> = rows
@@ -228,13 +228,13 @@ impl Core {
         let Some(ramp) = &mut self.dests[ix.get()].ramp else { return };
         ramp.loading = false;
         if fresh.is_empty() {
-            // Nothing is left, or nothing that the store knows of: the next step looks again.
+            // Nothing is left, or nothing that the store knows of: the next step reads again.
             if is_last && ramp.on_their_way == 0 {
                 self.stop_ramp(ix);
             }
             return;
         }
-        // What does not fit is read again.
+        // Deliveries that do not fit are read again.
         self.read_ahead -= ramp.next.len();
         ramp.next = fresh.into_iter().take(room).collect();
         self.read_ahead += ramp.next.len();

@@ -1,4 +1,4 @@
-//! Commits begin and end here, and what waited until something is durable goes on.
+//! Begins and ends commits, and continues what waited for durability.
 
 use postrider_store::StoreError;
 
@@ -17,7 +17,7 @@ impl Core {
         }
     }
 
-    /// The commit that was under way has ended.
+    /// Handles the end of the running commit.
     pub(super) fn settled(&mut self, result: Result<(), StoreError>) {
         self.commits.ended();
         match result {
@@ -25,8 +25,8 @@ impl Core {
             Err(StoreError::Stopped(why)) => self.actions.push(Action::Stop(why)),
             Err(StoreError::Fenced { shard }) => self.fenced(shard),
             Err(StoreError::Internal(_)) if self.held_until.is_some() => {
-                // What is known here is not what is stored, and repeating it would not help: what the
-                // commit touches is read anew.
+                // The state in memory differs from the store, and repeating the commit would not
+                // help: everything that it touches is read again.
                 let touched = self.commits.touched();
                 self.lose_and_hold_anew(&touched);
             }
@@ -48,7 +48,7 @@ impl Core {
         }
     }
 
-    /// The commit is durable.
+    /// Handles a commit that is durable.
     fn committed(&mut self) {
         for ack in self.commits.durable(self.loads.barrier()) {
             match ack {

@@ -1,5 +1,5 @@
-//! The guard against mass failures: while most destinations fail at once the fault is probably ours, and
-//! no circuit changes its state.
+//! The mass-failure guard: while most destinations fail at once the fault is probably ours, and no
+//! circuit is opened or frozen.
 
 use postrider_domain::circuit::{Hold, Suspended};
 use postrider_domain::mass_failure::HoldChange;
@@ -11,7 +11,8 @@ use super::state::Core;
 use crate::live::EngineEvent;
 
 impl Core {
-    /// The time has come at which a destination freezes, unless transitions are suspended.
+    /// Freezes a destination whose time without a success is over, unless transitions are
+    /// suspended.
     pub(super) fn freeze_due(&mut self, ix: DestIx) {
         self.ask(ix);
         if self.guard.hold() == Hold::Held {
@@ -19,7 +20,7 @@ impl Core {
         }
     }
 
-    /// The guard has seen something, or time has passed.
+    /// Handles a change of the guard.
     pub(super) fn guard_changed(&mut self, change: Option<HoldChange>) {
         if let Some(change) = change {
             self.actions.push(Action::Publish(EngineEvent::HoldChange(change)));
@@ -35,8 +36,8 @@ impl Core {
         }
     }
 
-    /// Transitions are suspended from now on: the failures of the minute that it took to notice are
-    /// set apart as well.
+    /// Suspends transitions: failures of the last minute, in which the outage was not noticed yet,
+    /// are set apart as well.
     fn suspend_transitions(&mut self) {
         let window = self.policy.mass_failure.window;
         let since = self.now.saturating_sub(window);
@@ -57,7 +58,7 @@ impl Core {
         }
     }
 
-    /// Transitions happen again: the failures since they were suspended are taken back.
+    /// Ends the suspension: drops the failures since it began.
     pub(super) fn resume_transitions(&mut self) {
         let has_suspended =
             |dest: &Dest| !dest.lost && dest.record.circuit.suspended != Suspended::default();

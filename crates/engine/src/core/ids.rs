@@ -1,5 +1,4 @@
-//! Maps keyed by identifiers that we made ourselves: their last bytes are random already, so they
-//! need no hashing.
+//! Maps keyed by our own identifiers: their last bytes are random already, so they need no hashing.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -7,13 +6,14 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// A map keyed by identifiers of our own.
 pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<LastBytes>>;
 
-/// Takes the last eight bytes for the hash.
+/// A hasher that takes the last eight bytes as the hash.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LastBytes(u64);
 
 impl Hasher for LastBytes {
     fn finish(&self) -> u64 {
-        // The map looks at the highest bits and at the lowest; spread the random ones over both.
+        // The map uses the highest and the lowest bits; the multiplication spreads the random ones
+        // over both.
         self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 

@@ -1,7 +1,8 @@
-//! Per destination a first and a retry queue. Whose turn it is stands in [`turns`](super::turns).
+//! The two queues of a destination: first lane and retry lane. The order between destinations is in
+//! [`turns`](super::turns).
 //!
-//! Every operation costs the same however much waits. A queue holds identifiers;
-//! one whose delivery has gone elsewhere meanwhile is skipped when its turn comes.
+//! Every operation takes constant time, however long the queues are. A queue holds identifiers; one
+//! whose delivery has left the queue is skipped when its turn comes.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use super::state::Core;
 use super::table::{Entry, Position};
 use crate::loaded::Loaded;
 
-/// Reads that may be under way when another lane is read back.
+/// Other lanes are read only while fewer reads than this are running.
 const LOADS_MAX: usize = 16;
 
 impl Core {
@@ -36,7 +37,7 @@ impl Core {
         self.activate_lane(ix, Lane::First);
     }
 
-    /// The slot of a delivery that is in memory fell due: it takes its turn in the retry lane.
+    /// The slot of a delivery in memory is due: puts it into the retry lane.
     pub(super) fn enqueue_due(&mut self, id: DeliveryId) {
         let cap = self.lane_cap();
         let Some(entry) = self.entries.get_mut(&id) else { return };
@@ -53,7 +54,7 @@ impl Core {
         self.activate_lane(ix, Lane::Retry);
     }
 
-    /// A delivery that was not in memory takes its turn in the retry lane: it is due, or a ramp calls.
+    /// Puts a delivery that was not in memory into the retry lane: it is due, or part of a ramp.
     pub(super) fn enqueue_ready(&mut self, delivery: Delivery, ix: DestIx, drained: bool) {
         let cap = self.lane_cap();
         let queue = &mut self.dests[ix.get()].retry;
@@ -68,7 +69,7 @@ impl Core {
         self.activate_lane(ix, Lane::Retry);
     }
 
-    /// The next delivery of a lane; what has gone elsewhere is forgotten on the way.
+    /// The next delivery of a lane; drops identifiers whose delivery has left it.
     pub(super) fn peek(&mut self, ix: DestIx, lane: Lane) -> Option<DeliveryId> {
         let queue = self.dests[ix.get()].queue(lane);
         while let Some(&id) = queue.ids.front() {
@@ -86,8 +87,8 @@ impl Core {
         None
     }
 
-    /// How many deliveries a lane may hold in memory: the fuller memory is, the fewer, so that those
-    /// who have many waiting leave room to those who have one.
+    /// How many deliveries a lane may hold in memory: the fuller the memory, the fewer, so that
+    /// destinations with many deliveries leave room for those with few.
     pub(super) fn lane_cap(&self) -> usize {
         let (used, max) = (self.resident(), self.options.resident_max);
         let cap = match used {
@@ -96,12 +97,12 @@ impl Core {
             _ if used >= max / 2 => 64,
             _ => self.options.lane_resident_max,
         };
-        // No lane has more than an eighth of all: what is read back must have room.
+        // No lane has more than an eighth of the memory, so that there is room to read others.
         cap.min(self.options.lane_resident_max).min(max / 8).max(1)
     }
 
-    /// Takes the delivery that [`Core::peek`] showed out of its lane. The caller says in the same step
-    /// where it is from now on.
+    /// Removes the delivery that [`Core::peek`] returned from its lane. The caller must set its new
+    /// position in the same step.
     pub(super) fn pop(&mut self, ix: DestIx, lane: Lane) {
         let queue = self.dests[ix.get()].queue(lane);
         queue.ids.pop_front();
@@ -109,13 +110,13 @@ impl Core {
         self.read_back_when_low(ix, lane);
     }
 
-    /// Takes the delivery that [`Core::peek`] showed out of its lane and out of memory.
+    /// Removes the delivery that [`Core::peek`] returned from its lane and from memory.
     pub(super) fn pop_entry(&mut self, ix: DestIx, lane: Lane, id: DeliveryId) -> Option<Entry> {
         self.pop(ix, lane);
         self.entries.remove(&id)
     }
 
-    /// A delivery that had its turn and was not sent is the next one of its lane again.
+    /// Puts a delivery that was taken but not sent back to the front of its lane.
     pub(super) fn push_front(&mut self, id: DeliveryId, lane: Lane, drained: bool) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.position = match lane {
@@ -129,7 +130,7 @@ impl Core {
         self.activate_lane(ix, lane);
     }
 
-    /// Reads a lane back that has more in the store and little in memory.
+    /// Reads a lane from the store, if it has more there and few deliveries in memory.
     pub(super) fn read_back_when_low(&mut self, ix: DestIx, lane: Lane) {
         let low = self.lane_cap() / 2;
         let queue = self.dests[ix.get()].queue(lane);
@@ -138,10 +139,10 @@ impl Core {
         }
     }
 
-    /// Reads a lane back, now or when there is room in memory.
+    /// Reads a lane from the store, now or when there is free memory.
     pub(super) fn read_back_soon(&mut self, ix: DestIx, lane: Lane) {
-        // A lane that has nothing at all in memory never waits for room: else what waits for later
-        // would hold up what is new.
+        // A lane without any delivery in memory never waits for free memory: otherwise deliveries
+        // that are due later would block new ones.
         let has_room = self.resident() < self.options.resident_max;
         let queue = self.dests[ix.get()].queue(lane);
         if has_room || queue.len == 0 {
@@ -152,20 +153,20 @@ impl Core {
         }
     }
 
-    /// There is room in memory again: lanes that waited for it are read back, one by one.
+    /// There is free memory again: reads the lanes that waited for it, one by one.
     pub(super) fn feed_starved(&mut self) {
         while self.resident() < self.options.resident_max - self.options.resident_max / 4
             && self.loads.len() < LOADS_MAX
             && let Some((ix, lane)) = self.rings.starved.pop_front()
         {
-            // It may have been read back since, when nothing of it was left in memory.
+            // It may have been read since, when none of its deliveries was left in memory.
             if std::mem::take(&mut self.dests[ix.get()].queue(lane).starved) {
                 self.read_back_when_low(ix, lane);
             }
         }
     }
 
-    /// A delivery leaves its lane without a turn.
+    /// A delivery leaves its lane without being sent.
     pub(super) fn leave_lane(&mut self, ix: DestIx, lane: Lane) {
         let queue = self.dests[ix.get()].queue(lane);
         queue.len = queue.len.saturating_sub(1);
@@ -175,14 +176,14 @@ impl Core {
         self.read_back_when_low(ix, lane);
     }
 
-    /// Reads what a lane of a destination has in the store.
+    /// Reads the deliveries of a lane from the store.
     pub(super) fn read_back(&mut self, ix: DestIx, lane: Lane) {
         let cap = self.lane_cap();
         let dest = &mut self.dests[ix.get()];
         let in_flight = usize::try_from(dest.in_flight).unwrap_or(0);
         let destination = dest.record.id;
         let queue = dest.queue(lane);
-        // What is dropped from now on may not be in this read.
+        // Deliveries that are dropped from now on may be missing in this read.
         (queue.loading, queue.spilled, queue.starved) = (true, false, false);
         let load = match lane {
             Lane::First => Load::Queued { destination, limit: cap * 2 + in_flight },
@@ -191,7 +192,7 @@ impl Core {
         self.load(load);
     }
 
-    /// Lets a destination take turns in both lanes again.
+    /// Puts a destination into the rings of both lanes again.
     pub(super) fn activate(&mut self, ix: DestIx) {
         self.activate_lane(ix, Lane::First);
         self.activate_lane(ix, Lane::Retry);
@@ -213,7 +214,7 @@ impl Core {
             return;
         };
         if bucket.is_none_or(|bucket| bucket.per_1000_seconds() != rate) {
-            // A tenth of a second at once keeps the rate smooth and the timers few.
+            // A burst of a tenth of a second keeps the rate smooth with few timers.
             *bucket = Some(TokenBucket::new(rate, rate / 10_000, now));
         }
         self.activate(ix);

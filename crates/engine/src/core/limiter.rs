@@ -1,29 +1,29 @@
-//! How many attempts may be in flight at a destination.
+//! The limit of attempts in flight at a destination.
 //!
-//! An adaptive limit grows by one for each round of quick answers that used all of it, and halves
-//! on each timeout or refusal.
+//! The limit grows by one for each round of quick answers in which it was reached, and is halved on
+//! each timeout or refusal.
 
-/// How many attempts may be in flight at a destination.
+/// The adaptive limit of attempts in flight at a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AdaptiveLimit {
     limit: u32,
     max: u32,
-    /// Quick answers since the limit last changed and was felt.
+    /// Quick answers since the last change, while the limit was reached.
     quick: u32,
-    /// Whether more would have been sent but for the limit.
+    /// Whether the limit was reached: more would have been sent without it.
     felt: bool,
-    /// Whether the last answer was a quick one.
+    /// Whether the last answer was quick.
     proven: bool,
 }
 
-/// What an attempt taught about how much a destination takes.
+/// What an attempt tells about the capacity of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
     /// It answered quickly.
     Quick,
-    /// It answered.
+    /// It answered, but slowly.
     Slow,
-    /// It timed out, refused, or asked for less.
+    /// It timed out, refused, or asked for fewer requests.
     Strained,
     /// Nothing.
     Unknown,
@@ -35,23 +35,23 @@ impl AdaptiveLimit {
         AdaptiveLimit { limit: start.clamp(1, max), max, quick: 0, felt: false, proven: false }
     }
 
-    /// The limit, while there is enough for all; under `pressure` a destination that has not just
-    /// answered quickly gets one.
+    /// The current limit. Under `pressure`, when the server's limit is nearly reached, a
+    /// destination that has not just answered quickly gets one.
     pub(crate) fn get(&self, pressure: bool) -> u32 {
         if pressure && !self.proven { 1 } else { self.limit }
     }
 
-    /// More would have been sent but for the limit.
+    /// Records that the limit was reached.
     pub(crate) fn feel(&mut self) {
         self.felt = true;
     }
 
-    /// An attempt ended.
+    /// Records the outcome of an attempt.
     pub(crate) fn learn(&mut self, pace: Pace) {
         match pace {
             Pace::Quick => {
                 self.proven = true;
-                // Only a limit that is felt needs to grow.
+                // The limit grows only if it was reached.
                 self.quick += u32::from(self.felt);
                 if self.quick >= self.limit && self.limit < self.max {
                     self.limit += 1;
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_grows_while_it_is_felt_and_answers_are_quick() {
+    fn limit_grows_while_it_is_reached_and_answers_are_quick() {
         let mut limit = AdaptiveLimit::new(8, 64);
         for _ in 0..1000 {
             limit.learn(Pace::Quick);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_halves_on_each_strain_and_never_ends() {
+    fn limit_halves_on_each_failure_and_stays_above_zero() {
         let mut limit = AdaptiveLimit::new(64, 64);
         for expected in [32, 16, 8, 4, 2, 1, 1, 1] {
             limit.learn(Pace::Strained);

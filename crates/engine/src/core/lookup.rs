@@ -1,9 +1,9 @@
-//! Destinations that are not in memory: they are read when something is to be done with them, and
-//! what that is waits here meanwhile.
+//! Destinations that are not in memory: they are read when they are needed; deliveries and commands
+//! wait here meanwhile.
 //!
-//! One may have been idle, or another node has made it. What waits here was read or accepted while
-//! nobody could change it; a change that came in between is remembered until the read has ended, so
-//! nothing is taken for how it stood before.
+//! The destination may have been idle, or another node has created it. A waiting delivery was read
+//! or accepted when nobody else could change it. A change that comes in between is remembered until
+//! the read has ended, so that no outdated state is used.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,15 +18,16 @@ use super::state::Core;
 use crate::handle::CommandError;
 use crate::loaded::Loaded;
 
-/// Deliveries that wait for one destination; beyond it they are read back.
+/// The most deliveries that wait here for one destination; the others are read from the store
+/// later.
 const WAITING_MAX: usize = 64;
 
-/// A destination that is being read, and what waits for it.
+/// A destination that is being read, and everything that waits for it.
 #[derive(Default)]
 pub(super) struct Lookup {
     pub(super) read: LoadId,
     pub(super) deliveries: Vec<(Delivery, Option<Arc<Loaded>>)>,
-    /// Whether more is in the store than waits here.
+    /// Whether the store has more deliveries than wait here.
     pub(super) has_more: bool,
     pub(super) commands: Vec<Parked>,
     pub(super) jobs: Vec<ReplayId>,
@@ -36,7 +37,7 @@ pub(super) struct Lookup {
 pub(super) type Lookups = HashMap<DestinationId, Lookup>;
 
 impl Core {
-    /// Reads a destination of ours that is not in memory, where it is not being read already.
+    /// Reads a destination that this node owns, unless it is being read already.
     fn look_up(&mut self, tenant: &TenantId, id: DestinationId) -> Option<&mut Lookup> {
         if !self.holding.has(id.shard()) {
             return None;
@@ -49,7 +50,7 @@ impl Core {
         self.lookups.get_mut(&id)
     }
 
-    /// A delivery waits for its destination, which is not in memory.
+    /// Lets a delivery wait for its destination, which is not in memory.
     pub(super) fn await_destination(&mut self, delivery: Delivery, event: Option<Arc<Loaded>>) {
         let (tenant, destination) = (delivery.tenant.clone(), delivery.destination);
         let Some(lookup) = self.look_up(&tenant, destination) else { return };
@@ -60,14 +61,14 @@ impl Core {
         }
     }
 
-    /// A destination that is not in memory has more in the store.
+    /// Records that a destination that is not in memory has more deliveries in the store.
     pub(super) fn await_more(&mut self, tenant: &TenantId, destination: DestinationId) {
         if let Some(lookup) = self.look_up(tenant, destination) {
             lookup.has_more = true;
         }
     }
 
-    /// A command waits for its destination, which is not in memory.
+    /// Lets a command wait for its destination, which is not in memory.
     pub(super) fn park_command(
         &mut self,
         tenant: &TenantId,
@@ -80,7 +81,7 @@ impl Core {
         }
     }
 
-    /// A replay job waits for these destinations.
+    /// Lets a replay job wait for these destinations.
     pub(super) fn await_for_job(
         &mut self,
         job: ReplayId,
@@ -94,8 +95,8 @@ impl Core {
         }
     }
 
-    /// A destination was read: what waited for it. `None` where it was lost meanwhile: what was read is
-    /// not how it is.
+    /// A destination was read: returns everything that waited for it. `None` if its shard was lost
+    /// meanwhile: the read state may be outdated.
     pub(super) fn end_lookup(&mut self, read: LoadId, id: DestinationId) -> Option<Lookup> {
         if self.lookups.get(&id)?.read != read {
             return None;
@@ -103,13 +104,13 @@ impl Core {
         self.lookups.remove(&id)
     }
 
-    /// What waits for destinations of these shards does not wait any more.
+    /// Removes the lookups in these shards.
     pub(super) fn end_lookups_in(&mut self, lost: &ShardSet) -> Vec<Lookup> {
         let gone = self.lookups.extract_if(|id, _| lost.has(id.shard()));
         gone.map(|(_, lookup)| lookup).collect()
     }
 
-    /// Whether a replay job waits for some destination.
+    /// Whether a replay job waits for a destination.
     pub(super) fn is_job_waiting(&self, job: ReplayId) -> bool {
         self.lookups.values().any(|lookup| lookup.jobs.contains(&job))
     }

@@ -1,4 +1,4 @@
-//! What goes into the core and what comes out: inputs and commands, actions, reads of the store. Data only.
+//! The messages of the core: inputs and commands, actions, reads of the store. Data only.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -30,65 +30,66 @@ use crate::inbox::Handover;
 use crate::live::EngineEvent;
 use crate::loaded::Loaded;
 
-/// Something happened.
+/// An input of the core.
 pub(crate) enum Input {
     /// Deliveries were accepted and are durable.
     Accepted(Handover),
     /// An attempt ended.
     Finished(DeliveryId, Attempted),
-    /// A read of the store has ended; the number is that of the next acceptance, taken after it.
+    /// A read of the store has ended. The number is that of the next acceptance, taken after the
+    /// read.
     Loaded(LoadId, Vec<Delivery>, u64),
-    /// The same, with events that were read as well.
+    /// A read of the store has ended, with the events of its deliveries.
     Fetched(Fetch, Events),
-    /// The commit that was under way has ended.
+    /// The running commit has ended.
     Settled(Result<(), StoreError>),
-    /// Somebody wants something.
+    /// A command.
     Command(Command),
-    /// These destinations have more in the store than was handed over.
+    /// These destinations have more deliveries in the store than were handed over.
     Spilled(BTreeMap<DestinationId, TenantId>),
-    /// The events of these deliveries were read; `None` where the store has none.
+    /// The events of these deliveries were read; `None` for an event that the store does not have.
     EventsRead(Vec<(DeliveryId, Option<Arc<Event>>)>),
-    /// Another node may have accepted something in these shards, then or later.
+    /// Another node may have accepted deliveries in these shards, at this time or later.
     Work(ShardSet, Timestamp),
 }
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 pub(crate) enum Attempted {
-    /// It was made.
+    /// The request was made.
     Ended(Finished),
-    /// Its event is not in the store.
+    /// The event is not in the store, so no request was made.
     NoEvent,
 }
 
-/// Something is to be done.
+/// An action that the shell carries out.
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// Make an attempt and report its end.
+    /// Make an attempt and report its outcome.
     Send(Outgoing),
-    /// Make this durable and report it. The next one comes only after that.
+    /// Write this commit and report the result. The next one comes only after that.
     Commit(Commit),
-    /// Read from the store and report it.
+    /// Read from the store and report the result.
     Load(LoadId, Load),
-    /// Read the events of these deliveries, which have their places, and report it.
+    /// Read the events of these deliveries, which hold in-flight capacity, and report the result.
     ReadEvents(Vec<WantedEvent>),
-    /// Read the events of what was read, and report it.
+    /// Read the events of deliveries that were read, and report the result.
     Fetch(Fetch),
-    /// Tell whoever looks on.
+    /// Publish an event to listeners.
     Publish(EngineEvent),
-    /// A deleted subscription has nothing unfinished any more: its record can go.
+    /// Remove the record of a deleted subscription: it has no unfinished deliveries any more.
     Forget(TenantId, SubscriptionId),
-    /// Keep a replay job as somebody changed it, and report it.
+    /// Store a replay job that somebody changed, and report the result.
     PutReplay(Box<ReplayJob>, Reply<ReplayJob>),
-    /// A destination of ours is not in memory: read it and report it.
+    /// Read a destination that this node owns and that is not in memory, and report the result.
     Find(LoadId, TenantId, DestinationId),
-    /// Have these deliveries replayed for a job by whoever owns them, and report it, with whether these
-    /// are the last.
+    /// Have these deliveries of a job replayed by the nodes that own them, and report the result.
+    /// The flag says whether these are the last ones.
     ReplayElsewhere(Box<ReplayJob>, Vec<Delivery>, bool),
     /// A destination is back: keep this job for what died of the outage, where anything did, and report it.
     ReplayDead(Box<ReplayJob>),
     /// These shards may be ours, but not as they are known here: hold them anew.
     HoldAnew(ShardLeases),
-    /// Nothing is under way any more in the shards that are to leave by this decision: give them back.
+    /// Give back the shards of this decision: nothing is in flight there any more.
     GiveBack(u64),
     /// The store has stopped: the process must end.
     Stop(String),
@@ -102,59 +103,59 @@ pub(crate) struct WantedEvent {
     pub(crate) event: EventId,
 }
 
-/// An attempt that is to be made.
+/// An attempt to be made.
 #[derive(Debug, Clone)]
 pub(crate) struct Outgoing {
     pub(crate) delivery: DeliveryId,
-    /// Which attempt of it, from 1.
+    /// The number of the attempt of this delivery, from 1.
     pub(crate) number: u32,
     pub(crate) event: Arc<Loaded>,
     pub(crate) prepared: Arc<Prepared>,
     pub(crate) target: Option<Arc<Target>>,
 }
 
-/// Where an answer goes.
+/// The channel for the answer to a command.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, CommandError>>;
 
-/// What somebody wants.
+/// A command of the API, of another node, or of the engine's own tasks.
 pub(crate) enum Command {
-    /// A subscription names this destination.
+    /// A subscription uses this destination.
     Destination {
         record: Box<Destination>,
         reply: oneshot::Sender<()>,
     },
-    /// The rate limit of a destination is now this.
+    /// A destination has this rate limit now.
     Rate {
         destination: DestinationId,
         rate: Option<RateLimit>,
     },
-    /// What a deleted subscription is still owed is to be cancelled.
+    /// Cancel all unfinished deliveries of a deleted subscription.
     CancelAll {
         tenant: TenantId,
         subscription: SubscriptionId,
     },
-    /// Something with a destination, which is read first where it is not in memory.
+    /// A command on a destination, which is read first if it is not in memory.
     OnDestination(OnDestination),
-    /// Something with one delivery, which is read first where it is not in memory.
+    /// A command on one delivery, which is read first if it is not in memory.
     OnDelivery(OnDelivery),
     /// Something with a bulk replay.
     OnReplay(OnReplay),
-    /// A look that changes nothing.
+    /// A read-only view.
     View(View),
-    /// A test send gives its places back.
+    /// A test send gives its in-flight capacity back.
     EndTrial {
         trial: Trial,
     },
-    /// The time of day was set: the operator is to know.
+    /// The time of day was set: alert the operator.
     ClockStepped {
         step: Step,
     },
     Policy {
         policy: Arc<Policy>,
     },
-    /// What the lease holder says about our shards.
+    /// The leases as of the last renewal.
     Held(Box<Held>),
-    /// A destination that was looked up.
+    /// The result of the lookup of a destination.
     Found {
         read: LoadId,
         id: DestinationId,
@@ -169,7 +170,7 @@ pub(crate) enum Command {
     },
 }
 
-/// What is wanted of a destination.
+/// Commands on a destination.
 pub(crate) enum OnDestination {
     Enable {
         tenant: TenantId,
@@ -189,7 +190,7 @@ pub(crate) enum OnDestination {
         destination: DestinationId,
         reply: oneshot::Sender<Option<DestinationOverlay>>,
     },
-    /// A test send is to have its places.
+    /// Reserve in-flight capacity for a test send.
     BeginTrial { tenant: TenantId, destination: DestinationId, reply: Reply<Trial> },
 }
 
@@ -231,12 +232,12 @@ pub(crate) struct OnDelivery {
     pub(crate) reply: Reply<Delivery>,
 }
 
-/// What is to become of a delivery.
+/// The kinds of commands on a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DeliveryCommand {
     Cancel,
     Replay,
-    /// An attempt before its slot.
+    /// Retry now, before the slot.
     Retry,
     /// The same, for a job that was created then, unless it has been attempted since.
     RetryUnlessAttempted {
@@ -258,7 +259,7 @@ pub(super) enum Parked {
 }
 
 impl Parked {
-    /// The destination does not come into memory: says why.
+    /// Answers the command with an error, because the destination cannot be read.
     pub(super) fn refuse(self, error: CommandError) {
         match self {
             Parked::OnDestination(command) => command.refuse(error),
@@ -267,9 +268,9 @@ impl Parked {
     }
 }
 
-/// What is wanted of a bulk replay.
+/// Commands on a bulk replay.
 pub(crate) enum OnReplay {
-    /// A job is kept as it is given: it goes on from there where it is running.
+    /// Store a job and, if its state is running, start it or continue it.
     Run {
         job: Box<ReplayJob>,
         reply: Reply<ReplayJob>,
@@ -294,13 +295,13 @@ pub(crate) enum OnReplay {
     },
 }
 
-/// What somebody wants to see.
+/// Read-only views of the core.
 pub(crate) enum View {
     Tenant {
         tenant: Option<TenantId>,
         reply: oneshot::Sender<TenantOverlay>,
     },
-    /// A tenant's deliveries in flight that a filter wants, newest first.
+    /// A tenant's deliveries in flight that match a filter, newest first.
     InFlightOf {
         tenant: TenantId,
         filter: Box<DeliveryFilter>,
@@ -313,7 +314,7 @@ pub(crate) enum View {
         deliveries: Vec<DeliveryId>,
         reply: oneshot::Sender<Vec<bool>>,
     },
-    /// What a delivery that is due waits for.
+    /// What a due delivery waits for.
     Standing {
         delivery: DeliveryId,
         destination: DestinationId,
@@ -328,17 +329,17 @@ pub(crate) enum View {
     },
 }
 
-/// The shards are held until then; these destinations and jobs came with shards that are new.
+/// Renewed leases, with the destinations and jobs of newly owned shards.
 pub(crate) struct Held {
     pub(crate) holding: ShardLeases,
     pub(crate) gained: Vec<Destination>,
     pub(crate) jobs: Vec<ReplayJob>,
     pub(crate) until: Option<Instant>,
-    /// Those of them that another node should have, and which decision that is.
+    /// The shards to hand over to other nodes, and the number of that decision.
     pub(crate) leaving: (ShardSet, u64),
 }
 
-/// What is to become of a replay job.
+/// The changes of a replay job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum ReplayChange {
     Pause,
@@ -346,14 +347,14 @@ pub(crate) enum ReplayChange {
     Cancel,
 }
 
-/// A test send that has its places.
+/// A test send that holds in-flight capacity.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Trial(pub(super) DestIx);
 
-/// Events by what they are called.
+/// Events by tenant and identifier.
 pub(crate) type Events = HashMap<(TenantId, EventId), Arc<Event>>;
 
-/// Deliveries that were read, and whose events are to be read as well.
+/// Deliveries that were read and whose events are to be read as well.
 #[derive(Debug)]
 pub(crate) struct Fetch {
     pub(crate) load: LoadId,
@@ -362,7 +363,7 @@ pub(crate) struct Fetch {
     pub(crate) wanted: Vec<(TenantId, EventId)>,
 }
 
-/// What is to be read.
+/// The reads of the store.
 #[derive(Debug, Clone)]
 pub(crate) enum Load {
     /// Waiting deliveries, by their due time.
@@ -371,27 +372,27 @@ pub(crate) enum Load {
     Backlog { after: Option<DueMark>, limit: usize },
     /// Queued deliveries of one destination.
     Queued { destination: DestinationId, limit: usize },
-    /// Waiting deliveries of one destination, those that are due soonest first.
+    /// Waiting deliveries of one destination, earliest due time first.
     Overdue { destination: DestinationId, limit: usize },
-    /// Waiting deliveries of one destination, in the rank of probes.
+    /// Waiting deliveries of one destination, in the order of probes.
     Probe {
         destination: DestinationId,
         limit: usize,
-        /// One that somebody asked for, whatever its rank.
+        /// The delivery that somebody wanted retried; it comes first.
         asked: Option<(TenantId, DeliveryId)>,
     },
     /// Waiting deliveries of one destination, oldest first, to be sent at once.
     Drain { destination: DestinationId, limit: usize },
     /// Unfinished deliveries of a subscription, to be cancelled.
     Unfinished { tenant: TenantId, subscription: SubscriptionId, limit: usize },
-    /// What a replay job is to replay next.
+    /// The next deliveries of a replay job.
     Candidates { job: Box<ReplayJob>, limit: usize },
     /// One delivery.
     One { tenant: TenantId, delivery: DeliveryId },
 }
 
 impl Load {
-    /// The destination that a read is about, where it is one.
+    /// The destination that the read is about, if it is about one.
     pub(super) fn destination(&self) -> Option<DestinationId> {
         match self {
             Load::Queued { destination, .. }
@@ -407,27 +408,28 @@ impl Load {
     }
 }
 
-/// What is known of a destination now.
+/// The current state of a destination in memory.
 #[derive(Debug, Clone)]
 pub(crate) struct DestinationOverlay {
     /// The destination with its circuit as it is now.
     pub(crate) destination: Destination,
     /// Attempts in flight.
     pub(crate) in_flight: u32,
-    /// How many may be.
+    /// The limit of attempts in flight.
     pub(crate) in_flight_limit: u32,
-    /// In the first lane and in memory.
+    /// Deliveries in the first lane and in memory.
     pub(crate) queued: usize,
-    /// In the retry lane, due, and in memory.
+    /// Due deliveries in the retry lane and in memory.
     pub(crate) ready: usize,
-    /// When the oldest in the first lane was accepted.
+    /// When the oldest delivery in the first lane was accepted.
     pub(crate) oldest_queued_at: Option<Timestamp>,
 }
 
-/// What the engine holds right now. All of it but the destinations is zero when nothing is owed.
+/// Current numbers of the engine. All but the number of destinations are zero when nothing is
+/// unfinished.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Gauges {
-    /// Destinations known.
+    /// Destinations in memory.
     pub destinations: usize,
     /// Deliveries in memory.
     pub resident: usize,
@@ -435,31 +437,31 @@ pub struct Gauges {
     pub in_flight_first: usize,
     /// Retries and probes in flight.
     pub in_flight_retry: usize,
-    /// In the first lane and in memory.
+    /// Deliveries in the first lane and in memory.
     pub queued: usize,
-    /// Due in the retry lane.
+    /// Due deliveries in the retry lane.
     pub ready: usize,
-    /// Waiting in memory for their slot.
+    /// Deliveries in memory that wait for their slot.
     pub due: usize,
     /// Timers that are set.
     pub alarms: usize,
     /// Changes that are not durable yet.
     pub unpersisted: usize,
-    /// Reads of the store that are under way.
+    /// Reads of the store that are running.
     pub loads: usize,
     /// Bytes of payloads in memory that wait for their first attempt.
     pub payload_bytes: usize,
     /// Bytes of payloads in flight.
     pub flying_bytes: usize,
-    /// Replay jobs at work.
+    /// Running replay jobs.
     pub replays: usize,
-    /// Shards that are owned.
+    /// Shards that this node owns.
     pub shards: usize,
-    /// Whether they are surely ours: nothing is sent otherwise.
+    /// Whether the leases are valid: nothing is sent otherwise.
     pub leased: bool,
     /// How often a filter exceeded its budget since the start.
     pub filters_over_budget: u64,
-    /// Whether transitions are held because most destinations fail at once.
+    /// Whether transitions are suspended because most destinations fail at once.
     pub held: bool,
     /// Since when.
     pub held_since: Option<Timestamp>,

@@ -1,9 +1,8 @@
-//! The one place that holds the truth at run time: a state machine that turns what happens into
-//! what is to be done.
+//! The state machine of the engine: it owns the run-time state and turns inputs into actions.
 //!
 //! [`Core::handle`] takes one input at a time, in the order in which the shell gives them, and
-//! pushes [`Action`]s that the shell carries out. **Nothing here awaits, reads a clock or draws a
-//! random number**; what is decided is decided in `postrider-domain`.
+//! pushes [`Action`]s that the shell carries out. **Nothing here awaits, reads a clock or generates
+//! random numbers**; the rules are in `postrider-domain`.
 //!
 //! ```text
 //!   Accepted ─▶ lanes  ─▶ dispatch ─▶ Send ┄▶ Finished ─▶ settle ─▶ Commit
@@ -11,9 +10,9 @@
 //!                ▲───────────────────────────────────────────┘ (waits for its next slot)
 //! ```
 //!
-//! **A module calls only those before it.** The order is written down in `xtask/src/tidy/core_order.rs`,
-//! which checks it. The first ones are data without behaviour; [`state`] lists what the core holds; the
-//! others each add a part of the behaviour.
+//! **A module calls only those before it.** The order is written down in
+//! `xtask/src/tidy/core_order.rs`, which checks it. The first ones are data without behaviour;
+//! [`state`] lists the fields of the core; each of the others adds a part of the behaviour.
 
 mod admission;
 mod alarms;
@@ -63,7 +62,7 @@ pub(crate) use state::Core;
 pub(crate) use table::TenantOverlay;
 
 impl Core {
-    /// Takes in what happened. What follows from it is done by [`Core::advance`].
+    /// Records one input. [`Core::advance`] does what follows from it.
     pub(crate) fn handle(&mut self, input: Input, now: Timestamp) {
         self.now = self.now.max(now);
         match input {
@@ -85,7 +84,7 @@ impl Core {
         }
     }
 
-    /// Does what is due, fills the lanes' places, and begins the next commit.
+    /// Runs due timers, sends deliveries within the limits, and begins the next commit.
     pub(crate) fn advance(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
         self.ring_alarms();
@@ -101,7 +100,7 @@ impl Core {
         self.finish_shutdown();
     }
 
-    /// Does everything whose time has come.
+    /// Runs all timers that are due.
     fn ring_alarms(&mut self) {
         while let Some(alarm) = self.alarms.take_due(self.now) {
             match alarm {
@@ -117,12 +116,12 @@ impl Core {
         }
     }
 
-    /// What is to be done, in order.
+    /// The actions to carry out, in order.
     pub(crate) fn take_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }
 
-    /// When [`Core::advance`] has something to do by itself.
+    /// When [`Core::advance`] must be called next without an input.
     pub(crate) fn next_wake(&self) -> Option<Timestamp> {
         let due = if self.is_quiet() { None } else { self.due.next_at() };
         [due, self.alarms.next_at()].into_iter().flatten().min()

@@ -1,9 +1,8 @@
-//! Which shards are ours. What another node owns now is forgotten at once: nothing of it is sent, and
-//! nothing of it is settled.
+//! Which shards this node owns. State of a shard that another node owns is dropped at once: nothing
+//! of it is sent or settled.
 //!
-//! Shards are given away without a trace: nothing new is sent in them, what is in flight ends and is
-//! settled, and only when all of that is durable are they given back. So the node that gets them sends
-//! nothing that was sent here.
+//! A hand-over sends nothing twice: the node starts nothing new in the shards, waits until the
+//! attempts in flight are settled and durable, and only then gives the shards back.
 
 use std::sync::Arc;
 
@@ -18,20 +17,20 @@ use super::messages::{Action, Held};
 use super::state::Core;
 use crate::handle::CommandError;
 
-/// Shards that another node should have.
+/// Shards to hand over to other nodes.
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
     pub(super) shards: ShardSet,
-    /// Which decision of the store this is: one that was overtaken must not be acted on.
+    /// The number of the decision; an outdated decision must not be acted on.
     decision: u64,
-    /// Destinations in them that have something under way.
+    /// Destinations in these shards with attempts in flight or undurable changes.
     busy: Vec<DestinationId>,
-    /// Whether nothing is under way any more, but for what becomes durable.
+    /// Whether nothing is in flight any more; only durability is awaited.
     is_through: bool,
 }
 
 impl Core {
-    /// These shards are not ours any more.
+    /// Drops the state of shards that this node no longer owns.
     fn lose(&mut self, shards: &ShardSet) {
         let mut holding = ShardLeases::clone(&self.holding);
         holding.shards.retain(|(held, _)| !shards.has(*held));
@@ -43,7 +42,7 @@ impl Core {
             self.stop_ramp(ix);
             let dest = &mut self.dests[ix.get()];
             dest.lost = true;
-            // Nothing more of it is read back.
+            // Nothing more of this destination is read from the store.
             (dest.first.spilled, dest.retry.spilled) = (false, false);
             self.dest_by_id.remove(&dest.record.id);
             for alarm in [Alarm::Probe(ix), Alarm::Freeze(ix), Alarm::Tokens(ix)] {
@@ -56,7 +55,7 @@ impl Core {
             .map(|(id, _)| *id)
             .collect();
         for id in ids {
-            // What is in flight stays until it has ended.
+            // A delivery in flight stays until its attempt has ended.
             self.take_out(id);
         }
         for &ix in &lost {
@@ -74,23 +73,23 @@ impl Core {
         self.commits.drop_shards(shards);
     }
 
-    /// The store refused to settle in a shard: another node owns it, or our lease has ended.
+    /// The store refused a settlement in a shard: another node owns it, or the lease has ended.
     pub(super) fn fenced(&mut self, shard: Shard) {
         let fenced = ShardSet::from_iter([shard]);
         match self.holding.epoch(shard) {
             None => self.commits.drop_shards(&fenced),
-            // Where it was lost and found meanwhile, what was lost is forgotten already.
+            // The shard was lost and taken again meanwhile: its old state is dropped already.
             Some(epoch) if self.commits.epoch(shard) != Some(epoch) => {}
             Some(_) if self.held_until.is_none() => self.lose(&fenced),
             Some(_) => {
-                // Holding the shards anew says which. Where nobody else had it, all goes on.
+                // Renewing the leases tells which of the two it is. If nobody else had the shard, work continues.
                 self.is_doubted = true;
                 self.actions.push(Action::HoldAnew(ShardLeases::default()));
             }
         }
     }
 
-    /// What is known of these shards is not how they are stored.
+    /// Drops the state of these shards, which differs from the store, and renews the leases.
     pub(super) fn lose_and_hold_anew(&mut self, lost: &ShardSet) {
         let mut known = ShardLeases::clone(&self.holding);
         known.shards.retain(|(shard, _)| lost.has(*shard));
@@ -98,8 +97,7 @@ impl Core {
         self.actions.push(Action::HoldAnew(known));
     }
 
-    /// The shards were held anew, until then; these destinations and jobs came with shards that are
-    /// new.
+    /// Applies renewed leases, with the destinations and jobs of newly owned shards.
     pub(super) fn hold(&mut self, held: Held) {
         let Held { holding, gained, jobs, until, leaving } = held;
         let before = Arc::clone(&self.holding);
@@ -126,21 +124,21 @@ impl Core {
             }
         }
         if !new.is_empty() {
-            // Everything of the new shards is to be found: read from the beginning.
+            // Read all queued deliveries again, to find those of the new shards.
             self.begin_backlog();
             self.due.forget_mark();
         }
         self.leave(leaving.0, leaving.1);
     }
 
-    /// Another node may have accepted something for us.
+    /// Another node may have accepted deliveries for shards of this node: reads them.
     pub(super) fn look_for_work(&mut self, shards: &ShardSet, since: Timestamp) {
         if self.holding.shards.iter().any(|(shard, _)| shards.has(*shard)) {
             self.scan_from(since);
         }
     }
 
-    /// Another node should have these shards, and no others that were to leave before.
+    /// Sets the shards to hand over; it replaces an earlier decision.
     pub(super) fn leave(&mut self, shards: ShardSet, decision: u64) {
         if decision == self.leaving.decision {
             return;
@@ -150,7 +148,7 @@ impl Core {
         let mut staying = self.known_in(&before);
         staying.retain(|id| !shards.has(id.shard()));
         self.leaving = Leaving { shards, decision, busy, is_through: false };
-        // Whoever was to get them is gone: they go on here.
+        // The node that was to get these shards has left: their destinations continue here.
         for id in staying {
             if let Some(ix) = self.dest_ix(id) {
                 self.activate(ix);
@@ -159,7 +157,7 @@ impl Core {
         }
     }
 
-    /// Destinations of these shards, in an order that does not depend on chance.
+    /// The destinations of these shards in memory, in a deterministic order.
     fn known_in(&self, shards: &ShardSet) -> Vec<DestinationId> {
         let all = self.dest_by_id.keys().copied();
         let mut known: Vec<_> = all.filter(|id| shards.has(id.shard())).collect();
@@ -167,7 +165,7 @@ impl Core {
         known
     }
 
-    /// Gives the shards back as soon as everything that was under way in them is durable.
+    /// Gives the shards back as soon as everything in flight there is settled and durable.
     pub(super) fn look_at_leaving(&mut self) {
         if self.leaving.is_through || self.leaving.shards.is_empty() {
             return;
@@ -185,7 +183,7 @@ impl Core {
         }
     }
 
-    /// Everything is durable that was under way when this was decided.
+    /// Everything that was in flight at this decision is durable: gives the shards back.
     pub(super) fn left(&mut self, decision: u64) {
         if decision == self.leaving.decision {
             self.actions.push(Action::GiveBack(decision));

@@ -1,8 +1,8 @@
 //! The bytes of events in memory: how many wait for their first attempt, and how many are in flight.
 //!
-//! An event counts once, however many deliveries share it. In flight it counts twice its bytes, for
-//! itself and for what is rendered of it; one that is still to be read counts as the largest that is
-//! accepted, until its size is known.
+//! An event counts once, however many deliveries share it. In flight it counts twice its size, for
+//! the event and for its rendered bodies. Until it is read, it counts as the largest possible
+//! event.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -15,18 +15,18 @@ use super::state::Core;
 use super::table::Places;
 use crate::loaded::Loaded;
 
-/// Events from so many bytes on are found again by their identifier, so that several reads of the
-/// store do not bring several copies. Below it a copy costs less than the look.
+/// Events of this size or larger are shared by identifier, so that several reads of the store do
+/// not keep several copies. For smaller ones a copy is cheaper than the lookup.
 const LARGE_BYTES: usize = 4096;
 
-/// What an event that is still to be read counts as in flight.
+/// The size in flight of an event that is not read yet.
 const UNREAD_BYTES: usize = 2 * limits::EVENT_BODY_BYTES_MAX;
 
-/// Large events that something in memory refers to.
+/// Large events that are referenced in memory.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     events: HashMap<(TenantId, EventId), Weak<Loaded>>,
-    /// Entries after which those that are gone are removed.
+    /// When there are this many entries, unreferenced ones are removed.
     full_at: usize,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct FlyingBytes {
     pub(super) total: usize,
 }
 
-/// What an event counts as in flight.
+/// The size of an event in flight.
 pub(super) fn flying_bytes(loaded: Option<&Loaded>) -> usize {
     match loaded {
         Some(loaded) if loaded.flying.any() => 0,
@@ -69,7 +69,7 @@ fn cost(loaded: &Loaded) -> usize {
 }
 
 impl Core {
-    /// An event that came into memory, or the one that is there already.
+    /// Shares an event: returns the one that is in memory already, or adds this one.
     pub(super) fn share(&mut self, event: Arc<Event>) -> Arc<Loaded> {
         let loaded = Arc::new(Loaded::new(event));
         if loaded.bytes() < LARGE_BYTES {
@@ -83,12 +83,12 @@ impl Core {
         loaded
     }
 
-    /// An event that something in memory refers to already.
+    /// The event, if it is in memory already.
     fn known_event(&self, tenant: &TenantId, event: &EventId) -> Option<Arc<Loaded>> {
         self.known.get(tenant, event)
     }
 
-    /// The event of a delivery, where it is in memory.
+    /// The event of a delivery, if it is in memory.
     pub(super) fn event_of(&self, id: DeliveryId) -> Option<Arc<Loaded>> {
         let entry = self.entries.get(&id)?;
         entry.event.clone().or_else(|| {
@@ -97,7 +97,7 @@ impl Core {
         })
     }
 
-    /// Keeps an event for a delivery that waits for its first attempt, where there is room.
+    /// Keeps an event in memory for a delivery's first attempt, if there is room.
     pub(super) fn keep_payload(&mut self, loaded: Arc<Loaded>) -> Option<Arc<Loaded>> {
         if !loaded.queued.any() {
             let bytes = self.payload_bytes.saturating_add(loaded.bytes());
@@ -110,7 +110,7 @@ impl Core {
         Some(loaded)
     }
 
-    /// A delivery does not wait for its first attempt any more.
+    /// Releases the event of a delivery that no longer waits for its first attempt.
     pub(super) fn forget_payload(&mut self, loaded: Option<&Loaded>) {
         if let Some(loaded) = loaded
             && loaded.queued.leave()
@@ -119,7 +119,8 @@ impl Core {
         }
     }
 
-    /// An attempt begins: its event is in flight from now on, or will be when it was read.
+    /// Counts the bytes of an attempt that begins; if the event is not read yet, the largest
+    /// possible size.
     pub(super) fn fly(&mut self, tenant: usize, loaded: Option<&Loaded>) -> usize {
         match loaded {
             Some(loaded) => {
@@ -135,13 +136,13 @@ impl Core {
         }
     }
 
-    /// The event of a delivery that has its places was read: it counts as what it is.
+    /// Corrects the counted bytes when the event was read.
     pub(super) fn flown_read(&mut self, tenant: usize, places: &mut Places, loaded: &Loaded) {
         self.remove_flying(tenant, std::mem::take(&mut places.unread_bytes));
         self.fly(tenant, Some(loaded));
     }
 
-    /// A delivery gives its places back.
+    /// Subtracts the bytes when a delivery gives its in-flight capacity back.
     pub(super) fn landed(&mut self, tenant: usize, places: &Places, loaded: Option<&Loaded>) {
         let mut bytes = places.unread_bytes;
         if let Some(loaded) = loaded

@@ -1,7 +1,8 @@
-//! What a delivery takes of the limits, and how it leaves where it is in memory.
+//! The in-flight capacity ("places") that a delivery takes from the limits, and how it leaves
+//! memory.
 //!
-//! A delivery has its places from before its event is read until its attempt has ended: so what was read
-//! can be sent, and no more is read than may be sent.
+//! A delivery holds its places from before its event is read until its attempt has ended: so every
+//! event that is read can be sent, and no more events are read than can be sent.
 
 use std::sync::Arc;
 
@@ -14,13 +15,13 @@ use super::table::{Entry, Places, Position};
 use crate::loaded::Loaded;
 
 impl Core {
-    /// The delivery that [`Core::peek`] showed takes its places and leaves its lane. Whether there is
-    /// room was asked before.
+    /// Takes places for the delivery that [`Core::peek`] returned, and removes it from its lane.
+    /// The caller has checked the limits.
     pub(super) fn take_places(&mut self, id: DeliveryId, ix: DestIx, lane: Lane) {
         self.pop(ix, lane);
         let dest = &mut self.dests[ix.get()];
         if let Some(bucket) = &mut dest.bucket {
-            // Whether there is a token was asked just before.
+            // The caller has checked that there is a token.
             bucket.take(1, self.now).ok();
         }
         match lane {
@@ -30,7 +31,7 @@ impl Core {
         self.enter_places(id, lane, false);
     }
 
-    /// The probe takes its places.
+    /// Takes places for a probe.
     pub(super) fn take_places_for_probe(&mut self, id: DeliveryId) {
         self.enter_places(id, Lane::Retry, true);
     }
@@ -56,7 +57,7 @@ impl Core {
         }
     }
 
-    /// The places of a delivery, where it has some and is not in flight.
+    /// The places of a delivery that holds some and is not in flight yet.
     pub(super) fn places_of(&self, id: DeliveryId) -> Option<(DestIx, Places)> {
         let entry = self.entries.get(&id)?;
         match entry.position {
@@ -69,7 +70,7 @@ impl Core {
         }
     }
 
-    /// The event of a delivery that has its places was read.
+    /// Attaches the event that was read to a delivery that holds places.
     pub(super) fn attach(&mut self, id: DeliveryId, event: Arc<Loaded>) {
         let Some((ix, mut places)) = self.places_of(id) else { return };
         let tenant = self.dests[ix.get()].tenant;
@@ -81,7 +82,7 @@ impl Core {
         }
     }
 
-    /// Gives places back.
+    /// Gives places back to the limits.
     pub(super) fn give_back_places(&mut self, ix: DestIx, places: &Places, event: Option<&Loaded>) {
         let dest = &mut self.dests[ix.get()];
         dest.used_at = self.now;
@@ -96,7 +97,7 @@ impl Core {
         self.read_back_when_low(ix, Lane::Retry);
     }
 
-    /// A delivery is not sent now: it gives its places back and waits where it waited.
+    /// A delivery is not sent now: it gives its places back and returns to its lane.
     pub(super) fn put_back(&mut self, id: DeliveryId) {
         let Some((ix, places)) = self.places_of(id) else { return };
         let event = self.entries.get_mut(&id).and_then(|entry| entry.event.take());
@@ -111,8 +112,8 @@ impl Core {
         }
     }
 
-    /// Takes a delivery out of memory, wherever it is, and answers with it as it was there. `None`, and
-    /// nothing changes, where it is in flight: its attempt goes on.
+    /// Removes a delivery from memory, wherever it is, and returns it. `None`, and nothing changes,
+    /// if it is in flight: its attempt continues.
     pub(super) fn take_out(&mut self, id: DeliveryId) -> Option<Entry> {
         if let Position::InFlight(_) = self.entries.get(&id)?.position {
             return None;

@@ -1,6 +1,6 @@
-//! Trying a disabled destination: one delivery at a time, ten minutes apart.
+//! Probes of disabled destinations: one delivery at a time, ten minutes apart.
 //!
-//! A probe is durable before it is sent: so it stays a single one also when the process ends
+//! A probe is durable before it is sent: so there is never a second one, even if the process ends
 //! between the two.
 
 use postrider_domain::attempt::Verdict;
@@ -15,7 +15,7 @@ use super::state::Core;
 use super::table::{Entry, Position};
 
 impl Core {
-    /// The ten minutes are over: whatever waits is tried at once.
+    /// The probe interval has passed: chooses a waiting delivery as the probe.
     pub(super) fn probe_due(&mut self, ix: DestIx) {
         let is_due = self.ask(ix) == Admission::Probe
             && !self.is_leaving(self.dests[ix.get()].record.id.shard());
@@ -25,7 +25,7 @@ impl Core {
         }
     }
 
-    /// Something may wait now where nothing did when the ten minutes were over.
+    /// Probes an overdue destination when a delivery has come that can be the probe.
     pub(super) fn probe_when_overdue(&mut self, ix: DestIx) {
         let circuit = &self.dests[ix.get()].record.circuit;
         if matches!(&circuit.state, CircuitState::Open { probe_at, .. } if *probe_at <= self.now) {
@@ -41,8 +41,8 @@ impl Core {
         self.load(Load::Probe { destination, limit, asked });
     }
 
-    /// The store has answered: the first in rank that is not in flight is the probe. Where none
-    /// waits, the next one that arrives.
+    /// Handles the candidates from the store: the first one that is not in flight is the probe. If
+    /// there is none, the next delivery that arrives will be.
     pub(super) fn probe_candidates(&mut self, ix: DestIx, rows: Vec<Delivery>, limit: usize) {
         if self.dests[ix.get()].probe != ProbeStage::Choosing {
             return;
@@ -53,7 +53,7 @@ impl Core {
         if self.is_leaving(destination.shard()) {
             return;
         }
-        // What is not durable yet is not in the store's answer, or not as it is now.
+        // Changes that are not durable yet are missing in the result, or outdated.
         let newer = self.commits.dirty_of(destination);
         let asked = self.dests[ix.get()].next_probe;
         let candidate = rows
@@ -83,8 +83,7 @@ impl Core {
         })
     }
 
-    /// Lets a delivery that has been taken out of memory through as the probe, as soon as that is
-    /// durable.
+    /// Makes a delivery, already removed from memory, the probe; it is sent when that is durable.
     pub(super) fn begin_probe(&mut self, ix: DestIx, entry: Entry) {
         let id = entry.delivery.id;
         let transition = self.dests[ix.get()].record.circuit.begin_probe(id, self.now);
@@ -101,7 +100,7 @@ impl Core {
         self.commits.when_durable(Ack::Probe(id));
     }
 
-    /// The chosen probe will not be sent: the ten minutes run anew.
+    /// The chosen probe will not be sent: starts the probe interval again.
     pub(super) fn lose_probe(&mut self, ix: DestIx, id: DeliveryId) {
         if self.dests[ix.get()].probe != ProbeStage::Chosen(id) {
             return;

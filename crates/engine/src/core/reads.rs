@@ -1,7 +1,7 @@
-//! Reads of the store that are under way, and what they brought while acceptances were on their way.
+//! Running reads of the store, and deliveries that were both read and handed over.
 //!
-//! An answer may be older than what is known here. Nothing of it counts where the delivery is in
-//! memory, or has changed since and is not durable yet.
+//! A result may be older than the state in memory. A row is ignored if its delivery is in memory,
+//! or has changed since and is not durable yet.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -15,32 +15,32 @@ use super::destinations::LoadId;
 use super::messages::{Action, Load, OnDelivery, WantedEvent};
 use super::state::Core;
 
-/// Later in the order of due times than every delivery of the same time.
+/// Sorts after every delivery with the same due time.
 pub(super) const LAST_ID: DeliveryId = DeliveryId::from_bytes([u8::MAX; 16]);
 
-/// Reads that are under way.
+/// The running reads.
 #[derive(Default)]
 pub(super) struct Loads {
     next: LoadId,
-    /// `None` where a destination is read.
+    /// The parameters of each read; `None` for the lookup of a destination.
     open: BTreeMap<LoadId, Option<(Load, Option<OnDelivery>)>>,
     backlog: Backlog,
-    /// Deliveries that have their places and whose events are to be read.
+    /// Deliveries that hold in-flight capacity and whose events are to be read.
     events: Vec<WantedEvent>,
 }
 
-/// How far the queued deliveries of all destinations have been read.
+/// The progress of reading the queued deliveries of all destinations.
 #[derive(Debug, Default, Clone, Copy)]
 struct Backlog {
-    /// Where the next page begins, while there is one.
+    /// Where the next page begins; `None` if everything is read.
     next: Option<Option<DueMark>>,
     is_loading: bool,
-    /// What was accepted from here on is to be looked through once more.
+    /// Deliveries accepted from this time on are to be read again.
     wanted: Option<Timestamp>,
 }
 
 impl Loads {
-    /// A mark that no read which is under way has passed; `None` where none is.
+    /// The number of the next read, if any read is running: those running now have lower numbers.
     pub(super) fn barrier(&self) -> Option<LoadId> {
         (!self.open.is_empty()).then_some(self.next)
     }
@@ -54,28 +54,28 @@ impl Loads {
         self.next
     }
 
-    /// Whether this read, which is under way, is one of queued deliveries.
+    /// Whether this running read is one of queued deliveries.
     pub(super) fn is_of_first_lane(&self, id: LoadId) -> bool {
         matches!(self.open.get(&id), Some(Some((Load::Backlog { .. } | Load::Queued { .. }, _))))
     }
 
-    /// A page of the backlog was read; where the next one begins, if there is one.
+    /// A page of queued deliveries was read; `next` is where the next page begins, if there is one.
     pub(super) fn backlog_read(&mut self, next: Option<Option<DueMark>>) {
         self.backlog.is_loading = false;
         self.backlog.next = next;
     }
 }
 
-/// Queued deliveries that a read of the store has brought, or that were cancelled without being in
-/// memory, while acceptances were on their way to the lanes: the same delivery may come by both ways, and
-/// the second time it is out of date.
+/// Queued deliveries that were read from the store, or cancelled while they were not in memory,
+/// during running acceptances. An acceptance may hand over the same delivery later, with an
+/// outdated state.
 #[derive(Default)]
 pub(super) struct Seen {
     pages: VecDeque<(u64, HashSet<DeliveryId>)>,
 }
 
 impl Seen {
-    /// Whether what this acceptance hands over has come already.
+    /// Whether the delivery that this acceptance hands over was seen already.
     pub(super) fn has(&self, ticket: u64, id: DeliveryId) -> bool {
         self.pages.iter().any(|(next, ids)| ticket < *next && ids.contains(&id))
     }
@@ -105,12 +105,12 @@ impl Core {
         self.loads.open.insert(id, Some((load, command)));
     }
 
-    /// A read was answered: what was asked, and for which command.
+    /// Ends a read; returns its parameters, and the command that waits for it.
     pub(super) fn close_load(&mut self, id: LoadId) -> Option<(Load, Option<OnDelivery>)> {
         self.loads.open.remove(&id)?
     }
 
-    /// Reads the event of a delivery, together with those of others.
+    /// Requests the event of a delivery; it is read together with those of others.
     pub(super) fn want_event(&mut self, id: DeliveryId) {
         if let Some(entry) = self.entries.get(&id) {
             let (tenant, event) = (entry.delivery.tenant.clone(), entry.delivery.event.clone());
@@ -118,7 +118,7 @@ impl Core {
         }
     }
 
-    /// Reads the events that are wanted, a page at a time.
+    /// Reads the requested events, a page at a time.
     pub(super) fn read_events(&mut self) {
         while !self.loads.events.is_empty() {
             let at = self.loads.events.len().min(self.options.page);
@@ -128,7 +128,7 @@ impl Core {
         }
     }
 
-    /// A destination is being read from now on.
+    /// Begins the lookup of a destination.
     pub(super) fn open_find(&mut self) -> LoadId {
         let id = self.loads.next;
         self.loads.next += 1;
@@ -136,7 +136,7 @@ impl Core {
         id
     }
 
-    /// A destination was read.
+    /// Ends the lookup of a destination.
     pub(super) fn close_find(&mut self, id: LoadId) {
         self.loads.open.remove(&id);
         self.reads_ended();
@@ -147,12 +147,12 @@ impl Core {
         self.commits.reads_ended(oldest);
     }
 
-    /// Begins to read what was queued before the start.
+    /// Begins to read all queued deliveries.
     pub(crate) fn begin_backlog(&mut self) {
         self.scan_from(Timestamp::EPOCH);
     }
 
-    /// Wants everything looked through that was accepted then or later.
+    /// Requests to read all deliveries accepted at this time or later.
     pub(super) fn scan_from(&mut self, since: Timestamp) {
         let wanted = &mut self.loads.backlog.wanted;
         *wanted = Some(wanted.map_or(since, |before| before.min(since)));
@@ -166,7 +166,7 @@ impl Core {
         let after = match (next, wanted) {
             (None, None) => return,
             (Some(after), Some(since)) if after.is_some_and(|mark| mark.at < since) => {
-                // What is wanted is still to come.
+                // The running scan will still reach that time.
                 self.loads.backlog.wanted = None;
                 after
             }
@@ -179,8 +179,8 @@ impl Core {
                 })
             }
         };
-        // Whatever is in memory: a lane that has nothing there must not wait for others. What does
-        // not fit into its lane is not kept.
+        // Read regardless of how full memory is: a lane without deliveries in memory must not wait
+        // for others. Deliveries that do not fit into their lane are dropped.
         self.loads.backlog.next = Some(after);
         self.loads.backlog.is_loading = true;
         self.load(Load::Backlog { after, limit: self.options.page });
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_read_brought_is_known_to_every_acceptance_that_began_before_its_end() {
+    fn read_deliveries_are_remembered_for_every_acceptance_that_began_before_the_end_of_the_read() {
         let mut seen = Seen::default();
         let id = |n: u8| DeliveryId::from_bytes([n; 16]);
         seen.remember(5, &[row(1), row(2)], Some(3));
@@ -219,7 +219,7 @@ mod tests {
         assert!(!seen.has(3, id(3)), "the read did not bring it");
         seen.remember(5, &[row(9)], Some(3));
         assert!(seen.has(4, id(1)) && seen.has(4, id(9)) && seen.pages.len() == 1);
-        // When all of those are through, it is forgotten.
+        // When all acceptances before the read have ended, the delivery is forgotten.
         seen.remember(9, &[row(3)], Some(7));
         assert!(!seen.has(4, id(1)));
         assert!(seen.has(7, id(3)));

@@ -1,8 +1,8 @@
 //! Bulk replays: a job brings back what has ended, or has what waits attempted before its slots, at its
 //! pace, each delivery once.
 //!
-//! How far a job has come becomes durable together with the deliveries that it brought back: after
-//! a restart it goes on right there.
+//! The progress of a job is committed together with the deliveries that it replayed: after a
+//! restart it continues exactly there.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::messages::{Action, Load, OnReplay, ReplayChange, Reply};
 use super::state::Core;
 use crate::handle::CommandError;
 
-/// How long an unpaced job waits when the retry lane is full.
+/// How long a job without a rate waits when the retry lane is full.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a job waits while its destination drains.
@@ -28,22 +28,22 @@ const DRAIN_PAUSE: Duration = Duration::from_secs(1);
 /// A paced job brings back what is due in this time together.
 const PACE_STEP: u32 = 10;
 
-/// A replay job at work.
+/// A running replay job.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) job: ReplayJob,
-    /// Whether a read or a commit of it is under way.
+    /// Whether a read or a commit of the job is running.
     busy: bool,
-    /// Whether the destinations of what comes next have been looked for.
+    /// Whether the destinations of its next deliveries have been looked up.
     has_sought: bool,
-    /// Reads that began before this one do not count: another node may have run it then.
+    /// Results of earlier reads are ignored: another node may have run the job then.
     known_since: LoadId,
 }
 
 impl Core {
     pub(super) fn on_replay(&mut self, command: OnReplay) {
         match command {
-            // The owner of its shard runs a job.
+            // The owner of the job's shard runs it.
             OnReplay::Run { job, reply } | OnReplay::Change { job, reply, .. }
                 if !self.holding.has(job.shard()) =>
             {
@@ -71,7 +71,7 @@ impl Core {
         }
     }
 
-    /// Begins or resumes a job.
+    /// Starts or resumes a job.
     pub(crate) fn run_job(&mut self, job: ReplayJob) {
         let id = job.id;
         let known_since = self.loads.next();
@@ -79,7 +79,7 @@ impl Core {
         self.alarms.set(Alarm::Replay(id), self.now);
     }
 
-    /// It is time for the next deliveries of a job.
+    /// Reads the next deliveries of a job.
     pub(super) fn replay_next(&mut self, id: ReplayId) {
         let ready = self.rings.ready;
         let full = ready >= self.options.in_flight_max || self.is_quiet();
@@ -116,7 +116,7 @@ impl Core {
     ) {
         let id = asked.id;
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        // A job that was paused and resumed meanwhile may have asked twice.
+        // A job that was paused and resumed meanwhile may have two reads running.
         if job.job.position != asked.position || read < job.known_since {
             return;
         }
@@ -126,7 +126,7 @@ impl Core {
         }
         let is_ours = |row: &Delivery| self.holding.has(row.destination.shard());
         if self.held_until.is_some() && !rows.iter().all(is_ours) {
-            // Each of them is brought back by its owner, and then this job moves on.
+            // Other nodes own these deliveries and replay them; then the job continues.
             if let Some(job) = self.jobs.get_mut(&id) {
                 job.busy = true;
                 let job = Box::new(job.job.clone());
@@ -144,13 +144,14 @@ impl Core {
             && !unknown.is_empty()
             && !std::mem::replace(&mut job.has_sought, true)
         {
-            // They are read, and then these deliveries once more.
+            // The destinations are read first, then these deliveries again.
             job.busy = true;
             let tenant = job.job.tenant.clone();
             return self.await_for_job(id, &tenant, unknown.into_iter().collect());
         }
         let is_all = rows.len() < limit;
-        // The job's batch holds nothing else, so that its place and its deliveries go together.
+        // The job gets a batch of its own, so that its progress and its deliveries are committed
+        // together.
         self.commits.seal();
         let mut replayed = 0;
         for row in &rows {
@@ -161,8 +162,8 @@ impl Core {
         self.advance_job(id, rows.last().map(|row| row.id), replayed, is_all);
     }
 
-    /// The destination that jobs waited for was read, or does not come: those that wait for no other
-    /// one go on.
+    /// A destination that jobs waited for was read, or cannot be: jobs that wait for no other one
+    /// continue.
     pub(super) fn jobs_found(&mut self, jobs: Vec<ReplayId>) {
         for id in jobs {
             if self.is_job_waiting(id) {
@@ -175,7 +176,7 @@ impl Core {
         }
     }
 
-    /// The owners of a job's next deliveries have brought them back.
+    /// The owners of a job's next deliveries have replayed them.
     fn replayed_elsewhere(
         &mut self,
         asked: &ReplayJob,
@@ -208,8 +209,8 @@ impl Core {
         self.commits.seal();
     }
 
-    /// Brings one delivery back; `false` where it is not to be: it is on its way, or its
-    /// subscription is gone.
+    /// Replays one delivery; `false` if it is not to be replayed: it is unfinished, or its
+    /// subscription is deleted.
     fn replay_row(&mut self, row: &Delivery) -> bool {
         if self.entries.contains_key(&row.id) {
             return false;
@@ -262,7 +263,7 @@ impl Core {
         }
     }
 
-    /// Jobs of shards that another node owns now go on there.
+    /// Drops the jobs of shards that another node owns now; they continue there.
     pub(super) fn lose_jobs(&mut self, lost: &ShardSet) {
         let gone: Vec<ReplayId> = self
             .jobs
@@ -294,11 +295,12 @@ impl Core {
             }
         };
         let job = Box::new(self.change_job(job, next));
-        // What it has brought back so far is durable before its new state is.
+        // The deliveries that it has replayed so far are made durable before its new state is
+        // stored.
         self.commits.when_durable(Ack::PutReplay(job, reply));
     }
 
-    /// Stops a job where it is, to be kept as somebody changed it.
+    /// Stops a job, and returns it with its new state, to be stored.
     fn change_job(&mut self, job: ReplayJob, state: ReplayState) -> ReplayJob {
         self.alarms.clear(Alarm::Replay(job.id));
         let known = self.jobs.remove(&job.id).map(|known| known.job);
@@ -307,7 +309,7 @@ impl Core {
     }
 }
 
-/// How many deliveries a paced job brings back at a time.
+/// How many deliveries a job with a rate replays at a time.
 fn at_a_time(per_second: u32) -> usize {
     usize::try_from(per_second / PACE_STEP).unwrap_or(usize::MAX).max(1)
 }

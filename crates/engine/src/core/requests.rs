@@ -1,4 +1,4 @@
-//! What people want of one delivery: cancelling it, replaying it, retrying it now. They are answered when the change is
+//! Commands on one delivery: cancel, replay, retry now. They are answered when the change is
 //! durable.
 
 use postrider_domain::delivery::{CancelReason, Delivery, WrongState};
@@ -9,7 +9,7 @@ use super::state::Core;
 use crate::handle::CommandError;
 
 impl Core {
-    /// Something is wanted of a delivery: as it is in memory, or as the store has it.
+    /// Executes a command on a delivery in memory, or reads the delivery first.
     pub(super) fn on_delivery(&mut self, command: OnDelivery) {
         let id = command.delivery;
         let known = self.entries.get(&id).map(|entry| &entry.delivery);
@@ -26,7 +26,7 @@ impl Core {
         }
     }
 
-    /// Does what is wanted of a delivery that is known or was read; `None` where there is none.
+    /// Executes a command on a delivery that is in memory or was read; `None` if it does not exist.
     pub(super) fn change_delivery(&mut self, command: OnDelivery, delivery: Option<Delivery>) {
         let Some(delivery) = delivery else { return command.refuse(CommandError::NotFound) };
         let id = delivery.id;

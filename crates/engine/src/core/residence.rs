@@ -1,8 +1,8 @@
-//! Which destinations are in memory: memory follows activity, not the number of URLs.
+//! Which destinations are in memory: only those that are in use.
 //!
-//! One leaves only where the store has all that is known of it: nothing of it is in memory, in flight
-//! or on its way into the store, its circuit is closed and no failure stands against it, and nothing
-//! has happened for a while. It comes back from the store when something does
+//! An idle destination is evicted only if the store has its whole state: it has no deliveries in
+//! memory or in flight and no undurable changes, its circuit is closed without consecutive
+//! failures, and it was not used for a while. It is read from the store when it is needed again
 //! ([`lookup`](super::lookup)).
 
 use postrider_domain::circuit::{CircuitState, Suspended};
@@ -14,7 +14,7 @@ use super::destinations::{Dest, DestIx, ProbeStage};
 use super::state::Core;
 
 impl Core {
-    /// A destination that this engine owns from now on; its circuit as it is kept, or a new one.
+    /// Adds a destination that this node owns, with its stored circuit or a new one.
     pub(crate) fn add_destination(
         &mut self,
         record: Destination,
@@ -31,7 +31,8 @@ impl Core {
         self.dest_by_id.insert(id, ix);
         self.set_rate(ix, rate);
         let circuit = &mut self.dests[ix.get()].record.circuit;
-        // The suspension ended with the process that had it, or goes on here without these failures.
+        // The suspension ended with the process that had it, or continues here without these
+        // failures.
         let taken_back = circuit.take_back();
         let recovered = circuit.recover(self.now, &self.policy.circuit);
         if taken_back || recovered.is_some() {
@@ -42,7 +43,7 @@ impl Core {
         ix
     }
 
-    /// Evicts destinations that have been idle for long, and of those that another node owns.
+    /// Evicts destinations that have been idle for long, and those that another node owns.
     pub(super) fn evict_idle(&mut self) {
         if self.shutdown.is_begun() {
             return;

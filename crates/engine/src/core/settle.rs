@@ -1,4 +1,4 @@
-//! An attempt has ended: everything that follows from it, at once and as one.
+//! Settles an attempt that has ended: all its consequences at once, in one commit.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::attempt::own_fault;
 use crate::live::{EngineEvent, death};
 
 impl Core {
-    /// An attempt has ended.
+    /// Handles the outcome of an attempt.
     pub(super) fn finished(&mut self, id: DeliveryId, attempted: Attempted) {
         let Some(entry) = self.entries.remove(&id) else { return };
         let Position::InFlight(flight) = entry.position else {
@@ -31,8 +31,9 @@ impl Core {
         };
         self.land(&entry, flight, &finished);
         if self.dests[entry.dest.get()].lost {
-            // Another node owned it meanwhile: what this attempt says is not applied. Where it is ours
-            // again, a read may have passed over it because it was in flight.
+            // Another node owned the destination meanwhile, so this outcome is not applied. If this
+            // node owns it again, a read may have skipped the delivery because it was in flight:
+            // read again.
             if let Some(ix) = self.dest_ix(entry.delivery.destination) {
                 self.look_again(ix);
             }
@@ -41,7 +42,7 @@ impl Core {
         self.settle(entry, flight, finished);
     }
 
-    /// Gives back what the attempt held.
+    /// Gives back the in-flight capacity of the attempt.
     fn land(&mut self, entry: &Entry, flight: Flight, finished: &Finished) {
         let ix = entry.dest;
         let pace = self.pace(&finished.ending, finished.timings.total);
@@ -75,7 +76,8 @@ impl Core {
         let verdict = finished.ending.verdict();
         let is_shutdown = matches!(&finished.ending, Ending::OwnFault(fault) if fault.kind == OwnFaultKind::Shutdown);
         if is_shutdown && self.shutdown.is_begun() {
-            // What a shutdown interrupted was not an attempt: it is made again after the start.
+            // An attempt that a shutdown interrupted does not count: it is made again after the
+            // start.
             return;
         }
         let failed = verdict != Verdict::Success;
@@ -95,7 +97,7 @@ impl Core {
         if dest.probe == ProbeStage::Chosen(entry.delivery.id) {
             dest.probe = ProbeStage::None;
         }
-        // Whoever asked for it has had an attempt.
+        // The requested retry has been made.
         dest.next_probe = dest.next_probe.filter(|asked| *asked != entry.delivery.id);
         self.tell(&settled.delivery, &settled.attempt, settled.warning, ix);
         let before = entry.delivery.state.name();
@@ -119,7 +121,7 @@ impl Core {
         self.probe_when_overdue(ix);
     }
 
-    /// Tells whoever looks on.
+    /// Publishes the outcome to listeners.
     fn tell(
         &mut self,
         delivery: &Delivery,

@@ -1,14 +1,15 @@
-//! Stopping: nothing new is sent, what is in flight ends and is settled, what is settled is durable.
+//! Shutdown: nothing new is sent, attempts in flight end and are settled, settlements become
+//! durable.
 
 use tokio::sync::oneshot;
 
 use super::state::Core;
 
-/// How far stopping has come.
+/// The progress of a shutdown.
 #[derive(Debug, Default)]
 pub(super) struct Shutdown {
     begun: bool,
-    /// What is still in flight is given up: it is attempted again after the next start.
+    /// Attempts in flight are abandoned: they are repeated after the next start.
     abandoned: bool,
     done: Option<oneshot::Sender<usize>>,
 }
@@ -20,13 +21,13 @@ impl Shutdown {
 }
 
 impl Core {
-    /// Begins to stop; answers with how many attempts were given up when all else is done.
+    /// Begins the shutdown; when everything else is done, sends the number of abandoned attempts.
     pub(super) fn begin_shutdown(&mut self, done: oneshot::Sender<usize>) {
         self.shutdown.begun = true;
         self.shutdown.done = Some(done);
     }
 
-    /// Waits no longer for what is in flight.
+    /// Stops waiting for attempts in flight.
     pub(super) fn abandon(&mut self) {
         self.shutdown.abandoned = true;
     }
@@ -37,7 +38,7 @@ impl Core {
             && (in_flight == 0 || self.shutdown.abandoned)
             && self.commits.is_empty();
         if is_over && let Some(done) = self.shutdown.done.take() {
-            // Whoever asked may have gone away.
+            // The caller may have gone away.
             done.send(in_flight).ok();
         }
     }

@@ -1,5 +1,5 @@
-//! Everything that the core holds. The modules above it have its behaviour, each its part; this file only
-//! lists the fields, and has the few questions that all of them ask.
+//! The fields of the core, and the few questions that several modules ask. The behaviour is in the
+//! other modules.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -35,19 +35,19 @@ pub(crate) struct Core {
     pub(super) directory: Arc<Directory>,
     pub(super) inbox: Arc<Inbox>,
     pub(super) holding: Arc<ShardLeases>,
-    /// When the shards are not surely ours any more; `None` where nobody else could take them.
+    /// Until when the leases are valid; `None` if no other node could take the shards.
     pub(crate) held_until: Option<Instant>,
-    /// Whether the shards are surely ours: nothing is sent otherwise.
+    /// Whether the leases are valid: nothing is sent otherwise.
     pub(crate) is_leased: bool,
-    /// The store refused a settlement: until the shards are held anew, nobody knows whose they are.
+    /// The store refused a settlement: until the leases are renewed, the ownership is unknown.
     pub(super) is_doubted: bool,
-    /// Shards that another node should have.
+    /// Shards to hand over to other nodes.
     pub(super) leaving: Leaving,
-    /// Destinations that are not in memory and are being read.
+    /// Destinations that are being read.
     pub(super) lookups: Lookups,
-    /// Reads that began before these do not count in shards that were another node's then.
+    /// For each shard, the first read whose results count: another node owned the shard before.
     pub(super) held_since: HashMap<Shard, LoadId>,
-    /// Whether somebody looks on: attempts are told of only then.
+    /// Whether anybody listens: attempts are published only then.
     pub(crate) listened: bool,
     pub(super) now: Timestamp,
     pub(super) dests: Dests,
@@ -68,7 +68,7 @@ pub(crate) struct Core {
     pub(super) loads: Loads,
     pub(super) seen: Seen,
     pub(super) guard: MassFailureGuard,
-    /// Destinations to ask again when the guard lets go.
+    /// Destinations whose freezing was suspended, to be asked again when the suspension ends.
     pub(super) held_back: BTreeSet<DestIx>,
     pub(super) jobs: HashMap<ReplayId, Job>,
     pub(super) shutdown: Shutdown,
@@ -123,7 +123,7 @@ impl Core {
         }
     }
 
-    /// The shards that are held.
+    /// The leases of this node.
     pub(crate) fn holding(&self) -> Arc<ShardLeases> {
         Arc::clone(&self.holding)
     }
@@ -142,13 +142,13 @@ impl Core {
         ix
     }
 
-    /// Whether nothing new may be begun in a shard, because another node is to have it.
+    /// Whether nothing new may be begun in a shard, because it is being handed over.
     pub(super) fn is_leaving(&self, shard: Shard) -> bool {
         self.leaving.shards.has(shard)
     }
 
-    /// Whether nothing is to be sent: the engine is stopping, the shards may be another node's, or too
-    /// much is not durable yet.
+    /// Whether nothing may be sent: the engine is shutting down, the leases may be invalid, or too
+    /// many changes are not durable yet.
     pub(super) fn is_quiet(&self) -> bool {
         self.shutdown.is_begun()
             || !self.is_leased
@@ -156,7 +156,7 @@ impl Core {
             || self.commits.unpersisted() >= self.options.unpersisted_max
     }
 
-    /// Deliveries in memory, what ramps have read ahead included.
+    /// Deliveries in memory, including those that ramps have read ahead.
     pub(super) fn resident(&self) -> usize {
         self.entries.len() + self.read_ahead
     }

@@ -1,4 +1,5 @@
-//! The deliveries that are in memory and where each of them is, and what a tenant has in flight. Data only.
+//! The deliveries in memory with the position of each, and the numbers in flight of each tenant.
+//! Data only.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,13 +16,13 @@ use crate::loaded::Loaded;
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) delivery: Delivery,
-    /// Its event, while there is room for it, and while it is in flight.
+    /// Its event, while there is room for it, or while it is in flight.
     pub(super) event: Option<Arc<Loaded>>,
     pub(super) dest: DestIx,
     pub(super) position: Position,
 }
 
-/// The deliveries that are in memory, and how many each destination has there.
+/// The deliveries in memory, and how many of them each destination has.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     by_id: IdMap<DeliveryId, Entry>,
@@ -46,7 +47,7 @@ impl Entries {
         Some(removed)
     }
 
-    /// How many a destination has.
+    /// How many deliveries of a destination are in memory.
     pub(super) fn of(&self, ix: DestIx) -> usize {
         self.of.get(ix.get()).copied().unwrap_or(0)
     }
@@ -55,7 +56,7 @@ impl Entries {
         self.by_id.get(id)
     }
 
-    /// Whoever changes an entry leaves its destination as it is.
+    /// The caller must not change the entry's destination.
     pub(super) fn get_mut(&mut self, id: &DeliveryId) -> Option<&mut Entry> {
         self.by_id.get_mut(id)
     }
@@ -73,47 +74,48 @@ impl Entries {
     }
 }
 
-/// Where a delivery is in memory.
+/// The position of a delivery in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Position {
     /// In the first lane of its destination.
     FirstLane,
-    /// In the window, until its slot falls due.
+    /// In the window of waiting deliveries, until its slot is due.
     Window,
     /// In the retry lane of its destination.
     RetryLane {
-        /// Brought there before its slot, by the ramp of a recovery.
+        /// Whether the ramp of a drain brought it there before its slot.
         drained: bool,
     },
-    /// Chosen as the probe: it waits until that is durable and there is room for it.
+    /// Chosen as the probe: it waits until that is durable and the limits allow it.
     Probe,
-    /// It has its places, and is sent or given up as soon as its event is in memory.
+    /// It holds in-flight capacity, and is sent or put back as soon as its event is in memory.
     Placed(Places),
     /// Being attempted.
     InFlight(Flight),
 }
 
-/// What a delivery takes of the limits, from before its event is read until its attempt has ended.
+/// The in-flight capacity that a delivery holds, from before its event is read until its attempt
+/// has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Places {
     pub(super) lane: Lane,
-    /// Brought forward by the ramp of a recovery.
+    /// Whether the ramp of a drain brought it forward.
     pub(super) drained: bool,
     pub(super) is_probe: bool,
-    /// Bytes that are set aside until its event was read.
+    /// Bytes that are reserved until its event is read.
     pub(super) unread_bytes: usize,
 }
 
-/// An attempt that is under way.
+/// An attempt in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Flight {
     pub(super) turn: Turn,
     pub(super) places: Places,
-    /// The account that it stands in meanwhile; `None` where it was cancelled in flight.
+    /// The account of the ledger that counts it meanwhile; `None` if it was cancelled in flight.
     pub(super) account: Option<StateName>,
 }
 
-/// How many attempts are under way.
+/// The numbers of attempts in flight.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct InFlight {
     pub(super) first: usize,
@@ -133,15 +135,15 @@ impl InFlight {
     }
 }
 
-/// The destinations of a tenant that have something to send in one lane.
+/// A tenant's destinations that have deliveries to send in one lane.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     pub(super) dests: VecDeque<DestIx>,
-    /// Whether the tenant is in the lane's ring.
+    /// Whether the tenant is in the lane's round-robin ring.
     pub(super) in_ring: bool,
 }
 
-/// What is known of a tenant.
+/// The state of a tenant in memory.
 #[derive(Debug, Default)]
 pub(super) struct TenantState {
     pub(super) in_flight: usize,
@@ -149,9 +151,9 @@ pub(super) struct TenantState {
     pub(super) overlay: TenantOverlay,
     first: Turns,
     retry: Turns,
-    /// Whether it waits until something has ended.
+    /// Whether it waits until an attempt ends, because it has reached its share.
     pub(super) is_parked: bool,
-    /// Probes that wait for the same.
+    /// Probes that wait until an attempt of the tenant ends.
     pub(super) probes: VecDeque<DeliveryId>,
 }
 
@@ -164,12 +166,12 @@ impl TenantState {
     }
 }
 
-/// What of a tenant's ledger is in flight now: the store does not know.
+/// A tenant's deliveries in flight, by their state in the store, which does not know about them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TenantOverlay {
-    /// Stand as queued in the store.
+    /// In flight, but queued in the store.
     pub(crate) queued: u64,
-    /// Stand as waiting in the store.
+    /// In flight, but waiting in the store.
     pub(crate) waiting: u64,
 }
 

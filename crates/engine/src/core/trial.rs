@@ -1,4 +1,5 @@
-//! Test sends take places like every attempt: of the destination, of the tenant and of the whole.
+//! Test sends take in-flight capacity like every attempt: of the destination, of the tenant and of
+//! the server.
 
 use std::time::Duration;
 
@@ -9,11 +10,11 @@ use super::messages::{Reply, Trial};
 use super::state::Core;
 use crate::handle::CommandError;
 
-/// When whoever finds everything taken is to ask again: an attempt ends within seconds.
+/// The `Retry-After` if the limits are reached: an attempt ends within seconds.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Core {
-    /// Gives a test send its places, or says why not.
+    /// Reserves in-flight capacity for a test send, or answers why that is not possible.
     pub(super) fn begin_trial(&mut self, ix: DestIx, tenant: &TenantId, reply: Reply<Trial>) {
         let admitted = self.admit_trial(ix, tenant).map(|()| {
             self.count_trial(ix, true);
@@ -25,7 +26,7 @@ impl Core {
         }
     }
 
-    /// A test send has ended.
+    /// Releases the capacity of a test send that has ended.
     pub(super) fn end_trial(&mut self, trial: &Trial) {
         self.count_trial(trial.0, false);
         self.rings.freed = true;

@@ -1,11 +1,13 @@
-//! Whose turn it is: tenants first, then the destinations of a tenant.
+//! Round robin: over the tenants, then over the destinations of a tenant.
 //!
-//! A turn is one delivery. A tenant with ten thousand destinations gets no more turns than one with a
-//! single one, and within a tenant a destination with a million deliveries no more than one with one.
+//! A turn is one delivery. A tenant with ten thousand destinations gets no more turns than one with
+//! a single destination, and within a tenant a destination with a million deliveries no more than
+//! one with a single delivery.
 //!
-//! **A tenant never has everything.** It may have seven times as many attempts (and bytes) in flight as
-//! are free: alone it uses seven eighths, and whoever comes next finds an eighth free and is given a
-//! fair share as attempts end. A tenant that has its share leaves the rings until something ends.
+//! **A tenant never uses everything.** It may have seven times as many attempts (and bytes) in
+//! flight as are free: alone it uses seven eighths, and the next tenant finds an eighth free and
+//! reaches a fair share as attempts end. A tenant that has reached its share leaves the rings until
+//! an attempt ends.
 
 use std::collections::VecDeque;
 
@@ -15,26 +17,26 @@ use postrider_domain::ids::DeliveryId;
 use super::destinations::DestIx;
 use super::state::Core;
 
-/// How many times what is free one tenant may have.
+/// A tenant may use this many times the free capacity.
 const SHARE: usize = 7;
 
-/// Tenants that are asked again at a time whether they may go on.
+/// How many of the tenants at their share are checked again at a time.
 const UNPARKED_AT_ONCE: usize = 64;
 
-/// Whose turn it is, for each lane.
+/// The round-robin rings of both lanes, and the probes, lanes and tenants that wait.
 #[derive(Debug, Default)]
 pub(super) struct Rings {
     first: VecDeque<usize>,
     retry: VecDeque<usize>,
-    /// Destinations that have something due in the retry lane.
+    /// Destinations that have due deliveries in the retry lane.
     pub(super) ready: usize,
-    /// Probes that are durable and wait for a place.
+    /// Durable probes that wait for in-flight capacity.
     pub(super) probes: VecDeque<DeliveryId>,
-    /// Lanes that have more in the store and wait for room in memory.
+    /// Lanes that have more deliveries in the store and wait for free memory.
     pub(super) starved: VecDeque<(DestIx, Lane)>,
-    /// Tenants that have their share.
+    /// Tenants that have reached their share.
     parked: VecDeque<usize>,
-    /// Whether something has ended since they were last asked.
+    /// Whether an attempt has ended since the waiting tenants were last checked.
     pub(super) freed: bool,
 }
 
@@ -47,12 +49,12 @@ impl Rings {
     }
 }
 
-/// What a tenant waits for.
+/// The share that a tenant has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
-    /// It has as many attempts in flight as it may.
+    /// Attempts in flight.
     Attempts { limit: usize },
-    /// It has as many bytes in flight as it may.
+    /// Bytes in flight.
     Bytes { limit: usize },
 }
 
@@ -63,12 +65,12 @@ impl Core {
             Lane::First => (self.in_flight.first, options.retry_lane_reserved),
             Lane::Retry => (self.in_flight.retry, options.first_lane_reserved),
         };
-        // Neither lane can be reserved away, whatever was configured.
+        // Both lanes keep at least half, whatever is configured.
         let reserved = reserved.min(options.in_flight_max / 2);
         self.in_flight.total() < options.in_flight_max && used < options.in_flight_max - reserved
     }
 
-    /// Why a tenant may not have one more attempt in flight, with so many bytes.
+    /// Why a tenant may not have one more attempt in flight with this many bytes; `None` if it may.
     pub(super) fn tenant_block(&self, tenant: usize, bytes: usize) -> Option<Share> {
         let (options, tenant) = (&self.options, &self.tenants[tenant]);
         let free = options.in_flight_max.saturating_sub(self.in_flight.total());
@@ -81,7 +83,7 @@ impl Core {
         let free = max.saturating_sub(self.flying_bytes.total);
         let limit = options.tenant_flying_bytes_max.unwrap_or(usize::MAX);
         let limit = limit.min(free.saturating_mul(SHARE));
-        // What is larger than the whole must be sent as well: alone.
+        // An event that is larger than the whole limit is sent alone.
         let fits = bytes == 0
             || tenant.flying_bytes == 0 && self.flying_bytes.total == 0
             || bytes <= free && tenant.flying_bytes.saturating_add(bytes) <= limit;
@@ -108,7 +110,7 @@ impl Core {
         None
     }
 
-    /// How many tenants, and how many destinations of its own tenant, have their turn before a
+    /// How many tenants, and how many destinations of the same tenant, have their turn before a
     /// destination.
     pub(super) fn turns_ahead(&mut self, ix: DestIx, lane: Lane) -> (usize, usize) {
         let tenant = self.dests[ix.get()].tenant;
@@ -118,7 +120,7 @@ impl Core {
         (tenants, dests.iter().position(|other| *other == ix).unwrap_or(0))
     }
 
-    /// A destination has something to send in this lane.
+    /// Adds a destination to the ring of a lane, because it has deliveries to send.
     pub(super) fn enter_turns(&mut self, ix: DestIx, lane: Lane) {
         let dest = &mut self.dests[ix.get()];
         dest.queue(lane).in_ring = true;
@@ -138,7 +140,7 @@ impl Core {
         }
     }
 
-    /// A destination keeps its turn: its tenant has its share.
+    /// Keeps the turn of a destination whose tenant has reached its share.
     pub(super) fn keep_turn(&mut self, ix: DestIx, lane: Lane) {
         let dest = &mut self.dests[ix.get()];
         let tenant = dest.tenant;
@@ -157,14 +159,14 @@ impl Core {
         }
     }
 
-    /// A probe waits for its tenant to have less in flight.
+    /// Lets a probe wait until its tenant has fewer attempts in flight.
     pub(super) fn park_probe(&mut self, tenant: usize, probe: DeliveryId) {
         self.tenants[tenant].probes.push_back(probe);
         self.park_tenant(tenant);
     }
 
-    /// Something has ended: tenants that had their share are asked again, those that wait longest
-    /// first. All of them where nothing is in flight, since nothing else would ever ask them.
+    /// An attempt has ended: checks again the tenants that had reached their share, those that wait
+    /// longest first. If nothing is in flight it checks all of them, because nothing else would.
     pub(super) fn unpark(&mut self) {
         if !std::mem::take(&mut self.rings.freed) {
             return;

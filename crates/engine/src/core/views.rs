@@ -1,4 +1,4 @@
-//! What is known now, for those who look: nothing here changes or decides anything.
+//! Read-only views of the current state.
 
 use postrider_domain::circuit::Hold;
 use postrider_domain::delivery::{Delivery, Lane};
@@ -14,7 +14,7 @@ use super::table::{Position, TenantOverlay};
 use super::turns::Share;
 
 impl Core {
-    /// Shows what somebody wants to see. Whoever asked may have gone away.
+    /// Answers a view. The caller may have gone away.
     pub(super) fn view(&mut self, view: View) {
         match view {
             View::Tenant { tenant, reply } => drop(reply.send(self.overlay(tenant.as_ref()))),
@@ -39,7 +39,7 @@ impl Core {
         )
     }
 
-    /// A tenant's deliveries in flight that are wanted, newest first.
+    /// A tenant's deliveries in flight that match a filter, newest first.
     fn in_flight_of(
         &self,
         tenant: &TenantId,
@@ -77,7 +77,7 @@ impl Core {
         }
     }
 
-    /// A destination with what is known of it now.
+    /// A destination with its current numbers.
     pub(super) fn look(&self, ix: DestIx) -> DestinationOverlay {
         let dest = &self.dests[ix.get()];
         let oldest = dest.first.ids.iter().find_map(|id| self.entries.get(id));
@@ -91,7 +91,7 @@ impl Core {
         }
     }
 
-    /// What a delivery waits for; `None` where it is not due, or not ours.
+    /// What a delivery waits for; `None` if it is not due, or this node does not own it.
     fn standing(
         &mut self,
         id: DeliveryId,
@@ -104,7 +104,7 @@ impl Core {
             Some(
                 Position::Window | Position::Probe | Position::Placed(_) | Position::InFlight(_),
             ) => return None,
-            // More is in the store than in memory: what is there comes after what is here.
+            // The delivery is only in the store, behind all that are in memory.
             None => {
                 let ahead = self.dests[ix.get()].queue(lane).len;
                 let waits = self.waits(ix, lane, None);

@@ -1,8 +1,8 @@
-//! The retry lane's clock: the waiting deliveries whose slots fall due within the next minutes.
+//! The window of the retry lane: waiting deliveries whose slots are due within the next minutes.
 //!
-//! Everything up to the mark is in memory, everything after it is in the store alone: memory
-//! follows activity, not backlog. **What is due soonest is in memory first**: where more falls due
-//! than there is room for, the latest give way and the mark moves back before them.
+//! Deliveries up to the watermark are in memory, later ones only in the store: so memory does not
+//! grow with the backlog. **The earliest are in memory first**: if there are more than fit, the
+//! latest are evicted and the watermark moves back before them.
 
 use std::collections::BTreeSet;
 
@@ -17,19 +17,19 @@ use super::messages::Load;
 use super::state::Core;
 use super::table::{Entry, Position};
 
-/// What waits in memory.
+/// The waiting deliveries in memory.
 #[derive(Debug, Default)]
 pub(super) struct Due {
     times: BTreeSet<(Timestamp, DeliveryId)>,
-    /// What is due up to here has been read.
+    /// The watermark: deliveries due up to here have been read.
     mark: Option<DueMark>,
     loading: bool,
-    /// The mark moved back while a read was under way: that read began too late.
+    /// The watermark moved back while a read was running: that read began too late.
     moved_back: bool,
 }
 
 impl Due {
-    /// Whether a delivery that is due then has its place in memory.
+    /// Whether a delivery with this due time belongs in memory.
     pub(super) fn covers(&self, at: Timestamp, id: DeliveryId) -> bool {
         self.mark.is_some_and(|mark| (at, id) <= (mark.at, mark.delivery))
     }
@@ -50,31 +50,30 @@ impl Due {
         self.times.len()
     }
 
-    /// Whether something is in memory that falls due after the mark: before it there may be more
-    /// in the store. Else all that is in memory falls due before anything that could be read.
+    /// Whether a delivery in memory is due after the watermark. Then the store may have earlier
+    /// ones. Otherwise all deliveries in memory are due before any that could be read.
     fn is_past_mark(&self) -> bool {
         self.times.last().is_some_and(|&(at, id)| !self.covers(at, id))
     }
 
-    /// Forgets how far was read: everything is looked through once more.
+    /// Resets the watermark: everything is read again.
     pub(super) fn forget_mark(&mut self) {
         self.move_back(None);
     }
 
     fn move_back(&mut self, mark: Option<DueMark>) {
         self.mark = mark;
-        // A read that is under way began after the old mark: it does not count.
+        // The running read began after the old watermark: its result is ignored.
         self.moved_back |= self.loading;
     }
 
-    /// Takes the one that is due last, where there are more than `max`.
+    /// Evicts the latest delivery, if there are more than `max`.
     fn give_way(&mut self, max: usize) -> Option<DeliveryId> {
         if self.times.len() <= max {
             return None;
         }
         let (_, id) = self.times.pop_last()?;
-        // Where the mark is before all that is left, what was taken is found again as it is: a mark
-        // that went forward would leave out what lies between.
+        // Never advance the watermark on eviction: rows that were not read yet would be skipped.
         let last = self.times.last();
         let is_left_out = last.is_none_or(|&(at, id)| self.covers(at, id));
         if is_left_out {
@@ -83,7 +82,7 @@ impl Due {
         Some(id)
     }
 
-    /// The read that was under way has ended: everything up to `mark` is in memory now.
+    /// The running read has ended: everything up to `mark` is in memory now.
     pub(super) fn read_up_to(&mut self, mark: Option<DueMark>) {
         self.loading = false;
         if !std::mem::take(&mut self.moved_back) {
@@ -93,7 +92,7 @@ impl Due {
 }
 
 impl Core {
-    /// Puts a delivery where it belongs after a change: to its slot, or out of memory.
+    /// Puts a changed delivery into the window, or out of memory.
     pub(super) fn place(&mut self, delivery: Delivery, ix: DestIx) {
         match delivery.state {
             DeliveryState::Waiting(slot) if self.due.covers(slot.due_at, delivery.id) => {
@@ -111,7 +110,7 @@ impl Core {
         }
     }
 
-    /// Every slot whose time has come takes its turn.
+    /// Moves every delivery whose slot is due to the retry lane.
     pub(super) fn fire_due(&mut self) {
         while !self.is_quiet()
             && let Some(&(at, id)) = self.due.times.first()
@@ -122,8 +121,8 @@ impl Core {
         }
     }
 
-    /// How many waiting deliveries may be in memory ahead of their time. The other half of the room
-    /// is for those whose turn has come, so neither can keep the other out.
+    /// How many waiting deliveries may be in memory ahead of their time: half of the room. The
+    /// other half is for due ones, so that neither can displace the other.
     fn due_max(&self) -> usize {
         (self.options.resident_max / 2).max(1)
     }
@@ -137,7 +136,8 @@ impl Core {
         if self.due.loading || self.shutdown.is_begun() {
             return;
         }
-        // Where the mark was forgotten, what falls due between is unknown, however much is here.
+        // After a reset of the watermark there may be earlier deliveries in the store, however many
+        // are in memory.
         let is_between = self.due.is_past_mark();
         if !is_between && self.due.times.len() > max / 2 {
             return;
@@ -158,11 +158,11 @@ impl Core {
         self.load(Load::Due { after: self.due.mark, until, limit });
     }
 
-    /// Reads what a destination has in the store, in both lanes.
+    /// Reads the deliveries of a destination from the store, in both lanes.
     pub(super) fn look_again(&mut self, ix: DestIx) {
         let first = &mut self.dests[ix.get()].first;
         if first.loading {
-            // What is being read may have begun too early.
+            // A running read may not see the newest deliveries, so the lanes are read once more.
             first.spilled = true;
         } else {
             self.read_back(ix, Lane::First);

@@ -1,4 +1,4 @@
-//! Section 5: the circuit of a destination.
+//! The contract on the circuit of a destination.
 
 use postrider_domain::attempt::{OwnFaultKind, Turn};
 use postrider_domain::circuit::{CircuitState, Evidence, Hold, StateName as CircuitName};
@@ -16,7 +16,7 @@ fn url(n: usize) -> String {
     format!("https://hooks.example.com/{n}")
 }
 
-/// A destination that was disabled a moment ago.
+/// A world whose destination was just disabled.
 async fn disabled(policy: Policy) -> World {
     let mut world = World::with(policy, Options::default()).await;
     world.subscribe(URL).await;
@@ -151,7 +151,7 @@ async fn a_probe_takes_no_retry_slot_and_does_not_move_the_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_none_waits_the_next_one_that_arrives_is_the_probe() {
+async fn if_no_delivery_waits_the_next_one_that_arrives_is_the_probe() {
     let retry = RetryPolicy { max: 1, ..RetryPolicy::default() };
     let world = disabled(Policy { retry, ..Policy::default() }).await;
     world.pass(MINUTE * 5).await;
@@ -166,7 +166,7 @@ async fn where_none_waits_the_next_one_that_arrives_is_the_probe() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_in_flight_when_the_ten_minutes_ended_is_the_probe_when_it_waits() {
+async fn delivery_in_flight_at_the_end_of_the_probe_interval_is_the_probe_when_it_waits() {
     let retry = RetryPolicy { max: 1, unit: HOUR, ..RetryPolicy::default() };
     let mut world = World::with(Policy { retry, ..Policy::default() }, Options::default()).await;
     world.subscribe(URL).await;
@@ -271,7 +271,7 @@ async fn a_destination_freezes_on_time_also_where_nothing_is_sent() {
     world.subscribe(URL).await;
     let created = world.destination(URL).await.created_at;
     world.fail(URL, 6).await;
-    // Six failures in a row, and then nobody sends anything: all that waits is cancelled.
+    // Six consecutive failures, then nothing is sent: all waiting deliveries are cancelled.
     for delivery in world.deliveries().await {
         world.engine.cancel(&tenant(), delivery.id).await.unwrap();
     }
@@ -313,7 +313,7 @@ async fn a_frozen_destination_is_never_attempted_and_only_enable_ends_it() {
     let waiting = world.send().await;
     world.pass(HOUR * 5).await;
     assert_eq!(world.script.sent().len(), 1, "not even a probe");
-    // A late success is recorded, its delivery is delivered, and nothing thaws.
+    // A late success is recorded and its delivery is delivered, but the destination stays frozen.
     world.script.open_gate();
     world.rest().await;
     assert_eq!(world.delivery(&late).await.state.name(), StateName::Delivered);
@@ -425,7 +425,7 @@ async fn a_ramp_that_finds_only_what_is_on_its_way_looks_again() {
     world.subscribe(URL).await;
     let id = DestinationId::of(&tenant(), URL);
     world.engine.freeze(&tenant(), id, None).await.unwrap();
-    // The first hundred fall due just after the ramp has begun, the others 40 s later.
+    // The first hundred are due just after the ramp has begun, the others 40 s later.
     world.send_many(100).await;
     world.pass(ms(40_000)).await;
     world.send_many(100).await;
@@ -458,7 +458,7 @@ async fn faults_of_our_own_never_count_against_a_destination() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_most_of_twenty_fail_at_once_transitions_are_held_and_the_operator_alerted() {
+async fn when_most_of_twenty_fail_at_once_transitions_are_suspended_and_the_operator_alerted() {
     let options = Options { live_events_max: 100_000, ..Options::default() };
     let mut world = World::with(Policy::default(), options).await;
     for n in 0..21 {
@@ -485,7 +485,7 @@ async fn when_most_of_twenty_fail_at_once_transitions_are_held_and_the_operator_
     }
     assert_eq!(alerts, [Hold::Held]);
     assert!(world.engine.gauges().await.unwrap().held);
-    // It ends when nothing fails any more, and then the circuits work again.
+    // The suspension ends when nothing fails any more; then the circuits work again.
     for n in 0..21 {
         world.script.set(&url(n), OK);
     }

@@ -14,7 +14,7 @@ use crate::world::{FAIL, HOUR, MINUTE, Mood, OK, World, event, ms, tenant};
 
 const URL: &str = "https://hooks.example.com/in";
 
-/// Crashes once, `after` so many milliseconds of work, and looks whether everything is there.
+/// Crashes once, after `after` milliseconds of work, and checks that everything is there.
 async fn crash_after(after: u64, seed: u64) {
     let policy = Policy::default();
     let mut world = World::on(slow_store(seed), policy, Options::default()).await;
@@ -63,7 +63,7 @@ async fn nothing_acknowledged_is_lost_wherever_the_process_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_not_settled_is_attempted_again_and_no_more_than_that() {
+async fn only_unsettled_attempts_are_repeated_after_a_crash() {
     let options = Options { destination_in_flight_max: 8, ..Options::default() };
     let mut world = World::with(Policy::default(), options).await;
     world.subscribe(URL).await;
@@ -112,7 +112,7 @@ async fn a_large_backlog_is_taken_up_page_by_page() {
     }
     world.script.forget();
     world.crash_for(MINUTE).await;
-    // While the backlog is read, new ones arrive.
+    // New events arrive while the backlog is read.
     for _ in 0..10 {
         world.send_many(20).await;
     }
@@ -139,7 +139,7 @@ async fn counters_and_circuits_are_as_they_were() {
     assert_eq!(probes, [disabled_at.saturating_add(MINUTE * 10)]);
 }
 
-/// Random numbers that follow from a seed.
+/// Pseudo-random numbers from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -149,7 +149,8 @@ impl Dice {
     }
 }
 
-/// Faults of the store, crashes and bad receivers in any order: what was promised is kept.
+/// Faults of the store, crashes and failing receivers in random order: nothing acknowledged is
+/// lost.
 async fn chaos(seed: u64) {
     let mut dice = Dice(seed * 7919 + 1);
     let options = Options { hold_every: MINUTE * 10, ..Options::default() };
@@ -201,7 +202,7 @@ async fn chaos(seed: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_promised_is_kept_through_faults_and_crashes_in_any_order() {
+async fn nothing_acknowledged_is_lost_through_faults_and_crashes_in_any_order() {
     for seed in 0..12 {
         chaos(seed).await;
     }

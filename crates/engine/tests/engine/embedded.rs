@@ -1,4 +1,4 @@
-//! The engine on the embedded store and on the machine's time: the same promises on real files.
+//! The engine on the embedded store with real files and real time.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::sync::broadcast;
 
 use crate::world::{FAIL, World, event, ms, record, start, tenant};
 
-/// Waits for so many attempts to end.
+/// Waits until `n` attempts have ended.
 async fn attempts(live: &mut broadcast::Receiver<EngineEvent>, n: usize) {
     let mut left = n;
     while left > 0 {
@@ -31,9 +31,9 @@ async fn begin(store: &Arc<EmbeddedStore>, world: &World, seed: u64) -> EngineHa
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_accepted_is_delivered_or_waits_and_a_restart_changes_nothing() {
+async fn accepted_events_are_delivered_or_wait_and_a_restart_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    // Its clock and its receivers.
+    // Provides the clock and the receivers.
     let world = World::new().await;
     let (well, ill) = ("https://well.example.com/", "https://ill.example.com/");
     world.script.set(ill, FAIL);

@@ -1,4 +1,4 @@
-//! Section 6: fairness.
+//! The contract on fairness.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::world::{FAIL, MINUTE, Mood, OK, World, event, ms, never_disabled, ten
 const URL: &str = "https://hooks.example.com/in";
 const OTHER: &str = "https://other.example.com/in";
 
-/// A subscription of one type of events alone.
+/// Creates a subscription to one type of events.
 async fn subscribe_to(world: &mut World, url: &str, kind: &str) {
     let mut record = world.wish(url);
     record.subscription.types = serde_json::from_str(&format!("[\"{kind}\"]")).unwrap();
@@ -112,7 +112,7 @@ async fn retries_can_never_take_the_first_lanes_share() {
     for n in 0..100 {
         world.script.set(&format!("https://failing.example.com/{n}"), Mood::Hangs);
     }
-    // Five hundred retries fall due and hang.
+    // Five hundred retries are due and hang.
     world.pass(ms(84_800)).await;
     for _ in 0..50 {
         assert!(world.script.in_flight() <= 30, "{} retries", world.script.in_flight());
@@ -133,7 +133,7 @@ async fn neither_lane_of_a_destination_starves_the_other() {
     world.script.set(URL, Mood::Answers(200, ms(100)));
     world.script.forget();
     world.pass(ms(84_000)).await;
-    // More new ones than it can take, while its retries fall due.
+    // More new deliveries than it can take, while its retries are due.
     for _ in 0..20 {
         world.send_many(20).await;
         world.pass(ms(1_000)).await;
@@ -160,7 +160,8 @@ async fn a_rate_limit_is_kept_over_both_lanes() {
     for pair in times.windows(2) {
         assert_eq!(pair[1].since(pair[0]), ms(200));
     }
-    // The strictest of a destination's subscriptions counts, and a change counts at once.
+    // The strictest rate limit of a destination's subscriptions applies, and a change applies at
+    // once.
     record.subscription.rate_limit = None;
     world.put(record).await;
     world.rest().await;
@@ -217,7 +218,7 @@ async fn a_tenants_share_of_what_is_in_flight_leaves_the_rest_to_others() {
     world.check_ledger().await;
 }
 
-/// The 99th percentile of how long after its acceptance a healthy delivery arrives.
+/// The 99th percentile of the time from acceptance to success at a healthy destination.
 async fn healthy_p99(hanging: usize) -> Duration {
     let mut world = World::with(never_disabled(), Options::default()).await;
     for n in 0..hanging {

@@ -1,5 +1,5 @@
-//! What `postrider simulate` says is what the engine does: the same outages, once forecast and once
-//! lived through, delivery by delivery.
+//! The forecast of `postrider simulate` is compared with the engine, delivery by delivery, for the
+//! same outages.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::world::{FAIL, HOUR, MINUTE, OK, START, World};
 
 const URL: &str = "https://hooks.example.com/in";
 
-/// Sends a delivery every so often to a URL that is down at first, and compares.
+/// Sends deliveries at intervals to a URL that is down at first, and compares with the forecast.
 async fn check(policy: Policy, every: Duration, outage: Duration) -> Forecast {
     let scenario = Scenario {
         traffic: Traffic { deliveries: 1, per: every },
@@ -73,20 +73,20 @@ async fn the_engine_does_what_the_forecast_says() {
     let forecast = check(Policy::default(), MINUTE * 10, HOUR).await;
     assert!(forecast.transitions.is_empty() && forecast.late == 6);
 
-    // A short schedule, an outage that outlasts it: most of it dies, much of it never attempted.
+    // A short schedule and a longer outage: most deliveries die, many without an attempt.
     let mut policy = Policy::default();
     policy.retry.max = 6;
     policy.circuit.disable_consecutive = 30;
     let forecast = check(policy.clone(), Duration::from_secs(137), HOUR * 9).await;
     assert!(forecast.dead > 150 && forecast.dead_never_attempted > 100, "{forecast:?}");
 
-    // The other reading of the schedule.
+    // The other interpretation of the schedule.
     policy.retry.measured_from = MeasuredFrom::PreviousAttempt;
     policy.retry.max = 8;
     let forecast = check(policy.clone(), Duration::from_secs(141), HOUR * 4).await;
     assert!(forecast.late > 90);
 
-    // Frozen: nothing arrives any more.
+    // Frozen: nothing is delivered any more.
     policy.circuit.freeze_over_consecutive = 35;
     policy.circuit.freeze_after = HOUR * 2;
     let forecast = check(policy, Duration::from_secs(143), HOUR * 4).await;

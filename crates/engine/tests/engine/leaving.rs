@@ -1,5 +1,5 @@
-//! Giving shards away: nothing new is sent there, what is in flight ends and is settled, and only then
-//! does another node have them.
+//! Hand-over of shards: nothing new is sent there, attempts in flight are settled, and only then
+//! does another node get them.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn two(world: &mut World) {
     world.subscribe(LEAVES).await;
 }
 
-/// Until the shards were held anew.
+/// Waits until the leases were renewed.
 async fn held_anew(world: &World) {
     world.pass(Options::default().hold_every + ms(10)).await;
 }
@@ -52,7 +52,7 @@ async fn a_shard_leaves_when_what_is_in_flight_is_settled() {
     assert_eq!(delivered, 25 + in_flight, "what was in flight counts, each once");
     assert_eq!(world.script.sent_to(LEAVES).len(), in_flight);
     world.check_ledger().await;
-    // It comes back: the rest is sent, and nothing twice.
+    // The shard comes back: the other deliveries are sent, and none twice.
     world.store.want(ShardSet::default());
     held_anew(&world).await;
     assert_eq!(world.count(StateName::Delivered).await, 50);
@@ -64,7 +64,7 @@ async fn a_shard_leaves_when_what_is_in_flight_is_settled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shard_that_is_to_stay_after_all_goes_on() {
+async fn shard_whose_hand_over_is_withdrawn_continues() {
     let mut world = World::with(never_disabled(), Options::default()).await;
     two(&mut world).await;
     world.script.set(LEAVES, Mood::Gated(200));
@@ -72,7 +72,7 @@ async fn a_shard_that_is_to_stay_after_all_goes_on() {
     let in_flight = world.script.in_flight_at(LEAVES);
     world.store.want(shard_of(LEAVES));
     held_anew(&world).await;
-    // Whoever wanted it is gone before the first answer comes.
+    // The node that was to get it leaves before the first answer comes.
     world.store.want(ShardSet::default());
     held_anew(&world).await;
     world.script.set(LEAVES, OK);
@@ -85,7 +85,7 @@ async fn a_shard_that_is_to_stay_after_all_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_settled_is_durable_before_a_shard_leaves() {
+async fn settlements_are_durable_before_a_shard_is_handed_over() {
     let second = Duration::from_secs(1);
     let sync: postrider_store_testing::memory::Delay =
         std::sync::Arc::new(move || Box::pin(tokio::time::sleep(second)));
@@ -120,7 +120,7 @@ async fn no_probe_is_begun_in_a_shard_that_leaves() {
     world.pass(TEN_MINUTES * 2).await;
     assert_eq!(world.script.sent_to(LEAVES).len(), before, "its next owner tries it");
     assert_eq!(world.store.elsewhere(), shard_of(LEAVES));
-    // Back again, it is tried once, and then every ten minutes.
+    // Back again, the destination is probed once, and then every ten minutes.
     world.store.want(ShardSet::default());
     world.pass(TEN_MINUTES).await;
     let probes = world.script.sent_to(LEAVES).len() - before;

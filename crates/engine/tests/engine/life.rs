@@ -1,4 +1,4 @@
-//! Sections 2 and 3: an attempt, and the life of a delivery.
+//! The contract on attempts and on the life of a delivery.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn accepted_is_durable_before_the_answer_and_then_delivered() {
     world.script.set(URL, Mood::Gated(200));
     let ingested = world.send().await;
     assert_eq!((ingested.deliveries, ingested.duplicate), (1, false));
-    // The answer is there, and so is the delivery in the store, while the attempt is under way.
+    // The answer has come and the delivery is in the store, while the attempt is in flight.
     assert_eq!(world.delivery(&ingested).await.state, DeliveryState::Queued);
     let ledger = world.engine.ledger(Some(&tenant())).await.unwrap();
     assert_eq!((ledger.accepted, ledger.in_flight, ledger.queued), (1, 1, 0));
@@ -39,7 +39,7 @@ async fn accepted_is_durable_before_the_answer_and_then_delivered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_store_does_not_take_is_not_accepted() {
+async fn event_that_the_store_refuses_is_not_accepted() {
     let store = MemoryStore::default();
     let mut world = World::on(store, Policy::default(), Options::default()).await;
     world.subscribe(URL).await;
@@ -52,7 +52,7 @@ async fn what_the_store_does_not_take_is_not_accepted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_store_took_without_an_answer_is_sent_all_the_same() {
+async fn event_stored_without_an_answer_is_sent() {
     let mut world = World::new().await;
     world.subscribe(URL).await;
     world.store.fail_next(Fault::UnavailableAfter, 1);
@@ -184,7 +184,7 @@ async fn a_settlement_that_is_not_durable_is_kept_and_tried_again_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_more_is_sent_while_too_much_is_not_durable() {
+async fn sending_stops_while_too_many_changes_are_not_durable() {
     let options = Options { unpersisted_max: 5, ..Options::default() };
     let mut world = World::with(Policy::default(), options).await;
     world.subscribe(URL).await;
@@ -307,7 +307,7 @@ async fn a_deleted_subscription_cancels_all_that_it_was_owed() {
     world.pass(ms(10)).await;
     assert_eq!(world.count(StateName::Cancelled).await, 12);
     world.check_ledger().await;
-    // What was in flight ends, is logged, and stays cancelled.
+    // Attempts in flight end and are logged; the deliveries stay cancelled.
     world.script.open_gate();
     world.pass(MINUTE * 60 * 50).await;
     assert_eq!(world.count(StateName::Cancelled).await, 12);
@@ -335,7 +335,7 @@ async fn a_test_is_sent_now_and_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happens_is_told_to_those_who_look_on() {
+async fn engine_events_are_published_to_listeners() {
     let mut world = World::new().await;
     world.subscribe(URL).await;
     let mut live = world.engine.subscribe();
@@ -351,7 +351,7 @@ async fn what_happens_is_told_to_those_who_look_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn operational_events_come_to_those_who_name_them_and_never_breed() {
+async fn operational_events_go_to_those_who_name_them_and_cause_no_others() {
     let retry = RetryPolicy { max: 1, ..RetryPolicy::default() };
     let mut world = World::with(Policy { retry, ..Policy::default() }, Options::default()).await;
     world.subscribe(URL).await;
@@ -362,7 +362,7 @@ async fn operational_events_come_to_those_who_name_them_and_never_breed() {
     world.script.set("https://watch.example.com/", FAIL);
     world.send().await;
     world.pass(TEN_MINUTES * 6 * 50).await;
-    // The dead delivery is told of; the watcher's own dead delivery is not.
+    // There is an event about the dead delivery, but none about the watcher's own dead delivery.
     let told = world.script.sent_to("https://watch.example.com/");
     assert_eq!(told.len(), 2, "one event, attempted twice");
     let text = String::from_utf8(told[0].body.to_vec()).unwrap();
@@ -371,7 +371,7 @@ async fn operational_events_come_to_those_who_name_them_and_never_breed() {
     world.check_ledger().await;
 }
 
-/// A filter that takes more steps than any may on [`heavy_event`].
+/// A filter that exceeds every budget on [`heavy_event`].
 fn heavy_filter() -> serde_json::Value {
     let condition = serde_json::json!({"field": "data", "op": "contains_only", "value": [1]});
     serde_json::json!({"all": vec![condition; 20]})

@@ -1,5 +1,5 @@
-//! Memory follows activity, not backlog: however much falls due at once, what is due soonest is in
-//! memory first, and nothing is late because of it.
+//! Memory does not grow with the backlog: however many deliveries are due at once, the earliest are
+//! in memory first, and none is late because of it.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn url(n: usize) -> String {
     format!("https://hooks{n}.example.com/in")
 }
 
-/// A world with so many destinations, each with its own type of events.
+/// A world with `n` destinations, each with its own type of events.
 async fn with_destinations(n: usize, options: Options) -> World {
     let mut world = World::with(never_disabled(), options).await;
     for n in 0..n {
@@ -47,7 +47,8 @@ async fn send(world: &World, to: usize, count: usize) {
     world.rest().await;
 }
 
-/// Nothing beyond the limit, one for each lane, and what is in flight.
+/// Checks that there are no more deliveries in memory than the limit, one for each lane, and those
+/// in flight.
 async fn check_memory(world: &World, options: &Options, destinations: usize) {
     let gauges = world.engine.gauges().await.unwrap();
     let in_flight = gauges.in_flight_first + gauges.in_flight_retry;
@@ -80,14 +81,14 @@ async fn ten_times_more_retries_than_fit_into_memory_are_all_sent_on_the_millise
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_due_sooner_takes_the_place_of_what_is_due_later() {
+async fn delivery_due_sooner_evicts_one_due_later() {
     let options = small();
     let world = with_destinations(2, options.clone()).await;
     world.script.set(&url(0), FAIL);
     world.script.set(&url(1), FAIL);
     send(&world, 0, 60).await;
     world.pass_until(START.saturating_add(ms(OFFSETS_MS[0]))).await;
-    // The second retries of these are due at 254 s, in memory already as far as they fit.
+    // Their second retries are due at 254 s; as many as fit are in memory already.
     world.pass_until(START.saturating_add(Duration::from_secs(150))).await;
     let later = world.now();
     send(&world, 1, 60).await;
@@ -109,12 +110,13 @@ async fn a_destination_that_comes_back_with_many_is_on_time_beside_much_that_is_
     world.script.set(&url(0), FAIL);
     world.script.set(&url(1), FAIL);
     send(&world, 0, 15).await;
-    // The fourth retries of these are due in two minutes, and more than half of what may be in memory.
+    // Their fourth retries are due in two minutes, and take more than half of the memory.
     world.pass_until(START.saturating_add(ms(OFFSETS_MS[3]) - 2 * MINUTE)).await;
     let gauges = world.engine.gauges().await.unwrap();
     assert_eq!(gauges.destinations, 1, "the other one is at rest");
     assert!(gauges.due > options.resident_max / 4, "{gauges:?}");
-    // More arrive for the other one than wait for it in memory: what it has is looked for again.
+    // More deliveries arrive for the other destination than fit into memory: the rest is read from
+    // the store.
     let begun = world.now();
     send(&world, 1, 100).await;
     check_memory(&world, &options, 2).await;
@@ -142,15 +144,15 @@ async fn a_mass_of_failures_does_not_stay_in_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_due_is_found_behind_much_older_ones_that_are_not() {
+async fn due_deliveries_are_found_behind_older_ones_that_are_not_due() {
     let options = small();
     let mut world = World::with(never_disabled(), options.clone()).await;
     world.subscribe(URL).await;
-    // A hundred old ones that are asked to wait for an hour …
+    // A hundred old deliveries whose receiver asks for a pause of an hour …
     world.script.set(URL, Mood::Later(503, HOUR));
     world.send_many(100).await;
     world.pass(MINUTE).await;
-    // … and then many more that fall due together, more than the lane holds.
+    // … and then many more that are due together, more than the lane holds.
     world.script.set(URL, FAIL);
     let begun = world.now();
     world.send_many(100).await;
@@ -190,7 +192,7 @@ async fn a_replay_that_does_not_fit_into_its_lane_is_not_forgotten() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lane_that_finds_no_room_does_not_read_the_store_over_and_over() {
-    // Others fill memory up to its last place; a lane of a paced destination may have two there.
+    // Other destinations fill the memory; a lane with a rate limit may have two there.
     let options = Options { resident_max: 20, page: 5, ..Options::default() };
     let world = with_destinations(12, options).await;
     for n in 0..12 {
@@ -209,7 +211,7 @@ async fn a_lane_that_finds_no_room_does_not_read_the_store_over_and_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_drain_reads_ahead_has_its_place_in_memory() {
+async fn deliveries_that_a_drain_reads_ahead_count_as_memory() {
     let recovery = RecoveryPolicy { mode: RecoveryMode::Drain, ..RecoveryPolicy::default() };
     let options = Options { page: 100, ..small() };
     let policy = Policy { recovery, ..Policy::default() };
@@ -228,7 +230,7 @@ async fn what_a_drain_reads_ahead_has_its_place_in_memory() {
     for _ in 0..60 {
         let gauges = world.engine.gauges().await.unwrap();
         let in_flight = gauges.in_flight_first + gauges.in_flight_retry;
-        // A step of each ramp is read in any case.
+        // One step of each ramp is read in any case.
         let most = options.resident_max + 3 * 64 + in_flight;
         assert!(gauges.resident <= most, "{gauges:?}");
         world.pass(ms(500)).await;

@@ -1,4 +1,4 @@
-//! Section 7: nothing lost, and what keeps memory bounded.
+//! The promise of the contract (nothing is lost), and the limits of memory.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -110,7 +110,7 @@ async fn memory_is_bounded_and_what_does_not_fit_is_sent_once_in_its_turn() {
     for _ in 0..20 {
         world.send_many(100).await;
         let gauges = world.engine.gauges().await.unwrap();
-        // What is in flight has limits of its own: here 64 for each destination.
+        // Attempts in flight have limits of their own: here 64 for each destination.
         let in_flight = gauges.in_flight_first + gauges.in_flight_retry;
         assert!(in_flight <= 5 * 64, "{gauges:?}");
         assert!(gauges.resident - in_flight <= 100 + 5 + 40, "{gauges:?}");
@@ -229,7 +229,7 @@ async fn a_store_that_stops_is_noticed_also_where_nothing_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_another_node_owns_now_is_let_go() {
+async fn state_of_a_shard_that_another_node_owns_is_dropped() {
     let mut world = World::new().await;
     world.subscribe(URL).await;
     world.script.set(URL, FAIL);
@@ -242,7 +242,7 @@ async fn what_another_node_owns_now_is_let_go() {
     assert_eq!(gauges.unpersisted, 0, "{gauges:?}");
     assert!(world.script.sent().len() >= before);
     world.check_ledger().await;
-    // And when it is ours again, what the other node left undone is done.
+    // When this node owns the shard again, it continues with the unfinished deliveries.
     world.pass(HOUR * 49).await;
     assert_eq!(world.count(StateName::Delivered).await, 5);
     world.check_ledger().await;
@@ -307,8 +307,9 @@ async fn an_engine_at_rest_holds_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_stands_behind_deliveries_of_a_deleted_subscription_is_sent() {
-    // Reads take so long that the turns of the deleted one's deliveries come before they are found.
+async fn deliveries_behind_those_of_a_deleted_subscription_are_sent() {
+    // Reads are so slow that the deliveries of the deleted subscription have their turn before they
+    // are found.
     let slow: Delay = Arc::new(|| Box::pin(tokio::time::sleep(ms(500))));
     let options = MemoryOptions { read: Some(slow), ..MemoryOptions::default() };
     let store = MemoryStore::new(options);
@@ -329,8 +330,8 @@ async fn what_stands_behind_deliveries_of_a_deleted_subscription_is_sent() {
     assert!(world.count(StateName::Delivered).await >= 5);
 }
 
-/// A store whose next sync takes a minute after the switch was set; all others take no time, and make
-/// durable what waits for it.
+/// A store in which one sync takes a minute after the switch was set; all others are immediate, and
+/// also make the writes durable that wait for the slow one.
 fn store_with_one_slow_sync() -> (MemoryStore, Arc<AtomicBool>) {
     let slow = Arc::new(AtomicBool::new(false));
     let is_slow = Arc::clone(&slow);
@@ -341,8 +342,8 @@ fn store_with_one_slow_sync() -> (MemoryStore, Arc<AtomicBool>) {
     (MemoryStore::new(MemoryOptions { sync: Some(sync), ..MemoryOptions::default() }), slow)
 }
 
-/// A world in which ten deliveries of a subscription are durable, and on their way to the lanes for
-/// another minute.
+/// A world in which ten deliveries of a subscription are durable, but reach the lanes a minute
+/// later.
 async fn ten_on_their_way() -> (World, Subscription, JoinHandle<Vec<Ingested>>) {
     let (store, slow) = store_with_one_slow_sync();
     let mut world = World::on(store, Policy::default(), Options::default()).await;
@@ -360,7 +361,7 @@ async fn ten_on_their_way() -> (World, Subscription, JoinHandle<Vec<Ingested>>) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_cancelled_with_its_subscription_on_its_way_to_the_lanes_is_cancelled_once() {
+async fn delivery_cancelled_with_its_subscription_before_it_reaches_the_lanes_is_cancelled_once() {
     let (world, subscription, accepting) = ten_on_their_way().await;
     world.engine.delete_subscription(&tenant(), subscription.id).await.unwrap();
     world.pass(ms(1_000)).await;
@@ -369,20 +370,20 @@ async fn what_is_cancelled_with_its_subscription_on_its_way_to_the_lanes_is_canc
     world.pass(HOUR).await;
     let ledger = world.engine.ledger(Some(&tenant())).await.unwrap();
     assert_eq!((ledger.accepted, ledger.cancelled), (10, 10), "{ledger:?}");
-    // The store refuses to cancel what is cancelled, and would be asked again for ever.
+    // The store refuses to cancel a cancelled delivery; the commit would be repeated for ever.
     assert_eq!(world.engine.gauges().await.unwrap().unpersisted, 0);
     assert!(world.script.sent().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_cancels_on_its_way_to_the_lanes_is_not_sent() {
+async fn delivery_cancelled_before_it_reaches_the_lanes_is_not_sent() {
     let (world, _subscription, accepting) = ten_on_their_way().await;
     let all = world.deliveries().await;
     let (cancelled, kept) = all.split_at(4);
     for delivery in cancelled {
         world.engine.cancel(&tenant(), delivery.id).await.unwrap();
     }
-    // A change that is refused leaves it on its way.
+    // A refused change leaves it on its way.
     let refused = world.engine.replay(&tenant(), kept[0].id).await;
     assert!(matches!(refused, Err(CommandError::WrongState(_))), "{refused:?}");
     assert_eq!(accepting.await.unwrap().len(), 10);

@@ -1,4 +1,4 @@
-//! Section 7: replays.
+//! The contract on replays.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::world::{FAIL, HOUR, MINUTE, OK, World, ms, slot, tenant};
 
 const URL: &str = "https://hooks.example.com/in";
 
-/// A world with so many dead deliveries, whose receiver is well now.
+/// A world with `n` dead deliveries, whose receiver works again.
 async fn with_dead(n: usize) -> World {
     let retry = RetryPolicy { max: 1, ..RetryPolicy::default() };
     let mut policy = Policy { retry, ..Policy::default() };
@@ -60,7 +60,7 @@ async fn a_replay_starts_a_new_schedule_and_keeps_the_log() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_delivered_or_whose_subscription_is_gone() {
+async fn delivered_can_be_replayed_and_one_of_a_deleted_subscription_cannot() {
     let world = with_dead(1).await;
     let dead = world.deliveries().await.remove(0);
     world.engine.replay(&tenant(), dead.id).await.unwrap();

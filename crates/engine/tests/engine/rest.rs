@@ -1,5 +1,5 @@
-//! Destinations at rest leave memory, and nobody notices: what they owe is on time, what was learned
-//! of them is kept, and whatever is asked of them is done.
+//! Idle destinations are evicted from memory without visible effect: their deliveries are on time,
+//! their circuits are kept, and commands work.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use postrider_store::DeliveryFilter;
 use crate::world::{FAIL, HOUR, MINUTE, Mood, OK, START, TEN_MINUTES, World, event, ms, tenant};
 
 const URL: &str = "https://hooks.example.com/in";
-/// Until each has been looked at after its ten minutes.
+/// Long enough that each destination was checked after ten idle minutes.
 const WHILE: Duration = Duration::from_secs(12 * 60);
 
 async fn in_memory(world: &World) -> usize {
@@ -23,7 +23,7 @@ fn id() -> DestinationId {
     DestinationId::of(&tenant(), URL)
 }
 
-/// A world with one destination that has taken one delivery and left memory.
+/// A world with one destination that had one delivery and was evicted.
 async fn at_rest(options: Options) -> World {
     let mut world = World::with(Policy::default(), options).await;
     world.subscribe(URL).await;
@@ -54,7 +54,7 @@ async fn destinations_at_rest_leave_memory_and_come_back_when_something_is_owed(
     }
     world.pass(TEN_MINUTES - ms(1)).await;
     assert_eq!(in_memory(&world).await, 50);
-    // One is in use all the time.
+    // One destination is in use all the time.
     for _ in 0..4 {
         send(7).await;
         world.pass(MINUTE).await;
@@ -71,7 +71,7 @@ async fn destinations_at_rest_leave_memory_and_come_back_when_something_is_owed(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_at_a_destination_at_rest_is_sent_on_the_millisecond() {
+async fn waiting_delivery_of_an_evicted_destination_is_sent_on_the_millisecond() {
     let mut world = World::new().await;
     world.subscribe(URL).await;
     world.script.first(URL, [Mood::Later(503, HOUR), OK]);
@@ -102,7 +102,7 @@ async fn more_than_waits_for_a_destination_at_rest_is_read_back() {
     let options = Options { handover_deliveries_max: 300, ..Options::default() };
     let world = at_rest(options).await;
     for _ in 0..3 {
-        // Some of it is handed over and some is not.
+        // Some deliveries are handed over and some are not.
         let batches = (0..5).map(|_| {
             let engine = world.engine.clone();
             tokio::spawn(async move { engine.ingest(&tenant(), vec![event("1"); 200]).await })
@@ -118,7 +118,7 @@ async fn more_than_waits_for_a_destination_at_rest_is_read_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_of_a_destination_at_rest_is_done() {
+async fn commands_on_an_evicted_destination_work() {
     let world = at_rest(Options::default()).await;
     let delivery = world.deliveries().await.remove(0).id;
     world.engine.replay(&tenant(), delivery).await.unwrap();
@@ -149,7 +149,7 @@ async fn what_is_asked_of_a_destination_at_rest_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_cancelled_while_its_destination_is_read_stays_cancelled() {
+async fn delivery_cancelled_while_its_destination_is_read_stays_cancelled() {
     let world = at_rest(Options::default()).await;
     world.engine.ingest(&tenant(), vec![event("1"); 3]).await.unwrap();
     world.script.set(URL, FAIL);

@@ -1,4 +1,4 @@
-//! Section 7: an attempt that somebody asks for, without waiting for the slot.
+//! The contract on retrying a delivery now, without waiting for its slot.
 
 use postrider_domain::attempt::Turn;
 use postrider_domain::delivery::{CancelReason, Delivery, StateName, WrongState};
@@ -21,7 +21,7 @@ async fn with_one_waiting() -> (World, Delivery) {
     (world, waiting)
 }
 
-/// A world whose destination is disabled, with deliveries that wait.
+/// A world with a disabled destination and waiting deliveries.
 async fn with_disabled() -> World {
     let mut world = World::with(Policy::default(), Options::default()).await;
     world.subscribe(URL).await;
@@ -32,7 +32,7 @@ async fn with_disabled() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_sent_at_once_and_keeps_its_slot() {
+async fn delivery_is_sent_at_once_and_keeps_its_slot() {
     let (world, waiting) = with_one_waiting().await;
     world.pass(ms(10_000)).await;
     world.engine.retry(&tenant(), waiting.id).await.unwrap();
@@ -43,7 +43,7 @@ async fn it_is_sent_at_once_and_keeps_its_slot() {
     assert_eq!(after.next_attempt_at(), waiting.next_attempt_at(), "the slot stays");
     let log = world.attempts(waiting.id).await;
     assert_eq!(log[1].turn, Turn::Manual);
-    // The slot is kept: nothing before it, and then its retry.
+    // The slot stays: nothing is sent before it, and then its retry.
     world.pass(ms(74_000)).await;
     assert_eq!(world.script.sent().len(), 1);
     world.script.set(URL, OK);
@@ -54,7 +54,7 @@ async fn it_is_sent_at_once_and_keeps_its_slot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_succeeds_is_delivered_and_not_sent_again() {
+async fn successful_retry_delivers_and_is_not_repeated() {
     let (world, waiting) = with_one_waiting().await;
     world.script.set(URL, OK);
     world.engine.retry(&tenant(), waiting.id).await.unwrap();
@@ -71,7 +71,7 @@ async fn what_succeeds_is_delivered_and_not_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wish_outlives_a_crash() {
+async fn requested_retry_survives_a_crash() {
     let (mut world, waiting) = with_one_waiting().await;
     world.script.set(URL, Mood::Hangs);
     world.engine.retry(&tenant(), waiting.id).await.unwrap();
@@ -84,7 +84,7 @@ async fn a_wish_outlives_a_crash() {
 #[tokio::test(start_paused = true)]
 async fn at_a_disabled_destination_it_is_the_next_probe() {
     let world = with_disabled().await;
-    // The one that would be the probe last of all.
+    // The delivery that would be the last one to be probed.
     let all = world.deliveries().await;
     let last = all.iter().max_by_key(|one| one.probe_rank()).unwrap();
     let asked = world.engine.retry(&tenant(), last.id).await.unwrap();
@@ -115,7 +115,7 @@ async fn at_a_frozen_destination_it_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_flight_gone_or_unknown_is_refused() {
+async fn retry_of_an_in_flight_ended_or_unknown_delivery_is_refused() {
     let (world, waiting) = with_one_waiting().await;
     world.script.set(URL, Mood::Hangs);
     world.engine.retry(&tenant(), waiting.id).await.unwrap();

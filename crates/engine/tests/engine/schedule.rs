@@ -1,4 +1,4 @@
-//! Section 4: the retry schedule.
+//! The contract on the retry schedule.
 
 use postrider_domain::attempt::Turn;
 use postrider_domain::delivery::{DeadReason, DeliveryState, StateName};
@@ -86,7 +86,7 @@ async fn a_slot_missed_in_downtime_is_made_up_at_once_and_several_by_one_attempt
     world.subscribe(URL).await;
     world.script.set(URL, FAIL);
     let ingested = world.send().await;
-    // Slots 1, 2 and 3 fall into the downtime.
+    // Slots 1, 2 and 3 are in the downtime.
     world.crash_for(MINUTE * 15).await;
     assert_eq!(world.offsets(URL), [0, 900_000], "made up at once, by one attempt");
     let delivery = world.delivery(&ingested).await;
@@ -107,7 +107,7 @@ async fn a_delivery_whose_last_slot_fell_into_downtime_still_gets_its_last_attem
     assert_eq!(world.script.sent().len(), 12);
     assert_eq!(world.delivery(&ingested).await.state.name(), StateName::Dead);
 
-    // And where it arrives then, it is delivered after all.
+    // If that attempt succeeds, the delivery is delivered.
     world.script.forget();
     let ingested = world.send().await;
     world.pass(HOUR * 25).await;

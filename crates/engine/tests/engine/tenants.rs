@@ -1,5 +1,5 @@
-//! Tenants beside each other: turns, shares of what is in flight, test sends, and what a delivery that
-//! is due waits for.
+//! Several tenants: turns, shares of the in-flight capacity, test sends, and what a due delivery
+//! waits for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,13 +22,13 @@ fn other() -> TenantId {
     "other".parse().unwrap()
 }
 
-/// Limits without a reserve for either lane, so that the tenants' shares are seen.
+/// Limits without a reserve for either lane, so that the tenants' shares are visible.
 fn options(in_flight_max: usize) -> Options {
     let (first_lane_reserved, retry_lane_reserved) = (0, 0);
     Options { in_flight_max, first_lane_reserved, retry_lane_reserved, ..Options::default() }
 }
 
-/// A world in which one tenant has so many destinations, and another one.
+/// A world in which one tenant has `destinations` destinations, and another tenant has one.
 async fn crowded(options: Options, destinations: usize, mood: &Mood) -> World {
     let mut world = World::with(never_disabled(), options).await;
     for n in 0..destinations {
@@ -41,7 +41,7 @@ async fn crowded(options: Options, destinations: usize, mood: &Mood) -> World {
     world
 }
 
-/// An event of about so many bytes.
+/// An event of about this many bytes.
 fn large(bytes: usize) -> String {
     format!("\"{}\"", "x".repeat(bytes))
 }
@@ -74,7 +74,7 @@ async fn tenant_never_has_all_places_and_others_find_some_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bytes_in_flight_are_bounded_and_whoever_has_its_share_delays_itself_only() {
+async fn bytes_in_flight_are_bounded_and_a_tenant_at_its_share_delays_only_itself() {
     let (destination_in_flight_start, flying_bytes_max) = (64, 1024 * 1024);
     let options = Options { destination_in_flight_start, flying_bytes_max, ..options(4096) };
     let world = crowded(options, 1, &Mood::Hangs).await;
@@ -159,7 +159,7 @@ async fn frozen_destination_is_not_attempted_by_a_test_send() {
     assert_eq!(world.script.sent().len(), 0);
 }
 
-/// Counts how often random bytes are drawn: once for each delivery that is made.
+/// Counts how often random bytes are requested: once for each created delivery.
 struct CountedEntropy(SeededEntropy, AtomicUsize);
 
 impl Entropy for CountedEntropy {

@@ -1,4 +1,4 @@
-//! Traces: what a request said of its trace reaches every receiver, at every attempt.
+//! Traces: the trace context of a request is sent to every receiver, at every attempt.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ fn traced(context: &str) -> NewEvent {
     NewEvent { trace: TraceContext::parse(context), ..event("{}") }
 }
 
-/// The contexts that a URL was sent, in order.
+/// The trace contexts that were sent to a URL, in order.
 fn sent(world: &World, url: &str) -> Vec<TraceContext> {
     let sent = world.script.sent_to(url).into_iter();
     sent.map(|sent| TraceContext::parse(&sent.headers["traceparent"]).unwrap()).collect()
@@ -56,10 +56,10 @@ async fn a_delivery_of_an_event_without_a_trace_is_one_itself() {
     assert!(!contexts[0].is_sampled(), "nobody records it");
 }
 
-/// A span in short: its context, its parent, what it is.
+/// A recorded span: its context, its parent, its description.
 type Told = (TraceContext, Option<[u8; 8]>, String);
 
-/// Notes what it is told.
+/// Records the reported spans.
 #[derive(Default)]
 struct Notes {
     begins: bool,
@@ -95,7 +95,7 @@ async fn recorded(begins: bool) -> (World, Arc<Notes>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_records_is_told_of_the_event_and_of_each_attempt_as_its_child() {
+async fn event_and_each_attempt_are_recorded_as_parent_and_children() {
     for given in [Some(GIVEN), None] {
         let (world, notes) = recorded(true).await;
         let new = NewEvent { id: Some("e1".parse().unwrap()), ..traced(given.unwrap_or("")) };
@@ -121,7 +121,7 @@ async fn who_records_is_told_of_the_event_and_of_each_attempt_as_its_child() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_sampled_is_passed_on_and_not_recorded() {
+async fn unsampled_trace_is_passed_on_and_not_recorded() {
     let unsampled = GIVEN.replace("-01", "-00");
     for given in [unsampled.as_str(), ""] {
         let (world, notes) = recorded(false).await;

@@ -1,5 +1,5 @@
-//! A world for the engine: a clock that follows tokio's, receivers that do what they are told, and
-//! a store that can crash.
+//! A test world for the engine: a clock that follows tokio's, scripted receivers, and a store that
+//! can crash.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -39,7 +39,7 @@ pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 pub(crate) const TEN_MINUTES: Duration = Duration::from_secs(600);
 pub(crate) const TOKEN: &str = "tok_secret_of_the_receiver";
 
-/// A policy by which nothing is ever disabled.
+/// A policy under which nothing is ever disabled.
 pub(crate) fn never_disabled() -> Policy {
     let circuit = CircuitPolicy {
         disable_grace: u64::MAX,
@@ -79,20 +79,20 @@ impl Clock for TokioClock {
     }
 }
 
-/// What a receiver does.
+/// The behaviour of a receiver.
 #[derive(Debug, Clone)]
 pub(crate) enum Mood {
     /// Answers with this status after this time.
     Answers(u16, Duration),
-    /// Answers with this status and asks to be left alone for so long.
+    /// Answers with this status and a `Retry-After` of this time.
     Later(u16, Duration),
     /// Answers 200 with this body.
     Says(&'static str),
-    /// Never answers: the deadline comes.
+    /// Never answers: the attempt times out.
     Hangs,
     /// Refuses the connection.
     Refuses,
-    /// We fail ourselves.
+    /// The attempt fails with a fault of our own.
     OurFault(OwnFaultKind),
     /// Waits for the gate, then answers with this status.
     Gated(u16),
@@ -109,21 +109,21 @@ pub(crate) struct Sent {
     pub(crate) delivery: DeliveryId,
     pub(crate) body: Bytes,
     pub(crate) headers: HashMap<String, String>,
-    /// How many were in flight at this URL, this one included.
+    /// How many requests were in flight at this URL, including this one.
     pub(crate) together: usize,
 }
 
 #[derive(Default)]
 struct Receivers {
     moods: HashMap<String, Mood>,
-    /// What they do first, one by one.
+    /// The first responses of each URL, one by one.
     scripts: HashMap<String, VecDeque<Mood>>,
     sent: Vec<Sent>,
     in_flight: HashMap<String, usize>,
     total: usize,
 }
 
-/// Receivers that do what they are told.
+/// Scripted receivers.
 pub(crate) struct Script {
     clock: Arc<TokioClock>,
     receivers: Mutex<Receivers>,
@@ -247,7 +247,7 @@ impl Transport for Script {
     }
 }
 
-/// Every subscription has the same secret and token.
+/// Credentials with the same secret and token for every subscription.
 pub(crate) struct SameForAll;
 
 pub(crate) fn secret() -> SigningSecret {
@@ -298,12 +298,12 @@ impl World {
         World::of(engine, store, clock, script, policy, options)
     }
 
-    /// A world whose traces somebody records.
+    /// A world whose traces are recorded.
     pub(crate) async fn recorded_by(spans: Arc<dyn Spans>) -> Self {
         World::altered(Options::default(), |parts| Parts { spans: Some(spans), ..parts }).await
     }
 
-    /// A world whose engine is made of other parts than usual.
+    /// A world whose engine has some other parts.
     pub(crate) async fn altered(options: Options, alter: impl FnOnce(Parts) -> Parts) -> Self {
         let (store, policy) = (MemoryStore::default(), Policy::default());
         let clock = Arc::new(TokioClock { begin: Instant::now() });
@@ -324,12 +324,12 @@ impl World {
         World { engine, store, script, clock, policy, options, seed: 0, subscriptions: 0 }
     }
 
-    /// The process ends here and now, and another one begins with what is durable.
+    /// The process ends now, and another one starts with the durable state.
     pub(crate) async fn crash(&mut self) {
         self.crash_for(Duration::ZERO).await;
     }
 
-    /// The process ends, and another one begins so much later.
+    /// The process ends, and another one starts after this downtime.
     pub(crate) async fn crash_for(&mut self, downtime: Duration) {
         let store = self.store.crash();
         self.reopen(store, downtime).await;
@@ -337,7 +337,7 @@ impl World {
 
     pub(crate) async fn reopen(&mut self, store: MemoryStore, downtime: Duration) {
         self.store = store;
-        // Whatever the old process still has in flight ends unheard.
+        // Attempts that the old process has in flight are never reported.
         let script = Script::new(Arc::clone(&self.clock));
         {
             let (old, mut new) =
@@ -367,7 +367,7 @@ impl World {
         self.clock.now()
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub(crate) async fn pass(&self, duration: Duration) {
         tokio::time::sleep(duration).await;
         self.rest().await;
@@ -377,7 +377,7 @@ impl World {
         self.pass(at.since(self.now())).await;
     }
 
-    /// Lets everything happen that needs no time.
+    /// Runs all tasks that need no time.
     pub(crate) async fn rest(&self) {
         for _ in 0..300 {
             tokio::task::yield_now().await;
@@ -395,7 +395,7 @@ impl World {
         subscription
     }
 
-    /// A subscription of everything at this URL.
+    /// A subscription to everything at this URL.
     pub(crate) fn wish(&mut self, url: &str) -> SubscriptionRecord {
         self.wish_of(&tenant(), url)
     }
@@ -463,24 +463,24 @@ impl World {
         self.deliveries().await.iter().filter(|one| one.state.name() == state).count()
     }
 
-    /// What is accepted is somewhere, whenever one looks.
+    /// Checks that the ledger balances.
     pub(crate) async fn check_ledger(&self) {
         let ledger = self.engine.ledger(Some(&tenant())).await.unwrap();
         assert!(ledger.balances(), "{ledger:?}");
     }
 
-    /// Milliseconds from the first request to each.
+    /// Milliseconds from the first request to each request.
     pub(crate) fn offsets(&self, url: &str) -> Vec<u64> {
         let sent = self.script.sent_to(url);
         let first = sent.first().map_or(START, |sent| sent.at);
         sent.iter().map(|sent| u64::try_from(sent.at.since(first).as_millis()).unwrap()).collect()
     }
 
-    /// Fails so many attempts, one delivery each, at this moment.
+    /// Fails `n` attempts, of one delivery each, at this moment.
     pub(crate) async fn fail(&self, url: &str, n: usize) {
         self.script.set(url, FAIL);
         self.send_many(n).await;
-        // The limit lets few at a time.
+        // The in-flight limit admits few at a time.
         for _ in 0..n {
             if self.script.sent_to(url).len() >= n {
                 break;
@@ -491,7 +491,7 @@ impl World {
     }
 }
 
-/// A subscription of every task at this URL.
+/// A subscription to every `task` event at this URL.
 pub(crate) fn record(
     tenant: &TenantId,
     url: &str,

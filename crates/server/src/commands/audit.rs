@@ -9,7 +9,7 @@ use super::{Context, more, query};
 use crate::exit::Failure;
 use crate::output::{entries, part, table};
 
-/// Entries that are asked for at once.
+/// Entries per request.
 const PAGE: &str = "1000";
 /// The columns of a CSV file, which are the fields of an entry.
 const COLUMNS: [&str; 12] = [
@@ -39,10 +39,10 @@ enum Command {
     List {
         #[command(flatten)]
         filter: Filter,
-        /// At most so many.
+        /// Show at most this many.
         #[arg(long)]
         limit: Option<u32>,
-        /// Where the next page begins.
+        /// The cursor of the page.
         #[arg(long)]
         cursor: Option<String>,
     },
@@ -50,31 +50,31 @@ enum Command {
     Export {
         #[command(flatten)]
         filter: Filter,
-        /// How an entry is written.
+        /// The format of an entry.
         #[arg(long, value_enum, default_value_t = Format::Ndjson)]
         format: Format,
     },
 }
 
-/// Which entries.
+/// Selects entries.
 #[derive(Debug, Args)]
 struct Filter {
-    /// Of this tenant.
+    /// Entries of this tenant.
     #[arg(long)]
     of_tenant: Option<String>,
-    /// By the key with this identifier.
+    /// Entries by the key with this identifier.
     #[arg(long)]
     by: Option<String>,
-    /// With this action, such as subscription.create.
+    /// Entries with this action, such as subscription.create.
     #[arg(long)]
     action: Option<String>,
-    /// About the thing with this identifier.
+    /// Entries about the record with this identifier.
     #[arg(long)]
     target: Option<String>,
-    /// At or after this RFC 3339 time.
+    /// Entries at or after this RFC 3339 time.
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Before this RFC 3339 time.
+    /// Entries before this RFC 3339 time.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
 }
@@ -83,7 +83,7 @@ struct Filter {
 enum Format {
     /// One JSON object a line.
     Ndjson,
-    /// Comma-separated values with a head.
+    /// Comma-separated values with a header line.
     Csv,
 }
 
@@ -123,7 +123,7 @@ pub(crate) async fn run(context: &Context, audit: Audit) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Prints page after page, as they come.
+/// Prints page after page, as they arrive.
 async fn export(context: &Context, filter: Filter, format: Format) -> Result<(), Failure> {
     let mut query = filter.query(Some(PAGE.to_owned()), None);
     if let Format::Csv = format {
@@ -158,7 +158,7 @@ fn csv(entry: &Json) -> String {
     COLUMNS.map(field).join(",")
 }
 
-/// Whether a spreadsheet would take the text for a formula.
+/// Whether a spreadsheet would interpret the text as a formula.
 fn is_formula(text: &str) -> bool {
     text.starts_with(['=', '+', '-', '@', '\t'])
 }

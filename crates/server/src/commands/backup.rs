@@ -1,7 +1,7 @@
-//! `postrider backup`: a copy of everything that is kept.
+//! `postrider backup`: a copy of all data.
 //!
-//! Where a server has the data directory open, the server makes the copy while it works; where none
-//! has, this command makes it. Either way the copy is consistent: it shows one moment.
+//! If a server has the data directory open, the server makes the copy while it runs; otherwise this
+//! command makes it. In both cases the copy is consistent: it shows one moment.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,16 +19,16 @@ use crate::config::Environment;
 use crate::exit::Failure;
 use crate::output::{Output, part};
 
-/// How often a server is asked how far it is.
+/// How often the server is asked for its progress.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 
-/// What a backup does not have, and why.
+/// What a backup does not contain, and why.
 pub(crate) const WITHOUT: &str = "not in it: the key ring (whoever has both could read every \
      secret; keep a copy of it elsewhere) and admin.key";
 
 #[derive(Debug, Args)]
 pub(crate) struct Backup {
-    /// Where the copy goes: a new or empty directory, on the server's machine.
+    /// Target of the copy: a new or empty directory, on the server's machine.
     #[arg(long, value_name = "DIRECTORY")]
     to: PathBuf,
 }
@@ -58,7 +58,7 @@ pub(crate) async fn run(
                 closed.map_err(failed)?;
                 return say(&to, output);
             }
-            // A server has it: the server makes the copy.
+            // A server has the directory open: the server makes the copy.
             Err(StoreError::Locked { .. }) => {}
             Err(error) => return Err(failed(error)),
         }
@@ -76,12 +76,12 @@ async fn open(data_dir: &Path) -> Result<Arc<EmbeddedStore>, StoreError> {
     opened.await.map_err(|error| StoreError::Internal(error.to_string()))?
 }
 
-/// What the store says, as the end of a command.
+/// Converts an error of the store to a failure of the command.
 fn failed(error: StoreError) -> Failure {
     Failure::failed(error.to_string())
 }
 
-/// Asks how far the server is, until it is done.
+/// Asks the server for its progress until it is done.
 async fn follow(context: &Context, to: &Path) -> Result<(), Failure> {
     let mut ticks = tokio::time::interval(ASK_EVERY);
     loop {
@@ -106,7 +106,7 @@ async fn follow(context: &Context, to: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Says how far it is, on one line, to a person who looks.
+/// Prints the progress on one line, on a terminal only.
 #[expect(clippy::print_stderr, reason = "progress is for people, and not part of the output")]
 fn progress(output: Output, text: &str) -> Result<(), Failure> {
     if output.json || !std::io::stderr().is_terminal() {
@@ -116,7 +116,7 @@ fn progress(output: Output, text: &str) -> Result<(), Failure> {
     Ok(std::io::stderr().flush()?)
 }
 
-/// Bytes as people read them.
+/// Bytes in a unit that people read.
 pub(crate) fn in_words(bytes: u64) -> String {
     match bytes {
         0..=9_999 => format!("{bytes} bytes"),
@@ -125,7 +125,7 @@ pub(crate) fn in_words(bytes: u64) -> String {
     }
 }
 
-/// How long the files of a directory are together.
+/// The total length of the files in a directory.
 pub(crate) fn bytes_in(directory: &Path) -> std::io::Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(directory)? {
@@ -137,7 +137,7 @@ pub(crate) fn bytes_in(directory: &Path) -> std::io::Result<u64> {
 }
 
 fn say(to: &Path, output: Output) -> Result<(), Failure> {
-    // On a server's other machine there is nothing to be seen from here.
+    // `None` if the server runs on another machine.
     let bytes = bytes_in(to).ok();
     let done = json!({
         "to": to, "bytes": bytes, "excluded": ["keyring", "admin.key"],
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_told_in_words() {
+    fn bytes_are_shown_in_the_largest_unit() {
         let told = [0, 9_999, 10_000, 12_345_678].map(in_words);
         assert_eq!(told, ["0 bytes", "9999 bytes", "10 kB", "12 MB"]);
     }

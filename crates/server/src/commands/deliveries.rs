@@ -1,4 +1,4 @@
-//! `postrider deliveries`: what is owed, and what became of it.
+//! `postrider deliveries`: lists, explains, retries, replays and cancels deliveries.
 
 use clap::{Args, Subcommand};
 use serde_json::Value as Json;
@@ -18,29 +18,29 @@ pub(crate) struct Deliveries {
 enum Command {
     /// List deliveries, newest first.
     List(Box<List>),
-    /// Show one with its attempts.
+    /// Show a delivery with its attempts.
     Get {
-        /// Its identifier.
+        /// The delivery's identifier.
         id: String,
     },
-    /// Say where one stands, why, and what happens next.
+    /// Explain the state of a delivery, its reason, and what happens next.
     Explain {
-        /// Its identifier.
+        /// The delivery's identifier.
         id: String,
     },
-    /// Attempt one that waits now. Its slots stay as they are.
+    /// Attempt a waiting delivery now. Its slots stay as they are.
     Retry {
-        /// Its identifier.
+        /// The delivery's identifier.
         id: String,
     },
-    /// Send one again that has ended, with a new schedule.
+    /// Send a delivery again that has ended, with a new schedule.
     Replay {
-        /// Its identifier.
+        /// The delivery's identifier.
         id: String,
     },
-    /// Stop trying.
+    /// Cancel a delivery: it is not attempted any more.
     Cancel {
-        /// Its identifier.
+        /// The delivery's identifier.
         id: String,
     },
 }
@@ -50,28 +50,28 @@ struct List {
     /// queued, in_flight, waiting, delivered, dead or cancelled.
     #[arg(long)]
     state: Option<String>,
-    /// To this destination.
+    /// Deliveries to this destination.
     #[arg(long)]
     destination: Option<String>,
-    /// For this subscription.
+    /// Deliveries for this subscription.
     #[arg(long)]
     subscription: Option<String>,
-    /// Of this event.
+    /// Deliveries of this event.
     #[arg(long)]
     event: Option<String>,
-    /// Of events of this type.
+    /// Deliveries of events of this type.
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
-    /// Accepted at or after this RFC 3339 time.
+    /// Deliveries accepted at or after this RFC 3339 time.
     #[arg(long)]
     since: Option<String>,
-    /// Accepted before this RFC 3339 time.
+    /// Deliveries accepted before this RFC 3339 time.
     #[arg(long)]
     until: Option<String>,
-    /// At most so many.
+    /// Show at most this many.
     #[arg(long)]
     limit: Option<u32>,
-    /// Where the next page begins.
+    /// The cursor of the page.
     #[arg(long)]
     cursor: Option<String>,
 }
@@ -112,7 +112,7 @@ pub(crate) async fn run(context: &Context, arguments: Deliveries) -> Result<(), 
     Ok(())
 }
 
-/// The explanation in words.
+/// The explanation as text.
 fn explained(explanation: &Json) -> String {
     let list = |name: &str| explanation[name].as_array().map_or(&[][..], Vec::as_slice);
     let mut lines = vec![part(explanation, "summary")];

@@ -1,4 +1,4 @@
-//! `postrider destinations`: URLs and their circuits.
+//! `postrider destinations`: lists destinations, enables and freezes them.
 
 use clap::{Args, Subcommand};
 use serde_json::Value as Json;
@@ -27,18 +27,18 @@ enum Command {
         /// At most so many.
         #[arg(long)]
         limit: Option<u32>,
-        /// Where the next page begins.
+        /// The cursor of the page.
         #[arg(long)]
         cursor: Option<String>,
     },
-    /// Show one, and how near each threshold is.
+    /// Show a destination, and how near it is to each threshold.
     Get {
-        /// Its identifier.
+        /// The destination's identifier.
         id: String,
     },
-    /// Show every transition of one, with its evidence.
+    /// Show every transition of a destination, with its evidence.
     Timeline {
-        /// Its identifier.
+        /// The destination's identifier.
         id: String,
     },
     /// Enable one: the only way out of frozen. May send what waits and what died there.
@@ -49,9 +49,9 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct ByHand {
-    /// Its identifier.
+    /// The destination's identifier.
     id: String,
-    /// Why; it stands in the timeline.
+    /// The reason, which is shown in the timeline.
     #[arg(long)]
     reason: Option<String>,
 }

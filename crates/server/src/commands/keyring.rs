@@ -1,5 +1,5 @@
-//! `postrider keyring`: the keys that secrets at rest are sealed with. Changes the file, and writes an
-//! entry into the audit log of the data directory where no server runs on it.
+//! `postrider keyring`: the keys that seal secrets at rest. A rotation changes the file and, if no
+//! server is running, adds an entry to the audit log of the data directory.
 //!
 //! **No key is ever printed**, only names.
 
@@ -31,8 +31,8 @@ enum Command {
     Create(ServerArgs),
     /// List the names of its keys.
     Show(ServerArgs),
-    /// Add a key, which is used from the server's next start or SIGHUP on. Older ones stay: they open
-    /// what was sealed with them.
+    /// Add a key, which is used after the server's next start or SIGHUP. Older keys stay: they open
+    /// secrets that were sealed with them.
     Rotate(ServerArgs),
 }
 
@@ -73,8 +73,8 @@ pub(crate) async fn run(
     })?)
 }
 
-/// Writes the rotation into the audit log of a data directory that no server has open. A running server
-/// writes an entry of its own when it takes the new key.
+/// Adds the rotation to the audit log of a data directory that no server has open. A running server
+/// adds its own entry when it loads the new key.
 async fn note_rotation(config: &Config, newest: &str) -> Result<(), Failure> {
     let data_dir = config.data_dir.clone();
     if config.store != StoreChoice::Embedded || !data_dir.join("main.db").is_file() {
@@ -93,7 +93,7 @@ async fn note_rotation(config: &Config, newest: &str) -> Result<(), Failure> {
     noted.map_err(|error| failed(&error))
 }
 
-/// The ring in the file is the new one already.
+/// The error of the audit log; the file of the ring is already changed.
 fn failed(error: &dyn std::error::Error) -> Failure {
     Failure::failed(format!(
         "the key ring has its new key, but the audit log has no entry of it: {error}"

@@ -1,4 +1,4 @@
-//! `postrider keys`: who may do what.
+//! `postrider keys`: creates, lists and deletes API keys.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
@@ -17,13 +17,13 @@ pub(crate) struct Keys {
 enum Command {
     /// Create a key. It is shown once.
     Create {
-        /// What it may do: ingest, manage, read, admin.
+        /// The scopes of the key: ingest, manage, read, admin.
         #[arg(long, value_delimiter = ',', required = true)]
         scopes: Vec<String>,
-        /// The tenant it belongs to.
+        /// The tenant of the key.
         #[arg(long)]
         tenant: Option<String>,
-        /// What people call it.
+        /// The display name.
         #[arg(long)]
         name: Option<String>,
         /// When it stops working, as an RFC 3339 time.
@@ -32,16 +32,16 @@ enum Command {
     },
     /// List keys.
     List {
-        /// At most so many.
+        /// Show at most this many.
         #[arg(long)]
         limit: Option<u32>,
-        /// Where the next page begins.
+        /// The cursor of the page.
         #[arg(long)]
         cursor: Option<String>,
     },
     /// Delete a key.
     Delete {
-        /// Its identifier.
+        /// The key's identifier.
         id: String,
     },
 }

@@ -1,6 +1,7 @@
 //! `postrider listen`: a local receiver that verifies and prints what arrives.
 //!
-//! It can misbehave on purpose: answer another status, fail a share of the requests, or be slow.
+//! It can misbehave on purpose: answer with another status, fail a share of the requests, or be
+//! slow.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::config::parse_duration;
 use crate::exit::Failure;
 use crate::output::{Colour, Output, escaped, line};
 
-/// What is printed of a body that is not JSON.
+/// How much of a body that is not JSON is printed.
 const SHOWN_CHARS_MAX: usize = 4096;
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -44,13 +45,13 @@ pub(crate) struct Listen {
     /// Status to answer.
     #[arg(long, default_value_t = 204)]
     status: u16,
-    /// Share of the requests that is answered with 500, evenly spread.
+    /// Share of the requests that are answered with 500, evenly spread.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     fail_rate: f64,
     /// Time to wait before answering, such as 300ms.
     #[arg(long, default_value = "0ms", value_parser = duration, value_name = "DURATION")]
     delay: Duration,
-    /// Stop after so many requests.
+    /// Stop after this many requests.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 }
@@ -103,7 +104,7 @@ async fn connection(stream: tokio::net::TcpStream, receiver: Arc<Receiver>) {
     });
     let mut server = auto::Builder::new(TokioExecutor::new());
     server.http1().timer(TokioTimer::new());
-    // How a connection ends is the sender's business.
+    // Errors of the connection are not reported.
     drop(server.serve_connection(TokioIo::new(stream), service).await);
 }
 
@@ -154,7 +155,7 @@ impl Receiver {
         };
         self.wait().await;
         let received = Received { number, head: &head, body: &body, verified, status };
-        // The reader of our output has closed it.
+        // The output was closed.
         if received.print(self.output).is_err() || self.count == Some(number) {
             self.enough.notify_one();
         }
@@ -168,7 +169,7 @@ impl Receiver {
         }
     }
 
-    /// `None` where there is no secret to verify with.
+    /// Verifies the signature; `None` if there is no secret to verify with.
     fn verify(&self, headers: &HeaderMap, body: &[u8]) -> Option<Result<(), Unverified>> {
         let signed = SignedHeaders {
             id: text(headers, "webhook-id"),
@@ -180,7 +181,7 @@ impl Receiver {
     }
 }
 
-/// Whether request `number` is one of those that fail: as even as whole requests can be.
+/// Whether request `number` is one of those that fail; they are spread evenly.
 fn fails(number: u64, millionths: u64) -> bool {
     let failed_by = |number: u64| number.saturating_mul(millionths) / 1_000_000;
     failed_by(number) > failed_by(number - 1)
@@ -244,7 +245,7 @@ impl Received<'_> {
     fn json(&self, body: &Json) -> Json {
         let headers: serde_json::Map<_, _> = (self.head.headers.iter())
             .map(|(name, value)| {
-                // A receiver's log is no place for its token.
+                // Do not print the token.
                 let value = if name == hyper::header::AUTHORIZATION {
                     "***".into()
                 } else {

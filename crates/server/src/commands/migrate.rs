@@ -1,7 +1,7 @@
-//! `postrider migrate`: moves everything from one store to another, and compares both.
+//! `postrider migrate`: moves all data from one store to another, and compares both.
 //!
-//! It works on the stores themselves, while no server runs on either. The source is only read. A
-//! move that was cut off goes on where it stopped when the same command is given again.
+//! It opens the stores directly, while no server runs on either. The source is only read. An
+//! interrupted move continues where it stopped when the same command is run again.
 
 use std::io::{IsTerminal as _, stderr};
 use std::path::{Path, PathBuf};
@@ -21,11 +21,11 @@ use crate::output::{self, Colour, Output, escaped};
 
 #[derive(Debug, Args)]
 pub(crate) struct Migrate {
-    /// What is moved: a data directory, or postgres://…; also POSTRIDER_MIGRATE_FROM, which other
+    /// The source: a data directory, or postgres://…; also POSTRIDER_MIGRATE_FROM, which other
     /// users of this machine cannot see.
     #[arg(long, value_name = "STORE")]
     from: Option<String>,
-    /// Where to: a new data directory, or the postgres://… of an empty database; also
+    /// The target: a new data directory, or the postgres://… of an empty database; also
     /// POSTRIDER_MIGRATE_TO.
     #[arg(long, value_name = "STORE")]
     to: Option<String>,
@@ -53,25 +53,26 @@ pub(crate) async fn run(
     Ok(output.value(&summary(&from, &to, &moved), |_| words(&from, &to, &moved, output))?)
 }
 
-/// One end of a move.
+/// The source or the target of a move.
 #[derive(Debug)]
 enum StoreLocation {
     /// A data directory.
     Directory(PathBuf),
-    /// A database, with all that its URL says.
+    /// A database, with its full URL.
     Database(String),
 }
 
 impl StoreLocation {
     fn new(given: String) -> StoreLocation {
-        // Also a mistyped one: as the name of a directory it would be shown whole.
+        // A mistyped address is treated as one too: as a directory name it would be printed with
+        // its password.
         if ["://", "host=", "password="].iter().any(|mark| given.contains(mark)) {
             return StoreLocation::Database(given);
         }
         StoreLocation::Directory(PathBuf::from(given))
     }
 
-    /// As it may be shown: without a password.
+    /// The form for messages, without a password.
     fn shown(&self) -> String {
         match self {
             StoreLocation::Directory(path) => path.display().to_string(),
@@ -96,7 +97,7 @@ impl StoreLocation {
     }
 }
 
-/// How a database is used for a move.
+/// The database options for a move.
 fn options() -> postgres::PostgresOptions {
     let node = "migrate".to_owned();
     postgres::PostgresOptions {
@@ -119,7 +120,7 @@ async fn open(
     Ok(opened.await.context("opening the store panicked")??)
 }
 
-/// Shows how far it is: a bar for people, lines for programs and logs.
+/// Shows the progress: a bar on a terminal, otherwise lines.
 struct Progress {
     output: Output,
     bar: Option<ProgressBar>,
@@ -142,7 +143,7 @@ impl Progress {
         }
     }
 
-    /// Programs and logs get a line for every hundredth, and for everything new.
+    /// A line for every hundredth, and for every new phase.
     fn line(&mut self, phase: Phase, done: u64, total: u64) {
         let hundredth = done.saturating_mul(100) / total.max(1);
         if self.last == (Some(phase), hundredth) {
@@ -155,12 +156,12 @@ impl Progress {
         } else {
             format!("{what} {} {done} of {total} records", part.unwrap_or(""))
         };
-        // A reader that went away does not stop the move.
+        // If the output was closed, the move continues.
         output::line(&line).ok();
     }
 }
 
-/// A phase in words, with the part that is being copied.
+/// The name of a phase, and of the part that is being copied.
 fn named(phase: Phase) -> (&'static str, Option<&'static str>) {
     match phase {
         Phase::Copying(part) => ("copying", Some(part.as_str())),
@@ -178,7 +179,7 @@ impl Watch for Progress {
     }
 }
 
-/// For programs: what was moved, with the checksums that both sides have.
+/// The summary as JSON: the moved records with their checksums.
 fn summary(from: &StoreLocation, to: &StoreLocation, moved: &Moved) -> Json {
     let kind = |(kind, sum): (&postrider_store::transfer::RecordKind, &_)| {
         let postrider_store::transfer::Summed { count, sum } = sum;
@@ -198,7 +199,7 @@ fn summary(from: &StoreLocation, to: &StoreLocation, moved: &Moved) -> Json {
     })
 }
 
-/// For people.
+/// The summary as text.
 fn words(from: &StoreLocation, to: &StoreLocation, moved: &Moved, output: Output) -> String {
     let mut lines = Vec::new();
     let done = if moved.was_finished { "was moved before" } else { "moved" };
@@ -219,7 +220,7 @@ fn words(from: &StoreLocation, to: &StoreLocation, moved: &Moved, output: Output
     lines.join("\n")
 }
 
-/// What the operator has to do next.
+/// The next steps for the operator.
 fn next_steps(to: &StoreLocation) -> Vec<String> {
     let ring = match to {
         StoreLocation::Directory(path) => {

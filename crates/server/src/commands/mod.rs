@@ -33,14 +33,14 @@ use crate::output::Output;
 /// The default address of a server.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
 
-/// What a command needs: the server, and how to print.
+/// What a command needs: the connection to the server, and the output format.
 pub(crate) struct Context {
     pub(crate) client: Client,
     pub(crate) output: Output,
 }
 
 impl Context {
-    /// Finds the server and the key: by flag, by variable, by `admin.key`.
+    /// Determines the server and the key: from flags, environment variables, or `admin.key`.
     pub(crate) fn new(
         connection: &Connection,
         environment: &Environment,
@@ -72,12 +72,12 @@ impl Context {
     }
 }
 
-/// JSON as it is sent.
+/// JSON as bytes, for a request.
 fn bytes(body: &Json) -> Bytes {
     Bytes::from(body.to_string())
 }
 
-/// Puts the sources of the configuration together.
+/// Combines the sources of the configuration.
 pub(crate) fn load(
     arguments: &ServerArgs,
     environment: &Environment,
@@ -106,7 +106,7 @@ pub(crate) fn load(
     Loaded::new(file.as_deref(), environment, flags)
 }
 
-/// An identifier as part of a path.
+/// Checks an identifier for use in a path.
 fn segment(id: &str) -> Result<&str, Failure> {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
     if !id.is_empty() && id.bytes().all(is_plain) {
@@ -116,23 +116,23 @@ fn segment(id: &str) -> Result<&str, Failure> {
     }
 }
 
-/// The pairs that are set.
+/// The pairs that have a value.
 fn query(pairs: Vec<(&'static str, Option<String>)>) -> Vec<(&'static str, String)> {
     pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-/// A JSON object of what is set.
+/// A JSON object of the pairs that have a value.
 fn object(pairs: Vec<(&str, Option<Json>)>) -> Json {
     let set = pairs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Json::Object(set.collect::<Map<_, _>>())
 }
 
-/// Text that somebody gave as JSON.
+/// Parses a JSON argument.
 fn parse_json(text: &str, what: &str) -> Result<Json, Failure> {
     serde_json::from_str(text).map_err(|error| Failure::usage(format!("{what}: {error}")))
 }
 
-/// Says that there is more than was shown.
+/// A hint that the list has more pages.
 fn more(list: &Json) -> String {
     match list.get("next_cursor").and_then(Json::as_str) {
         Some(cursor) => format!("\nmore: --cursor {}", crate::output::escaped(cursor)),

@@ -16,57 +16,57 @@ pub(crate) struct Replay {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Start a job, or count what it would replay.
+    /// Start a job, or only count the deliveries it would replay.
     Start(Box<Start>),
     /// List jobs.
     List {
-        /// At most so many.
+        /// Show at most this many.
         #[arg(long)]
         limit: Option<u32>,
-        /// Where the next page begins.
+        /// The cursor of the page.
         #[arg(long)]
         cursor: Option<String>,
     },
-    /// Show the progress of one.
+    /// Show the progress of a job.
     Get {
-        /// Its identifier.
+        /// The job's identifier.
         id: String,
     },
-    /// Pause one.
+    /// Pause a job.
     Pause {
-        /// Its identifier.
+        /// The job's identifier.
         id: String,
     },
-    /// Go on with one.
+    /// Resume a paused job.
     Resume {
-        /// Its identifier.
+        /// The job's identifier.
         id: String,
     },
-    /// Stop one for good.
+    /// Cancel a job for good.
     Cancel {
-        /// Its identifier.
+        /// The job's identifier.
         id: String,
     },
 }
 
 #[derive(Debug, Args)]
 struct Start {
-    /// To this destination.
+    /// Deliveries to this destination.
     #[arg(long)]
     destination: Option<String>,
-    /// For this subscription.
+    /// Deliveries for this subscription.
     #[arg(long)]
     subscription: Option<String>,
-    /// Of events of this type.
+    /// Deliveries of events of this type.
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
     /// dead, delivered or cancelled; or waiting, to have each attempted now without waiting for its slot.
     #[arg(long)]
     state: Option<String>,
-    /// Accepted at or after this RFC 3339 time.
+    /// Deliveries accepted at or after this RFC 3339 time.
     #[arg(long)]
     since: Option<String>,
-    /// Accepted before this RFC 3339 time.
+    /// Deliveries accepted before this RFC 3339 time.
     #[arg(long)]
     until: Option<String>,
     /// Ended (for dead ones: died) at or after this RFC 3339 time.
@@ -75,7 +75,7 @@ struct Start {
     /// At most so many a second.
     #[arg(long)]
     per_second: Option<u32>,
-    /// Only count.
+    /// Only count, replay nothing.
     #[arg(long)]
     dry_run: bool,
 }

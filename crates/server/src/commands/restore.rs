@@ -1,7 +1,7 @@
-//! `postrider restore`: makes a data directory of a backup, and reads all of it.
+//! `postrider restore`: creates a data directory from a backup, and verifies all of it.
 //!
-//! The directory must be new or empty: **nothing that is there is ever overwritten.** What does not
-//! verify is removed again.
+//! The directory must be new or empty: **nothing is ever overwritten.** If the verification fails,
+//! the directory is removed again.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ pub(crate) struct Restore {
     /// The backup.
     #[arg(long, value_name = "DIRECTORY")]
     from: PathBuf,
-    /// The data directory that is made of it; new or empty.
+    /// The data directory to create; new or empty.
     #[arg(long, value_name = "DIRECTORY")]
     data_dir: PathBuf,
 }
@@ -47,7 +47,7 @@ pub(crate) async fn run(arguments: &Restore, output: Output) -> Result<(), Failu
     match restored {
         Ok(ledger) => say(arguments, &ledger, output),
         Err(error) => {
-            // The directory was empty before, so everything in it was copied by this command.
+            // The directory was empty before, so this command has created everything in it.
             let removed = std::fs::remove_dir_all(data_dir);
             let rest = removed.map_or_else(
                 |error| format!("what was copied could not be removed: {error}"),
@@ -66,7 +66,8 @@ fn is_empty(directory: &Path) -> std::io::Result<bool> {
     }
 }
 
-/// Opens what was restored, reads every byte of it, and writes down in its audit log where it is from.
+/// Opens the restored store, reads every byte of it, and records the backup's path in its audit
+/// log.
 async fn verify(backup: &Path, data_dir: &Path) -> Result<Ledger, StoreError> {
     let data_dir = data_dir.to_owned();
     let opened =

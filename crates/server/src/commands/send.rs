@@ -25,7 +25,7 @@ pub(crate) struct Send {
     /// The identifier of the object that it happened to.
     #[arg(long)]
     object: Option<String>,
-    /// The event's identifier; sending the same again does nothing new.
+    /// The event's identifier; sending the same event again has no effect.
     #[arg(long)]
     id: Option<String>,
     /// When it happened, as an RFC 3339 time.
@@ -33,7 +33,7 @@ pub(crate) struct Send {
     time: Option<String>,
 }
 
-/// The event as it is sent: what was given as JSON goes out byte for byte.
+/// The event as it is sent: JSON arguments are sent byte for byte.
 #[derive(Serialize)]
 struct Event<'a> {
     #[serde(rename = "type")]

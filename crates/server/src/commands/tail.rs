@@ -8,12 +8,12 @@ use super::{Context, query};
 use crate::exit::Failure;
 use crate::output::{Colour, Output, escaped, line, part};
 
-/// A line longer than this is not one of ours.
+/// A longer line does not come from a Postrider server.
 const LINE_BYTES_MAX: usize = 1024 * 1024;
 
 #[derive(Debug, Args)]
 pub(crate) struct Tail {
-    /// Stop after so many.
+    /// Stop after this many attempts.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
     /// Of the attempts only those that failed, or were delivered.
@@ -81,7 +81,7 @@ fn attempt(output: Output, value: &Json) -> String {
     )
 }
 
-/// Server-sent events, put together from pieces.
+/// Parses server-sent events that arrive in pieces.
 #[derive(Default)]
 struct Events {
     pending: Vec<u8>,
@@ -90,7 +90,7 @@ struct Events {
 }
 
 impl Events {
-    /// Takes the next bytes and gives the events that they complete.
+    /// Adds bytes and returns the events that they complete.
     fn take(&mut self, bytes: &[u8]) -> Result<Vec<(String, String)>, Failure> {
         let mut complete = Vec::new();
         self.pending.extend_from_slice(bytes);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_found_however_they_are_cut() {
+    fn events_are_parsed_however_they_are_split() {
         let text = ": hello\n\nevent: attempt\ndata: {\"a\":\r\ndata: 1}\n\ndata:x\n\n";
         let expected =
             [("attempt".to_owned(), "{\"a\":\n1}".to_owned()), (String::new(), "x".to_owned())];

@@ -1,4 +1,4 @@
-//! Settings that are right alone and wrong together.
+//! Settings that are valid alone but not together.
 
 use std::num::NonZeroU32;
 
@@ -10,7 +10,8 @@ use postrider_store::postgres::PostgresOptions;
 use super::fault::Fault;
 use super::{Config, Loaded, StoreChoice};
 
-/// What must hold of the whole, by the setting that is to blame.
+/// A rule about the whole configuration: the setting that is reported, the condition, and the error
+/// text.
 type Rule = (&'static str, fn(&Config) -> bool, &'static str);
 
 const RULES: &[Rule] = &[
@@ -143,7 +144,7 @@ const RULES: &[Rule] = &[
     ),
 ];
 
-/// Finds everything that is wrong with the whole.
+/// Finds all violated rules.
 pub(super) fn whole(loaded: &mut Loaded, faults: &mut Vec<Fault>) {
     loaded.config.egress.dev = loaded.config.dev;
     for (key, holds, problem) in RULES {
@@ -157,7 +158,7 @@ pub(super) fn whole(loaded: &mut Loaded, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Whether one tenant gets at least this much, and not more than there is.
+/// Whether a tenant's quota is at least `least` and not more than the server's.
 fn is_quota(quota: Quota, least: usize) -> bool {
     (least..=quota.in_total).contains(&quota.per_tenant)
 }

@@ -1,7 +1,7 @@
 //! The environment, read once.
 //!
 //! `POSTRIDER_RETRY__MAX` is the setting `retry.max`: two underscores separate levels. Nothing else
-//! of the process looks at the environment.
+//! in the process reads the environment.
 
 use std::path::PathBuf;
 
@@ -19,13 +19,13 @@ const OF_THE_CLIENT: [&str; 6] = [
     "POSTRIDER_MIGRATE_FROM",
     "POSTRIDER_MIGRATE_TO",
 ];
-/// Kubernetes gives every pod such variables for a service that is called `postrider`.
+/// Kubernetes sets such variables in every pod if there is a service called `postrider`.
 const OF_A_SERVICE: [&str; 2] = ["POSTRIDER_SERVICE_", "POSTRIDER_PORT"];
 
-/// All variables that are ours, as they were at the start.
+/// All variables for Postrider, as they were at the start.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Environment {
-    /// Name and value; `None` where the value is not text.
+    /// Name and value; `None` if the value is not UTF-8.
     variables: Vec<(String, Option<String>)>,
     no_color: bool,
 }
@@ -44,7 +44,7 @@ impl Environment {
         Environment { variables, no_color }
     }
 
-    /// These variables and no others.
+    /// Exactly these variables.
     #[cfg(test)]
     pub(crate) fn of(variables: &[(&str, &str)]) -> Environment {
         let variables = variables
@@ -54,23 +54,23 @@ impl Environment {
         Environment { variables, no_color: false }
     }
 
-    /// Whether somebody asked all programs not to use colour.
+    /// Whether the user has disabled colours for all programs (`NO_COLOR`).
     pub(crate) const fn no_color(&self) -> bool {
         self.no_color
     }
 
-    /// The file that is named by `POSTRIDER_CONFIG`.
+    /// The file named by `POSTRIDER_CONFIG`.
     pub(crate) fn config_file(&self) -> Option<PathBuf> {
         self.get("POSTRIDER_CONFIG").map(PathBuf::from)
     }
 
-    /// The variable of this name, where it is set and not empty.
+    /// The variable with this name, if it is set and not empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let (_, value) = self.variables.iter().find(|(found, _)| found == name)?;
         value.as_deref().filter(|value| !value.is_empty())
     }
 
-    /// Everything that is meant for the server.
+    /// Collects all settings for the server.
     pub(super) fn settings(&self, given: &mut Vec<Given>, faults: &mut Vec<Fault>) {
         for (name, value) in &self.variables {
             if OF_THE_CLIENT.contains(&name.as_str())
@@ -90,7 +90,7 @@ impl Environment {
     }
 }
 
-/// The setting that a variable names.
+/// The key of the setting for a variable.
 fn key_of(name: &str) -> String {
     name.strip_prefix(PREFIX).unwrap_or(name).to_ascii_lowercase().replace("__", ".")
 }

@@ -1,4 +1,4 @@
-//! What is wrong with the configuration: where, what, and what would be right.
+//! Errors of the configuration: the place, the problem, and what is expected.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,13 +9,13 @@ use super::value::Raw;
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Nobody set it.
+    /// It is not set.
     Default,
-    /// A line of the file.
+    /// A line of the configuration file.
     File {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which line, from 1.
+        /// The line, from 1.
         line: usize,
     },
     /// An environment variable.
@@ -25,7 +25,7 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// The kind of source, in one word.
+    /// The kind of source, as one word.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Origin::Default => "default",
@@ -47,7 +47,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     origin: Origin,
@@ -59,7 +59,7 @@ impl Fault {
         Fault { origin, problem: problem.into() }
     }
 
-    /// There is no such setting.
+    /// The error for an unknown setting.
     pub(super) fn unknown(origin: Origin, key: &str) -> Fault {
         let problem = match (settings::nearest(key), &origin) {
             (Some(near), Origin::Environment(_)) => {
@@ -73,7 +73,7 @@ impl Fault {
         Fault { origin, problem }
     }
 
-    /// The value of a setting is not one.
+    /// The error for an invalid value.
     pub(super) fn bad(origin: Origin, key: &str, expected: &str, found: Option<&Raw>) -> Fault {
         let found = found.map(|raw| format!(", not {raw}")).unwrap_or_default();
         Fault { origin, problem: format!("`{key}` must be {expected}{found}") }
@@ -86,7 +86,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Everything that is wrong.
+/// All errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConfigError(pub(super) Vec<Fault>);
 

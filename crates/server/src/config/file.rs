@@ -10,7 +10,7 @@ use super::fault::{Fault, Origin};
 use super::settings;
 use super::value::Raw;
 
-/// Reads a file. What is wrong with it as a file is a fault; values are judged later.
+/// Reads a file. Errors of TOML are reported here; values are checked later.
 pub(super) fn read(path: &Path, given: &mut Vec<Given>, faults: &mut Vec<Fault>) {
     let whole = Origin::File { path: path.to_owned(), line: 1 };
     let text = match std::fs::read_to_string(path) {
@@ -36,7 +36,7 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    /// The line of a byte.
+    /// The line of a byte offset.
     fn at(&self, byte: usize) -> Origin {
         let before = self.text.get(..byte).unwrap_or(self.text);
         Origin::File { path: self.path.clone(), line: before.matches('\n').count() + 1 }

@@ -1,8 +1,8 @@
 //! The configuration and the origin of each value.
 //!
-//! Defaults, then the file, then the environment, then flags: the later wins. Every setting stands
-//! once, in [`settings`]; an unknown setting or a bad value is refused with its file and line, variable
-//! or flag. This module is the only one of the workspace that reads the environment.
+//! Defaults, then the file, then the environment, then flags: the later one wins. Every setting is
+//! defined once, in [`settings`]; an unknown setting or a bad value is refused with its file and
+//! line, variable or flag. This module is the only one of the workspace that reads the environment.
 
 mod check;
 pub(crate) mod describe;
@@ -32,7 +32,7 @@ pub(crate) use show::Shown;
 use value::Raw;
 pub(crate) use value::{parse_duration, show_duration};
 
-/// Everything that can be set.
+/// All settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
@@ -60,19 +60,19 @@ pub(crate) struct Config {
     pub(crate) telemetry: TelemetrySettings,
 }
 
-/// How the database is used.
+/// Settings of the PostgreSQL store.
 #[derive(Debug, Clone)]
 pub(crate) struct PostgresSettings {
     pub(crate) connections: usize,
     pub(crate) listen_url: Option<String>,
 }
 
-/// Which store is used. Shown without its password, also by `Debug`.
+/// The store to use. `Debug` shows it without its password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum StoreChoice {
-    /// In the data directory.
+    /// The embedded store in the data directory.
     Embedded,
-    /// In a PostgreSQL database at this address.
+    /// The PostgreSQL database at this address.
     Postgres(String),
 }
 
@@ -85,7 +85,7 @@ impl std::fmt::Debug for StoreChoice {
     }
 }
 
-/// The proxy that every delivery goes through.
+/// The proxy for all deliveries.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ProxySettings {
     pub(crate) url: Option<String>,
@@ -93,7 +93,7 @@ pub(crate) struct ProxySettings {
     pub(crate) password: Option<String>,
 }
 
-/// Files with certificates, in PEM.
+/// Paths of certificate files, in PEM.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TlsSettings {
     pub(crate) extra_roots: Option<PathBuf>,
@@ -101,7 +101,7 @@ pub(crate) struct TlsSettings {
     pub(crate) client_key: Option<PathBuf>,
 }
 
-/// Outgoing connections, beside DNS, proxy and certificates.
+/// Outgoing connections, except DNS, proxy and certificates.
 #[derive(Debug, Clone)]
 pub(crate) struct TransportSettings {
     pub(crate) http2: bool,
@@ -109,7 +109,7 @@ pub(crate) struct TransportSettings {
     pub(crate) pool: PoolOptions,
 }
 
-/// Rates of what comes in, per second; no limit where there is none.
+/// Rate limits of incoming requests, per second; `None` for no limit.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LimitSettings {
     pub(crate) tenant_events: Option<u32>,
@@ -131,15 +131,15 @@ pub(crate) struct HttpSettings {
     pub(crate) discard_timeout: Duration,
 }
 
-/// Where health and metrics have a listener of their own.
+/// The address of the separate listener for health and metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum HealthListen {
-    /// On loopback, beside the API's port.
+    /// On loopback, at a fixed distance from the API's port.
     #[default]
     BesideTheApi,
-    /// Nowhere: they are on the API's address only.
+    /// No separate listener: they are on the API's address only.
     Off,
-    /// Here.
+    /// At this address.
     At(SocketAddr),
 }
 
@@ -150,7 +150,7 @@ pub(crate) struct MetricsSettings {
     pub(crate) key: Option<String>,
 }
 
-/// The listeners.
+/// The listeners of the server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ServerSettings {
     pub(crate) health_listen: HealthListen,
@@ -159,7 +159,7 @@ pub(crate) struct ServerSettings {
     pub(crate) trusted_proxies: Vec<IpNet>,
 }
 
-/// How the server stops.
+/// The shutdown of the server.
 #[derive(Debug, Clone)]
 pub(crate) struct ShutdownSettings {
     pub(crate) deadline: Duration,
@@ -176,14 +176,14 @@ pub(crate) struct TelemetrySettings {
     pub(crate) otlp_sample: Share,
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogFormat {
-    /// For people on a terminal, JSON elsewhere.
+    /// Text on a terminal, otherwise JSON.
     Auto,
-    /// For people.
+    /// Text.
     Human,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -238,7 +238,7 @@ impl Default for Config {
     }
 }
 
-/// A value that somebody gave.
+/// A value and where it was given.
 #[derive(Debug, Clone)]
 pub(crate) struct Given {
     key: String,
@@ -260,7 +260,7 @@ impl Given {
     pub(crate) fn by_set(assignment: &str) -> Result<Given, ConfigError> {
         let key = assignment.split('=').next().unwrap_or_default().trim();
         let is_key = key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_'));
-        // The text may be a secret value whose key was forgotten: it is not repeated.
+        // The text may be a secret value whose key was forgotten: do not repeat it.
         let origin = Origin::Flag(if is_key { format!("--set {key}") } else { "--set".into() });
         match assignment.split_once('=') {
             Some((key, value)) => Ok(Given {
@@ -276,24 +276,24 @@ impl Given {
     }
 }
 
-/// The effective configuration, with the origin of everything that is not a default.
+/// The effective configuration, with the origin of every value that is not a default.
 #[derive(Debug, Clone)]
 pub(crate) struct Loaded {
     pub(crate) config: Config,
     origins: BTreeMap<&'static str, Origin>,
 }
 
-/// The settings that differ after the configuration was read again.
+/// The settings that differ after a reload.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changed {
-    /// Those that are in force now.
+    /// Settings that are in effect now.
     pub(crate) taken: Vec<&'static str>,
-    /// Those that a restart would take.
+    /// Settings that need a restart.
     pub(crate) needs_restart: Vec<&'static str>,
 }
 
 impl Loaded {
-    /// Puts all sources together. All faults are found at once.
+    /// Combines all sources. Reports all errors at once.
     pub(crate) fn new(
         file: Option<&std::path::Path>,
         environment: &Environment,
@@ -329,7 +329,7 @@ impl Loaded {
                 Ok(())
             }
             Err(expected) => {
-                // The value may be a secret, or an address with a password: it is not repeated.
+                // The value may be a secret, or an address with a password: do not repeat it.
                 let is_shown = !setting.secret && !given.raw.may_have_a_password();
                 let found = is_shown.then_some(&given.raw);
                 Err(Fault::bad(given.origin, setting.key, &expected, found))
@@ -337,17 +337,17 @@ impl Loaded {
         }
     }
 
-    /// Where a setting comes from.
+    /// The origin of a setting.
     pub(crate) fn origin(&self, key: &str) -> Origin {
         self.origins.get(key).cloned().unwrap_or(Origin::Default)
     }
 
-    /// Every setting with its value and origin, in the order of the documents.
+    /// Every setting with its value and origin, in the order of the documentation.
     pub(crate) fn shown(&self) -> Vec<Shown> {
         show::all(self)
     }
 
-    /// Takes from `next` what a running server can take.
+    /// Applies the changed live settings of `next`.
     pub(crate) fn take_changes(&mut self, next: &Loaded) -> Changed {
         let mut changed = Changed::default();
         for setting in settings::ALL {
@@ -368,7 +368,7 @@ impl Loaded {
         changed
     }
 
-    /// The policy in force, with its durations divided by `time_scale`.
+    /// The effective policy, with its durations divided by `time_scale`.
     pub(crate) fn policy(&self) -> Policy {
         self.config.policy.scaled_by(self.config.time_scale)
     }

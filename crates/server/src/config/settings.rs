@@ -1,9 +1,8 @@
 //! The table of all settings.
 //!
-//! One line each: the key as it is written, the field that it sets, and what it is. `(secret)` marks
-//! a value that is never shown, `(live)` one that a running server takes when it reads the
-//! configuration again. What a value may look like follows from the field's type (see
-//! [`super::value`]).
+//! One line for each setting: its key, the field that it sets, and its help text. `(secret)` marks
+//! a value that is never shown, `(live)` one that a running server applies at a reload. The syntax
+//! of a value follows from the field's type (see [`super::value`]).
 
 use serde_json::Value as Json;
 
@@ -12,19 +11,19 @@ use super::value::{Raw, Value};
 
 /// One setting.
 pub(super) struct Setting {
-    /// As it is written in the file.
+    /// The key in the file.
     pub(super) key: &'static str,
-    /// What it is.
+    /// The help text.
     pub(super) help: &'static str,
     /// Whether its value must never be shown.
     pub(super) secret: bool,
-    /// Whether a running server takes a change of it (SIGHUP); else it needs a restart.
+    /// Whether a running server applies a change (SIGHUP); otherwise it needs a restart.
     pub(super) live: bool,
-    /// Takes a value, or says what a value must be.
+    /// Parses and sets a value; the error says which values are valid.
     pub(super) set: fn(&mut Config, &Raw) -> Result<(), String>,
-    /// The value; `null` where it is not set.
+    /// The value as JSON; `null` if it is not set.
     pub(super) show: fn(&Config) -> Json,
-    /// Takes the value of another configuration.
+    /// Copies the value from another configuration.
     pub(super) copy: fn(&mut Config, &Config),
 }
 
@@ -59,35 +58,35 @@ macro_rules! settings {
     };
 }
 
-/// All of them, in the order in which they are shown.
+/// All settings, in the order in which they are shown.
 #[rustfmt::skip]
 pub(super) const ALL: &[Setting] = settings! {
     "listen" = listen, "address of the API and the dashboard";
-    "data_dir" = data_dir, "directory of everything that is kept on this machine";
-    "store" = store, "where everything is remembered: \"embedded\", or postgres://user:password@host/database";
-    "node" = node, "what this node of a cluster is called; drawn at the first start and kept in data_dir unless set";
+    "data_dir" = data_dir, "directory for all data on this machine";
+    "store" = store, "the store: \"embedded\", or postgres://user:password@host/database";
+    "node" = node, "name of this node in a cluster; by default generated at the first start and kept in data_dir";
     "admin_key" (secret) = admin_key, "admin key to use instead of a generated one";
-    "keyring" = keyring, "file with the keys that secrets at rest are sealed with; `keyring` in data_dir unless set";
-    "operator_tenant" = engine.operator_tenant, "tenant whose subscriptions to postrider.* events are told of every tenant's destinations";
-    "dev" = dev, "for development: receivers on loopback, and plain http";
+    "keyring" = keyring, "file with the keys that seal secrets at rest; by default `keyring` in data_dir";
+    "operator_tenant" = engine.operator_tenant, "tenant whose subscriptions to postrider.* events get those about every tenant's destinations";
+    "dev" = dev, "for development: allows receivers on loopback, and plain http";
     "time_scale" = time_scale, "divides the policy's durations, for demonstrations; with dev only";
 
     "postgres.connections" = postgres.connections, "connections to the database, beside the one that listens";
-    "postgres.listen_url" (secret) = postgres.listen_url, "where to listen for what other nodes say, past a pooler; as `store` unless set";
-    "attempt.deadline" (live) = policy.attempt.deadline, "for one attempt: DNS, connect, TLS, request, response";
-    "attempt.response_body_bytes_max" (live) = policy.attempt.response_body_bytes_max, "what is kept of a response's body";
+    "postgres.listen_url" (secret) = postgres.listen_url, "address to listen for notifications of other nodes, past a pooler; by default that of `store`";
+    "attempt.deadline" (live) = policy.attempt.deadline, "time limit of one attempt: DNS, connect, TLS, request, response";
+    "attempt.response_body_bytes_max" (live) = policy.attempt.response_body_bytes_max, "how much of a response's body is kept";
     "retry.unit" (live) = policy.retry.unit, "retry n falls due (2^n - 1) units after the first attempt";
     "retry.max" (live) = policy.retry.max, "how many retries there are";
-    "retry.measured_from" (live) = policy.retry.measured_from, "what the offsets count from";
+    "retry.measured_from" (live) = policy.retry.measured_from, "from which attempt the offsets count: the first or the previous one";
     "retry.jitter" (live) = policy.retry.jitter, "share of its delay by which a retry may be moved later";
     "circuit.disable_share" (live) = policy.circuit.disable_share, "disabled when more than this share of the attempts failed ...";
-    "circuit.disable_grace" (live) = policy.circuit.disable_grace, "... and there were more attempts than these";
-    "circuit.disable_consecutive" (live) = policy.circuit.disable_consecutive, "disabled at so many consecutive failures";
-    "circuit.probe_interval" (live) = policy.circuit.probe_interval, "how often a disabled destination is tried";
-    "circuit.freeze_over_consecutive" (live) = policy.circuit.freeze_over_consecutive, "frozen over so many consecutive failures ...";
+    "circuit.disable_grace" (live) = policy.circuit.disable_grace, "... and there were more attempts than this";
+    "circuit.disable_consecutive" (live) = policy.circuit.disable_consecutive, "disabled at this many consecutive failures";
+    "circuit.probe_interval" (live) = policy.circuit.probe_interval, "time between two probes of a disabled destination";
+    "circuit.freeze_over_consecutive" (live) = policy.circuit.freeze_over_consecutive, "frozen with more consecutive failures than this ...";
     "circuit.freeze_after" (live) = policy.circuit.freeze_after, "... when the last success is longer ago than this";
-    "circuit.freeze_consecutive" (live) = policy.circuit.freeze_consecutive, "frozen at so many consecutive failures in any time";
-    "recovery.mode" (live) = policy.recovery.mode, "what waits follows its slots, or drains at once by a ramp";
+    "circuit.freeze_consecutive" (live) = policy.circuit.freeze_consecutive, "frozen at this many consecutive failures, whatever the time";
+    "recovery.mode" (live) = policy.recovery.mode, "whether waiting deliveries follow their slots, or drain at once by a ramp";
     "recovery.ramp_step" (live) = policy.recovery.ramp_step, "how long a step of the ramp lasts";
     "recovery.dead" (live) = policy.recovery.dead, "what died of an outage is kept, or replayed when the destination is enabled again";
     "recovery.dead_max_age" (live) = policy.recovery.dead_max_age, "what was accepted longer ago than this is not replayed by itself";
@@ -105,37 +104,37 @@ pub(super) const ALL: &[Setting] = settings! {
     "proxy.url" = proxy.url, "proxy for all deliveries: http://host:port or socks5://host:port";
     "proxy.user" = proxy.user, "user name for the proxy";
     "proxy.password" (secret) = proxy.password, "password for the proxy";
-    "dns.nameservers" = dns.nameservers, "who is asked for addresses";
-    "dns.timeout" = dns.timeout, "how long a name may take";
+    "dns.nameservers" = dns.nameservers, "name servers to ask";
+    "dns.timeout" = dns.timeout, "time limit for resolving a name";
     "dns.liveness_timeout" = dns.liveness_timeout, "how long the resolver may take to show that it is alive";
-    "dns.cache_names_max" = dns.cache_names_max, "names that are remembered";
-    "dns.ttl_min" = dns.ttl_min, "an answer is kept at least so long";
-    "dns.ttl_max" = dns.ttl_max, "an answer is kept at most so long";
-    "tls.extra_roots" = tls.extra_roots, "file with roots that are trusted beside the platform's";
-    "tls.client_certificate" = tls.client_certificate, "file with the certificate that we show to receivers";
-    "tls.client_key" = tls.client_key, "file with its key";
+    "dns.cache_names_max" = dns.cache_names_max, "names in the cache";
+    "dns.ttl_min" = dns.ttl_min, "shortest time for which an answer is cached";
+    "dns.ttl_max" = dns.ttl_max, "longest time for which an answer is cached";
+    "tls.extra_roots" = tls.extra_roots, "file with root certificates that are trusted in addition to the platform's";
+    "tls.client_certificate" = tls.client_certificate, "file with the client certificate for receivers";
+    "tls.client_key" = tls.client_key, "file with the key of the client certificate";
     "transport.http2" = transport.http2, "whether HTTP/2 is offered to receivers";
-    "transport.connect_stagger" = transport.connect_stagger, "how long one address may take before the next is tried beside it";
-    "transport.idle_timeout" = transport.pool.idle_timeout, "HTTP/1.1 connections are closed after so long without a request";
-    "transport.http2_idle_timeout" = transport.pool.http2_idle_timeout, "the same for HTTP/2";
+    "transport.connect_stagger" = transport.connect_stagger, "how long to wait for one address before the next is tried in parallel";
+    "transport.idle_timeout" = transport.pool.idle_timeout, "HTTP/1.1 connections are closed after this time without a request";
+    "transport.http2_idle_timeout" = transport.pool.http2_idle_timeout, "HTTP/2 connections are closed after this time without a request";
     "transport.opening_per_host_max" = transport.pool.opening_per_host_max, "connections that are being opened at the same time to one host of one tenant";
     "transport.idle_per_host_max" = transport.pool.idle_per_host_max, "idle connections to one host of one tenant";
     "transport.idle_max" = transport.pool.idle_max, "idle connections in total";
 
     "engine.in_flight_max" = engine.in_flight_max, "attempts at the same time";
-    "engine.first_lane_reserved" = engine.first_lane_reserved, "how many of them retries can never take";
-    "engine.retry_lane_reserved" = engine.retry_lane_reserved, "how many of them first attempts can never take";
-    "engine.destination_in_flight_start" = engine.destination_in_flight_start, "attempts at the same time to a destination that nothing is known of";
-    "engine.destination_in_flight_max" = engine.destination_in_flight_max, "attempts at the same time to one that answers quickly";
-    "engine.quick_answer" = engine.quick_answer, "an answer within this time is a quick one";
-    "engine.tenant_in_flight_max" = engine.tenant_in_flight_max, "attempts at the same time for one tenant; seven times what is free unless set lower";
+    "engine.first_lane_reserved" = engine.first_lane_reserved, "how many of them are reserved for first attempts";
+    "engine.retry_lane_reserved" = engine.retry_lane_reserved, "how many of them are reserved for retries";
+    "engine.destination_in_flight_start" = engine.destination_in_flight_start, "initial limit of attempts at the same time to one destination";
+    "engine.destination_in_flight_max" = engine.destination_in_flight_max, "highest limit of attempts at the same time to one destination that answers quickly";
+    "engine.quick_answer" = engine.quick_answer, "an answer within this time counts as quick";
+    "engine.tenant_in_flight_max" = engine.tenant_in_flight_max, "attempts at the same time for one tenant; by default up to seven times the free ones";
     "engine.flying_bytes_max" = engine.flying_bytes_max, "bytes of payloads that are being sent at the same time";
-    "engine.tenant_flying_bytes_max" = engine.tenant_flying_bytes_max, "the same for one tenant; seven times what is free unless set lower";
-    "engine.matching_threads" = engine.matching_threads, "threads that match large events against filters; one fewer than the cores unless set";
+    "engine.tenant_flying_bytes_max" = engine.tenant_flying_bytes_max, "bytes of one tenant's payloads that are being sent at the same time; by default up to seven times the free ones";
+    "engine.matching_threads" = engine.matching_threads, "threads that match large events against filters; by default one fewer than the cores";
     "engine.resident_max" = engine.resident_max, "deliveries that are held in memory";
     "engine.lane_resident_max" = engine.lane_resident_max, "deliveries that are held in memory for each lane of a destination";
     "engine.payload_bytes_max" = engine.payload_bytes_max, "bytes of payloads that are held in memory";
-    "engine.destination_idle" = engine.destination_idle, "a destination leaves memory when nothing has happened with it for so long";
+    "engine.destination_idle" = engine.destination_idle, "a destination is evicted from memory when it was not used for this time";
     "engine.due_window" = engine.due_window, "how far ahead waiting deliveries are read into memory";
     "limits.tenant_events_per_second" = limits.tenant_events, "events that one tenant may send, and as many at once";
     "limits.tenant_requests_per_second" = limits.tenant_requests, "requests that one tenant may make, and as many at once";
@@ -144,14 +143,14 @@ pub(super) const ALL: &[Setting] = settings! {
     "limits.requests_in_progress_max" = api.in_progress.in_total, "requests of all tenants that are executed at the same time";
     "limits.tenant_request_bytes_max" = api.request_bytes.per_tenant, "bytes of one tenant's request bodies that are in memory";
     "limits.request_bytes_max" = api.request_bytes.in_total, "bytes of all request bodies that are in memory";
-    "limits.tenant_answer_bytes_max" = api.answer_bytes.per_tenant, "bytes of answers that one tenant's clients have not taken yet";
-    "limits.answer_bytes_max" = api.answer_bytes.in_total, "bytes of answers that all clients have not taken yet";
+    "limits.tenant_answer_bytes_max" = api.answer_bytes.per_tenant, "bytes of answers that one tenant's clients have not read yet";
+    "limits.answer_bytes_max" = api.answer_bytes.in_total, "bytes of answers that all clients have not read yet";
     "limits.tenant_streams_max" = api.streams.per_tenant, "streams (GET /v1/stream) of one tenant";
     "limits.streams_max" = api.streams.in_total, "streams of all tenants";
     "limits.tenant_changes_at_once" = api.tenant_mutations_max, "changes of one tenant that are carried out at the same time";
     "limits.changes_at_once" = api.mutations_max, "changes of all tenants together that are carried out at the same time";
-    "limits.tenant_idempotent_answers" = api.tenant_answers_max, "answers for idempotency keys that are kept for one tenant; the oldest are forgotten";
-    "limits.tenant_idempotent_answer_bytes" = api.tenant_answer_bytes_max, "bytes of these answers; the oldest are forgotten";
+    "limits.tenant_idempotent_answers" = api.tenant_answers_max, "answers for idempotency keys that are kept for one tenant; the oldest are removed";
+    "limits.tenant_idempotent_answer_bytes" = api.tenant_answer_bytes_max, "bytes of these answers; the oldest are removed";
     "limits.tenant_audit_entries" = api.tenant_audit_max, "entries of the audit log that are kept for one tenant; the oldest are removed";
     "limits.tenant_audit_refused_entries" = api.tenant_audit_refused_max, "entries of changes that were refused; the oldest are removed";
     "limits.tenant_subscriptions" = engine.quotas.tenant_subscriptions, "subscriptions of one tenant";
@@ -163,19 +162,19 @@ pub(super) const ALL: &[Setting] = settings! {
     "limits.tenants" = engine.quotas.tenants, "tenants";
     "limits.tenant_replays_running" = engine.quotas.tenant_replays_running, "bulk replays of one tenant that run at the same time";
     "limits.replays_running" = engine.quotas.replays_running, "bulk replays of all tenants that run at the same time";
-    "limits.tenant_replays" = engine.quotas.tenant_replays, "bulk replays of one tenant that are kept; the oldest that have ended make room";
+    "limits.tenant_replays" = engine.quotas.tenant_replays, "bulk replays of one tenant that are kept; the oldest ended ones are removed";
     "limits.tenant_queued" = engine.quotas.tenant_queued, "deliveries of one tenant that wait for their first attempt";
     "limits.tenant_unfinished" = engine.quotas.tenant_unfinished, "deliveries of one tenant that have not ended";
-    "limits.tenant_unfinished_bytes" = engine.quotas.tenant_unfinished_bytes, "bytes of the events of these, once for each delivery (an estimate)";
+    "limits.tenant_unfinished_bytes" = engine.quotas.tenant_unfinished_bytes, "bytes of the events of these deliveries, once for each delivery (an estimate)";
     "limits.queued" = engine.quotas.queued, "deliveries of all tenants that wait for their first attempt";
     "limits.unfinished" = engine.quotas.unfinished, "deliveries of all tenants that have not ended";
-    "limits.unfinished_bytes" = engine.quotas.unfinished_bytes, "bytes of the events of these, once for each delivery (an estimate)";
+    "limits.unfinished_bytes" = engine.quotas.unfinished_bytes, "bytes of the events of these deliveries, once for each delivery (an estimate)";
     "idempotency.memory" = api.idempotency_memory, "how long the answer for an idempotency key is kept";
-    "http.header_read_timeout" = http.header_read_timeout, "for the head of a request; for the first one, with TLS and version detection";
-    "http.idle_timeout" = http.idle_timeout, "a connection to the API is closed after so long without a request";
-    "http.write_timeout" = http.write_timeout, "a client must take the next 64 KiB of its answer within this time";
-    "http.discard_bytes_max" = http.discard_bytes_max, "bytes of a refused request's body that are read and discarded, so that its client reads the answer";
-    "http.discard_timeout" = http.discard_timeout, "how long that may take";
+    "http.header_read_timeout" = http.header_read_timeout, "time limit for the head of a request; for the first one including TLS and protocol detection";
+    "http.idle_timeout" = http.idle_timeout, "a connection to the API is closed after this time without a request";
+    "http.write_timeout" = http.write_timeout, "a client must read the next 64 KiB of its answer within this time";
+    "http.discard_bytes_max" = http.discard_bytes_max, "bytes of a refused request's body that are read and discarded, so that the client can read the answer";
+    "http.discard_timeout" = http.discard_timeout, "how long discarding may take";
     "http.headers_max" = http.headers_max, "headers of a request to the API";
     "http.header_bytes_max" = http.header_bytes_max, "bytes of a request's head";
     "http.connections_max" = http.connections_max, "connections to the API at the same time";
@@ -183,31 +182,31 @@ pub(super) const ALL: &[Setting] = settings! {
     "server.health_listen" = server.health_listen, "address of /healthz, /readyz and /metrics alone, or \"off\"; on 127.0.0.1, 10000 above the port of `listen`, unless set";
     "server.tls_cert" = server.tls_cert, "file with the certificate chain of the API, in PEM; read again when it changes";
     "server.tls_key" = server.tls_key, "file with its private key, in PEM";
-    "server.trusted_proxies" = server.trusted_proxies, "networks of proxies whose x-forwarded-for and forwarded headers are believed";
+    "server.trusted_proxies" = server.trusted_proxies, "networks of proxies whose x-forwarded-for and forwarded headers are used";
     "metrics.listen" = metrics.listen, "address of /metrics alone, which is then served nowhere else";
-    "metrics.key" (secret) = metrics.key, "key that /metrics needs, as a bearer token; none unless set";
-    "shutdown.deadline" = shutdown.deadline, "how long what is in flight may take at the end";
+    "metrics.key" (secret) = metrics.key, "key for /metrics, as a bearer token; by default none is needed";
+    "shutdown.deadline" = shutdown.deadline, "how long the shutdown waits for attempts in flight";
     "telemetry.log" (live) = telemetry.log, "what is logged: error, warn, info, debug, trace, or a filter such as info,postrider=debug";
-    "telemetry.format" = telemetry.format, "how log lines look";
+    "telemetry.format" = telemetry.format, "format of log lines";
     "telemetry.attempts" = telemetry.attempts, "one log line for each attempt";
     "telemetry.otlp_endpoint" = telemetry.otlp_endpoint, "collector of traces (OTLP over HTTP), such as http://127.0.0.1:4318";
     "telemetry.otlp_token" (secret) = telemetry.otlp_token, "bearer token for the collector";
     "telemetry.otlp_sample" = telemetry.otlp_sample, "share of the traces that begin here that is recorded";
 };
 
-/// The setting with this key. `recovery` alone means its mode.
+/// The setting with this key. `recovery` alone means `recovery.mode`.
 pub(super) fn find(key: &str) -> Option<&'static Setting> {
     let key = if key == "recovery" { "recovery.mode" } else { key };
     ALL.iter().find(|setting| setting.key == key)
 }
 
-/// Whether some settings stand under this key.
+/// Whether the key is a group of settings.
 pub(super) fn is_group(key: &str) -> bool {
     ALL.iter()
         .any(|setting| setting.key.strip_prefix(key).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// The key (or group of keys) that is most like this one, where one is.
+/// The most similar key or group, for a typing error.
 pub(super) fn nearest(key: &str) -> Option<&'static str> {
     let groups = ALL.iter().filter_map(|setting| Some(setting.key.split_once('.')?.0));
     (ALL.iter().map(|setting| setting.key).chain(groups))
@@ -217,7 +216,7 @@ pub(super) fn nearest(key: &str) -> Option<&'static str> {
         .map(|(_, key)| key)
 }
 
-/// The variable that sets this key.
+/// The environment variable of this key.
 pub(super) fn variable(key: &str) -> String {
     format!("POSTRIDER_{}", key.replace('.', "__").to_ascii_uppercase())
 }

@@ -1,4 +1,4 @@
-//! The effective configuration, as it would be written, with the origin of each value.
+//! The effective configuration as TOML or JSON, with the origin of each value.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -31,7 +31,7 @@ pub(super) fn all(loaded: &Loaded) -> Vec<Shown> {
     settings::ALL.iter().map(shown).collect()
 }
 
-/// As a TOML file: what is not set stands as a comment.
+/// As a TOML file: unset settings are comments.
 pub(crate) fn toml(shown: &[Shown]) -> String {
     let mut text = String::new();
     let mut table = "";
@@ -60,7 +60,7 @@ pub(crate) fn toml(shown: &[Shown]) -> String {
     text
 }
 
-/// As JSON: key, value, kind of origin and place.
+/// As JSON: key, value, kind and place of the origin.
 pub(crate) fn json(shown: &[Shown]) -> Json {
     let mut all = Map::new();
     for one in shown {

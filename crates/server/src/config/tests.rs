@@ -1,4 +1,4 @@
-//! Every source, every kind of value, every kind of fault.
+//! Every source, every kind of value, every kind of error.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ fn load(text: &str, variables: &[(&str, &str)], flags: &[&str]) -> Result<Loaded
     Loaded::new(Some(file.path()), &Environment::of(variables), flags)
 }
 
-/// The one fault, with the file's name taken out.
+/// The only error, with the file's name removed.
 fn fault(text: &str, variables: &[(&str, &str)], flags: &[&str]) -> String {
     let message = load(text, variables, flags).unwrap_err().to_string();
     assert!(!message.contains('\n'), "one fault expected: {message}");
@@ -89,7 +89,7 @@ fn values_are_written_as_people_write_them() {
 }
 
 #[test]
-fn durations_survive_being_shown() {
+fn shown_duration_parses_to_the_same_duration() {
     for (text, ms, shown) in [
         ("84800ms", 84_800, "84800ms"),
         ("10m", 600_000, "10m"),
@@ -177,14 +177,14 @@ fn a_bad_variable_or_flag_is_named() {
          \"[::1]:8080\", not \"8080\""
     );
     assert!(fault("", &[], &["retry.max"]).contains("write --set key=value"));
-    // What Kubernetes adds for a service of this name is not ours.
+    // Variables that Kubernetes sets for a service of this name are ignored.
     let of_a_service =
         [("POSTRIDER_PORT", "tcp://10.0.0.1:80"), ("POSTRIDER_SERVICE_HOST", "10.0.0.1")];
     assert!(load("", &of_a_service, &[]).is_ok());
 }
 
 #[test]
-fn all_faults_are_told_at_once() {
+fn all_configuration_errors_are_reported_at_once() {
     let error = load("retry.max = true\nfoo = 1\n", &[("POSTRIDER_BAR", "1")], &[]).unwrap_err();
     assert_eq!(error.to_string().lines().count(), 3, "{error}");
 }
@@ -274,7 +274,7 @@ fn printed_configuration_can_be_read_again_and_is_the_same() {
 
 #[test]
 fn every_number_of_the_policy_can_be_set() {
-    // A setting that is added to the policy and not here shows up as a difference.
+    // A setting of the policy that is missing here would show up as a difference.
     let text = r#"
         attempt = { deadline = "4s", response_body_bytes_max = 1 }
         retry = { unit = "1s", max = 1, measured_from = "previous_attempt", jitter = 0.1 }
@@ -300,7 +300,7 @@ fn every_number_of_the_policy_can_be_set() {
     }
 }
 
-/// Whatever stands in the file or in the environment, it is read or refused with a place.
+/// Any contents of the file or the environment are accepted or refused with a place.
 #[test]
 fn nothing_in_a_file_breaks_the_configuration() {
     let seeds: [&[u8]; 4] = [

@@ -1,6 +1,6 @@
-//! How a value is written: durations, shares, networks and the rest, read and shown.
+//! Parses and shows values: durations, shares, networks and others.
 //!
-//! What is shown can be read again, and is the same value.
+//! A shown value parses to the same value.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -16,13 +16,13 @@ use serde_json::{Value as Json, json};
 
 use super::{HealthListen, LogFormat, StoreChoice};
 
-/// What a value that is not text must be.
+/// The expectation for a value that is not UTF-8.
 pub(super) const UTF8: &str = "text in UTF-8";
 
-/// A value as it was given.
+/// A value before it is parsed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Raw {
-    /// By a flag or a variable: what it is depends on what is wanted.
+    /// From a flag or a variable: its type depends on the setting.
     Untyped(String),
     /// Text in quotes.
     Text(String),
@@ -52,12 +52,13 @@ impl fmt::Display for Raw {
 }
 
 impl Raw {
-    /// Whether this is text that can be an address or a list of settings: both can hold a password.
+    /// Whether this is text that may be an address or a list of settings, which can contain a
+    /// password.
     pub(super) fn may_have_a_password(&self) -> bool {
         self.text().is_some_and(|text| text.contains(['@', '=']) || text.contains("://"))
     }
 
-    /// The text, however it was given.
+    /// The text, quoted or not.
     fn text(&self) -> Option<&str> {
         match self {
             Raw::Untyped(text) | Raw::Text(text) => Some(text.trim()),
@@ -102,15 +103,15 @@ impl Raw {
     }
 }
 
-/// A value that can be set.
+/// A type of settings.
 pub(super) trait Value {
-    /// Takes what was given, or says what it must be.
+    /// Parses and sets the value; the error says which values are valid.
     fn take(&mut self, raw: &Raw) -> Result<(), String>;
-    /// As it would be written; `null` where it is not set.
+    /// The value as it would be written; `null` if it is not set.
     fn show(&self) -> Json;
 }
 
-/// Stores what could be read, or says what was expected.
+/// Stores a parsed value, or returns the error text.
 fn store<T>(place: &mut T, read: Option<T>, expected: &str) -> Result<(), String> {
     match read {
         Some(value) => {
@@ -177,7 +178,7 @@ impl Value for Duration {
     }
 }
 
-/// Numbers with units, largest first or not: `84800ms`, `10m`, `1h30m`, `30d`.
+/// Parses numbers with units in any order: `84800ms`, `10m`, `1h30m`, `30d`.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut total = Duration::ZERO;
@@ -201,7 +202,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     (!text.is_empty()).then_some(total)
 }
 
-/// In the largest unit that shows it whole; days only from a week on.
+/// Shows a duration in the largest unit that divides it; days only from a week on.
 pub(crate) fn show_duration(duration: Duration) -> String {
     let ms = duration.as_millis();
     let units =
@@ -249,7 +250,7 @@ impl Value for PathBuf {
     }
 }
 
-/// Not set, or a value; empty text unsets it.
+/// An optional value; empty text unsets it.
 fn optional<T>(
     place: &mut Option<T>,
     raw: &Raw,
@@ -302,7 +303,7 @@ impl Value for Option<Ipv6Net> {
     }
 }
 
-/// Not set, or a whole number; empty text unsets it.
+/// Optional integers; empty text unsets them.
 macro_rules! optional_numbers {
     ($($type:ty),*) => {$(
         impl Value for Option<$type> {
@@ -377,7 +378,7 @@ impl Value for Vec<IpNet> {
     }
 }
 
-/// A network; an address alone is a network of one. Bits past the prefix are a mistake.
+/// Parses a network; a single address is a network of one. Bits after the prefix are an error.
 fn network(text: &str) -> Option<IpNet> {
     match text.parse::<IpAddr>() {
         Ok(address) => Some(IpNet::from(address)),
@@ -418,7 +419,7 @@ impl Value for Nameservers {
     }
 }
 
-/// An address with a port, or alone: then the port is 53.
+/// An address with a port; the default port is 53.
 fn nameserver(text: &str) -> Option<SocketAddr> {
     let alone = || text.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, 53));
     text.parse().ok().or_else(alone)
@@ -444,7 +445,7 @@ impl Value for StoreChoice {
     }
 }
 
-/// One of a few words.
+/// Implements an enum with one word per variant.
 macro_rules! words {
     ($type:ty, $expected:literal, $($word:literal => $variant:path),*) => {
         impl Value for $type {

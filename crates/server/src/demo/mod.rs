@@ -1,8 +1,8 @@
-//! `postrider demo`: a server, receivers that misbehave on purpose, and traffic, to be watched.
+//! `postrider demo`: a server, receivers that misbehave on purpose, and traffic, for demonstration.
 //!
-//! Everything is on loopback, on free ports, in a directory of its own that is removed at the end. The
-//! server is a real one and is asked by its API only; the clock of its policy is faster, so that days
-//! pass in minutes.
+//! Everything is on loopback, on free ports, in a temporary directory that is removed at the end.
+//! The server is a real one and is used only through its API; its policy runs on a faster clock, so
+//! that days pass in minutes.
 
 mod receivers;
 
@@ -27,21 +27,21 @@ use crate::output::{Colour, Output, entries, line, part, table};
 use crate::serve::{ListenerOptions, Server, listen_http};
 use crate::telemetry;
 
-/// Events of a batch, and how often one is sent.
+/// Events per batch, and the time between two batches.
 const BATCH: u64 = 4;
 const SEND_EVERY: Duration = Duration::from_millis(100);
-/// How often it is told where everything stands.
+/// How often the status is printed.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// End by itself after this time, such as 10s; else with Ctrl-C.
+    /// End by itself after this time, such as 10s; otherwise at Ctrl-C.
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
     time: Option<Duration>,
-    /// The address of the API; a free port unless set.
+    /// The address of the API; a free port by default.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: String,
-    /// By how much the policy's clock is faster: at 200, ten minutes are three seconds.
+    /// The factor by which the policy's clock is faster: at 200, ten minutes take three seconds.
     #[arg(long, value_name = "N", default_value = "200")]
     time_scale: String,
 }
@@ -50,12 +50,12 @@ fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "a duration such as 10s or 2m".to_owned())
 }
 
-/// A directory that goes with the demonstration.
+/// A temporary directory, removed on drop.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed is in the system's directory for such things.
+        // If it cannot be removed, it stays in the system's temporary directory.
         drop(std::fs::remove_dir_all(&self.0));
     }
 }
@@ -130,7 +130,7 @@ async fn show(
     Ok(())
 }
 
-/// Prints what to look at.
+/// Prints the addresses and what to try.
 fn introduce(address: SocketAddr, key: &str, output: Output) -> Result<(), Failure> {
     if output.json {
         return Ok(output
@@ -164,14 +164,14 @@ async fn send(client: Client) {
             .map(|k| json!({"type": "demo.order.paid", "data": {"order": n * BATCH + k}}))
             .collect();
         let body = Json::from(events).to_string().into();
-        // A server that is ending takes no more: the demonstration is over then.
+        // The server is shutting down: the demonstration is over.
         if client.ask(Method::POST, "/v1/events/batch", &[], Some(body)).await.is_err() {
             return;
         }
     }
 }
 
-/// Where everything stands.
+/// The current status.
 struct Standing {
     ledger: Json,
     destinations: Json,
@@ -195,7 +195,7 @@ impl Standing {
         json!({"ledger": self.ledger, "destinations": destinations})
     }
 
-    /// On one line.
+    /// The status on one line.
     fn in_short(&self) -> String {
         let counts = ["accepted", "delivered", "queued", "in_flight", "waiting", "dead"];
         let counts = counts.map(|name| format!("{name} {}", part(&self.ledger, name)));
@@ -214,7 +214,7 @@ fn path(destination: &Json) -> String {
     url.rsplit_once('/').map_or_else(|| url.clone(), |(_, path)| format!("/{path}"))
 }
 
-/// Tells where everything stands, again and again.
+/// Prints the status at intervals.
 async fn tell(client: Client, output: Output) {
     let mut ticks = tokio::time::interval(TELL_EVERY);
     loop {
@@ -230,7 +230,7 @@ async fn tell(client: Client, output: Output) {
     }
 }
 
-/// What became of it.
+/// Prints the result at the end.
 fn conclude(last: &Standing, output: Output) -> Result<(), Failure> {
     let summary = json!({"end": last.json()});
     Ok(output.value(&summary, |_| {

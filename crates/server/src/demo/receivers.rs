@@ -1,4 +1,4 @@
-//! One receiver with several moods, each at a path of its own.
+//! One receiver with several behaviours, each at its own path.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
 
-/// The paths, and what happens there.
+/// The paths, and the behaviour of each.
 pub(super) const MOODS: [(&str, &str); 6] = [
     ("healthy", "answers at once"),
     ("slow", "answers after 300 ms"),
@@ -18,11 +18,11 @@ pub(super) const MOODS: [(&str, &str); 6] = [
     ("comes", "fails, is disabled, then recovers and is enabled by a probe"),
 ];
 
-/// How often the one that recovers has to be asked.
+/// How many requests the recovering one fails before it succeeds.
 const RECOVERS_AFTER: u64 = 106;
 const SLOW: Duration = Duration::from_millis(300);
 
-/// All of them.
+/// The routes of all behaviours.
 pub(super) fn router() -> Router {
     let (flaky, comes) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let counted = |count: Arc<AtomicU64>, is_good: fn(u64) -> bool| {
@@ -36,7 +36,7 @@ pub(super) fn router() -> Router {
         .route(
             "/slow",
             post(|| async {
-                // Nothing comes: this waits for the time to be over.
+                // Sleeps: the future never resolves, so the timeout passes.
                 drop(tokio::time::timeout(SLOW, std::future::pending::<()>()).await);
                 StatusCode::OK
             }),

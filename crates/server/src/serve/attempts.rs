@@ -1,8 +1,8 @@
-//! The one log line that each attempt has.
+//! The log line of each attempt.
 //!
-//! The line is made before the store takes the settlement, because the commit is consumed by then, and
-//! written after the store has it: the log never tells of an attempt that was not settled. Where lines
-//! of attempts are off, none are made.
+//! The line is formatted before the settlement, because the store consumes the commit, and written
+//! after the settlement is durable: the log has only settled attempts. If these lines are disabled,
+//! none are formatted.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use crate::telemetry::{ATTEMPTS, AttemptLog};
 /// The usual length of a line, to allocate once.
 const LINE_BYTES: usize = 384;
 
-/// The lines of the attempts of one commit. They hold no request and no response.
+/// The lines of the attempts of one commit. They contain no request and no response.
 pub(super) enum AttemptLines {
-    /// Lines of attempts are off.
+    /// Lines of attempts are disabled.
     Nothing,
-    /// Finished lines of JSON.
+    /// Formatted lines of JSON.
     Lines { text: String, count: u64 },
-    /// For people: written by tracing.
+    /// Fields for tracing, which formats them as text.
     Attempts(Vec<AttemptLine>),
 }
 
@@ -46,14 +46,14 @@ impl AttemptLines {
         let (mut text, mut count) =
             (String::with_capacity(attempts.clone().count() * LINE_BYTES), 0);
         for (delivery, attempt) in attempts {
-            // Writing to a String cannot fail.
+            // Writing to a string cannot fail.
             put_line(&mut text, &now, delivery, attempt).unwrap_or_default();
             count += 1;
         }
         AttemptLines::Lines { text, count }
     }
 
-    /// Writes them.
+    /// Writes the lines to the log.
     pub(super) fn log(self, log: &AttemptLog) {
         match self {
             AttemptLines::Nothing => {}
@@ -64,7 +64,7 @@ impl AttemptLines {
     }
 }
 
-/// One line of JSON, as tracing would write it.
+/// One line of JSON, in tracing's format.
 fn put_line(
     out: &mut String,
     now: &str,
@@ -89,7 +89,7 @@ fn put_line(
         write!(out, ",\"status\":{status}")?;
     }
     if let Some(error) = error(&attempt.ending) {
-        // Text of a receiver or the system may need escapes.
+        // Text from a receiver or the system may need escapes.
         write!(out, ",\"error\":{}", serde_json::Value::from(error))?;
     }
     let (ms, state) = (attempt.timings.total.as_millis(), delivery.state.name().as_str());

@@ -1,19 +1,19 @@
-//! The threads for large work: their priority is lower than that of everything else.
+//! The threads for large work, at a lower priority than all others.
 
 use std::io;
 
 use rustix::process::{getpriority_process, setpriority_process};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// How much higher than the server's own the niceness of these threads is. Each step is about a tenth
-/// of the processor time.
+/// By how much the niceness of these threads is higher than the server's. Each step is about a
+/// tenth of the processor time.
 const LOWER_PRIORITY: i32 = 10;
 
-/// A runtime beside the server's own.
+/// A second runtime beside the main one.
 #[derive(Debug)]
 pub(super) struct BackgroundRuntime {
     handle: Handle,
-    /// Taken at the end only.
+    /// `None` only after it was shut down.
     runtime: Option<Runtime>,
 }
 
@@ -23,9 +23,9 @@ impl BackgroundRuntime {
         let runtime = Builder::new_multi_thread()
             .enable_all()
             .thread_name("background")
-            // On Linux of this thread alone. Where the system does not allow it, it works as it is.
-            // Not `nice`, which adds: a thread that one of these threads starts has its niceness
-            // already.
+            // On Linux this changes the current thread only. If the system does not allow it, the
+            // priority stays. Not `nice`, which is relative: a thread started by one of these
+            // threads inherits the niceness.
             .on_thread_start(move || {
                 setpriority_process(None, niceness).ok();
             })
@@ -40,7 +40,7 @@ impl BackgroundRuntime {
 
 impl Drop for BackgroundRuntime {
     fn drop(&mut self) {
-        // What is left has been told to end, or must not keep the process alive.
+        // Remaining tasks were told to end, or must not keep the process alive.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -1,4 +1,4 @@
-//! What is printed at the start: where the server is, its key, and what to try next.
+//! The text printed at the start: the address, the key, and what to try next.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,25 +9,25 @@ use serde_json::json;
 use crate::config::Config;
 use crate::output::{Colour, Output, line};
 
-/// What became of the admin key at this start.
+/// The state of the admin key at this start.
 pub(super) enum AdminKey<'a> {
     /// Created at this start.
     Created {
-        /// The key. This is the one time that it is shown.
+        /// The key. It is shown only this once.
         key: &'a str,
-        /// Where it was written.
+        /// The file with the key.
         path: &'a Path,
     },
-    /// It is the operator's own.
+    /// Given by the operator.
     Given,
     /// Created at an earlier start.
     Exists {
-        /// Where it was written.
+        /// The file with the key.
         path: &'a Path,
     },
 }
 
-/// Prints it. Without a terminal, only a new key is printed.
+/// Prints the text. Without a terminal, only a new key is printed.
 pub(super) fn print(
     output: Output,
     is_terminal: bool,
@@ -69,7 +69,7 @@ fn scheme(config: &Config) -> &'static str {
     if config.server.tls_cert.is_some() { "https" } else { "http" }
 }
 
-/// Commands that can be copied as they are, with the configured address and key.
+/// Commands to copy, with the configured address and key.
 fn next(address: SocketAddr, config: &Config) -> Vec<String> {
     let standard = Config::default();
     let mut where_to = String::new();

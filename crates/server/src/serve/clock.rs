@@ -1,12 +1,12 @@
-//! The one clock of a server: everything that keeps a time asks it.
+//! The clock of the server: all times come from it.
 //!
-//! It is [`Steady`]: it advances with the time that has elapsed since the machine was started, which
-//! nobody can set, and is compared with the time of day again and again. The time of day is the
-//! machine's, or the database's in a cluster. When that is set, the operator is told, and the clock
+//! It is a [`Steady`] clock: it advances with the time since the machine was started, which nobody
+//! can set, and is compared with the time of day at intervals. The time of day is the machine's, or
+//! the database's in a cluster. When somebody sets that, the operator is alerted, and the clock
 //! does not follow.
 //!
-//! So that a restart goes on where the clock was, it is written down every few seconds: to the file
-//! `clock` in the data directory, or to the database, where nodes that start find it as well.
+//! Its state is saved every few seconds, so that it continues after a restart: in the file `clock`
+//! of the data directory, or in the database, where starting nodes read it too.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -20,17 +20,17 @@ use postrider_store::StoreError;
 use postrider_store::postgres::{ClockSight, PostgresStore};
 use postrider_transport::{Clock, SystemClock};
 
-/// The file that the clock is saved in.
+/// The file with the saved clock.
 const FILE: &str = "clock";
 /// How often the machine's clock is read.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The clock is saved after so many readings.
+/// The clock is saved after this many readings.
 const SAVE_AFTER_LOOKS: u32 = 5;
 /// How often the database is asked for the time.
 const ASK_EVERY: Duration = Duration::from_secs(2);
-/// An answer that took longer is too imprecise to be used.
+/// An answer that took longer is too imprecise to use.
 const SLOW: Duration = Duration::from_millis(200);
-/// When other nodes are ahead by more than this for so many answers in a row, this node was suspended.
+/// If other nodes are ahead by more than this in several answers in a row, this node was suspended.
 const BEHIND_MS: i64 = 1_000;
 const BEHIND_ANSWERS: u32 = 5;
 /// How long a starting node waits for other nodes to report their clocks.
@@ -41,20 +41,20 @@ pub(super) struct ServerClock {
     steady: RwLock<Steady>,
     source: Source,
     boot: Option<String>,
-    /// A step of the clock that was found at the start, before the engine could be told.
+    /// A step that was found at the start, before the engine could be told.
     first_step: Option<Step>,
 }
 
-/// Whose time of day the clock is compared with.
+/// The source of the time of day.
 enum Source {
-    /// The machine's; the clock is written down in this file.
+    /// The machine; the clock is saved in this file.
     Machine(PathBuf),
-    /// The database's.
+    /// The database.
     Database(Arc<PostgresStore>),
 }
 
 impl ServerClock {
-    /// The clock of a server that is alone with its data directory.
+    /// The clock of a server with the embedded store.
     pub(super) fn of_machine(data_dir: &Path) -> Arc<ServerClock> {
         let path = data_dir.join(FILE);
         let saved = read(&path).unwrap_or_else(|error| {
@@ -71,12 +71,13 @@ impl ServerClock {
         Arc::new(clock)
     }
 
-    /// The clock of a node: that of the nodes that run, or where the last of them left it.
+    /// The clock of a node: the time of the running nodes, or the last saved time.
     #[expect(clippy::disallowed_methods, reason = "waits for what others say every two seconds")]
     pub(super) async fn of_database(store: Arc<PostgresStore>) -> anyhow::Result<Arc<ServerClock>> {
         let (mut asked, _, mut sight) = ask(&store).await?;
         if sight.others_ahead_ms.is_none() && sight.has_others {
-            // Other nodes may be about to report it: the database's clock may have been set a moment ago.
+            // The database's clock may have been set a moment ago: wait until other nodes report
+            // their time.
             tokio::time::sleep(OTHERS).await;
             (asked, _, sight) = ask(&store).await?;
         }
@@ -99,7 +100,7 @@ impl ServerClock {
         Ok(Arc::new(ServerClock { steady, source, boot: None, first_step }))
     }
 
-    /// Compares it with the time of day for as long as the server runs.
+    /// Compares the clock with the time of day until the server ends.
     pub(super) async fn follow(self: Arc<Self>, engine: EngineHandle) {
         self.first_step.iter().for_each(|step| tell(*step, &engine));
         match &self.source {
@@ -134,7 +135,7 @@ impl ServerClock {
         let mut behind = 0;
         loop {
             ticks.tick().await;
-            // Without an answer of the database the clock goes on by elapsed time.
+            // Without an answer the clock continues with the elapsed time.
             let Ok((asked, took, sight)) = ask(store).await else { continue };
             if took > SLOW {
                 continue;
@@ -153,7 +154,7 @@ impl ServerClock {
                     "this node was suspended while others ran: its clock catches up with theirs"
                 );
             }
-            // A failure here is reported by the next call.
+            // If it fails, the next call reports it.
             drop(store.tell_clock(self.now()).await);
         }
     }
@@ -193,7 +194,7 @@ impl Clock for ServerClock {
     }
 }
 
-/// Tells the operator.
+/// Logs a step, and alerts the operator.
 fn tell(step: Step, engine: &EngineHandle) {
     let Step { at, by_ms, ahead_ms } = step;
     tracing::warn!(
@@ -220,7 +221,7 @@ async fn ask(store: &PostgresStore) -> Result<(Duration, Duration, ClockSight), 
     Ok((before + took / 2, took, sight))
 }
 
-/// The time since the machine was started, including the time in which it was suspended.
+/// The time since the machine was started, including suspension.
 #[cfg(target_os = "linux")]
 fn elapsed() -> Duration {
     let at = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -238,7 +239,7 @@ fn elapsed() -> Duration {
     BEGIN.get_or_init(std::time::Instant::now).elapsed()
 }
 
-/// The identifier of this boot of the machine, where the system has one.
+/// The identifier of this boot of the machine, if the system has one.
 fn boot() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
@@ -252,7 +253,7 @@ fn read(path: &Path) -> anyhow::Result<Option<Saved>> {
     }
 }
 
-/// Replaces the file in one step, so that a crash leaves the old one or the new one.
+/// Replaces the file atomically.
 fn write(path: &Path, saved: &Saved) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
 

@@ -1,4 +1,4 @@
-//! What a server needs to be a node of a cluster: a name, and log lines when its shards change.
+//! What makes a server a node of a cluster: its name, and log lines when its shards change.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -11,7 +11,7 @@ use postrider_store::{ShardLeases, StoreError};
 
 use crate::config::Config;
 
-/// The file that a node's name is kept in, so that it is the same after a restart.
+/// The file with the node's name, so that it is the same after a restart.
 const NODE: &str = "node";
 /// Connects to the database as a node.
 pub(super) async fn connect(config: &Config, url: &str) -> anyhow::Result<Arc<PostgresStore>> {
@@ -41,12 +41,12 @@ pub(super) async fn connect(config: &Config, url: &str) -> anyhow::Result<Arc<Po
     Ok(store)
 }
 
-/// The name that was drawn at the first start.
+/// The node's name: generated at the first start, then read from the file.
 fn name(path: &Path) -> anyhow::Result<String> {
     let failed = || format!("cannot use {}, which holds this node's name", path.display());
     match std::fs::read_to_string(path) {
         Ok(text) if is_name(text.trim()) => return Ok(text.trim().to_owned()),
-        Ok(_) => anyhow::bail!("{}: it is no name; remove the file", failed()),
+        Ok(_) => anyhow::bail!("{}: not a valid node name; remove the file", failed()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(failed),
     }
@@ -67,12 +67,12 @@ pub(crate) fn is_name(text: &str) -> bool {
     (1..=63).contains(&text.len()) && text.bytes().all(is_good)
 }
 
-/// How many shards were held last, so that only changes are logged.
+/// The last logged number of shards, so that only changes are logged.
 #[derive(Default)]
 pub(super) struct ShardLog(Mutex<Option<Result<usize, ()>>>);
 
 impl ShardLog {
-    /// Logs a change of their number, and failures to hold them.
+    /// Logs a change of the number of shards, and failures to renew the leases.
     pub(super) fn tell(&self, node: Option<&str>, held: Result<&ShardLeases, &StoreError>) {
         let Some(node) = node else { return };
         let now = held.map(|holding| holding.shards.len()).map_err(|_| ());

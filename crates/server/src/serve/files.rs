@@ -1,6 +1,6 @@
-//! Files: how many may be open, and who may read those of the data directory.
+//! Limits of open files, and permissions of the data directory.
 //!
-//! **What Postrider keeps is for its owner alone**, whatever the umask and whoever made the directory.
+//! **Only their owner can read Postrider's files**, whatever the umask and the directory's mode.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -27,13 +27,13 @@ const OURS: [&str; 12] = [
     "reserve",
 ];
 
-/// Files that this process makes are for its owner alone, also those that libraries make.
+/// Sets the umask so that all files of this process, also those of libraries, are private.
 pub(crate) fn keep_private() {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
 }
 
-/// Closes the data directory to others, and says so where it was open to them. A key ring that is open
-/// is refused where it is read.
+/// Removes the permissions of others from the data directory, and logs that. A key ring that others
+/// could read is refused elsewhere.
 pub(super) fn tighten(data_dir: &Path) {
     match tightened(data_dir) {
         Ok(closed) if closed.is_empty() => {}
@@ -50,8 +50,8 @@ pub(super) fn tighten(data_dir: &Path) {
     }
 }
 
-/// Removes the rights of group and others from Postrider's files; returns the files and directories that
-/// had any. A directory with other files in it is left alone, and links are not followed.
+/// Removes the permissions of group and others from Postrider's files; returns the paths that had
+/// any. A directory with other files in it keeps its mode, and links are not followed.
 fn tightened(data_dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut closed = Vec::new();
     let entries = match fs::read_dir(data_dir) {
@@ -68,7 +68,7 @@ fn tightened(data_dir: &Path) -> io::Result<Vec<PathBuf>> {
             continue;
         }
         let path = entry.path();
-        // The key ring is left: reading it refuses one that others could have read.
+        // Not the key ring: it is refused if others could have read it.
         if name == "keyring" {
             continue;
         }
@@ -98,10 +98,10 @@ fn close(path: PathBuf, closed: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// Files that are open beside connections: the store, the log, the resolver.
+/// Open files beside connections: store, log, resolver.
 const BESIDE: u64 = 256;
 
-/// Raises the limit of open files to what may be needed, as far as the system permits.
+/// Raises the limit of open files as far as needed and permitted.
 pub(super) fn raise_limit(config: &Config) {
     let needed = needed(config);
     match rlimit::increase_nofile_limit(needed) {
@@ -116,7 +116,7 @@ pub(super) fn raise_limit(config: &Config) {
     }
 }
 
-/// One for every attempt, every idle connection and every client.
+/// One file for every attempt, idle connection and client.
 fn needed(config: &Config) -> u64 {
     let all = config
         .engine
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn directory_with_other_files_keeps_its_mode_and_is_told_of() {
+    fn directory_with_other_files_keeps_its_mode_and_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let theirs = folder.path().join("theirs");
         fs::write(&theirs, "").unwrap();

@@ -14,7 +14,7 @@ use super::metrics::{GaugeValues, Metrics};
 
 const EVERY: Duration = Duration::from_secs(2);
 
-/// Reads the gauges every few seconds, as long as the process runs.
+/// Reads the gauges every few seconds until the process ends.
 pub(super) async fn follow(
     engine: EngineHandle,
     store: Arc<dyn Store>,
@@ -27,7 +27,7 @@ pub(super) async fn follow(
     loop {
         ticks.tick().await;
         let (Ok(gauges), Ok(ledger)) = (engine.gauges().await, engine.ledger(None).await) else {
-            // The server is stopping, or the store does not answer: the last values stay.
+            // The server is shutting down, or the store does not answer: the last values stay.
             continue;
         };
         if gauges.held != was_suspended {
@@ -55,7 +55,7 @@ pub(super) async fn follow(
     }
 }
 
-/// Tells the operator that transitions are suspended, or no longer.
+/// Logs that transitions are suspended, or that the suspension has ended.
 fn alert(suspended: bool) {
     if suspended {
         tracing::error!(
@@ -70,7 +70,7 @@ fn alert(suspended: bool) {
     }
 }
 
-/// Counts destinations off the async workers: it takes time in proportion to the subscriptions.
+/// Counts destinations on a blocking thread, because it takes long with many subscriptions.
 async fn count_destinations(engine: &EngineHandle, metrics: &Metrics, holding: &Arc<ShardLeases>) {
     let (metrics, holding) = (metrics.clone(), Arc::clone(holding));
     let subscriptions = engine.subscriptions();
@@ -83,7 +83,7 @@ async fn count_destinations(engine: &EngineHandle, metrics: &Metrics, holding: &
     }
 }
 
-/// How long the oldest of each lane has waited past its time.
+/// How long the oldest delivery of each lane is overdue.
 async fn ages(
     holding: &ShardLeases,
     store: &dyn Store,

@@ -1,7 +1,8 @@
-//! Separate listeners for health and metrics: they answer also while the API's listener is overloaded.
+//! Separate listeners for health and metrics: they answer even while the API's listener is
+//! overloaded.
 //!
-//! They share no connection and no place with it. The address is one of loopback unless the operator
-//! says otherwise, so nothing is shown to other machines that the API does not show.
+//! They share no connection limits with the API. By default the address is on loopback, so other
+//! machines see no more than the API shows.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -13,9 +14,9 @@ use tokio::sync::watch;
 use super::http;
 use crate::config::{Config, HealthListen};
 
-/// From the port of the API to that of health and metrics, where none is set.
+/// The distance from the API's port to the default port of health and metrics.
 const PORT_OFFSET: u16 = 10_000;
-/// Connections of such a listener: probes and a few collectors.
+/// The most connections of such a listener: probes and a few collectors.
 const CONNECTIONS_MAX: usize = 64;
 const CONNECTIONS_PER_ADDRESS_MAX: usize = 32;
 
@@ -27,7 +28,8 @@ pub(super) struct HealthListeners {
 }
 
 impl HealthListeners {
-    /// Binds them. An address that was chosen by the operator must be free; the default one need not.
+    /// Binds the sockets. An address that the operator chose must be free; the default one need not
+    /// be.
     pub(super) async fn bind(config: &Config) -> anyhow::Result<HealthListeners> {
         let health = match config.server.health_listen {
             HealthListen::Off => None,
@@ -52,7 +54,7 @@ impl HealthListeners {
         Ok(HealthListeners { health, metrics })
     }
 
-    /// Serves what belongs to each, until told to stop.
+    /// Serves health and metrics until told to stop.
     pub(super) fn serve(self, config: &Config, state: &ApiState, stop: &watch::Receiver<bool>) {
         let health =
             self.health.map(|it| (it, "health", postrider_api::health_router(state.clone())));
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn busy_default_port_is_done_without_and_a_busy_chosen_port_is_refused() {
+    async fn busy_default_port_is_skipped_and_a_busy_chosen_port_is_refused() {
         let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = taken.local_addr().unwrap();
         let mut config = Config::default();

@@ -1,8 +1,8 @@
 //! The metrics, and the page that Prometheus reads.
 //!
-//! Counters are of what became durable: they are fed by the store's answers (see
-//! [`super::instrumented_store`]), so that an attempt is counted once, and only when it is settled. Gauges
-//! are looked at every few seconds. No label has a value that a tenant can choose.
+//! Counters count what became durable: they are updated after the store's answers (see
+//! [`super::instrumented_store`]), so that an attempt is counted once, when it is settled. Gauges
+//! are read every few seconds. No label has a value that a tenant can choose.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use postrider_domain::ids::DestinationId;
 use postrider_domain::ledger::Ledger;
 use postrider_store::ShardLeases;
 
-/// Upper ends of the buckets of a latency, in microseconds.
+/// Upper bounds of the latency histogram's buckets, in microseconds.
 const BUCKETS_US: [u64; 12] = [
     250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 500_000, 2_500_000, 10_000_000,
 ];
@@ -41,18 +41,18 @@ struct State {
     not_enabled: HashMap<DestinationId, DestinationState>,
     destinations: DestinationCounts,
     gauges: GaugeValues,
-    /// What quotas refused, by quota.
+    /// How often each quota refused something.
     refused: Vec<(&'static str, u64)>,
 }
 
 /// Values that are read every few seconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct GaugeValues {
-    /// The ledger, with what is in flight.
+    /// The ledger, including deliveries in flight.
     pub(crate) ledger: Ledger,
     /// Whether transitions are suspended because most destinations fail at once.
     pub(crate) transitions_suspended: bool,
-    /// How far the clock that times are kept on is ahead of the time of day.
+    /// How far Postrider's clock is ahead of the time of day.
     pub(crate) clock_ahead_ms: i64,
     /// Shards that this node owns.
     pub(crate) shards: u64,
@@ -60,13 +60,13 @@ pub(crate) struct GaugeValues {
     pub(crate) leased: bool,
     /// How often a filter exceeded its budget since the start.
     pub(crate) filters_over_budget: u64,
-    /// In flight from the first lane.
+    /// Attempts in flight from the first lane.
     pub(crate) in_flight_first: u64,
-    /// In flight from the retry lane.
+    /// Attempts in flight from the retry lane.
     pub(crate) in_flight_retry: u64,
     /// How long the oldest queued delivery has waited.
     pub(crate) first_lane_age: Duration,
-    /// How long the waiting delivery that is due first is overdue.
+    /// How long the earliest waiting delivery is overdue.
     pub(crate) retry_lane_overdue: Duration,
 }
 
@@ -148,7 +148,7 @@ impl Metrics {
         }
     }
 
-    /// Spans went to the collector of traces, or were lost on the way.
+    /// Counts spans that were sent to the trace collector, or lost.
     pub(super) fn spans(&self, exported: u64, lost: u64) {
         let mut state = self.state();
         state.spans_exported += exported;
@@ -165,7 +165,7 @@ impl Metrics {
         *self.state().transitions.entry((from.as_str(), to.as_str())).or_default() += 1;
     }
 
-    /// A destination of this node's shards is in this state now.
+    /// Records the state of a destination in this node's shards.
     pub(super) fn destination_is(&self, destination: DestinationId, state: DestinationState) {
         match state {
             DestinationState::Enabled => self.state().not_enabled.remove(&destination),
@@ -175,10 +175,10 @@ impl Metrics {
         };
     }
 
-    /// Counts the destinations that a subscription names, in the shards that this node holds: a shard
-    /// that moved is counted by its new owner alone, and a destination that nobody names any more by
-    /// no node. A frozen one that is named again is still frozen, so its state is kept as long as the
-    /// shard is held.
+    /// Counts the destinations that have a subscription, in the shards that this node owns. So a
+    /// shard that moved is counted by its new owner only, and a destination without a subscription
+    /// by no node. The state of a frozen destination is kept while the shard is owned, because it
+    /// is still frozen if it is subscribed again.
     pub(super) fn count_destinations(
         &self,
         named: impl Iterator<Item = DestinationId>,
@@ -189,7 +189,7 @@ impl Metrics {
             state.not_enabled.retain(|destination, _| holding.has(destination.shard()));
             state.not_enabled.clone()
         };
-        // Counted without the lock: no settlement waits for it.
+        // Counted without the lock, so that no settlement waits for it.
         let mut counts = DestinationCounts::default();
         for destination in named.filter(|destination| holding.has(destination.shard())) {
             counts.all += 1;
@@ -242,7 +242,7 @@ impl State {
                 format!("postrider_circuit_transitions_total{{from=\"{from}\",to=\"{to}\"}}");
             page.line(&name, count);
         }
-        page.head("postrider_store_errors_total", "counter", "Errors that the store answered.");
+        page.head("postrider_store_errors_total", "counter", "Errors of the store.");
         for (what, count) in &self.store_errors {
             page.line(&format!("postrider_store_errors_total{{call=\"{what}\"}}"), count);
         }
@@ -251,11 +251,11 @@ impl State {
         for (quota, count) in &self.refused {
             page.line(&format!("postrider_quota_refusals_total{{limit=\"{quota}\"}}"), count);
         }
-        let help = "Spans that the collector of traces took.";
+        let help = "Spans that the trace collector accepted.";
         page.counter("postrider_spans_exported_total", help, self.spans_exported);
-        let help = "Spans that the collector of traces did not take.";
+        let help = "Spans that were lost: the queue was full, or the trace collector failed.";
         page.counter("postrider_spans_lost_total", help, self.spans_lost);
-        let help = "How long attempts took.";
+        let help = "Duration of attempts.";
         self.attempt_seconds.render(page, "postrider_attempt_seconds", help);
         let help = "From an acceptance to its durability (with the embedded store, the journal).";
         self.accept_seconds.render(page, "postrider_accept_sync_seconds", help);
@@ -267,7 +267,7 @@ impl State {
         let ledger = &self.gauges.ledger;
         page.head("postrider_ledger_accepted", "gauge", "Deliveries that were ever accepted.");
         page.line("postrider_ledger_accepted", &ledger.accepted);
-        page.head("postrider_ledger", "gauge", "Deliveries by where they stand.");
+        page.head("postrider_ledger", "gauge", "Deliveries by state.");
         for name in [
             StateName::Queued,
             StateName::InFlight,
@@ -285,11 +285,11 @@ impl State {
         page.head("postrider_lane_depth", "gauge", "Deliveries in a lane.");
         page.line("postrider_lane_depth{lane=\"first\"}", &ledger.queued);
         page.line("postrider_lane_depth{lane=\"retry\"}", &ledger.waiting);
-        page.head("postrider_lane_in_flight", "gauge", "Attempts that are under way.");
+        page.head("postrider_lane_in_flight", "gauge", "Attempts in flight.");
         page.line("postrider_lane_in_flight{lane=\"first\"}", &self.gauges.in_flight_first);
         page.line("postrider_lane_in_flight{lane=\"retry\"}", &self.gauges.in_flight_retry);
         let help =
-            "Filters that took more steps than they may; the event was delivered unfiltered.";
+            "Filters that exceeded their budget of steps; the event was delivered unfiltered.";
         page.head("postrider_filters_over_budget_total", "counter", help);
         page.line("postrider_filters_over_budget_total", &self.gauges.filters_over_budget);
         let help =
@@ -301,19 +301,19 @@ impl State {
             let us = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
             page.line(&format!("postrider_lane_age_seconds{{lane=\"{lane}\"}}"), &seconds(us));
         }
-        let help = "1 while so many destinations fail at once that the fault is probably ours.";
+        let help = "1 while transitions are suspended, because so many destinations fail at once that the fault is probably ours.";
         page.head("postrider_mass_failure_hold", "gauge", help);
         page.line("postrider_mass_failure_hold", &u64::from(self.gauges.transitions_suspended));
         let help =
-            "How far the clock that times are kept on is ahead of the time of day, which was set.";
+            "How far Postrider's clock is ahead of the time of day, after somebody set that.";
         page.head("postrider_clock_ahead_milliseconds", "gauge", help);
         page.line("postrider_clock_ahead_milliseconds", &self.gauges.clock_ahead_ms);
         page.head("postrider_shards", "gauge", "Shards that this node owns, of 256.");
         page.line("postrider_shards", &self.gauges.shards);
-        let help = "1 while this node's lease holds; nothing is sent otherwise.";
+        let help = "1 while this node's lease is valid; nothing is sent otherwise.";
         page.head("postrider_leased", "gauge", help);
         page.line("postrider_leased", &u64::from(self.gauges.leased));
-        let help = "Destinations in this node's shards that a subscription names, by their state.";
+        let help = "Destinations in this node's shards that have a subscription, by state.";
         page.head("postrider_circuits", "gauge", help);
         for state in DestinationState::ALL {
             let count = self.destinations.of(state);
@@ -322,7 +322,7 @@ impl State {
     }
 }
 
-/// The kind of an ending: `delivered`, else a class of status or the class of a failure.
+/// The class of an ending: `delivered`, or the class of a status or a failure.
 pub(super) fn class(ending: &Ending) -> &'static str {
     match ending {
         success if success.is_success() => "delivered",

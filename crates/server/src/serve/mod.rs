@@ -1,8 +1,8 @@
 //! `postrider serve`: starts store, transport, engine and API together, and stops them in order.
 //!
-//! **What was accepted survives every way in which the process can end**: an orderly stop only saves
-//! attempts in flight from being repeated. **No server is without a key**: the first
-//! start makes one before the first request is answered, so any address may be listened on.
+//! **Accepted events survive every kind of exit**: an orderly shutdown only avoids that attempts in
+//! flight are repeated. **Every server has an admin key**: the first start creates one before the
+//! first request is answered, so it is safe to listen on any address.
 
 mod attempts;
 mod background;
@@ -64,7 +64,7 @@ use crate::exit::Failure;
 use crate::output::Output;
 use crate::telemetry::{self, LogHandle};
 
-/// After the engine has stopped, clients have so much longer to read their answers.
+/// After the engine has shut down, clients have this long to read their responses.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Runs a server to its end.
@@ -83,13 +83,13 @@ pub(crate) fn run(
         let server = Server::start(loaded, output, &log).await?;
         server.run(arguments, environment, &log).await
     }));
-    // Tasks that still run were told to end, or must not keep the process alive.
+    // Remaining tasks were told to end, or must not keep the process alive.
     runtime.shutdown_background();
     log.flush();
     Ok(ended?)
 }
 
-/// A server that is up.
+/// A running server.
 pub(crate) struct Server {
     loaded: Loaded,
     address: SocketAddr,
@@ -99,7 +99,7 @@ pub(crate) struct Server {
     engine: EngineHandle,
     stop_listening: watch::Sender<bool>,
     listening: JoinHandle<()>,
-    /// Told when the store has stopped for good.
+    /// Receives the reason when the store has stopped for good.
     stopped: mpsc::UnboundedReceiver<String>,
     traces: Option<Exporter>,
     vault: Vault,
@@ -111,7 +111,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts, and says where it is.
+    /// Starts, and prints the address.
     async fn start(loaded: Loaded, output: Output, log: &LogHandle) -> anyhow::Result<Server> {
         let (server, first) = Server::open(loaded, log).await?;
         announce(&server.loaded, &first, server.address, output)?;
@@ -123,13 +123,14 @@ impl Server {
         Ok(Server::open(loaded, log).await?.0)
     }
 
-    /// Where it listens.
+    /// The address of the API.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     async fn open(loaded: Loaded, log: &LogHandle) -> anyhow::Result<(Server, Bootstrap)> {
-        // A running server waits until the disk has room. One that starts reports it and exits.
+        // A running server waits until the disk has space. A starting one reports the full disk and
+        // exits.
         Box::pin(Server::open_store_and_listen(loaded, log)).await.map_err(|error| match error
             .downcast_ref::<StoreError>(
         ) {
@@ -150,7 +151,7 @@ impl Server {
         let config = &loaded.config;
         files::raise_limit(config);
         files::tighten(&config.data_dir);
-        // Bind first: if the address is in use, nothing was read or sent yet.
+        // Bind first: if the address is in use, nothing has been read or sent yet.
         let listener = TcpListener::bind(config.listen)
             .await
             .with_context(|| format!("cannot listen on {}", config.listen))?;
@@ -251,7 +252,7 @@ impl Server {
         self.stop().await
     }
 
-    /// Writes what the operator did by a signal into the audit log.
+    /// Adds what the operator did by a signal to the audit log.
     async fn note(&self, action: &str, target_kind: &str, target: &str) {
         let now = self.clock.now();
         let noted = note_operator(&*self.store, action, target_kind, Some(target), now).await;
@@ -280,7 +281,7 @@ impl Server {
         }
     }
 
-    /// Stops in order; a second signal stops at once.
+    /// Shuts down in order; a second signal ends the process at once.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         let deadline = self.loaded.config.shutdown.deadline;
         tracing::info!(deadline = show_duration(deadline), "stopping");
@@ -291,7 +292,7 @@ impl Server {
             if tokio::time::timeout(LAST_ANSWERS, listening).await.is_err() {
                 tracing::debug!("clients were still reading answers of the API");
             }
-            // Changes whose clients have disconnected are finished too.
+            // Changes whose clients have disconnected are completed too.
             if tokio::time::timeout(LAST_ANSWERS, api.finish_mutations()).await.is_err() {
                 tracing::warn!(
                     "a change was not finished: its client can repeat it with its Idempotency-Key"
@@ -327,7 +328,7 @@ async fn stopped_again(signals: &mut Signals) {
     while signals.next().await != Order::Stop {}
 }
 
-/// Opens the store, replays its journal, and starts the clock that belongs to it.
+/// Opens the store, replays its journal, and starts its clock.
 async fn open_store(
     config: &Config,
     fatal: mpsc::UnboundedSender<String>,
@@ -340,7 +341,7 @@ async fn open_store(
     }
     let options = EmbeddedOptions {
         lists_on: Some(background.clone()),
-        // Sending fails only while the server is stopping already.
+        // Sending fails only while the server is shutting down.
         fatal: Some(Arc::new(move |why| drop(fatal.send(why.to_owned())))),
         ..EmbeddedOptions::default()
     };
@@ -418,7 +419,7 @@ impl Assembly<'_> {
     }
 }
 
-/// Says where the server is, and keeps its first key.
+/// Prints the address, and writes a new admin key to its file.
 fn announce(
     loaded: &Loaded,
     first: &Bootstrap,
@@ -429,7 +430,8 @@ fn announce(
     let path = config.admin_key_path();
     let key = match first {
         Bootstrap::Created(key) => {
-            // The key is in the store already: if its file cannot be written, it must at least be printed.
+            // The key is in the store already: if its file cannot be written, it must at least be
+            // printed.
             if let Err(error) = secrets::write_admin_key(&path, key) {
                 tracing::error!(%error, "cannot write the admin key to its file: keep the one that is printed now");
             }

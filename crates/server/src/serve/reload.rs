@@ -1,5 +1,5 @@
-//! Reading the configuration again: a running server takes the settings that are marked `(live)` in
-//! the table of settings; the log names the others that changed.
+//! Reloads the configuration: a running server applies the settings that are marked `(live)` in the
+//! table of settings; the log names the other changed ones.
 
 use postrider_engine::EngineHandle;
 
@@ -8,7 +8,8 @@ use crate::commands::load;
 use crate::config::{Environment, Loaded};
 use crate::telemetry::LogHandle;
 
-/// Reads the whole configuration again; returns the settings that changed. A faulty one changes nothing.
+/// Reads the whole configuration again; returns the changed settings. An invalid configuration
+/// changes nothing.
 pub(super) fn reload(
     current: &mut Loaded,
     arguments: &ServerArgs,

@@ -1,7 +1,8 @@
-//! The key ring and the admin key: found, or made on the first start.
+//! The key ring and the admin key: loaded, or created at the first start.
 //!
-//! A server that needs the key ring of its data and does not find it refuses to start: a new one
-//! would open nothing. The admin key is shown once and written for its owner alone.
+//! A server that does not find the key ring of its data refuses to start: a new ring could not open
+//! the sealed secrets. The admin key is shown once and written to a file that only its owner can
+//! read.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -19,26 +20,26 @@ use postrider_store::Store;
 
 use crate::config::{Config, StoreChoice};
 
-/// The name under which a store keeps the mark of its key ring.
+/// The name of the claim that holds the fingerprint of the store's key ring.
 const RING_CLAIM: &str = postrider_store::postgres::KEY_RING;
 /// How often a cluster is asked whether headers can be sealed.
 const SEAL_EVERY: Duration = Duration::from_secs(60);
-/// The file that the admin key is written to.
+/// The file with the admin key.
 const ADMIN_KEY: &str = "admin.key";
 
 impl Config {
-    /// Where the key ring is.
+    /// The path of the key ring.
     pub(crate) fn keyring_path(&self) -> PathBuf {
         self.keyring.clone().unwrap_or_else(|| self.data_dir.join("keyring"))
     }
 
-    /// Where the admin key is written.
+    /// The path of the admin key.
     pub(super) fn admin_key_path(&self) -> PathBuf {
         self.data_dir.join(ADMIN_KEY)
     }
 }
 
-/// Opens the vault, and checks that it opens every sealed secret of the store.
+/// Loads the key ring, and checks that it opens every sealed secret of the store.
 pub(super) async fn open_vault(config: &Config, store: &dyn Store) -> anyhow::Result<Vault> {
     let path = config.keyring_path();
     let ring = if path.exists() {
@@ -59,7 +60,7 @@ pub(super) async fn open_vault(config: &Config, store: &dyn Store) -> anyhow::Re
         new_ring(store, &path).await?
     };
     let vault = Vault::new(ring);
-    // First: where an older version has claimed nothing, a ring that opens nothing must not be claimed.
+    // Check first: if an older version has claimed nothing, a wrong ring must not be claimed.
     check_all(store, &vault).await.with_context(|| format!("with {}", path.display()))?;
     anyhow::ensure!(
         claim(store, &vault).await?,
@@ -74,10 +75,10 @@ pub(super) async fn open_vault(config: &Config, store: &dyn Store) -> anyhow::Re
     Ok(vault)
 }
 
-/// Makes a ring. Of several nodes that start at once on an empty store, one does.
+/// Creates a key ring. If several nodes start at once on an empty store, only one of them succeeds.
 async fn new_ring(store: &dyn Store, path: &Path) -> anyhow::Result<KeyRing> {
     let ring = KeyRing::generate()?;
-    // The file comes first: whatever happens next, a ring that was claimed is not lost.
+    // Write the file first, so that a claimed ring is never lost.
     ring.create(path)?;
     if !claim(store, &Vault::new(ring.clone())).await? {
         std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
@@ -90,20 +91,20 @@ async fn new_ring(store: &dyn Store, path: &Path) -> anyhow::Result<KeyRing> {
     Ok(ring)
 }
 
-/// Claims the store for this ring. Returns whether the store belongs to it: a store belongs to the ring
-/// that it was first opened with, on every node.
+/// Claims the store for this ring. Returns whether the store belongs to it: a store belongs to the
+/// ring that it was first opened with, on every node.
 async fn claim(store: &dyn Store, vault: &Vault) -> anyhow::Result<bool> {
     let mine = mark(vault);
     Ok(store.claim(RING_CLAIM, &mine).await? == mine)
 }
 
-/// A keyed hash that only this key ring can make, to compare rings without showing them.
+/// A keyed hash that only this key ring can compute, to compare rings without revealing them.
 pub(crate) fn mark(vault: &Vault) -> Vec<u8> {
     vault.keyed_hash(&[b"key ring"]).to_vec()
 }
 
-/// Seals again, with the newest key, what was sealed with an older one. Only on the embedded store, where
-/// no other node can change a record at the same time.
+/// Seals again, with the newest key, all secrets that an older key sealed. Only on the embedded
+/// store, where no other node can change a record at the same time.
 pub(super) async fn reseal(
     config: &Config,
     store: &dyn Store,
@@ -117,15 +118,15 @@ pub(super) async fn reseal(
             note_server(store, "keyring.reseal", "keyring", None, now).await?;
         }
         if clear > 0 {
-            tracing::info!(clear, "custom headers that were kept in clear are sealed now");
+            tracing::info!(clear, "custom headers that were stored in plain text are sealed now");
         }
     }
     Ok(())
 }
 
-/// Seals the custom headers that version 0.1.0 kept in clear on a store with several nodes, as soon as
-/// every node reads the sealed form. Twice: a node that asked for the form just before it changed may
-/// write one more in clear.
+/// Seals the custom headers that version 0.1.0 stored in plain text on a store with several nodes,
+/// as soon as every node reads the sealed form. Twice, because a node that read the format level
+/// just before it rose may write once more in plain text.
 pub(super) async fn seal_headers_of_cluster(store: Arc<dyn Store>, vault: Vault) {
     let mut ticks = tokio::time::interval(SEAL_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -137,18 +138,21 @@ pub(super) async fn seal_headers_of_cluster(store: Arc<dyn Store>, vault: Vault)
             Ok(Some(clear)) => {
                 passes += 1;
                 if clear > 0 {
-                    tracing::info!(clear, "custom headers that were kept in clear are sealed now");
+                    tracing::info!(
+                        clear,
+                        "custom headers that were stored in plain text are sealed now"
+                    );
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "custom headers in clear cannot be sealed now; trying again");
+                tracing::warn!(%error, "custom headers in plain text cannot be sealed now; trying again");
             }
         }
     }
 }
 
-/// Takes the key ring as it is in its file now, where it has all keys that the one before had. Returns
-/// the name of its newest key, where the ring changed.
+/// Reloads the key ring from its file, if that has all keys of the current ring. Returns the name
+/// of its newest key, if the ring changed.
 pub(super) fn reload_ring(config: &Config, vault: &Vault) -> Option<String> {
     let path = config.keyring_path();
     match KeyRing::read(&path) {
@@ -168,11 +172,11 @@ pub(super) fn reload_ring(config: &Config, vault: &Vault) -> Option<String> {
     None
 }
 
-/// Writes the admin key, readable by its owner alone, whole or not at all.
+/// Writes the admin key atomically, readable by its owner alone.
 pub(super) fn write_admin_key(path: &Path, key: &str) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let beside = path.with_extension("key.new");
-        // One that was left behind, or a link that somebody put there, is removed, not followed.
+        // A leftover file, or a link that somebody placed there, is removed and not followed.
         match std::fs::remove_file(&beside) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}

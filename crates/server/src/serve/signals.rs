@@ -1,17 +1,17 @@
-//! What the system tells a server: stop, stop now, read the configuration again.
+//! The signals of a server: stop, stop now, reload the configuration.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a signal asks for.
+/// What a signal requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// SIGTERM or SIGINT: end orderly. The second time: end at once.
+    /// SIGTERM or SIGINT: shut down in order; the second one ends the process at once.
     Stop,
-    /// SIGHUP: read the configuration again.
+    /// SIGHUP: reload the configuration.
     Reload,
 }
 
-/// The signals that a server listens to.
+/// The signals that a server handles.
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -27,7 +27,7 @@ impl Signals {
         })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) -> Order {
         tokio::select! {
             _ = self.terminate.recv() => Order::Stop,

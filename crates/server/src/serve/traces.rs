@@ -1,9 +1,9 @@
-//! Traces by OTLP: accepted events and attempts as spans, in batches, to the collector that is
-//! configured (OTLP over HTTP, in its JSON form).
+//! Exports traces: accepted events and attempts as spans, in batches, to the configured collector
+//! (OTLP over HTTP, JSON).
 //!
-//! **Nothing waits for the collector**: spans wait in a queue of limited length. Where it is full, or the
-//! collector does not take them, they are dropped and counted. A span is made of identifiers,
-//! classes and times; no payload, URL, token or address is in it.
+//! **Nothing waits for the collector**: spans are queued up to a limit. If the queue is full, or
+//! the collector fails, they are dropped and counted. A span consists of identifiers, classes and
+//! times; it has no payload, URL, token or address.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,17 +19,17 @@ use super::metrics::{Metrics, class};
 use crate::client::Client;
 use crate::config::TelemetrySettings;
 
-/// Spans that wait to be sent.
+/// Spans in the queue.
 const QUEUE_MAX: usize = 8192;
 /// Spans in one request.
 const BATCH_MAX: usize = 512;
-/// The first span of a batch waits at most so long for others.
+/// The longest time that the first span of a batch waits for others.
 const GATHER: Duration = Duration::from_secs(1);
-/// A collector that has not answered after this time is given up, for this batch.
+/// The time limit of a request to the collector.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// The end of a process waits so long for its last spans.
+/// How long the shutdown waits for the last spans.
 const FLUSH_MAX: Duration = Duration::from_secs(2);
-/// A collector that fails is logged at most so often.
+/// The shortest time between two log lines about a failing collector.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 /// Span kinds of the protocol.
@@ -50,7 +50,7 @@ pub(super) struct Exporter {
 }
 
 impl Exporter {
-    /// The exporter that is configured; `None` where there is no collector.
+    /// Starts the configured exporter; `None` if no collector is configured.
     pub(super) fn start(
         settings: &TelemetrySettings,
         metrics: &Metrics,
@@ -64,11 +64,11 @@ impl Exporter {
         Ok(Some(Exporter { queue, sample, metrics: metrics.clone() }))
     }
 
-    /// Waits until the queued spans are sent, at most for a moment.
+    /// Waits until the queued spans are sent, for a limited time.
     pub(super) async fn flush(&self) {
         let (done, sent) = oneshot::channel();
         if self.queue.try_send(QueueItem::Flush(done)).is_ok() {
-            // The process ends whether or not the spans were sent in time.
+            // The process ends even if the spans were not sent in time.
             drop(tokio::time::timeout(FLUSH_MAX, sent).await);
         }
     }
@@ -88,7 +88,7 @@ impl Spans for Exporter {
     }
 
     fn begins(&self, trace: [u8; 16]) -> bool {
-        // The identifier is random: a part of it decides, the same on every node.
+        // The identifier is random, so a part of it decides, the same way on every node.
         let part = trace.last_chunk::<4>().map_or(0, |part| u32::from_be_bytes(*part));
         part % 1_000_000 < self.sample.as_millionths()
     }
@@ -129,14 +129,14 @@ impl Spans for Exporter {
     }
 }
 
-/// What a span is.
+/// The identity, name and time of a span.
 struct SpanHead {
     name: &'static str,
     kind: u8,
     error: Option<&'static str>,
 }
 
-/// A span as the protocol has it.
+/// A span in OTLP's JSON form.
 fn written(
     context: TraceContext,
     parent: Option<[u8; 8]>,
@@ -163,7 +163,7 @@ fn written(
     })
 }
 
-/// A request of the protocol.
+/// A request with spans, in OTLP's JSON form.
 fn request(spans: &[Json]) -> Json {
     let about = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
     let version = env!("CARGO_PKG_VERSION");
@@ -188,7 +188,7 @@ async fn send_all(mut queue: mpsc::Receiver<QueueItem>, collector: Client, metri
                 sort(next, &mut spans, &mut waiting);
             }
         };
-        // The batch is sent when it is full or the time is over.
+        // The batch is sent when it is full or the time limit is reached.
         drop(tokio::time::timeout(GATHER, gather).await);
         if !spans.is_empty() {
             let count = u64::try_from(spans.len()).unwrap_or(u64::MAX);
@@ -214,7 +214,7 @@ fn sort(item: QueueItem, spans: &mut Vec<Json>, waiting: &mut Vec<oneshot::Sende
     }
 }
 
-/// Logs that the collector does not take spans, at most once in a while.
+/// Logs that the collector fails, at a limited rate.
 #[derive(Default)]
 struct Complaints {
     last: Option<tokio::time::Instant>,
@@ -227,7 +227,7 @@ impl Complaints {
         let now = tokio::time::Instant::now();
         if self.last.is_none_or(|last| now - last >= COMPLAIN_EVERY) {
             self.last = Some(now);
-            tracing::warn!(spans, why, "the collector of traces did not take spans; they are lost");
+            tracing::warn!(spans, why, "the trace collector did not accept spans; they are lost");
         }
     }
 }

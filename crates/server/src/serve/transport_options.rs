@@ -19,7 +19,7 @@ use crate::config::Config;
 const OWN_ADDRESSES_EVERY: Duration = Duration::from_secs(15);
 
 impl Config {
-    /// The proxy that is configured.
+    /// The configured proxy.
     pub(crate) fn proxy_options(&self) -> anyhow::Result<Option<ProxyOptions>> {
         let Some(text) = &self.proxy.url else { return Ok(None) };
         let url = Url::parse(text).context("not a URL")?;
@@ -28,7 +28,7 @@ impl Config {
             "socks5" => ProxyKind::Socks5,
             _ => anyhow::bail!("the scheme must be http or socks5"),
         };
-        // Shown by `postrider config`, so no place for a password.
+        // `postrider config` shows this setting, so it must not contain a password.
         anyhow::ensure!(url.username().is_empty() && url.password().is_none(), "has a user name");
         let host = url.host_str().context("has no host")?.to_owned();
         let port = url.port_or_known_default().context("has no port")?;
@@ -39,7 +39,7 @@ impl Config {
         Ok(Some(ProxyOptions { kind, host, port, credentials }))
     }
 
-    /// All options of the transport. Reads certificate files and the addresses of the interfaces.
+    /// All options of the transport. Reads certificate files and interface addresses.
     pub(crate) fn transport_options(&self) -> anyhow::Result<TransportOptions> {
         let mut egress = self.egress.clone();
         egress.own_addresses = self.own_addresses();
@@ -54,7 +54,7 @@ impl Config {
         })
     }
 
-    /// The addresses of this server: those that are configured and those that its interfaces have now.
+    /// The addresses of this server: the configured ones and those of its interfaces.
     fn own_addresses(&self) -> Vec<IpAddr> {
         let mut all = self.egress.own_addresses.clone();
         all.extend(interface_addresses());
@@ -93,7 +93,7 @@ fn roots(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     Ok(roots)
 }
 
-/// Keeps the addresses of this server up to date, as long as it runs: interfaces come and go.
+/// Keeps the addresses of this server up to date, because interfaces change at run time.
 pub(super) async fn follow_own_addresses(config: Config, egress: Egress) {
     let mut ticks = tokio::time::interval(OWN_ADDRESSES_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! Requests that are malformed, ambiguous or misleading: bodies, heads, paths, queries (rows 16, 20).
+//! Malformed, ambiguous or misleading requests: bodies, heads, paths, queries.
 
 use std::io::{BufReader, Write as _};
 use std::time::Duration;
@@ -84,7 +84,7 @@ fn tiny_chunks_and_chunk_extensions_are_bounded() {
     let answer = read_answer(&mut BufReader::new(stream)).map_or(0, |answer| answer.status);
     verdict.figure(format!("{} chunks of a byte: {answer}", event.len()));
     verdict.must(matches!(answer, 202 | 400..=499), format!("tiny chunks answered {answer}"));
-    // Extensions that are longer than everything that a head may be.
+    // Chunk extensions that are longer than a head may be.
     let mut sent = 0;
     let mut stream = connect(scene.address(), ATTACKER).unwrap();
     stream.write_all(head.as_bytes()).unwrap();
@@ -106,8 +106,8 @@ fn tiny_chunks_and_chunk_extensions_are_bounded() {
     verdict.end();
 }
 
-/// Requests whose end two parsers could see at different places. None may be answered twice, and
-/// what is smuggled (an event with the type `smuggled`) must not be stored.
+/// Requests whose end two parsers could see at different places. None may be answered twice, and a
+/// smuggled request (an event with the type `smuggled`) must not be stored.
 #[test]
 fn ambiguous_requests_smuggle_nothing() {
     let mut verdict = Verdict::of("request smuggling");
@@ -149,7 +149,7 @@ fn ambiguous_requests_smuggle_nothing() {
         drop(stream.write_all(format!("{case}{inner}").as_bytes()));
         let mut reader = BufReader::new(stream);
         let first = read_answer(&mut reader).map_or(0, |answer| answer.status);
-        // A second answer is fine where the first request had an unambiguous end.
+        // A second answer is allowed if the first request had an unambiguous end.
         let second = read_answer(&mut reader).map_or(0, |answer| answer.status);
         if second == 202 {
             let shown: String = case[start.len().min(case.len())..].chars().take(60).collect();
@@ -186,7 +186,7 @@ fn repeated_headers_that_decide_who_asks_are_refused() {
             faults.push(format!("repeated {name}: {status}"));
         }
     }
-    // A key of one tenant that names another.
+    // A key of one tenant with a header that names another.
     let mut client = scene.attacker();
     let foreign = client.send("GET", "/v1/events", "postrider-tenant: alice\r\n", b"");
     let foreign = foreign.map_or(0, |answer| answer.status);
@@ -292,7 +292,7 @@ fn forged_and_foreign_cursors_are_refused() {
                 taken.push(format!("cursor of {} at {}: {status}", lists[*n], lists[m]));
             }
         }
-        // Every byte flipped, one at a time, and the text cut.
+        // Flip every byte, one at a time, and truncate the text.
         for place in 0..cursor.len() {
             let mut bytes = cursor.clone().into_bytes();
             bytes[place] = if bytes[place] == b'A' { b'B' } else { b'A' };

@@ -1,4 +1,4 @@
-//! Connections that send nothing, little or too much (row 1), and refusals that must be read (row 18).
+//! Connections that send nothing, little or too much, and refusals that must be read.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpStream};
@@ -13,10 +13,10 @@ use crate::kit::{
 };
 use crate::scene::Scene;
 
-/// What a connection says before it falls silent.
+/// What a connection sends before it falls silent.
 const SILENCES: [&[u8]; 3] = [b"", b"P", b"PRI * HTTP/2.0\r\n"];
 
-/// Opens so many connections from twenty addresses, and lets each fall silent.
+/// Opens this many connections from twenty addresses, and lets each fall silent.
 fn silent(scene: &Scene, connections: usize) -> Vec<TcpStream> {
     let mut open = Vec::new();
     let mut failed = 0;
@@ -128,7 +128,7 @@ fn pipelined_requests_whose_answers_nobody_reads_take_bounded_memory() {
         let closed = open
             .iter_mut()
             .map(|stream| {
-                // Nothing is read: a peek at the error state by writing.
+                // Nothing is read: writing shows whether the server has closed.
                 while now() < until && stream.write_all(b"x").is_ok() {
                     thread::park_timeout(Duration::from_millis(500));
                 }
@@ -150,7 +150,7 @@ fn refusals_reach_clients_that_send_the_whole_body_first() {
     let mut cut = Vec::new();
     let mut asked = 0;
     let mut check = |name: &str, status: u16, key: &str, path: &str, kind: &str, body: &[u8]| {
-        // One connection is kept as long as the server keeps it, as ordinary clients do.
+        // The connection is reused as long as the server keeps it, as ordinary clients do.
         let mut client = Client::new(scene.address(), key, ATTACKER);
         let headers = format!("content-type: {kind}\r\n");
         for _ in 0..repeats {
@@ -211,7 +211,7 @@ fn half_closed_client_is_answered() {
             usize::from(crate::kit::read_answer(&mut answer).is_ok_and(|a| a.status == 202));
     }
     verdict.figure(format!("{answered} of 20 answered"));
-    // Whether a half-closed client is served is a choice; that the server goes on is not.
+    // Whether a half-closed client is served is optional; the server must survive.
     verdict.must(scene.is_sound(), "the server is not sound afterwards");
     verdict.end();
 }
@@ -235,7 +235,7 @@ fn slow_tls_handshakes_at_the_api_are_cut() {
     let mut open = Vec::new();
     for n in 0..count(300, 3_000) {
         let Ok(mut stream) = connect(server.address, ATTACKER) else { continue };
-        // Nothing, or the head of a record that promises 16 KiB, or plain HTTP.
+        // Send nothing, or the head of a record that announces 16 KiB, or plain HTTP.
         let said: &[u8] = match n % 3 {
             0 => b"",
             1 => b"\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03",

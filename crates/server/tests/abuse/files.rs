@@ -1,4 +1,4 @@
-//! Files of the data directory: damage that must be noticed (row 9), modes and links (row 14).
+//! Files of the data directory: damage that must be noticed, modes and links.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -37,7 +37,7 @@ fn copy_all(from: &Path, to: &Path) {
 /// How a file is damaged.
 #[derive(Debug, Clone, Copy)]
 enum Damage {
-    /// Not at all: the control.
+    /// No damage: the control.
     Nothing,
     Deleted,
     Emptied,
@@ -136,8 +136,8 @@ fn damaged_history_is_named_or_harmless() {
     verdict.end();
 }
 
-/// How many of the acknowledged events are not there, or are not what was acknowledged; `None` where
-/// the server says that it cannot read them.
+/// How many acknowledged events are missing or differ; `None` if the server reports that it cannot
+/// read them.
 fn missing(server: &Server) -> Option<usize> {
     let mut client = Client::new(server.address, &server.key, VICTIM);
     let (mut found, mut cursor) = (BTreeSet::new(), String::new());
@@ -157,7 +157,7 @@ fn missing(server: &Server) -> Option<usize> {
     for (n, m) in (0..20).flat_map(|n| (0..100).map(move |m| (n, m))) {
         let id = format!("e-{n}-{m}");
         let is_there = found.contains(&id);
-        // Lists have no payloads: one event in ten is read whole.
+        // Lists have no payloads: every tenth event is read completely.
         if m % 10 == 0 && is_there {
             let event = client.get(&format!("/v1/events/{id}")).unwrap();
             if event.status >= 500 {

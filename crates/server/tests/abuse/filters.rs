@@ -1,4 +1,4 @@
-//! Filters whose cost the attacker chooses (row 2).
+//! Filters whose cost the attacker chooses.
 
 use std::thread;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use crate::kit::{ATTACKER, Client, Verdict, count, ms, now};
 use crate::scene::Scene;
 use crate::support::Receiver;
 
-/// Groups of twenty conditions, each of which compares a long list with a hundred values: the
-/// list holds the last of them only, and the first is looked for in vain in all of it.
+/// Groups of twenty conditions that each compare a long list with a hundred values. The list
+/// contains only the last value, so every comparison reads all of it.
 pub(crate) fn filter(groups: usize) -> Json {
     let mut values: Vec<u32> = (100..199).collect();
     values.push(7);
@@ -19,7 +19,7 @@ pub(crate) fn filter(groups: usize) -> Json {
     json!({ "any": vec![group; groups] })
 }
 
-/// An event of about this many bytes for it.
+/// An event of about this many bytes for that filter.
 pub(crate) fn event(bytes: usize) -> Json {
     json!({"type": "a.b", "data": {"l": vec![7; bytes / 2]}})
 }
@@ -42,7 +42,7 @@ fn filter_tests_do_not_stall_other_tenants() {
             })
         })
         .collect();
-    // One look at the victim while they run, at least.
+    // Measure the victim at least once while the filter tests run.
     thread::park_timeout(Duration::from_secs(1));
     let answers: Vec<u16> = attackers.into_iter().map(|one| one.join().unwrap()).collect();
     let took = begun.elapsed();

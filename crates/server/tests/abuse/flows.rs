@@ -1,5 +1,5 @@
-//! Flows that grow by multiplication: fan-out, churn, labels, log lines; and receivers that keep what
-//! they were sent.
+//! Attacks that multiply: fan-out, churn, labels, log lines; and receivers that record their
+//! requests.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::receivers::hanging;
 use crate::scene::Scene;
 use crate::support::{Receiver, text};
 
-/// The heads of the requests that a receiver got, the most that were open at once, and its answer.
+/// The heads of a receiver's requests, the most that were open at once, and its answer.
 #[derive(Default)]
 pub(crate) struct Captured {
     pub(crate) heads: Mutex<Vec<String>>,
@@ -25,7 +25,7 @@ pub(crate) struct Captured {
     pub(crate) answer: Mutex<String>,
 }
 
-/// A receiver that keeps the heads of its requests and gives the answer that is set.
+/// A receiver that records the heads of its requests and gives the configured answer.
 pub(crate) fn capturing(answer: &str, takes: Duration) -> (SocketAddr, Arc<Captured>) {
     let captured = Arc::new(Captured::default());
     answer.clone_into(&mut captured.answer.lock().unwrap());
@@ -35,7 +35,7 @@ pub(crate) fn capturing(answer: &str, takes: Duration) -> (SocketAddr, Arc<Captu
     (address, captured)
 }
 
-/// Keeps the head of a request, and answers it after a while.
+/// Records the head of a request, and answers it after a while.
 fn keep(request: &Request, captured: &Captured, takes: Duration) -> String {
     let lines = request.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
     captured.heads.lock().unwrap().push(format!(

@@ -1,4 +1,4 @@
-//! HTTP/2 floods: nothing here is in an ordinary client's power.
+//! HTTP/2 floods, which need a special client.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::wire::{
     SETTINGS, WINDOW_UPDATE, frame, literal, request,
 };
 
-/// Runs a flood on several connections beside the victim: the victim is answered, and memory stays
-/// within 200 MiB of what it was.
+/// Runs a flood on several connections beside the victim: the victim must be answered, and memory
+/// may grow by at most 200 MiB.
 fn flood(name: &'static str, connections: usize, attack: impl Fn(&Scene, &mut Http2) -> String) {
     let mut verdict = Verdict::of(name);
     let scene = Scene::start();
@@ -84,7 +84,7 @@ fn hpack_bomb_is_bounded() {
         let mut sent = 0;
         for n in 0..200u32 {
             let mut block = request("GET", "/healthz", &scene.mallory);
-            // One entry of the table, then a byte for each repetition of it.
+            // One entry of the table, then one byte for each repetition of it.
             literal(&mut block, 0x40, b"x-bomb", &[b'z'; 3_900]);
             block.extend(std::iter::repeat_n(0x80 | 62, 10_000));
             if http2.send(&frame(HEADERS, END_HEADERS | END_STREAM, 2 * n + 1, &block)).is_err() {

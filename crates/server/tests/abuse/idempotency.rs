@@ -1,4 +1,4 @@
-//! Clients that go away before the answer, and repeat (row 4); keys of idempotency without end.
+//! Clients that disconnect before the answer and repeat; unlimited idempotency keys.
 
 use std::io::Write as _;
 use std::net::Shutdown;
@@ -11,19 +11,19 @@ use crate::kit::{ATTACKER, Verdict, connect, count, now, request_head};
 use crate::scene::{Attack, Scene};
 use crate::support::text;
 
-/// Sends the request and goes away after so many microseconds.
+/// Sends the request and disconnects after `after` microseconds.
 fn abandon(scene: &Scene, path: &str, headers: &str, body: &str, after: u64) {
     let mut stream = connect(scene.address(), ATTACKER).unwrap();
     let head = request_head(&scene.mallory, "POST", path, headers, body.len());
     stream.write_all((head + body).as_bytes()).unwrap();
     thread::park_timeout(Duration::from_micros(after));
-    // Closing with unread bytes resets the connection; a shutdown alone would be an orderly end.
+    // Closing with unread bytes resets the connection; a shutdown alone would be orderly.
     if after.is_multiple_of(2) {
         stream.shutdown(Shutdown::Both).unwrap_or_default();
     }
 }
 
-/// Repeats until there is an answer that is not "in progress".
+/// Repeats until the answer is not "in progress".
 fn repeat(attack: &Attack, path: &str, headers: &str, body: &str) -> (u16, Json) {
     let until = now() + Duration::from_secs(60);
     loop {
@@ -48,7 +48,7 @@ fn abandoned_requests_have_one_effect_and_one_answer() {
     let scene = Scene::start();
     let attack = scene.attack();
     let rounds = count(60, 1_000);
-    // How long an answer takes here: the disconnects are spread over twice that time.
+    // The usual response time: the disconnects are spread over twice that time.
     let begun = now();
     for n in 0..10 {
         let body = json!({"type": "calibrate.x", "data": n});
@@ -93,7 +93,7 @@ fn abandoned_requests_have_one_effect_and_one_answer() {
     verdict.end();
 }
 
-/// All of the attacker's list.
+/// All entries of the attacker's list.
 pub(crate) fn all(scene: &Scene, path: &str) -> Vec<Json> {
     let mut client = scene.attacker();
     let (mut all, mut cursor) = (Vec::new(), String::new());

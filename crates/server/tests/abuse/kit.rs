@@ -1,5 +1,5 @@
-//! What an attacker and its victim need: verdicts, connections from a chosen address, plain HTTP/1.1,
-//! and a watch that measures the victim while an attack runs.
+//! Tools for attacker and victim: verdicts, connections from a chosen address, plain HTTP/1.1, and
+//! a watch that measures the victim during an attack.
 
 use std::cell::RefCell;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 use serde_json::Value as Json;
 use tokio::net::TcpSocket;
 
-/// A request that has no answer after this time counts as unanswered. Much longer than any answer
-/// takes on a busy machine, much shorter than the stalls that the attacks aim at.
+/// A request without an answer after this time counts as unanswered. Much longer than any answer on
+/// a busy machine, much shorter than the stalls that the attacks aim at.
 pub(crate) const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
-/// Longer than any deadline of the server for a connection, on a busy machine.
+/// Longer than any deadline of a connection, even on a busy machine.
 pub(crate) const CLOSED_WITHIN: Duration = Duration::from_secs(45);
 
-/// Where the victim's requests come from.
+/// The address of the victim's requests.
 pub(crate) const VICTIM: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// Where the attacker's requests come from.
+/// The address of the attacker's requests.
 pub(crate) const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// Whether the suite runs in its long form (`cargo xtask abuse`).
@@ -29,7 +29,7 @@ pub(crate) fn is_long() -> bool {
     std::env::var_os("ABUSE_LONG").is_some()
 }
 
-/// How much of something there is in the short and in the long form.
+/// The value for the short or the long form.
 pub(crate) fn count(short: usize, long: usize) -> usize {
     if is_long() { long } else { short }
 }
@@ -39,7 +39,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// The outcome of one attack: its figures, and what did not hold.
+/// The outcome of one attack: its figures and its violations.
 pub(crate) struct Verdict {
     name: &'static str,
     figures: Vec<String>,
@@ -55,20 +55,21 @@ impl Verdict {
         self.figures.push(figure.into());
     }
 
-    /// Notes a fault unless this holds.
+    /// Records a violation unless the condition holds.
     pub(crate) fn must(&mut self, holds: bool, fault: impl Into<String>) {
         if !holds {
             self.faults.push(fault.into());
         }
     }
 
-    /// Ratios of times are judged in the long form only: a busy machine shifts them.
+    /// A condition on ratios of times, checked only in the long form: a busy machine distorts them.
     pub(crate) fn must_in_long_form(&mut self, holds: bool, fault: impl Into<String>) {
         self.must(holds || !is_long(), fault);
     }
 
-    /// What the victim noticed. It must be answered always; in the long form its 99th percentile
-    /// under attack must stay within fifty times that of the quiet turn, which tells a stall.
+    /// Checks what the victim measured. It must always be answered; in the long form its 99th
+    /// percentile under attack must stay within fifty times the quiet one, which would reveal a
+    /// stall.
     pub(crate) fn victim(&mut self, quiet: &Seen, beside: &Seen) {
         self.figure(format!("victim {beside} (quiet {quiet})"));
         if let Some(first) = beside.unanswered.first() {
@@ -80,12 +81,12 @@ impl Verdict {
         self.must_in_long_form(ratio < 50.0, format!("victim stalled: p99 {ratio:.0} x quiet"));
     }
 
-    /// Prints the line, and fails the test where something did not hold.
+    /// Prints the line, and fails the test if there are violations.
     #[expect(clippy::print_stdout, reason = "every attack prints one line with its figures")]
     pub(crate) fn end(self) {
         let Verdict { name, figures, faults } = self;
         let figures = figures.join(", ");
-        // On a line of its own, also where the runner has begun one.
+        // Starts a new line, in case the test runner has begun one.
         if faults.is_empty() {
             println!("\nabuse: {name}: held: {figures}");
         } else {
@@ -107,7 +108,7 @@ pub(crate) fn connect(server: SocketAddr, source: Ipv4Addr) -> io::Result<TcpStr
         });
         let stream = runtime.block_on(async {
             let socket = TcpSocket::new_v4()?;
-            // Ten thousand connections from one address must not run out of ports that linger.
+            // Ten thousand connections from one address must not run out of lingering ports.
             socket.set_reuseaddr(true)?;
             socket.bind(SocketAddr::from((source, 0)))?;
             let connected = tokio::time::timeout(Duration::from_secs(10), socket.connect(server));
@@ -189,7 +190,7 @@ impl Client {
         self.send("POST", path, "", body.as_bytes())
     }
 
-    /// The answer, or a closed connection as status 0.
+    /// The status of the answer; 0 if the connection was closed.
     pub(crate) fn status(&mut self, method: &str, path: &str, body: &Json) -> u16 {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.send(method, path, "", body.as_bytes()).map_or(0, |answer| answer.status)
@@ -215,7 +216,7 @@ pub(crate) fn request_head(
     )
 }
 
-/// Reads one answer: a length, chunks, or until the end.
+/// Reads one answer: by length, by chunks, or until the end.
 pub(crate) fn read_answer(stream: &mut BufReader<TcpStream>) -> io::Result<Answer> {
     let mut head = String::new();
     loop {
@@ -258,7 +259,7 @@ pub(crate) fn read_answer(stream: &mut BufReader<TcpStream>) -> io::Result<Answe
     Ok(answer)
 }
 
-/// How a connection looks after waiting for its end.
+/// The state of a connection after waiting for its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// The server closed it.
@@ -267,11 +268,11 @@ pub(crate) enum End {
     Open,
 }
 
-/// Reads and drops what comes until the server closes, at most until this time.
+/// Reads and drops data until the server closes, at most until this time.
 pub(crate) fn wait_for_end(stream: &mut TcpStream, until: Instant) -> End {
     let mut buffer = [0; 16 * 1024];
     loop {
-        // One look at least: it may have been closed while others were waited for.
+        // Check at least once: it may have been closed while others were waited for.
         let left = until.saturating_duration_since(now()).max(Duration::from_millis(1));
         stream.set_read_timeout(Some(left)).unwrap();
         match stream.read(&mut buffer) {
@@ -295,7 +296,7 @@ pub(crate) fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// What a victim saw in a turn.
+/// What a victim measured in one run.
 #[derive(Default, Clone)]
 pub(crate) struct Seen {
     pub(crate) health: Vec<Duration>,
@@ -320,7 +321,7 @@ pub(crate) fn ms(duration: Duration) -> String {
     format!("{:.1} ms", duration.as_secs_f64() * 1e3)
 }
 
-/// The value below which so many hundredths of them lie.
+/// The percentile of the values.
 pub(crate) fn percentile(values: &[Duration], hundredths: usize) -> Duration {
     let mut values = values.to_vec();
     values.sort_unstable();
@@ -328,8 +329,8 @@ pub(crate) fn percentile(values: &[Duration], hundredths: usize) -> Duration {
     values.get(last * hundredths / 100).copied().unwrap_or_default()
 }
 
-/// A victim that asks for its health, sends an event and lists, again and again, each time on a new
-/// connection, until it is told to end.
+/// A victim that checks health, sends an event and lists, repeatedly, each time on a new
+/// connection, until it is stopped.
 pub(crate) struct Watch {
     end: Arc<AtomicBool>,
     thread: JoinHandle<Seen>,
@@ -358,7 +359,7 @@ impl Watch {
     }
 }
 
-/// A quiet turn.
+/// A run without an attack.
 pub(crate) fn quiet(server: SocketAddr, key: &str) -> Seen {
     let mut seen = Seen::default();
     for _ in 0..count(10, 100) {
@@ -386,7 +387,7 @@ fn tick(seen: &mut Seen, server: SocketAddr, key: &str) {
                 seen.unanswered.push(format!("{method} {path}: {} {why}", answer.status));
             }
             Err(error) => {
-                // One that waited in vain is enough for this turn.
+                // One unanswered request is enough for this run.
                 seen.unanswered.push(format!("{method} {path}: {error}"));
                 return;
             }

@@ -1,4 +1,4 @@
-//! Lists, attempt logs and replays whose size the attacker chooses (rows 7 and 12).
+//! Lists, attempt logs and replays whose size the attacker chooses.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -10,7 +10,7 @@ use crate::kit::{Verdict, count, is_long, ms, now, percentile};
 use crate::scene::Scene;
 use crate::support::{Receiver, text};
 
-/// Sends so many events in batches, and waits until all of their deliveries have ended.
+/// Sends this many events in batches, and waits until all their deliveries have ended.
 fn fill(scene: &mut Scene, kind: &str, events: usize) {
     let mut client = scene.attacker();
     let mut left = events;
@@ -45,7 +45,7 @@ fn time_of(scene: &Scene, path: &str) -> (Duration, usize) {
 }
 
 #[test]
-fn lists_cost_what_their_page_costs() {
+fn cost_of_a_list_follows_the_size_of_its_page() {
     let mut verdict = Verdict::of("lists of few entries among many deliveries");
     let mut scene = Scene::start();
     let receiver = Receiver::start(200);
@@ -84,7 +84,7 @@ fn lists_cost_what_their_page_costs() {
     verdict.end();
 }
 
-/// So many clients ask for a path again and again; how many answers they got.
+/// This many clients request a path repeatedly; returns the number of answers.
 pub(crate) fn storm(scene: &Scene, clients: usize, lasting: Duration, path: &str) -> usize {
     let (end, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
     let attack = scene.attack();
@@ -93,7 +93,7 @@ pub(crate) fn storm(scene: &Scene, clients: usize, lasting: Duration, path: &str
             scope.spawn(|| {
                 let mut client = attack.client();
                 while !end.load(Ordering::SeqCst) {
-                    // A refusal is an answer; a storm that is refused goes on.
+                    // A refusal is an answer too; a refused client continues.
                     if client.get(path).is_ok() {
                         answered.fetch_add(1, Ordering::SeqCst);
                     }

@@ -1,8 +1,9 @@
-//! The adversary's suite: attacks on a real `postrider` from outside, one test each.
+//! The abuse suite: attacks on a real `postrider` from outside, one test each.
 //!
-//! Every test prints one line (`abuse: NAME: held: FIGURES` or `abuse: NAME: NOT HELD: …`). The tests
-//! judge outcomes: answered or not, closed or not, bytes of memory, counts. Ratios of times are judged
-//! in the long form only. `cargo xtask abuse` runs the long form; `ABUSE_BINARY` names another binary.
+//! Every test prints one line (`abuse: NAME: held: FIGURES` or `abuse: NAME: NOT HELD: …`). The
+//! tests check outcomes: answered or not, closed or not, bytes of memory, counts. Ratios of times
+//! are checked in the long form only. `cargo xtask abuse` runs the long form; `ABUSE_BINARY` names
+//! another binary.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,5 +1,5 @@
-//! Memory that one party can take: fan-out of large events (row 3), held bodies, unread answers and
-//! quotas (row 6).
+//! Memory that one client can occupy: fan-out of large events, held bodies, unread answers
+//! and quotas.
 
 use std::io::Write as _;
 use std::thread;
@@ -11,7 +11,7 @@ use crate::kit::{ATTACKER, Client, Verdict, connect, count, count_closed, is_lon
 use crate::receivers::hanging;
 use crate::scene::{Scene, knows};
 
-/// Creates so many subscriptions on four connections; how many were made.
+/// Creates this many subscriptions on four connections; returns how many were created.
 pub(crate) fn subscribe_many(
     scene: &Scene,
     count: usize,
@@ -51,7 +51,7 @@ fn fan_out_of_a_large_event_to_hanging_receivers_is_bounded() {
     let body = json!({"type": "large.event", "data": "x".repeat(1_000_000)}).to_string();
     let answer = scene.attacker().send("POST", "/v1/events", "", body.as_bytes());
     let answer = answer.map_or(0, |answer| answer.status);
-    // Until some attempts have timed out and their slots were taken by others.
+    // Wait until some attempts have timed out and others have taken their places.
     thread::park_timeout(Duration::from_secs(if is_long() { 20 } else { 8 }));
     verdict.victim(&quiet, &watch.end());
     let peak = scene.peak();
@@ -62,7 +62,7 @@ fn fan_out_of_a_large_event_to_hanging_receivers_is_bounded() {
     verdict.end();
 }
 
-/// Sends all but the last kilobyte of a batch on so many connections, and holds them.
+/// Sends all but the last kilobyte of a batch on this many connections, and holds them open.
 fn hold_bodies(
     scene: &Scene,
     key: &str,
@@ -114,7 +114,7 @@ fn lists_that_nobody_reads_take_bounded_memory() {
     let scene = Scene::start();
     let mut client = scene.attacker();
     let quiet = scene.quiet();
-    // Subscriptions of some 200 KB each, almost all of it filter.
+    // Subscriptions of about 200 KB each, almost all of it the filter.
     let value = vec!["v".repeat(250); 4];
     let condition = json!({"field": "data.a", "op": "contains_only", "value": value});
     let filter = json!({ "any": vec![json!({ "any": vec![condition; 20] }); 9] });
@@ -145,7 +145,7 @@ fn lists_that_nobody_reads_take_bounded_memory() {
 }
 
 #[test]
-fn each_tenant_has_a_quota_of_everything_that_stays() {
+fn each_tenant_has_a_quota_for_every_stored_record() {
     let mut verdict = Verdict::of("quotas per tenant");
     let quotas = ["limits.tenant_subscriptions", "limits.tenant_keys"];
     let settings = quotas.map(|quota| format!("{quota}=5"));
@@ -175,7 +175,7 @@ fn made_of(count: usize, mut make: impl FnMut(usize) -> u16) -> usize {
 #[test]
 fn unfinished_deliveries_of_one_tenant_are_bounded() {
     let mut verdict = Verdict::of("acceptance outruns delivery");
-    // The limit by default is ten times that: much for a test, little for a server.
+    // The default limit is ten times that: too large for a short test.
     let scene = Scene::with(&[if is_long() { "" } else { "limits.tenant_queued=50000" }]);
     let hole = hanging();
     let made = subscribe_many(

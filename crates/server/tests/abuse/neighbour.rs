@@ -1,10 +1,10 @@
 //! The noisy neighbour: one tenant runs all attacks at once, another is measured alone and beside it.
 //!
 //! The attacker is a process of its own at the lowest priority (`nice -n 19`), and every one of its
-//! attacks has a fixed pace, so that what is measured is the server and not the attacker's share of
-//! the processor. Both processor times are printed. The victim sends from a fixed schedule: a
-//! latency counts from the moment at which its request was due, so a stall is counted for every
-//! request that it delays.
+//! attacks has a fixed rate, so that the measurement shows the server and not the attacker's share
+//! of the processor. Both processor times are printed. The victim sends by a fixed schedule: a
+//! latency counts from the time at which its request was due, so a stall counts for every request
+//! that it delays.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,21 +18,21 @@ use serde_json::json;
 use crate::kit::{Client, VICTIM, Verdict, ms, now, percentile};
 use crate::scene::Scene;
 
-/// How long a turn lasts, and how many events a second the victim sends in it.
+/// The length of a run, and the victim's events per second in it.
 const TURN: Duration = Duration::from_secs(10);
 const PER_SECOND: u32 = 100;
-/// The victim's connections, each of which sends its share.
+/// The victim's connections; each sends an equal share.
 const SENDERS: u32 = 4;
-/// How many pages of its deliveries the victim reads a second, on a connection of their own.
+/// The pages of deliveries that the victim reads per second, on a separate connection.
 const LISTS_PER_SECOND: u32 = 20;
-/// An event that has not arrived so long after the turn counts as arriving then.
+/// An event that has not arrived this long after the run counts as arriving then.
 const LAST_ARRIVAL: Duration = Duration::from_secs(30);
 
 /// When each of the victim's events arrived, by its number.
 #[derive(Default)]
 struct Arrivals(Mutex<Vec<Option<Instant>>>);
 
-/// A receiver that does as little as possible: it notes the number in the path of each request.
+/// A minimal receiver: it records the number in the path of each request.
 fn receiver(arrivals: &Arc<Arrivals>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -76,12 +76,11 @@ fn take(stream: TcpStream, arrivals: &Arrivals) -> Option<()> {
     }
 }
 
-/// What the victim measured in one turn.
+/// What the victim measured in one run.
 #[derive(Default)]
 struct Turn {
     arrival: Vec<Duration>,
-    /// From the moment at which a request was due to its answer: of events that are sent, and of
-    /// lists.
+    /// From the time at which a request was due to its answer: for events, and for lists.
     sent: Vec<Duration>,
     listed: Vec<Duration>,
     failed: usize,
@@ -94,8 +93,8 @@ fn is(answer: std::io::Result<crate::kit::Answer>, status: u16) -> bool {
     answer.is_ok_and(|answer| answer.status == status)
 }
 
-/// What one connection does in a turn, one request after the other: the answers by the time they
-/// were due, and how many failed.
+/// Sends the requests of one connection, one after the other; returns the latencies and the number
+/// of failures.
 fn send(
     address: SocketAddr,
     key: &str,
@@ -110,7 +109,7 @@ fn send(
         while now() < due {
             thread::park_timeout(due.saturating_duration_since(now()));
         }
-        // After a long stall nothing more is sent: what is left has failed, and is as late as it is.
+        // After a long stall nothing more is sent: the remaining requests count as failed.
         let is_over = now() > start + TURN + LAST_ARRIVAL;
         failed += usize::from(is_over || !request(&mut client, n));
         answered.push(due.elapsed());
@@ -184,15 +183,16 @@ fn cpu(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split(' ').collect();
     let ticks = |n: usize| fields.get(n).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-    // After the name: the state is field 1, user and system time are 12 and 13, in hundredths.
+    // After the process name: the state is field 1, user and system time are 12 and 13, in
+    // hundredths of a second.
     Duration::from_millis((ticks(12) + ticks(13)) * 10)
 }
 
-/// The attacker's process; it ends with this value.
+/// The attacker's process; it is killed on drop.
 struct Attacker(Child);
 
 impl Attacker {
-    /// Starts it and waits until it has set up what it needs.
+    /// Starts it and waits until its preparations are done.
     fn start(scene: &Scene) -> Attacker {
         let program = std::env::current_exe().unwrap();
         let mut command = Command::new("nice");
@@ -207,7 +207,7 @@ impl Attacker {
         let ready =
             lines.by_ref().map_while(Result::ok).any(|line| line.contains("attacker ready"));
         assert!(ready, "the attacker ended");
-        // What it prints at its end has a reader.
+        // Its output must be read, so that it does not block.
         drop(thread::spawn(move || lines.for_each(drop)));
         Attacker(child)
     }
@@ -229,7 +229,7 @@ fn rounds() -> usize {
     std::env::var("ABUSE_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
 }
 
-/// Parts of names of attacks, apart by spaces: to find the one that does harm.
+/// Parts of the names of attacks, separated by spaces, to run only these.
 #[expect(clippy::disallowed_methods, reason = "the attacks come from the command line")]
 fn only() -> String {
     std::env::var("ABUSE_ONLY").unwrap_or_default()
@@ -237,7 +237,7 @@ fn only() -> String {
 
 #[test]
 #[ignore = "minutes of real time: `cargo xtask abuse neighbour`"]
-fn one_tenant_attacks_and_another_does_not_notice() {
+fn attacks_of_one_tenant_do_not_affect_another() {
     let mut verdict = Verdict::of("noisy neighbour");
     let rounds = rounds();
     let mut turns: [Vec<Turn>; 2] = [Vec::new(), Vec::new()];
@@ -252,7 +252,7 @@ fn one_tenant_attacks_and_another_does_not_notice() {
         let pid = attacker.0.id();
         let alone = turn(&scene, &arrivals, pid);
         attacker.go();
-        // The attacks take some seconds until all of them are under way.
+        // After some seconds all attacks are running.
         thread::park_timeout(Duration::from_secs(5));
         let beside = turn(&scene, &arrivals, pid);
         peak = peak.max(scene.peak());

@@ -14,7 +14,7 @@ use crate::kit::{Verdict, count, ms, now};
 use crate::scene::Scene;
 use crate::support::{Receiver, balances, text};
 
-/// How a hostile receiver treats a connection on which a request has begun.
+/// The behaviour of a hostile receiver after a request has begun.
 #[derive(Debug, Clone, Copy)]
 enum Mood {
     Hangs,
@@ -25,12 +25,12 @@ enum Mood {
     RetryAfterYears,
 }
 
-/// A receiver that takes everything and never answers.
+/// A receiver that accepts everything and never answers.
 pub(crate) fn hanging() -> SocketAddr {
     serve(Mood::Hangs).0
 }
 
-/// A receiver in this mood, and how many connections it had.
+/// A receiver with this behaviour, and its number of connections.
 fn serve(mood: Mood) -> (SocketAddr, Arc<AtomicUsize>) {
     let (sender, address) = std::sync::mpsc::channel();
     let taken = Arc::new(AtomicUsize::new(0));
@@ -50,7 +50,7 @@ fn serve(mood: Mood) -> (SocketAddr, Arc<AtomicUsize>) {
     (address.recv().unwrap(), taken)
 }
 
-/// Errors are ignored: the server may go away at any moment.
+/// Errors are ignored: the server may disconnect at any moment.
 async fn treat(mut stream: TcpStream, mood: Mood) {
     let mut buffer = vec![0; 64 * 1024];
     let Ok(1..) = stream.read(&mut buffer).await else { return };
@@ -85,8 +85,8 @@ async fn treat(mut stream: TcpStream, mood: Mood) {
     }
 }
 
-/// Deliveries to receivers in this mood, several destinations each, beside a healthy destination of the
-/// other tenant: the healthy one gets all of its events, the server's memory stays bounded.
+/// Sends to hostile receivers, several destinations each, beside a healthy destination of the other
+/// tenant: the healthy one must get all its events, and the server's memory must stay bounded.
 fn beside(name: &'static str, moods: &[Mood]) {
     let mut verdict = Verdict::of(name);
     let mut scene = Scene::start();
@@ -162,14 +162,14 @@ fn retry_after_of_years_keeps_the_last_slot() {
     });
     let next = text(&delivery, "next_attempt_at");
     verdict.figure(format!("next attempt at {next}, accepted {}", text(&delivery, "created_at")));
-    // The last slot is some 48 hours after the first attempt: this year or the next.
+    // The last slot is about 48 hours after the first attempt: in this year or the next.
     let year = |text: &str| text[..4].parse::<u32>().unwrap();
     let created = text(&delivery, "created_at");
     verdict.must(year(&next) <= year(&created) + 1, format!("the next attempt is at {next}"));
     verdict.end();
 }
 
-/// Names that never resolve, hundreds of them, at a name server that never answers.
+/// Hundreds of names at a name server that never answers.
 #[test]
 fn names_that_hang_do_not_delay_others() {
     let mut verdict = Verdict::of("names that hang");

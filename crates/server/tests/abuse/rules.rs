@@ -1,4 +1,4 @@
-//! Rules of the contract that an attacker, or bad luck, could turn against somebody (rows 17, 19, 20).
+//! Rules of the contract that an attacker could exploit.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,7 +24,7 @@ pub(crate) struct Civil {
 }
 
 impl Civil {
-    /// From seconds since 1970, by the usual reckoning in eras of 400 years that begin in March.
+    /// From seconds since 1970, by the usual algorithm with 400-year eras that begin in March.
     pub(crate) fn of(unix: u64) -> Civil {
         let (days, seconds) = (unix / 86_400, unix % 86_400);
         let z = days + 719_468;
@@ -66,7 +66,7 @@ impl Civil {
     }
 }
 
-/// Seconds since 1970, so much later than now.
+/// The current time plus `later`, in seconds since 1970.
 #[expect(clippy::disallowed_methods, reason = "dates in headers and keys need a time of day")]
 pub(crate) fn unix_in(later: Duration) -> u64 {
     (SystemTime::now() + later).duration_since(UNIX_EPOCH).unwrap().as_secs()
@@ -84,7 +84,7 @@ fn hours_between(from: &str, to: &str) -> f64 {
     (of(to) - of(from)) / 3600.0
 }
 
-/// A server with one failed attempt that was answered so; its delivery.
+/// A server with one failed attempt that got this answer; returns the delivery.
 fn after_answer(answer: &str) -> Json {
     let (address, _) = capturing(answer, Duration::ZERO);
     let mut server = Start::dev().fresh();
@@ -163,7 +163,7 @@ fn explain_says_what_a_queued_delivery_waits_for() {
         let explained = client.get(&path).unwrap().json();
         let because = explained["because"].as_array().map_or(0, Vec::len);
         let past = explained["next"]["at"].as_str().is_some_and(|at| {
-            // Its own acceptance is in the past; the next turn must not be.
+            // Its acceptance is in the past; the next attempt must not be.
             at <= text(delivery, "created_at").as_str()
         });
         if because == 0 || past {
@@ -191,7 +191,8 @@ fn rotation_keeps_an_overlap_that_was_promised() {
         let status = client.status("POST", &path, &json!({ "overlap_seconds": overlap }));
         verdict.must(status == 200, format!("a rotation was answered {status}"));
     }
-    // The second secret's second is over when its signature is no longer sent.
+    // When the signature of the second secret is no longer sent, its overlap of a second has
+    // passed.
     let until = now() + Duration::from_secs(20);
     let mut signatures = 3;
     while signatures >= 3 && now() < until {
@@ -209,7 +210,7 @@ fn rotation_keeps_an_overlap_that_was_promised() {
 }
 
 #[test]
-fn senseless_questions_are_refused() {
+fn meaningless_parameters_are_refused() {
     let mut verdict = Verdict::of("stats backwards, dry run of what cannot be replayed");
     let scene = Scene::start();
     let receiver = Receiver::start(200);

@@ -1,4 +1,4 @@
-//! A server with two tenants: `mallory`, who attacks, and `alice`, who must not notice.
+//! A server with two tenants: `mallory`, the attacker, and `alice`, who must not be affected.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -12,15 +12,15 @@ use crate::support::{Start, run, stdout, text};
 /// A server under attack.
 pub(crate) struct Scene {
     pub(crate) server: Server,
-    /// Every scope but `admin`.
+    /// The victim's key, with every scope except `admin`.
     pub(crate) alice: String,
-    /// Every scope but `admin`.
+    /// The attacker's key, with every scope except `admin`.
     pub(crate) mallory: String,
-    /// The scope `read` alone.
+    /// A key of the attacker with the scope `read` alone.
     pub(crate) reader: String,
 }
 
-/// Whether the binary has this setting: an older one refuses what it does not know.
+/// Whether the binary has this setting: an older one refuses unknown settings.
 pub(crate) fn knows(setting: &str) -> bool {
     static SHOWN: OnceLock<Json> = OnceLock::new();
     let shown = SHOWN.get_or_init(|| {
@@ -29,7 +29,7 @@ pub(crate) fn knows(setting: &str) -> bool {
     shown.get(setting).is_some()
 }
 
-/// Where an attacker connects, and by which key; for several threads.
+/// The attacker's address and key, usable from several threads.
 #[derive(Clone)]
 pub(crate) struct Attack {
     address: SocketAddr,
@@ -37,24 +37,24 @@ pub(crate) struct Attack {
 }
 
 impl Attack {
-    /// A connection of its own.
+    /// A new connection.
     pub(crate) fn client(&self) -> Client {
         Client::new(self.address, &self.key, ATTACKER)
     }
 }
 
 impl Scene {
-    /// A server as it is by default, for development, without a log line per attempt.
+    /// A server with default settings in development mode, without a log line per attempt.
     pub(crate) fn start() -> Scene {
         Scene::with(&[])
     }
 
-    /// The same with these settings, as far as the binary knows them.
+    /// A server with these settings, as far as the binary knows them.
     pub(crate) fn with(settings: &[&str]) -> Scene {
         Scene::of(&mut Scene::options(settings))
     }
 
-    /// How a server with these settings is started.
+    /// The start options of a server with these settings.
     pub(crate) fn options(settings: &[&str]) -> Start {
         let mut start = Start::dev().with(&["--set", "telemetry.attempts=false"]);
         for setting in settings {
@@ -65,9 +65,9 @@ impl Scene {
         start
     }
 
-    /// A new server that is started so.
+    /// A new server with these start options.
     pub(crate) fn of(start: &mut Start) -> Scene {
-        // Where the limit cannot be raised, fewer connections are opened.
+        // If the limit cannot be raised, fewer connections are opened.
         drop(rlimit::increase_nofile_limit(u64::MAX));
         let server = start.clone().fresh();
         for tenant in ["alice", "mallory"] {
@@ -102,12 +102,12 @@ impl Scene {
         Client::new(self.address(), &self.alice, crate::kit::VICTIM)
     }
 
-    /// The victim without an attack.
+    /// Measures the victim without an attack.
     pub(crate) fn quiet(&self) -> Seen {
         quiet(self.address(), &self.alice)
     }
 
-    /// The victim from now on.
+    /// Starts to measure the victim.
     pub(crate) fn watch(&self) -> Watch {
         Watch::start(self.address(), &self.alice)
     }
@@ -125,7 +125,7 @@ impl Scene {
         self.server.peak_memory_kib() / 1024
     }
 
-    /// Subscribes a URL of the attacker's to these types.
+    /// Subscribes a URL of the attacker to this type.
     pub(crate) fn subscribe(&self, url: &str, kind: &str) -> Json {
         let answer =
             self.attacker().post("/v1/subscriptions", &json!({"url": url, "types": [kind]}));
@@ -134,7 +134,7 @@ impl Scene {
         answer.json()
     }
 
-    /// Whether the process is there, answers, and has a ledger that balances.
+    /// Whether the process is running, answers, and has a ledger that balances.
     pub(crate) fn is_sound(&self) -> bool {
         let ledgers = ["/v1/ledger", "/v1/ledger?scope=all"].map(|path| {
             Client::new(self.address(), &self.server.key, crate::kit::VICTIM).get(path)

@@ -1,4 +1,4 @@
-//! Secrets that must not be shown, sent elsewhere or left on disk (rows 8, 13, 16).
+//! Secrets that must not be shown, sent elsewhere or left on disk.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::support::{Start, run, stderr, stdout, text};
 const OK: &str = "HTTP/1.1 200 x\r\ncontent-length: 0\r\n\r\n";
 const FAILS: &str = "HTTP/1.1 500 x\r\ncontent-length: 0\r\n\r\n";
 
-/// How many files below this directory hold the text.
+/// How many files below this directory contain the text.
 fn files_with(directory: &Path, text: &str) -> usize {
     let mut found = 0;
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -28,7 +28,7 @@ fn files_with(directory: &Path, text: &str) -> usize {
 }
 
 #[test]
-fn custom_headers_are_kept_like_the_token() {
+fn custom_headers_are_protected_like_the_token() {
     const OLD: &str = "old-canary-7f3a9c1d";
     const NEW: &str = "new-canary-5b2e8f04";
     let mut verdict = Verdict::of("custom headers as secrets");
@@ -47,7 +47,7 @@ fn custom_headers_are_kept_like_the_token() {
     let mut reader = Client::new(scene.address(), &scene.reader, ATTACKER);
     let shown = String::from_utf8(reader.get(&path).unwrap().body).unwrap();
     verdict.must(!shown.contains(OLD), "shown to a read-only key");
-    // The URL changes and the headers are not given again.
+    // The URL changes and no headers are given.
     client.status("PATCH", &path, &json!({"url": format!("http://{second}/")}));
     client.post("/v1/events", &json!({"type": "a.b", "data": 2})).unwrap();
     scene.server.wait("the new URL to be called", |_| {
@@ -55,7 +55,7 @@ fn custom_headers_are_kept_like_the_token() {
     });
     let sent = at_second.heads.lock().unwrap().concat();
     verdict.must(!sent.contains(OLD), "the old value was sent to the new URL");
-    // New headers; what still waits for the old URL must not get them.
+    // New headers; deliveries that wait for the old URL must not get them.
     client.status("PATCH", &path, &json!({"headers": {"x-secret": NEW}}));
     let before = at_first.heads.lock().unwrap().len();
     scene.server.wait("another attempt at the old URL", |_| {

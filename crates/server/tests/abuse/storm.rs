@@ -1,4 +1,4 @@
-//! The process that runs all attacks of one tenant at once, each at its own pace.
+//! The attacker's process: it runs all attacks of one tenant at once, each at its own rate.
 
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -12,19 +12,19 @@ use crate::kit::{ATTACKER, Client, connect, now, request_head};
 use crate::receivers::hanging;
 use crate::wire::{END_HEADERS, HEADERS, Http2, PING, RST_STREAM, frame, request};
 
-/// Whom to attack, and by which keys.
+/// The server to attack, and the keys.
 #[derive(Clone)]
 struct Target {
     address: SocketAddr,
-    /// Every scope but `admin`.
+    /// A key with every scope except `admin`.
     key: String,
-    /// The scope `read` alone.
+    /// A key with the scope `read` alone.
     reader: String,
     /// A receiver that hangs.
     hole: SocketAddr,
-    /// Subscriptions of the attacker's.
+    /// Subscriptions of the attacker.
     subscriptions: Vec<String>,
-    /// Parts of names of attacks: all others are left out. Empty: none is.
+    /// Parts of the names of the attacks to run; empty for all.
     only: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ impl Target {
     }
 }
 
-/// Does this again and again on a thread of its own, so long apart at least.
+/// Repeats an action on a thread of its own, with at least this time between two runs.
 fn every(
     name: &str,
     pause: Duration,
@@ -82,12 +82,12 @@ fn attacker_process() {
     bodies(&target);
     connections(&target);
     flows(&target);
-    // Until whoever started it ends it, or has ended.
+    // Until the parent process ends it, or has ended.
     drop(std::io::stdin().lock().read_to_end(&mut Vec::new()));
 }
 
-/// Subscriptions with costly filters, with receivers that hang, and a history for the lists. What a
-/// quota refuses is left out.
+/// Creates subscriptions with costly filters and hanging receivers, and a history for the lists.
+/// Whatever a quota refuses is skipped.
 fn prepare(target: &mut Target) {
     let mut client = target.client();
     let mut subscribe = |wish: Json| {
@@ -112,7 +112,7 @@ fn prepare(target: &mut Target) {
     }
 }
 
-/// Requests that are whole, and cost the server more than the attacker.
+/// Complete requests that cost the server more than the attacker.
 fn requests(target: &Target) {
     // 16 costly filter tests a second.
     for _ in 0..4 {
@@ -141,12 +141,12 @@ fn requests(target: &Target) {
     every("large-pages", millis(50), target, |target, _| {
         drop(target.client().get("/v1/events?limit=1000"))
     });
-    // 50 unknown keys a second, each of which has to be looked up.
+    // 50 unknown keys per second, each of which must be looked up.
     every("unknown-keys", millis(20), target, |target, n| {
         let key = format!("pr_{n:016x}_{}", "A".repeat(43));
         drop(Client::new(target.address, &key, ATTACKER).get("/v1/events"));
     });
-    // Ten replays a second, ten subscriptions made and deleted, twenty test sends at a time.
+    // Ten replays per second, ten subscriptions created and deleted, twenty test sends at a time.
     every("replays", millis(100), target, |target, _| {
         drop(target.client().post("/v1/replays", &json!({"state": "delivered", "per_second": 1})));
     });
@@ -168,10 +168,10 @@ fn requests(target: &Target) {
     }
 }
 
-/// Bodies that are held, cut, too large or hostile.
+/// Bodies that are held, truncated, too large or hostile.
 fn bodies(target: &Target) {
-    // Thirty batches of 16 MB, of which 64 KiB come ten times a second each, with the read-only key
-    // and with the other.
+    // Thirty batches of 16 MB, sent in pieces of 64 KiB ten times per second, with the read-only
+    // key and with the other.
     for sender in 0..30 {
         let mut held: Option<TcpStream> = None;
         every("held-bodies", millis(100), target, move |target, n| {
@@ -196,7 +196,7 @@ fn bodies(target: &Target) {
     every("hostile-bodies", millis(200), target, move |target, _| {
         drop(target.client().send("POST", "/v1/events", "", nested.as_bytes()));
     });
-    // Twenty requests a second whose client goes away at once.
+    // Twenty requests per second whose client disconnects at once.
     every("disconnects", millis(50), target, |target, n| {
         let body = json!({"type": "nobody.wants", "data": n}).to_string();
         let headers = format!("idempotency-key: storm-{n}\r\n");
@@ -207,9 +207,10 @@ fn bodies(target: &Target) {
     });
 }
 
-/// Connections that are silent, that stream, that do not read, and that speak HTTP/2.
+/// Connections that are silent, stream, do not read, or use HTTP/2.
 fn connections(target: &Target) {
-    // Up to 10,000 silent ones from twenty addresses, 500 a second; the closed ones are replaced.
+    // Up to 10,000 silent connections from twenty addresses, 500 per second; closed ones are
+    // replaced.
     let mut open: Vec<TcpStream> = Vec::new();
     every("silent-connections", millis(20), target, move |target, n| {
         for m in 0..10 {
@@ -229,7 +230,7 @@ fn connections(target: &Target) {
             });
         }
     });
-    // Up to 1,100 streams, 50 a second, none of which is read; twenty lists that are not read.
+    // Up to 1,100 streams, 50 per second, that are never read; twenty lists that are not read.
     for (name, path, most, pause) in
         [("streams", "/v1/stream", 1_100, 20), ("unread-lists", "/v1/events?limit=1000", 20, 250)]
     {
@@ -246,7 +247,7 @@ fn connections(target: &Target) {
             }
         });
     }
-    // 2,000 streams a second that are reset at once, and 5,000 pings.
+    // 2,000 streams per second that are reset at once, and 5,000 pings.
     let mut resets: Option<(Http2, u32)> = None;
     every("resets", millis(100), target, move |target, _| {
         let opened = || Some((Http2::open(target.address, ATTACKER, &[]).ok()?, 1));
@@ -266,10 +267,10 @@ fn connections(target: &Target) {
     });
 }
 
-/// Events that multiply.
+/// Events with a large fan-out.
 fn flows(target: &Target) {
-    // A megabyte to 300 receivers that hang, every five seconds; one a second against twenty costly
-    // filters; 500 small events to twenty receivers that hang, twice a second.
+    // A megabyte to 300 hanging receivers every five seconds; one per second against twenty costly
+    // filters; 500 small events to twenty hanging receivers twice per second.
     let large = json!({"type": "large.event", "data": "x".repeat(1_000_000)}).to_string();
     every("large-events", millis(5_000), target, move |target, _| {
         drop(target.client().send("POST", "/v1/events", "", large.as_bytes()));

@@ -1,4 +1,5 @@
-//! `GET /v1/stream`: keys that end (row 10), all places taken (row 12), readers that do not read.
+//! `GET /v1/stream`: expiring keys, all stream permits taken, clients that do not
+//! read.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -12,7 +13,7 @@ use crate::rules::{Civil, unix_in};
 use crate::scene::Scene;
 use crate::support::{Receiver, text};
 
-/// Opens a stream; `None` where it is refused.
+/// Opens a stream; `None` if it is refused.
 fn open(scene: &Scene, key: &str) -> Option<TcpStream> {
     let mut stream = connect(scene.address(), ATTACKER).ok()?;
     let head = format!("GET /v1/stream HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n\r\n");
@@ -126,7 +127,7 @@ fn backups_and_reloads_in_a_loop_lose_nothing() {
 fn slow_reader_of_a_head_does_not_hold_a_stream_place() {
     let mut verdict = Verdict::of("streams asked for and abandoned");
     let scene = Scene::start();
-    // Asked for, never read, and dropped: the places must come back.
+    // Opened, never read, and dropped: the permits must be released.
     for _ in 0..count(1_200, 5_000) {
         if let Ok(mut stream) = connect(scene.address(), ATTACKER) {
             let head = request_head(&scene.mallory, "GET", "/v1/stream", "", 0);

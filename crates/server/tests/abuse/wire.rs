@@ -1,4 +1,4 @@
-//! HTTP/2, frame by frame, so that a client can say what no library would.
+//! HTTP/2 at the level of frames, to send what no library would.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -31,7 +31,7 @@ impl Http2 {
         settings: &[(u16, u32)],
     ) -> io::Result<Http2> {
         let stream = connect(server, source)?;
-        // A server that stops reading is an outcome, not something to wait for.
+        // If the server stops reading, that is a result; do not wait for it.
         stream.set_write_timeout(Some(Duration::from_secs(3)))?;
         let mut http2 = Http2(stream);
         http2.0.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")?;
@@ -48,8 +48,8 @@ impl Http2 {
         self.0.write_all(bytes)
     }
 
-    /// Reads what is there within this time, and drops it; how much there was, and whether the server
-    /// closed.
+    /// Reads and drops the available data within this time; returns its size, and whether the
+    /// server closed.
     pub(crate) fn drain(&mut self, within: Duration) -> (usize, bool) {
         let mut buffer = vec![0; 64 * 1024];
         let mut bytes = 0;
@@ -74,7 +74,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     frame
 }
 
-/// A header block of a request, each field literally.
+/// The header block of a request, with literal fields.
 pub(crate) fn request(method: &str, path: &str, key: &str) -> Vec<u8> {
     let bearer = format!("Bearer {key}");
     let mut block = Vec::new();
@@ -91,7 +91,7 @@ pub(crate) fn request(method: &str, path: &str, key: &str) -> Vec<u8> {
     block
 }
 
-/// A literal field: 0x00 leaves the table alone, 0x40 adds it to the table.
+/// A literal field: 0x00 does not add it to the dynamic table, 0x40 does.
 pub(crate) fn literal(block: &mut Vec<u8>, how: u8, name: &[u8], value: &[u8]) {
     block.push(how);
     for text in [name, value] {
@@ -100,7 +100,7 @@ pub(crate) fn literal(block: &mut Vec<u8>, how: u8, name: &[u8], value: &[u8]) {
     }
 }
 
-/// A length with a prefix of seven bits.
+/// Encodes a length with a seven-bit prefix.
 fn integer(block: &mut Vec<u8>, value: usize) {
     if value < 127 {
         block.push(u8::try_from(value).unwrap());

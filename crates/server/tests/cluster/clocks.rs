@@ -1,4 +1,5 @@
-//! Clocks that are an hour apart, and a database's clock that is set: times go on all the same.
+//! Nodes whose clocks differ by an hour, and a database clock that is set: Postrider's times
+//! continue unchanged.
 
 use serde_json::json;
 
@@ -7,7 +8,7 @@ use crate::server::Server as Postgres;
 use crate::set_clock::SetClock;
 use crate::skew;
 
-/// When an event that this node accepts now was accepted, in milliseconds.
+/// The acceptance time, in milliseconds, of an event that this node accepts now.
 fn accepted_at(scene: &Scene, place: usize) -> i64 {
     let event = json!({"type": "task.mark", "data": {"mark": place}});
     let id = scene.node(place).ask("POST", "/v1/events", Some(&event), 202)["id"].clone();
@@ -64,12 +65,12 @@ fn a_database_clock_that_is_set_costs_no_slot_and_makes_nothing_early() {
             assert!((0..600_000).contains(&passed), "{passed} ms later on node {place}");
         }
     }
-    // A node that starts now has the time of the others, not the database's.
+    // A starting node has the time of the other nodes, not of the database.
     let before = accepted_at(&scene, 0);
     scene.join();
     let passed = accepted_at(&scene, 2) - before;
     assert!((0..600_000).contains(&passed), "{passed} ms later on the node that started");
-    // One that dies while the clock is set back is succeeded all the same.
+    // A node that dies while the clock is set back is replaced too.
     scene.wait_for_shares();
     scene.node(1).signal("STOP");
     skew.set(-98 * 3600);
@@ -78,7 +79,7 @@ fn a_database_clock_that_is_set_costs_no_slot_and_makes_nothing_early() {
     let event = json!({"type": "task.mark", "data": {"mark": "succeeded"}});
     scene.any().ask("POST", "/v1/events", Some(&event), 202);
     scene.receiver.wait_for_event("succeeded", PLACES);
-    // Leases that end by the database's clock may cost duplicates, as every takeover may.
+    // Leases that end by the database's clock may cause duplicates, like every takeover.
     let mut explained = scene.unfinished();
     explained.append(&mut scene.settled());
     let ended = scene.settle(&acknowledged, &explained);

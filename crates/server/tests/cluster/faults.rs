@@ -1,5 +1,5 @@
-//! A node killed, a node stopped, the database restarted, connections cut at COMMIT, nodes that come
-//! and go: under load, with everything that must hold in the end.
+//! Faults under load: a node killed, a node suspended, the database restarted, connections cut at
+//! COMMIT, nodes that join and leave. Everything is checked at the end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -39,9 +39,9 @@ fn a_node_that_is_stopped_for_longer_than_its_lease_settles_nothing() {
         let place = 2 - round % 2;
         let began = now();
         scene.node(place).signal("STOP");
-        // One that was about to be sent leaves when the node goes on.
+        // A delivery that was about to be sent is sent when the node resumes.
         in_flight.append(&mut scene.unfinished());
-        // Others own its shards by then, so its lease is over.
+        // Other nodes own its shards by then, so its lease has ended.
         longest = longest.max(scene.takeover(began, &format!("stopped-{round}-")));
         scene.node(place).signal("CONT");
         acknowledged.extend(load.end());
@@ -83,7 +83,7 @@ fn connections_that_are_cut_at_commit_lose_nothing() {
         for cut in [Cut::Before, Cut::After, Cut::Between] {
             proxy.cut_next(cut);
             scene.receiver.wait_for_more(2);
-            // A cut that is still to come would meet the questions at the end.
+            // A cut that has not happened yet would hit the checks at the end.
             while !proxy.has_cut() {
                 scene.receiver.wait_for_more(1);
             }
@@ -91,7 +91,7 @@ fn connections_that_are_cut_at_commit_lose_nothing() {
         }
     }
     let acknowledged = load.end();
-    // Nothing is sent twice: what was sent is settled again until the outcome is known.
+    // Nothing is sent twice: a settlement is repeated until its outcome is known.
     let ended = scene.settle(&acknowledged, &BTreeSet::new());
     println!("cluster, cut at COMMIT: {cuts} cuts, {ended}");
 }
@@ -108,20 +108,20 @@ fn nodes_come_and_go() {
             scene.join();
         }
         let nodes = scene.nodes.len();
-        // Shards move while their owners send: whoever gives one away lets what is under way end.
+        // Shards move while their owners send: the old owner first lets its attempts in flight end.
         scene.wait_for_shares();
         longest = longest.max(scene.takeover(began, &format!("joined-{round}-")));
         acknowledged.extend(load.end());
         let load = scene.load();
         scene.receiver.wait_for_more(PLACES * 5);
-        // A node that ends orderly settles what it has in flight: nothing comes again.
+        // A node that shuts down in order settles its attempts in flight: nothing is repeated.
         for place in nodes - 2..nodes {
             scene.leave(place);
         }
         longest = longest.max(scene.takeover(now(), &format!("left-{round}-")));
         acknowledged.extend(load.end());
     }
-    // Nothing at all may come twice.
+    // Nothing may arrive twice.
     let ended = scene.settle(&acknowledged, &BTreeSet::new());
     let n = rounds() * 2;
     println!("cluster, membership: {n} joins, {n} orderly ends, takeover {longest:?}, {ended}");

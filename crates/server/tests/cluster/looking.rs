@@ -1,5 +1,5 @@
-//! What is measured and told of a cluster from outside: `postrider bench` on several nodes, and
-//! `postrider doctor`.
+//! Commands that inspect a cluster from outside: `postrider bench` on several nodes, and `postrider
+//! doctor`.
 
 use serde_json::{Value as Json, json};
 
@@ -35,7 +35,7 @@ fn a_measurement_of_two_nodes_tells_what_node_and_database_cost() {
     assert!(left.is_empty(), "the data is gone: {left:?}");
 }
 
-/// What `postrider doctor` finds, by check: its level and what it says.
+/// The findings of `postrider doctor`, by check: level and text.
 fn doctor(arguments: &[&str]) -> impl Fn(&str) -> (String, String) + use<> {
     let output = postrider(&["--json", "doctor"])
         .args(arguments)
@@ -54,7 +54,7 @@ fn doctor(arguments: &[&str]) -> impl Fn(&str) -> (String, String) + use<> {
 }
 
 #[test]
-fn the_doctor_sees_the_cluster() {
+fn doctor_reports_the_cluster() {
     let mut pair = pair();
     let here = pair.folder.path().join("a");
     let (here, url) = (here.to_str().unwrap().to_owned(), pair.url.clone());
@@ -81,7 +81,7 @@ fn the_doctor_sees_the_cluster() {
     let found = ask(elsewhere.to_str().unwrap());
     let (level, said) = found("cluster's ring");
     assert!(level == "fault" && said.contains("is missing, and the cluster has one"), "{said}");
-    // One of them stands still until its lease is over, and nobody else is there to notice.
+    // One node is suspended until its lease has ended, and no other node notices.
     let [a, b] = &mut pair.nodes;
     b.signal("STOP");
     a.signal("STOP");
@@ -97,7 +97,7 @@ fn the_doctor_sees_the_cluster() {
 }
 
 #[test]
-fn the_doctor_says_why_a_database_will_not_do() {
+fn doctor_says_why_a_database_is_unsuitable() {
     let postgres = Postgres::start();
     let empty = postgres.database("empty");
     let found = doctor(&["--store", &empty]);

@@ -1,4 +1,4 @@
-//! Clusters of real processes on a private PostgreSQL, and everything that can happen to them.
+//! Clusters of real processes on a private PostgreSQL, with all kinds of faults.
 //!
 //! Each test prints one line with its figure. `POSTRIDER_CLUSTER_ROUNDS=20` makes each of them go
 //! through its faults twenty times instead of once.

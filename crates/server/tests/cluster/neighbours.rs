@@ -1,4 +1,4 @@
-//! What is done on one node and relied upon at another.
+//! Changes on one node that another node relies on.
 
 use serde_json::{Value as Json, json};
 use std::os::unix::fs::PermissionsExt as _;
@@ -22,7 +22,7 @@ fn start(url: &str) -> Start {
     Start::dev().with(&["--store", url]).variable("POSTRIDER_ADMIN_KEY", KEY)
 }
 
-/// Two nodes that have their shares.
+/// Two nodes with an equal share of the shards.
 pub(crate) fn pair() -> Pair {
     let postgres = Postgres::start();
     let url = postgres.database("cluster");
@@ -47,7 +47,7 @@ fn send(node: &Server, n: usize) -> Json {
 }
 
 #[test]
-fn what_one_node_acknowledged_another_relies_on_at_once() {
+fn change_acknowledged_by_one_node_is_effective_on_another_at_once() {
     let pair = pair();
     let receiver = Receiver::start();
     let mut expected = 0;
@@ -80,8 +80,8 @@ fn what_one_node_acknowledged_another_relies_on_at_once() {
     );
 }
 
-/// Twice the same request with one idempotency key, at both nodes at once: it is done once, and both
-/// are told the same.
+/// The same request twice with one idempotency key, on both nodes at once: it is executed once, and
+/// both get the same answer.
 #[test]
 fn a_request_that_comes_to_two_nodes_at_once_is_done_once() {
     const ROUNDS: usize = 20;
@@ -108,7 +108,7 @@ fn a_request_that_comes_to_two_nodes_at_once_is_done_once() {
 }
 
 #[test]
-fn what_is_asked_of_one_node_its_owner_does() {
+fn command_sent_to_any_node_is_executed_by_the_owner() {
     let mut pair = pair();
     let receiver = Receiver::start();
     for n in 0..6 {
@@ -137,7 +137,7 @@ fn what_is_asked_of_one_node_its_owner_does() {
         let path = format!("/v1/destinations/{}/enable", text(&destination, "id"));
         assert_eq!(b.ask("POST", &path, None, 200)["state"], "enabled");
     }
-    // A job brings back what belongs to both nodes, each once.
+    // A job replays deliveries of both nodes, each once.
     let job = a.ask("POST", "/v1/replays", Some(&json!({"state": "cancelled"})), 201);
     let path = format!("/v1/replays/{}", text(&job, "id"));
     let job = b.wait("the job to end", |node| {
@@ -178,7 +178,7 @@ fn a_node_without_the_key_ring_refuses_to_start() {
 }
 
 #[test]
-fn a_node_without_the_key_ring_is_told_so_where_nothing_is_sealed_yet() {
+fn node_without_the_key_ring_is_refused_even_if_nothing_is_sealed_yet() {
     let pair = pair();
     let path = pair.folder.path().join("c");
     for _ in 0..2 {
@@ -190,7 +190,7 @@ fn a_node_without_the_key_ring_is_told_so_where_nothing_is_sealed_yet() {
     }
 }
 
-/// A key ring that is good, and not theirs.
+/// A valid key ring of another cluster.
 fn other_ring(pair: &Pair) -> String {
     let ring = std::fs::read_to_string(pair.folder.path().join("a/keyring")).unwrap();
     let mut ring: Json = serde_json::from_str(&ring).unwrap();

@@ -1,4 +1,4 @@
-//! A receiver that remembers what came, where and when. What is sent to `/bad…` fails.
+//! A receiver that records each request with its path and time. Requests to `/bad…` fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ impl Receiver {
         self.shared.arrived.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The deliveries that came to good places, with how often each came.
+    /// The deliveries to good paths, with how often each came.
     pub(crate) fn good(&self) -> BTreeMap<String, usize> {
         let mut all = BTreeMap::new();
         for one in self.arrived().iter().filter(|one| is_good(one)) {
@@ -47,7 +47,7 @@ impl Receiver {
         all
     }
 
-    /// When something came to a bad place, by place.
+    /// The times of requests to bad paths, by path.
     pub(crate) fn bad(&self) -> BTreeMap<String, Vec<Instant>> {
         let mut all: BTreeMap<String, Vec<Instant>> = BTreeMap::new();
         for one in self.arrived().iter().filter(|one| !is_good(one)) {
@@ -56,7 +56,7 @@ impl Receiver {
         all
     }
 
-    /// Waits until so many more have come to good places.
+    /// Waits until this many more requests have come to good paths.
     pub(crate) fn wait_for_more(&self, more: usize) {
         let (begin, mut count) = (self.arrived().len(), 0);
         self.wait(begin, |one| {
@@ -65,7 +65,8 @@ impl Receiver {
         });
     }
 
-    /// Waits until an event with this text has come to so many good places; says when the last did.
+    /// Waits until an event with this text has come to this many good paths; returns when the last
+    /// one came.
     pub(crate) fn wait_for_event(&self, text: &str, places: usize) -> Instant {
         let mut seen = BTreeSet::new();
         self.wait(0, |one| {
@@ -76,8 +77,8 @@ impl Receiver {
         })
     }
 
-    /// Looks at one after the other, each once: whoever looks holds up what comes. Says when the one
-    /// came that was the last to wait for.
+    /// Checks the requests one by one, each once, because checking blocks new ones. Returns the
+    /// time of the request that was waited for.
     fn wait(&self, begin: usize, mut is_last: impl FnMut(&Request) -> bool) -> Instant {
         let (deadline, mut next) = (Deadline::new(), begin);
         let mut arrived = self.arrived();
@@ -101,7 +102,7 @@ fn is_good(one: &Request) -> bool {
     !one.path.starts_with("/bad")
 }
 
-/// The shortest time between two of these.
+/// The shortest time between two consecutive times.
 pub(crate) fn shortest_gap(times: &[Instant]) -> Option<Duration> {
     times.windows(2).map(|two| two[1] - two[0]).min()
 }

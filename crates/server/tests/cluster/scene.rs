@@ -1,4 +1,4 @@
-//! A cluster under load, and what must hold of it in the end.
+//! A cluster under load, and the checks at its end.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,18 +15,18 @@ use crate::support::server::Server;
 use crate::support::{Deadline, Start, balances, http};
 
 const KEY: &str = "admin-key-of-the-cluster-tests";
-/// Places that answer well.
+/// Paths of the receiver that answer well.
 pub(crate) const PLACES: usize = 12;
-/// Divides the ten minutes between two probes: six seconds.
+/// Divides the ten minutes between two probes: to six seconds.
 const TIME_SCALE: &str = "100";
 const PROBE_INTERVAL: Duration = Duration::from_secs(6);
-/// What each of the three senders waits between two events. A cluster on two cores takes in more than it
-/// delivers there, and a takeover would wait for what was accepted before it.
+/// The pause of each of the three senders between two events. On two cores a cluster accepts more
+/// than it delivers, and a takeover would wait for the backlog.
 const PACE: Duration = Duration::from_millis(30);
-/// A takeover may last so long.
+/// The longest takeover that is allowed.
 const TAKEOVER_MAX: Duration = Duration::from_secs(20);
 
-/// How often each fault is gone through.
+/// How often each fault is repeated.
 #[expect(clippy::disallowed_methods, reason = "the long form is asked for by the environment")]
 pub(crate) fn rounds() -> usize {
     std::env::var("POSTRIDER_CLUSTER_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
@@ -45,23 +45,23 @@ pub(crate) struct Scene {
     url: String,
     folder: tempfile::TempDir,
     variables: Vec<(String, String)>,
-    /// The binary that nodes are started with from now on, where it is another one.
+    /// Another binary for nodes that are started from now on.
     pub(crate) program: Option<PathBuf>,
-    /// Deliveries that are owed to other places than the usual ones.
+    /// Deliveries to other paths than the usual ones.
     pub(crate) others: u64,
-    /// What came to each bad place before it was disabled.
+    /// Requests to each bad path before it was disabled.
     ordinary: Vec<usize>,
 }
 
 impl Scene {
-    /// So many nodes, on a database of their own.
+    /// This many nodes, on a database of their own.
     pub(crate) fn new(nodes: usize) -> Scene {
         let postgres = Postgres::start();
         let url = postgres.database("cluster");
         Scene::at(postgres, url, nodes, &[])
     }
 
-    /// So many nodes on a database at this address; each has the variables that its place has.
+    /// This many nodes on the database at this address; each with its own environment variables.
     pub(crate) fn at(
         postgres: Postgres,
         url: String,
@@ -71,7 +71,7 @@ impl Scene {
         Scene::of(None, postgres, url, nodes, variables)
     }
 
-    /// So many nodes of another program, on a database of their own.
+    /// This many nodes of another program, on a database of their own.
     pub(crate) fn of_program(program: &Path, nodes: usize) -> Scene {
         let postgres = Postgres::start();
         let url = postgres.database("cluster");
@@ -114,7 +114,7 @@ impl Scene {
         scene
     }
 
-    /// Waits until every node that runs has its share.
+    /// Waits until every running node has its share of the shards.
     pub(crate) fn wait_for_shares(&mut self) {
         let count = self.nodes.iter().flatten().count();
         let share = 256 / count;
@@ -128,7 +128,7 @@ impl Scene {
         });
     }
 
-    /// Lets the bad places be disabled: from then on only probes come there.
+    /// Waits until the bad destinations are disabled: from then on only probes come there.
     fn warm_up(&mut self) {
         let node = self.nodes[0].as_mut().unwrap();
         node.send(30);
@@ -141,12 +141,12 @@ impl Scene {
         self.ordinary = self.receiver.bad().values().map(Vec::len).collect();
     }
 
-    /// A node that runs.
+    /// The running node with this index.
     pub(crate) fn node(&self, place: usize) -> &Server {
         self.nodes[place].as_ref().unwrap()
     }
 
-    /// Some node that runs.
+    /// Any running node.
     pub(crate) fn any(&self) -> &Server {
         self.nodes.iter().flatten().next().unwrap()
     }
@@ -158,7 +158,7 @@ impl Scene {
         self.start(place);
     }
 
-    /// Starts the node at this place, on its own directory.
+    /// Starts the node with this index, on its own directory.
     pub(crate) fn start(&mut self, place: usize) {
         let here = self.directory(place);
         if place > 0 && !here.exists() {
@@ -168,7 +168,7 @@ impl Scene {
         self.nodes[place] = Some(self.how(place).at(&here));
     }
 
-    /// How the node at this place is started.
+    /// The start options of the node with this index.
     pub(crate) fn how(&self, place: usize) -> Start {
         let mut start = Start::dev()
             .with(&["--store", &self.url, "--time-scale", TIME_SCALE])
@@ -184,14 +184,14 @@ impl Scene {
         start
     }
 
-    /// Ends a node as a power cut would end it.
+    /// Kills a node, like a power cut.
     pub(crate) fn kill(&mut self, place: usize) {
         let node = self.nodes[place].take().unwrap();
         node.signal("KILL");
         drop(node);
     }
 
-    /// Ends a node orderly; what it logged.
+    /// Shuts a node down in order; returns its log.
     pub(crate) fn leave(&mut self, place: usize) -> String {
         let mut node = self.nodes[place].take().unwrap();
         node.signal("TERM");
@@ -200,25 +200,26 @@ impl Scene {
         log
     }
 
-    /// The directory of the node at this place.
+    /// The directory of the node with this index.
     pub(crate) fn directory(&self, place: usize) -> PathBuf {
         self.folder.path().join(format!("node{place}"))
     }
 
-    /// Those that have arrived and are not settled: what is in flight, as the receiver sees it. What
-    /// a node had in flight that is gone by now is among them, since nobody else settles it yet.
+    /// Deliveries that arrived and are not settled: in flight, as the receiver sees it. They
+    /// include those of nodes that are gone, because nobody else has settled them yet.
     pub(crate) fn in_flight(&self) -> BTreeSet<String> {
         let settled = self.settled();
-        // Asked for after the settled ones: what comes in between is in flight elsewhere, and harmless.
+        // The receiver is read after the settled ones: a delivery that arrives in between is in
+        // flight on another node, which is harmless.
         self.receiver.good().into_keys().filter(|id| !settled.contains(id)).collect()
     }
 
-    /// Those that are delivered, by the database.
+    /// The delivered deliveries, according to the database.
     pub(crate) fn settled(&self) -> BTreeSet<String> {
         self.ids("postrider.deliveries_done WHERE state = 2")
     }
 
-    /// Those that are not settled, whether they have arrived or not.
+    /// The deliveries that are not settled, whether they arrived or not.
     pub(crate) fn unfinished(&self) -> BTreeSet<String> {
         let mut unfinished = self.ids("postrider.deliveries_open");
         unfinished.append(&mut self.in_flight());
@@ -236,7 +237,7 @@ impl Scene {
         Load::begin(nodes)
     }
 
-    /// How long it takes from now until an event that is accepted now has come to every place.
+    /// The time from `began` until an event that is accepted now has come to every path.
     pub(crate) fn takeover(&self, began: Instant, text: &str) -> Duration {
         let event = json!({"type": "task.mark", "data": {"mark": text}});
         self.any().ask("POST", "/v1/events", Some(&event), 202);
@@ -245,8 +246,8 @@ impl Scene {
         took
     }
 
-    /// Waits until everything has arrived, and checks that it did, and that nothing came twice that
-    /// was not in flight when something went wrong.
+    /// Waits until everything has arrived. Checks that nothing is missing, and that nothing arrived
+    /// twice that was not in flight during a fault.
     pub(crate) fn settle(
         &mut self,
         acknowledged: &[String],
@@ -254,7 +255,7 @@ impl Scene {
     ) -> Ended {
         let place = self.nodes.iter().position(Option::is_some).unwrap();
         let (node, others) = (self.nodes[place].as_mut().unwrap(), self.others);
-        // Everything but what is owed to the bad places.
+        // Everything except the deliveries to bad paths.
         let ledger = node.wait("everything to arrive", |node| {
             let ledger = node.ledger();
             let count = |name: &str| ledger[name].as_u64().unwrap() - others;
@@ -285,7 +286,7 @@ impl Scene {
         }
     }
 
-    /// How many probes there were; none comes too early after another.
+    /// Checks that no probe came too early after another; returns the number of probes.
     fn probes(&self) -> usize {
         let mut probes = 0;
         for ((place, times), ordinary) in self.receiver.bad().into_iter().zip(&self.ordinary) {
@@ -299,7 +300,7 @@ impl Scene {
     }
 }
 
-/// What became of a scene.
+/// The result of a scene.
 pub(crate) struct Ended {
     acknowledged: usize,
     duplicates: usize,
@@ -318,7 +319,7 @@ impl std::fmt::Display for Ended {
     }
 }
 
-/// Events that are sent, one after the other, to one node after the other.
+/// Senders of events, to one node after the other.
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     senders: Vec<JoinHandle<Vec<String>>>,
@@ -340,7 +341,7 @@ impl Load {
                     let id = format!("event-{run}-{sender}-{n}");
                     let event = json!({"id": id, "type": "task.updated", "data": {"n": n}});
                     let node = nodes[(n + sender) % nodes.len()];
-                    // A node that is gone, stopped or without its database acknowledges nothing.
+                    // A node that is gone, suspended or without its database acknowledges nothing.
                     if let Ok((202, _)) =
                         http::request(node, KEY, "POST", "/v1/events", Some(&event))
                     {
@@ -355,7 +356,7 @@ impl Load {
         Load { stop, senders }
     }
 
-    /// Stops, and says what was acknowledged.
+    /// Stops, and returns the acknowledged events.
     pub(crate) fn end(self) -> Vec<String> {
         self.stop.store(true, Ordering::Relaxed);
         self.senders.iter().for_each(|sender| sender.thread().unpark());

@@ -1,4 +1,4 @@
-//! Moves the time of day that a process sees, and no other clock.
+//! Shifts the time of day of a process, and no other clock.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,10 +26,10 @@ int gettimeofday(struct timeval *restrict at, void *restrict zone) {
 }
 "#;
 
-/// The variable that says by how much.
+/// The environment variable with the shift.
 pub(crate) const SECONDS: &str = "TEST_SKEW_SECONDS";
 
-/// Makes the library that a process is given by `LD_PRELOAD`.
+/// Builds the library for `LD_PRELOAD`.
 pub(crate) fn library(folder: &Path) -> PathBuf {
     let (source, library) = (folder.join("skew.c"), folder.join("skew.so"));
     std::fs::write(&source, SKEW).unwrap();

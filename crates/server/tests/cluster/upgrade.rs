@@ -1,6 +1,6 @@
 //! A rolling upgrade: nodes of two neighbouring versions in one cluster.
 //!
-//! The binary of the version before is named by `POSTRIDER_PREVIOUS`; `cargo xtask previous` builds it
+//! `POSTRIDER_PREVIOUS` names the binary of the previous version; `cargo xtask previous` builds it
 //! from its pinned commit, and `cargo xtask ci` does both.
 
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::scene::{PLACES, Scene, now};
 
-/// The binary of the version before.
+/// The binary of the previous version.
 #[expect(clippy::disallowed_methods, reason = "the other binary is named by the environment")]
 fn previous() -> Option<PathBuf> {
     std::env::var_os("POSTRIDER_PREVIOUS").map(PathBuf::from).filter(|path| path.is_file())
@@ -33,7 +33,7 @@ fn nodes_are_replaced_one_by_one_by_a_newer_version_under_load() {
     let load = scene.load();
     scene.receiver.wait_for_more(PLACES * 10);
 
-    // The first node of the new version migrates the database below the others.
+    // The first node of the new version migrates the database while the old nodes run.
     scene.program = None;
     scene.join();
     scene.wait_for_shares();
@@ -42,7 +42,7 @@ fn nodes_are_replaced_one_by_one_by_a_newer_version_under_load() {
         (nodes(&scene, "format = 0"), nodes(&scene, "format > 0")),
         ("2".into(), "1".into())
     );
-    // What the new one writes, the old ones match, send and show; and the other way round.
+    // The old nodes match, send and show what the new one writes, and the other way round.
     for (at, name) in [(2, "by-new"), (0, "by-old")] {
         let body = json!({"url": scene.receiver.url(&format!("/good-{name}")), "types": [name],
                           "auth_token": "a-token-for-both", "headers": {"x-both": "yes"}});
@@ -57,7 +57,7 @@ fn nodes_are_replaced_one_by_one_by_a_newer_version_under_load() {
         scene.others += 1;
     }
 
-    // One leaves orderly, the other dies; both are replaced.
+    // One node shuts down in order, the other is killed; both are replaced.
     let log = scene.leave(0);
     assert!(!log.contains("\"level\":\"ERROR\""), "{log}");
     scene.start(0);

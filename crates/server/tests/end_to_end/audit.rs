@@ -1,4 +1,4 @@
-//! The audit log of the real binary: listed and exported, after a restart too.
+//! The audit log of the real binary: listed and exported, also after a restart.
 
 use std::path::Path;
 
@@ -45,7 +45,7 @@ fn changes_are_exported_with_who_made_them_and_from_where() {
     assert!(!(lines + &csv + &list).contains(&secret));
 }
 
-/// What the operator did at the machine, newest first: action and target.
+/// The operator's actions at the machine, newest first: action and target.
 fn by_operator(server: &Server) -> Vec<(String, String)> {
     let entries = server.get("/v1/audit?key=operator");
     let entries = entries["data"].as_array().unwrap();

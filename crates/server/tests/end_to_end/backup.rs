@@ -1,4 +1,4 @@
-//! Backup and restore, from outside: under load, of a closed directory, and what is refused.
+//! Backup and restore, from outside: under load, of a closed directory, and refusals.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 use crate::support::server::Server;
 use crate::support::{Receiver, Start, balances, http, run, stderr, stdout};
 
-/// Sends events, one at a time, until told to stop. Gives the identifiers that were acknowledged.
+/// Sends events, one at a time, until told to stop. Returns the acknowledged identifiers.
 fn keep_sending(server: &Server, name: &'static str, stop: &Arc<AtomicBool>) -> JoinHandle<usize> {
     let (address, key, stop) = (server.address, server.key.clone(), Arc::clone(stop));
     thread::spawn(move || {
@@ -66,7 +66,7 @@ fn a_copy_that_is_taken_under_load_has_everything_that_was_acknowledged_before()
     assert!(!copy.join("keyring").exists() && !copy.join("admin.key").exists());
     assert_eq!(server.get("/v1/backup")["state"], "done");
 
-    // It is not overwritten, and says so.
+    // An existing copy is not overwritten, and the error says so.
     let again = backup(&server, &copy);
     assert_eq!(again.status.code(), Some(1), "{}", stderr(&again));
     assert!(stderr(&again).contains("not empty"), "{}", stderr(&again));
@@ -102,7 +102,7 @@ fn a_closed_directory_is_copied_without_a_server_and_refusals_say_what_to_do() {
         let ledger = server.ledger();
         (ledger["delivered"] == 50).then_some(ledger)
     });
-    // A server has it, but is not where this command looks.
+    // A server has the directory open, but not at the address that this command uses.
     let key = &server.key;
     let (data, copy) = (at("data"), at("copy"));
     let (data, copy) = (data.to_str().unwrap(), copy.to_str().unwrap());
@@ -128,7 +128,7 @@ fn a_closed_directory_is_copied_without_a_server_and_refusals_say_what_to_do() {
     assert_eq!(none.status.code(), Some(2));
     assert!(stderr(&none).contains("--data-dir"), "{}", stderr(&none));
 
-    // A copy that is damaged is not restored, and the fault is named.
+    // A damaged copy is not restored, and the damage is named.
     let main = at("copy").join("main.db");
     let mut bytes = fs::read(&main).unwrap();
     bytes.truncate(bytes.len() / 2);

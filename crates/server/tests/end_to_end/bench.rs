@@ -1,4 +1,4 @@
-//! `postrider bench`: that it measures and verifies, never how fast this machine is.
+//! `postrider bench` measures and verifies; the speed of this machine is not checked.
 
 use std::process::{Command, Stdio};
 
@@ -70,7 +70,7 @@ fn growth_is_measured_on_stores_that_were_filled() {
 }
 
 #[test]
-fn a_scenario_that_there_is_not_and_a_part_without_a_task_are_wrong_command_lines() {
+fn unknown_scenario_and_part_without_a_task_are_usage_errors() {
     assert_eq!(run(&["bench", "--only", "nonsense"]).status.code(), Some(2));
     assert_eq!(run(&["bench", "--seconds", "0"]).status.code(), Some(2));
     let output = run(&["bench", "--nodes", "2"]);
@@ -83,7 +83,7 @@ fn a_scenario_that_there_is_not_and_a_part_without_a_task_are_wrong_command_line
     }
 }
 
-/// Whoever breaks a measurement off finds no process and no file of it.
+/// An interrupted measurement leaves no process and no file behind.
 #[test]
 fn a_measurement_that_is_broken_off_leaves_nothing_behind() {
     for (signal, code) in [("TERM", 143), ("INT", 130)] {
@@ -95,7 +95,7 @@ fn a_measurement_that_is_broken_off_leaves_nothing_behind() {
             .spawn()
             .unwrap();
         let deadline = Deadline::new();
-        // The receiver, a server, and whoever sends, or the bare client.
+        // The receiver, a server, and the sender or the bare client.
         let mut children = Vec::new();
         while children.len() < 3 {
             assert!(!deadline.has_passed(), "it did not begin");
@@ -120,7 +120,7 @@ fn children_of(parent: u32) -> Vec<u32> {
     ids.filter(|id| stat(*id).is_some_and(|(_, of)| of == parent)).collect()
 }
 
-/// One that has ended and waits for somebody to take note is not alive.
+/// Whether a process runs; a zombie does not count.
 fn is_alive(id: u32) -> bool {
     stat(id).is_some_and(|(state, _)| state != "Z")
 }

@@ -1,4 +1,4 @@
-//! The time of day of the machine is set while the server runs, and while it does not.
+//! The machine's time of day is set while the server runs, and while it does not.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::support::server::Server;
 use crate::support::{Receiver, Start, text};
 
 const HOUR_S: i64 = 3_600;
-/// The first slot.
+/// The offset of the first slot.
 const FIRST_MS: i64 = 84_800;
 
 fn start(skew: &SetClock) -> Start {
@@ -23,7 +23,7 @@ fn time(value: &Json, name: &str) -> Timestamp {
     text(value, name).parse().unwrap()
 }
 
-/// Sends an event whose delivery fails; the delivery after its first attempt.
+/// Sends an event whose delivery fails; returns the delivery after its first attempt.
 fn failed_once(server: &mut Server) -> Json {
     let event = json!({"type": "task.updated", "data": 1});
     let id = text(&server.ask("POST", "/v1/events", Some(&event), 202), "id");
@@ -41,7 +41,7 @@ fn a_clock_that_is_set_costs_no_slot_and_makes_no_attempt_early() {
     let mut server = start(&skew).fresh();
     server.subscribe(&receiver.url());
     let mut before = time(&failed_once(&mut server), "created_at");
-    // On a clock that keeps the latest time it ever saw, 49 hours back cost every slot.
+    // With a clock that never goes back, a setback by 49 hours would cost every slot.
     let steps = [(-49 * HOUR_S, Some("-176")), (49 * HOUR_S, Some("352")), (-1_000 * HOUR_S, None)];
     for (seconds, by) in steps {
         match by {
@@ -81,13 +81,13 @@ fn a_clock_that_is_set_costs_no_slot_and_makes_no_attempt_early() {
     assert!(metrics.contains("postrider_clock_ahead_milliseconds"), "{metrics}");
 }
 
-/// Whether a line of the log says that the clock was set by a number that begins so.
+/// Whether a log line reports a step of the clock whose number begins like this.
 fn has(line: &str, by: &str) -> bool {
     [format!("by_ms={by}"), format!("\"by_ms\":{by}")].iter().any(|text| line.contains(text))
 }
 
 #[test]
-fn the_operator_is_told_when_the_clock_is_set() {
+fn step_of_the_clock_is_logged_for_the_operator() {
     let (skew, receiver) = (SetClock::new(), Receiver::start(200));
     let server = start(&skew).with(&["--set", "operator_tenant=default"]).fresh();
     server.subscribe_to(&receiver.url(), "postrider.*");

@@ -37,7 +37,7 @@ fn the_configuration_is_printed_with_the_origin_of_each_value() {
 }
 
 #[test]
-fn what_is_printed_is_a_configuration_file() {
+fn printed_configuration_is_a_valid_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("postrider.toml");
     std::fs::write(&path, stdout(&run(&["config", "--set", "retry.max=7"]))).unwrap();
@@ -154,7 +154,7 @@ fn ask(server: &Server, arguments: &[&str]) -> Json {
     }
 }
 
-/// Runs a command against a server and takes what it says to people.
+/// Runs a command against a server and returns its text output.
 fn say(server: &Server, arguments: &[&str]) -> String {
     let url = format!("http://{}", server.address);
     let output = postrider(arguments)
@@ -197,7 +197,7 @@ fn a_subscription_is_created_tested_rotated_and_deleted() {
 }
 
 #[test]
-fn destinations_and_deliveries_are_looked_at_and_changed() {
+fn destinations_and_deliveries_are_shown_and_changed() {
     let receiver = Receiver::start(500);
     let mut server = Start::dev().fresh();
     server.subscribe(&receiver.url());
@@ -293,7 +293,7 @@ fn an_admin_acts_for_the_tenant_that_it_names() {
 }
 
 #[test]
-fn what_arrives_cannot_command_the_terminal() {
+fn received_text_cannot_control_the_terminal() {
     use std::io::{BufRead as _, BufReader, Read as _, Write as _};
     use std::process::Stdio;
 

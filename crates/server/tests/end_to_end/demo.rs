@@ -1,4 +1,4 @@
-//! The demonstration shows what it promises, and leaves nothing behind.
+//! `postrider demo` shows all behaviours, and leaves nothing behind.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;

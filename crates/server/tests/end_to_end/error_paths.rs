@@ -1,4 +1,4 @@
-//! Every way to get a request wrong, with the real binary: the status, the code, the place.
+//! Invalid requests of every kind, with the real binary: the status, the code, the place.
 
 use serde_json::{Value as Json, json};
 
@@ -8,7 +8,7 @@ use crate::support::{Start, http, text};
 const HOSTILE: &str = include_str!("../../../domain/tests/hostile_urls.tsv");
 const MORE: &str = include_str!("../../../domain/tests/hostile_urls_more.tsv");
 
-/// Asks, and expects a problem.
+/// Sends a request, and expects a problem document.
 fn refused(
     server: &Server,
     key: &str,
@@ -89,7 +89,7 @@ fn every_hostile_url_is_judged_as_the_tables_say() {
         let columns: Vec<&str> = line.split('\t').collect();
         let url = unescape(columns[0]);
         for (server, verdict) in [(&by_default, columns[1]), (&with_http, columns[2])] {
-            // Of its own type, so that no two are twins.
+            // Each has its own type, so that no two are twins.
             tried += 1;
             let body = json!({"url": url, "types": [format!("t{tried}")]});
             let asked = ("POST", "/v1/subscriptions", Some(&body));
@@ -107,7 +107,7 @@ fn every_hostile_url_is_judged_as_the_tables_say() {
 }
 
 #[test]
-fn a_key_and_a_tenant_are_held_to_their_rates_and_told_when_to_come_back() {
+fn rate_limits_of_key_and_tenant_apply_and_answers_have_retry_after() {
     for setting in ["limits.key_requests_per_second=2", "limits.tenant_requests_per_second=2"] {
         let server = Start::dev().with(&["--set", setting]).fresh();
         let head = format!(
@@ -115,7 +115,8 @@ fn a_key_and_a_tenant_are_held_to_their_rates_and_told_when_to_come_back() {
              connection: close\r\n\r\n",
             server.key
         );
-        // The bucket fills while they are sent: only many at once are certainly too many.
+        // The bucket refills while requests are sent, so only many concurrent ones certainly exceed
+        // it.
         let answers: Vec<String> =
             (0..50).map(|_| http::raw(server.address, head.as_bytes()).unwrap()).collect();
         assert!(answers[0].starts_with("HTTP/1.1 200"), "{setting}: {}", answers[0]);
@@ -134,7 +135,7 @@ fn a_body_that_does_not_come_is_cut() {
          content-type: application/json\r\ncontent-length: 100\r\n\r\n{{\"type\":",
         server.key
     );
-    // Ten seconds; the answer is the end of the connection as well.
+    // After ten seconds; the connection is closed with the answer.
     let answer = http::raw(server.address, head.as_bytes()).unwrap();
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
     server.get("/v1/ledger");

@@ -1,4 +1,4 @@
-//! What somebody does in their first ten minutes.
+//! What a new user does in the first ten minutes.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
@@ -9,7 +9,7 @@ use crate::support::{Receiver, Start, balances, http, postrider, stderr, stdout,
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo=";
 
-/// A process that ends with the test.
+/// A process that is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -57,7 +57,7 @@ fn an_event_that_is_sent_arrives_signed_and_verified() {
 }
 
 #[test]
-fn what_is_sent_from_a_pipe_arrives_byte_for_byte() {
+fn event_sent_from_a_pipe_arrives_byte_for_byte() {
     use std::io::Write as _;
 
     let server = Start::dev().fresh();
@@ -69,7 +69,7 @@ fn what_is_sent_from_a_pipe_arrives_byte_for_byte() {
         "url": first.strip_prefix("listening on ").unwrap(), "types": ["*"], "format": "raw",
     });
     server.ask("POST", "/v1/subscriptions", Some(&body), 201);
-    // Keys in this order, a number that no float holds, and an escape that nobody needs.
+    // Keys in this order, a number that no float can represent, and an unnecessary escape.
     let data = r#"{"z": 12345678901234567890.10, "a": "\u0041"}"#;
     let api = format!("http://{}", server.address);
     let mut send = postrider(&["send", "task.updated", "-", "--server", &api])

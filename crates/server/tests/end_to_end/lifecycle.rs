@@ -1,7 +1,6 @@
 //! The life of deliveries and destinations, on a faster clock.
 //!
-//! The clock of the wall decides only what may not happen yet: an attempt is never early. How late
-//! one is depends on the machine, and is not asserted.
+//! The tests assert only that an attempt is never early. How late it is depends on the machine.
 
 use std::time::Duration;
 
@@ -15,18 +14,20 @@ fn started_at(attempt: &Json) -> Timestamp {
     text(attempt, "started_at").parse().unwrap()
 }
 
-/// When a retry is due after the first attempt, in milliseconds, on a clock that is so much faster.
+/// When a retry is due after the first attempt, in milliseconds, on a clock that is `scale` times
+/// faster.
 fn offset(retry: u64, scale: u64) -> i64 {
     let unit = Duration::from_millis(84_800) / u32::try_from(scale).unwrap();
     i64::try_from((unit * ((1 << retry) - 1)).as_millis()).unwrap()
 }
 
-/// Waits until the only delivery is dead, and checks that each attempt stands in its slot.
+/// Waits until the only delivery is dead, and checks that each attempt was made in its slot.
 ///
-/// A slot that falls due while an attempt is in flight is spent. When an attempt was settled is not
-/// in its record; the line of the log is written right after it. So: no attempt before its slot, no
-/// attempt in a slot that passed before the attempt before it ended, and no slot left out that was
-/// still to come when the line was written.
+/// A slot that falls due while an attempt is in flight is spent. The attempt's record does not have
+/// the time of its settlement, but the log line is written right after it. So the test checks three
+/// things: no attempt is made before its slot; no attempt is made in a slot that passed while the
+/// previous one was in flight; and no slot is skipped that was still in the future when the
+/// previous log line was written.
 fn check_schedule(server: &mut Server, scale: u64, retries: u64) -> Json {
     let delivery = server.wait("the delivery to be dead", |server| {
         let delivery = server.delivery();
@@ -52,7 +53,7 @@ fn check_schedule(server: &mut Server, scale: u64, retries: u64) -> Json {
         let number = format!("\"attempt\":{},", n + 1);
         let line = server.wait_for_line(|line| line.contains(&number));
         let line: Json = serde_json::from_str(&line).unwrap();
-        // To the millisecond that follows.
+        // Rounded up to the next millisecond.
         logged = text(&line, "timestamp").parse::<Timestamp>().unwrap().as_unix_ms() + 1 - anchor;
     }
     for spent in slot + 1..=retries {
@@ -68,8 +69,8 @@ fn a_whole_schedule_of_48_hours_ends_dead_and_can_be_replayed() {
     let mut server = Start::dev().with(&["--time-scale", "10000"]).fresh();
     server.subscribe(&receiver.url());
     server.send(1);
-    // On this clock the first slots are milliseconds apart, and some of them may be spent. The last
-    // ones are seconds apart.
+    // On this clock the first slots are milliseconds apart, and some may be spent. The last ones
+    // are seconds apart.
     let delivery = check_schedule(&mut server, 10_000, 11);
     let attempts = delivery["attempt_log"].as_array().unwrap();
     assert_eq!(attempts.last().unwrap()["retry"], 11, "the last slot is at 48 hours");
@@ -88,14 +89,14 @@ fn a_whole_schedule_of_48_hours_ends_dead_and_can_be_replayed() {
 }
 
 #[expect(clippy::print_stdout, reason = "the line with its figure")]
-/// Fails every attempt on a clock so slow that no slot can pass while an attempt is in flight.
+/// Fails every attempt on a clock so slow that no slot passes while an attempt is in flight.
 fn every_slot_is_used(scale: u64, retries: u64) {
     let receiver = Receiver::start(500);
     let (scale_text, max) = (scale.to_string(), format!("retry.max={retries}"));
     let mut server = Start::dev().with(&["--time-scale", &scale_text, "--set", &max]).fresh();
     server.subscribe(&receiver.url());
     server.send(1);
-    // Step by step: all of it may take longer than the patience for one thing.
+    // Wait for each attempt separately: the whole may take longer than the time limit of one wait.
     for number in 1..=retries + 1 {
         server.wait_for_line(|line| line.contains(&format!("\"attempt\":{number},")));
     }

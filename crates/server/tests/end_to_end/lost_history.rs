@@ -1,11 +1,11 @@
-//! A server whose history is damaged does not start, and goes on without it only when it is told to.
+//! A server with a damaged history does not start until the operator accepts the loss.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::{Start, balances, run, stderr, stdout};
 
-/// The only file of this ending in the history.
+/// The only file with this extension in the history.
 fn file(data: &Path, ending: &str) -> PathBuf {
     let entries = fs::read_dir(data.join("history")).unwrap().map(|entry| entry.unwrap().path());
     let mut found = entries.filter(|path| path.to_str().unwrap().ends_with(ending));
@@ -15,7 +15,7 @@ fn file(data: &Path, ending: &str) -> PathBuf {
 #[test]
 fn server_without_the_log_of_a_day_is_refused_until_the_loss_is_accepted() {
     let server = Start::dev().fresh();
-    // Nobody listens there, so everything waits.
+    // No receiver listens there, so all deliveries wait.
     server.subscribe("http://127.0.0.1:1/");
     server.send(30);
     let mut server = server.restart(Start::dev());

@@ -1,5 +1,5 @@
-//! The data of a real server goes to PostgreSQL and back by `postrider migrate`, and a server goes
-//! on with it.
+//! The data of a real server are moved to PostgreSQL and back by `postrider migrate`, and a server
+//! continues with them.
 
 #[path = "../../../store/tests/postgres/server.rs"]
 #[expect(dead_code, reason = "the tests of the store use more of it")]
@@ -17,7 +17,7 @@ fn migrate(from: &str, to: &str) -> Output {
     run(&["migrate", "--from", from, "--to", to, "--json"])
 }
 
-/// The summary of a move that succeeded: its last line.
+/// The summary of a successful move: its last line.
 fn moved(output: &Output) -> Json {
     assert!(output.status.success(), "{}", stderr(output));
     let said = stdout(output);
@@ -39,7 +39,7 @@ fn everything(server: &Server) -> Vec<Json> {
         all.push(server.get(&format!("/v1/deliveries/{}", delivery["id"].as_str().unwrap())));
     }
     for shown in &mut all {
-        // When a key was last used, and how long a success is ago, depend on who looked when.
+        // When a key was last used, and the time since a success, change with every read.
         if let Some(object) = shown.as_object_mut() {
             object.remove("last_used_at");
         }
@@ -52,7 +52,7 @@ fn everything(server: &Server) -> Vec<Json> {
     all
 }
 
-/// Brings along what is no part of a store.
+/// Copies the files that are not part of a store.
 fn bring_along(from: &Path, to: &Path) {
     for name in ["keyring", "admin.key"] {
         std::fs::copy(from.join(name), to.join(name)).unwrap();
@@ -60,7 +60,7 @@ fn bring_along(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_server_goes_on_with_data_that_went_to_postgresql_and_back() {
+fn server_continues_with_data_that_were_moved_to_postgresql_and_back() {
     let (good, bad) = (Receiver::start(200), Receiver::start(500));
     let mut server = Start::dev().fresh();
     server.subscribe(&good.url());
@@ -90,7 +90,7 @@ fn a_server_goes_on_with_data_that_went_to_postgresql_and_back() {
     assert_eq!(back["kinds"], there["kinds"], "the same counts and checksums");
     assert!(back["next"].to_string().contains("is missing"), "the key ring: {}", back["next"]);
 
-    // Without the key ring nobody starts; with it everything is as it was.
+    // Without the key ring the server does not start; with it everything is as before.
     std::fs::copy(old.join("admin.key"), new.join("admin.key")).unwrap();
     let Err((_, log)) = Start::dev().try_at(&new) else { panic!("it starts without its key ring") };
     assert!(log.contains("key ring"), "{log}");

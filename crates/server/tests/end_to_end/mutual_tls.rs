@@ -1,5 +1,5 @@
-//! A receiver that demands a client certificate of its own authority, and is reached: by a
-//! subscription's certificate, or by the operator's.
+//! A receiver that requires a client certificate of its own authority: reached with a
+//! subscription's certificate, or with the operator's.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 use crate::support::server::Server;
 use crate::support::{Start, text};
 
-/// An authority, in whose name certificates are signed.
+/// A certificate authority.
 struct Authority {
     certificate: Certificate,
     issuer: Issuer<'static, KeyPair>,
@@ -38,7 +38,8 @@ impl Authority {
     }
 }
 
-/// Answers 200 to whoever shows a certificate of the authority; notes how many connections stood.
+/// Answers 200 to clients with a certificate of the authority; counts the connections that were
+/// established.
 fn strict_receiver(authority: &Authority) -> (String, Arc<Mutex<usize>>) {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut roots = RootCertStore::empty();
@@ -90,7 +91,7 @@ fn a_receiver_that_demands_a_certificate_gets_the_subscriptions_own() {
     server.wait("the delivery", |server| (server.ledger()["delivered"] == 1).then_some(()));
     assert_eq!(*stood.lock().unwrap(), 1);
 
-    // Others of the same tenant with the same URL do not come over its connection.
+    // Other subscriptions of the same tenant with the same URL do not use its connection.
     for (n, lacking) in ["client_certificate", "ca_certificates"].into_iter().enumerate() {
         let mut wish = wish.clone();
         wish["types"] = json!([format!("b{n}")]);
@@ -104,7 +105,7 @@ fn a_receiver_that_demands_a_certificate_gets_the_subscriptions_own() {
     }
     assert_eq!(*stood.lock().unwrap(), 1);
 
-    // It survives a restart, and goes with its URL.
+    // The certificate survives a restart, and is removed when the URL changes.
     let server = server.restart(Start::dev());
     assert_eq!(tried(&server, &with).0, "delivered");
     let path = format!("/v1/subscriptions/{}", text(&with, "id"));
@@ -137,13 +138,13 @@ fn the_operators_certificate_and_authority_serve_every_subscription() {
     let wish = json!({"url": url, "types": ["a"]});
     let created = server.ask("POST", "/v1/subscriptions", Some(&wish), 201);
     assert_eq!(tried(&server, &created).0, "delivered");
-    // An authority of its own takes nothing away from who we are.
+    // A subscription with its own authority still uses the operator's client certificate.
     let wish = json!({"url": url, "types": ["b"], "ca_certificates": authority.certificate.pem()});
     let created = server.ask("POST", "/v1/subscriptions", Some(&wish), 201);
     assert_eq!(tried(&server, &created).0, "delivered");
     drop(server);
 
-    // A key of somebody else is refused at the start, with the files named.
+    // A key that does not match is refused at the start, and the files are named.
     std::fs::write(&files[2].1, KeyPair::generate().unwrap().serialize_pem()).unwrap();
     let start = files.iter().fold(Start::dev(), |start, (name, path)| {
         start.variable(&format!("POSTRIDER_{name}"), path.to_str().unwrap())

@@ -1,4 +1,4 @@
-//! What Postrider tells of itself: events for a tenant and for the operator, traces, lines, metrics.
+//! Postrider's own events for a tenant and for the operator, traces, log lines, metrics.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -8,7 +8,7 @@ use crate::support::receiver::Arrived;
 use crate::support::server::Server;
 use crate::support::{Receiver, Start, http, run, stderr, stdout, text};
 
-/// What was told: which tenant's, which type, how near.
+/// The received events: tenant, type, nearness.
 fn told(arrived: &[Arrived]) -> Vec<(String, String, String)> {
     let told = arrived.iter().map(|arrived| {
         let event: Json = serde_json::from_slice(&arrived.body).unwrap();
@@ -22,7 +22,7 @@ fn told(arrived: &[Arrived]) -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn a_failing_destination_is_told_of_by_tenant_and_to_the_operator() {
+fn events_about_a_failing_destination_go_to_its_tenant_and_to_the_operator() {
     let (failing, tenants, operators) =
         (Receiver::start(500), Receiver::start(200), Receiver::start(200));
     let server = Start::dev()
@@ -149,7 +149,7 @@ fn a_destination_is_not_counted_after_its_last_subscription_was_deleted() {
     server.wait("no destination", |server| enabled(server, 0));
 }
 
-/// The spans that a collector was sent.
+/// The spans that a collector received.
 fn spans(collector: &Receiver) -> Vec<Json> {
     let requests = collector.arrived().into_iter();
     let requests = requests.map(|arrived| serde_json::from_slice(&arrived.body).unwrap());
@@ -178,7 +178,7 @@ fn traces_go_to_the_collector_as_the_receiver_sees_them() {
     server.subscribe(&receiver.url());
     server.send(1);
     receiver.wait_for(1);
-    // The end brings the last ones.
+    // The shutdown sends the last ones.
     server.signal("TERM");
     let (status, log) = server.ended();
     assert!(status.success(), "{log}");
@@ -204,7 +204,7 @@ fn traces_go_to_the_collector_as_the_receiver_sees_them() {
 }
 
 #[test]
-fn a_collector_that_fails_disturbs_nobody() {
+fn failing_collector_affects_nothing_else() {
     let (broken, receiver) = (Receiver::start(500), Receiver::start(200));
     for endpoint in [broken.url(), "http://127.0.0.1:1".to_owned()] {
         let start = Start::dev().variable("POSTRIDER_TELEMETRY__OTLP_ENDPOINT", &endpoint);
@@ -249,7 +249,7 @@ fn the_key_ring_gets_a_new_key_and_everything_is_sealed_with_it() {
     let mut server = server.restart(Start::dev());
     server.wait_for_line(|line| line.contains("sealed again") && line.contains("\"stale\":1"));
     assert_eq!(server.ask("POST", &path, None, 200)["outcome"], "delivered");
-    // A ring that lacks what is in use is not taken.
+    // A ring without a key that is in use is not loaded.
     std::fs::write(data_dir.join("keyring"), "{}").unwrap();
     server.signal("HUP");
     server.wait_for_line(|line| line.contains("key ring stays as it was"));

@@ -1,4 +1,4 @@
-//! Listeners beside the API's: health and metrics apart, and TLS.
+//! Separate listeners for health and metrics, and TLS.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use crate::support::server::Server;
 use crate::support::{PATIENCE, Start, http, stderr};
 
-/// The address of a listener that is not the API's, from the log.
+/// The address of a listener other than the API's, from the log.
 fn apart(server: &mut Server, what: &str) -> SocketAddr {
     let what = format!("\"{what}\"");
     let line = server.wait_for_line(|line| {
@@ -66,7 +66,7 @@ fn certificate() -> (rcgen::Certificate, String) {
     (params.self_signed(&key).unwrap(), key.serialize_pem())
 }
 
-/// A connection to a server that must show this certificate.
+/// A connection to a server that must present this certificate.
 fn secured(
     server: &Server,
     expected: &CertificateDer<'static>,
@@ -89,7 +89,7 @@ fn secured(
     Ok(stream)
 }
 
-/// Asks for the health over HTTP/1.1, on a connection that stays.
+/// Requests the health over HTTP/1.1, on a connection that is kept.
 fn is_healthy(stream: &mut StreamOwned<ClientConnection, TcpStream>) {
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut reader = BufReader::new(stream);
@@ -143,7 +143,7 @@ fn tls_certificate_is_followed_and_a_bad_one_changes_nothing() {
     server.wait_for_line(|line| line.contains("new connections get the new TLS certificate"));
     is_healthy(&mut secured(&server, second.0.der(), b"http/1.1").unwrap());
     assert!(secured(&server, first.0.der(), b"http/1.1").is_err(), "the old one is gone");
-    // Connections that were open go on, on both protocols.
+    // Open connections continue, on both protocols.
     is_healthy(&mut old);
     is_alive(&mut modern);
     std::fs::write(&key, &first.1).unwrap();

@@ -1,4 +1,4 @@
-//! What is on disk is for its owner alone, and belongs to the key ring that it was made with.
+//! Files on disk are private, and a store belongs to the key ring that it was created with.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::support::{Receiver, Start, run, stderr};
 
-/// Everything below a directory, and itself.
+/// All paths below a directory, including itself.
 fn tree(root: &Path) -> Vec<PathBuf> {
     let mut all = vec![root.to_owned()];
     if root.is_dir() {
@@ -17,7 +17,7 @@ fn tree(root: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// How many files and directories there are; all of them are their owner's alone.
+/// Checks that all files and directories are private; returns their number.
 fn assert_private(root: &Path) -> usize {
     let all = tree(root);
     for path in &all {
@@ -72,7 +72,7 @@ fn files_are_private_whatever_the_umask_and_whoever_made_the_directory() {
 }
 
 #[test]
-fn data_directory_that_others_can_read_is_closed_and_the_operator_told() {
+fn data_directory_that_others_can_read_is_closed_and_logged() {
     let server = Start::dev().fresh();
     let data = server.data_dir.clone();
     let mut server = server;

@@ -1,8 +1,8 @@
-//! What a server refuses to start with, and what it says.
+//! Configurations that a server refuses to start with, and the messages.
 
 use crate::support::{Start, run, stderr};
 
-/// Exit code and words of a server that must not start.
+/// Exit code and output of a server that must not start.
 fn refused(start: &Start, data_dir: &std::path::Path) -> (Option<i32>, String) {
     let output = start.command(data_dir).output().unwrap();
     (output.status.code(), stderr(&output))
@@ -40,9 +40,9 @@ fn a_bad_setting_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_database_that_cannot_be_reached_is_said_without_its_password() {
+fn unreachable_database_is_reported_without_its_password() {
     let directory = tempfile::tempdir().unwrap();
-    // Nobody listens on port 1.
+    // Nothing listens on port 1.
     let start = Start::dev().with(&["--store", "postgres://u:canary@127.0.0.1:1/d"]);
     let (code, words) = refused(&start, &directory.path().join("data"));
     assert_eq!(code, Some(1), "{words}");
@@ -88,7 +88,7 @@ fn a_server_without_its_key_ring_refuses_and_says_so() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_said_so() {
+fn busy_port_is_reported() {
     let server = Start::dev().fresh();
     let directory = tempfile::tempdir().unwrap();
     let address = server.address.to_string();

@@ -1,4 +1,4 @@
-//! A refusal reaches its client, also while the client is still sending the body.
+//! A refusal reaches its client, even while the client is still sending the body.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -13,8 +13,8 @@ fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-/// Sends a request as most clients do, all of it before they look for the answer; then reads the answer
-/// to its end. Gives the status and whether the connection stays open.
+/// Sends a whole request before reading, as most clients do; then reads the answer to its end.
+/// Returns the status and whether the connection stays open.
 fn exchange(stream: &mut BufReader<TcpStream>, headers: &str, body: &[u8]) -> (u16, bool) {
     let head = format!("POST /v1/events HTTP/1.1\r\nhost: x\r\n{headers}\r\n");
     stream.get_mut().write_all(head.as_bytes()).unwrap();
@@ -52,7 +52,7 @@ fn refusal_of_a_large_body_is_read_by_a_client_that_sends_all_of_it_first() {
         assert_eq!(exchange(&mut stream, &length, &body), (413, true));
         assert_eq!(exchange(&mut stream, "content-length: 0\r\n", b""), (401, true));
     }
-    // Longer than the server discards: answered and closed, without cutting the answer.
+    // Longer than what the server discards: answered and closed, and the answer is complete.
     let settings = ["--set", "http.discard_bytes_max=1000000"];
     let server = Start::dev().with(&settings).fresh();
     let key = format!("authorization: Bearer {}\r\n", server.key);

@@ -1,4 +1,4 @@
-//! Every secret carries a marker; after a run with failures of all kinds nobody finds it.
+//! Every secret contains a marker; after a run with failures of all kinds the marker is nowhere.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -9,10 +9,10 @@ use crate::support::{Receiver, Start, http};
 
 const MARKER: &str = "kanarienvogel";
 
-/// A key cannot carry the marker; this is the middle of the one that is used.
+/// A key cannot contain the marker; this is the middle part of the key that is used.
 static CLIENT_KEY: OnceLock<String> = OnceLock::new();
 
-/// The marker as it is, and as hex; base64 has three phases, of which the middle is looked for.
+/// The marker as text and as hex, and its middle part in the three alignments of base64.
 fn shapes() -> Vec<String> {
     let hex = postrider_domain::hex::encode(MARKER.as_bytes());
     let base64 = ["a2FuYXJpZW52b2dlb", "thbmFyaWVudm9nZW", "rYW5hcmllbnZvZ2Vs"];
@@ -22,7 +22,7 @@ fn shapes() -> Vec<String> {
 }
 
 fn assert_clean(what: &str, bytes: &[u8]) {
-    // Files that are made large in advance end in zeros, which hide nothing.
+    // Preallocated files end in zeros, which are skipped.
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let client_key = CLIENT_KEY.get().cloned();
     for shape in shapes().into_iter().chain(client_key) {

@@ -1,4 +1,4 @@
-//! Clients that connect and do not go on: they are closed, and keep nobody out.
+//! Clients that connect and then stall are closed, and keep nobody out.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,9 +8,9 @@ use crate::support::{Deadline, PATIENCE, Receiver, Start, http};
 
 /// The beginning of an HTTP/2 connection: the preface and an empty SETTINGS frame.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-/// SETTINGS with an initial window of nothing: the client takes no byte of a body.
+/// SETTINGS with an initial window of zero: the client accepts no byte of a body.
 const NO_WINDOW: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0";
-/// HEADERS of `GET /` on stream 1, which ends there.
+/// HEADERS of `GET /` on stream 1, with END_STREAM.
 const GET_ROOT: &[u8] = b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01x";
 /// A PING.
 const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0pingping";
@@ -29,14 +29,14 @@ fn wait_for_the_end(stream: &mut TcpStream, what: &str) {
     assert!(ended.map_or_else(is_over, |_| true), "{what}: the connection stays open");
 }
 
-/// A stream of server-sent events, whose head has arrived.
+/// A stream of server-sent events whose head has arrived.
 fn follow(server: &Server, headers: &str) -> TcpStream {
     let (stream, status) = ask_for_stream(server, headers);
     assert_eq!(status, "200");
     stream
 }
 
-/// Asks for a stream of server-sent events; with the status of the answer.
+/// Requests a stream of server-sent events; returns it with the status of the answer.
 fn ask_for_stream(server: &Server, headers: &str) -> (TcpStream, String) {
     let mut stream = connect(server);
     let key = &server.key;
@@ -120,7 +120,8 @@ fn requests_behind_a_trusted_proxy_are_limited_by_forwarded_address() {
 fn client_that_does_not_read_its_answers_is_closed() {
     let server = Start::dev().with(&["--set", "http.write_timeout=100ms"]).fresh();
     let mut stream = connect(&server);
-    // Written until the server has closed: a server that waits for ever would block this for ever.
+    // Writes until the server has closed; a server that waited for ever would block this test for
+    // ever.
     let error = loop {
         if let Err(error) = stream.write_all(b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n") {
             break error;
@@ -140,7 +141,7 @@ fn stalled_reader_of_the_stream_is_closed_and_frees_its_place() {
     }
     let mut stalled = follow(&server, "");
     assert_eq!(ask_for_stream(&server, "").1, "429", "the tenant's only place is taken");
-    // Eight attempts for each event are told until the buffers of the connection are full.
+    // Eight attempts for each event are streamed until the buffers of the connection are full.
     let deadline = Deadline::new();
     while ask_for_stream(&server, "").1 != "200" {
         assert!(!deadline.has_passed(), "the stalled reader still has its place");

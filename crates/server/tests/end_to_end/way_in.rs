@@ -1,4 +1,4 @@
-//! The listener itself: limits, versions of HTTP, streams.
+//! The API's listener: limits, versions of HTTP, streams.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ fn a_head_that_does_not_come_ends_its_connection() {
     let mut stream = connect(&server);
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n").unwrap();
     let mut answer = Vec::new();
-    // Either an answer such as 408 or nothing, but an end.
+    // The server may answer, for example with 408, but it must close.
     stream.read_to_end(&mut answer).unwrap();
     assert!(!answer.starts_with(b"HTTP/1.1 200"));
     server.get("/v1/ledger");
@@ -66,7 +66,7 @@ fn attempts_can_be_followed_and_followers_do_not_hold_up_the_end() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
-    // What happened before somebody looked is not told, so events are sent until one is.
+    // Attempts before the stream is open are not in it, so events are sent until one is.
     let (found, told) = std::sync::mpsc::channel();
     let reading = std::thread::spawn(move || {
         let attempt = lines.find_map(|line| {
@@ -85,7 +85,7 @@ fn attempts_can_be_followed_and_followers_do_not_hold_up_the_end() {
     server.signal("TERM");
     let (status, log) = server.ended();
     assert!(status.success(), "{log}");
-    // The stream is cut, and the follower says so by its exit code.
+    // The stream is cut, and `tail` reports that by its exit code.
     assert!(reading.join().unwrap().all(|line| line.is_ok()));
     assert_eq!(tail.wait().unwrap().code(), Some(5));
 }

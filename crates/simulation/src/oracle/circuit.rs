@@ -1,7 +1,8 @@
-//! The circuit of a destination, modelled from section 5: what must follow from what was settled.
+//! A model of a destination's circuit, written from the contract: which changes must follow from the settled
+//! attempts.
 //!
-//! Nothing here calls the domain's own circuit; states and counters are compared with it. What may
-//! follow while transitions are suspended is in [`super::suspension`].
+//! Nothing here calls the domain's circuit; states and counters are compared with it. The possible
+//! changes while transitions are suspended are in [`super::suspension`].
 
 use postrider_domain::attempt::{Attempt, Ending};
 use postrider_domain::circuit::{Circuit, CircuitState, Counters, Evidence, Transition};
@@ -17,14 +18,14 @@ pub enum State {
     Closed,
     /// Disabled until the next probe.
     Open {
-        /// When that is.
+        /// When the next probe is due.
         probe_at: i64,
     },
-    /// Disabled, and this one is the probe.
+    /// Disabled, and a probe is in flight.
     HalfOpen {
-        /// Which one.
+        /// The delivery that is the probe.
         probe: DeliveryId,
-        /// When it was let through.
+        /// When the probe was admitted.
         probed_at: i64,
     },
     /// Never attempted.
@@ -39,36 +40,36 @@ pub struct Model {
     pub(super) attempts: u64,
     pub(super) successes: u64,
     pub(super) failures: u64,
-    /// Failures in a row.
+    /// Consecutive failures.
     pub consecutive: u64,
-    /// When the first and the last of them were counted.
+    /// When the first and the last of the consecutive failures were counted.
     pub(super) run: (i64, i64),
     /// When it was last disabled.
     pub(super) disabled_at: i64,
-    /// Failures in a row that a suspension has kept from being counted.
+    /// Consecutive failures that a suspension has kept from being counted.
     pub(super) apart: u64,
     /// The time of the last success, or of its creation.
     pub last_success: i64,
-    /// What was met on the way.
+    /// Situations that occurred, for coverage.
     pub met: Vec<Cover>,
 }
 
-/// What the world knows that the destination does not: who asked for what, and when it started.
+/// Facts outside the destination: commands of people, and the start of the process.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Context {
-    /// When the process that runs now began.
+    /// When the running process began.
     pub up_at: i64,
-    /// Whether somebody asked to enable it.
+    /// Whether somebody wants to enable it.
     pub enable_asked: bool,
-    /// Whether somebody asked to freeze it.
+    /// Whether somebody wants to freeze it.
     pub freeze_asked: bool,
     /// Whether the probe may have been cancelled.
     pub cancelled: bool,
-    /// Whether so many destinations failed at once lately that transitions may be suspended.
+    /// Whether so many destinations have failed recently that transitions may be suspended.
     pub may_hold: bool,
 }
 
-/// What the outcome of an attempt means for the circuit.
+/// The classification of an attempt's outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// A success.
@@ -77,7 +78,7 @@ pub enum Outcome {
     Failure,
     /// The receiver answered 410.
     Gone,
-    /// Our own machinery failed.
+    /// A fault of our own.
     OwnFault,
 }
 
@@ -97,7 +98,7 @@ pub fn ended(attempt: &Attempt) -> i64 {
     attempt.started_at.as_unix_ms() + total
 }
 
-/// What kind of change is expected.
+/// The kind of change that is expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expected {
     Nothing,
@@ -140,9 +141,9 @@ impl Model {
         }
     }
 
-    /// Takes in what a commit says of a destination: attempts in order, transitions in order, the
-    /// two merged by their times and counters. `reset_before` is where an enabling by hand of an
-    /// enabled destination (which leaves no transition) is thought to have come.
+    /// Applies a commit to a destination: attempts in order, transitions in order, merged by their
+    /// times and counters. Enabling an enabled destination leaves no transition; `reset_before` is
+    /// the assumed position of such a reset.
     pub fn apply(
         &mut self,
         attempts: &[(&Attempt, DeliveryId)],
@@ -178,7 +179,7 @@ impl Model {
         Ok(())
     }
 
-    /// Whether a transition that was seen came before this attempt, and not from it.
+    /// Whether an observed transition came before this attempt, and not from it.
     pub(super) fn comes_first(&self, next: &Transition, attempt: &Attempt, id: DeliveryId) -> bool {
         let (at, end) = (next.at.as_unix_ms(), ended(attempt));
         let unasked = match &next.evidence {
@@ -196,7 +197,7 @@ impl Model {
         unasked && at <= end && next.counters == self.counters()
     }
 
-    /// Takes in one attempt.
+    /// Applies one attempt.
     pub(super) fn learn(
         &mut self,
         outcome: Outcome,
@@ -317,7 +318,7 @@ impl Model {
         Err(format!("{expected:?} expected at {at}, came at {}", seen.at.as_unix_ms()))
     }
 
-    /// A transition that no attempt caused.
+    /// Checks a transition that no attempt caused.
     pub(super) fn unasked(
         &mut self,
         seen: &Transition,

@@ -1,6 +1,5 @@
-//! An independent, deliberately simple model of the contract, fed with what can be seen from
-//! outside: what became durable, what was sent, what was asked for. It calls no decision of the
-//! domain.
+//! An independent, deliberately simple model of the contract. It sees only what is visible from
+//! outside: durable writes, sent requests, and commands. It does not use the domain's decisions.
 //!
 //! Every disagreement is a [`Violation`]. Times are milliseconds since the epoch.
 
@@ -30,16 +29,16 @@ use circuit::{Context, Model, State};
 use rules::{Clock, Rules};
 use suspension::Watch;
 
-/// Something that must never happen.
+/// A violation of the contract.
 #[derive(Debug, Clone)]
 pub struct Violation {
-    /// The time at which it was noticed.
+    /// When it was noticed.
     pub at: i64,
-    /// What is wrong, in words.
+    /// What is wrong, as a sentence.
     pub what: String,
-    /// Which delivery is concerned.
+    /// The delivery that is concerned.
     pub delivery: Option<DeliveryId>,
-    /// Which destination is concerned.
+    /// The destination that is concerned.
     pub destination: Option<DestinationId>,
 }
 
@@ -50,11 +49,11 @@ pub enum Stand {
     Queued,
     /// Waiting for a slot of its schedule.
     Waiting {
-        /// Which slot.
+        /// The number of the slot.
         slot: u32,
         /// When it is due.
         due: i64,
-        /// The times that its slots are counted from.
+        /// The times from which its slots are counted.
         clock: Clock,
     },
     /// Delivered.
@@ -78,7 +77,7 @@ pub struct Owed {
     pub destination: DestinationId,
     /// When it was accepted.
     pub created_at: i64,
-    /// When its schedule began: when it was accepted, or replayed.
+    /// When its schedule began: its acceptance, or its replay.
     pub begun: i64,
     /// Its state.
     pub stand: Stand,
@@ -90,21 +89,21 @@ pub struct Owed {
     pub since: i64,
     /// Attempts in flight in the current process.
     pub in_flight: u32,
-    /// When the last of them ended.
+    /// When the last attempt ended.
     pub landed_at: i64,
-    /// When the last one began, and since when its destination had been busy then.
+    /// When the last attempt began, and since when its destination had been busy then.
     pub sent: (i64, Option<i64>),
-    /// How often a receiver took it since its schedule began.
+    /// How often a receiver accepted it since its schedule began.
     pub taken: u32,
-    /// How many of these the server cannot know of because it crashed. These may be repeated.
+    /// Of `taken`: how many the server cannot know because it crashed. They may be repeated.
     pub unheard_crash: u32,
-    /// How many of these the server cannot know of because the answer was lost.
+    /// Of `taken`: how many the server cannot know because the response was lost.
     pub unheard_answer: u32,
-    /// Somebody asked to cancel it.
+    /// Whether somebody wants to cancel it.
     pub cancel_asked: bool,
-    /// Somebody asked to replay it.
+    /// Whether somebody wants to replay it.
     pub replay_asked: bool,
-    /// Attempts that somebody asked for and that were not made yet.
+    /// Requested attempts ("retry now") that were not made yet.
     pub retries_asked: u32,
     /// It died of an outage that has ended, and is to be replayed.
     pub replay_due: bool,
@@ -118,13 +117,13 @@ pub struct Owed {
 pub struct Dest {
     /// Its circuit.
     pub model: Model,
-    /// Its states with the times at which they began, newest last.
+    /// Its states with their start times, newest last.
     history: Vec<(i64, State)>,
-    /// When it was last anything but enabled.
+    /// When it was last disabled or frozen.
     pub not_closed_at: i64,
-    /// Somebody asked to enable it, and no transition has shown it yet.
+    /// Whether somebody wants to enable it, and no transition has shown it yet.
     pub enable_asked: bool,
-    /// Somebody asked to freeze it, and no transition has shown it yet.
+    /// Whether somebody wants to freeze it, and no transition has shown it yet.
     pub freeze_asked: bool,
     /// Somebody asked for a drain, and it has not begun yet.
     pub drain_asked: bool,
@@ -138,17 +137,17 @@ pub struct Dest {
     pub in_flight: u32,
     /// Since when at least one attempt has been in flight.
     pub busy_from: i64,
-    /// When the last one ended.
+    /// When the last attempt in flight ended.
     pub idle_from: i64,
-    /// Has a rate limit, so that its deliveries may be late.
+    /// Whether it has a rate limit, so that its deliveries may be late.
     pub paced: bool,
-    /// At most so many requests in a second, and when the last ones were sent.
+    /// The most requests per second, and when the last ones were sent.
     pub rate: Option<usize>,
     pub(super) recent: VecDeque<i64>,
     last: Option<(postrider_domain::circuit::Circuit, usize)>,
 }
 
-/// The model.
+/// The model of the contract, with everything that it has observed.
 #[derive(Debug)]
 pub struct Oracle {
     /// The thresholds and times of the contract.
@@ -160,34 +159,34 @@ pub struct Oracle {
     ledgers: BTreeMap<TenantId, Ledger>,
     /// Every destination.
     pub destinations: BTreeMap<DestinationId, Dest>,
-    /// The bytes of every event that was accepted, and how much is owed for it.
+    /// The bytes of every accepted event, and its number of deliveries.
     pub events: BTreeMap<(TenantId, EventId), (Bytes, usize)>,
-    /// Subscriptions whose deletion was asked for.
+    /// Subscriptions that somebody wants to delete.
     pub deleted: BTreeSet<SubscriptionId>,
-    /// Somebody asked for a bulk replay.
+    /// Whether somebody wants a bulk replay.
     pub bulk_replay: bool,
     jobs: BTreeMap<ReplayId, jobs::Sent>,
     /// The commit that is looked at is a job's.
     is_job: bool,
     /// When the process that runs now began; `None` while none does.
     pub up_at: i64,
-    /// Until then the store may be in trouble, and everything may be late.
+    /// Until this time the store may have faults, and everything may be late.
     pub disturbed_until: i64,
-    /// How late things may be because the store takes its time.
+    /// How late deliveries may be because the store is slow.
     pub slack: i64,
     /// The violations so far.
     pub violations: Vec<Violation>,
-    /// What happened.
+    /// The trace.
     pub trace: Trace,
     /// The coverage.
     pub coverage: Coverage,
-    /// Attempts that were begun.
+    /// Attempts that began.
     pub attempts: u64,
     /// Attempts in flight.
     pub in_flight: u32,
     /// Attempts that were in flight when the process ended.
     lost: u32,
-    /// Whether transitions may be suspended.
+    /// Tells whether transitions may be suspended.
     watch: Watch,
     now: i64,
 }
@@ -220,7 +219,7 @@ impl Oracle {
         }
     }
 
-    /// Notes a line of the trace.
+    /// Adds a line to the trace.
     pub fn note(
         &mut self,
         what: &'static str,
@@ -248,17 +247,17 @@ impl Oracle {
         self.violations.push(Violation { at: self.now, what, delivery, destination });
     }
 
-    /// Whether there are so many destinations that transitions may be held back.
+    /// Whether there are so many destinations that transitions may be suspended.
     pub fn may_hold(&self) -> bool {
         self.destinations.len() >= 20
     }
 
-    /// Whether faults of the store may still make things late.
+    /// Whether faults of the store may still make deliveries late.
     pub fn is_disturbed(&self) -> bool {
         self.now <= self.disturbed_until
     }
 
-    /// Takes in a write that became durable.
+    /// Applies a durable write.
     pub fn durable(&mut self, what: Durable<'_>, now: i64) {
         self.tick(now);
         match what {
@@ -344,7 +343,7 @@ impl Oracle {
         }
     }
 
-    /// A commit whose outcome was unknown is given again.
+    /// Whether a commit with an unknown outcome is repeated.
     fn is_repeat(&self, commit: &Commit) -> bool {
         let same_delivery = |change: &postrider_store::DeliveryChange| {
             self.owed.get(&change.delivery.id).is_some_and(|owed| owed.raw == change.delivery)
@@ -366,7 +365,8 @@ impl Oracle {
         let (rules, up_at) = (self.rules, self.up_at);
         self.probes_seen(change);
         let cancelled = self.probe_was_cancelled(change.id);
-        // A commit may be late: what it says happened no earlier than its first attempt ended.
+        // A commit may be late: its transitions happened no earlier than the end of its first
+        // attempt.
         let first = attempts.first().map_or(self.now, |(attempt, _)| circuit::ended(attempt));
         let may_hold = self.may_hold() && self.watch.is_possible(first.min(self.now));
         let Some(dest) = self.destinations.get_mut(&change.id) else {
@@ -442,7 +442,7 @@ impl Oracle {
         }
     }
 
-    /// How many deliveries are in each state, from the running counts.
+    /// The number of deliveries in each state, from the running counts.
     pub fn ledger(&self, tenant: Option<&TenantId>) -> Ledger {
         match tenant {
             Some(tenant) => self.ledgers.get(tenant).copied().unwrap_or_default(),
@@ -458,7 +458,7 @@ impl Oracle {
         }
     }
 
-    /// The same, counted one by one.
+    /// The number of deliveries in each state, counted one by one.
     pub fn recount(&self) -> Ledger {
         let mut ledger = Ledger::default();
         for owed in self.owed.values() {
@@ -533,7 +533,7 @@ impl Dest {
         }
     }
 
-    /// It was created then, as it turns out: an earlier wish may have come to nothing.
+    /// Sets the creation time: an earlier attempt to create it may have failed.
     pub fn created(&mut self, at: i64) {
         if self.last.is_none() {
             self.model.last_success = at;
@@ -565,14 +565,14 @@ impl Dest {
         self.last = Some((change.circuit.clone(), change.transitions.len()));
     }
 
-    /// Whether it was enabled at some point from one millisecond to another, both included.
+    /// Whether it was enabled at some time from `from` to `to`, both included.
     pub fn was_closed(&self, from: i64, to: i64) -> bool {
         let last_before = self.history.iter().rev().find(|(since, _)| *since < from);
         let in_it = self.history.iter().rev().take_while(|(since, _)| *since >= from);
         in_it.filter(|(since, _)| *since <= to).chain(last_before).any(|(_, s)| *s == State::Closed)
     }
 
-    /// Whether it was anything but enabled at some point since then.
+    /// Whether it was disabled or frozen at some time since then.
     pub fn was_not_closed_since(&self, at: i64) -> bool {
         self.model.state != State::Closed || self.not_closed_at >= at
     }

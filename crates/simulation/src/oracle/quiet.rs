@@ -1,4 +1,4 @@
-//! What must hold while the world is idle: nothing is overdue.
+//! Checks while the world is idle: nothing is overdue.
 
 use super::circuit::State;
 use super::{Oracle, Stand};
@@ -42,7 +42,7 @@ impl Oracle {
             }
             let from = match model.state {
                 State::Open { probe_at } => probe_at.max(self.up_at),
-                // One that was in flight when the process ended is not any more.
+                // A probe that was in flight when the process ended is lost.
                 State::HalfOpen { probe, probed_at } => {
                     if self.owed.get(&probe).is_some_and(|owed| owed.in_flight > 0) {
                         continue;
@@ -65,10 +65,10 @@ impl Oracle {
         }
     }
 
-    /// Checks that every delivery has ended, long after everything was healed at `healed_at`.
+    /// Checks that every delivery has ended, long after all faults ended at `healed_at`.
     ///
-    /// Postrider's own events may have come later, and so may what a job replays at its pace. Answers
-    /// whether there are such.
+    /// Postrider's own events may have come later, and so may deliveries that a job replays at its
+    /// rate. Returns whether there are such.
     pub fn check_end(&mut self, now: i64, healed_at: i64) -> bool {
         self.tick(now);
         let left = self

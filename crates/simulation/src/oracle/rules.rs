@@ -1,4 +1,4 @@
-//! The numbers of the contract, as the model knows them. Written from SPEC.md, in milliseconds.
+//! The numbers of the contract for the model, typed from the specification, in milliseconds.
 
 use postrider_domain::policy::{
     CircuitPolicy, DeadRecovery, MeasuredFrom, Policy, RecoveryMode, Share,
@@ -7,36 +7,36 @@ use postrider_domain::policy::{
 /// The thresholds and times of the contract.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
-    /// Attempts before the share of failures is judged.
+    /// The number of attempts up to which the share of failures does not matter.
     pub grace: u64,
     /// The failure share, in per cent, that does not disable yet.
     pub percent: u64,
-    /// Disabled at so many consecutive failures.
+    /// Disabled at this many consecutive failures.
     pub consecutive: u64,
-    /// A probe every so often.
+    /// The time between two probes.
     pub probe_ms: i64,
-    /// Frozen over so many consecutive failures …
+    /// Frozen with more consecutive failures than this …
     pub freeze_over: u64,
     /// … without a success for longer than this.
     pub freeze_after_ms: i64,
-    /// Frozen at so many.
+    /// Frozen at this many consecutive failures.
     pub freeze_at: u64,
-    /// Whether what waits is sent ahead of its slot on recovery.
+    /// Whether waiting deliveries are sent ahead of their slots on recovery.
     pub drain: bool,
-    /// Whether each delay counts from the attempt before.
+    /// Whether each delay counts from the previous attempt.
     pub from_previous: bool,
-    /// Per cent of the gap to the slot before by which a retry may come later.
+    /// The jitter, in per cent of the gap to the previous slot.
     pub jitter: u64,
     /// Whether what died of an outage is replayed when it is over.
     pub replay_dead: bool,
 }
 
-/// What the slots of a schedule are counted from.
+/// The times from which the slots of a schedule are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clock {
     /// The first attempt, or acceptance.
     pub anchor: i64,
-    /// The attempt before, or the slot that passed without one.
+    /// The previous attempt, or the slot that passed without one.
     pub previous: i64,
 }
 
@@ -80,7 +80,7 @@ impl Rules {
         replay_dead: false,
     };
 
-    /// The same contract with small numbers, so that every edge is met in a short life.
+    /// The same contract with small numbers, so that a short run reaches every edge case.
     pub const SMALL: Rules = Rules {
         grace: 10,
         percent: 70,
@@ -95,7 +95,7 @@ impl Rules {
         replay_dead: false,
     };
 
-    /// When a slot may fall due, the earliest and the latest: the same, unless there is jitter.
+    /// The earliest and the latest due time of a slot: equal without jitter.
     fn range(&self, clock: Clock, n: u32) -> (i64, i64) {
         let last = due(clock.anchor, RETRIES);
         let (from, gap) = if self.from_previous {
@@ -108,8 +108,8 @@ impl Rules {
         (from.min(last), (from + reach).min(last))
     }
 
-    /// The slots that may come next after slot `spent` when it is now: from the earliest to the
-    /// latest that each may fall due, and what it is counted from. One, unless there is jitter.
+    /// The possible next slots after slot `spent` at the time `now`: number, earliest and latest
+    /// due time, and clock. Without jitter there is one.
     pub fn next_slots(&self, clock: Clock, spent: u32, now: i64) -> Vec<(u32, i64, i64, Clock)> {
         let (mut clock, mut found) = (clock, Vec::new());
         for n in spent + 1..=RETRIES {
@@ -125,13 +125,15 @@ impl Rules {
         found
     }
 
-    /// Over 70 % of over 100, or 2,000 in a row.
+    /// Whether a destination is disabled: over 70 % of over 100 attempts, or 2,000 consecutive
+    /// failures.
     pub fn disables(&self, attempts: u64, failures: u64, consecutive: u64) -> bool {
         consecutive >= self.consecutive
             || attempts > self.grace && failures * 100 > attempts * self.percent
     }
 
-    /// Over 2,000 in a row and over 72 hours without a success, or 50,000.
+    /// Whether a destination is frozen: over 2,000 consecutive failures and over 72 hours without a
+    /// success, or 50,000.
     pub fn freezes(&self, consecutive: u64, without_success_ms: i64) -> bool {
         consecutive >= self.freeze_at
             || consecutive > self.freeze_over && without_success_ms > self.freeze_after_ms

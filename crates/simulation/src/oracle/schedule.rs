@@ -1,4 +1,4 @@
-//! The life of a delivery, modelled from sections 3 and 4: every change must be one that follows.
+//! A model of the life of a delivery, written from the contract: every change must be a valid one.
 
 use postrider_domain::attempt::{Answer, Attempt, Ending, RetryAfter, Turn};
 use postrider_domain::delivery::{CancelReason, DeadReason, Delivery, DeliveryState};
@@ -102,7 +102,7 @@ impl Oracle {
         let wish = wish(attempt, end);
         let begins = |at: i64| (Clock { anchor: at, previous: at }, 0);
         let (clock, spent) = match before {
-            // A probe takes no slot, and neither does an attempt that somebody asked for.
+            // A probe takes no slot, and neither does a manual attempt.
             Stand::Waiting { slot, due: at, clock } if is_probe && at > end => {
                 let at = at.max(wish.min(due(clock.anchor, RETRIES)));
                 let expected = Stand::Waiting { slot, due: at, clock };
@@ -112,7 +112,7 @@ impl Oracle {
                     Err(format!("is {stand:?} after the probe, must be {expected:?}"))
                 };
             }
-            // One that fell due while the probe was in flight is spent.
+            // A slot that fell due while the probe was in flight is spent.
             Stand::Waiting { slot, due, clock } if is_probe => {
                 (Clock { previous: due, ..clock }, slot)
             }
@@ -129,8 +129,8 @@ impl Oracle {
         self.check_next(id, clock, spent, end, wish, stand)
     }
 
-    /// Whether a delivery stands in the slot that follows, or is dead where none is left. `wish` is
-    /// what `Retry-After` asks for: later, never earlier, never past the last slot.
+    /// Whether a delivery is in the next slot, or dead if none is left. `wish` is the time of
+    /// `Retry-After`: later, never earlier, never after the last slot.
     fn check_next(
         &mut self,
         id: DeliveryId,
@@ -183,7 +183,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// The same slot of the same schedule falls on the same millisecond, whenever it is asked for.
+    /// Checks that the same slot of the same schedule always has the same jitter.
     fn check_spread(
         &mut self,
         id: DeliveryId,
@@ -204,7 +204,8 @@ impl Oracle {
         Err(format!("slot {slot} is spread by {} ms, was by {known} ms", at - from))
     }
 
-    /// Whether two stands are the same; what delays count from matters only where they do.
+    /// Whether two states are equal; the times from which delays count are compared only if they
+    /// matter.
     fn is_same(&self, one: Stand, other: Stand) -> bool {
         let plain = |stand: Stand| match stand {
             Stand::Waiting { slot, due, clock } if !self.rules.from_previous => {
@@ -225,7 +226,7 @@ impl Oracle {
             DeliveryState::Queued => Stand::Queued,
             DeliveryState::Waiting(slot) => Stand::Waiting {
                 slot: slot.number,
-                // An attempt that somebody asked for leaves the slot as it is.
+                // A manual attempt does not change the slot.
                 due: slot.itself().due_at.as_unix_ms(),
                 clock: Clock {
                     anchor: slot.clock.anchor_at.as_unix_ms(),
@@ -238,7 +239,7 @@ impl Oracle {
         }
     }
 
-    /// Which turn an attempt may take, and when it may begin.
+    /// Checks the turn of an attempt, and that it did not begin too early.
     fn check_turn(&mut self, id: DeliveryId, attempt: &Attempt) -> Result<(), String> {
         let (rules, now, slack) = (self.rules, self.now, self.slack);
         let (up_at, disturbed) = (self.up_at, self.is_disturbed());
@@ -294,7 +295,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// Whether somebody asked for this attempt, which is made once and not past the circuit.
+    /// Checks that somebody requested this attempt, that it is made once, and that the circuit
+    /// allows it.
     fn check_asked(&mut self, id: DeliveryId, started: i64) -> Result<(), String> {
         let slack = self.slack;
         let owed = self.owed.get_mut(&id).ok_or("it is gone")?;
@@ -310,7 +312,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A change without an attempt: turned away, cancelled or replayed.
+    /// Checks a change without an attempt: not admitted, cancelled or replayed.
     fn moved(&mut self, id: DeliveryId, after: &Delivery, stand: Stand) -> Result<(), String> {
         let owed = self.owed.get(&id).ok_or("it is gone")?;
         let before = owed.stand;
@@ -336,7 +338,7 @@ impl Oracle {
                 };
                 if is_asked { Ok(()) } else { Err("cancelled, and nobody asked".into()) }
             }
-            // Somebody asked for an attempt, or it was put off: the slot is as it was.
+            // An attempt was requested, or postponed: the slot stays the same.
             (Stand::Waiting { .. }, Stand::Waiting { .. }) if before == stand => {
                 let was_asked = owed.retries_asked > 0 || owed.raw.is_asked_for();
                 // The probe failed: the wish has lapsed.
@@ -400,7 +402,7 @@ impl Oracle {
                 Ok(())
             }
             Stand::Waiting { slot, due: at, .. } => {
-                // The question was asked at some time from the slot to now, and before the next.
+                // Admission was asked at some time from the slot to now, and before the next slot.
                 let asked = if exact { now } else { now.min(at - 1).max(asked_from.min(now)) };
                 let next = self.rules.next_slots(clock, spent, asked);
                 let is_one = next.iter().any(|(n, from, to, counted)| {
@@ -425,7 +427,7 @@ impl Oracle {
     }
 }
 
-/// When the receiver wants to be asked again at the earliest: `Retry-After` on 429 and 503.
+/// The earliest time at which the receiver wants a retry: `Retry-After` of 429 and 503.
 fn wish(attempt: &Attempt, end: i64) -> i64 {
     match &attempt.ending {
         Ending::Answered(Answer { status: 429 | 503, retry_after: Some(wish), .. }) => match wish {

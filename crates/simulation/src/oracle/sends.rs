@@ -1,5 +1,5 @@
-//! What was sent, modelled from sections 2, 5 and 7: the right bytes, never to a frozen
-//! destination, never twice without a cause, one probe at a time.
+//! Checks sent requests against the contract: the right bytes, never to a frozen destination,
+//! no unexplained repeats, one probe at a time.
 
 use bytes::Bytes;
 use postrider_domain::circuit::Evidence;
@@ -11,14 +11,14 @@ use super::circuit::State;
 use super::{Oracle, Owed, Stand};
 use crate::coverage::Cover;
 
-/// How a request ended, seen from its receiver.
+/// How a request ended, from the receiver's view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It was taken and answered.
+    /// It was received and answered.
     Taken,
-    /// It was taken, and the answer did not arrive.
+    /// It was received, and the response was lost.
     TakenUnheard,
-    /// It was not taken.
+    /// It was not received.
     NotTaken,
 }
 
@@ -38,7 +38,7 @@ impl Oracle {
         let Some(dest) = self.destinations.get_mut(&destination) else {
             return self.violate("sent to an unknown destination".into(), id, None);
         };
-        // While the store cannot be read, a destination may go without attempts.
+        // While the store cannot be read, a destination may get no attempts.
         let is_disturbed = now <= self.disturbed_until;
         let is_busy = dest.in_flight > 0 || dest.idle_from + self.slack >= now || is_disturbed;
         let busy_from = is_busy.then_some(dest.busy_from);
@@ -88,7 +88,7 @@ impl Oracle {
         }
     }
 
-    /// Takes in the end of a request. `heard` is false when its process had ended before.
+    /// Applies the end of a request. `heard` is false if its process had ended before.
     pub fn landed(
         &mut self,
         id: Option<DeliveryId>,
@@ -143,7 +143,7 @@ impl Oracle {
         }
     }
 
-    /// The process ended: deliveries that were answered but not committed will be sent again.
+    /// The process ended: deliveries whose outcome was not committed will be sent again.
     pub fn crashed(&mut self, now: i64) {
         self.tick(now);
         let (in_flight, mut probes) = (std::mem::take(&mut self.lost), 0);
@@ -180,7 +180,7 @@ impl Oracle {
         said
     }
 
-    /// The next process began.
+    /// The next process has started.
     pub fn started(&mut self, now: i64) {
         self.tick(now);
         self.up_at = now;
@@ -230,13 +230,13 @@ impl Oracle {
             return Err(format!("probed {} ms late", at - free_from));
         }
         if self.slack > 0 {
-            // What is known and not durable yet cannot be seen from outside.
+            // Changes that are not durable yet cannot be seen from outside.
             return Ok(());
         }
         let rank = |id: DeliveryId, owed: &Owed| (owed.last_attempt, id);
         let is_arrival = chosen.stand == Stand::Queued;
         if chosen.retries_asked > 0 {
-            // Somebody asked for it: it goes before all others.
+            // Somebody requested it: it goes before all others.
             return Ok(());
         }
         let best = self

@@ -1,10 +1,9 @@
-//! The possible states of a circuit while transitions are suspended because most destinations fail at
-//! once.
+//! A model of the circuit while transitions are suspended because most destinations fail at once.
 //!
-//! When a suspension begins and ends cannot be seen from outside. While so many destinations have failed
-//! lately that there may be one ([`Watch`]), a failure may or may not be set apart, and the consecutive
-//! failures before any attempt may have been set apart. The model follows all of these paths; the stored
-//! circuit must be the end of one of them.
+//! When a suspension begins and ends cannot be seen from outside. While so many destinations have
+//! failed lately that there may be one ([`Watch`]), a failure may or may not be excluded from the
+//! counters, and so may the consecutive failures before any attempt. The model follows all of these
+//! paths; the stored circuit must be the end of one of them.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -18,24 +17,24 @@ use crate::coverage::Cover;
 
 /// How many destinations must have been attempted for a suspension.
 const DESTINATIONS: usize = 20;
-/// The time within which they must have failed.
+/// The time within which the destinations must have failed.
 const MINUTE_MS: i64 = 60_000;
 /// The longest suspension.
 const LONGEST_MS: i64 = 3_600_000;
 
-/// Tells from settled attempts whether transitions may be suspended.
+/// Decides from settled attempts whether transitions may be suspended.
 #[derive(Debug, Default)]
 pub struct Watch {
     recent: VecDeque<(i64, DestinationId, bool)>,
-    /// How many of these each destination has, and how many of them failed.
+    /// The number of recent attempts of each destination, and how many failed.
     counts: BTreeMap<DestinationId, (usize, usize)>,
     failing: usize,
-    /// A suspension has ended at `until` at the latest.
+    /// A suspension has ended by this time.
     until: i64,
 }
 
 impl Watch {
-    /// Takes in a settled attempt.
+    /// Counts a settled attempt.
     pub fn settled(&mut self, destination: DestinationId, attempt: &Attempt) {
         let (at, failed) = (ended(attempt), outcome(attempt) != Outcome::Success);
         self.recent.push_back((at, destination, failed));
@@ -66,7 +65,7 @@ impl Watch {
     }
 }
 
-/// A path that a circuit may have taken, and how many of the seen transitions it explains.
+/// A possible history of a circuit, and how many of the observed transitions it explains.
 #[derive(Debug, Clone)]
 struct Way {
     model: Model,
@@ -74,7 +73,7 @@ struct Way {
 }
 
 impl Way {
-    /// Two paths with the same key are equal from here on.
+    /// Two histories with the same key continue in the same way.
     fn key(&self) -> (State, [u64; 4], [i64; 4], usize) {
         let Model { state, attempts, successes, failures, consecutive, .. } = self.model;
         let Model { last_success, run, disabled_at, .. } = self.model;
@@ -82,7 +81,7 @@ impl Way {
         (state, counted, [last_success, run.0, run.1, disabled_at], self.explained)
     }
 
-    /// The same, and the attempt was judged as usual, or its failure does not count.
+    /// Continues the history by an attempt, evaluated as usual or as suspended.
     fn learned(
         &self,
         attempt: &Attempt,
@@ -99,7 +98,8 @@ impl Way {
         };
         if expected != Expected::Nothing {
             let next = seen.get(way.explained)?;
-            // Several may end in one millisecond: which of them did it can be told by what was counted.
+            // Several attempts may end in one millisecond: the counters tell which one caused the
+            // transition.
             if next.counters != way.counters_before(expected, &self.model) {
                 return None;
             }
@@ -115,7 +115,7 @@ impl Way {
         before: &Model,
     ) -> postrider_domain::circuit::Counters {
         match expected {
-            // What was counted before the reset.
+            // The counters before the reset.
             Expected::Enabled { .. } => before.counters(),
             Expected::Nothing
             | Expected::Disabled
@@ -155,8 +155,8 @@ impl Way {
 }
 
 impl Model {
-    /// As [`Model::apply`], along every way that a suspension allows: the one that ends as the circuit
-    /// that was stored.
+    /// Like [`Model::apply`], along every history that a suspension allows: returns the one that
+    /// ends as the stored circuit.
     pub fn apply_suspended(
         &self,
         attempts: &[(&Attempt, DeliveryId)],
@@ -176,7 +176,8 @@ impl Model {
                     way.model.reset();
                 }
                 for way in way.and_taken_back() {
-                    // Of two ways to the same end the first is kept: that of a suspension.
+                    // Of two histories with the same end, the first one is kept: that with a
+                    // suspension.
                     next.extend(way.learned(attempt, *id, seen, rules, true));
                     next.extend(way.learned(attempt, *id, seen, rules, false));
                 }
@@ -196,7 +197,7 @@ impl Model {
         ended.find(|way| way.model.agrees(stored).is_ok()).map(|way| way.model)
     }
 
-    /// What an attempt teaches while transitions are suspended; `None` where that makes no difference.
+    /// Applies an attempt while transitions are suspended; `None` if that makes no difference.
     fn learn_suspended(
         &mut self,
         outcome: Outcome,
@@ -226,7 +227,7 @@ impl Model {
         self.run.1 - self.run.0 <= MINUTE_MS
     }
 
-    /// The consecutive failures were an outage's first ones.
+    /// Excludes the consecutive failures, because they were the first ones of an outage.
     pub(super) fn take_run_back(&mut self) {
         self.met.push(Cover::RunTakenBack);
         self.attempts -= self.consecutive;

@@ -11,10 +11,10 @@ use crate::world::life::{Outcome, live};
 
 pub use self::switches::BUGS;
 
-/// Plays the edges and scenes, then lives seeds, until the bug of this name shows. Returns where and
-/// how, or `None` when nothing shows it.
+/// Plays the edge cases and scenes, then simulates seeds, until the bug of this name causes a
+/// violation. Returns where and how, or `None` if nothing shows it.
 pub fn catch(bug: &str, seeds: u64) -> Option<(String, String)> {
-    // The one with 50,000 failures takes longer than all others.
+    // The case with 50,000 failures takes longer than all others.
     let played = SCENES.iter().chain(&EDGES).filter(|(name, _)| !name.contains("50,000"));
     let played = played.map(|(name, play)| (format!("\"{name}\""), *play));
     for (name, play) in played {
@@ -28,7 +28,7 @@ pub fn catch(bug: &str, seeds: u64) -> Option<(String, String)> {
     })
 }
 
-/// The violation that shows with the bug and not without it.
+/// The violation that occurs with the bug and not without it.
 fn wrong_with(bug: &str, play: impl Fn() -> Result<Outcome>) -> Option<String> {
     plant(Some(bug));
     let what = wrong(play());

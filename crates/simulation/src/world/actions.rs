@@ -1,5 +1,5 @@
-//! What people and applications do: send events, change subscriptions, enable, freeze, cancel and
-//! replay. Whatever is asked for is told to the model before.
+//! The actions of people and applications: send events, change subscriptions, enable, freeze,
+//! cancel and replay. The model is informed before each action.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -25,14 +25,14 @@ use crate::oracle::rules::Rules;
 use crate::oracle::{Dest, Oracle, Stand};
 use crate::random::Random;
 
-/// How long anybody waits for an answer.
+/// How long an action waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The types that events have.
+/// The types of the events.
 pub const KINDS: [&str; 3] = ["task.created", "task.updated", "note.added"];
 
 impl World {
-    /// A subscription of these types at this URL.
+    /// A subscription to these types at this URL.
     pub fn wish(&mut self, tenant: &TenantId, url: &str, types: &str) -> SubscriptionRecord {
         let (number, now) = (self.number(), Timestamp::from_unix_ms(self.now));
         let mut bytes = [0; 10];
@@ -95,7 +95,7 @@ impl World {
         Ok(())
     }
 
-    /// Somebody changes a subscription: its URL, its pace, or whether it is on.
+    /// Changes a subscription: its URL, its rate limit, or whether it is enabled.
     pub fn change_subscription(&mut self, chance: &mut Random) -> Result<(), Crashed> {
         let Some(place) = chance.place(self.subscriptions.len()) else { return Ok(()) };
         let mut record = self.subscriptions[place].clone();
@@ -122,7 +122,7 @@ impl World {
         self.subscribe(record)
     }
 
-    /// Somebody deletes a subscription.
+    /// Deletes a subscription.
     pub fn unsubscribe(&mut self, place: usize) -> Result<(), Crashed> {
         let subscription = self.subscriptions.remove(place).subscription;
         {
@@ -138,7 +138,7 @@ impl World {
         if matches!(done, Ok(Ok(true))) { Ok(()) } else { self.look_up_subscriptions() }
     }
 
-    /// What the store says there is, after an answer that did not come.
+    /// Reads the subscriptions from the store, after an answer was lost.
     pub fn look_up_subscriptions(&mut self) -> Result<(), Crashed> {
         let store = self.store.clone();
         let all = self.inside(|_| async move {
@@ -154,13 +154,13 @@ impl World {
         Ok(())
     }
 
-    /// An application sends events. What is acknowledged must be durable.
+    /// Sends events. Acknowledged ones must be durable.
     pub fn send(&mut self, tenant: &TenantId, kind: &str, count: usize) -> Result<(), Crashed> {
         let events = (0..count).map(|_| self.event(kind, None)).collect();
         self.ingest(tenant, events)
     }
 
-    /// Applications send batches of events all at once.
+    /// Sends batches of events concurrently.
     pub fn send_together(
         &mut self,
         tenant: &TenantId,
@@ -172,8 +172,8 @@ impl World {
         self.send_beside(tenant, kind, (batches, each), |_| pending())
     }
 
-    /// Applications send batches of events all at once. Somebody cancels every delivery as soon as it
-    /// is durable, also when it is still on its way to the lanes.
+    /// Sends batches of events concurrently, and cancels every delivery as soon as it is durable,
+    /// even before it is in the lanes.
     pub fn send_and_cancel(
         &mut self,
         tenant: &TenantId,
@@ -187,7 +187,7 @@ impl World {
         })
     }
 
-    /// Sends batches of events all at once, while something else goes on.
+    /// Sends batches of events concurrently, while another future runs.
     fn send_beside<F: Future<Output = Infallible>>(
         &mut self,
         tenant: &TenantId,
@@ -234,7 +234,7 @@ impl World {
         Ok(())
     }
 
-    /// An application sends the same event twice.
+    /// Sends the same event twice.
     pub fn send_twice(&mut self, tenant: &TenantId, kind: &str) -> Result<(), Crashed> {
         let number = self.number();
         let event = self.event(kind, Some(&format!("given-{number}")));
@@ -305,7 +305,7 @@ impl World {
         of.next().map(|one| one.tenant.clone())
     }
 
-    /// Somebody enables a destination.
+    /// Enables a destination.
     pub fn enable(&mut self, id: DestinationId) -> Result<(), Crashed> {
         let Some(tenant) = self.tenant_of(id) else { return Ok(()) };
         self.ask_by_hand(id, true);
@@ -320,7 +320,7 @@ impl World {
         Ok(())
     }
 
-    /// Somebody freezes a destination.
+    /// Freezes a destination.
     pub fn freeze(&mut self, id: DestinationId) -> Result<(), Crashed> {
         let Some(tenant) = self.tenant_of(id) else { return Ok(()) };
         self.ask_by_hand(id, false);
@@ -346,7 +346,7 @@ impl World {
         }
     }
 
-    /// Some delivery that has ended, or one that has not.
+    /// A random delivery that has ended, or one that has not.
     pub fn some_delivery(&self, chance: &mut Random, ended: bool) -> Option<DeliveryId> {
         let oracle = self.oracle();
         let fits = |stand: Stand| {
@@ -357,7 +357,7 @@ impl World {
         chance.place(all.len()).map(|place| all[place])
     }
 
-    /// Somebody cancels a delivery.
+    /// Cancels a delivery.
     pub fn cancel(&mut self, id: DeliveryId) -> Result<(), Crashed> {
         let tenant = {
             let mut oracle = self.oracle();
@@ -376,7 +376,7 @@ impl World {
         Ok(())
     }
 
-    /// Somebody replays a delivery.
+    /// Replays a delivery.
     pub fn replay(&mut self, id: DeliveryId) -> Result<(), Crashed> {
         let tenant = {
             let mut oracle = self.oracle();
@@ -400,7 +400,7 @@ impl World {
         Ok(())
     }
 
-    /// Somebody wants an attempt of a delivery now.
+    /// Requests an attempt of a delivery now.
     pub fn retry(&mut self, id: DeliveryId) -> Result<(), Crashed> {
         let tenant = {
             let mut oracle = self.oracle();
@@ -433,7 +433,7 @@ impl World {
         Ok(())
     }
 
-    /// Somebody cancels, replays or unsubscribes while attempts are under way.
+    /// Cancels, replays or unsubscribes while attempts are in flight.
     pub fn meddle(&mut self, chance: &mut Random) -> Result<(), Crashed> {
         self.pass(chance.below(60))?;
         let flying: Vec<_> = {
@@ -455,7 +455,7 @@ impl World {
         }
     }
 
-    /// Somebody replays everything that is dead at a destination, perhaps with a pause.
+    /// Replays all dead deliveries of a destination, perhaps with a pause.
     pub fn replay_many(&mut self, id: DestinationId, chance: &mut Random) -> Result<(), Crashed> {
         let Some(tenant) = self.tenant_of(id) else { return Ok(()) };
         {
@@ -491,7 +491,7 @@ impl World {
         Ok(())
     }
 
-    /// The store is in trouble for a while; meanwhile events come in.
+    /// Makes the store fail for a while; meanwhile events are sent.
     pub fn trouble(&mut self, chance: &mut Random) -> Result<(), Crashed> {
         let (fault, cover) = match chance.below(10) {
             0..3 => (Some(Fault::DiskFull), Cover::StoreFull),
@@ -525,7 +525,7 @@ impl World {
         self.look_up_subscriptions()
     }
 
-    /// The operator changes the numbers.
+    /// Changes the policy.
     pub fn change_rules(&mut self, rules: Rules) -> Result<(), Crashed> {
         self.pass(1)?;
         let policy = rules.policy();

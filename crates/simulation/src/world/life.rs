@@ -1,5 +1,5 @@
-//! One seed, one life: a world is drawn, lives through faults of all kinds, is healed, and must come
-//! to rest.
+//! One seed, one simulated life: a random world goes through faults of all kinds, then all faults
+//! end, and it must become idle.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ use crate::random::Random;
 pub struct Outcome {
     /// The seed of this life.
     pub seed: u64,
-    /// How long it was, in virtual milliseconds.
+    /// Its length, in virtual milliseconds.
     pub lived_ms: i64,
     /// Attempts.
     pub attempts: u64,
     /// Processes that crashed or were stopped.
     pub crashes: u64,
-    /// What went wrong.
+    /// The violations.
     pub violations: Vec<Violation>,
     /// The coverage.
     pub coverage: Coverage,
-    /// The hash of all that happened.
+    /// The hash of the trace.
     pub hash: u64,
     /// The last lines of the trace that concern the first violation.
     pub trace: String,
@@ -59,7 +59,7 @@ pub fn live(seed: u64, hours: Option<u64>) -> Result<Outcome> {
     Ok(outcome(&world))
 }
 
-/// The result of a world as it is now.
+/// The outcome of a world in its current state.
 pub fn outcome(world: &World) -> Outcome {
     let oracle = world.oracle();
     let trace = oracle.violations.first().map_or_else(String::new, |first| {
@@ -111,8 +111,8 @@ fn draw(seed: u64, chance: &mut Random) -> Nature {
     nature
 }
 
-/// These seeds found something when worlds were drawn without what came later: they stay as they
-/// were.
+/// Seeds below this number found bugs before later properties of worlds were added: their worlds
+/// stay as they were.
 const PLAIN_SEEDS: u64 = 300;
 
 fn draw_more(nature: &mut Nature) {
@@ -168,7 +168,7 @@ fn populate(world: &mut World, chance: &mut Random) -> Result<()> {
     let seed = world.nature.seed;
     let mut more = Random::new(seed, "more receivers");
     if seed > PLAIN_SEEDS && more.chance(60) {
-        // So many that the guard against mass failures has something to judge by.
+        // Enough destinations for the mass-failure guard.
         let tenant: TenantId = tenants[0].parse()?;
         for n in 0..more.between(20, 26) {
             let url = format!("https://many{n}.example.com/in");
@@ -185,16 +185,16 @@ fn populate(world: &mut World, chance: &mut Random) -> Result<()> {
     Ok(())
 }
 
-/// By how much somebody sets the time of day: by seconds, hours or days, ahead or back. Always by a
-/// multiple of two seconds: what several of them add up to is nothing, or more than the difference
-/// that the clock follows.
+/// By how much the time of day is set: by seconds, hours or days, forward or back. Always a
+/// multiple of two seconds: a sum of several steps is zero, or more than the difference that the
+/// clock corrects gradually.
 fn some_jump(clock: &mut Random) -> i64 {
     let most = [5, 2 * 3_600, 10 * 24 * 3_600][clock.place(3).unwrap_or(0)];
     let by = i64::try_from(2_000 * (1 + clock.below(most))).unwrap_or(2_000);
     if clock.chance(500) { by } else { -by }
 }
 
-/// A process begins after one that has ended, on a machine whose clock may be another by now.
+/// Starts a process after one that has ended, on a machine whose clock may have been set meanwhile.
 fn begin_again(world: &mut World, downtime: u64, clock: &mut Random) -> Result<()> {
     match clock.below(10) {
         0..3 => {
@@ -206,7 +206,7 @@ fn begin_again(world: &mut World, downtime: u64, clock: &mut Random) -> Result<(
     }
 }
 
-/// One step: time passes, something happens, and everything is checked.
+/// One step: time passes, an action happens, and everything is checked.
 fn step(world: &mut World, acts: &mut Random, clock: &mut Random) -> Result<()> {
     let set = if clock.chance(30) {
         let (by, looks) = (some_jump(clock), clock.chance(700));
@@ -239,7 +239,7 @@ fn step(world: &mut World, acts: &mut Random, clock: &mut Random) -> Result<()> 
     Ok(())
 }
 
-/// Does something with some delivery that has ended, or has not.
+/// Applies an action to a random delivery that has ended, or has not.
 fn on_some(
     world: &mut World,
     acts: &mut Random,
@@ -329,7 +329,7 @@ fn try_step(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
     world.check()
 }
 
-/// Actions of applications and people while the store or the network is in trouble.
+/// Actions of applications and people while the store or the network fails.
 fn try_more(
     world: &mut World,
     acts: &mut Random,
@@ -368,7 +368,7 @@ fn add(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
     world.check()
 }
 
-/// Heals everything: each waiting delivery must end within its schedule and one probe interval.
+/// Ends all faults: each waiting delivery must end within its schedule and one probe interval.
 fn heal(world: &mut World) -> Result<()> {
     world.plan_crash(None, None, None);
     world.store.heal();
@@ -380,7 +380,7 @@ fn heal(world: &mut World) -> Result<()> {
     while world.now < end && !is_broken(world) {
         let left = (end - world.now).unsigned_abs();
         if world.pass(left.min(7 * HOUR_MS)).and_then(|()| world.check()).is_err() {
-            // The crash was planned before the healing, or the store had been told to stop.
+            // The crash was planned before the faults ended, or the store had been told to stop.
             world.crash(0)?;
         }
     }

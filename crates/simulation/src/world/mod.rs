@@ -1,8 +1,8 @@
-//! The world: one process of the real engine at a time, on virtual time, with receivers, a store
-//! that can crash, and the model that looks on.
+//! The simulated world: one process of the real engine at a time, on virtual time, with receivers,
+//! a store that can crash, and the model that checks everything.
 //!
-//! A process is a tokio runtime of its own: dropping it ends every task where it stands, as kill -9
-//! would. The driver outside is plain sequential code.
+//! A process is a tokio runtime of its own: dropping it ends every task immediately, like kill -9.
+//! The driver outside is plain sequential code.
 
 pub mod actions;
 pub mod life;
@@ -34,7 +34,7 @@ use crate::oracle::rules::Rules;
 use crate::random::Random;
 use receivers::Receivers;
 
-/// Crashes the process after so many requests or durable writes.
+/// Crashes the process after a number of requests or durable writes.
 #[derive(Debug, Default)]
 pub struct Trigger {
     sends: AtomicI64,
@@ -80,12 +80,12 @@ pub struct Nature {
     pub options: Options,
     /// How long the store takes for a call.
     pub pace: Pace,
-    /// A long life with little traffic.
+    /// Whether it is a long life with little traffic.
     pub sparse: bool,
 }
 
 impl Nature {
-    /// A plain world: the contract's own numbers, and a store that takes no time.
+    /// A plain world: the contract's own numbers, and a store without delays.
     pub fn plain(seed: u64) -> Self {
         let options = Options {
             hold_every: Duration::from_secs(24 * 3_600),
@@ -97,7 +97,7 @@ impl Nature {
     }
 }
 
-/// The world.
+/// A simulated world.
 pub struct World {
     /// The properties that were drawn.
     pub nature: Nature,
@@ -125,10 +125,11 @@ struct Process {
     engine: EngineHandle,
 }
 
-/// The tasks of an engine at rest: the loop, and those that tell, keep accounts, prune and hold.
+/// The most tasks of an idle engine: the main loop, operational events, quota counts, pruning and
+/// leases.
 const TASKS_MAX: usize = 5;
 
-/// Every subscription has the same secret.
+/// Credentials with the same secret for every subscription.
 struct SameForAll;
 
 impl Credentials for SameForAll {
@@ -144,13 +145,13 @@ impl Credentials for SameForAll {
 }
 
 impl World {
-    /// A world with a first process in it.
+    /// A world with a first process.
     pub fn new(nature: Nature) -> Result<Self> {
         let clock = Arc::new(WorldClock::default());
         let now = clock.now_ms();
         let mut oracle = Oracle::new(nature.rules, now);
-        // A second is what the contract grants; a store that takes no time, and lanes that hold all,
-        // leave nothing to grant.
+        // The contract allows a second. With a store without delays, and lanes that hold
+        // everything, nothing may be late.
         let is_tight =
             nature.options.lane_resident_max < 100 || nature.options.resident_max < 1_000;
         oracle.slack = if is_tight || nature.pace == Pace::Milliseconds { 1_000 } else { 0 };
@@ -237,7 +238,7 @@ impl World {
                     None => std::future::pending().await,
                 }
             };
-            // An orderly stop is seen by whoever asked for it.
+            // An orderly stop is noticed by the code that requested it.
             let stop = async {
                 if engine.ended().await == Ended::Shutdown {
                     std::future::pending::<()>().await;
@@ -265,12 +266,12 @@ impl World {
         result
     }
 
-    /// Lets virtual time pass, and waits until everything due at its end has happened.
+    /// Advances virtual time, and waits until everything due at its end has happened.
     pub fn pass(&mut self, ms: u64) -> Result<(), Crashed> {
         self.inside(|_| pause(ms))
     }
 
-    /// Plans a crash of the process after so many requests, writes or milliseconds.
+    /// Plans a crash after a number of requests, writes or milliseconds.
     pub fn plan_crash(&mut self, sends: Option<u64>, writes: Option<u64>, ms: Option<u64>) {
         let signed = |n: Option<u64>| n.and_then(|n| i64::try_from(n).ok()).unwrap_or(-1);
         self.trigger.sends.store(signed(sends), Ordering::Relaxed);
@@ -285,7 +286,7 @@ impl World {
             || self.trigger.writes.load(Ordering::Relaxed) > 0
     }
 
-    /// Crashes the process now and starts another after the downtime, with what is durable.
+    /// Crashes the process now and starts another after the downtime, with the durable state.
     pub fn crash(&mut self, downtime_ms: u64) -> Result<()> {
         self.end_process();
         self.clock.pass(downtime_ms);
@@ -293,7 +294,7 @@ impl World {
         self.boot()
     }
 
-    /// Somebody sets the time of day of the machine; where the server `looks`, it notices at once.
+    /// Sets the machine's time of day; if the server `looks`, it notices at once.
     pub fn set_clock(&mut self, by_ms: i64, looks: bool) -> Result<(), Crashed> {
         self.clock.set_by(by_ms);
         if !looks {
@@ -310,7 +311,7 @@ impl World {
         Ok(())
     }
 
-    /// Ends the process here and now; somebody sets the time of day of the machine meanwhile.
+    /// Crashes the process; the machine's time of day is set meanwhile.
     pub fn crash_and_set_clock(&mut self, downtime_ms: u64, by_ms: i64) -> Result<()> {
         self.end_process();
         self.clock.set_by(by_ms);
@@ -319,7 +320,7 @@ impl World {
         self.boot()
     }
 
-    /// The machine ends and is started anew. What its clock was ahead is known by then.
+    /// Reboots the machine. Its clock's lead is known by then.
     pub fn reboot(&mut self, downtime_ms: u64) -> Result<()> {
         self.end_process();
         self.clock.look();
@@ -357,7 +358,7 @@ impl World {
     fn forget_notice(&self) {
         let mut notified = Box::pin(self.trigger.notice.notified());
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        // Ready or not: the permit is gone.
+        // Whether it was ready does not matter: the permit is consumed.
         notified.as_mut().poll(&mut context).is_ready();
     }
 
@@ -371,7 +372,7 @@ impl World {
         self.crash(downtime_ms)
     }
 
-    /// Waits until nothing moves, and compares the engine's counts with the model's.
+    /// Waits until nothing changes, and compares the engine's counts with the model's.
     pub fn check(&mut self) -> Result<(), Crashed> {
         self.pass(1)?;
         let tenants: Vec<TenantId> = self.tenants();
@@ -379,7 +380,8 @@ impl World {
         let gauges = self.inside(|engine| async move {
             let oracle = || shared.lock().unwrap_or_else(PoisonError::into_inner);
             let mut gauges = engine.gauges().await.ok();
-            // An attempt that begins or ends at this moment is counted on one side only.
+            // An attempt that begins or ends at this moment is counted on one side only, so try
+            // again.
             for _ in 0..20 {
                 if gauges.is_some_and(|gauges| flights(&gauges) == oracle().in_flight) {
                     break;
@@ -442,7 +444,7 @@ impl World {
             gauges.payload_bytes,
             gauges.replays,
         ];
-        // One to read what is due next; those that will be probed or frozen without a success.
+        // One read of due deliveries, and the timers of destinations that will be probed or frozen.
         let rules = oracle.rules;
         let armed = |dest: &crate::oracle::Dest| {
             usize::from(dest.model.state != crate::oracle::circuit::State::Closed)

@@ -1,4 +1,4 @@
-//! Simulated receivers: each has a mood, which changes with time and decides how it answers.
+//! Simulated receivers: each has a behaviour ("mood") that changes with time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,17 +20,17 @@ use crate::oracle::Oracle;
 use crate::oracle::sends::Fate;
 use crate::random::Random;
 
-/// How a receiver behaves for a while.
+/// The behaviour of a receiver for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mood {
-    /// Takes everything within so many milliseconds.
+    /// Answers everything within this many milliseconds.
     Healthy {
         /// Milliseconds.
         within: u64,
     },
-    /// Fails so many of a thousand with this status.
+    /// Fails some of the requests with this status.
     Fails {
-        /// How many.
+        /// How many of a thousand.
         of_thousand: u64,
         /// The status.
         status: u16,
@@ -41,31 +41,31 @@ pub enum Mood {
     NoName,
     /// Breaks connections.
     Resets,
-    /// Alternates between healthy and failing, changing this often.
+    /// Alternates between healthy and failing.
     Flaps {
-        /// Milliseconds.
+        /// The time between two changes, in milliseconds.
         every_ms: u64,
     },
     /// Never answers.
     Hangs,
-    /// Answers at the last moment, or too late.
+    /// Answers just before the deadline, or too late.
     Late,
-    /// Answers with `Retry-After`, asking for a pause of so many seconds.
+    /// Answers with `Retry-After`.
     Busy {
         /// The status.
         status: u16,
-        /// For how long.
+        /// The requested pause in seconds.
         seconds: u64,
     },
     /// Answers 410.
     Gone,
-    /// Takes every request; the answer gets lost.
+    /// Receives every request; the response is lost.
     Mute,
-    /// Our own machinery fails.
+    /// The attempt fails with a fault of our own.
     OwnFault,
 }
 
-/// What a receiver does with one request.
+/// The reaction of a receiver to one request.
 struct Reaction {
     after_ms: u64,
     ending: Ending,
@@ -76,9 +76,9 @@ struct Receiver {
     chance: Random,
     mood: Mood,
     until: i64,
-    /// Reactions to the next requests, one each; the mood decides after them.
+    /// Reactions to the next requests, one each; afterwards the mood decides.
     script: VecDeque<Mood>,
-    /// Keeps its mood until the world changes it.
+    /// Whether it keeps its mood until the world changes it.
     steady: bool,
 }
 
@@ -88,7 +88,7 @@ pub struct Receivers {
     oracle: Arc<Mutex<Oracle>>,
     trigger: Arc<Trigger>,
     inner: Mutex<BTreeMap<DestinationId, Receiver>>,
-    /// The mood that all receivers have for now, and until when.
+    /// A mood for all receivers, and until when.
     all: Mutex<Option<(Mood, i64)>>,
 }
 
@@ -166,7 +166,7 @@ impl Receivers {
 }
 
 impl Receiver {
-    /// Changes the moods whose time is over.
+    /// Changes moods whose time has passed.
     fn age(&mut self, now: i64) {
         while !self.steady && now >= self.until {
             let hours = i64::try_from(self.chance.skewed(10 * 3_600_000)).unwrap_or(0);
@@ -265,7 +265,7 @@ fn timed_out(deadline_ms: u64, fate: Fate) -> Reaction {
     failed(FailureClass::Timeout(Phase::Response), deadline_ms, fate)
 }
 
-/// A request in flight. If it is dropped before it ended, its process has crashed.
+/// A request in flight. If it is dropped before its end, its process has crashed.
 struct Flight<'a> {
     receivers: &'a Receivers,
     id: Option<DeliveryId>,

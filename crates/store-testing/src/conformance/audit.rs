@@ -1,4 +1,5 @@
-//! The audit log: what is written is found by every filter, page by page, and goes by age and number.
+//! The audit log: entries are found by every filter, page by page, and are removed by age and
+//! number.
 
 use postrider_domain::time::Timestamp;
 use postrider_store::{AuditEntry, AuditFilter, Cursor, PageRequest, StoreError};
@@ -7,7 +8,7 @@ use super::Ground;
 use super::ground::ALL;
 use crate::samples::{acme, at, audit, umbrella};
 
-/// Twelve entries: every third one of the server itself, the others of two tenants in turn.
+/// Twelve entries: every third one by the server itself, the others of two tenants in turn.
 async fn twelve(ground: &Ground) -> Vec<AuditEntry> {
     let mut entries = Vec::new();
     for n in 0..12u64 {
@@ -104,7 +105,7 @@ async fn entries_go_by_age_and_the_oldest_of_a_tenant_with_too_many(ground: Grou
     };
     assert_eq!(store.prune_audit(at(3), 100, 100).await.unwrap(), 3);
     assert_eq!(times().await, all[..9].iter().map(|entry| entry.at).collect::<Vec<_>>());
-    // Of each of the three that have entries, one of its refused ones.
+    // Of each of the three owners of entries, one refused entry.
     assert_eq!(store.prune_audit(at(3), 100, 1).await.unwrap(), 2);
     let wanted = [11, 10, 9, 8, 7, 6, 4].map(at);
     assert_eq!(times().await, wanted, "of 3 and 9, and of 5 and 11, the older one is gone");

@@ -1,4 +1,4 @@
-//! Tenants, keys and answers that are kept.
+//! Tenants, keys and stored answers.
 
 use std::sync::Arc;
 

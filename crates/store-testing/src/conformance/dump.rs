@@ -1,4 +1,5 @@
-//! Everything that a store shows, as lines: two stores with the same lines are the same store.
+//! Dumps everything that a store shows as lines: two stores with equal lines have the same
+//! contents.
 
 use std::fmt::Debug;
 
@@ -10,7 +11,7 @@ use postrider_store::{
 
 use super::ground::ALL;
 
-/// An event in full: the domain's own words leave its payload out.
+/// An event in full: its `Debug` output leaves the payload out.
 pub(super) fn event_line(record: &EventRecord) -> String {
     let text = |json: &postrider_domain::event::RawJson| {
         String::from_utf8_lossy(json.as_bytes()).into_owned()
@@ -18,7 +19,7 @@ pub(super) fn event_line(record: &EventRecord) -> String {
     format!("{record:?} {:?} {:?}", text(&record.event.data), record.event.old.as_ref().map(text))
 }
 
-/// Lines in an order of their own, for what comes in any order.
+/// The sorted `Debug` lines of items that come in any order.
 pub(super) fn sorted<T: Debug>(items: impl IntoIterator<Item = T>) -> Vec<String> {
     let mut lines = lines(items);
     lines.sort();
@@ -33,7 +34,7 @@ fn next(cursor: Option<Cursor>) -> Option<PageRequest> {
     cursor.map(|cursor| PageRequest { limit: ALL.limit, cursor: Some(cursor) })
 }
 
-/// Everything about these tenants, tallies from `since` on, without what holds for all of them.
+/// Dumps everything about one tenant, with tallies from `since` on.
 async fn dump_tenant(store: &dyn Store, tenant: &TenantId, since: Timestamp) -> Vec<String> {
     let mut out = lines(store.tenant(tenant).await.unwrap());
     out.extend(lines(store.keys(Some(tenant), &ALL).await.unwrap().items));
@@ -72,7 +73,8 @@ async fn dump_tenant(store: &dyn Store, tenant: &TenantId, since: Timestamp) -> 
     out
 }
 
-/// Everything about these tenants and about all of them together; tallies from `since` on.
+/// Dumps everything about these tenants and about all of them together, with tallies from `since`
+/// on.
 pub(super) async fn dump(store: &dyn Store, tenants: &[TenantId], since: Timestamp) -> Vec<String> {
     let mut out = lines(store.tenants(&ALL).await.unwrap().items);
     out.extend(lines(store.keys(None, &ALL).await.unwrap().items));

@@ -1,4 +1,4 @@
-//! What a check stands on: a store that it can close and open again, and short ways to fill it.
+//! The base of a check: a store that can be closed and opened again, and helpers to fill it.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -19,26 +19,26 @@ use postrider_store::{
 
 use crate::samples;
 
-/// A backend under test, with a place of its own to remember in.
+/// A backend under test, with its own storage.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
-    /// Opens the store. It is opened again after the one before was closed.
+    /// Opens the store; called again after the store was closed.
     async fn open(&self) -> Arc<dyn Store>;
 
-    /// Whether it can answer `Unavailable`, so that its writes can be repeated.
+    /// Whether it can return `Unavailable`, so that its writes can be repeated.
     fn can_be_unavailable(&self) -> bool;
 
-    /// Makes a backup and opens that; `None` where it has none.
+    /// Makes a backup and opens it; `None` if the backend has no backups.
     async fn copy(&self, _store: &dyn Store) -> Option<Arc<dyn Store>> {
         None
     }
 }
 
-/// A store that can be opened anew.
+/// A store that can be closed and opened again.
 pub struct Ground {
-    /// How to open it.
+    /// The backend.
     pub backend: Arc<dyn Backend>,
-    /// The store as it is open now.
+    /// The open store.
     pub store: Arc<dyn Store>,
 }
 
@@ -59,7 +59,7 @@ impl Ground {
         self.store.hold_shards().await.unwrap()
     }
 
-    /// Puts subscription `n` with destination `to`.
+    /// Stores subscription `n` with destination `to`.
     pub(super) async fn put(&self, tenant: &TenantId, n: u64, to: u64) -> SubscriptionRecord {
         let record = samples::subscription(tenant, n, to);
         let destination = samples::destination(tenant, to);
@@ -68,7 +68,8 @@ impl Ground {
         record
     }
 
-    /// Accepts one new event of acme's with these deliveries, each to the destination beside it.
+    /// Accepts one new event of the tenant acme with these deliveries: pairs of delivery and
+    /// destination.
     pub(super) async fn accept(&self, id: &str, at: Timestamp, deliveries: &[(u64, u64)]) {
         self.accept_for(&samples::acme(), id, at, deliveries).await;
     }
@@ -84,20 +85,20 @@ impl Ground {
         assert_eq!(self.store.accept(vec![acceptance]).await.unwrap(), [Accepted::New]);
     }
 
-    /// Delivery `n` of acme's, as it is now.
+    /// Delivery `n` of acme in its current state.
     pub(super) async fn delivery(&self, n: u64) -> Delivery {
         let found = self.store.delivery(&samples::acme(), samples::delivery_id(n)).await;
         found.unwrap().unwrap()
     }
 
-    /// Destination `n` of acme's, as it is now.
+    /// Destination `n` of acme in its current state.
     pub(super) async fn destination(&self, n: u64) -> Destination {
         let tenant = samples::acme();
         let id = samples::destination(&tenant, n).id;
         self.store.destination(&tenant, id).await.unwrap().unwrap()
     }
 
-    /// Settles delivery `n` of acme's as it is after something that was not an attempt.
+    /// Settles a changed delivery of acme without an attempt.
     pub(super) async fn change(&self, after: Delivery) {
         let change = self.change_to(after, None).await;
         self.settle(Commit { deliveries: vec![change], ..Commit::default() }).await;
@@ -117,7 +118,7 @@ impl Ground {
         self.store.settle(&holding, commit).await.unwrap();
     }
 
-    /// Attempts delivery `n` of acme's, whose destination was put, and settles how it ended.
+    /// Attempts delivery `n` of acme, whose destination exists, and settles the outcome.
     pub(super) async fn attempt(&self, n: u64, to: u64, ending: Ending, now: Timestamp) {
         let (settled, before) = self.settlement(n, to, ending, now).await;
         self.settle(commit_of(settled, &before)).await;
@@ -157,7 +158,7 @@ pub(super) fn commit_of(settled: Settlement, before: &Delivery) -> Commit {
 /// The first page, large enough for everything that a check makes.
 pub(super) const ALL: PageRequest = PageRequest { limit: 1000, cursor: None };
 
-/// The numbers of deliveries, as the samples count them.
+/// The numbers of sample deliveries.
 pub(super) fn numbers<'a>(deliveries: impl IntoIterator<Item = &'a Delivery>) -> Vec<u64> {
     deliveries.into_iter().map(number).collect()
 }
@@ -167,7 +168,7 @@ fn number(delivery: &Delivery) -> u64 {
     found.unwrap_or_else(|| panic!("{} is not one of the samples", delivery.id))
 }
 
-/// Waits for all of these at the same time, whatever runtime there is.
+/// Waits for all futures concurrently, on any runtime.
 pub(super) async fn together<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
     let mut running: Vec<_> = futures.into_iter().map(|f| (Box::pin(f), None)).collect();
     std::future::poll_fn(move |context| {

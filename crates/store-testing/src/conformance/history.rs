@@ -1,4 +1,4 @@
-//! Looking back: filters, counts, ledgers and tallies.
+//! Reading: filters, counts, ledgers and tallies.
 
 use postrider_domain::delivery::{CancelReason, StateName};
 use postrider_domain::event::Event;
@@ -190,9 +190,9 @@ async fn ledgers_are_kept_for_each_tenant_and_in_total(mut ground: Ground) {
 
 const MINUTE: u64 = 60_000;
 
-/// In minute 0 three deliveries of acme's are accepted and one of umbrella's; in minute 1 one
-/// arrives and one fails; in minute 3333 one dies of another failure, and one is replayed, which
-/// counts nowhere, and arrives again.
+/// In minute 0 three deliveries of acme are accepted and one of umbrella; in minute 1 one succeeds
+/// and one fails; in minute 3333 one dies after another failure, and one is replayed, which is not
+/// counted, and succeeds again.
 async fn happen(ground: &Ground) {
     ground.put(&acme(), 1, 1).await;
     ground.accept("a", at(0), &[(1, 1), (2, 1)]).await;
@@ -241,7 +241,7 @@ async fn minutes_count_whole_from_since_to_until(ground: Ground) {
 
 async fn spans_begin_at_multiples_of_their_length(ground: Ground) {
     happen(&ground).await;
-    // 09:30 is a multiple of 5 and 30 minutes, but not of 20 (since the epoch, as it happens).
+    // 09:30 is a multiple of 5 and 30 minutes since the epoch, but not of 20.
     for (step, first) in [(5, 0), (30, 0)] {
         let found = ground.store.tallies(Some(&acme()), START, at(5 * MINUTE), step).await;
         assert_eq!(found.unwrap(), [tally(first, 3, 1, 1, 0)], "by {step}");

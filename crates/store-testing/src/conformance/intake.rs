@@ -1,4 +1,4 @@
-//! Taking events in: together or not at all, and each once.
+//! Accepting events: a batch as a whole or not at all, and each event once.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is another tenant's is answered as if it did not exist, by every method that has a tenant.
+//! Every method with a tenant treats records of other tenants as if they did not exist.
 
 use postrider_domain::ledger::Ledger;
 use postrider_domain::time::Timestamp;
@@ -14,7 +14,7 @@ use crate::samples::{
     replay, replay_id, subscription, subscription_id, tenant, umbrella,
 };
 
-/// Everything that acme can have; umbrella has nothing.
+/// Creates records of every kind for acme; umbrella has none.
 async fn fill(ground: &Ground) {
     let store = &ground.store;
     store.create_tenant(&tenant("acme", at(0))).await.unwrap();

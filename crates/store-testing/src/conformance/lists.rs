@@ -1,4 +1,4 @@
-//! Every list, page by page: nothing twice, nothing missing, in the order of the contract.
+//! Every list, page by page: no entry twice, none missing, in the order of the contract.
 
 use std::cmp::Reverse;
 
@@ -47,8 +47,8 @@ impl List {
         List::Replays,
     ];
 
-    /// Adds entry `n`; two entries each have the same time, and the larger identifier comes first
-    /// as often as last.
+    /// Adds entry `n`. Two entries each have the same time, and the larger identifier is added
+    /// first as often as last.
     async fn add(self, ground: &Ground, n: u64) -> (Reverse<Timestamp>, Reverse<String>) {
         let store = &ground.store;
         let (time, id, whose) = (at(n / 2), format!("n{:02}", (n * 7) % 50), acme());
@@ -184,7 +184,7 @@ fn names<T>(page: Page<T>, name: impl Fn(&T) -> String) -> Page<String> {
 }
 
 async fn every_list_is_in_its_order_whatever_the_limit(ground: Ground) {
-    // Subscriptions bring destinations along, and events deliveries: they are one kind here.
+    // A subscription creates a destination, and an event deliveries: each pair is one kind here.
     for list in List::ALL {
         if matches!(list, List::Destinations | List::Deliveries) {
             continue;
@@ -356,7 +356,7 @@ async fn attempts_are_paged_by_number_and_by_size(ground: Ground) {
         }
         assert_eq!(seen, (1..=80).collect::<Vec<_>>(), "{limit}");
     }
-    // The cursor is the number of the attempt before, so that the last one is found at once.
+    // The cursor is the number of the previous attempt, so the last attempt is found directly.
     let last = PageRequest { limit: 1, cursor: Some(Cursor("79".into())) };
     let found = ground.store.attempt_page(&acme(), delivery_id(1), &last).await.unwrap();
     assert_eq!((found.items[0].number, found.next), (80, None));

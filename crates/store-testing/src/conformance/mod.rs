@@ -1,14 +1,14 @@
 //! One suite that every backend must pass: a test for each sentence of the contract, and random
 //! sequences that are compared with the model in memory.
 //!
-//! A backend joins by a file in its `tests/` that says how it is opened, and one line:
+//! A backend uses the suite by a file in its `tests/` that opens it, and one line:
 //!
 //! ```ignore
 //! postrider_store_testing::conformance!(MyBackend::new());
 //! ```
 #![expect(clippy::unwrap_used, reason = "these are tests, though the compiler cannot know it")]
 
-/// Lists the checks of a file, and makes of them a macro that turns each into a test.
+/// Lists the checks of a file, and defines a macro that turns each into a test.
 macro_rules! suite {
     ($dollar:tt $module:ident, $export:ident: $($name:ident,)+) => {
         /// Runs the check of this name.
@@ -61,7 +61,7 @@ pub mod usage;
 
 pub use self::ground::{Backend, Ground};
 
-/// Makes a test of every check, for the backend that the expression gives.
+/// Defines a test for every check, for the given backend.
 #[macro_export]
 macro_rules! conformance {
     ($backend:expr) => {

@@ -1,4 +1,4 @@
-//! The queues: what is to be attempted, in which order, and in whose shards.
+//! The queues: which deliveries are due, in which order, and in which shards.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ async fn wait(ground: &Ground, n: u64, due_at: Timestamp, last_attempt_at: Optio
     ground.change(Delivery { state, attempts, last_attempt_at, ..before }).await;
 }
 
-/// Five deliveries that were accepted in another order than that of their numbers, two of them at
-/// the same time: 5, 1, 2, 4, 3.
+/// Five deliveries that were not accepted in the order of their numbers, two of them at the same
+/// time: 5, 1, 2, 4, 3.
 async fn five_queued(ground: &Ground) {
     for (n, ms) in [(3, 30), (1, 10), (5, 5), (2, 10), (4, 20)] {
         ground.accept(&format!("e{n}"), at(ms), &[(n, n % 2)]).await;
@@ -134,8 +134,8 @@ async fn what_is_settled_leaves_the_queue_at_once(ground: Ground) {
     assert_eq!(ground.store.due(&holding, None, Timestamp::MAX, 100).await.unwrap(), []);
 }
 
-/// Six deliveries at two destinations that wait: 4 and 2 for 100, 6 for 200, 1 and 5 for 300; and 3
-/// is queued.
+/// Six deliveries at two destinations: 4 and 2 wait for 100, 6 for 200, 1 and 5 for 300; 3 is
+/// queued.
 async fn six_waiting(ground: &Ground) {
     for n in 1..=6 {
         ground.accept(&format!("e{n}"), at(50 - n), &[(n, n % 2)]).await;

@@ -1,4 +1,4 @@
-//! Everything that has variants is read back as it was written.
+//! Every variant of every record is read back as it was written.
 
 use postrider_domain::circuit::{
     Circuit, CircuitState, Counters, Evidence, StateName, Suspended, Transition,

@@ -1,4 +1,4 @@
-//! Bulk replay jobs: each delivery once, and on after a restart.
+//! Bulk replay jobs: each delivery once, also after a restart.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ use crate::samples::{
     subscription_id, umbrella,
 };
 
-/// When the last slot has passed.
+/// A time after the last slot.
 const LATE: u64 = 200_000_000;
 
-/// Deliveries 1 to 6 are dead since `LATE + n`, 7 waits, 8 arrived, 9 was cancelled.
+/// Deliveries 1 to 6 are dead since `LATE + n`, 7 waits, 8 succeeded, 9 was cancelled.
 async fn fill(ground: &Ground) {
     ground.put(&acme(), 1, 1).await;
     for n in 1..=9 {
@@ -230,7 +230,7 @@ async fn a_job_replays_each_delivery_once_across_restarts(mut ground: Ground) {
             commit.deliveries.push(ground.change_to(after, None).await);
         }
         ground.settle(commit).await;
-        // One that is replayed arrives at once, in the millisecond in which the job was created.
+        // A replayed delivery succeeds at once, in the millisecond in which the job was created.
         let id = *replayed.last().unwrap();
         let n = (1..=9).find(|n| delivery_id(*n) == id).unwrap();
         ground.attempt(n, 1, answered(200), at(now)).await;

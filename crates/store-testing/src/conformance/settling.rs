@@ -1,4 +1,4 @@
-//! One commit changes all that it should, together or not at all.
+//! A commit is applied as a whole or not at all.
 
 use std::sync::Arc;
 
@@ -127,7 +127,7 @@ async fn many_deliveries_and_destinations_are_settled_in_one_commit(mut ground: 
     }
 }
 
-/// A commit that changes a delivery to destination 1, destination 2's circuit, and a job.
+/// A commit that changes a delivery to destination 1, the circuit of destination 2, and a job.
 async fn broad_commit(ground: &Ground) -> Commit {
     for n in [1, 2] {
         ground.put(&acme(), n, n).await;

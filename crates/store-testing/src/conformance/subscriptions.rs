@@ -16,7 +16,7 @@ use super::Ground;
 use super::ground::ALL;
 use crate::samples::{acme, at, delivery_id, destination, subscription, subscription_id, umbrella};
 
-/// One with everything in it that a subscription can have.
+/// A subscription with every optional field set.
 fn elaborate(tenant: &TenantId, n: u64, to: u64) -> SubscriptionRecord {
     let mut record = subscription(tenant, n, to);
     let filter = serde_json::json!({"any": [

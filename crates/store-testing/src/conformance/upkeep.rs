@@ -1,4 +1,4 @@
-//! Shards, pruning, closing, copies.
+//! Shards, pruning, closing, backups.
 
 use postrider_domain::delivery::DeliveryState;
 use postrider_domain::ids::{SHARDS, Shard};
@@ -18,7 +18,7 @@ use crate::samples::{
 
 const DAY_MS: u64 = 86_400_000;
 
-/// Midnight (UTC) so many days after that before [`START`].
+/// Midnight (UTC) of the day of [`START`], plus this many days.
 fn midnight(day: u64) -> Timestamp {
     let first = START.as_unix_ms() / 86_400_000 * 86_400_000;
     Timestamp::from_unix_ms(first + i64::try_from(day * DAY_MS).unwrap())
@@ -60,8 +60,8 @@ async fn shards_that_were_released_can_be_held_again(ground: Ground) {
     assert_eq!(ground.delivery(1).await.state, DeliveryState::Delivered { at: at(5) });
 }
 
-/// Day 0: a arrived after two attempts, b was wanted by nobody. Day 1: c arrived at one of two.
-/// Day 2: d arrived.
+/// Day 0: event a succeeded after two attempts, b matched no subscription. Day 1: c succeeded at
+/// one of two. Day 2: d succeeded.
 async fn three_days(ground: &Ground) {
     ground.put(&acme(), 1, 1).await;
     ground.accept("a", at(0), &[(1, 1)]).await;
@@ -166,7 +166,7 @@ async fn old_answers_are_pruned_and_newer_ones_stay(ground: Ground) {
     assert_eq!((found("old").await, found("edge").await, found("new").await), (false, true, true));
 }
 
-/// Something of everything.
+/// Creates records of every kind.
 async fn fill(ground: &Ground) {
     for name in ["acme", "umbrella"] {
         ground.store.create_tenant(&tenant(name, at(0))).await.unwrap();

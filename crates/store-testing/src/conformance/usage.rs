@@ -1,4 +1,4 @@
-//! What quotas count, and the replay jobs that make room.
+//! Counts for quotas, and the removal of old replay jobs.
 
 use postrider_domain::access::Scope;
 use postrider_store::{Key, ReplayJob, ReplayState, Tenant, Usage};

@@ -309,7 +309,7 @@ impl State {
     }
 }
 
-/// A page of entries in whatever order they come.
+/// A page of entries, sorted newest first.
 fn newest_first<I, T>(
     entries: impl Iterator<Item = ((Timestamp, I), T)>,
     page: &PageRequest,

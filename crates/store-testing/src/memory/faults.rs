@@ -1,4 +1,4 @@
-//! Faults on request: which operation fails next, and how.
+//! Planned faults: which operation fails next, and how.
 
 use postrider_store::StoreError;
 use std::collections::VecDeque;
@@ -8,15 +8,15 @@ use std::collections::VecDeque;
 pub enum Fault {
     /// The disk is full; the write did not happen.
     DiskFull,
-    /// The store could not be reached; it did not happen, but the caller cannot know.
+    /// The store could not be reached; the write did not happen, but the caller cannot know.
     UnavailableBefore,
-    /// The answer was lost; it happened, but the caller cannot know.
+    /// The answer was lost; the write happened, but the caller cannot know.
     UnavailableAfter,
-    /// The store stops for good; it did not happen, and nothing else will.
+    /// The store stops for good; the write did not happen, and no later one will.
     Stopped,
 }
 
-/// How many operations there were, failed ones included.
+/// The number of operations, including failed ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Operations {
     /// Reads.
@@ -67,7 +67,7 @@ impl Faults {
         self.stopped = Some(why);
     }
 
-    /// The fault that the next write would meet, not counting it.
+    /// The fault that the next write would get, without counting a write.
     pub(super) fn would_fail(&self) -> Result<(), StoreError> {
         if let Some(why) = self.stopped {
             return Err(StoreError::Stopped(why.into()));
@@ -99,7 +99,7 @@ impl Faults {
         Ok(())
     }
 
-    /// `Err` where the write is not to happen; `Ok(Some(…))` is what to answer after it happened.
+    /// `Err` if the write must not happen; `Ok(Some(…))` is the error to return after it happened.
     pub(super) fn before_write(&mut self) -> Result<Option<StoreError>, StoreError> {
         self.operations.writes += 1;
         self.check_stopped()?;

@@ -1,4 +1,4 @@
-//! Events, deliveries, attempts, timelines and counters, as they are read.
+//! Reading events, deliveries, attempts, timelines and counters.
 
 use std::collections::BTreeMap;
 use std::ops::Add;
@@ -180,7 +180,7 @@ impl History for MemoryStore {
 }
 
 impl State {
-    /// The deliveries of a tenant that a filter lets through, newest first.
+    /// The deliveries of a tenant that match a filter, newest first.
     fn matching<'a>(
         &'a self,
         tenant: &'a TenantId,
@@ -191,7 +191,7 @@ impl State {
     }
 }
 
-/// What an attempt takes: the body that was answered, and a little.
+/// The approximate size of an attempt.
 fn attempt_bytes(attempt: &Attempt) -> usize {
     let body = match &attempt.ending {
         Ending::Answered(answer) => answer.body.len(),

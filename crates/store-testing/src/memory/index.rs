@@ -1,8 +1,8 @@
-//! Ordered sets in groups: what stands in which order in which queue.
+//! Grouped ordered sets, for the orders of the queues.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// For each group, its entries in order. Groups without entries do not exist.
+/// The sorted entries of each group. Empty groups are removed.
 #[derive(Debug)]
 pub(super) struct Index<G, K>(BTreeMap<G, BTreeSet<K>>);
 
@@ -26,12 +26,12 @@ impl<G: Ord, K: Ord> Index<G, K> {
         }
     }
 
-    /// The entries of a group, smallest first.
+    /// The entries of a group, in order.
     pub(super) fn of(&self, group: &G) -> impl DoubleEndedIterator<Item = &K> {
         self.0.get(group).into_iter().flatten()
     }
 
-    /// The entries of a group after the given one, smallest first.
+    /// The entries of a group after the given one, in order.
     pub(super) fn after(&self, group: &G, mark: Option<K>) -> impl Iterator<Item = &K> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = mark.map_or(Unbounded, Excluded);

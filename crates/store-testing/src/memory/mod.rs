@@ -1,9 +1,10 @@
-//! A store in memory: the model that every other backend is compared with.
+//! A store in memory: the model with which every other backend is compared.
 //!
-//! It is ordered maps behind one mutex: deterministic, and simple enough to be checked by reading. A
-//! write waits in a queue; a sync makes the whole queue durable in order, and only then the write is
-//! acknowledged. **A read returns durable data only.** So it can crash like a real store:
-//! [`MemoryStore::crash`] keeps all acknowledged writes and a random prefix of the waiting ones.
+//! It consists of ordered maps behind one mutex: deterministic, and simple enough to verify by
+//! reading. A write waits in a queue; a sync makes the whole queue durable in order, and only then
+//! the write is acknowledged. **A read returns durable data only.** So it can crash like a real
+//! store: [`MemoryStore::crash`] keeps all acknowledged writes and a random prefix of the waiting
+//! ones.
 
 mod audit;
 mod configuration;
@@ -37,10 +38,10 @@ use self::faults::Faults;
 pub use self::faults::{Fault, Operations};
 use self::state::State;
 
-/// Something to wait for, such as a while of paused time.
+/// A delay, such as a sleep in paused time.
 pub type Delay = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// How a [`MemoryStore`] behaves.
+/// The options of a [`MemoryStore`].
 #[derive(Clone, Default)]
 pub struct MemoryOptions {
     /// How long a sync takes; with `None` it takes no time, and no write ever waits.
@@ -62,7 +63,7 @@ pub type Witness = Arc<dyn Fn(Durable<'_>) + Send + Sync>;
 pub enum Durable<'a> {
     /// An event with its deliveries.
     Accepted(&'a Acceptance),
-    /// A commit; the same one again where it was repeated.
+    /// A commit; reported again if it was repeated.
     Settled(&'a Commit),
 }
 
@@ -77,14 +78,14 @@ impl fmt::Debug for MemoryOptions {
     }
 }
 
-/// A store in memory. Clones are the same store.
+/// A store in memory. Clones share it.
 #[derive(Clone, Default)]
 pub struct MemoryStore {
     options: MemoryOptions,
     shared: Arc<Mutex<Shared>>,
 }
 
-/// A waiting write: it applies itself and stores its answer for its caller.
+/// A waiting write: it applies itself and stores the answer for its caller.
 type Write = Box<dyn FnOnce(&mut State) + Send>;
 
 #[derive(Default)]
@@ -114,11 +115,11 @@ impl MemoryStore {
         MemoryStore { options, shared: Arc::default() }
     }
 
-    /// Stops this store like a power cut, and opens what is left of it.
+    /// Stops this store like a power cut, and opens a new one with the surviving data.
     ///
-    /// Everything that was acknowledged is there. Of the writes that were not, a prefix is: each
-    /// whole, and none without those before it. This store answers [`StoreError::Stopped`] from now
-    /// on. Planned faults are gone.
+    /// All acknowledged writes survive, and a prefix of the others: each complete, and none without
+    /// those before it. This store returns [`StoreError::Stopped`] from now on. Planned faults are
+    /// dropped.
     #[must_use]
     pub fn crash(&self) -> MemoryStore {
         let mut shared = self.lock();
@@ -136,17 +137,17 @@ impl MemoryStore {
         }
     }
 
-    /// Lets the next `n` writes fail.
+    /// Makes the next `n` writes fail.
     pub fn fail_next(&self, fault: Fault, n: u64) {
         self.fail_later(0, fault, n);
     }
 
-    /// Lets `n` writes fail after `skip` more have gone well. Plans are carried out one by one.
+    /// Makes `n` writes fail after `skip` successful ones. Plans are executed one by one.
     pub fn fail_later(&self, skip: u64, fault: Fault, n: u64) {
         self.lock().faults.plan(skip, fault, n);
     }
 
-    /// Lets the next `n` reads fail, because the store cannot be reached.
+    /// Makes the next `n` reads fail, because the store cannot be reached.
     pub fn fail_next_reads(&self, n: u64) {
         self.lock().faults.plan_reads(n);
     }
@@ -156,7 +157,7 @@ impl MemoryStore {
         self.lock().faults.heal();
     }
 
-    /// How many operations there were so far.
+    /// The number of operations so far.
     pub fn operations(&self) -> Operations {
         self.lock().faults.operations()
     }
@@ -183,7 +184,7 @@ impl MemoryStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        // No operation leaves half a change behind when it panics: they check, then change.
+        // No operation leaves a partial change when it panics: it checks first, then changes.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -53,7 +53,7 @@ impl<I: Ord + FromStr + ToString> SortKey for (Timestamp, I) {
     }
 }
 
-/// A page of entries that come largest place first.
+/// A page of entries in descending order.
 pub(super) fn descending<P: SortKey, T>(
     entries: impl Iterator<Item = (P, T)>,
     request: &PageRequest,
@@ -61,7 +61,8 @@ pub(super) fn descending<P: SortKey, T>(
     descending_within(entries.map(|entry| (0, entry)), request, usize::MAX)
 }
 
-/// The same of entries with their sizes: the page ends early where they are together larger.
+/// A page of entries with their sizes, in descending order; it ends early if they are together too
+/// large.
 pub(super) fn descending_within<P: SortKey, T>(
     entries: impl Iterator<Item = (usize, (P, T))>,
     request: &PageRequest,
@@ -72,7 +73,7 @@ pub(super) fn descending_within<P: SortKey, T>(
     take(entries.skip_while(|(_, (place, _))| is_before(place)), request, bytes_max)
 }
 
-/// A page of entries that come smallest place first.
+/// A page of entries in ascending order.
 pub(super) fn ascending<P: SortKey, T>(
     entries: impl Iterator<Item = (P, T)>,
     request: &PageRequest,
@@ -80,7 +81,8 @@ pub(super) fn ascending<P: SortKey, T>(
     ascending_within(entries.map(|entry| (0, entry)), request, usize::MAX)
 }
 
-/// The same of entries with their sizes: the page ends early where they are together larger.
+/// A page of entries with their sizes, in ascending order; it ends early if they are together too
+/// large.
 pub(super) fn ascending_within<P: SortKey, T>(
     entries: impl Iterator<Item = (usize, (P, T))>,
     request: &PageRequest,

@@ -1,4 +1,4 @@
-//! The state of a [`super::MemoryStore`], and the indexes that follow from it.
+//! The state of a [`super::MemoryStore`] and its indexes.
 //!
 //! An index changes only in [`State::put_delivery`] and [`State::remove_delivery`], so it cannot
 //! disagree with the deliveries.
@@ -23,7 +23,7 @@ use super::index::Index;
 /// Milliseconds of a minute.
 pub(super) const MINUTE_MS: i64 = 60_000;
 
-/// An event as it is kept.
+/// A stored event.
 #[derive(Debug, Clone)]
 pub(super) struct StoredEvent {
     pub(super) record: EventRecord,
@@ -44,43 +44,44 @@ pub(super) struct State {
     pub(super) events: BTreeMap<(TenantId, EventId), StoredEvent>,
     pub(super) deliveries: BTreeMap<DeliveryId, Delivery>,
     pub(super) attempts: BTreeMap<DeliveryId, BTreeMap<u32, Attempt>>,
-    /// By destination, in the order in which they were written.
+    /// Transitions by destination, in the order of writing.
     pub(super) transitions: BTreeMap<(TenantId, DestinationId), Vec<Transition>>,
     pub(super) replays: BTreeMap<(TenantId, ReplayId), ReplayJob>,
     pub(super) ledgers: BTreeMap<TenantId, Ledger>,
-    /// By tenant and minute since the epoch.
+    /// Tallies by tenant and minute since the epoch.
     pub(super) tallies: BTreeMap<(TenantId, i64), Tally>,
     /// Claimed values, which never change.
     pub(super) claims: BTreeMap<String, Vec<u8>>,
-    /// How often each shard was given to another node; none where it is missing.
+    /// How often each shard was given to another node; missing means never.
     given_away: BTreeMap<Shard, u64>,
-    /// Shards that another node should have, and those that it has.
+    /// Shards that another node should get, and those that it has.
     pub(super) wanted: ShardSet,
     pub(super) elsewhere: ShardSet,
 
     pub(super) events_of: Index<TenantId, (Timestamp, EventId)>,
     pub(super) deliveries_of: Index<TenantId, (Timestamp, DeliveryId)>,
-    /// By acceptance.
+    /// Queued deliveries by acceptance.
     pub(super) queued: Index<(), (Timestamp, DeliveryId)>,
     pub(super) queued_of: Index<DestinationId, (Timestamp, DeliveryId)>,
-    /// By due time.
+    /// Waiting deliveries by due time.
     pub(super) due: Index<(), (Timestamp, DeliveryId)>,
-    /// Never attempted first, then by the last attempt.
+    /// Waiting deliveries of a destination in the order of probes: never attempted first, then by
+    /// last attempt.
     pub(super) probe_rank: Index<DestinationId, (Option<Timestamp>, DeliveryId)>,
-    /// By acceptance.
+    /// Waiting deliveries of a destination by acceptance.
     pub(super) waiting_of: Index<DestinationId, (Timestamp, DeliveryId)>,
-    /// By due time.
+    /// Waiting deliveries of a destination by due time.
     pub(super) due_of: Index<DestinationId, (Timestamp, DeliveryId)>,
     pub(super) unfinished_of: Index<SubscriptionId, DeliveryId>,
 }
 
 impl State {
-    /// The delivery, where it is this tenant's.
+    /// The delivery, if it belongs to this tenant.
     pub(super) fn delivery(&self, tenant: &TenantId, id: DeliveryId) -> Option<&Delivery> {
         self.deliveries.get(&id).filter(|delivery| delivery.tenant == *tenant)
     }
 
-    /// The deliveries of an index entry's identifiers, in their order.
+    /// The deliveries of these identifiers, in order.
     pub(super) fn fetch<'a>(
         &'a self,
         ids: impl Iterator<Item = DeliveryId> + 'a,
@@ -88,7 +89,7 @@ impl State {
         ids.filter_map(|id| self.deliveries.get(&id))
     }
 
-    /// Stores a delivery as it is now, in every index where it belongs.
+    /// Stores a delivery and updates all indexes.
     pub(super) fn put_delivery(&mut self, delivery: Delivery) {
         self.remove_delivery(delivery.id);
         let Delivery { id, destination, created_at, .. } = delivery;
@@ -113,7 +114,7 @@ impl State {
         self.deliveries.insert(id, delivery);
     }
 
-    /// Forgets a delivery; its attempts stay.
+    /// Removes a delivery; its attempts stay.
     pub(super) fn remove_delivery(&mut self, id: DeliveryId) {
         let Some(delivery) = self.deliveries.remove(&id) else { return };
         let Delivery { destination, created_at, .. } = delivery;
@@ -137,13 +138,13 @@ impl State {
         }
     }
 
-    /// The tally of the minute in which `at` lies.
+    /// The tally of the minute of `at`.
     pub(super) fn tally(&mut self, tenant: &TenantId, at: Timestamp) -> &mut Tally {
         let minute = at.as_unix_ms().div_euclid(MINUTE_MS);
         self.tallies.entry((tenant.clone(), minute)).or_default()
     }
 
-    /// Counts what a change of a delivery adds to the charts.
+    /// Counts a change of a delivery in the tallies.
     pub(super) fn tally_change(&mut self, tenant: &TenantId, movement: &Movement) {
         if let Some(at) = movement.delivered_at {
             self.tally(tenant, at).delivered += 1;
@@ -162,7 +163,7 @@ impl State {
         ShardLeases { shards: here.map(|shard| (shard, self.epoch(shard))).collect() }
     }
 
-    /// Gives shards to the node that should have them.
+    /// Gives shards to the other node that should get them.
     pub(super) fn give_back(&mut self, shards: &ShardSet) {
         for shard in shards.without(&self.elsewhere).iter() {
             self.give_away(shard);
@@ -170,7 +171,7 @@ impl State {
         }
     }
 
-    /// Another node should have these shards, and no others: what it had beyond them comes back.
+    /// Sets the shards that another node should get; others that it had come back.
     pub(super) fn want(&mut self, shards: ShardSet) {
         let returned = self.elsewhere.without(&shards);
         self.wanted = shards;
@@ -181,7 +182,7 @@ impl State {
         *self.given_away.entry(shard).or_default() += 1;
     }
 
-    /// The first shard that is not held any more, or never was.
+    /// The first shard whose lease is stale or missing.
     pub(super) fn fenced(
         &self,
         holding: &ShardLeases,

@@ -1,4 +1,4 @@
-//! What only the store in memory has: its queue of writes, crashes and faults.
+//! Tests of the memory store only: its queue of writes, crashes and faults.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use postrider_store::{
 use super::*;
 use crate::samples::{self, START, acceptance, acme, event};
 
-/// So many milliseconds of paused time.
+/// A delay of this many milliseconds in paused time.
 fn pause(ms: u64) -> Delay {
     Arc::new(move || {
         let pause = async move {
@@ -22,7 +22,7 @@ fn pause(ms: u64) -> Delay {
     })
 }
 
-/// A store whose sync takes so many milliseconds of paused time.
+/// A store whose sync takes this many milliseconds of paused time.
 fn slow(ms: u64, seed: u64) -> MemoryStore {
     MemoryStore::new(MemoryOptions { sync: Some(pause(ms)), seed, ..MemoryOptions::default() })
 }
@@ -37,7 +37,7 @@ async fn accepted(store: &MemoryStore) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_durable_is_not_seen() {
+async fn writes_that_are_not_durable_are_not_read() {
     let store = slow(10, 0);
     let writer = tokio::spawn({
         let store = store.clone();

@@ -10,7 +10,7 @@ use postrider_store::{Nodes, Pruned, ShardLeases, ShardSet, StoreError, Upkeep};
 use super::MemoryStore;
 use super::state::{State, StoredEvent};
 
-/// It is the only node, but a test can pretend that there is another one.
+/// A single node, but a test can simulate another one.
 #[async_trait]
 impl Nodes for MemoryStore {
     async fn hold_and_keep(&self) -> Result<(ShardLeases, ShardSet), StoreError> {
@@ -47,7 +47,7 @@ impl Upkeep for MemoryStore {
         self.write(move |state| Ok(state.prune(before))).await
     }
 
-    /// Memory has no place for a copy: this is always an error.
+    /// Always fails: a store in memory cannot be backed up.
     async fn backup(&self, target: &Path) -> Result<(), StoreError> {
         let why = format!("a store in memory cannot be copied to {}", target.display());
         Err(StoreError::Internal(why))

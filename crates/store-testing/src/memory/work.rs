@@ -135,7 +135,7 @@ impl Work for MemoryStore {
 }
 
 impl State {
-    /// Refuses a commit that cannot be applied as a whole.
+    /// Checks that a commit can be applied as a whole.
     fn check(&self, holding: &ShardLeases, commit: &Commit) -> Result<(), StoreError> {
         let of_deliveries = commit.deliveries.iter().map(|change| change.delivery.destination);
         let of_destinations = commit.destinations.iter().map(|change| change.id);
@@ -184,7 +184,7 @@ impl State {
         }
     }
 
-    /// Whether a change is there already, because its commit is repeated.
+    /// Whether a change is applied already, because its commit is repeated.
     fn is_applied(&self, change: &DeliveryChange) -> bool {
         let id = change.delivery.id;
         let log = self.attempts.get(&id);

@@ -1,5 +1,5 @@
-//! A page of 50 deliveries by every combination of filters, by the orders that a day's file keeps now and
-//! by those that it kept before, in turns.
+//! Measures a page of 50 deliveries for every combination of filters, with the indexes that a day's
+//! file has now and with those of an earlier version, in turns.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use super::world::{DAY, World, now};
 use super::{Table, ms, open};
 
-/// Types of which one is rare.
+/// The type of event `n`; one type is rare.
 fn kind_of(n: u64) -> &'static str {
     match n {
         n if n % 10_007 == 0 => "rare",
@@ -40,7 +40,8 @@ async fn fill(store: &impl postrider_store::Store, world: &World, count: u64) {
         store.accept(made).await.unwrap();
         let (mut arrived, mut others) = (Vec::new(), Vec::new());
         for (n, delivery) in (first..).zip(deliveries) {
-            // Of the last destination nothing arrives, so that a list of delivered ones has to skip all.
+            // No delivery of the last destination succeeds, so a list of its delivered ones has to
+            // skip every row.
             if n % 20 == 19 || n % 5_003 == 0 {
                 let after = delivery.cancelled(CancelReason::Asked, delivery.created_at).unwrap();
                 let before = StateName::Queued;
@@ -94,7 +95,7 @@ fn combinations(world: &World) -> Vec<(String, DeliveryFilter)> {
     all
 }
 
-/// Gives the file of the day the order by route and state, or the one by route alone.
+/// Gives the day's file the index by route and state, or the index by route alone.
 fn keep_states(data: &Path, by_state: bool) {
     for entry in std::fs::read_dir(data.join("history")).unwrap() {
         let path = entry.unwrap().path();
@@ -133,7 +134,7 @@ pub(crate) fn filters(runtime: &Runtime, data: &Path, count: u64, table: &mut Ta
                 runtime.block_on(listed).unwrap();
                 took.push(start.elapsed());
             }
-            // The first of three finds less in the cache.
+            // The first of three runs is left out: its cache is cold.
             figures[turn % 2].extend(took.into_iter().skip(1).min());
         }
         runtime.block_on(store.close()).unwrap();

@@ -6,9 +6,9 @@
 //! … throughput 40000 20000   the same with payloads of 20 KB
 //! … steady 5000 10      acknowledgements at 5,000 events a second for 10 seconds
 //! … waiting 5000000     a backlog: memory, opening, the next 1,000 due, rescheduling
-//! … lists 10000000      pages of 50 among so many attempts, then removing the day
+//! … lists 10000000      pages of 50 among that many attempts, then removing the day
 //! … filters 1000000    pages of 50 by every combination of filters, with the indexes of now and before
-//! … ids 30 20000        chosen identifiers: so many days are kept, so many events are brought
+//! … ids 30 20000        chosen identifiers: days that are kept, events that are sent
 //! ```
 //!
 //! Everything is written below `target` in the working directory, so that it is on a disk.
@@ -59,7 +59,7 @@ fn main() {
     let runtime = { runtime }.worker_threads(2).enable_all().build().unwrap();
     let mut table = Table::default();
     for mode in modes {
-        // Each in a directory of its own, which is gone before the next begins.
+        // Each measurement has a directory of its own, which is removed before the next one begins.
         let directory = tempfile::tempdir_in("target").unwrap();
         let data = directory.path().join("data");
         match mode {
@@ -77,7 +77,7 @@ fn main() {
     }
 }
 
-/// What was measured, with what was aimed at.
+/// Rows of the report: name, measured value, target.
 #[derive(Default)]
 struct Table(Vec<(String, String, &'static str)>);
 
@@ -86,7 +86,7 @@ impl Table {
         self.0.push((what.into(), figure, target));
     }
 
-    /// Prints what was measured since the last time.
+    /// Prints the rows since the last call.
     fn print(&mut self, mode: &str) {
         println!("\n| {mode} | figure | target |\n|---|---|---|");
         for (what, figure, target) in self.0.drain(..) {
@@ -107,14 +107,15 @@ fn per(duration: Duration, n: u64) -> f64 {
     duration.as_secs_f64() * 1e6 / n as f64
 }
 
-/// Whole lives: accepted in single requests or batches by many, and settled in batches.
+/// Whole lives of deliveries: accepted singly or in batches by many callers, settled in batches.
 fn throughput(runtime: &Runtime, data: &Path, count: u64, payload: u64, table: &mut Table) {
     for (name, batch) in [("single events", 1u64), ("batches of 100", BATCH)] {
         let data = data.join(batch.to_string());
         let store = open(&data);
         let world = Arc::new(World::with_payloads(100, payload));
         let holding = runtime.block_on(store.hold_shards()).unwrap();
-        // Making the values is not the store's work: it is measured and taken off.
+        // Building the values is not the store's work: its processor time is measured and
+        // subtracted.
         let (start, used) = (now(), processor_time());
         for n in (0..count).step_by(100) {
             let made: Vec<_> = (n..n + 100).map(|n| world.acceptance(n, n / 20)).collect();
@@ -141,7 +142,7 @@ fn throughput(runtime: &Runtime, data: &Path, count: u64, payload: u64, table: &
             });
         }
         drop(accepted);
-        // As the engine does: what has ended meanwhile is settled together.
+        // Settles together the deliveries that have ended meanwhile, as the engine does.
         runtime.block_on(async {
             let mut waiting = Vec::new();
             while to_settle.recv_many(&mut waiting, 100).await > 0 {
@@ -208,14 +209,14 @@ fn steady(runtime: &Runtime, data: &Path, rate: u64, seconds: u64, table: &mut T
     runtime.block_on(store.close()).unwrap();
 }
 
-/// Accepts and fails so many, each due at its own time, by the ordinary way.
+/// Accepts `count` deliveries and fails each once, so that each is due at its own time.
 async fn fill_waiting(store: &EmbeddedStore, world: &World, count: u64) {
     let holding = store.hold_shards().await.unwrap();
     for first in (0..count).step_by(2_000) {
         let made: Vec<_> = (first..(first + 2_000).min(count))
             .map(|n| {
                 let mut made = world.acceptance(n, n / 100);
-                // A backlog's payloads lie in the history; small ones make the same queue.
+                // The queue does not hold payloads, so small ones make the same queue.
                 let event = Arc::make_mut(&mut made.event);
                 event.data = postrider_domain::event::RawJson::from_trusted("{}".into());
                 made
@@ -350,7 +351,7 @@ fn lists(runtime: &Runtime, data: &Path, count: u64, table: &mut Table) {
     });
 }
 
-/// Events with identifiers that the application chose, brought while so many days are kept.
+/// Accepts `count` events with identifiers that the application chose, while `days` days are kept.
 fn ids(runtime: &Runtime, data: &Path, days: u64, count: u64, table: &mut Table) {
     let store = open(data);
     let world = World::new(100);

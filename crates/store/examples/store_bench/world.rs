@@ -1,4 +1,4 @@
-//! What the measurements are made of: events, deliveries, outcomes, and what the system counts.
+//! The events, deliveries and outcomes to measure with, and the counters of the operating system.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use postrider_domain::time::Timestamp;
 use postrider_store::{Acceptance, Commit, DeliveryChange, DestinationChange};
 
 pub(crate) const DAY: Timestamp = Timestamp::from_unix_ms(1_794_700_800_000);
-/// How long a payload is where nothing else is said.
+/// The default length of a payload.
 pub(crate) const PAYLOAD_BYTES: u64 = 600;
 
 #[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
@@ -38,13 +38,13 @@ pub(crate) fn processor_time() -> Duration {
     Duration::from_millis(ticks.sum::<u64>() * 10)
 }
 
-/// Bytes that this process has written to files. (What the system says it sent to the disk counts
-/// large pages as a whole, however little of them changed.)
+/// Bytes that this process has passed to `write`. (The count of bytes sent to the disk is less
+/// useful: it counts a whole page even if one byte of it changed.)
 pub(crate) fn written_bytes() -> u64 {
     field("/proc/self/io", "wchar:")
 }
 
-/// Memory that this process holds, files that the system caches for it aside.
+/// Memory of this process without the page cache.
 pub(crate) fn memory_mb() -> u64 {
     field("/proc/self/status", "RssAnon:") / 1024
 }
@@ -93,10 +93,10 @@ impl World {
         &self.destinations[usize::try_from(n % count).unwrap()]
     }
 
-    /// Event number `n` with one delivery, accepted so many milliseconds after midnight.
+    /// Event number `n` with one delivery, accepted `ms` milliseconds after midnight.
     pub(crate) fn acceptance(&self, n: u64, ms: u64) -> Acceptance {
         let at = Timestamp::from_unix_ms(DAY.as_unix_ms() + i64::try_from(ms).unwrap());
-        // As good as random, different for every event, and the same in every run.
+        // Pseudo-random: different for every event, the same in every run.
         let mut random = [0; 10];
         let mixed = (n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// The commit of deliveries that arrived at the first attempt.
+    /// The commit of deliveries that succeeded at the first attempt.
     pub(crate) fn arrived(&self, deliveries: Vec<Delivery>) -> Commit {
         let destinations = deliveries.first().map(|delivery| {
             let mut circuit = Circuit::new(DAY);

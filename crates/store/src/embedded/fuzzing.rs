@@ -1,7 +1,7 @@
-//! What must hold for any bytes on the disk: the bodies of the store's fuzz targets.
+//! The bodies of the store's fuzz targets: properties that hold for any bytes on the disk.
 //!
-//! **Nothing here may panic, and whatever is read is written again as the same bytes or, where
-//! several forms mean the same, as what is read as the same.** Never in a build that ships.
+//! **Nothing may panic. Whatever decodes must encode to the same bytes or, where several encodings
+//! mean the same, to bytes that decode to the same value.** Never part of a release build.
 
 use bytes::Bytes;
 use postrider_domain::fuzzing::Target;
@@ -12,7 +12,7 @@ use crate::embedded::files::codec::{
 };
 use crate::embedded::journal;
 
-/// What this crate reads from disk.
+/// The fuzz targets: everything that this crate reads from disk.
 pub const TARGETS: &[Target] = &[
     Target { name: "journal_records", run: records, seeds: &[b"\x01\0", b"\x01\x01\x07default"] },
     Target { name: "journal_frames", run: journal::fuzz_frames, seeds: &[b"PRJOURNL", b"PJ"] },
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
     use crate::records::{Acceptance, Commit};
 
-    /// Records as they are written: what is stirred should get past the first checks.
+    /// Valid records as seeds, so that mutated ones get past the first checks.
     fn written() -> Vec<Vec<u8>> {
         let event = Event {
             id: "e1".parse().unwrap(),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_on_the_disk_breaks_the_store() {
+    fn random_and_mutated_bytes_break_no_decoder() {
         let mut runs = run_all(TARGETS, 20_000);
         let written = written();
         let seeds: Vec<&[u8]> = written.iter().map(Vec::as_slice).collect();

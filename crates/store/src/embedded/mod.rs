@@ -1,8 +1,9 @@
 //! The embedded store: a journal in front of SQLite, in one directory, for one node.
 //!
-//! An acknowledgement rests on the journal alone; SQLite follows it and is never ahead of it.
+//! A write is acknowledged when it is in the journal. SQLite is updated afterwards and is never
+//! ahead of the journal.
 //!
-//! # What is durable when
+//! # Durability
 //!
 //! ```text
 //! accept, settle ─▶ journal (fdatasync) ─▶ answered
@@ -11,30 +12,32 @@
 //!                   applier: history/<day>.db ─▶ main.db with the journal's position ─▶ released
 //! ```
 //!
-//! SQLite cannot commit to several files at once when they have write-ahead logs. So the order of
-//! commits is the proof. Each of them is synced (`synchronous = FULL`):
+//! SQLite cannot commit to several files at once when they have write-ahead logs. So consistency
+//! rests on the order of the commits, each of which is synced (`synchronous = FULL`):
 //!
-//! 1. The files of the days are written and committed. Their writes say what a row *is*.
-//! 2. `main.db` is written and committed with the position `applied`. Its counters move *by*
-//!    something, and each record moves them once, because the position moves with them.
+//! 1. The files of the days are written and committed. Their writes are idempotent: they set rows
+//!    to values.
+//! 2. `main.db` is written and committed with the position `applied`. Its counters are added to,
+//!    and each record is added once, because the position moves in the same transaction.
 //! 3. The journal is told that everything up to `applied` is durable elsewhere.
 //!
 //! A crash after 1 leaves days that are ahead of `main.db`. Opening applies the journal from
-//! `main.db`'s position on; the rows of days are written again and end as they were, and nobody
-//! reads before that is done. A crash after 2 leaves records in the journal that are skipped. So
+//! `main.db`'s position on; the rows of days are written again with the same result, and no read
+//! starts before that is done. A crash after 2 leaves records in the journal that are skipped. So
 //! at every moment a day's file has at least what `main.db` counts, and the journal has at least
-//! what `main.db` lacks. Whatever depends on what is stored while records are applied asks `main.db`
-//! alone.
+//! what `main.db` lacks. While records are applied, decisions that depend on stored state read
+//! `main.db` only.
 //!
-//! A change of the configuration is one synced transaction in `main.db`, carried out by the applier
-//! when everything that was acknowledged before is applied: it needs no journal, and no order
-//! between it and the journal is ever in doubt.
+//! A change of the configuration is one synced transaction in `main.db`. The applier runs it after
+//! everything that was acknowledged before is applied: so it needs no journal, and its order
+//! relative to the journal's records is certain.
 //!
 //! # Reading
 //!
-//! The engine and authentication have read connections of their own. Reads of one thing and lists
-//! have others, for which tenants take turns (`fair_semaphore.rs`), and a read whose caller has
-//! gone is interrupted. So however much one tenant reads, nobody else waits for it.
+//! The engine and authentication have read connections of their own. Reads of single records and
+//! lists have other connections, for which tenants take turns (`fair_semaphore.rs`), and a read
+//! whose caller has gone away is interrupted. So the reads of one tenant never delay those of
+//! another.
 //!
 //! A read waits until the applier has applied everything that was acknowledged before (a barrier), and
 //! then uses a connection of its own. Events and deliveries are read without waiting, because the
@@ -87,14 +90,15 @@ pub use self::maintenance::loss::Loss;
 use crate::error::StoreError;
 use crate::fair_semaphore::{FairPermit, FairSemaphore};
 
-/// A read for a tenant is ended after this time. A request is answered within 30 s.
+/// A read for a tenant is stopped after this time, which is below the 30 s within which a request
+/// is answered.
 const READ_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// A fast map. Its hash is seeded at random in every process, so that keys cannot be chosen to
 /// collide.
 type QuickMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
-/// The same without values.
+/// A fast set, seeded in the same way.
 type QuickSet<K> = HashSet<K, foldhash::fast::RandomState>;
 
 /// Called once, with the reason, when the store has stopped for good: the process must end.
@@ -110,9 +114,9 @@ pub struct EmbeddedOptions {
     /// How many bytes of history are read when the store is opened, the newest days first, to find
     /// damage inside them (**64 MiB**).
     pub check_bytes: u64,
-    /// Called when the store has stopped for good.
+    /// Called when the store has stopped for good; see [`FatalHook`].
     pub fatal: Option<FatalHook>,
-    /// The runtime whose threads read lists; `None` for the caller's.
+    /// The runtime whose threads read lists; `None` for the runtime of the caller.
     pub lists_on: Option<tokio::runtime::Handle>,
 }
 
@@ -146,15 +150,16 @@ pub struct EmbeddedStore {
     queue: Arc<ApplyQueue>,
     pending: Arc<PendingIds>,
     pool: Arc<ReadPool>,
-    /// Places for the engine and for authentication, which never wait for a tenant's reads.
+    /// Permits for reads of the engine and of authentication, which never wait for a tenant's
+    /// reads.
     vital: Arc<Semaphore>,
-    /// A place for reading a whole lane, which takes long.
+    /// The permit for reading a whole lane, which takes long.
     scans: Arc<Semaphore>,
-    /// Places for reading one thing, by tenant.
+    /// Permits for reading single records, fair between tenants.
     points: Arc<FairSemaphore>,
-    /// Places for lists, by tenant.
+    /// Permits for lists, fair between tenants.
     lists: Arc<FairSemaphore>,
-    /// The runtime whose threads read lists; `None` for the caller's.
+    /// The runtime whose threads read lists; `None` for the runtime of the caller.
     lists_on: Option<tokio::runtime::Handle>,
     days: Days,
     keeping: Keeping,
@@ -183,7 +188,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// Why something in the queue was dropped.
+    /// The error for a caller whose entry in the queue was dropped.
     fn why_dropped(&self) -> StoreError {
         match self.queue.is_done() {
             Err(stopped) => stopped,
@@ -191,7 +196,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// Reads one thing for a tenant, after a barrier.
+    /// Reads a single record for a tenant, after a barrier.
     async fn read_one<T: Send + 'static>(
         &self,
         tenant: TenantId,
@@ -202,8 +207,8 @@ impl EmbeddedStore {
         self.read_with_permit(None, permit, read).await
     }
 
-    /// Reads a list, whose size the tenant chooses, after a barrier. An administrator's list, of no
-    /// tenant in particular, is in a queue of its own.
+    /// Reads a list for a tenant, after a barrier. Lists of an administrator (`None`) have a queue
+    /// of their own.
     async fn read_list<T: Send + 'static>(
         &self,
         tenant: Option<TenantId>,
@@ -297,8 +302,8 @@ impl EmbeddedStore {
         self.read_engine(None, &self.vital, read).await
     }
 
-    /// Reads a whole lane for the engine, after a barrier: one at a time, on the threads of the lists,
-    /// so that nothing vital waits for it.
+    /// Reads a whole lane for the engine, after a barrier: one at a time, on the threads for lists,
+    /// so that no other read of the engine waits for it.
     async fn scan<T: Send + 'static>(
         &self,
         read: impl FnOnce(&ReadGuard<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -314,7 +319,7 @@ impl EmbeddedStore {
         read: impl FnOnce(&ReadGuard<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let pool = Arc::clone(&self.pool);
-        // The semaphore is never closed. If it were, this read would only not be counted.
+        // The semaphore is never closed. If it were, this read would only go uncounted.
         let permit = Arc::clone(places).acquire_owned().await.ok();
         let read = move || {
             let answer = read(&pool.read());
@@ -324,7 +329,7 @@ impl EmbeddedStore {
         answered(spawn_blocking(runtime, read).await)
     }
 
-    /// Runs a task in the applier, after everything that is in its queue already.
+    /// Runs a task in the applier, after all entries that are in its queue already.
     async fn run_in_applier<T: Send + 'static>(
         &self,
         task: impl FnOnce(&mut Applier) -> Result<T, StoreError> + Send + 'static,
@@ -332,7 +337,7 @@ impl EmbeddedStore {
         let (reply, answer) = oneshot::channel();
         self.queue.push(Item::Task(Box::new(move |applier| {
             let outcome = task(applier);
-            // After a failed write or sync nobody knows what is on the disk.
+            // After a failed write or sync the state of the disk is unknown.
             let stopped = match &outcome {
                 Err(StoreError::Stopped(why)) => Err(StoreError::Stopped(why.clone())),
                 Ok(_) | Err(_) => Ok(()),
@@ -354,7 +359,7 @@ impl EmbeddedStore {
         self.run_in_applier(move |applier| applier.main().change(change)).await
     }
 
-    /// What a refused append means to the caller.
+    /// The error of the store for a refused append.
     fn refused(&self, error: &AppendError) -> StoreError {
         match error {
             AppendError::DiskFull => StoreError::DiskFull { place: self.place() },
@@ -371,7 +376,8 @@ impl EmbeddedStore {
         }
     }
 
-    /// A closure that closes the store and blocks until that is done; `None` where it is closed.
+    /// Returns a closure that closes the store and blocks until that is done; `None` if it is
+    /// closed already.
     fn closing(&self) -> Option<impl FnOnce() -> Result<(), StoreError> + Send + 'static> {
         let applier = self.applier.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -395,7 +401,7 @@ impl EmbeddedStore {
     }
 }
 
-/// On the threads of this runtime, or of the caller's.
+/// Runs a closure on the blocking threads of this runtime, or of the caller's.
 fn spawn_blocking<T: Send + 'static>(
     runtime: Option<&tokio::runtime::Handle>,
     work: impl FnOnce() -> T + Send + 'static,
@@ -406,10 +412,10 @@ fn spawn_blocking<T: Send + 'static>(
     }
 }
 
-/// What the caller of a read is told.
+/// Converts the outcome of a read for its caller.
 fn answered<T>(answer: Result<Result<T, StoreError>, JoinError>) -> Result<T, StoreError> {
     match answer {
-        // A file that cannot be read does not stop the store.
+        // A file that cannot be read fails this read, but does not stop the store.
         Ok(Err(StoreError::Stopped(why))) => Err(StoreError::Unavailable(why)),
         Ok(answer) => answer,
         Err(error) => Err(StoreError::Internal(error.to_string())),
@@ -418,7 +424,7 @@ fn answered<T>(answer: Result<Result<T, StoreError>, JoinError>) -> Result<T, St
 
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
-        // A caller that needs the outcome calls `close`.
+        // The error is ignored here; a caller that needs it calls `close`.
         if let Some(close) = self.closing() {
             close().ok();
         }

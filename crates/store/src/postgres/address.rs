@@ -1,8 +1,9 @@
 //! Parses the URL of the database.
 //!
-//! Either form that libpq has: `postgres://user:password@a,b/database?target_session_attrs=read-write`
-//! or `host=a,b dbname=database target_session_attrs=read-write`. Several hosts are tried in their
-//! order, so after a failover a new connection finds the one that takes writes. How it is shown is in
+//! Both forms of libpq are accepted:
+//! `postgres://user:password@a,b/database?target_session_attrs=read-write` or `host=a,b
+//! dbname=database target_session_attrs=read-write`. Several hosts are tried in their order, so
+//! after a failover a new connection finds the one that takes writes. How it is shown is in
 //! `shown.rs`.
 
 use std::time::Duration;
@@ -13,8 +14,8 @@ use tokio_postgres::config::SslMode;
 use super::tls::Connector;
 use crate::error::StoreError;
 
-/// How long a silent connection counts as alive. A host that died is noticed after about so long, and
-/// the outcome of running statements is then reported as unknown.
+/// How long a connection without any answer counts as alive. A host that died is noticed after
+/// about this time, and the outcome of running statements is then reported as unknown.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 
 /// The parts of a database URL.
@@ -22,12 +23,12 @@ const SILENCE_MAX: Duration = Duration::from_secs(20);
 pub(super) struct Target {
     pub(super) config: Config,
     pub(super) connector: Connector,
-    /// A transaction-mode pooler is in between: no statement stays prepared beyond a transaction, and
-    /// LISTEN does not work.
+    /// The connection goes through a transaction-mode pooler: no statement stays prepared beyond a
+    /// transaction, and LISTEN does not work.
     pub(super) is_pooled: bool,
 }
 
-/// Reads a database URL.
+/// Parses a database URL.
 pub(super) fn target(url: &str) -> Result<Target, StoreError> {
     let refuse = |what: String| StoreError::Internal(format!("not a database URL: {what}"));
     let (rest, settings) = split(url);
@@ -80,8 +81,8 @@ pub(super) fn target(url: &str) -> Result<Target, StoreError> {
     Ok(Target { config, connector, is_pooled })
 }
 
-/// Why a URL cannot be parsed, without its text: the name of an unknown setting may be the rest of a
-/// password.
+/// The reason why a URL cannot be parsed, without any text of the URL: the name of an unknown
+/// setting may be the rest of a password.
 fn cause(said: String) -> String {
     if said.contains("option") {
         return "it has a setting that is not known; in a password, write & as %26, ? as %3F, \
@@ -99,7 +100,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// Takes a setting that Postrider handles itself; returns whether it was one.
+    /// Takes a setting that Postrider handles itself; returns whether it is one.
     fn take(&mut self, name: &str, value: &str) -> bool {
         let slot = match name {
             "sslmode" => &mut self.mode,
@@ -112,7 +113,7 @@ impl Settings {
     }
 }
 
-/// Removes from a URL, or from a list of settings, what Postrider handles itself.
+/// Splits off the settings that Postrider handles itself from a URL or a list of settings.
 fn split(url: &str) -> (String, Settings) {
     let mut settings = Settings::default();
     let mut keep = |pair: &&str| {
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_say_the_same() {
+    fn both_forms_of_an_address_are_equivalent() {
         let url = "postgres://me:secret@a:5432,b:5433/hooks?sslmode=disable&pgbouncer=true\
                    &target_session_attrs=read-write";
         let list = "host=a,b port=5432,5433 user=me password=secret dbname=hooks sslmode=disable \
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_decided_here_is_taken_out() {
+    fn settings_of_postrider_are_removed_from_the_url() {
         let cases = [
             ("postgres://h/d", "postgres://h/d", None, None),
             ("postgres://h/d?sslmode=disable", "postgres://h/d", Some("disable"), None),
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_mode_is_refused_with_those_that_are_known() {
+    fn unknown_ssl_mode_is_refused_and_the_known_ones_are_named() {
         let refused = target("postgres://h/d?sslmode=sometimes").err().unwrap().to_string();
         assert!(refused.contains("sslmode=sometimes"), "{refused}");
         assert!(target("postgres://h/d?sslmode=verify-full&sslrootcert=/none").is_err());

@@ -1,4 +1,4 @@
-//! Answers that are kept for repeats, and notes of requests that have begun.
+//! Stored answers for repeated requests (idempotency keys), and notes of requests that have begun.
 
 use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;

@@ -1,9 +1,9 @@
 //! The offsets of the nodes' clocks from the database's clock.
 //!
-//! A node's clock does not follow when the database's clock is set. A node that starts needs the time of
-//! the running nodes, so each of them stores every few seconds how far its clock is ahead of the
-//! database's. The difference is computed in the statement that stores it: the row is correct for the
-//! moment that it names, even if the database's clock is set a moment later.
+//! A node's clock does not change when the database's clock is set. A node that starts needs the
+//! time of the running nodes, so each of them stores every few seconds how far its clock is ahead
+//! of the database's. The difference is computed in the statement that stores it: the row is
+//! correct for the moment that it names, even if the database's clock is set a moment later.
 
 use postrider_domain::time::Timestamp;
 
@@ -12,13 +12,14 @@ use super::pool::Scope;
 use super::rows::{self, get};
 use crate::error::StoreError;
 
-/// The database's clock, and what the nodes stored about theirs.
+/// The database's clock, and the offsets that the nodes have stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockSight {
     /// The database's clock.
     pub now: Timestamp,
-    /// How far the other nodes' clocks are ahead of it: the largest offset of the last seconds. A node's
-    /// clock may stop with its machine, but never runs ahead.
+    /// How far the other nodes' clocks are ahead of the database's: the largest offset stored in the last
+    /// seconds. (A node's clock may stand still with its machine, but never runs ahead of the
+    /// others.)
     pub others_ahead_ms: Option<i64>,
     /// Whether there are other nodes.
     pub has_others: bool,

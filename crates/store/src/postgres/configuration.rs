@@ -23,7 +23,8 @@ use crate::records::{
     SubscriptionPut, SubscriptionRecord, Tenant,
 };
 
-/// Held, with the tenant's own number, while a subscription is put: no two become twins.
+/// An advisory lock, taken together with the tenant's number while a subscription is stored: it
+/// prevents twins.
 const TWINS_LOCK: i32 = 0x706f_7374;
 
 #[async_trait]
@@ -131,7 +132,7 @@ impl Configuration for PostgresStore {
     async fn touch_keys(&self, used: &[(String, Timestamp)]) -> Result<(), StoreError> {
         let ids: Vec<&str> = used.iter().map(|(id, _)| id.as_str()).collect();
         let times: Vec<i64> = used.iter().map(|(_, at)| at.as_unix_ms()).collect();
-        // In one order, so that two nodes that note the same keys do not lock each other.
+        // Update in a fixed order, so that two nodes with the same keys do not deadlock.
         let sql = "WITH used AS (SELECT id, max(at) AS at \
                        FROM unnest($1::text[], $2::bigint[]) AS u (id, at) GROUP BY id), \
                    locked AS (SELECT k.id, used.at FROM postrider.keys AS k JOIN used USING (id) \
@@ -336,7 +337,7 @@ impl Configuration for PostgresStore {
     }
 }
 
-/// A position as two arguments, both NULL on the first page.
+/// A position as two parameters, both NULL on the first page.
 fn before<I>(place: Option<(i64, I)>, id: impl Fn(&I) -> Uuid) -> (Option<i64>, Option<Uuid>) {
     place.map_or((None, None), |(at, mark)| (Some(at), Some(id(&mark))))
 }

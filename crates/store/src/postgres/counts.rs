@@ -1,4 +1,4 @@
-//! What a transaction adds to the ledger and to the charts.
+//! The rows that a transaction adds to the ledger and to the charts.
 //!
 //! A transaction appends rows and updates no counter, so no two transactions wait for each other.
 //! [`fold`] moves the rows into the sums; a read adds up both.
@@ -19,7 +19,7 @@ use crate::error::StoreError;
 /// Milliseconds of a minute.
 pub(super) const MINUTE_MS: i64 = 60_000;
 
-/// Held while rows are folded.
+/// An advisory lock, held while rows are folded.
 const FOLD_LOCK: i64 = 0x706f_7374_0003;
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ struct Tally {
     dead: i64,
 }
 
-/// Everything that a transaction adds.
+/// All counts that a transaction adds.
 #[derive(Default)]
 pub(super) struct Counts<'a> {
     accounts: BTreeMap<&'a str, LedgerDelta>,
@@ -46,7 +46,7 @@ impl<'a> Counts<'a> {
         }
     }
 
-    /// A delivery moved, by this attempt or without one.
+    /// Counts a delivery's change of state, and the attempt that caused it, if any.
     pub(super) fn moved(
         &mut self,
         before: StateName,
@@ -145,14 +145,14 @@ const FOLD_TALLIES: &str = "\
         delivered = t.delivered + excluded.delivered, failed = t.failed + excluded.failed, \
         dead = t.dead + excluded.dead";
 
-/// When to fold: after so many transactions of this node's that appended rows.
+/// Counts this node's transactions that appended rows, to decide when to fold.
 #[derive(Default)]
 pub(super) struct Folding(AtomicU64);
 
 impl Folding {
     const DUE: u64 = 100;
 
-    /// A transaction appended rows.
+    /// Records that a transaction appended rows.
     pub(super) fn appended(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

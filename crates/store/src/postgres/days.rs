@@ -1,8 +1,9 @@
 //! Days: the partitions of events, ended deliveries and attempts.
 //!
-//! They are made ahead, and on demand for other times, by one node at a time. A partition is created
-//! separately and then attached, so that no reader or writer waits for it. Row-level security hides its
-//! rows from queries that name the partition itself: they are read through the parent table.
+//! Partitions are created some days ahead, and on demand for other days, by one node at a time. A
+//! partition is created separately and then attached, so that no reader or writer waits for it.
+//! Row-level security hides its rows from queries that name the partition itself: they are read
+//! through the parent table.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -12,13 +13,13 @@ use postrider_domain::time::Timestamp;
 use super::pool::{Pool, Scope, Transaction};
 use crate::error::StoreError;
 
-/// Held while the set of days changes.
+/// An advisory lock, held while partitions are created or removed.
 pub(super) const DAYS_LOCK: i64 = 0x706f_7374_0002;
 
 /// Milliseconds of a day.
 pub(super) const DAY_MS: i64 = 86_400_000;
 
-/// How many days beyond today have their partitions already.
+/// How many days after today have partitions already.
 const AHEAD: i64 = 2;
 
 /// The tables that have a partition for each day.
@@ -39,7 +40,7 @@ pub(super) fn partition(table: &str, day: i32) -> String {
 }
 
 impl Days {
-    /// Makes the partitions of these days where they are missing.
+    /// Creates the missing partitions of these days.
     pub(super) async fn ensure(
         &self,
         pool: &Pool,
@@ -62,13 +63,13 @@ impl Days {
         Ok(())
     }
 
-    /// Makes the partitions of today and of the next days, by the database's clock.
+    /// Creates the partitions of today and of the next days, by the database's clock.
     pub(super) async fn ahead(&self, pool: &Pool, now: Timestamp) -> Result<(), StoreError> {
         let days = (0..=AHEAD).map(|n| now.as_unix_ms().saturating_add(n * DAY_MS));
         self.ensure(pool, days.map(Timestamp::from_unix_ms).map(day_of).collect()).await
     }
 
-    /// Forgets the known days: another node may have removed some.
+    /// Forgets which partitions exist: another node may have removed some.
     pub(super) fn forget(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

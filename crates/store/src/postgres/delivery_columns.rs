@@ -1,8 +1,8 @@
-//! The columns of a delivery, once: every statement that reads or writes a delivery is made of this
-//! list, and so is the mapping from and to rows.
+//! The columns of a delivery, in one list: all statements that read or write a delivery are built
+//! from it, and so is the mapping from and to rows.
 //!
-//! A new column is a line of the list, a field in [`delivery`] and a migration. What has not ended is
-//! in `deliveries_open`, what has is in `deliveries_done`.
+//! A new column is a line of the list, a field in [`delivery`] and a migration. Unfinished
+//! deliveries are in `deliveries_open`, ended ones in `deliveries_done`.
 
 use std::sync::LazyLock;
 
@@ -22,7 +22,7 @@ use crate::error::StoreError;
 enum Of {
     Both,
     Open,
-    /// Of `deliveries_open`, and only for its indexes: it follows from other columns.
+    /// Only in `deliveries_open`, for its indexes; the value is derived from other columns.
     OpenIndex,
     Done,
 }
@@ -44,7 +44,8 @@ struct Column {
 /// A value for each delivery, for one column.
 type Array<'a> = &'a (dyn ToSql + Sync);
 
-/// Makes the list, the struct with one array per column, and how a delivery is added to it.
+/// Defines the list, the struct with one array per column, and the function that adds a delivery to
+/// it.
 macro_rules! columns {
     (|$delivery:ident, $slot:ident| $($of:ident $life:ident $name:ident: $sql:literal, $type:ty = $value:expr;)+) => {
         const COLUMNS: &[Column] = &[
@@ -128,7 +129,7 @@ impl Column {
     }
 }
 
-/// The columns of a table, and what the rest of the program calls them.
+/// The columns of a table, renamed to what [`delivery`] reads.
 fn read_list(is_here: fn(&Column) -> bool) -> String {
     let read = COLUMNS.iter().filter(|column| column.of != Of::OpenIndex);
     let each = read.map(|column| {
@@ -152,7 +153,7 @@ fn unnested(is_here: fn(&Column) -> bool) -> String {
     format!("unnest({})", each.join(", "))
 }
 
-/// The parameter of a column.
+/// The parameter (`$n`) of a column.
 fn parameter(name: &str, is_here: fn(&Column) -> bool) -> String {
     let mut here = COLUMNS.iter().filter(|column| is_here(column));
     let place = here.position(|column| column.name == name).unwrap_or_default();
@@ -164,8 +165,8 @@ fn insert(table: &str, is_here: fn(&Column) -> bool) -> String {
     format!("INSERT INTO postrider.{table} ({names}) SELECT * FROM {rows}")
 }
 
-/// Updates rows by identifier; of a partitioned table by the time of acceptance too, which says in
-/// which partition a row is.
+/// Updates rows by identifier. For a partitioned table also by the time of acceptance, which tells
+/// the partition.
 fn update(table: &str, is_here: fn(&Column) -> bool, is_partitioned: bool) -> String {
     let changing = COLUMNS.iter().filter(|c| is_here(c) && c.life == Life::Changes);
     let set: Vec<String> = changing.map(|c| format!("{0} = n.{0}", c.name)).collect();
@@ -182,9 +183,9 @@ fn update(table: &str, is_here: fn(&Column) -> bool, is_partitioned: bool) -> St
     sql
 }
 
-/// What is selected of `deliveries_open`, for [`delivery`].
+/// The columns of `deliveries_open` that [`delivery`] reads.
 pub(super) static OPEN: LazyLock<String> = LazyLock::new(|| read_list(Column::is_open));
-/// What is selected of `deliveries_done`, for [`delivery`].
+/// The columns of `deliveries_done` that [`delivery`] reads.
 pub(super) static DONE: LazyLock<String> = LazyLock::new(|| read_list(Column::is_done));
 
 /// Writes deliveries that have not ended.
@@ -193,17 +194,17 @@ pub(super) static INSERT_OPEN: LazyLock<String> =
 /// Writes deliveries that have ended.
 pub(super) static INSERT_DONE: LazyLock<String> =
     LazyLock::new(|| insert("deliveries_done", Column::is_done));
-/// Changes deliveries that have not ended and do not end.
+/// Changes unfinished deliveries that stay unfinished.
 pub(super) static UPDATE_OPEN: LazyLock<String> =
     LazyLock::new(|| update("deliveries_open", Column::is_open, false));
 /// Changes deliveries that have ended.
 pub(super) static UPDATE_DONE: LazyLock<String> =
     LazyLock::new(|| update("deliveries_done", Column::is_done, true));
 
-/// Takes deliveries out of the queue.
+/// Removes deliveries from `deliveries_open`.
 pub(super) const DELETE_OPEN: &str =
     "DELETE FROM postrider.deliveries_open WHERE id = ANY($1::uuid[])";
-/// Takes deliveries out of history.
+/// Removes deliveries from `deliveries_done`.
 pub(super) const DELETE_DONE: &str = "DELETE FROM postrider.deliveries_done AS d \
      WHERE d.id = ANY($1::uuid[]) AND d.created_at = ANY($2::bigint[])";
 
@@ -273,7 +274,8 @@ fn state(row: &Row) -> Result<DeliveryState, StoreError> {
             let number = u32::try_from(get::<i64>(row, "slot")?);
             let number = number.map_err(|e| corrupt("deliveries_open", e))?;
             let due_at = time(row, "due_at")?;
-            // A node of the version before this one moves a delivery to its next slot without it.
+            // A node of the previous version does not clear this column when it moves a delivery to
+            // its next slot.
             let ahead_of = time_opt(row, "ahead_of")?.filter(|at| *at > due_at);
             Ok(DeliveryState::Waiting(Slot { number, due_at, clock, ahead_of }))
         }

@@ -1,6 +1,7 @@
-//! Errors of PostgreSQL as errors of the store.
+//! Converts errors of PostgreSQL to errors of the store.
 //!
-//! **In doubt it is [`StoreError::Unavailable`]**: the outcome is unknown, and repeating is safe.
+//! **In doubt the error is [`StoreError::Unavailable`]**: the outcome is unknown, and repeating is
+//! safe.
 
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
@@ -22,7 +23,8 @@ pub(super) fn failed(error: &Error) -> StoreError {
     StoreError::Internal(words(error))
 }
 
-/// Temporary conditions: the server is starting, stopping, short of resources, or took too long.
+/// Whether the condition is temporary: the server is starting, stopping, short of resources, or too
+/// slow.
 fn passes(code: &SqlState) -> bool {
     let class = code.code().get(..2).unwrap_or_default();
     let retry = [
@@ -37,7 +39,7 @@ fn passes(code: &SqlState) -> bool {
     ["08", "53", "57", "58"].contains(&class) || retry.contains(code)
 }
 
-/// The message with its cause, without values that a client may have sent.
+/// The message with its cause, without any value that a client may have sent.
 fn words(error: &Error) -> String {
     match error.as_db_error() {
         Some(db) => format!("{} ({})", db.message(), db.code().code()),
@@ -48,8 +50,8 @@ fn words(error: &Error) -> String {
     }
 }
 
-/// A copy of an error that concerns every caller in a transaction; `None` where it may concern one
-/// caller alone.
+/// A copy of an error that concerns all callers of a shared transaction; `None` if it may concern
+/// only one of them.
 pub(super) fn for_everybody(error: &StoreError) -> Option<StoreError> {
     match error {
         StoreError::DiskFull { place } => Some(StoreError::DiskFull { place: place.clone() }),
@@ -67,7 +69,7 @@ pub(super) fn for_everybody(error: &StoreError) -> Option<StoreError> {
     }
 }
 
-/// An identifier that must be unique exists already.
+/// Whether a unique identifier exists already.
 pub(super) fn is_taken(error: &Error) -> bool {
     error.code() == Some(&SqlState::UNIQUE_VIOLATION)
 }
@@ -76,18 +78,18 @@ pub(super) fn is_taken(error: &Error) -> bool {
 /// `P`, and PostgreSQL has only `P0` of them.
 pub(super) const STALE_MATCH: &str = "PR001";
 
-/// A subscription changed since the events were matched.
+/// Whether a subscription changed since the events were matched.
 pub(super) fn is_stale(error: &Error) -> bool {
     error.code().is_some_and(|code| code.code() == STALE_MATCH)
 }
 
-/// There is no partition for the row's day.
+/// Whether the partition for the row's day is missing.
 ///
-/// PostgreSQL reports a missing partition as a violated check, with the table and without a
-/// constraint. A violated CHECK constraint always has the constraint's name: taken for a missing
-/// partition, it would be tried again for nothing. A code of our own would need a default partition
-/// with a trigger: no partition could be detached concurrently any more, and nodes of the version
-/// before would not know the code.
+/// PostgreSQL reports a missing partition as a check violation that names the table and no
+/// constraint. A violated CHECK constraint always has a name; if it were taken for a missing
+/// partition, the write would be retried in vain. An SQLSTATE of our own would need a default
+/// partition with a trigger: then no partition could be detached concurrently, and nodes of the
+/// previous version would not know the code.
 pub(super) fn has_no_day(error: &Error) -> bool {
     error.as_db_error().is_some_and(|db| {
         *db.code() == SqlState::CHECK_VIOLATION

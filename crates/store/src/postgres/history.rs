@@ -1,4 +1,4 @@
-//! Events, deliveries, attempts, timelines and counters, as they are read.
+//! Reading events, deliveries, attempts, timelines and counters.
 
 use async_trait::async_trait;
 use postrider_domain::attempt::Attempt;
@@ -24,8 +24,8 @@ use crate::records::{
     Cursor, DeliveryFilter, EventFilter, EventRecord, Page, PageRequest, Tally, TallyAt,
 };
 
-/// Conditions with their arguments. The text depends only on which conditions there are, so that
-/// every combination is prepared once.
+/// SQL conditions with their parameters. The text depends only on which conditions are present, so
+/// each combination is prepared once.
 #[derive(Default)]
 pub(super) struct Conditions {
     text: Vec<String>,
@@ -33,13 +33,13 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    /// Adds a condition; `?` stands for the argument.
+    /// Adds a condition; `?` stands for the parameter.
     pub(super) fn add(&mut self, condition: &str, param: impl ToSql + Sync + Send + 'static) {
         self.params.push(Box::new(param));
         self.text.push(condition.replace('?', &format!("${}", self.params.len())));
     }
 
-    /// Adds a condition where there is an argument.
+    /// Adds a condition if the parameter is given.
     pub(super) fn add_opt<T: ToSql + Sync + Send + 'static>(
         &mut self,
         condition: &str,
@@ -50,7 +50,7 @@ impl Conditions {
         }
     }
 
-    /// The entries of a page by time and identifier, newest first, that come after this one.
+    /// Restricts a list that is newest first to the entries after this position.
     fn before<I: ToSql + Sync + Send + 'static>(&mut self, time: &str, mark: Option<(i64, I)>) {
         if let Some((at, id)) = mark {
             self.params.push(Box::new(at));
@@ -60,7 +60,7 @@ impl Conditions {
         }
     }
 
-    /// An argument outside the conditions.
+    /// Adds a parameter that is used outside the conditions.
     pub(super) fn argument(&mut self, param: impl ToSql + Sync + Send + 'static) -> String {
         self.params.push(Box::new(param));
         format!("${}", self.params.len())
@@ -74,15 +74,15 @@ impl Conditions {
         self.params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect()
     }
 
-    /// Those of a filter of one tenant's deliveries.
+    /// The conditions of a filter of one tenant's deliveries.
     pub(super) fn of_deliveries(tenant: &TenantId, filter: &DeliveryFilter) -> Self {
         let mut all = Conditions::of_deliveries_in_any_state(tenant, filter);
         all.add_opt("state = ?", filter.state.map(state_number));
         all
     }
 
-    /// The same without the state, which is written into the SQL as a number: PostgreSQL uses a partial
-    /// index only where the text of the query implies its condition.
+    /// The conditions without the state, which is written into the SQL as a number: PostgreSQL uses
+    /// a partial index only if the query's text implies the index's condition.
     fn of_deliveries_in_any_state(tenant: &TenantId, filter: &DeliveryFilter) -> Self {
         let mut all = Conditions::default();
         all.add("tenant = ?", tenant.to_string());
@@ -120,7 +120,7 @@ fn parts(filter: &DeliveryFilter) -> Vec<(&'static str, &'static str, &'static s
         Some(StateName::Delivered) => vec![delivered],
         Some(StateName::Dead) => vec![dead],
         Some(StateName::Cancelled) => vec![cancelled],
-        // Nothing is in flight in a store.
+        // In flight is a state of the engine's memory, never of the store.
         Some(StateName::InFlight) => Vec::new(),
     }
 }
@@ -135,7 +135,7 @@ impl PostgresStore {
     ) -> Result<(Option<String>, Conditions), StoreError> {
         let mark: Option<(i64, DeliveryId)> = place(request)?;
         let mut conditions = self.narrowed(tenant, filter).await?;
-        // A condition of its own, so that PostgreSQL skips the partitions of later days.
+        // A separate condition, so that PostgreSQL skips the partitions of later days.
         conditions.add_opt("created_at <= ?", mark.as_ref().map(|(at, _)| *at));
         let mark: Option<(i64, Uuid)> = mark.map(|(at, id)| (at, uuid(id.as_bytes())));
         conditions.before("created_at", mark);
@@ -148,7 +148,7 @@ impl PostgresStore {
             )
         });
         let parts = parts.collect::<Vec<_>>().join(" UNION ALL ");
-        // One statement, one snapshot: a delivery that ends meanwhile is seen once.
+        // One statement sees one snapshot, so a delivery that ends meanwhile is listed once.
         let sql = (!parts.is_empty())
             .then(|| format!("SELECT * FROM ({parts}) AS all_of_them {order} LIMIT {most}"));
         Ok((sql, conditions))
@@ -170,7 +170,7 @@ impl PostgresStore {
         Ok(lines?.join("\n"))
     }
 
-    /// How many deliveries there are that also meet a further condition on `d`.
+    /// Counts the deliveries of a filter that also meet a further condition on `d`.
     async fn count(
         &self,
         tenant: &TenantId,
@@ -194,7 +194,8 @@ impl PostgresStore {
         row.as_ref().map_or(Ok(0), |row| get(row, "n").map(unsigned))
     }
 
-    /// The deliveries of an event were accepted with it, so its day is known; this finds its time.
+    /// Adds the time of an event to the filter: deliveries have the time of their event, so only
+    /// one partition is read.
     async fn narrowed(
         &self,
         tenant: &TenantId,

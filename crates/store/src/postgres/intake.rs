@@ -1,9 +1,9 @@
 //! Accepting events: many callers share one commit.
 //!
 //! One task takes all batches that arrived while the last commit was running and writes them in one
-//! transaction. Batches are judged one by one, in their order: where one has a conflict, nothing of it
-//! is written, and the others are not affected. **It can be repeated**: event identifiers are unique in
-//! the database, so an event that was written is a duplicate the next time.
+//! transaction. Each batch is checked on its own, in order: if one has a conflict, nothing of it is
+//! written, and the others are not affected. **A batch can be repeated**: event identifiers are
+//! unique in the database, so an event that was written is a duplicate the next time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -27,22 +27,24 @@ use crate::error::StoreError;
 use crate::nodes::ShardSet;
 use crate::records::{Acceptance, Accepted};
 
-/// So many callers can wait.
+/// How many callers may wait.
 const CALLERS_MAX: usize = 4_096;
-/// A transaction takes no more callers once it has so many deliveries and events,
+/// A transaction takes no further callers once it has this many deliveries and events,
 const ROWS_MAX: usize = 4_000;
-/// or so many bytes of payload.
+/// or this many bytes of payload.
 const BYTES_MAX: usize = 8 << 20;
-/// How often a batch is tried when others keep taking its identifiers.
+/// How often a batch is tried while other nodes keep taking its identifiers.
 const TRIES_MAX: usize = 8;
 
-/// `None` where a subscription changed after the version that the batch was matched with.
+/// The answer to a caller; `None` if a subscription changed after the version that the batch was
+/// matched with.
 type Answer = Result<Option<Vec<Accepted>>, StoreError>;
 
 /// One caller's batch.
 pub(super) struct Request {
     batch: Vec<Acceptance>,
-    /// The version of the configuration that it was matched with, where that is to be checked.
+    /// The version of the configuration with which the batch was matched; `None` if that is not to
+    /// be checked.
     as_of: Option<u64>,
     answer: oneshot::Sender<Answer>,
 }
@@ -55,7 +57,7 @@ impl Intake for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Hands a batch in and waits for the answer.
+    /// Passes a batch to the task and waits for the answer.
     pub(super) async fn hand_in(&self, batch: Vec<Acceptance>, as_of: Option<u64>) -> Answer {
         if batch.is_empty() {
             return Ok(Some(Vec::new()));
@@ -68,7 +70,8 @@ impl PostgresStore {
     }
 }
 
-/// Checks that an event and its deliveries are of the same day: they are found and removed together.
+/// Checks that each delivery is of the same day as its event: they share a partition's day and are
+/// removed together.
 fn check(batch: &[Acceptance]) -> Result<(), StoreError> {
     for Acceptance { event, accepted_at, deliveries, .. } in batch {
         let belongs = |delivery: &Delivery| {
@@ -108,7 +111,7 @@ pub(super) fn spawn(core: Arc<Core>) -> mpsc::Sender<Request> {
     sender
 }
 
-/// How much is in a transaction.
+/// The size of a transaction.
 #[derive(Default)]
 struct Size {
     rows: usize,
@@ -143,7 +146,8 @@ impl Core {
         match self.try_accept(&batches, as_of).await {
             Ok(Some(answers)) => answers.into_iter().map(|answer| Ok(Some(answer))).collect(),
             Ok(None) => {
-                // Callers with a newer version, or without one, may not be affected: try them alone.
+                // Callers with a newer version, or without one, may not be affected: try each of
+                // them alone.
                 let is_stale = |request: &Request| request.as_of == as_of;
                 self.accept_apart(requests, |request| is_stale(request).then_some(Ok(None))).await
             }
@@ -176,7 +180,7 @@ impl Core {
         batches: &[&[Acceptance]],
         as_of: Option<u64>,
     ) -> Result<Option<Vec<Vec<Accepted>>>, StoreError> {
-        // An identifier that Postrider made is looked up only after it turned out to be taken.
+        // An identifier that Postrider made is looked up only after an insert found it taken.
         let mut look = batches.iter().any(|batch| batch.iter().any(|event| event.id_given));
         let mut last = StoreError::Internal("accepting came to no end".into());
         for _ in 0..TRIES_MAX {
@@ -214,7 +218,7 @@ fn days(batches: &[&[Acceptance]]) -> BTreeSet<i32> {
     batches.iter().flat_map(|batch| batch.iter()).map(|event| day_of(event.accepted_at)).collect()
 }
 
-/// What is known of an identifier.
+/// Events that exist already: their fingerprint and number of deliveries.
 type Known<'a> = HashMap<(&'a TenantId, &'a EventId), ([u8; 32], u32)>;
 
 async fn known<'a>(
@@ -242,7 +246,7 @@ async fn known<'a>(
     Ok(known)
 }
 
-/// The answers to each batch, in order, and the events to be written.
+/// Decides the answers of each batch, in order, and which events are to be written.
 fn judge<'a>(
     batches: &[&'a [Acceptance]],
     mut known: Known<'a>,
@@ -273,7 +277,7 @@ fn judge<'a>(
         }
         answers.push(of_batch);
     }
-    // In one order everywhere, so that two nodes with the same identifiers do not lock each other.
+    // Insert in a fixed order, so that two nodes with the same identifiers do not deadlock.
     all_new.sort_by_key(|new| (&new.event.tenant, &new.event.id));
     (answers, all_new)
 }
@@ -294,7 +298,7 @@ pub(super) struct EventColumns<'a> {
     trace: Vec<Option<Vec<u8>>>,
 }
 
-/// Ends the transaction with [`super::error::STALE_MATCH`] where a subscription of these tenants
+/// Aborts the transaction with [`super::error::STALE_MATCH`] if a subscription of these tenants
 /// changed after that version.
 const REFUSE_STALE_MATCH: &str = "SELECT postrider.refuse_stale_match($1::text[], $2::bigint)";
 
@@ -346,7 +350,7 @@ impl<'a> EventColumns<'a> {
     }
 }
 
-/// Writes everything and commits; returns the shards that have new work.
+/// Writes all new events and commits; returns the shards that have new deliveries.
 async fn write(
     transaction: Transaction<'_>,
     new: &[&Acceptance],

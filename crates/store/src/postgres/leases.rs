@@ -1,17 +1,18 @@
 //! Leases: which node owns which shard.
 //!
-//! A node's lease is one row with a time at which it ends, by the database's clock; it holds for
-//! every shard that names the node as its owner. **A shard changes its owner only in a transaction
-//! that has locked the old owner's row**, and a settlement locks its own node's row: so a
-//! settlement either ends before the shard changes hands, or sees that it did. Membership changes
-//! one node at a time, under a lock. Each node has an equal share of the shards: it releases shards
-//! beyond its share once its attempts there have ended, and takes free ones. A node that joins, leaves
-//! or releases shards notifies the others, which then check their leases at once.
+//! A node has one lease: a row with its end by the database's clock. It covers every shard whose
+//! row names the node as the owner. **A shard changes its owner only in a transaction that has
+//! locked the old owner's row**, and a settlement locks its own node's row: so a settlement either
+//! ends before the shard changes hands, or sees that it did. Membership changes one node at a time,
+//! under a lock. Each node has an equal share of the shards: it releases shards beyond its share
+//! once its attempts there have ended, and takes free ones. A node that joins, leaves or releases
+//! shards notifies the others, which then check their leases at once.
 //!
-//! **Versions.** Each node's row says which format level it reads. The level that all of them may
-//! write is in `postrider.format`; it rises when no node that reads less has a row, and never falls.
-//! A trigger refuses the row of a node that reads less than that, so an older node that was stopped
-//! for longer than its lease cannot come back and meet what it cannot read.
+//! **Versions.** Each node's row has the newest format level that the node reads. The level that
+//! nodes may write is in `postrider.format`. It rises when every node with a row reads the higher
+//! level, and never falls. A trigger refuses the row of a node that reads less than that, so an
+//! older node that was stopped for longer than its lease cannot come back and find data that it
+//! cannot read.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -32,20 +33,21 @@ use crate::error::StoreError;
 use crate::nodes::{FORMAT, PROGRAM, ShardSet};
 use crate::records::{Epoch, ShardLeases};
 
-/// Held while nodes join, leave and take shards.
+/// An advisory lock, held while nodes join, leave and take shards.
 const MEMBERS_LOCK: i64 = 0x706f_7374_0004;
 
-/// What this process knows of its own membership.
+/// This process's view of its own membership.
 pub(super) struct Leases {
     /// Distinguishes this process from another one with the same node name.
     instance: Uuid,
-    /// Whether the node's row was written by this process before.
+    /// Whether this process has written the node's row before.
     is_member: AtomicBool,
-    /// Whether the housekeeping that goes with a renewal is running.
+    /// Whether the housekeeping that follows a renewal is running.
     is_ahead: AtomicBool,
     /// The leases as of the last renewal.
     held: Mutex<ShardSet>,
-    /// Leases that were renewed in the database's future: when, and since when that is known here.
+    /// Leases that were renewed in the future of the database's clock: the time of that renewal,
+    /// and when this node first saw it.
     watched: Mutex<BTreeMap<String, (String, Instant)>>,
     /// The cluster's format level when it was last read. It never falls.
     format: AtomicU32,
@@ -85,7 +87,8 @@ impl Core {
         self.held(transaction).await
     }
 
-    /// The same, but keeps the shards beyond its share and returns them.
+    /// Renews the lease like [`Core::hold_shards`], but keeps the shards beyond this node's share
+    /// and returns them.
     pub(super) async fn hold_and_keep(
         self: &Arc<Self>,
     ) -> Result<(ShardLeases, ShardSet), StoreError> {
@@ -97,7 +100,7 @@ impl Core {
     /// Releases some shards.
     pub(super) async fn give_back(&self, shards: &ShardSet) -> Result<(), StoreError> {
         let mut transaction = self.vital.begin(Scope::All).await?;
-        // A process that was replaced by another one with the same name has no shards.
+        // A process that was replaced by another one of the same name has no shards any more.
         let steps = [
             Step { sql: LOCK_MEMBERS, params: vec![&MEMBERS_LOCK] },
             Step { sql: INSTANCE, params: vec![&self.options.node] },
@@ -127,7 +130,7 @@ impl Core {
         transaction.query(TELL, &[&SHARDS_CHANNEL]).await.map(drop)
     }
 
-    /// Commits; returns the leases of this node.
+    /// Commits, and returns the leases of this node.
     async fn held(
         self: &Arc<Self>,
         mut transaction: Transaction<'_>,
@@ -152,8 +155,8 @@ impl Core {
         Ok(holding)
     }
 
-    /// Makes the partitions of the next days and folds counts, in a task of its own: a lease must not
-    /// wait for them. If that fails, the next renewal does it again.
+    /// Creates the partitions of the next days and folds counts, in a task of its own, so that a
+    /// lease never waits for it. If it fails, the next renewal starts it again.
     fn look_ahead(self: &Arc<Self>, now: Timestamp) {
         if self.leases.is_ahead.swap(true, Ordering::AcqRel) {
             return;
@@ -166,7 +169,7 @@ impl Core {
         });
     }
 
-    /// Releases all shards and leaves.
+    /// Releases all shards and removes the node's row.
     pub(super) async fn release_shards(&self) -> Result<(), StoreError> {
         let (node, instance) = (&self.options.node, &self.leases.instance);
         let mut transaction = self.vital.begin(Scope::All).await?;
@@ -183,7 +186,7 @@ impl Core {
         Ok(())
     }
 
-    /// The format level of the cluster, raised first where no older node has a row any more.
+    /// The format level of the cluster; it is raised first if no older node has a row any more.
     pub(super) async fn format(&self) -> Result<u32, StoreError> {
         let known = self.leases.format.load(Ordering::Relaxed);
         if known >= FORMAT {
@@ -202,8 +205,8 @@ impl Core {
         Ok(level.min(FORMAT))
     }
 
-    /// Renews the node's lease or writes a new one; returns whether the membership changes. The row of
-    /// an older process with the same name is taken over, which raises the epochs.
+    /// Renews the node's lease or inserts a new one; returns whether the membership changes. If the
+    /// row belongs to an older process of the same name, it is taken over, which raises the epochs.
     async fn join(&self, transaction: &mut Transaction<'_>) -> Result<bool, StoreError> {
         let node = &self.options.node;
         let steps = [
@@ -228,7 +231,7 @@ impl Core {
         Ok(false)
     }
 
-    /// Refuses to join where this node cannot read what the others may have written.
+    /// Refuses to join if this node cannot read what the others may have written.
     async fn refuse_newer_format(
         &self,
         transaction: &mut Transaction<'_>,
@@ -244,9 +247,9 @@ impl Core {
         )))
     }
 
-    /// Handles leases that were renewed in the database's future, because its clock was set back. That
-    /// clock cannot tell which of their nodes are alive, so this node watches them by its own clock for
-    /// the length of a lease. Returns the nodes that did not renew in that time.
+    /// Handles leases whose renewal lies in the future, because the database's clock was set back.
+    /// That clock cannot tell whether their nodes are alive, so this node watches them by its own
+    /// clock for the length of a lease. Returns the nodes that did not renew in that time.
     fn silent(&self, ahead: Vec<Row>) -> Result<Vec<String>, StoreError> {
         let now = instant();
         let mut watched = self.leases.watched.lock().unwrap_or_else(PoisonError::into_inner);
@@ -265,9 +268,9 @@ impl Core {
         Ok(silent)
     }
 
-    /// Renews the lease, removes nodes whose lease has ended (after their running settlements), and takes
-    /// free shards up to this node's share. Returns the shards beyond its share: always the same ones
-    /// while the membership does not change.
+    /// Renews the lease, removes nodes whose lease has ended (after their running settlements), and
+    /// takes free shards up to this node's share. Returns the shards beyond its share; these stay
+    /// the same while the membership does not change.
     async fn share(&self, transaction: &mut Transaction<'_>) -> Result<ShardSet, StoreError> {
         let is_new = self.join(transaction).await?;
         let node = &self.options.node;
@@ -327,17 +330,18 @@ const RENEW: &str = "INSERT INTO postrider.nodes \
      expires_at = excluded.expires_at, renewed_at = excluded.renewed_at, \
      program = excluded.program, format = excluded.format";
 const LEVEL: &str = "SELECT level FROM postrider.format";
-/// Raises the level to the lowest one that a node with a row reads; the first node sets its own.
+/// Raises the format level to the lowest level that any node with a row reads; the first node sets
+/// its own level.
 const RAISE: &str = "UPDATE postrider.format SET level = greatest(level, least($1, \
      (SELECT min(format) FROM postrider.nodes))) RETURNING level";
-/// Finds nodes whose lease has ended. While the database server was down no node could renew, so each has
-/// the length of a lease from the server's start. The locked row of a node that is settling is skipped
-/// until the next time.
+/// Removes nodes whose lease has ended. While the database was down no node could renew, so each
+/// gets the length of a lease after the server's start. A node that is settling holds a lock on its
+/// row; it is skipped until the next time.
 const BURY: &str = "DELETE FROM postrider.nodes WHERE name IN (SELECT name FROM postrider.nodes \
      WHERE expires_at <= clock_timestamp() AND (renewed_at >= pg_postmaster_start_time() \
      OR pg_postmaster_start_time() + make_interval(secs => $1) <= clock_timestamp()) \
      FOR UPDATE SKIP LOCKED)";
-/// Leases that were renewed in the future of the database's clock.
+/// Finds leases that were renewed in the future of the database's clock.
 const AHEAD: &str = "SELECT name, renewed_at::text AS renewed FROM postrider.nodes \
      WHERE renewed_at > clock_timestamp() + make_interval(secs => $1)";
 const BURY_THESE: &str = "DELETE FROM postrider.nodes WHERE name IN (SELECT name FROM postrider.nodes \
@@ -348,7 +352,7 @@ const COUNT: &str = "SELECT (SELECT count(*) FROM postrider.nodes) AS nodes, \
      (SELECT count(*) FROM postrider.nodes WHERE name < $1) AS before, \
      (SELECT count(*) FROM postrider.shards WHERE owner = $1) AS mine";
 
-/// How many shards a node should have, by its index among the sorted nodes.
+/// How many shards a node should have; `before` is its index among the sorted nodes.
 fn share_of(nodes: i64, before: i64) -> i64 {
     let (all, nodes) = (i64::from(SHARDS), nodes.max(1));
     all / nodes + i64::from(before < all % nodes)

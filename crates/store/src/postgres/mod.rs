@@ -1,20 +1,20 @@
 //! The store of a cluster: any number of nodes on one PostgreSQL.
 //!
-//! Every method is one transaction, and no transaction is open while anything else is waited for.
-//! Acceptances of many callers share one commit, and so do settlements. What has not ended is in
-//! `deliveries_open`; what has is in `deliveries_done`, by days. **Only the owner of a shard
-//! settles in it**: a settlement locks its node's lease and compares every epoch, so what a node
-//! says after its lease has ended, or after another took the shard, is refused.
+//! Every method is one transaction, and no transaction stays open while something else is awaited.
+//! Acceptances of many callers share one commit, and so do settlements. Unfinished deliveries are
+//! in `deliveries_open`; ended ones are in `deliveries_done`, partitioned by day. **Only the owner
+//! of a shard settles in it**: a settlement locks its node's lease and compares every epoch, so a
+//! settlement after the lease has ended, or after another node took the shard, is refused.
 //!
-//! **Clocks.** Leases go by the database's clock alone; a lease that was renewed in its future, because
-//! it was set back, ends when nobody has renewed it for as long as a lease lasts. Due times and
-//! everything else that is handed in come from the caller, whose clock starts at the database's and does
-//! not follow when that is set: [`ClockSight`] says how the nodes' clocks stand to it.
+//! **Clocks.** Leases use the database's clock alone. If that clock is set back, a lease may have
+//! been renewed in its future; such a lease ends when it is not renewed for the length of a lease.
+//! Due times and all other times come from the caller, whose clock starts with the database's time
+//! and does not change when the database's clock is set: [`ClockSight`] has the differences.
 //!
-//! **PgBouncer** in transaction mode may stand in between, with `pgbouncer=true` in the URL: all
-//! settings and locks are local to a transaction, and statements have no names. (From PgBouncer 1.21
-//! on with `max_prepared_statements` above 0 it works without that word, and costs less.) What does
-//! not work through it is `LISTEN`: give [`PostgresOptions::listen_url`] a direct address, or new work of
+//! **PgBouncer** in transaction mode may be used, with `pgbouncer=true` in the URL: all settings
+//! and locks are local to a transaction, and statements have no names. (From PgBouncer 1.21 on with
+//! `max_prepared_statements` above 0 that setting is not needed, and the cost is lower.) `LISTEN`
+//! does not work through it: give [`PostgresOptions::listen_url`] a direct address, or new work of
 //! other nodes is found by polling alone.
 
 mod address;
@@ -70,26 +70,27 @@ use crate::error::StoreError;
 /// How a node uses the database.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
-    /// What this node is called. No two nodes that run at the same time may share it: the one that
-    /// came first is stopped.
+    /// The name of this node. Two nodes that run at the same time must not share a name: the one
+    /// that started first is stopped.
     pub node: String,
-    /// At most so many connections, and at least four, beside the one that listens. Half of them are
-    /// the engine's own, a quarter is for lists.
+    /// The most connections (at least four), beside the one that listens. Half of them are reserved
+    /// for the engine, a quarter for lists.
     pub connections: usize,
-    /// How long a lease holds after it was renewed. A node with shards must call
-    /// [`crate::Upkeep::hold_shards`] about four times as often, and stop sending when so long has
-    /// passed since the last call that succeeded *began*.
+    /// How long a lease lasts after its renewal. A node with shards must call
+    /// [`crate::Upkeep::hold_shards`] about four times in that time, and must stop sending once
+    /// this time has passed since the *start* of the last successful call.
     pub lease: Duration,
     /// How long a statement may take on the server.
     pub statement_timeout: Duration,
-    /// Whether other nodes' new work is announced and heard.
+    /// Whether to send and receive hints about new work.
     pub listen: bool,
-    /// Where to listen, where that is another address than the rest: past a pooler.
+    /// The address to listen on, if it differs from the other connections: one that bypasses a
+    /// pooler.
     pub listen_url: Option<String>,
 }
 
 impl PostgresOptions {
-    /// Whether an address can be one of a database.
+    /// Checks whether a text is a valid database address.
     pub fn check(url: &str) -> Result<(), StoreError> {
         address::target(url).map(drop)
     }
@@ -113,7 +114,7 @@ impl Default for PostgresOptions {
 pub struct ClockOffset {
     /// To be added to the caller's time, in milliseconds.
     pub offset_ms: i64,
-    /// The true offset is within so many milliseconds of it.
+    /// The error of `offset_ms` is at most this many milliseconds.
     pub within_ms: i64,
 }
 
@@ -126,13 +127,13 @@ pub struct PostgresStore {
 
 /// The state that the store shares with its tasks.
 struct Core {
-    /// For reads of one thing, for the configuration, and for authentication.
+    /// For reads of single records, for the configuration, and for authentication.
     pool: Pool,
-    /// For lists, at which tenants take turns.
+    /// For lists; tenants take turns.
     lists: Lists,
-    /// For the engine: it never waits for reads of tenants.
+    /// For the engine, which never waits for reads of tenants.
     vital: Arc<Pool>,
-    /// For accepting and for settling: neither waits for a read.
+    /// For accepting events and for settling, which never wait for a read.
     accepting: Arc<Pool>,
     settling: Arc<Pool>,
     options: PostgresOptions,
@@ -154,18 +155,18 @@ impl fmt::Debug for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects, brings the schema up to date, and makes the partitions of the next days.
+    /// Connects, brings the schema up to date, and creates the partitions of the next days.
     ///
-    /// The URL is `postgres://user:password@host:port/database`, with `sslmode` (`disable`,
-    /// `prefer`, `require`, `verify-full`), `sslrootcert`, and `pgbouncer=true` where wanted; several
-    /// hosts with `target_session_attrs=read-write` where there is a standby.
+    /// The URL is `postgres://user:password@host:port/database`, with optional `sslmode`
+    /// (`disable`, `prefer`, `require`, `verify-full`), `sslrootcert` and `pgbouncer=true`. With a
+    /// standby, name several hosts and `target_session_attrs=read-write`.
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<Arc<Self>, StoreError> {
         let store = PostgresStore::connect_to_fill(url, options).await?;
         store.refuse_unfinished().await?;
         Ok(store)
     }
 
-    /// The same, also where a transfer into the database is unfinished, to continue the transfer.
+    /// Connects even if a transfer into the database is unfinished, to continue the transfer.
     pub async fn connect_to_fill(
         url: &str,
         options: PostgresOptions,
@@ -211,8 +212,8 @@ impl PostgresStore {
         self.core.database_now().await
     }
 
-    /// How far the database's clock is ahead of `clock`. Ask now and then, and add it to every time
-    /// that is handed to this store.
+    /// How far the database's clock is ahead of `clock`. Call this regularly, and add the offset to
+    /// every time that is passed to this store.
     pub async fn clock_offset(
         &self,
         clock: impl Fn() -> Timestamp,
@@ -225,8 +226,9 @@ impl PostgresStore {
         Ok(ClockOffset { offset_ms: there.saturating_sub(middle), within_ms })
     }
 
-    /// Whether row-level security binds the database role: not where it is a superuser or has
-    /// `BYPASSRLS`. Then only the tenant in every query separates tenants, and the operator is warned.
+    /// Whether row-level security applies to the database role. It does not for a superuser or a
+    /// role with `BYPASSRLS`: then tenants are separated only by the tenant in every query, and the
+    /// operator is warned.
     pub async fn is_walled(&self) -> Result<bool, StoreError> {
         let sql = "SELECT rolsuper OR rolbypassrls AS above FROM pg_roles \
                    WHERE rolname = current_user";
@@ -235,8 +237,8 @@ impl PostgresStore {
     }
 }
 
-/// The engine's pools: for its reads, for accepting (one connection) and for settling (one connection);
-/// or one shared pool where there are fewer than three connections.
+/// The engine's pools: for its reads, for accepting (one connection) and for settling (one
+/// connection). With fewer than three connections, all three are one shared pool.
 fn engines(target: &address::Target, size: usize, options: &PostgresOptions) -> [Arc<Pool>; 3] {
     let pool = |size| Arc::new(Pool::for_all(target.clone(), size, options.statement_timeout));
     if size < 3 {

@@ -18,10 +18,10 @@ use crate::error::StoreError;
 use crate::nodes::{Change, Changes, Hint, Letter, Member, Nodes, ShardSet};
 use crate::records::{Acceptance, Accepted, ShardLeases};
 
-/// The name under which the mark of the cluster's key ring is claimed.
+/// The name of the claim that holds the fingerprint of the cluster's key ring.
 pub const KEY_RING: &str = "key ring";
 
-/// Changes in one answer.
+/// How many changes one answer has at most.
 const CHANGES_MAX: i64 = 1_000;
 
 /// Kinds of changes.
@@ -32,7 +32,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// As it is stored. A key is 1.
+    /// The number by which the kind is stored. A key is 1.
     pub(super) const fn number(self) -> i16 {
         match self {
             Kind::Subscription => 0,
@@ -154,7 +154,7 @@ impl Nodes for PostgresStore {
     }
 
     async fn claim(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
-        // An update that changes nothing, so that the row is returned.
+        // The update changes nothing; it is there so that RETURNING returns the existing row.
         let sql = "INSERT INTO postrider.claims AS c (name, value) VALUES ($1, $2) \
                    ON CONFLICT (name) DO UPDATE SET value = c.value RETURNING c.value";
         let row = self.core.pool.query_opt(Scope::All, sql, &[&name, &value]).await?;
@@ -185,7 +185,7 @@ impl Nodes for PostgresStore {
     }
 }
 
-/// A format level.
+/// Reads a format level.
 pub(super) fn level(row: &Row, column: &str) -> Result<u32, StoreError> {
     Ok(u32::try_from(get::<i32>(row, column)?).unwrap_or_default())
 }
@@ -209,7 +209,7 @@ impl Core {
         let letters = "DELETE FROM postrider.letters \
                        WHERE sent_at < clock_timestamp() - interval '10 minutes'";
         let answering = "DELETE FROM postrider.answering WHERE expires_at < clock_timestamp()";
-        // Rows of nodes that have left. The clocks of running nodes are later than theirs by now.
+        // Rows of nodes that have left: the clocks of running nodes are later by now.
         let clocks = "DELETE FROM postrider.clocks WHERE EXISTS (SELECT 1 FROM postrider.clocks \
                        WHERE read_at BETWEEN clock_timestamp() - interval '6 seconds' \
                        AND clock_timestamp()) \

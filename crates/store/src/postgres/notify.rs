@@ -1,8 +1,9 @@
 //! Hints to other nodes, by NOTIFY.
 //!
-//! A hint may be lost: the tables that it refers to are also polled. Hints of new work are sent outside
-//! the transaction that accepted it, because PostgreSQL commits transactions with NOTIFY one by one.
-//! Hints of a few milliseconds are sent as one message, without the shards of this node itself.
+//! A hint may be lost: the tables that it refers to are also polled. Hints about new work are sent
+//! outside the transaction that accepted it, because PostgreSQL commits transactions with NOTIFY
+//! one by one. Hints within a few milliseconds are combined into one message; this node's own
+//! shards are left out.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +29,7 @@ pub(super) const LETTERS: &str = "postrider_letters";
 /// The channel for nodes that join, leave or release shards; notified in the same transaction.
 pub(super) const SHARDS: &str = "postrider_shards";
 
-/// At most one message in so long.
+/// The shortest time between two messages.
 const PAUSE: Duration = Duration::from_millis(3);
 
 /// How long to wait before listening again after the connection was lost.
@@ -38,7 +39,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) struct Notifier {
     listen_at: Mutex<Option<Target>>,
     heard: broadcast::Sender<Hint>,
-    /// The first receiver: it gets all hints since the start, however late it asks.
+    /// The first receiver. It exists from the start, so that a late subscriber misses no hint.
     first: Mutex<Option<broadcast::Receiver<Hint>>>,
     to_tell: Mutex<Option<(ShardSet, Timestamp)>>,
     told: Notify,
@@ -66,7 +67,8 @@ impl Notifier {
         first.unwrap_or_else(|| self.heard.subscribe())
     }
 
-    /// There is new work in these shards, accepted then or later, and this node holds those.
+    /// Announces new work in these shards, accepted at `since` or later. Shards in `held` are left
+    /// out: they are this node's own.
     pub(super) fn tell(&self, shards: ShardSet, since: Timestamp, held: &ShardSet) {
         let others = shards.without(held);
         if !self.is_on || others.is_empty() {
@@ -119,11 +121,11 @@ async fn listen(target: Target, node: String, heard: broadcast::Sender<Hint>) {
     }
 }
 
-/// Sends every kind of hint to the receivers of this node.
+/// Sends every kind of hint to this node's receivers.
 fn all(heard: &broadcast::Sender<Hint>) {
     let work = Hint::Work { shards: ShardSet::ALL, since: Timestamp::EPOCH };
     for hint in [work, Hint::Changed, Hint::Letters, Hint::Shards] {
-        // There may be no receiver.
+        // Sending fails if there is no receiver, which is no error.
         heard.send(hint).unwrap_or_default();
     }
 }
@@ -132,7 +134,7 @@ fn write(shards: ShardSet, since: Timestamp) -> String {
     format!("{}{}", shards.write(), since.as_unix_ms())
 }
 
-/// The hint in a message; `None` where it is for another node.
+/// Parses the hint in a message; `None` if it is for another node.
 fn read(channel: &str, payload: &str, node: &str) -> Option<Hint> {
     match channel {
         CHANGES => Some(Hint::Changed),
@@ -159,7 +161,7 @@ async fn listen_once(
                 Ok(AsyncMessage::Notification(note)) => {
                     let hint = read(note.channel(), note.payload(), node);
                     if let Some(hint) = hint {
-                        // There may be no receiver.
+                        // Sending fails if there is no receiver, which is no error.
                         heard.send(hint).unwrap_or_default();
                     }
                 }
@@ -191,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_heard_as_it_was_told() {
+    fn message_parses_to_the_hint_that_was_sent() {
         let shards: ShardSet = [7, 200].map(postrider_domain::ids::Shard).into_iter().collect();
         let since = Timestamp::from_unix_ms(1_700_000_000_123);
         let work = |shards, since| Some(Hint::Work { shards, since });

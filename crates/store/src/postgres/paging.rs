@@ -34,8 +34,9 @@ pub(super) fn limit(request: &PageRequest) -> i64 {
     count(request.limit).saturating_add(1)
 }
 
-/// The rows of a query that together are not larger than `bytes_max`, and at least one. `found` is how
-/// many there were before any was left out. The size of a value is known without reading the value.
+/// Wraps a query so that it returns rows that are together not larger than `bytes_max`, but at
+/// least one. The column `found` is the number of rows before the cut. The size of a value is known
+/// without reading the value.
 pub(super) fn within(listed: &str, order: &str, bytes: &str, bytes_max: usize) -> String {
     format!(
         "SELECT * FROM (SELECT *, sum({bytes}) OVER ({order} ROWS UNBOUNDED PRECEDING) AS held, \
@@ -44,7 +45,7 @@ pub(super) fn within(listed: &str, order: &str, bytes: &str, bytes_max: usize) -
     )
 }
 
-/// A page of the rows that a query made by [`within`] found.
+/// Makes a page of the rows of a query by [`within`].
 pub(super) fn page_within<T>(
     rows: &[Row],
     request: &PageRequest,
@@ -62,7 +63,7 @@ pub(super) fn page_within<T>(
     Ok(Page { items, next })
 }
 
-/// A page of the rows that were found.
+/// Makes a page of rows.
 pub(super) fn page<T>(
     rows: &[Row],
     request: &PageRequest,

@@ -1,9 +1,9 @@
 //! Connections, and transactions on them.
 //!
-//! A connection returns to the pool only after a transaction on it has ended in order. Whatever
-//! else happens (an error, a timeout, a caller that went away) it is closed, and the server rolls
-//! back. **Nothing outlives a transaction**: every setting is local to it and every lock ends with
-//! it, so a pooler in transaction mode may stand in between.
+//! A connection returns to the pool only after its transaction has ended. Otherwise (after an
+//! error, a timeout, or when the caller went away) it is closed, and the server rolls back.
+//! **Nothing outlives a transaction**: every setting is local to it and every lock ends with it, so
+//! a pooler in transaction mode can be used.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -22,25 +22,25 @@ use super::session::{Connection, Ready, Types, is_spoilt};
 use crate::error::StoreError;
 use crate::fair_semaphore::FairSemaphore;
 
-/// The arguments of a statement.
+/// The parameters of a statement.
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// Settings of every transaction of the engine. A queue that was empty at the last ANALYZE may have
-/// millions of rows now. Every query of the engine has an index and must use it, whatever the statistics
-/// say. For the same reason a batch names its keys by `= ANY` or in a `LATERAL`, and not only in a join,
-/// which the planner could start from the wrong side.
+/// millions of rows now, so the statistics mislead the planner. Every query of the engine has an
+/// index and must use it. For the same reason a batch passes its keys by `= ANY` or in a `LATERAL`,
+/// and not only in a join, which the planner could start from the wrong side.
 const BY_INDEX: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
      SET LOCAL enable_sort = off";
 
-/// Settings of lists: they are read by an index in its order, and the server ends a statement soon after
-/// its client has gone.
+/// Settings of lists: they are read by an index in its order, and the server stops a statement soon
+/// after its client has gone away.
 const FOR_LISTS: &str = "; SET LOCAL client_connection_check_interval = 1000; \
      SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off";
 
 /// How long a list may take.
 const LIST_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// Lists of a tenant that may wait.
+/// How many lists of a tenant may wait.
 const LINE_MAX: usize = 64;
 
 /// The start of a transaction without further settings.
@@ -49,26 +49,25 @@ const BEGIN: &str = "BEGIN";
 /// How long a transaction may wait for its client between two steps.
 const IDLE_MAX: Duration = Duration::from_secs(4);
 
-/// For whom a transaction acts.
+/// On whose behalf a transaction acts.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Scope<'a> {
-    /// One tenant: nothing of another's is seen.
+    /// One tenant: rows of other tenants are invisible.
     Tenant(&'a TenantId),
-    /// All of them: the engine, and administrators.
+    /// All tenants: for the engine and for administrators.
     All,
 }
 
-/// The connections.
 pub(super) struct Pool {
     target: Target,
     idle: Mutex<Vec<Connection>>,
     slots: Semaphore,
     statement_timeout: Duration,
     types: Types,
-    /// Settings that are sent once per session, where the session is ours alone and acts for all
-    /// tenants: then no transaction has to send them again.
+    /// Settings that are sent once per session, if the session is not shared through a pooler and
+    /// acts for all tenants: then transactions need not send them.
     settings: Option<String>,
-    /// Further settings of every transaction.
+    /// Additional settings of every transaction.
     besides: &'static str,
 }
 
@@ -99,7 +98,7 @@ impl Pool {
         Pool { settings, ..Pool::new(target, size, statement_timeout) }
     }
 
-    /// One statement as a transaction of its own, in one round trip.
+    /// Runs one statement as a transaction of its own, in one round trip.
     pub(super) async fn query(
         &self,
         scope: Scope<'_>,
@@ -113,7 +112,7 @@ impl Pool {
             let statement = session.statement(sql, false).await?;
             let client = session.client()?;
             if begin == BEGIN {
-                // A statement alone is a transaction.
+                // A single statement is a transaction by itself.
                 let found = statement.query(client, params).await;
                 if !client.is_closed() && found.as_ref().err().is_none_or(|e| !is_spoilt(e)) {
                     session.ended();
@@ -140,7 +139,7 @@ impl Pool {
         patiently(within, work).await
     }
 
-    /// The same, for one row at most.
+    /// Runs one statement that returns at most one row.
     pub(super) async fn query_opt(
         &self,
         scope: Scope<'_>,
@@ -164,8 +163,8 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// How long the client waits for an answer: longer than the server's own timeout, so that the server
-    /// gives up first, unless it is dead.
+    /// How long the client waits for an answer: longer than the server's own timeout, so that a
+    /// live server gives up first.
     fn patience(&self) -> Duration {
         self.statement_timeout.saturating_add(Duration::from_secs(5))
     }
@@ -185,9 +184,10 @@ impl Pool {
             Scope::Tenant(id) => format!("SET LOCAL postrider.tenant = '{id}'"),
             Scope::All => format!("SET LOCAL postrider.scope = 'all'; {BY_INDEX}"),
         };
-        // A process that is suspended in a transaction must not keep its locks: others wait for them.
+        // A process that is suspended in a transaction must not hold its locks: other nodes wait
+        // for them.
         let idle = IDLE_MAX.as_millis();
-        // JIT compilation takes longer than any of our statements should.
+        // JIT compilation takes longer than any of these statements.
         format!(
             "BEGIN; SET LOCAL statement_timeout = {timeout}{sync}; \
              SET LOCAL idle_in_transaction_session_timeout = {idle}; SET LOCAL jit = off; {who}{}",
@@ -217,7 +217,7 @@ impl Pool {
     }
 }
 
-/// Connections for lists alone: nothing else waits for them, and tenants take turns at them.
+/// Connections for lists alone: nothing else waits for them, and tenants take turns.
 pub(super) struct Lists {
     pool: Pool,
     turns: Arc<FairSemaphore>,
@@ -233,7 +233,7 @@ impl Lists {
         }
     }
 
-    /// Runs one statement, when it is the caller's turn.
+    /// Runs one statement when it is the tenant's turn.
     pub(super) async fn query(
         &self,
         scope: Scope<'_>,
@@ -248,7 +248,7 @@ impl Lists {
         self.pool.query(scope, sql, params).await
     }
 
-    /// The same, for one row at most.
+    /// Runs one statement that returns at most one row.
     pub(super) async fn query_opt(
         &self,
         scope: Scope<'_>,
@@ -290,7 +290,7 @@ impl Session<'_> {
         connection.statement(sql, &self.pool.types, has_begun).await
     }
 
-    /// The transaction has ended in order: the next one may have the connection.
+    /// Marks the transaction as ended: the connection can be reused.
     fn ended(&mut self) {
         if let Some(connection) = self.connection.take()
             && !self.pool.slots.is_closed()
@@ -300,15 +300,15 @@ impl Session<'_> {
     }
 }
 
-/// A transaction. Dropped before its end, it is rolled back.
+/// A transaction. If it is dropped before its end, it is rolled back.
 pub(super) struct Transaction<'a> {
     session: Session<'a>,
     within: Duration,
-    /// What is still to be sent before the first step.
+    /// The BEGIN and settings that are still to be sent with the first step.
     begin: Option<String>,
 }
 
-/// An answer to come.
+/// A future answer of the server.
 type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 /// A step of a pipeline.
@@ -318,7 +318,7 @@ pub(super) struct Step<'a> {
 }
 
 impl Transaction<'_> {
-    /// Lets one step take longer than others: pruning counts millions of rows.
+    /// Sets a longer timeout for the next step: pruning counts millions of rows.
     pub(super) async fn take_time(&mut self, longest: Duration) -> Result<(), StoreError> {
         self.within = longest.saturating_add(Duration::from_secs(5));
         let ms = longest.as_millis();
@@ -362,7 +362,7 @@ impl Transaction<'_> {
         patiently(self.within, work).await.map(drop)
     }
 
-    /// Several reads in one round trip, in this order.
+    /// Runs several reads in one round trip, in this order.
     pub(super) async fn query_all(
         &mut self,
         steps: &[Step<'_>],
@@ -379,7 +379,7 @@ impl Transaction<'_> {
         Ok(patiently(self.within, work).await?.split_off(before))
     }
 
-    /// All these steps and the commit in one round trip. Where one fails, nothing happened.
+    /// Runs all steps and the commit in one round trip. If one fails, nothing is written.
     pub(super) async fn finish(mut self, steps: &[Step<'_>]) -> Result<(), Refused> {
         let statements = self.statements(steps).await.map_err(Refused::Other)?;
         let begin = self.begin.take();
@@ -391,7 +391,8 @@ impl Transaction<'_> {
         all.push(Box::pin(async { client.batch_execute("COMMIT").await.map(|()| 0) }));
         let work = async { Ok(in_order(all).await) };
         let outcome = patiently(self.within, work).await.map_err(Refused::Other)?;
-        // Every step was answered, the commit too: after an error it was a rollback.
+        // Every step was answered, the commit too (after an error it is a rollback), so the
+        // connection can be reused.
         let is_usable = outcome.as_ref().err().is_none_or(|error| !is_spoilt(error));
         if is_usable && !self.session.client().map_err(Refused::Other)?.is_closed() {
             self.session.ended();
@@ -432,7 +433,7 @@ impl Transaction<'_> {
     }
 }
 
-/// BEGIN as the first of several requests, where it was not sent yet.
+/// Sends BEGIN as the first of several requests, if it was not sent yet.
 fn begun<'a, T: Default + 'a>(client: &'a Client, begin: Option<&'a str>) -> Vec<Reply<'a, T>> {
     let mut all: Vec<Reply<'a, T>> = Vec::new();
     if let Some(begin) = begin {
@@ -444,7 +445,7 @@ fn begun<'a, T: Default + 'a>(client: &'a Client, begin: Option<&'a str>) -> Vec
 /// Why a pipeline failed.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// Something that must be unique was there already.
+    /// A unique value exists already.
     Taken(StoreError),
     /// The partitions of a day are missing.
     NoDay,
@@ -474,7 +475,8 @@ async fn patiently<T>(
     }
 }
 
-/// Sends all requests in the given order, then waits for the answers: the first error, or all.
+/// Sends all requests in the given order, then waits for the answers. Returns all answers, or the
+/// first error.
 async fn in_order<T>(
     futures: Vec<impl Future<Output = Result<T, Error>>>,
 ) -> Result<Vec<T>, Error> {

@@ -30,7 +30,7 @@ pub(super) const fn state_number(state: ReplayState) -> i16 {
     }
 }
 
-/// A filter as it is stored: identifiers and types in their own words.
+/// A filter as it is stored in JSON, with identifiers and types as text.
 #[derive(Serialize, Deserialize)]
 struct FilterRecord {
     state: Option<String>,
@@ -57,7 +57,7 @@ fn filter_record(filter: &DeliveryFilter) -> FilterRecord {
     }
 }
 
-/// A filter as its column has it.
+/// A filter as the text of its column.
 pub(super) fn filter_text(filter: &DeliveryFilter) -> Result<String, StoreError> {
     to_json(&filter_record(filter))
 }

@@ -57,7 +57,7 @@ pub(super) fn unsigned(n: i64) -> u64 {
     u64::try_from(n).unwrap_or(0)
 }
 
-/// A number of attempts as its column has it. It never comes near the column's limit.
+/// A number of attempts as its column's type. It never comes near the column's limit.
 pub(super) fn number(n: u32) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }
@@ -128,7 +128,8 @@ pub(super) fn event(row: &Row) -> Result<EventRecord, StoreError> {
     Ok(EventRecord { event: Arc::new(event), accepted_at: time(row, "accepted_at")?, deliveries })
 }
 
-/// All of an attempt but its number, its start and the response's body, which have columns.
+/// An attempt without its number, its start and the response's body, which have columns of their
+/// own.
 #[derive(Serialize, Deserialize)]
 struct AttemptRecord {
     turn: Turn,

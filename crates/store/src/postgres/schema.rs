@@ -1,7 +1,7 @@
 //! The schema and its migrations.
 //!
 //! Any number of nodes may start at once: one of them migrates, under a lock that ends with its
-//! transaction, and the others find the work done. A migration is never edited once released.
+//! transaction, and the others find the work done. A released migration is never edited.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use super::pool::{Pool, Scope};
 use super::rows::get;
 use crate::error::StoreError;
 
-/// Held while the schema changes.
+/// An advisory lock, held while the schema changes.
 const SCHEMA_LOCK: i64 = 0x706f_7374_0001;
 
 /// How long a migration may take.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// All of them, in order; the first one is version 1.
+/// All migrations, in order; the first one leads to version 1.
 const MIGRATIONS: [&str; VERSION as usize] = [
     include_str!("migrations/0001.sql"),
     include_str!("migrations/0002.sql"),

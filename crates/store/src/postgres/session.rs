@@ -1,8 +1,9 @@
-//! A connection, and the statements that it knows.
+//! A connection and its prepared statements.
 //!
-//! A statement is prepared once for each connection, under a name. Behind a transaction-mode pooler the
-//! name would not exist on the next session: there statements have no names and are sent with their
-//! parameter types, which are learnt once, inside a transaction.
+//! A statement is prepared once for each connection, under a name. Behind a transaction-mode pooler
+//! the next transaction may be on another session that does not have that name: there statements
+//! are unnamed and are sent with their parameter types, which are looked up once, inside a
+//! transaction.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,30 +17,31 @@ use super::error::failed;
 use super::pool::Params;
 use crate::error::StoreError;
 
-/// Sent at the start of each transaction where the server would acknowledge before it has synced.
+/// Sent at the start of each transaction if the server would otherwise acknowledge before it has
+/// synced.
 const SYNC: &str = "; SET LOCAL synchronous_commit = on";
-/// The same, where the session of the transaction is not known in advance.
+/// The variant for a pooler, where the session of the transaction is not known in advance.
 const SYNC_WHEREVER: &str = "; SELECT set_config('synchronous_commit', 'on', true) \
      WHERE current_setting('synchronous_commit') = 'off'";
 
-/// The types of arguments, by statement: the same on every connection.
+/// The parameter types of statements, which are the same on every connection.
 pub(super) type Types = Mutex<HashMap<String, Arc<[Type]>>>;
 
 /// One connection.
 pub(super) struct Connection {
     pub(super) client: Client,
-    /// What a transaction must send first, so that its commit means stable storage.
+    /// What a transaction must send first, so that its commit is on stable storage.
     pub(super) sync: &'static str,
     statements: HashMap<String, Statement>,
     is_pooled: bool,
 }
 
-/// A statement that can be run.
+/// A statement that is ready to run.
 #[derive(Clone)]
 pub(super) enum Ready {
-    /// It has a name on this connection.
+    /// It is prepared under a name on this connection.
     Named(Statement),
-    /// It is sent each time.
+    /// It is sent with its parameter types each time.
     Unnamed(String, Arc<[Type]>),
 }
 
@@ -77,7 +79,8 @@ impl Connection {
     ) -> Result<Connection, StoreError> {
         let Target { config, connector, is_pooled } = target;
         let (client, driver) = config.connect(connector.clone()).await.map_err(|e| failed(&e))?;
-        // It ends when the client is dropped or the connection is lost; its error is the client's.
+        // The driver ends when the client is dropped or the connection is lost; the client reports
+        // its error.
         tokio::spawn(async move { drop(driver.await) });
         let sync = if *is_pooled { SYNC_WHEREVER } else { needed_sync(&client).await? };
         if let Some(settings) = settings {
@@ -87,7 +90,7 @@ impl Connection {
         Ok(Connection { client, sync, statements: HashMap::new(), is_pooled: *is_pooled })
     }
 
-    /// Makes a statement ready; `has_begun` says whether a transaction is under way.
+    /// Prepares a statement; `has_begun` says whether a transaction is open.
     pub(super) async fn statement(
         &mut self,
         sql: &str,
@@ -115,7 +118,8 @@ impl Connection {
         if let Some(known) = known {
             return Ok(Ready::Unnamed(sql.to_owned(), known));
         }
-        // The name lives and dies on one session: the pooler keeps it for a transaction.
+        // Looking up the types prepares a named statement, so it needs a transaction: outside one,
+        // the pooler may use another session for the next message.
         if !has_begun {
             self.client.batch_execute("BEGIN").await.map_err(|e| failed(&e))?;
         }
@@ -131,8 +135,8 @@ impl Connection {
     }
 }
 
-/// What transactions on this connection must send first. It is determined for each connection, because
-/// the server may be another one after a failover.
+/// What transactions on this connection must send first. It is determined for each connection,
+/// because after a failover the server may be another one.
 async fn needed_sync(client: &Client) -> Result<&'static str, StoreError> {
     let said = client.simple_query("SHOW synchronous_commit").await.map_err(|e| failed(&e))?;
     let is_off = said.iter().any(
@@ -141,7 +145,7 @@ async fn needed_sync(client: &Client) -> Result<&'static str, StoreError> {
     Ok(if is_off { SYNC } else { "" })
 }
 
-/// Whether an error would come again on this connection: its server is read-only now, or a prepared
+/// Whether the error would recur on this connection: its server is read-only now, or a prepared
 /// statement does not fit the changed tables.
 pub(super) fn is_spoilt(error: &Error) -> bool {
     let spoilt = [

@@ -1,14 +1,14 @@
-//! A database's address as it may be shown: in the configuration, in logs and in errors.
+//! The form of a database's address that may be shown in the configuration, in logs and in errors.
 //!
-//! **Nothing is shown that may be part of a password**, also where the address cannot be parsed,
-//! because a mistyped address is the one that ends in an error message. A setting is shown where its
-//! name is one that libpq or Postrider has and that holds no secret; all others are masked, name and
-//! value, because an unescaped `&` makes settings of the rest of a password.
+//! **No part of a password is ever shown**, even if the address cannot be parsed, because mistyped
+//! addresses are the ones that appear in error messages. A setting is shown if libpq or Postrider
+//! knows its name and it holds no secret. All other settings are masked, name and value, because an
+//! unescaped `&` in a password makes the rest of it look like settings.
 
-/// What stands in the place of something that is not shown.
+/// Replaces everything that is not shown.
 const MASK: &str = "***";
 
-/// Settings of an address whose values are no secrets.
+/// Settings of an address whose values are not secret.
 const HARMLESS: &[&str] = &[
     "application_name",
     "channel_binding",
@@ -50,7 +50,7 @@ pub fn shown(url: &str) -> String {
     }
 }
 
-/// An address with everything that it says, but with its password masked.
+/// An address with all its parts, but with its password masked.
 pub fn masked(url: &str) -> String {
     let Parts { scheme, user, has_password, place, query } = match parts(url) {
         Ok(parts) => parts,
@@ -71,7 +71,7 @@ fn setting(pair: &str) -> String {
     }
 }
 
-/// Takes an address apart, or says what is shown instead of it.
+/// Splits an address; the error is the text to show instead of an address that cannot be split.
 fn parts(url: &str) -> Result<Parts<'_>, String> {
     let Some((scheme, rest)) = url.split_once("://") else { return Err("a database".to_owned()) };
     if scheme.is_empty() || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
@@ -88,8 +88,8 @@ fn parts(url: &str) -> Result<Parts<'_>, String> {
         Some((path, query)) => (path, Some(query)),
         None => (tail, None),
     };
-    // A `/`, `?` or `#` that is not escaped ends a password early: then its rest stands here, before
-    // an `@`. And a port that is no number may be a password whose `@` is missing.
+    // A `/`, `?` or `#` that is not escaped ends the password early, so its rest may be here,
+    // before an `@`. A port that is not a number may be a password whose `@` is missing.
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     let are_hosts = hosts.split(',').all(|host| match host.strip_prefix('[') {
         Some(v6) => v6.split_once(']').is_some_and(|(_, port)| {

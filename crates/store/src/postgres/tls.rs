@@ -1,8 +1,8 @@
 //! TLS to the database, as `sslmode` asks for it.
 //!
-//! `disable`: never. `prefer` (also where nothing is said) and `require`: encrypted, by whatever
-//! certificate the server shows, as libpq has it. `verify-full`: only a server that proves its name
-//! by a certificate of a trusted root (`sslrootcert`, else the system's). `verify-ca` is taken as
+//! `disable`: never. `prefer` (the default) and `require`: encrypted, without verifying the
+//! server's certificate, as in libpq. `verify-full`: only a server whose certificate is for its
+//! name and from a trusted root (`sslrootcert`, else the system's). `verify-ca` is taken as
 //! `verify-full`: there is no reason to trust a certificate for another name.
 
 use std::io;
@@ -23,7 +23,7 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 pub(super) struct Connector(Arc<ClientConfig>);
 
 impl Connector {
-    /// Checks the server's name and certificate, or only encrypts.
+    /// Verifies the server's name and certificate, or only encrypts.
     pub(super) fn new(verifies: bool, root: Option<&str>) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -53,7 +53,7 @@ fn roots(file: Option<&str>) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Encrypts, and believes whatever the server says of itself.
+/// Accepts any certificate: the connection is encrypted, but the server is not verified.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 
@@ -106,7 +106,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for C
     }
 }
 
-/// One handshake to be.
+/// The parameters of one handshake.
 pub(super) struct Handshake {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
@@ -125,7 +125,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Hands
     }
 }
 
-/// A stream to the database that nobody else reads.
+/// An encrypted stream to the database.
 pub(super) struct Encrypted<S>(tokio_rustls::client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {

@@ -1,4 +1,4 @@
-//! Pruning, closing, and what PostgreSQL does itself.
+//! Pruning and closing, and the methods that PostgreSQL's own tools replace.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::records::{Pruned, ShardLeases};
 /// How many rows are removed one by one in one transaction.
 const CHUNK: i64 = 20_000;
 
-/// How long pruning may count.
+/// The time limit for counting the rows to be pruned.
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// Finds an unfinished delivery of a day, with one index lookup per tenant: it runs under locks that
@@ -66,7 +66,7 @@ impl Upkeep for PostgresStore {
         Ok(pruned)
     }
 
-    /// A database is copied by its own tools: this is always an error that says which.
+    /// Always fails, with an error that names PostgreSQL's own backup tools.
     async fn backup(&self, target: &Path) -> Result<(), StoreError> {
         Err(StoreError::Internal(format!(
             "PostgreSQL is backed up by its own tools, not to {}: use pg_dump for a copy of this \
@@ -124,7 +124,7 @@ impl Core {
         Ok(())
     }
 
-    /// Drops the partitions of a day, where nothing of it is unfinished.
+    /// Drops the partitions of a day, unless a delivery of that day is unfinished.
     async fn prune_day(&self, day: i32) -> Result<Pruned, StoreError> {
         let (from, to) = (i64::from(day) * DAY_MS, (i64::from(day) + 1) * DAY_MS);
         if !self.vital.query(Scope::All, UNFINISHED, &[&from, &to]).await?.is_empty() {
@@ -142,9 +142,9 @@ impl Core {
             transaction.rollback().await?;
             return Ok(Pruned::default());
         }
-        // A replay may want something of that day back: from here on it waits, and then finds nothing.
-        // The tables come before their partitions, in the order in which everybody else locks them.
-        // Do not wait for a long read: everybody else would have to wait behind us.
+        // A replay that needs a delivery of that day waits from here on, and then finds nothing.
+        // Lock the tables before their partitions, as everybody else does. Do not wait for a long
+        // read: everybody else would wait behind this transaction.
         let tables = TABLES.map(|table| format!("ONLY postrider.{table}")).join(", ");
         let names = TABLES.map(|table| partition(table, day)).join(", ");
         let lock = format!("SET LOCAL lock_timeout = 500; LOCK TABLE {tables}; LOCK TABLE {names}");
@@ -164,7 +164,7 @@ impl Core {
         })
     }
 
-    /// Removes the identifiers of days that have lost their partitions, in small steps.
+    /// Removes the event identifiers of days whose partitions are gone, in small steps.
     async fn finish_removing(&self) -> Result<(), StoreError> {
         let days = "SELECT day FROM postrider.days WHERE removing";
         for row in &self.vital.query(Scope::All, days, &[]).await? {

@@ -38,7 +38,7 @@ impl Usages for PostgresStore {
     }
 
     async fn forget_replays(&self, tenant: &TenantId, keep: u64) -> Result<u64, StoreError> {
-        // Those that are finished (2) or cancelled (3).
+        // Only jobs that are finished (2) or cancelled (3).
         let sql = "DELETE FROM postrider.replays WHERE tenant = $1 AND id IN \
                    (SELECT id FROM postrider.replays WHERE tenant = $1 AND state >= 2 \
                     ORDER BY created_at DESC, id DESC OFFSET $2) RETURNING 1";

@@ -1,4 +1,4 @@
-//! Inspection of a database, for `doctor`: it is no node of the cluster and changes nothing.
+//! Read-only inspection of a database, for `doctor`. It does not join the cluster.
 
 use std::time::Duration;
 
@@ -22,30 +22,30 @@ pub struct Visitor {
 /// The version and the settings of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSight {
-    /// As it calls itself: `15.9 (Debian …)`.
+    /// The version as the server reports it: `15.9 (Debian …)`.
     pub version: String,
-    /// The same as a number: 150009.
+    /// The version as a number: 150009.
     pub version_number: i32,
-    /// It follows another server and takes no writes.
+    /// Whether it is a standby, which takes no writes.
     pub is_standby: bool,
-    /// Whether it syncs at all.
+    /// Whether `fsync` is on.
     pub syncs: bool,
-    /// When a commit counts as done: `on`, `off`, `local`, `remote_write`, `remote_apply`.
+    /// The setting `synchronous_commit`: `on`, `off`, `local`, `remote_write` or `remote_apply`.
     pub synchronous_commit: String,
-    /// The standbys that must have a commit before it counts as done; empty for none.
+    /// The setting `synchronous_standby_names`; empty for none.
     pub synchronous_standby_names: String,
     /// Standbys that are connected.
     pub standbys: u64,
-    /// Connections there may be, and there are.
+    /// The largest number of connections that the server allows.
     pub connections_max: u64,
-    /// Connections that there are.
+    /// The number of open connections.
     pub connections: u64,
-    /// Whether row-level security binds the role.
+    /// Whether row-level security applies to the role.
     pub is_walled: bool,
-    /// Whether a pooler stands in between that gives each transaction another session, as far as can
-    /// be told.
+    /// Whether the connection seems to go through a pooler that gives each transaction another
+    /// session.
     pub is_pooled: bool,
-    /// Whether the address says so.
+    /// Whether the address has `pgbouncer=true`.
     pub is_said_to_be_pooled: bool,
     /// The time of its clock.
     pub now: Timestamp,
@@ -58,7 +58,7 @@ pub struct ClusterSight {
     pub schema: Option<u32>,
     /// Whether a transfer into the database is unfinished.
     pub is_being_filled: bool,
-    /// The mark of the cluster's key ring, where a node has ever started.
+    /// The fingerprint of the cluster's key ring; `None` if no node has ever started.
     pub key_ring: Option<Vec<u8>>,
     /// Its nodes, by name.
     pub nodes: Vec<NodeSight>,
@@ -73,7 +73,7 @@ pub struct NodeSight {
     pub name: String,
     /// How long ago it renewed its lease.
     pub renewed_ago: Duration,
-    /// Whether its lease holds.
+    /// Whether its lease has not ended.
     pub is_leased: bool,
     /// How many shards it owns.
     pub shards: u64,
@@ -94,7 +94,7 @@ const SERVER: &str = "SELECT current_setting('server_version') AS version, \
      (SELECT NOT (rolsuper OR rolbypassrls) FROM pg_roles WHERE rolname = current_user) AS is_walled, \
      floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
 
-/// When the session began, and whether that was before a time.
+/// When the session began, and whether that was before a given time.
 const SESSION: &str = "SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()";
 
 const NODES: &str = "SELECT n.name, n.expires_at > clock_timestamp() AS is_leased, \
@@ -109,7 +109,7 @@ impl std::fmt::Debug for Visitor {
 }
 
 impl Visitor {
-    /// The oldest PostgreSQL that will do, as a number.
+    /// The oldest supported PostgreSQL, as a version number.
     pub const OLDEST_SERVER: i32 = 150_000;
 
     /// The version of the schema that this program makes and needs.
@@ -121,7 +121,7 @@ impl Visitor {
         Ok(Visitor { client: connect(&target).await?, target })
     }
 
-    /// The number of the server's process that serves this connection, on the machine that it runs on.
+    /// The process id of the server process for this connection, on the server's machine.
     pub async fn process(&self) -> Result<Option<u32>, StoreError> {
         let row = one(&self.client, "SELECT pg_backend_pid() AS id").await?;
         Ok(u32::try_from(get::<i32>(&row, "id")?).ok())
@@ -147,12 +147,13 @@ impl Visitor {
         })
     }
 
-    /// A session that is older than the connection it serves was another connection's before.
+    /// Whether there is a pooler: a session that is older than its connection was used by another
+    /// one before.
     async fn is_pooled(&self) -> Result<bool, StoreError> {
         let before = one(&self.client, "SELECT clock_timestamp()::text AS now").await?;
         let before: String = get(&before, "now")?;
         let second = connect(&self.target).await?;
-        // The time is the server's own text of it.
+        // The time is in the server's own text form.
         let sql = format!("SELECT backend_start < '{before}' AS is_older FROM ({SESSION}) AS s");
         get(&one(&second, &sql).await?, "is_older")
     }
@@ -170,7 +171,7 @@ impl Visitor {
             ..ClusterSight::default()
         };
         if sight.schema != Some(schema::VERSION) {
-            // Its tables may be others.
+            // Another version of the schema may have other tables.
             return Ok(sight);
         }
         let begin = "BEGIN READ ONLY; SET LOCAL postrider.scope = 'all'";
@@ -205,12 +206,13 @@ impl Visitor {
 async fn connect(target: &Target) -> Result<Client, StoreError> {
     let connect = target.config.connect(target.connector.clone());
     let (client, driver) = connect.await.map_err(|e| failed(&e))?;
-    // It ends when the client is dropped or the connection is lost; its error is the client's.
+    // The driver ends when the client is dropped or the connection is lost; the client reports its
+    // error.
     tokio::spawn(async move { drop(driver.await) });
     Ok(client)
 }
 
-/// Without a name, which a pooler would look for on another session.
+/// Runs an unnamed statement: behind a pooler a named one might be missing on the next session.
 async fn all(client: &Client, sql: &str) -> Result<Vec<Row>, StoreError> {
     client.query_typed(sql, &[]).await.map_err(|e| failed(&e))
 }

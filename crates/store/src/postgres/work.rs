@@ -18,7 +18,7 @@ use crate::contract::Work;
 use crate::error::StoreError;
 use crate::records::{Commit, DueMark, ShardLeases, WaitingOrder};
 
-/// A mark as the arguments of a comparison; without one, values before everything.
+/// A mark as parameters of a comparison; without a mark, values that sort before everything.
 fn mark(after: Option<DueMark>) -> (i64, Uuid) {
     match after {
         Some(DueMark { at, delivery }) => (at.as_unix_ms(), uuid(delivery.as_bytes())),
@@ -99,7 +99,8 @@ impl Work for PostgresStore {
         subscription: SubscriptionId,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
-        // Queued deliveries have no index by subscription: they are few and soon gone.
+        // Queued deliveries have no index by subscription: there are few, and they leave the queue
+        // soon.
         let id = uuid(subscription.as_bytes());
         let which = "subscription = $1 AND state = 1 LIMIT $2";
         let mut found = self.open(which, &[&id, &count(limit)]).await?;

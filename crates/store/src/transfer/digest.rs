@@ -40,14 +40,14 @@ pub enum RecordKind {
     Delivery,
     /// An attempt.
     Attempt,
-    /// A tenant's accounts.
+    /// A tenant's ledger.
     Ledger,
-    /// A minute.
+    /// The counts of a minute.
     Tally,
 }
 
 impl RecordKind {
-    /// The plural, for people.
+    /// The plural as text, for messages.
     pub const fn as_str(self) -> &'static str {
         match self {
             RecordKind::Tenant => "tenants",
@@ -67,7 +67,7 @@ impl RecordKind {
     }
 }
 
-/// The count and the checksum of some records.
+/// The count and the checksum of a set of records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summed {
     /// How many.
@@ -83,12 +83,12 @@ impl Summed {
     }
 }
 
-/// Where two stores differ.
+/// A difference between two stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// In which kind of record.
+    /// The kind of the records that differ.
     pub kind: RecordKind,
-    /// Of which tenant; `None` for records that belong to no tenant.
+    /// The tenant of these records; `None` for records without a tenant.
     pub tenant: Option<TenantId>,
     /// What the source has.
     pub source: Summed,
@@ -176,7 +176,7 @@ impl Digest {
         let (record, mut out) = (&whole.record, Canonical::default());
         let tenant = Some(&record.event.tenant);
         out.event(&record.event);
-        // Named one by one, so that a new one is not forgotten here.
+        // All fields are named, so that a new field breaks this pattern and is not forgotten.
         let Event { id: _, tenant: _, kind: _, object: _, data: _, old: _, time: _, trace } =
             &*record.event;
         let trace = trace.map(|trace| trace.to_bytes());
@@ -204,7 +204,7 @@ impl Digest {
         self.sums.entry((kind, tenant.cloned())).or_default().add(Summed { count: 1, sum });
     }
 
-    /// All records of a kind.
+    /// The count and the checksum of all records of a kind.
     pub fn of(&self, kind: RecordKind) -> Summed {
         let mut all = Summed::default();
         let of_kind = self.sums.iter().filter(|((other, _), _)| *other == kind);
@@ -212,7 +212,7 @@ impl Digest {
         all
     }
 
-    /// Everything by kind, all tenants together.
+    /// The counts and checksums by kind, for all tenants together.
     pub fn by_kind(&self) -> BTreeMap<RecordKind, Summed> {
         let mut all: BTreeMap<RecordKind, Summed> = BTreeMap::new();
         for ((kind, _), sum) in &self.sums {
@@ -221,12 +221,12 @@ impl Digest {
         all
     }
 
-    /// How many records there are.
+    /// The number of all records.
     pub fn records(&self) -> u64 {
         self.sums.values().map(|sum| sum.count).sum()
     }
 
-    /// How many tenants have anything.
+    /// How many tenants have records.
     pub fn tenants(&self) -> usize {
         let mut tenants: Vec<&TenantId> =
             self.sums.keys().filter_map(|(_, t)| t.as_ref()).collect();
@@ -235,7 +235,7 @@ impl Digest {
         tenants.len()
     }
 
-    /// Where this one, of the source, and the target's differ.
+    /// The differences between this digest (of the source) and the target's.
     pub fn differences(&self, target: &Digest) -> Vec<Difference> {
         let mut keys: Vec<_> = self.sums.keys().chain(target.sums.keys()).collect();
         keys.sort_unstable();

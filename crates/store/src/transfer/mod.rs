@@ -1,10 +1,10 @@
 //! Moving everything from one store to another.
 //!
-//! The source is read batch by batch, in an order of its own. The target writes each batch in one
-//! transaction together with the position that was reached. **So a transfer that was interrupted goes
-//! on where it stopped, and nothing is written twice.** Values are transferred, not rows. At the end
-//! both sides are read again in full, and their counts and checksums are compared by kind of record and
-//! by tenant. Secrets stay sealed: a transfer never has their keys.
+//! The source is read batch by batch, in an order that the source defines. The target writes each
+//! batch in one transaction together with the position that was reached. **So a transfer that was
+//! interrupted goes on where it stopped, and nothing is written twice.** Values are transferred,
+//! not rows. At the end both sides are read again in full, and their counts and checksums are
+//! compared by kind of record and by tenant. Secrets stay sealed: a transfer never has their keys.
 //!
 //! The target is empty, or has the beginning of the same transfer. Until the transfer is finished, no
 //! server opens it.
@@ -29,9 +29,9 @@ use crate::records::{
     Tenant,
 };
 
-/// A batch is full once it has so many records (**4,000**),
+/// A batch is full once it has this many records (**4,000**),
 pub const RECORDS_MAX: usize = 4_000;
-/// or so many bytes of payloads and answers.
+/// or this many bytes of payloads and answers.
 pub(crate) const BYTES_MAX: usize = 8 << 20;
 
 /// The parts of a store, in the order in which they are transferred.
@@ -48,7 +48,7 @@ pub enum Part {
     Destinations,
     /// The timelines of destinations.
     Transitions,
-    /// Answers that are kept for repeats.
+    /// Stored answers for idempotency keys.
     Answers,
     /// The audit log.
     Audit,
@@ -63,7 +63,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All of them, in order.
+    /// All parts, in order.
     pub const ALL: [Part; 11] = [
         Part::Tenants,
         Part::Keys,
@@ -78,12 +78,12 @@ impl Part {
         Part::Tallies,
     ];
 
-    /// The one after it; `None` after the last.
+    /// The next part; `None` after the last.
     pub fn next(self) -> Option<Part> {
         Part::ALL.into_iter().find(|part| *part > self)
     }
 
-    /// Its name for people.
+    /// The name, for messages.
     pub const fn as_str(self) -> &'static str {
         match self {
             Part::Tenants => "tenants",
@@ -101,7 +101,7 @@ impl Part {
     }
 }
 
-/// One thing that is moved.
+/// A record that is transferred.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     /// A tenant.
@@ -112,24 +112,24 @@ pub enum Item {
     Subscription(Box<SubscriptionRecord>),
     /// A destination.
     Destination(Box<DestinationRecord>),
-    /// An entry of a timeline. Entries come in their order.
+    /// An entry of a timeline. The entries of a timeline come in order.
     Transition {
-        /// Whose destination.
+        /// The tenant of the destination.
         tenant: TenantId,
-        /// Which one.
+        /// The destination.
         destination: DestinationId,
-        /// Its place in the timeline, from 0.
+        /// Its index in the timeline, from 0.
         number: u64,
-        /// What changed.
+        /// The transition.
         transition: Box<Transition>,
     },
-    /// An answer.
+    /// A stored answer for an idempotency key.
     Answer {
-        /// Whose request.
+        /// The tenant that made the request.
         tenant: TenantId,
-        /// The request's key.
+        /// The idempotency key.
         key: String,
-        /// What was answered.
+        /// The stored answer.
         answer: IdempotentAnswer,
     },
     /// An entry of the audit log.
@@ -138,9 +138,9 @@ pub enum Item {
     Replay(Box<ReplayJob>),
     /// An event with its deliveries and their attempts.
     Event(Box<WholeEvent>),
-    /// A tenant's ledger. Nothing is in flight.
+    /// A tenant's ledger, in which nothing is in flight.
     Ledger {
-        /// Whose.
+        /// The tenant.
         tenant: TenantId,
         /// The ledger.
         ledger: Ledger,
@@ -149,7 +149,7 @@ pub enum Item {
     Tally {
         /// The tenant.
         tenant: TenantId,
-        /// The minute, since the epoch.
+        /// The minute, counted from the Unix epoch.
         minute: i64,
         /// The counts.
         tally: Tally,
@@ -161,7 +161,7 @@ pub enum Item {
 pub struct WholeEvent {
     /// The event as it was accepted.
     pub record: EventRecord,
-    /// The digest of what the application sent.
+    /// The digest of the application's request.
     pub fingerprint: [u8; 32],
     /// Its deliveries, by identifier.
     pub deliveries: Vec<Delivery>,
@@ -170,12 +170,12 @@ pub struct WholeEvent {
 }
 
 impl WholeEvent {
-    /// How many records it is.
+    /// How many records the event with its deliveries and attempts is.
     pub(crate) fn records(&self) -> usize {
         1 + self.deliveries.len() + self.attempts.len()
     }
 
-    /// About how many bytes it has.
+    /// An estimate of its size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let event = &self.record.event;
         let old = event.old.as_ref().map_or(0, |old| old.as_bytes().len());
@@ -199,7 +199,7 @@ pub struct TransferPosition {
 }
 
 impl TransferPosition {
-    /// The beginning of everything.
+    /// The beginning of the first part.
     pub const START: TransferPosition = TransferPosition { part: Part::Tenants, mark: None };
 }
 
@@ -208,20 +208,20 @@ impl TransferPosition {
 pub struct Batch {
     /// The records, all of one part.
     pub items: Vec<Item>,
-    /// Where the next one begins; `None` where this is the last of its part.
+    /// The mark of the next batch; `None` if this is the last one of its part.
     pub next: Option<String>,
 }
 
-/// How many records there are, to show the progress and to notice records that were left out.
+/// How many records a store has, to show progress and to notice records that were left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Records of every kind.
     pub records: u64,
-    /// Of these, events.
+    /// How many of the records are events.
     pub events: u64,
-    /// Of these, deliveries.
+    /// How many of the records are deliveries.
     pub deliveries: u64,
-    /// Of these, attempts.
+    /// How many of the records are attempts.
     pub attempts: u64,
 }
 
@@ -238,26 +238,27 @@ pub struct Progress {
     pub finished: bool,
 }
 
-/// A store that can be read whole. Nobody else writes to it meanwhile.
+/// A store from which all records can be read. Nobody writes to it meanwhile.
 #[async_trait]
 pub trait Source: Send + Sync {
     /// The identity of this store, which no other store has.
     async fn identity(&self) -> Result<String, StoreError>;
     /// Names of servers that run on it now; a store that only one process can open has none.
     async fn running(&self) -> Result<Vec<String>, StoreError>;
-    /// How much there is.
+    /// How many records there are.
     async fn totals(&self) -> Result<Totals, StoreError>;
-    /// The next batch of a part, of about so many records; the mark is one that this store gave.
+    /// The next batch of a part, with about `records_max` records; the mark in `place` comes from
+    /// this store.
     async fn read(&self, place: &TransferPosition, records_max: usize)
     -> Result<Batch, StoreError>;
 }
 
-/// A store that can be filled.
+/// A store into which records can be transferred.
 #[async_trait]
 pub trait Target: Source {
-    /// How far a transfer into it has come; `None` where none was begun. From this call on, an earlier
-    /// process that still runs cannot write any more.
+    /// The progress of a transfer into this store; `None` if none was begun. After this call an
+    /// earlier process that is still running cannot write any more.
     async fn take_over(&self) -> Result<Option<Progress>, StoreError>;
-    /// Writes a batch and the progress that is reached with it, both or none.
+    /// Writes a batch together with the new progress, or nothing.
     async fn write(&self, items: Vec<Item>, progress: &Progress) -> Result<(), StoreError>;
 }

@@ -9,15 +9,15 @@ use crate::error::StoreError;
 /// Why a transfer failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
-    /// A server runs on one of the stores.
+    /// A server is running on one of the stores.
     #[error("a server runs on the {side} ({}): stop it, and run the same command again", nodes.join(", "))]
     Running {
         /// Source or target.
         side: &'static str,
-        /// Their names.
+        /// The names of the running nodes.
         nodes: Vec<String>,
     },
-    /// Source and target are one store.
+    /// Source and target are the same store.
     #[error("source and target are the same store")]
     Same,
     /// The target has records that this transfer did not write.
@@ -25,7 +25,7 @@ pub enum TransferError {
         "the target is not empty ({records} records): name an empty database or a new directory"
     )]
     NotEmpty {
-        /// How much.
+        /// How many records the target has.
         records: u64,
     },
     /// The target has the beginning of a transfer from another source.
@@ -41,7 +41,7 @@ pub enum TransferError {
         list(differences)
     )]
     Finished {
-        /// Where they differ.
+        /// The differences.
         differences: Vec<Difference>,
     },
     /// The copy differs from the source.
@@ -51,28 +51,28 @@ pub enum TransferError {
         list(differences)
     )]
     Differs {
-        /// Where.
+        /// The differences.
         differences: Vec<Difference>,
     },
-    /// The source has records without the record that they belong to.
+    /// The source has deliveries or attempts without their event.
     #[error(
         "the source has {found} {}, of which only {reached} belong to an event: it is damaged; \
          restore it from a backup", kind.as_str()
     )]
     LeftOut {
-        /// Of which kind.
+        /// The kind of the records without an event.
         kind: RecordKind,
-        /// How many there are.
+        /// How many records the source has.
         found: u64,
-        /// How many were reached.
+        /// How many records of this kind belong to an event.
         reached: u64,
     },
-    /// A store failed. What was written stays, and the same command goes on from there.
+    /// A store failed. Written records stay, and the same command continues from there.
     #[error("{0}")]
     Store(#[from] StoreError),
 }
 
-/// The first few differences, in words.
+/// The first few differences as text.
 fn list(differences: &[Difference]) -> String {
     let say = |difference: &Difference| {
         let Difference { kind, tenant, source, target } = difference;
@@ -102,7 +102,7 @@ pub enum Phase {
 
 /// Receives the progress of a transfer.
 pub trait Watch: Send {
-    /// So many records of so many are done.
+    /// `done` of `total` records are processed in this phase.
     fn moved(&mut self, phase: Phase, done: u64, total: u64);
 }
 
@@ -117,8 +117,8 @@ pub struct Moved {
     pub was_finished: bool,
 }
 
-/// Moves everything from one store to another, or goes on with that, and compares both. A batch has
-/// about so many records; [`super::RECORDS_MAX`] is a good number.
+/// Transfers all records from one store to another, or continues an interrupted transfer, and
+/// compares both. A batch has about `records_max` records; [`super::RECORDS_MAX`] is a good value.
 pub async fn transfer(
     source: &dyn Source,
     target: &dyn Target,
@@ -179,8 +179,8 @@ async fn refuse_running(source: &dyn Source, target: &dyn Target) -> Result<(), 
     Ok(())
 }
 
-/// The error where the target names another source: that transfer was finished, so the target is not
-/// empty; or it was not finished.
+/// The error if the target holds a transfer from another source: a finished one makes the target
+/// not empty, an unfinished one is foreign.
 async fn foreign(target: &dyn Target, progress: &Progress) -> TransferError {
     if !progress.finished {
         return TransferError::OtherSource;
@@ -191,14 +191,14 @@ async fn foreign(target: &dyn Target, progress: &Progress) -> TransferError {
     }
 }
 
-/// How large a batch is, and how much there is in all.
+/// The size of a batch, and the number of all records.
 #[derive(Clone, Copy)]
 struct Batching {
     records_max: usize,
     total: u64,
 }
 
-/// Copies what is missing: while one batch is written, the next one is read.
+/// Copies the missing records: while one batch is written, the next one is read.
 async fn copy(
     source: &dyn Source,
     target: &dyn Target,
@@ -225,7 +225,7 @@ async fn copy(
     }
 }
 
-/// The position after a batch.
+/// The position after a batch; `None` after the last one.
 fn after(part: Part, mark: Option<String>) -> Option<TransferPosition> {
     match mark {
         Some(mark) => Some(TransferPosition { part, mark: Some(mark) }),
@@ -250,7 +250,7 @@ fn records(items: &[Item]) -> u64 {
     u64::try_from(items.iter().map(of).sum::<usize>()).unwrap_or(u64::MAX)
 }
 
-/// Reads both sides at the same time.
+/// Reads both sides concurrently and compares them.
 async fn compare(
     source: &dyn Source,
     target: &dyn Target,
@@ -282,8 +282,8 @@ async fn add_next<S: Source + ?Sized>(
     Ok(after(place.part, batch.next))
 }
 
-/// Checks that no delivery or attempt is left behind: they are transferred with their event, so one
-/// without an event would be.
+/// Checks that no delivery or attempt was left out: they are transferred with their event, so one
+/// without an event would not be.
 fn nothing_left_out(totals: &Totals, reached: &Digest) -> Result<(), TransferError> {
     let kinds = [
         (RecordKind::Event, totals.events),

@@ -18,10 +18,10 @@ use postrider_store_testing::samples::{acme, answered, at, refused};
 use crate::nodes::{attempted, delivery, options, owed, put_destinations};
 use crate::server::{self, Server, as_ordinary_user, free_port};
 
-/// Fewer sessions than anybody would like.
+/// Few sessions, so that connections have to share them.
 const SESSIONS: u32 = 3;
 
-/// A pooler in front of a server, gone when dropped.
+/// A pooler in front of a server; dropping it stops the pooler.
 struct Bouncer {
     child: Child,
     port: u16,
@@ -55,7 +55,7 @@ impl Bouncer {
             line.contains("process up")
         });
         assert!(is_up, "PgBouncer did not start:\n{}", said.join("\n"));
-        // What it says from here on nobody reads, but somebody must take it.
+        // Its further output is not needed, but must be read so that it does not block.
         thread::spawn(move || lines.for_each(drop));
         Bouncer { child, port, _folder: folder }
     }
@@ -91,7 +91,7 @@ impl Pooled {
 #[async_trait]
 impl Backend for Pooled {
     async fn open(&self) -> Arc<dyn Store> {
-        // A lease that outlasts any pause of a busy machine.
+        // A long lease, so that a pause of a busy machine does not end it.
         let options = PostgresOptions {
             node: "one".into(),
             lease: Duration::from_secs(600),
@@ -136,7 +136,7 @@ async fn nodes_share_the_sessions_of_a_pooler() {
     for caller in callers {
         caller.await.unwrap();
     }
-    // Both hold shards, and each is refused in the other's.
+    // Both hold shards, and each is refused in the shards of the other.
     one.hold_shards().await.unwrap();
     other.hold_shards().await.unwrap();
     let (here, there) = (one.hold_shards().await.unwrap(), other.hold_shards().await.unwrap());

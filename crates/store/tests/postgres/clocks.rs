@@ -1,4 +1,4 @@
-//! The database's clock is set while nodes run: what they tell each other of their own clocks.
+//! The database's clock is set while nodes run: the nodes find each other's time.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn node(server: &Server, name: &str) -> std::sync::Arc<PostgresStore> {
 }
 
 #[tokio::test]
-async fn a_node_that_starts_finds_the_time_of_those_that_run() {
+async fn starting_node_finds_the_time_of_the_running_nodes() {
     let skew = SetClock::new();
     let server = Server::start_in(&skew.variables());
     server.database("clocks");
@@ -35,7 +35,7 @@ async fn a_node_that_starts_finds_the_time_of_those_that_run() {
         let before = b.look_at_clock().await.unwrap();
         assert_eq!(before.others_ahead_ms, None, "what was said before the clock was set is old");
         assert!(before.has_others);
-        // The node's own clock goes on at the pace of real time.
+        // The node's own clock continues at the pace of real time.
         a.tell_clock(first.now).await.unwrap();
         let seen = b.look_at_clock().await.unwrap();
         assert!(near(seen.now.ms_from(first.now), seconds * 1000), "{seen:?}");
@@ -48,7 +48,7 @@ async fn a_node_that_starts_finds_the_time_of_those_that_run() {
 }
 
 #[tokio::test]
-async fn a_dead_nodes_lease_ends_also_where_the_databases_clock_was_set_back() {
+async fn lease_of_a_dead_node_ends_even_if_the_database_clock_was_set_back() {
     let skew = SetClock::new();
     let server = Server::start_in(&skew.variables());
     server.database("clocks");

@@ -16,7 +16,7 @@ use postrider_store_testing::samples::{self, acme, answered, at, digest, umbrell
 use crate::nodes::{attempted, delivery, node, options, owed, put_destinations};
 use crate::server::Server;
 
-/// No shard is held twice; answers how many are held.
+/// Checks that no shard is held twice; returns how many are held.
 fn held(holdings: &[&ShardLeases]) -> usize {
     let mut seen: BTreeMap<Shard, Epoch> = BTreeMap::new();
     for (shard, epoch) in holdings.iter().flat_map(|holding| &holding.shards) {
@@ -25,7 +25,7 @@ fn held(holdings: &[&ShardLeases]) -> usize {
     seen.len()
 }
 
-/// Lets a node's lease end, as if its time had passed.
+/// Ends a node's lease, as if its time had passed.
 fn expire(server: &Server, database: &str, node: &str) {
     let sql = format!(
         "UPDATE postrider.nodes SET expires_at = clock_timestamp() - interval '1 ms' \
@@ -85,7 +85,7 @@ async fn format_level_rises_when_the_last_older_node_has_left_and_never_falls() 
     members.sort_by(|a, b| a.name.cmp(&b.name));
     let said: Vec<_> = members.iter().map(|one| (one.program.as_deref(), one.format)).collect();
     assert_eq!(said, [(Some(PROGRAM), FORMAT), (None, 0)]);
-    // Its lease has ended, but until its row is removed it may come back.
+    // The lease has ended, but until the row is removed the node may come back.
     expire(&server, "format", "old");
     assert_eq!(new.format().await.unwrap(), 0);
     new.hold_shards().await.unwrap();
@@ -114,7 +114,7 @@ async fn node_refuses_to_join_a_cluster_that_writes_a_newer_format() {
 }
 
 #[tokio::test]
-async fn shards_are_shared_among_those_that_live() {
+async fn shards_are_shared_among_live_nodes() {
     let server = Server::start();
     let url = server.database("shared");
     let (a, b, c) = (node(&url, "a").await, node(&url, "b").await, node(&url, "c").await);
@@ -139,7 +139,7 @@ async fn shards_are_shared_among_those_that_live() {
 }
 
 #[tokio::test]
-async fn what_is_to_leave_stays_until_it_is_given_back() {
+async fn shards_to_hand_over_stay_until_they_are_given_back() {
     let server = Server::start();
     let url = server.database("leaving");
     let (a, b) = (node(&url, "a").await, node(&url, "b").await);
@@ -152,7 +152,7 @@ async fn what_is_to_leave_stays_until_it_is_given_back() {
     assert_eq!((&kept, leaving.iter().count()), (&alone, 128), "nothing has left yet");
     assert_eq!(b.hold_and_keep().await.unwrap().0.shards.len(), 0);
     assert_eq!(a.hold_and_keep().await.unwrap().1, leaving, "as it was decided, it stays");
-    // What is under way in them can still be settled, until they are given back.
+    // Attempts in flight in these shards can still be settled until the shards are given back.
     let mut in_leaving = Vec::new();
     for n in 0..8 {
         let delivery = delivery(&a, n).await;
@@ -172,13 +172,13 @@ async fn what_is_to_leave_stays_until_it_is_given_back() {
     assert_eq!((held(&[&of_a, &of_b]), none), (256, ShardSet::default()));
     assert_eq!(of_b.shards.iter().map(|(shard, _)| *shard).collect::<ShardSet>(), leaving);
     b.settle(&of_b, late).await.unwrap();
-    // Whoever was to get some is gone again: they stay.
+    // The node that was to get some of the shards has left again: they stay.
     let c = node(&url, "c").await;
     c.hold_and_keep().await.unwrap();
     assert_eq!(a.hold_and_keep().await.unwrap().1.iter().count(), 42);
     c.release_shards().await.unwrap();
     assert_eq!(a.hold_and_keep().await.unwrap(), (of_a, ShardSet::default()));
-    // A process that was replaced has nothing to give.
+    // A process that was replaced has nothing to give back.
     let newer = node(&url, "a").await;
     let (of_newer, _) = newer.hold_and_keep().await.unwrap();
     a.give_back(&ShardSet::ALL).await.unwrap();
@@ -186,7 +186,7 @@ async fn what_is_to_leave_stays_until_it_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_dead_nodes_shards_are_taken_and_its_late_settlement_is_refused() {
+async fn shards_of_a_dead_node_are_taken_and_its_late_settlement_is_refused() {
     let server = Server::start();
     let url = server.database("dead");
     let (a, b) = (node(&url, "a").await, node(&url, "b").await);
@@ -214,7 +214,7 @@ async fn a_dead_nodes_shards_are_taken_and_its_late_settlement_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_settles_each_delivery_is_settled_once() {
+async fn each_delivery_is_settled_once_whichever_node_settles() {
     let server = Arc::new(Server::start());
     let url = server.database("raced");
     let nodes = [node(&url, "a").await, node(&url, "b").await];
@@ -269,7 +269,7 @@ async fn whoever_settles_each_delivery_is_settled_once() {
 }
 
 #[tokio::test]
-async fn a_second_process_of_the_same_name_stops_the_first() {
+async fn second_process_with_the_same_node_name_stops_the_first() {
     let server = Server::start();
     let url = server.database("named");
     let (first, second) = (node(&url, "a").await, node(&url, "a").await);
@@ -311,7 +311,7 @@ async fn clocks_an_hour_apart_change_no_lease_and_the_difference_is_known() {
         }
     };
     let (fast, slow) = (offset(hour_ms).await, offset(-hour_ms).await);
-    // The clock of this test stands still, so the database is ahead by what the question took.
+    // The clock of this test stands still, so the database is ahead by the duration of the query.
     assert!((-hour_ms..-hour_ms / 2).contains(&fast), "{fast}");
     assert!((hour_ms..hour_ms * 3 / 2).contains(&slow), "{slow}");
     println!(
@@ -320,7 +320,7 @@ async fn clocks_an_hour_apart_change_no_lease_and_the_difference_is_known() {
 }
 
 #[tokio::test]
-async fn the_owner_of_a_shard_hears_of_work_that_another_node_accepted() {
+async fn owner_of_a_shard_gets_a_hint_of_work_that_another_node_accepted() {
     let server = Server::start();
     let url = server.database("heard");
     let (a, b) = (node(&url, "a").await, node(&url, "b").await);
@@ -353,7 +353,7 @@ async fn nodes_that_accept_the_same_identifiers_accept_each_once() {
             tokio::spawn(async move {
                 let mut new = 0u64;
                 for n in 0..20 {
-                    // Every second caller begins at the other end, and all in twos.
+                    // Every second caller begins at the other end; all send batches of two.
                     let n = if caller % 2 == 0 { n } else { 19 - n };
                     let batch = vec![owed(2 * n, 2), owed(2 * n + 1, 2)];
                     let answers = store.accept(batch).await.unwrap();
@@ -375,7 +375,7 @@ async fn nodes_that_accept_the_same_identifiers_accept_each_once() {
 }
 
 #[tokio::test]
-async fn a_delivery_that_is_not_of_its_events_day_is_refused() {
+async fn delivery_of_another_day_than_its_event_is_refused() {
     let server = Server::start();
     let store = node(&server.database("stray"), "a").await;
     let stray = Acceptance { accepted_at: at(86_400_000), ..owed(0, 1) };
@@ -406,7 +406,7 @@ async fn a_conflict_refuses_one_caller_among_many() {
 }
 
 #[tokio::test]
-async fn a_day_that_another_node_removed_is_made_again_where_it_is_needed() {
+async fn partition_that_another_node_removed_is_created_again_when_needed() {
     let server = Server::start();
     let url = server.database("days");
     let (a, b) = (node(&url, "a").await, node(&url, "b").await);
@@ -419,7 +419,7 @@ async fn a_day_that_another_node_removed_is_made_again_where_it_is_needed() {
 }
 
 #[tokio::test]
-async fn a_statement_that_waits_too_long_is_given_up_and_can_be_repeated() {
+async fn statement_that_times_out_can_be_repeated() {
     let server = Server::start();
     let url = server.database("slow");
     node(&url, "b").await.accept(vec![owed(0, 1)]).await.unwrap();
@@ -438,7 +438,7 @@ async fn a_statement_that_waits_too_long_is_given_up_and_can_be_repeated() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_does_not_say_for_whom_it_acts_sees_nothing() {
+async fn transaction_without_a_tenant_sees_no_rows() {
     let server = Server::start();
     let url = server.database("walled");
     let store = node(&url, "a").await;

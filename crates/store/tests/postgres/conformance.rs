@@ -1,4 +1,4 @@
-//! The suite, and random sequences compared with the model.
+//! Runs the conformance suite, and compares random sequences with the model.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ impl Postgres {
 impl Backend for Postgres {
     async fn open(&self) -> Arc<dyn Store> {
         assert!(self.server.runs());
-        // A lease that outlasts any pause of a busy machine.
+        // A long lease, so that a pause of a busy machine does not end it.
         let options = PostgresOptions {
             node: "one".into(),
             lease: Duration::from_secs(600),

@@ -24,11 +24,11 @@ async fn ledger(store: &PostgresStore) -> Ledger {
 }
 
 #[tokio::test]
-async fn an_acceptance_cut_at_its_commit_is_there_once_after_it_was_repeated() {
+async fn acceptance_cut_off_at_its_commit_is_stored_once_after_a_repeat() {
     let server = Server::start();
     server.database("cut");
     let proxy = Proxy::to(server.port()).await;
-    // Nobody is told of the new work: that would be a commit of its own.
+    // No hints: sending one would be another commit.
     let quiet = PostgresOptions { listen: false, ..options("one") };
     let store = PostgresStore::connect(&proxy.url("cut"), quiet).await.unwrap();
     store.accept(vec![owed(0, 5)]).await.unwrap();
@@ -56,7 +56,7 @@ async fn an_acceptance_cut_at_its_commit_is_there_once_after_it_was_repeated() {
     println!("cut at COMMIT, accept: {rounds} cuts, {unseen} had happened, 0 lost, 0 twice");
 }
 
-/// Settles until it is known to be settled; returns how often that took.
+/// Repeats a settlement until it succeeds; returns the number of tries.
 async fn insist(store: &PostgresStore, holding: &ShardLeases, commit: &Commit) -> u64 {
     for tries in 1.. {
         match store.settle(holding, commit.clone()).await {
@@ -69,7 +69,7 @@ async fn insist(store: &PostgresStore, holding: &ShardLeases, commit: &Commit) -
 }
 
 #[tokio::test]
-async fn a_settlement_cut_at_its_commit_counts_once_after_it_was_repeated() {
+async fn settlement_cut_off_at_its_commit_counts_once_after_a_repeat() {
     let server = Server::start();
     server.database("cut");
     let proxy = Proxy::to(server.port()).await;
@@ -79,7 +79,7 @@ async fn a_settlement_cut_at_its_commit_counts_once_after_it_was_repeated() {
     store.accept((0..12).map(|n| owed(n, 3)).collect()).await.unwrap();
     let (mut cuts, mut attempts, mut failures) = (0, 0u64, 0u64);
     for n in 0..36u64 {
-        // Fails twice, then arrives; 410 changes the circuit too.
+        // Two failures, then success; 410 changes the circuit too.
         for (turn, ending) in [refused(), answered(410), answered(200)].into_iter().enumerate() {
             let now = at(1_000 + n);
             let before = delivery(&store, n).await;

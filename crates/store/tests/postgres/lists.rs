@@ -49,7 +49,8 @@ async fn every_combination_of_filters_is_read_in_the_order_of_an_index() {
             };
             let plan = store.plan_of_list(&acme(), &filter, &page).await.unwrap();
             assert!(!plan.contains("Seq Scan") && !plan.contains("Bitmap"), "{filter:?}\n{plan}");
-            // The parts, each of a page at most, may be sorted together; what a part reads may not.
+            // The parts of a list, each of at most one page, may be sorted together; the rows
+            // within a part must come in the order of an index.
             let inner = plan.lines().filter(|line| line.starts_with("   "));
             let sorts = inner.filter(|line| line.trim_start().starts_with("->  Sort"));
             assert_eq!(sorts.count(), 0, "{filter:?}\n{plan}");

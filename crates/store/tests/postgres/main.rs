@@ -1,4 +1,5 @@
-//! The PostgreSQL store on servers of its own: the suite, several nodes, lost connections, TLS.
+//! The PostgreSQL store on private servers: conformance suite, several nodes, lost connections,
+//! TLS.
 #![expect(clippy::unwrap_used, reason = "these are tests, though not every function says so")]
 
 mod bouncer;

@@ -1,4 +1,4 @@
-//! Short ways to run nodes and to give them work.
+//! Helpers to start nodes and to give them work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use postrider_store::{
 };
 use postrider_store_testing::samples::{self, acceptance, acme, event};
 
-/// Options of a node whose lease outlasts any pause of a busy machine.
+/// Options of a node with a long lease, so that a pause of a busy machine does not end it.
 pub(crate) fn options(node: &str) -> PostgresOptions {
     PostgresOptions {
         node: node.into(),
@@ -30,7 +30,7 @@ pub(crate) async fn node(url: &str, name: &str) -> Arc<PostgresStore> {
     PostgresStore::connect(url, options(name)).await.unwrap()
 }
 
-/// Puts destinations 0 to `n` of acme's, with a subscription each.
+/// Stores destinations 0 to `n` of the tenant acme, with a subscription each.
 pub(crate) async fn put_destinations(store: &PostgresStore, n: u64) {
     for to in 0..n {
         let record = samples::subscription(&acme(), to, to);
@@ -38,7 +38,7 @@ pub(crate) async fn put_destinations(store: &PostgresStore, n: u64) {
     }
 }
 
-/// Event `n` of acme's with `fan_out` deliveries, to one destination each.
+/// Event `n` of the tenant acme with `fan_out` deliveries, each to a destination of its own.
 pub(crate) fn owed(n: u64, fan_out: u64) -> Acceptance {
     let owed: Vec<_> = (0..fan_out).map(|to| (n * fan_out + to, to)).collect();
     acceptance(event(&acme(), &format!("e{n}")), samples::at(n), &owed)

@@ -1,4 +1,4 @@
-//! A way to the server that can be cut exactly at a COMMIT.
+//! A proxy in front of the server that can cut a connection exactly at a COMMIT.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,15 +9,14 @@ use tokio::net::{TcpListener, TcpStream};
 /// Where the connection is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// Before the server sees the COMMIT: it did not happen.
+    /// Before the server receives the COMMIT: it did not happen.
     Before,
-    /// After the server has said that it is done, before the client hears it.
+    /// After the server has acknowledged the COMMIT, before the client receives that.
     After,
-    /// When the COMMIT is on its way: nobody knows.
+    /// While the COMMIT is on its way: its outcome is open.
     Between,
 }
 
-/// The way to a server.
 #[derive(Clone)]
 pub(crate) struct Proxy {
     port: u16,
@@ -49,7 +48,7 @@ impl Proxy {
         *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = Some(cut);
     }
 
-    /// Whether the cut that was planned has happened.
+    /// Whether the planned cut has happened.
     pub(crate) fn has_cut(&self) -> bool {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
@@ -58,14 +57,14 @@ impl Proxy {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Carries messages both ways until one side closes or the plan says so.
+    /// Forwards messages in both directions until one side closes or the planned cut is due.
     async fn carry(self, client: TcpStream, server: TcpStream) {
         client.set_nodelay(true).unwrap();
         server.set_nodelay(true).unwrap();
         let ((from_client, to_client), (from_server, to_server)) =
             (client.into_split(), server.into_split());
         let hides_commit = Arc::new(Mutex::new(false));
-        // Dropping both halves of both closes both connections.
+        // Dropping the halves closes both connections.
         tokio::select! {
             () = self.out(from_client, to_server, Arc::clone(&hides_commit)) => {}
             () = back(from_server, to_client, hides_commit) => {}
@@ -78,7 +77,7 @@ impl Proxy {
         mut server: OwnedWriteHalf,
         hides_commit: Arc<Mutex<bool>>,
     ) {
-        // The first message has no type.
+        // The first message has no type byte.
         let Ok(length) = client.read_i32().await else { return };
         let mut body = vec![0; usize::try_from(length - 4).unwrap()];
         let Ok(_) = client.read_exact(&mut body).await else { return };
@@ -118,7 +117,7 @@ async fn back(
     }
 }
 
-/// One message: its type, its length and its body.
+/// Reads one message: its type, its length and its body.
 async fn message(from: &mut OwnedReadHalf) -> Option<Vec<u8>> {
     let mut message = vec![0; 5];
     from.read_exact(&mut message).await.ok()?;

@@ -1,7 +1,7 @@
 //! A private PostgreSQL from Debian's package, with a folder and a port of its own.
 //!
-//! It ends with the last test that uses it, also when that panics, and with the process, should
-//! that be killed. Its files are removed.
+//! The server stops with the last test that uses it, even if that panics, and when the process is
+//! killed. Its files are removed.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -14,10 +14,10 @@ use std::thread;
 /// The server that tests of this process share.
 static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
 
-/// A server that runs as long as somebody has this.
+/// A server that runs until the last handle is dropped.
 pub(crate) type Shared = Arc<Server>;
 
-/// The server of this process: the one that runs, or a new one.
+/// The server of this process: the running one, or a new one.
 pub(crate) fn shared() -> Shared {
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(server) = shared.upgrade() {
@@ -37,25 +37,25 @@ pub(crate) struct Server {
 }
 
 enum Order {
-    /// Stop by this signal and start again; then answer.
+    /// Stop the server with this signal, start it again, then answer.
     Restart(&'static str, mpsc::Sender<()>),
-    /// Kill it; then answer.
+    /// Kill the server, then answer.
     Kill(mpsc::Sender<()>),
     Stop,
 }
 
 impl Server {
-    /// Starts one with empty databases.
+    /// Starts a server with empty databases.
     pub(crate) fn start() -> Self {
         Server::start_in(&[])
     }
 
-    /// Starts one with these variables in its environment.
+    /// Starts a server with these environment variables.
     pub(crate) fn start_in(variables: &[(&str, &str)]) -> Self {
         Server::start_with(&[], variables, |_| {})
     }
 
-    /// Starts one that offers TLS.
+    /// Starts a server that offers TLS.
     pub(crate) fn start_with_tls(certificate: &str, key: &str) -> Self {
         Server::start_with(&["ssl=on"], &[], |data| {
             for (name, text) in [("server.crt", certificate), ("server.key", key)] {
@@ -67,7 +67,7 @@ impl Server {
         })
     }
 
-    /// Starts one with further settings, variables and files.
+    /// Starts a server with additional settings, environment variables and files.
     fn start_with(settings: &[&str], variables: &[(&str, &str)], fill: impl FnOnce(&Path)) -> Self {
         let folder = folder();
         let data = folder.path().join("data");
@@ -78,7 +78,7 @@ impl Server {
         server
     }
 
-    /// Starts one that follows another, of which it is a copy.
+    /// Starts a standby of another server, from a copy of its data.
     pub(crate) fn standby_of(primary: &Server) -> Self {
         let folder = folder();
         run(Command::new("chmod").arg("777").arg(folder.path()));
@@ -89,7 +89,7 @@ impl Server {
         Server::keep_in(folder, &[], &[])
     }
 
-    /// Starts one on the data in a folder.
+    /// Starts a server on the data in a folder.
     fn keep_in(folder: tempfile::TempDir, settings: &[&str], variables: &[(&str, &str)]) -> Self {
         let data = folder.path().join("data");
         let port = free_port();
@@ -99,20 +99,22 @@ impl Server {
         };
         let (orders, taken) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
-        // One thread for the whole life: the server is told when the thread that began it ends.
+        // One thread for the server's whole life: the server gets a signal when the thread that
+        // started it ends.
         let keeper = thread::spawn(move || keep(&data, port, &settings, &ready, &taken));
         is_ready.recv().expect("PostgreSQL did not start: see the lines above");
         Server { port, folder, orders, keeper: Some(keeper) }
     }
 
-    /// Kills it like a power cut: nobody is told, nothing is written any more.
+    /// Kills the server like a power cut: connections are not closed in order, nothing more is
+    /// written.
     pub(crate) fn kill(&self) {
         let (done, is_done) = mpsc::channel();
         self.orders.send(Order::Kill(done)).unwrap();
         is_done.recv().unwrap();
     }
 
-    /// The address of a new database that belongs to a role that is no superuser.
+    /// Creates a database owned by a role that is not a superuser; returns its address.
     pub(crate) fn database(&self, name: &str) -> String {
         self.sql("postgres", &format!("CREATE DATABASE {name} OWNER postrider"));
         self.url(name)
@@ -135,7 +137,8 @@ impl Server {
         self.keeper.as_ref().is_some_and(|keeper| !keeper.is_finished())
     }
 
-    /// Stops by a signal (`INT`: cuts everybody off; `QUIT`: like a crash) and starts again.
+    /// Stops the server with a signal (`INT`: disconnects all clients; `QUIT`: like a crash) and
+    /// starts it again.
     pub(crate) fn restart(&self, signal: &'static str) {
         let (done, is_done) = mpsc::channel();
         self.orders.send(Order::Restart(signal, done)).unwrap();
@@ -150,12 +153,12 @@ impl Server {
         }
     }
 
-    /// Runs statements as the superuser; answers what is selected.
+    /// Runs statements as the superuser; returns the selected values.
     pub(crate) fn sql(&self, database: &str, statements: &str) -> String {
         self.try_sql(database, statements).unwrap_or_else(|error| panic!("{statements}: {error}"))
     }
 
-    /// The same; what the server says where it refuses a statement.
+    /// Runs statements as the superuser; returns the server's message if it refuses one.
     pub(crate) fn try_sql(&self, database: &str, statements: &str) -> Result<String, String> {
         let port = self.port.to_string();
         let mut psql = Command::new(program("psql"));
@@ -178,7 +181,7 @@ impl Drop for Server {
     }
 }
 
-/// A folder for a server that is no superuser's.
+/// A folder that the unprivileged user of the server can use.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::Builder::new().prefix("postrider-pg-").tempdir().unwrap();
     run(Command::new("chmod").arg("755").arg(folder.path()));
@@ -190,13 +193,13 @@ pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// How a server is started.
+/// The parameters with which a server is started.
 struct How {
     settings: Vec<String>,
     variables: Vec<(String, String)>,
 }
 
-/// Starts the server, carries out orders, and stops it.
+/// Starts the server, executes orders, and stops it.
 fn keep(
     data: &Path,
     port: u16,
@@ -221,8 +224,8 @@ fn keep(
             Ok(Order::Stop) | Err(_) => break,
         }
     }
-    // Its files are removed: nobody needs the checkpoint of an orderly end, which takes long where
-    // many have files to sync.
+    // Stop without a checkpoint: the files are removed anyway, and a checkpoint takes long when
+    // many files must be synced.
     end(&mut server, "QUIT");
 }
 
@@ -242,22 +245,22 @@ fn begin(data: &Path, port: u16, how: &How) -> Child {
         line.contains("database system is ready to accept")
     });
     assert!(is_ready, "PostgreSQL did not start:\n{}", said.join("\n"));
-    // What it says from here on nobody reads, but somebody must take it.
+    // Its further output is not needed, but must be read so that it does not block.
     thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
     child
 }
 
 fn end(server: &mut Child, signal: &str) {
-    // Twice: PostgreSQL 15 can oversleep the first one by a minute.
+    // Send the signal twice: PostgreSQL 15 may miss the first one for a minute.
     for _ in 0..2 {
-        // The shell's own `kill`: the program of that name is missing on a bare machine.
+        // Use the shell's builtin `kill`: a minimal machine has no program of that name.
         let kill = format!("kill -s {signal} {}", server.id());
         drop(Command::new("sh").arg("-c").arg(kill).stderr(Stdio::null()).status());
     }
     server.wait().unwrap();
 }
 
-/// A data folder that was made once; every server gets a copy.
+/// A data folder that is created once; every server gets a copy.
 fn template() -> PathBuf {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let version = program("postgres").to_string_lossy().replace('/', "_");
@@ -275,7 +278,7 @@ fn template() -> PathBuf {
     let apart = place.join(format!("template-{}", std::process::id()));
     run(Command::new("cp").arg("-a").arg(&data).arg(&apart));
     if std::fs::rename(&apart, &template).is_err() {
-        // Somebody else was quicker.
+        // Another process was faster.
         std::fs::remove_dir_all(&apart).unwrap();
     }
     template
@@ -299,7 +302,7 @@ pub(crate) fn program(name: &str) -> PathBuf {
     folder.join(newest.to_string()).join("bin").join(name)
 }
 
-/// PostgreSQL refuses to be root.
+/// Runs a program as an ordinary user: PostgreSQL refuses to run as root.
 pub(crate) fn as_ordinary_user(program: &Path, options: &[&str]) -> Command {
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|this| {
         use std::os::unix::fs::MetadataExt;

@@ -1,5 +1,5 @@
-//! A library that moves the time of day that a process sees, and no other clock, by the seconds that
-//! stand in a file. The file may change while the process runs.
+//! A preloaded library that shifts the time of day of a process, and no other clock, by the seconds
+//! in a file. The file may change while the process runs.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -45,7 +45,7 @@ pub(crate) struct SetClock {
 }
 
 impl SetClock {
-    /// Builds it. The time of day is right to begin with.
+    /// Builds the library. The offset is zero at first.
     pub(crate) fn new() -> SetClock {
         let folder = tempfile::tempdir().unwrap();
         let text = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -63,14 +63,14 @@ impl SetClock {
         skew
     }
 
-    /// Sets the time of day to so many seconds after the right one.
+    /// Sets the time of day to `seconds` after the real one.
     pub(crate) fn set(&self, seconds: i64) {
-        // Whole or not at all: it is read at any moment.
+        // Replace the file atomically: the library may read it at any moment.
         std::fs::write(self.path("new"), seconds.to_string()).unwrap();
         std::fs::rename(self.path("new"), self.path("seconds")).unwrap();
     }
 
-    /// What a process needs in its environment.
+    /// The environment variables that a process needs.
     pub(crate) fn variables(&self) -> [(&str, &str); 2] {
         [("LD_PRELOAD", &self.library), ("TEST_SKEW_FILE", &self.file)]
     }

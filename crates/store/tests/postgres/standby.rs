@@ -15,7 +15,8 @@ const CALLERS: u64 = 8;
 const EVENTS: u64 = 40;
 const FAN_OUT: u64 = 2;
 
-/// Accepts until it is known to be accepted; whether an earlier try had happened unseen.
+/// Accepts an event until that succeeds; returns whether an earlier try had succeeded without an
+/// answer.
 async fn accept(store: &PostgresStore, n: u64) -> bool {
     let mut was_lost = false;
     loop {
@@ -32,7 +33,7 @@ async fn accept(store: &PostgresStore, n: u64) -> bool {
     }
 }
 
-/// Delivers delivery `n` until that is known to be settled.
+/// Settles delivery `n` as delivered, until that succeeds.
 async fn deliver(store: &PostgresStore, n: u64) {
     loop {
         let settled = async {
@@ -53,7 +54,7 @@ async fn deliver(store: &PostgresStore, n: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_synchronous_standby_that_is_promoted_has_everything_that_was_acknowledged() {
+async fn promoted_synchronous_standby_has_everything_that_was_acknowledged() {
     let primary = Arc::new(Server::start());
     primary.database("ha");
     let standby = Server::standby_of(&primary);

@@ -7,7 +7,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use crate::nodes::options;
 use crate::server::Server;
 
-/// A root, and a certificate of its for 127.0.0.1.
+/// A root certificate, and a certificate for 127.0.0.1 that it signed, with its key.
 fn certificates() -> (String, String, String) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -19,7 +19,7 @@ fn certificates() -> (String, String, String) {
 }
 
 #[tokio::test]
-async fn a_server_is_believed_as_far_as_the_url_says() {
+async fn server_certificate_is_verified_as_the_url_asks() {
     let (root, certificate, key) = certificates();
     let (stranger, _, _) = certificates();
     let files = tempfile::tempdir().unwrap();

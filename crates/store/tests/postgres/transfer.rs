@@ -1,5 +1,5 @@
 //! From the embedded store to PostgreSQL and back: nothing is lost, changed or doubled, wherever
-//! the move is cut off.
+//! the transfer is interrupted.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use postrider_store_testing::samples;
 use crate::nodes::{node, options};
 use crate::server::{self, Server};
 
-/// Small batches, so that there are many places at which to stop.
+/// Small batches, so that there are many points at which to stop.
 const BATCH: usize = 7;
 
 fn small() -> embedded::EmbeddedOptions {
@@ -34,7 +34,7 @@ impl Watch for Nobody {
     fn moved(&mut self, _: Phase, _: u64, _: u64) {}
 }
 
-/// Whoever is to be filled from another store, by what the command line would have.
+/// Opens the target of a transfer by its address, as the command line does.
 async fn open(place: &str) -> Arc<dyn Target> {
     if place.starts_with("postgres://") {
         return PostgresStore::connect_to_fill(place, options("move")).await.unwrap();
@@ -71,7 +71,7 @@ async fn filled(directory: &Path, seed: u64, steps: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn random_content_is_the_same_after_a_move_there_and_back() {
+async fn random_records_are_the_same_after_a_transfer_there_and_back() {
     let server = Server::start();
     let mut records = 0;
     for seed in 0..3 {
@@ -105,8 +105,8 @@ impl Watch for Lines {
     }
 }
 
-/// The other half of the test below, which runs it in a process of its own. Its input names both
-/// ends; without them it is done. A line for each batch.
+/// The child process of the test below. Its input names both stores; without them it ends at once.
+/// It prints a line for each batch.
 #[tokio::test]
 #[ignore = "the child of the kill test; it is started by that test"]
 async fn the_process_that_moves() {
@@ -118,7 +118,8 @@ async fn the_process_that_moves() {
     println!("done");
 }
 
-/// Moves in a process that is killed when it has said so much; whether it was done before.
+/// Transfers in a child process that is killed after `lines` lines; returns whether it had finished
+/// before.
 fn move_until_killed(from: &str, to: &str, lines: usize) -> bool {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "transfer::the_process_that_moves", "--ignored", "--nocapture"])
@@ -136,14 +137,14 @@ fn move_until_killed(from: &str, to: &str, lines: usize) -> bool {
     is_done
 }
 
-/// Kills the move again and again until it gets through.
+/// Kills the transfer again and again until it finishes.
 async fn insist(from: &str, to: &str, seed: u64) -> (u64, Moved) {
     let mut kills = 0;
     for round in 1..200u64 {
         let lines = 1 + usize::try_from((seed * 31 + round * round * 7_919) % 90).unwrap();
         let is_done = move_until_killed(from, to, lines);
         if let Some(url) = [from, to].into_iter().find(|place| place.starts_with("postgres")) {
-            // The server notices when it next writes to the dead one, or at once.
+            // The server may notice only later that its client is dead.
             let refused = PostgresStore::connect(url, options("early")).await;
             let is_target = url == to;
             match refused {
@@ -160,7 +161,7 @@ async fn insist(from: &str, to: &str, seed: u64) -> (u64, Moved) {
 }
 
 #[tokio::test]
-async fn a_move_that_is_killed_at_any_moment_goes_on_where_it_stopped() {
+async fn transfer_that_is_killed_at_any_moment_continues_where_it_stopped() {
     let server = Server::start();
     let (mut kills, mut resumed) = (0, 0);
     for seed in [11, 12] {
@@ -182,7 +183,7 @@ async fn a_move_that_is_killed_at_any_moment_goes_on_where_it_stopped() {
     println!("moves killed by kill -9: {kills}, {resumed} records kept from before, 0 differences");
 }
 
-/// A store with something in it.
+/// A store with some records.
 async fn some(folder: &Path, name: &str, seed: u64) -> PathBuf {
     let directory = folder.join(name);
     filled(&directory, seed, 60).await;
@@ -190,13 +191,13 @@ async fn some(folder: &Path, name: &str, seed: u64) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_move_refuses_what_would_mix_or_lose() {
+async fn transfer_refuses_stores_that_it_would_mix_or_lose() {
     let (server, folder) = (server::shared(), tempfile::tempdir().unwrap());
     let one = some(folder.path(), "one", 1).await;
     let other = some(folder.path(), "other", 2).await;
     let (one, other) = (one.to_str().unwrap(), other.to_str().unwrap());
     let url = server.database("refusals");
-    // Not empty, and not by this move.
+    // The target is not empty, and not because of this transfer.
     assert!(matches!(moved(one, other).await, Err(TransferError::NotEmpty { .. })));
     // A server runs on the target, or on the source.
     let running = node(&url, "busy").await;
@@ -211,7 +212,7 @@ async fn a_move_refuses_what_would_mix_or_lose() {
     let refused = moved(&url, empty.to_str().unwrap()).await;
     assert!(matches!(refused, Err(TransferError::Running { side: "source", .. })), "{refused:?}");
     running.release_shards().await.unwrap();
-    // The beginning of another move.
+    // The beginning of another transfer.
     let (source, target) = (open(one).await, open(&url).await);
     let begun = postrider_store::transfer::Progress {
         source: source.identity().await.unwrap(),
@@ -224,12 +225,12 @@ async fn a_move_refuses_what_would_mix_or_lose() {
     assert!(matches!(moved(other, &url).await, Err(TransferError::OtherSource)));
     let early = PostgresStore::connect(&url, options("early")).await;
     assert!(matches!(early, Err(StoreError::NotWritable { .. })), "nobody works with a half");
-    // It goes on, and once it is done the same command only compares.
+    // The transfer continues; after it is finished the same command only compares.
     assert!(!moved(one, &url).await.unwrap().was_finished);
     assert!(moved(one, &url).await.unwrap().was_finished);
     let refused = moved(other, &url).await;
     assert!(matches!(refused, Err(TransferError::NotEmpty { .. })), "{refused:?}");
-    // The target has gone its own way.
+    // The target has changed since.
     let store = node(&url, "one").await;
     store.create_tenant(&samples::tenant("new-one", samples::at(0))).await.unwrap();
     let refused = moved(one, &url).await;
@@ -241,7 +242,7 @@ async fn a_move_refuses_what_would_mix_or_lose() {
 }
 
 #[tokio::test]
-async fn a_source_that_changed_in_between_is_noticed() {
+async fn source_that_changed_during_the_transfer_is_detected() {
     let (server, folder) = (server::shared(), tempfile::tempdir().unwrap());
     let here = some(folder.path(), "here", 5).await;
     let here = here.to_str().unwrap();
@@ -262,7 +263,7 @@ async fn a_source_that_changed_in_between_is_noticed() {
 }
 
 #[tokio::test]
-async fn half_a_data_directory_is_not_opened() {
+async fn store_with_an_unfinished_transfer_is_not_opened() {
     let (server, folder) = (server::shared(), tempfile::tempdir().unwrap());
     let here = some(folder.path(), "here", 6).await;
     let url = server.database("halves");

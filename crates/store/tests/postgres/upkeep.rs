@@ -1,4 +1,5 @@
-//! What others do to the database while a node works: tables change, writes are refused, locks are held.
+//! Other clients of the database interfere with a node: tables change, writes are refused, locks
+//! are held.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,21 +14,21 @@ use crate::server::{self, Server};
 
 const ALL: PageRequest = PageRequest { limit: 100, cursor: None };
 
-/// The connections that a node has.
+/// The process ids of a node's connections.
 fn pids(server: &Server) -> BTreeSet<String> {
     let sql = "SELECT pid FROM pg_stat_activity WHERE usename = 'postrider'";
     server.sql("postgres", sql).lines().map(str::to_owned).collect()
 }
 
 #[tokio::test]
-async fn a_table_that_got_a_column_is_read_again_by_nodes_that_run() {
+async fn running_node_reads_a_table_that_got_a_new_column() {
     let server = server::shared();
     let url = server.database("columns");
     let store = node(&url, "one").await;
     store.create_tenant(&tenant("acme", at(0))).await.unwrap();
     assert_eq!(store.tenants(&ALL).await.unwrap().items.len(), 1);
     server.sql("columns", "ALTER TABLE postrider.tenants ADD COLUMN more text");
-    // What was prepared does not fit any more: each connection notices once, and is left.
+    // The prepared statements no longer fit: each connection notices once and is closed.
     let mut refused = 0;
     let found = loop {
         match store.tenants(&ALL).await {
@@ -40,9 +41,9 @@ async fn a_table_that_got_a_column_is_read_again_by_nodes_that_run() {
 }
 
 #[tokio::test]
-async fn a_connection_whose_server_takes_no_writes_any_more_is_left() {
+async fn connection_to_a_server_that_became_read_only_is_closed() {
     let server = Server::start();
-    // Nobody is told of the new work: that would be a connection of its own.
+    // No hints: sending one would need another connection.
     let quiet = PostgresOptions { listen: false, ..options("one") };
     let store = PostgresStore::connect(&server.database("readonly"), quiet).await.unwrap();
     store.accept(vec![owed(0, 1)]).await.unwrap();
@@ -53,7 +54,7 @@ async fn a_connection_whose_server_takes_no_writes_any_more_is_left() {
     while store.accept(vec![owed(n, 1)]).await.is_ok() {
         n += 1;
     }
-    // The one that was refused is closed: another one may find a server that takes writes.
+    // The connection that was refused is closed: a new one may reach a server that takes writes.
     while pids(&server).is_superset(&before) {
         tokio::task::yield_now().await;
     }
@@ -84,14 +85,14 @@ async fn a_violated_constraint_is_not_taken_for_a_missing_partition() {
 }
 
 #[tokio::test]
-async fn a_lease_does_not_wait_for_whoever_removes_or_makes_days() {
+async fn lease_renewal_does_not_wait_for_changes_of_partitions() {
     let server = server::shared();
     let url = server.database("days");
     let quick = PostgresOptions { statement_timeout: Duration::from_secs(3), ..options("one") };
     let store = PostgresStore::connect(&url, quick).await.unwrap();
     store.accept(vec![owed(0, 0)]).await.unwrap();
     store.hold_shards().await.unwrap();
-    // After this the node does not know any more which days there are.
+    // After this the node no longer knows which partitions exist.
     let pruned = store.prune(at(10 * 86_400_000)).await.unwrap();
     assert_eq!(pruned.events, 1);
     let (other, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
@@ -105,7 +106,7 @@ async fn a_lease_does_not_wait_for_whoever_removes_or_makes_days() {
 }
 
 #[tokio::test]
-async fn a_day_is_removed_beside_readers_and_never_while_something_of_it_waits() {
+async fn day_is_pruned_beside_readers_but_not_while_a_delivery_of_it_waits() {
     let server = server::shared();
     let url = server.database("removed");
     let store = node(&url, "one").await;
@@ -115,7 +116,7 @@ async fn a_day_is_removed_beside_readers_and_never_while_something_of_it_waits()
     assert_eq!(store.prune(at(10 * day)).await.unwrap().events, 0, "one of it is queued");
     let empty = owed(3 * day, 0);
     store.accept(vec![empty]).await.unwrap();
-    // Somebody reads another day for long: nobody waits for them longer than half a second.
+    // A client reads another day for a long time: nobody waits for it longer than half a second.
     let (reader, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
     tokio::spawn(async move { drop(connection.await) });
     reader.batch_execute("BEGIN; SELECT count(*) FROM postrider.events").await.unwrap();

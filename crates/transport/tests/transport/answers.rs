@@ -1,4 +1,4 @@
-//! What a receiver may answer, and what becomes of it.
+//! Responses of receivers, and how they are classified.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::support::*;
 
 #[tokio::test]
-async fn a_post_arrives_as_it_was_meant() {
+async fn post_arrives_with_its_headers_and_body() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
     let receiver = Receiver::responding(move |request| {
@@ -150,7 +150,7 @@ async fn a_body_is_kept_up_to_the_limit_and_never_changes_the_verdict() {
     };
     let text = |text: &str| text.as_bytes().to_vec();
     let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
-    // What is answered, what is kept of it, how it ends, whether the connection is kept.
+    // The response, the kept part, how the body ends, whether the connection is kept.
     let cases = [
         (with_length(0), 0, BodyEnd::Whole, true),
         (with_length(1), 1, BodyEnd::Whole, true),
@@ -213,8 +213,8 @@ async fn a_body_may_end_with_its_connection() {
 }
 
 #[tokio::test]
-async fn nothing_is_inflated() {
-    // Ten bytes that say that they become a gigabyte are ten bytes.
+async fn compressed_bodies_are_not_inflated() {
+    // Ten bytes that claim to inflate to a gigabyte are ten bytes.
     let head = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 10\r\n\r\n";
     let receiver =
         Receiver::answering([head.as_bytes(), b"\x1f\x8b\x08\0\0\0\0\0\0\x03"].concat()).await;
@@ -228,7 +228,7 @@ async fn an_answer_may_come_before_the_body_was_read() {
         let mut first = [0; 16];
         stream.read_exact(&mut first).await.unwrap();
         stream.write_all(b"HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n").await.unwrap();
-        // The connection stays open, and unread, until the other end is done with it.
+        // The connection stays open and unread until the sender closes it.
         let mut peeked = [0; 1];
         while stream.peek(&mut peeked).await.is_ok_and(|bytes| bytes > 0) {
             if drain(&mut stream).await == 0 {

@@ -1,4 +1,4 @@
-//! Names: that resolve, that do not, and that lie.
+//! Names that resolve, that do not, and that change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ fn asking(nameserver: &Nameserver) -> HttpTransport {
     transport_with(options)
 }
 
-/// With everything that is not public refused, loopback included, but for these two: they stand
-/// for good addresses, so that nothing leaves the machine should the guard fail.
+/// A policy that refuses everything that is not public, including loopback, except two addresses:
+/// these stand for public ones, so that nothing leaves the machine if the check fails.
 fn strict(nameserver: &Nameserver) -> HttpTransport {
     let mut options = dev_options();
     options.egress = EgressPolicy {
@@ -84,7 +84,7 @@ async fn one_bad_answer_refuses_the_name() {
 async fn a_name_that_changes_its_answer_at_every_query_gains_nothing() {
     let receiver = Receiver::answering(OK).await;
     let url = format!("http://rebind.example.com:{}/", receiver.address.port());
-    // Nobody listens on 127.0.0.2.
+    // Nothing listens on 127.0.0.2.
     let nameserver = Nameserver::start(|_, n| {
         Reply::addresses(if n % 2 == 0 { &["127.0.0.2"] } else { &["127.0.0.1"] })
     })
@@ -173,7 +173,7 @@ async fn a_resolver_that_does_not_answer_is_our_own_fault() {
     let finished = post(&asking(&nameserver), "https://hooks.example.com/").await;
     assert_eq!(own_fault(&finished), OwnFaultKind::Resolver);
 
-    // Nobody there at all.
+    // Nothing listens at the address of the resolver.
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     drop(socket);
@@ -219,7 +219,7 @@ async fn answers_are_remembered_and_asked_for_once() {
         assert_eq!(answer(&finished).status, 200);
     }
     assert_eq!(nameserver.questions(), 1);
-    // The memory has room for two names.
+    // The cache has room for two names.
     for (name, questions) in [("b", 2), ("a", 2), ("b", 2), ("c", 3), ("d", 4), ("e", 5), ("e", 5)]
     {
         post_to(&format!("{name}.example.com")).await;

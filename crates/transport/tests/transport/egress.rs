@@ -1,7 +1,7 @@
-//! The guard at connect time, with the check of the URL left out: it must hold alone.
+//! The address check at connect time, without the check of the URL: it must hold alone.
 //!
-//! Here with the addresses of this machine only, so that nothing leaves it even where the guard
-//! fails; all the others are tried in the namespace of [`crate::namespace`].
+//! Only addresses of this machine are used here, so that nothing leaves it even if the check fails;
+//! all others are tested in the namespace of [`crate::namespace`].
 
 use std::net::IpAddr;
 
@@ -24,13 +24,13 @@ async fn listen_everywhere() -> (TcpListener, u16) {
     (listener, port)
 }
 
-/// Whether nobody has connected.
+/// Whether nothing has connected.
 fn is_untouched(listener: TcpListener) -> bool {
     let listener = listener.into_std().unwrap();
     listener.accept().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
 }
 
-/// The forbidden addresses that lead back to this machine, whoever connects to them.
+/// The forbidden addresses that lead to this machine itself.
 fn forbidden_here() -> Vec<IpAddr> {
     let is_here = |address: &IpAddr| {
         let canonical = address.to_canonical();
@@ -41,7 +41,7 @@ fn forbidden_here() -> Vec<IpAddr> {
 
 async fn is_blocked(transport: &HttpTransport, url: &str) -> bool {
     let finished = post(transport, url).await;
-    // What a tenant is shown has no address in it.
+    // The text for a tenant contains no address.
     assert_eq!(finished.ending.to_string(), "blocked", "{url}");
     class(&finished) == FailureClass::Blocked
 }
@@ -62,7 +62,7 @@ async fn an_address_that_is_not_public_is_never_connected_to() {
 }
 
 #[tokio::test]
-async fn nor_is_a_name_that_has_one() {
+async fn name_with_an_address_that_is_not_public_is_never_connected_to() {
     let (listener, port) = listen_everywhere().await;
     let addresses = forbidden_here();
     let count = addresses.len();
@@ -80,7 +80,7 @@ async fn nor_is_a_name_that_has_one() {
 }
 
 #[tokio::test]
-async fn what_the_operator_trusts_is_connected_to_and_nothing_beside_it() {
+async fn trusted_network_is_connected_to_and_nothing_else() {
     let (listener, port) = listen_everywhere().await;
     let mut options = strict();
     options.egress.allow = vec!["127.0.0.2/32".parse().unwrap()];

@@ -1,4 +1,4 @@
-//! Receivers that do not want to answer.
+//! Receivers that refuse, stall or send garbage.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -58,14 +58,14 @@ async fn a_connection_that_ends_before_the_headers_is_a_reset() {
     ] {
         let finished = post(&transport, &receiver.url("/")).await;
         assert_eq!(class(&finished), FailureClass::Reset, "{finished:?}");
-        // A fresh connection is never tried twice.
+        // A request on a new connection is never repeated.
         assert_eq!(receiver.connections(), 1);
     }
     assert_eq!(transport.pool_stats().open, 0);
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_a_protocol_failure() {
+async fn response_that_is_not_http_is_a_protocol_failure() {
     let transport = transport();
     let many_headers = |count: usize| {
         let mut answer = b"HTTP/1.1 200 OK\r\n".to_vec();
@@ -111,13 +111,13 @@ async fn what_is_not_http_is_a_protocol_failure() {
     assert_eq!(answer(&post(&transport, &receiver.url("/")).await).status, 200);
 }
 
-/// Writes this again and again until the other end has had enough; says how often.
+/// Writes this repeatedly until the sender disconnects.
 async fn repeat(stream: &mut tokio::net::TcpStream, bytes: &[u8]) {
     while stream.write_all(bytes).await.is_ok() {}
 }
 
 #[tokio::test]
-async fn what_never_ends_is_cut_and_memory_stays_bounded() {
+async fn endless_responses_are_cut_and_memory_stays_bounded() {
     let head = b"HTTP/1.1 200 OK\r\n";
     let endless = |begin: &'static [u8], again: &'static [u8]| {
         Receiver::start(move |_, mut stream| async move {
@@ -180,7 +180,7 @@ async fn the_deadline_ends_every_phase_and_says_which() {
     assert_eq!(class(&finished), FailureClass::Timeout(Phase::Response));
     assert!(finished.timings.total >= SHORT);
 
-    // Dribbles a head, byte by byte, for as long as anybody listens.
+    // Sends a head byte by byte, for as long as the connection lasts.
     let dribbles = Receiver::start(|_, mut stream| async move {
         read_request(&mut stream).await.unwrap();
         stream.write_all(b"HTTP/1.1 200 OK\r\nx: ").await.unwrap();
@@ -193,7 +193,7 @@ async fn the_deadline_ends_every_phase_and_says_which() {
     let finished = post_in_haste(&transport, &dribbles.url("/")).await;
     assert_eq!(class(&finished), FailureClass::Timeout(Phase::Response));
 
-    // Reads nothing.
+    // Never reads.
     let deaf = Receiver::start(|_, stream| async move {
         std::future::pending::<()>().await;
         drop(stream);
@@ -204,7 +204,7 @@ async fn the_deadline_ends_every_phase_and_says_which() {
     let finished = transport.send(request_to_deaf).await;
     assert_eq!(class(&finished), FailureClass::Timeout(Phase::Request));
 
-    // Dribbles a body: the answer counts, the connection does not.
+    // Sends a body byte by byte: the response counts, but the connection is not reused.
     let dribbles_body = Receiver::start(|_, mut stream| async move {
         read_request(&mut stream).await.unwrap();
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
@@ -221,7 +221,7 @@ async fn the_deadline_ends_every_phase_and_says_which() {
     assert_eq!((stats.open, stats.idle, stats.in_flight), (0, 0, 0));
 }
 
-/// A listener that takes no more connections: who connects waits.
+/// A listener that accepts no more connections: new ones wait.
 async fn full_listener(ip: &str, port: u16) -> (TcpListener, Vec<TcpStream>) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::new(ip.parse().unwrap(), port)).unwrap();
@@ -286,9 +286,9 @@ async fn a_request_that_is_dropped_leaves_nothing_behind() {
     assert_eq!(transport.pool_stats().in_flight, 0);
 }
 
-/// Whatever a receiver answers, the attempt ends in a class of its own, and a success is a 2xx.
+/// Any bytes as a response: the attempt ends in some class, and only a 2xx is a success.
 #[tokio::test]
-async fn stirred_answers_end_in_a_class_each() {
+async fn mutated_responses_always_end_in_a_class() {
     let seeds: [&[u8]; 5] = [
         b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
         b"HTTP/1.1 503 Busy\r\nretry-after: 120\r\nconnection: close\r\n\r\n",
@@ -305,7 +305,7 @@ async fn stirred_answers_end_in_a_class_each() {
             let bytes = bytes.clone();
             async move {
                 read_request(&mut stream).await.unwrap();
-                // The sender may have had enough before the end.
+                // The sender may disconnect before the end.
                 drop(stream.write_all(&bytes).await);
             }
         })

@@ -1,4 +1,4 @@
-//! Many requests over one connection.
+//! Many requests on one HTTP/2 connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -16,7 +16,7 @@ use crate::support::*;
 type Server = ServerConnection<TlsStream<TcpStream>, Bytes>;
 type Respond = SendResponse<Bytes>;
 
-/// A receiver that speaks HTTP/2 over TLS and does this with each connection.
+/// A receiver with HTTP/2 over TLS that runs `serve` on each connection.
 async fn receiver<F, S>(authority: &Authority, streams_max: u32, serve: S) -> Receiver
 where
     S: Fn(usize, Server) -> F + Send + Sync + 'static,
@@ -50,7 +50,7 @@ fn url(receiver: &Receiver) -> String {
 
 fn respond(mut respond: Respond, status: u16) {
     let response = Response::builder().status(status).body(()).unwrap();
-    // A client that went away does not matter here.
+    // The client may have disconnected.
     drop(respond.send_response(response, true));
 }
 
@@ -110,7 +110,7 @@ async fn a_receiver_that_goes_away_gets_a_fresh_connection() {
         while let Some(Ok((_, reply))) = connection.accept().await {
             requests += 1;
             if number == 1 && requests == 2 {
-                // Gone before the answer.
+                // Closed before the response.
                 connection.abrupt_shutdown(h2::Reason::NO_ERROR);
                 continue;
             }
@@ -128,8 +128,7 @@ async fn a_receiver_that_goes_away_gets_a_fresh_connection() {
     let second = post(&transport, &url).await;
     assert_eq!((answer(&second).status, second.timings.connection), (200, Connection::Resent));
     assert_eq!(receiver.connections(), 2);
-    // The second connection was closed in order: it is never used again, or what was sent on it
-    // is sent once more.
+    // The second connection was closed in order: it is not reused, or the request is sent again.
     let third = post(&transport, &url).await;
     assert_eq!(answer(&third).status, 200);
     assert_eq!(receiver.connections(), 3);

@@ -1,7 +1,7 @@
-//! One request out, against receivers, resolvers and proxies that misbehave in every way.
+//! The transport against receivers, resolvers and proxies that misbehave.
 //!
-//! All traffic stays on loopback, or in a network namespace of the test's own. Deadlines are short
-//! and what is asserted is how a request ended, never how long it took.
+//! All traffic stays on loopback, or in a network namespace of the test's own. Deadlines are short;
+//! tests assert how a request ended, never how long it took.
 
 #[cfg(test)]
 mod answers;

@@ -1,8 +1,8 @@
-//! The oracle that cannot be fooled: a network namespace where every address answers.
+//! Checks real connections in a network namespace where every address answers.
 //!
 //! The test runs itself once more inside of a namespace whose only interface is loopback and where
-//! all addresses, of both families, are local. A sink accepts every connection and notes the
-//! address it was meant for. However the guard judges, the sink tells what was really contacted.
+//! all addresses, of both families, are local. A sink accepts every connection and records its
+//! destination address: so the test sees which addresses were really contacted.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -54,7 +54,7 @@ fn in_a_network_where_every_address_answers_only_public_ones_are_contacted() {
     assert!(figure.contains(" 0 forbidden connections"));
 }
 
-/// Notes for which addresses connections came.
+/// Records the destination addresses of all connections.
 struct Sink {
     port: u16,
     contacted: Arc<Mutex<Vec<IpAddr>>>,
@@ -98,7 +98,8 @@ async fn inside_of_the_namespace() {
     let answering = count_what_answers(&sink).await;
     let addresses = forbidden();
     let count = addresses.len();
-    // `n<i>` is address i, `mixed<i>` has a public one beside it, `rebind<i>` is public first.
+    // `n<i>` resolves to address i, `mixed<i>` also to a public one, `rebind<i>` first to a public
+    // one.
     let nameserver = Nameserver::start(move |name, question| {
         let label = name.split('.').next().unwrap().to_ascii_lowercase();
         let digits = label.trim_start_matches(|c: char| !c.is_ascii_digit());
@@ -148,7 +149,7 @@ async fn inside_of_the_namespace() {
     );
 }
 
-/// How many of the forbidden addresses answer somebody who has no guard.
+/// How many of the forbidden addresses answer a client without the check.
 async fn count_what_answers(sink: &Sink) -> usize {
     let mut answering = 0;
     for address in forbidden() {
@@ -161,8 +162,8 @@ async fn count_what_answers(sink: &Sink) -> usize {
     answering
 }
 
-/// Names that are public at one query and forbidden at the next: how many were refused, and how
-/// many connections the public side got.
+/// Names that resolve to a public address first and to a forbidden one next: returns how many were
+/// refused, and how many connections the public address got.
 async fn rebind(transport: &HttpTransport, sink: &Sink, count: usize) -> (usize, usize) {
     let (mut refused, mut answered) = (0, 0);
     for index in 0..count {
@@ -185,8 +186,8 @@ async fn rebind(transport: &HttpTransport, sink: &Sink, count: usize) -> (usize,
     (refused, contacted.len())
 }
 
-/// The tables of hostile URLs, with names that all lead to forbidden addresses. How many were
-/// refused; none may be answered.
+/// The tables of hostile URLs, with names that all resolve to forbidden addresses. Returns how many
+/// were refused; none may be answered.
 async fn hostile_urls(transport: &HttpTransport, sink: &Sink) -> usize {
     let mut refused = 0;
     let lines = HOSTILE_URLS.iter().flat_map(|table| table.lines().skip(1));
@@ -196,12 +197,12 @@ async fn hostile_urls(transport: &HttpTransport, sink: &Sink) -> usize {
         if url.host().to_string().is_empty() {
             continue;
         }
-        // Always to the sink's port, which would answer.
+        // Always with the sink's port, which would answer.
         let url = format!("http://{}:{}/", url.host(), sink.port);
         if public_literal(&url) {
             continue;
         }
-        // What does not even fit into a request is refused as well.
+        // A URL that cannot be used in a request is refused as well.
         if let Ok(request) = try_request_of("default", &url, None) {
             let finished = transport.send(request).await;
             assert_eq!(finished.ending.status(), None, "{text}");

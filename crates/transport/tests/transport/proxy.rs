@@ -1,4 +1,4 @@
-//! Through a proxy, and what its refusals mean.
+//! Requests through a proxy, and how its refusals are classified.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -33,10 +33,10 @@ async fn nameserver() -> Nameserver {
     Nameserver::start(|_, _| Reply::addresses(&["127.0.0.1"])).await
 }
 
-/// What a proxy was told.
+/// The requests that a proxy got.
 type Told = Arc<Mutex<Vec<String>>>;
 
-/// A proxy that speaks `CONNECT`: answers with this status, and makes a tunnel where it is 200.
+/// A `CONNECT` proxy: answers with this status, and opens a tunnel if it is 200.
 async fn connect_proxy(status: &'static str) -> (Receiver, Told) {
     let told = Told::default();
     let log = Arc::clone(&told);
@@ -60,7 +60,7 @@ async fn connect_proxy(status: &'static str) -> (Receiver, Told) {
     (proxy, told)
 }
 
-/// A proxy that speaks SOCKS 5: wants this login, answers with this reply.
+/// A SOCKS 5 proxy: requires this login, answers with this reply.
 async fn socks_proxy(login: Option<(&'static str, &'static str)>, reply: u8) -> (Receiver, Told) {
     let told = Told::default();
     let log = Arc::clone(&told);
@@ -101,7 +101,7 @@ async fn serve_socks(
     let [5, 1, 0, 1, a, b, c, d, high, low] = request else { panic!("{request:?}") };
     let target = SocketAddr::from(([a, b, c, d], u16::from_be_bytes([high, low])));
     log.lock().unwrap().push(target.to_string());
-    // From a name, to see that this kind of answer is read to its end.
+    // With a name as the bound address, to test that this form is read completely.
     stream.write_all(&[5, reply, 0, 3, 4, b'h', b'o', b's', b't', 1, 2]).await?;
     if reply == 0 {
         let mut target = TcpStream::connect(target).await?;
@@ -168,7 +168,7 @@ async fn a_request_goes_through_socks_with_the_vetted_address() {
 
 #[tokio::test]
 async fn a_proxy_is_never_asked_for_a_forbidden_address() {
-    // The second one is an address that even `--dev` does not permit, and the proxy is on loopback.
+    // The second one is forbidden even with `--dev`, and the proxy is on loopback.
     let mixed = &["127.0.0.1", "::ffff:127.0.0.1"];
     let bad = Nameserver::start(|_, _| Reply::addresses(mixed)).await;
     for kind in [ProxyKind::HttpConnect, ProxyKind::Socks5] {
@@ -181,7 +181,7 @@ async fn a_proxy_is_never_asked_for_a_forbidden_address() {
     }
 }
 
-/// How a request through this proxy ended: the class, or our fault.
+/// The outcome of a request through this proxy: the failure class, or our own fault.
 async fn ending(transport: HttpTransport) -> Result<FailureClass, OwnFaultKind> {
     let finished = post(&transport, "https://hooks.example.com/").await;
     assert!(!detail(&finished).contains("secret"), "{finished:?}");
@@ -260,7 +260,7 @@ async fn a_proxy_that_fails_is_our_own_fault() {
 #[tokio::test]
 async fn the_deadline_holds_through_a_proxy() {
     let nameserver = nameserver().await;
-    // It takes the request and then tries for too long to connect.
+    // It accepts the request and then takes too long to connect.
     let silent = Receiver::start(|_, mut stream| async move {
         drain(&mut stream).await;
     })

@@ -1,4 +1,4 @@
-//! Running out of what we need is our own fault.
+//! Running out of resources is our own fault.
 
 use std::fs::File;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Which requests share a connection, and what happens when it dies under them.
+//! Which requests share a connection, and what happens when it is closed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ async fn tenants_never_share_a_connection() {
     assert_eq!(receiver.connections(), 2);
 }
 
-/// Answers the first request of the first connection, and then does this with the second one.
+/// Answers the first request of the first connection, and sends `last_words` on the second.
 async fn dies_under_the_second_request(last_words: &'static [u8], forever: bool) -> Receiver {
     Receiver::start(move |number, mut stream| async move {
         if number == 1 || forever {
@@ -117,7 +117,7 @@ async fn a_connection_with_an_answer_that_nobody_asked_for_is_not_used() {
             read_request(&mut stream).await.unwrap();
             stream.write_all(OK).await.unwrap();
             if number == 1 {
-                // What the next request would take for its own answer.
+                // Data that the next request would take for its response.
                 stream
                     .write_all(b"HTTP/1.1 418 Smuggled\r\ncontent-length: 0\r\n\r\n")
                     .await
@@ -184,7 +184,7 @@ async fn idle_connections_are_limited_and_none_leaks() {
     println!("leaks: {sent} requests, {} connections left open, all idle", stats.open);
 }
 
-/// Two connections at most are being opened at the same time, over TLS without HTTP/2.
+/// At most two connections are opened at the same time, over TLS without HTTP/2.
 fn two_at_a_time(authority: &Authority) -> Arc<HttpTransport> {
     let mut options = dev_options();
     options.tls.extra_roots = vec![authority.root()];
@@ -195,7 +195,7 @@ fn two_at_a_time(authority: &Authority) -> Arc<HttpTransport> {
 
 #[tokio::test]
 async fn connections_to_a_host_are_opened_a_few_at_a_time() {
-    // Its handshakes never end.
+    // Handshakes never end.
     let receiver = Receiver::start(|_, mut stream| async move {
         drain(&mut stream).await;
     })
@@ -213,7 +213,7 @@ async fn connections_to_a_host_are_opened_a_few_at_a_time() {
         assert_eq!(class(&finished), FailureClass::Timeout(Phase::Connect));
     }
     assert_eq!(receiver.connections(), 2);
-    // Another tenant's are its own.
+    // Another tenant has its own limit.
     let other = request_of("other", &url, None);
     let other = transport.send(Request { deadline: SHORT, ..other }).await;
     assert_eq!(class(&other), FailureClass::Timeout(Phase::Tls));
@@ -249,11 +249,11 @@ async fn a_connection_is_being_opened_until_the_receiver_has_answered_over_it() 
     };
     let mut patient = vec![send(PATIENT), send(PATIENT)];
     until(|| receiver.connections() == 2).await;
-    // Both stand, and nothing was answered over them: whoever has no time waits in vain.
+    // Both connections exist, but got no response: a request with a short deadline waits in vain.
     let hasty = send(Duration::from_millis(20)).await.unwrap();
     assert_eq!(class(&hasty), FailureClass::Timeout(Phase::Connect));
     assert_eq!(receiver.connections(), 2);
-    // A receiver that hangs keeps others waiting, but not for ever.
+    // A hanging receiver delays others, but not for ever.
     patient.extend([send(PATIENT), send(PATIENT)]);
     until(|| receiver.connections() == 4).await;
     go.send_replace(true);
@@ -263,7 +263,7 @@ async fn a_connection_is_being_opened_until_the_receiver_has_answered_over_it() 
 }
 
 #[tokio::test]
-async fn who_waits_to_open_a_connection_takes_one_that_is_given_back() {
+async fn request_that_waits_to_open_a_connection_takes_one_that_becomes_idle() {
     let authority = Authority::new();
     let acceptor = authority.server(&["127.0.0.1"]);
     let (go, gone) = watch::channel(false);

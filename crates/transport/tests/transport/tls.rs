@@ -1,4 +1,4 @@
-//! Whom do we believe, and what is said where we do not?
+//! Verification of receivers' certificates, and the errors.
 
 use postrider_domain::attempt::{FailureClass, Phase};
 use postrider_transport::{HttpTransport, Transport};
@@ -23,7 +23,7 @@ async fn receiver(acceptor: TlsAcceptor) -> Receiver {
     .await
 }
 
-/// A transport that believes an authority, and for which every name is on loopback.
+/// A transport that trusts an authority, and for which every name resolves to loopback.
 async fn believing(authority: &Authority) -> (HttpTransport, Nameserver) {
     let nameserver = Nameserver::start(|_, _| Reply::addresses(&["127.0.0.1"])).await;
     let mut options = dev_options();
@@ -50,7 +50,7 @@ async fn https_is_verified_against_the_name_or_address_of_the_url() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_does_not_hold_is_refused_with_the_reason() {
+async fn invalid_certificate_is_refused_with_the_reason() {
     let (authority, other) = (Authority::new(), Authority::new());
     let (transport, _nameserver) = believing(&authority).await;
     let name = "hooks.example.com";
@@ -70,7 +70,7 @@ async fn a_certificate_that_does_not_hold_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn what_is_not_tls_fails_in_the_handshake() {
+async fn server_without_tls_fails_in_the_handshake() {
     let transport = transport();
     let https = |receiver: &Receiver| receiver.url("/").replace("http:", "https:");
 
@@ -94,7 +94,7 @@ async fn what_is_not_tls_fails_in_the_handshake() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_asks_who_we_are_is_told() {
+async fn receiver_that_requests_a_client_certificate_gets_it() {
     let authority = Authority::new();
     let receiver = receiver(authority.strict_server(&["127.0.0.1"])).await;
     let url = receiver.url("/").replace("http:", "https:");
@@ -103,12 +103,12 @@ async fn a_receiver_that_asks_who_we_are_is_told() {
     let transport = transport();
     let finished = transport.send(request_of("default", &url, Some(identity))).await;
     assert_eq!(answer(&finished).status, 200);
-    // Without.
+    // Without a certificate.
     let (unknown, _nameserver) = believing(&authority).await;
     let finished = post(&unknown, &url).await;
     assert_eq!(class(&finished), FailureClass::Tls);
     assert_eq!(detail(&finished), "the receiver refused: alert CertificateRequired");
-    // With the operator's.
+    // With the operator's certificate.
     let mut options = dev_options();
     options.tls.identity = Some(authority.identity());
     let finished = post(&transport_with(options), &url).await;

@@ -1,5 +1,5 @@
-//! The deliveries that are being attempted at this moment. The engine knows them, and nothing else
-//! does: the store has them as queued or as waiting.
+//! Lists the deliveries in flight. Only the engine knows them: in the store they are queued or
+//! waiting.
 
 use postrider_domain::ids::DeliveryId;
 use postrider_store::{Cursor, DeliveryFilter, Page};
@@ -10,7 +10,7 @@ use crate::problem::Problem;
 use crate::state::ApiState;
 use crate::wire::delivery::DeliveryView;
 
-/// A page of what is in flight, newest first.
+/// A page of deliveries in flight, newest first.
 pub(super) async fn list(
     state: &ApiState,
     caller: &Caller,
@@ -20,7 +20,7 @@ pub(super) async fn list(
     let page = &asked.request;
     let below = page.cursor.as_ref().map(|Cursor(text)| text.parse()).transpose();
     let below: Option<DeliveryId> = below.map_err(|_| bad_cursor())?;
-    // One more than asked for says whether there is a next page.
+    // One more than asked for, to learn whether there is a next page.
     let mut flying = state.engine().flying(&caller.tenant, filter, below, page.limit + 1).await?;
     let has_more = flying.len() > page.limit;
     flying.truncate(page.limit);

@@ -1,4 +1,4 @@
-//! Deliveries: look, explain, replay, cancel.
+//! Deliveries: list, show, explain, retry, replay, cancel.
 
 mod in_flight;
 pub(crate) mod request;
@@ -26,30 +26,31 @@ use crate::state::ApiState;
 use crate::wire::delivery::{AttemptView, DeliveryDetail, DeliveryView, is_in_flight};
 use crate::wire::explanation::ExplanationView;
 
-/// Which deliveries.
+/// Selects deliveries.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DeliveryQuery {
-    /// `queued`, `in_flight`, `waiting`, `delivered`, `dead` or `cancelled`.
+    /// Deliveries in this state: `queued`, `in_flight`, `waiting`, `delivered`, `dead` or
+    /// `cancelled`.
     state: Option<String>,
-    /// To this destination.
+    /// Deliveries to this destination.
     destination: Option<String>,
-    /// For this subscription.
+    /// Deliveries for this subscription.
     subscription: Option<String>,
-    /// Of this event.
+    /// Deliveries of this event.
     event: Option<String>,
-    /// Of events of this type.
+    /// Deliveries of events of this type.
     #[serde(rename = "type")]
     #[param(required = false)]
     kind: Option<String>,
-    /// Accepted at or after.
+    /// Deliveries accepted at this time or later.
     since: Option<String>,
-    /// Accepted before.
+    /// Deliveries accepted before this time.
     until: Option<String>,
-    /// Entries on a page, 1 to 1000; 50 where it is left out.
+    /// Entries per page, 1 to 1000; 50 by default.
     limit: Option<String>,
-    /// `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -81,7 +82,7 @@ impl DeliveryQuery {
     }
 }
 
-/// One of the six states.
+/// Parses one of the six states.
 pub(crate) fn parse_state(text: &str) -> Result<StateName, Problem> {
     let found = StateName::ALL.into_iter().find(|state| state.as_str() == text);
     found.ok_or_else(|| {
@@ -91,8 +92,8 @@ pub(crate) fn parse_state(text: &str) -> Result<StateName, Problem> {
 
 /// List deliveries
 ///
-/// Newest first. A page may have fewer entries than asked for and yet a `next_cursor`: what is in
-/// flight at this moment is left out of `queued` and `waiting`.
+/// Newest first. A page may have fewer entries than asked for and yet a `next_cursor`: deliveries
+/// that are in flight at this moment are left out of `queued` and `waiting`.
 #[utoipa::path(
     get, path = "/v1/deliveries", tag = "deliveries", params(DeliveryQuery),
     responses((status = 200, body = List<DeliveryView>, description = "A page of deliveries"))
@@ -146,7 +147,7 @@ pub(crate) async fn show(
 
 /// List the attempts of a delivery
 ///
-/// Oldest first. A page ends early where its attempts are together large.
+/// Oldest first. A page ends early if its attempts are together large.
 #[utoipa::path(
     get, path = "/v1/deliveries/{id}/attempts", tag = "deliveries",
     params(("id" = String, Path, description = "The delivery"), PageQuery),
@@ -165,7 +166,7 @@ pub(crate) async fn attempts(
     Ok(Json(List::of(&asked, log, |attempt| AttemptView::of(&attempt, for_admin))))
 }
 
-/// The page of a delivery's attempts that is asked for.
+/// The requested page of a delivery's attempts.
 fn asked_of_log(
     caller: &Caller,
     id: &PathId,
@@ -187,7 +188,8 @@ async fn find(state: &ApiState, caller: &Caller, id: &PathId) -> Result<Delivery
 
 /// Explain a delivery
 ///
-/// In words and data: where it stands, why, what happens next and when, what would unblock it.
+/// As sentences and as data: its state, the reasons, what happens next and when, and what would
+/// unblock it.
 #[utoipa::path(
     get, path = "/v1/deliveries/{id}/explain", tag = "deliveries",
     params(("id" = String, Path, description = "The delivery")),
@@ -202,7 +204,7 @@ pub(crate) async fn explain(
     let store = state.store();
     let destination = store.destination(&caller.tenant, delivery.destination).await?;
     let subscription = store.subscription(&caller.tenant, delivery.subscription).await?;
-    // The last attempt alone: its number is the number of attempts.
+    // Read only the last attempt: its number is the number of attempts.
     let before_last = delivery.attempts.checked_sub(1).filter(|number| *number > 0);
     let last = PageRequest { limit: 1, cursor: before_last.map(|n| Cursor(n.to_string())) };
     let last = store.attempt_page(&caller.tenant, delivery.id, &last).await?;
@@ -222,10 +224,10 @@ pub(crate) async fn explain(
 
 /// Retry a delivery now
 ///
-/// One that waits is attempted as soon as its turn comes, within all limits, without waiting for its
-/// slot. This takes no slot: those that lie ahead stay. Where its destination is disabled, it is the next
-/// probe; where it is frozen, the call is refused: enable the destination first. A delivery that has
-/// ended is replayed instead.
+/// Attempts a waiting delivery as soon as its turn comes, within all limits, without waiting for
+/// its slot. This takes no slot: its future slots stay. If its destination is disabled, it is the
+/// next probe; if it is frozen, the call is refused: enable the destination first. To send a
+/// delivery again that has ended, replay it.
 #[utoipa::path(
     post, path = "/v1/deliveries/{id}/retry", tag = "deliveries",
     params(("id" = String, Path, description = "The delivery")),
@@ -238,7 +240,7 @@ pub(crate) async fn retry(
     id: PathId,
     StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
 ) -> Result<(StatusCode, Json<DeliveryView>), Problem> {
-    // An earlier run of this request has asked for the attempt, which may be made already.
+    // An earlier run of this request has requested the attempt, which may have been made already.
     let is_done = |delivery: &Delivery, begun_at| {
         delivery.is_asked_for() || delivery.last_attempt_at.is_some_and(|at| at >= begun_at)
     };
@@ -250,7 +252,7 @@ pub(crate) async fn retry(
     Ok((StatusCode::ACCEPTED, Json(DeliveryView::of(&delivery, false))))
 }
 
-/// The delivery as it is now, where an earlier run of the same request has changed it already.
+/// The current delivery, if an earlier run of the same request has changed it already.
 async fn done_before(
     state: &ApiState,
     caller: &Caller,
@@ -268,7 +270,7 @@ async fn done_before(
 
 /// Replay a delivery
 ///
-/// One that has ended: a new schedule begins at once, and its log goes on.
+/// Starts a new schedule at once for a delivery that has ended. Its attempt log continues.
 #[utoipa::path(
     post, path = "/v1/deliveries/{id}/replay", tag = "deliveries",
     params(("id" = String, Path, description = "The delivery")),
@@ -281,8 +283,8 @@ pub(crate) async fn replay(
     id: PathId,
     StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
 ) -> Result<(StatusCode, Json<DeliveryView>), Problem> {
-    // It had ended when this request began. What has not ended, or ended later, was replayed by an
-    // earlier run of it.
+    // It had ended when this request began. If it is unfinished, or ended later, an earlier run of
+    // this request has replayed it.
     let is_done =
         |delivery: &Delivery, begun_at| delivery.finished_at().is_none_or(|at| at >= begun_at);
     if let Some(view) = done_before(&state, &caller, &draw, &id, is_done).await? {
@@ -295,7 +297,7 @@ pub(crate) async fn replay(
 
 /// Cancel a delivery
 ///
-/// One that has not ended.
+/// Cancels a delivery that has not ended.
 #[utoipa::path(
     post, path = "/v1/deliveries/{id}/cancel", tag = "deliveries",
     params(("id" = String, Path, description = "The delivery")),

@@ -1,4 +1,4 @@
-//! Filters as a whole: tables of what passes, of what is refused and where, and properties.
+//! Filters as a whole: tables of matches, tables of errors with their places, and properties.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,8 @@ impl Filter {
     }
 }
 
-/// An event as the API takes it: `{"type"?, "object"?, "data"?, "old"?}`, its parts kept as bytes.
+/// An event in the form of the API: `{"type"?, "object"?, "data"?, "old"?}`, its parts kept as
+/// bytes.
 fn event(json: &str) -> Event {
     let parts: BTreeMap<&str, &RawValue> = serde_json::from_str(json).unwrap();
     let raw = |part: &&RawValue| RawJson::parse(Bytes::from(part.get().to_owned())).unwrap();
@@ -81,7 +82,7 @@ fn equality_knows_numbers_times_and_texts() {
 }
 
 #[test]
-fn equality_takes_truth_and_nothing_as_themselves_only() {
+fn booleans_and_null_equal_only_themselves() {
     check_x("eq", "true", "true", true);
     check_x("eq", "true", "false", false);
     check_x("eq", "true", r#""true""#, false);
@@ -93,7 +94,7 @@ fn equality_takes_truth_and_nothing_as_themselves_only() {
 }
 
 #[test]
-fn equality_of_lists_and_objects_goes_all_the_way_down() {
+fn equality_of_lists_and_objects_is_deep() {
     check_x("eq", "[1, 2]", "[1.0, 2]", true);
     check_x("eq", "[1, 2]", "[2, 1]", false);
     check_x("eq", "[]", "null", false);
@@ -190,7 +191,7 @@ fn changed_compares_old_and_new() {
 }
 
 #[test]
-fn exists_asks_whether_it_is_there_and_null_is_there() {
+fn exists_holds_for_a_field_that_is_null() {
     for (field, event, there) in [
         ("data.x", r#"{"data": {"x": null}}"#, true),
         ("data.x", r#"{"data": {"y": 1}}"#, false),
@@ -301,7 +302,7 @@ fn check_refused(filter: Value, place: &str, says: &str) {
 }
 
 #[test]
-fn what_is_neither_condition_nor_group_is_refused_with_its_place() {
+fn text_that_is_neither_condition_nor_group_is_refused_with_its_place() {
     for neither in [json!(null), json!(true), json!("data.x"), json!([]), json!({})] {
         check_refused(neither.clone(), "filter", "a condition with `field` and `op`");
         check_refused(json!({"any": [neither]}), "filter.any[0]", "or a group with `all`");
@@ -420,7 +421,7 @@ fn only_what_every_passing_event_must_equal_is_pinned() {
     assert_eq!(pins(json!({"all": [eq, ne, {"all": [eq]}, {"any": [eq]}, eq]})), 2);
 }
 
-/// Scalars that like to be confused with one another.
+/// Scalars that are easily confused with one another.
 fn scalar() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(Value::Null),
@@ -534,7 +535,7 @@ proptest! {
     }
 
     #[test]
-    fn what_has_an_order_is_less_equal_or_greater(value in scalar(), x in scalar()) {
+    fn ordered_values_are_less_equal_or_greater(value in scalar(), x in scalar()) {
         prop_assume!(value.is_number() || value.is_string());
         let holds = |op: &str| {
             passes(json!({"field": "data.x", "op": op, "value": value}), &json!({"x": x}))

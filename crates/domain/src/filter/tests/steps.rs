@@ -1,4 +1,4 @@
-//! What filters cost, in steps.
+//! The cost of filters in steps.
 
 use serde_json::{Value, json};
 

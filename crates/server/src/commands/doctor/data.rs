@@ -1,4 +1,4 @@
-//! The data directory of a server that is stopped: read whole, or without what is lost of it.
+//! Checks of the data directory of a stopped server: reads all of it, or accepts a loss.
 //!
 //! **Nothing is given up unless the operator names it**, and the command prints what was given up.
 

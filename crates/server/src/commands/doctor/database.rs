@@ -1,6 +1,6 @@
-//! What `postrider doctor` sees of a cluster: the database, how it is set, and who works on it.
+//! The checks of `postrider doctor` on a cluster: the database, its settings, and the nodes.
 //!
-//! It looks and changes nothing: neither does it join, nor bring the schema up to date.
+//! Read-only: it neither joins the cluster nor migrates the schema.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use super::{Finding, Said};
 use crate::config::Config;
 use crate::serve::ring_mark;
 
-/// A clock that is off by more is told of.
+/// A clock that differs by more is reported.
 const CLOCK_OFF_MAX_MS: u64 = 1_000;
 
-/// Looks at the database at this address.
+/// Checks the database at this address.
 pub(super) async fn look(config: &Config, url: &str) -> Vec<Finding> {
     let visitor = match Visitor::connect(url).await {
         Ok(visitor) => visitor,
@@ -193,7 +193,7 @@ fn of_cluster(cluster: &ClusterSight, keyring: &Path) -> Vec<Finding> {
     findings
 }
 
-/// Whether the key ring here is the one that the cluster began with.
+/// Whether the local key ring is the one of the cluster.
 fn ring(cluster: &ClusterSight, path: &Path) -> Said {
     let shown = path.display();
     let copy = "copy the file `keyring` from the data directory of another node, or name it by \
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_and_shards_are_told_with_what_is_wrong() {
+    fn doctor_reports_nodes_and_shards_with_their_problems() {
         let node = |name: &str, is_leased, shards| NodeSight {
             name: name.to_owned(),
             renewed_ago: Duration::from_millis(1_250),

@@ -1,4 +1,4 @@
-//! `postrider doctor`: looks for what is wrong, and says what to do.
+//! `postrider doctor`: finds problems and says what to do about them.
 
 mod data;
 mod database;
@@ -20,10 +20,10 @@ use crate::output::{Colour, Output, escaped};
 pub(crate) struct Doctor {
     #[command(flatten)]
     server: ServerArgs,
-    /// The server's URL; also POSTRIDER_SERVER. Where it listens by its configuration unless set.
+    /// The server's URL; also POSTRIDER_SERVER. By default the address in the configuration.
     #[arg(long = "server", value_name = "URL")]
     url: Option<String>,
-    /// The API key; better by POSTRIDER_KEY.
+    /// The API key; prefer POSTRIDER_KEY.
     #[arg(long)]
     key: Option<String>,
     /// Ask only whether the server is alive and ready, for health checks: no key, at most four
@@ -33,26 +33,26 @@ pub(crate) struct Doctor {
     /// Read every byte of the embedded store and name what is damaged. The server must be stopped.
     #[arg(long)]
     verify: bool,
-    /// Go on without what is lost of this file, such as history/2026-11-16.db. The server must be
-    /// stopped. Restore a backup instead, if there is one.
+    /// Accept the loss of the damaged part of this file, such as history/2026-11-16.db. The server
+    /// must be stopped. Prefer to restore a backup, if there is one.
     #[arg(long, value_name = "FILE")]
     accept_loss: Vec<std::path::PathBuf>,
 }
 
-/// What one check found.
+/// The result of one check.
 struct Finding {
     what: &'static str,
     said: Said,
 }
 
-/// How it stands.
+/// The level of a result, with its text.
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
-    /// As it should be.
+    /// Everything is in order.
     Ok(String),
-    /// It works, and could be better: what to do.
+    /// It works, but could be better: what to do.
     Note(String),
-    /// What is wrong, and what to do.
+    /// Something is wrong: what, and what to do.
     Fault(String),
 }
 
@@ -158,7 +158,7 @@ fn data_directory(path: &Path) -> Result<String, String> {
     }
 }
 
-/// A file that nobody else may read.
+/// Checks that only its owner can read a file.
 fn private_file(path: &Path) -> Result<String, String> {
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -184,10 +184,10 @@ async fn reachable(context: &Context, path: &str) -> Result<String, String> {
     }
 }
 
-/// How long a server or a database may take to answer.
+/// The time limit for an answer of a server or a database.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The result, or `None` after too long.
+/// The result, or `None` after the time limit.
 async fn patiently<T>(work: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(PATIENCE, work).await.ok()
 }

@@ -1,4 +1,4 @@
-//! What waits over time, drawn with blocks on the terminal.
+//! Draws the number of waiting deliveries over time with block characters on the terminal.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use crate::output::{Colour, Output};
 
 const WIDTH: u32 = 72;
 const HEIGHT: u64 = 8;
-/// Eighths of a cell, from none to all.
+/// Eighths of a character cell, from empty to full.
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The length and the height that all charts have in common.
+/// The duration and the highest value, common to all charts.
 pub(super) fn extent(plans: &[Plan]) -> (Duration, u64) {
     let length = plans.iter().map(|plan| plan.forecast.ends_at).max().unwrap_or_default();
     let highest = plans.iter().map(|plan| plan.forecast.peak_backlog).max().unwrap_or(0);
     (length.max(Duration::from_secs(1)), highest.max(1))
 }
 
-/// The most that waited in each column.
+/// The largest number of waiting deliveries in each column.
 fn columns(samples: &[Sample], length: Duration) -> Vec<u64> {
     let column = length / WIDTH;
     (0..WIDTH)
@@ -33,7 +33,7 @@ fn columns(samples: &[Sample], length: Duration) -> Vec<u64> {
         .collect()
 }
 
-/// One plan's chart, on the scale of all of them.
+/// The chart of one plan, on the common scale.
 pub(super) fn draw(question: &Question, plan: &Plan, plans: &[Plan], output: Output) -> String {
     let (length, highest) = extent(plans);
     let columns = columns(&plan.forecast.samples, length);
@@ -62,7 +62,7 @@ pub(super) fn draw(question: &Question, plan: &Plan, plans: &[Plan], output: Out
     lines.join("\n")
 }
 
-/// The line below, with the end of the outage marked, and what the marks mean.
+/// The time axis with the end of the outage marked, and the legend.
 fn axis(question: &Question, length: Duration, margin: usize) -> String {
     let share = question.outage.length.as_secs_f64() / length.as_secs_f64();
     let wanted = share * f64::from(WIDTH);

@@ -1,4 +1,4 @@
-//! What is given on the command line: rates, outages, durations; and times as they are shown.
+//! Parses the command line (rates, outages, durations), and shows times.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 const DAY_MINUTES: u64 = 24 * 60;
 const WEEK_MINUTES: u64 = 7 * DAY_MINUTES;
 
-/// When and how long.
+/// The start and the length of an outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Outage {
-    /// The minute of the week in which it begins, where that was said.
+    /// The minute of the week in which it begins, if it was given.
     pub(super) begins: Option<u64>,
     pub(super) length: Duration,
 }
 
 impl Outage {
-    /// A time, from the beginning of the outage, as a person would say it.
+    /// A time after the beginning of the outage, as text.
     pub(super) fn shown(&self, at: Duration) -> String {
         match self.begins {
             None => format!("+{}", short(at)),
@@ -37,7 +37,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "a duration is written 6h, 90m, 2d12h".to_owned())
 }
 
-/// A duration, or two times of the week.
+/// Parses a duration, or two times of the week.
 pub(super) fn outage(text: &str) -> Result<Outage, String> {
     let expected = "an outage is written 6h, 2d12h, or from when to when: \"fri 18:00..mon 08:00\"";
     if let Some(length) = parse_duration(text) {
@@ -87,7 +87,7 @@ pub(super) fn traffic(text: &str) -> Result<Traffic, String> {
     Ok(Traffic { deliveries, per: Duration::from_secs(seconds) })
 }
 
-/// The two largest units: `2d 14h`, `3h 5m`, `40s`.
+/// A duration in its two largest units: `2d 14h`, `3h 5m`, `40s`.
 pub(super) fn short(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let units = [(86_400, "d", 3_600, "h"), (3_600, "h", 60, "m"), (60, "m", 1, "s")];
@@ -104,7 +104,7 @@ pub(super) fn short(duration: Duration) -> String {
     format!("{seconds}s")
 }
 
-/// With separators of thousands.
+/// A number with thousands separators.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,7 +1,7 @@
-//! `postrider simulate`: a forecast of what happens to our customers if this URL is down for so long.
+//! `postrider simulate`: forecasts what happens to deliveries if a URL is down for a while.
 //!
-//! Nothing is sent and no server is asked: the figures come from [`postrider_domain::forecast`],
-//! which asks the same decisions as the server does.
+//! Nothing is sent and no server is contacted: the figures come from
+//! [`postrider_domain::forecast`], which uses the same decisions as the server.
 
 mod chart;
 mod given;
@@ -25,28 +25,29 @@ use given::Outage;
 /// Forecast what a policy does in an outage.
 #[derive(Debug, Args)]
 pub(crate) struct ForecastArgs {
-    /// How long the URL is down: 6h, 2d12h, or from when to when: "fri 18:00..mon 08:00".
+    /// How long the URL is down: 6h, 2d12h, or a start and an end: "fri 18:00..mon 08:00".
     #[arg(long, value_name = "DURATION|FROM..TO", value_parser = given::outage)]
     outage: Outage,
-    /// How many deliveries there are: 50/s, 200/min, 10/h.
+    /// The rate of deliveries: 50/s, 200/min, 10/h.
     #[arg(long, value_name = "RATE", default_value = "10/s", value_parser = given::traffic)]
     rate: Traffic,
-    /// Configuration file (TOML) with the policy to try: its retry, circuit and recovery settings.
+    /// Configuration file (TOML) with the policy to forecast: its retry, circuit and recovery
+    /// settings.
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// A setting of the policy to try, as in --set retry.max=7; may be repeated.
+    /// A setting of the policy to forecast, as in --set retry.max=7; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// What to compare with; may be repeated. Without it and without a policy: all of them.
+    /// A schedule to compare with; may be repeated. By default all of them, if no policy is given.
     #[arg(long, value_enum)]
     preset: Vec<Preset>,
-    /// How long the URL was well before; its successes are in the counters of the circuit.
+    /// How long the URL worked before; those successes are in the counters of the circuit.
     #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = given::duration)]
     healthy_before: Duration,
-    /// Somebody enables the URL so long after the outage, should it be frozen.
+    /// If the URL is frozen, somebody enables it this long after the outage.
     #[arg(long, value_name = "DURATION", value_parser = given::duration)]
     enable_after: Option<Duration>,
-    /// How long an answer takes; matters only to recovery = "drain".
+    /// How long a response takes; matters only for recovery = "drain".
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = given::duration)]
     answer_time: Duration,
     /// Write the chart to this file.
@@ -67,13 +68,13 @@ enum Preset {
     Stripe,
 }
 
-/// What is forecast, with its name.
+/// A forecast with its name.
 struct Plan {
     name: String,
     forecast: Forecast,
 }
 
-/// What all plans have in common.
+/// The input that all plans share.
 struct Question {
     outage: Outage,
     scenario: Scenario,
@@ -98,7 +99,7 @@ impl Preset {
     }
 }
 
-/// Forecasts, and shows what comes of it.
+/// Computes the forecasts and prints them.
 pub(crate) fn run(
     arguments: &ForecastArgs,
     environment: &Environment,

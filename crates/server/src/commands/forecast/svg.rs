@@ -1,6 +1,6 @@
-//! What waits over time, and what dies, as a drawing that every browser shows.
+//! Draws waiting and dead deliveries over time as an SVG.
 //!
-//! Everything that is written into it is our own or was escaped: no script, nothing loaded.
+//! All text in it is our own or escaped: it contains no script and loads nothing.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -16,10 +16,10 @@ const LEFT: f64 = 110.0;
 const RIGHT: f64 = 30.0;
 const TOP: f64 = 70.0;
 const PLOT_HEIGHT: f64 = 300.0;
-/// Told apart also by those who do not see red and green apart.
+/// Colours that people with colour blindness can distinguish.
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 
-/// From a plan's numbers to places on the drawing.
+/// Converts values and times to coordinates.
 struct Scale {
     length: Duration,
     highest: u64,
@@ -47,7 +47,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// 1, 2 or 5 times a power of ten, so that there are about four lines.
+/// The distance of the grid lines: 1, 2 or 5 times a power of ten, for about four lines.
 fn step(highest: u64) -> u64 {
     let mut step = 1u64;
     loop {
@@ -60,7 +60,7 @@ fn step(highest: u64) -> u64 {
     }
 }
 
-/// A time between marks below, so that there are at most twelve.
+/// The distance of the time marks: at most twelve.
 fn tick(length: Duration) -> Duration {
     let minutes = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1_440, 2_880, 10_080, 40_320];
     let fits = |minutes: &&u64| Duration::from_secs(**minutes * 60) * 9 >= length;
@@ -109,7 +109,7 @@ pub(super) fn draw(question: &Question, plans: &[Plan]) -> String {
     text + "</svg>\n"
 }
 
-/// The outage, the lines with their numbers, and the times below.
+/// The outage, the grid lines with their values, and the times.
 fn grid(text: &mut String, question: &Question, scale: &Scale) {
     let bottom = TOP + PLOT_HEIGHT;
     let end = scale.x(question.outage.length);

@@ -1,4 +1,4 @@
-//! What is given is understood, and what is shown does not change by accident.
+//! Arguments are parsed, and the output does not change by accident.
 
 use super::*;
 
@@ -74,7 +74,7 @@ fn weekend() -> (Question, Vec<Plan>) {
 }
 
 #[test]
-fn the_weekend_is_shown_as_it_was_agreed() {
+fn forecast_of_a_weekend_outage_matches_the_snapshot() {
     let (question, plans) = weekend();
     let output = Output::new(false, true);
     let mut shown = words::table(&question, &plans, output);
@@ -92,8 +92,8 @@ fn presets_die_when_their_schedules_end() {
     let svix_length: u64 = 27 * 3_600 + 35 * 60 + 5;
     assert_eq!(svix.forecast.dead, (62 * 3_600 - svix_length).div_ceil(10));
     assert_eq!(stripe.forecast.dead, 0);
-    // Ours gives up after 173,585.6 s: who was accepted longer before the circuit closed is dead,
-    // all but the few that had been let through as probes meanwhile and failed.
+    // Ours gives up after 173,585.6 s: deliveries accepted longer than that before the circuit
+    // closed are dead, except the few that were sent as probes and failed.
     let back = ours.forecast.back_at.unwrap().as_secs();
     assert_eq!(ours.forecast.dead, (back - 173_585).div_ceil(10));
     assert_eq!((replay.forecast.dead, replay.forecast.replayed), (0, ours.forecast.dead));
@@ -109,12 +109,12 @@ fn the_drawing_is_well_formed_and_carries_nothing_foreign() {
     assert!(drawing.starts_with("<svg ") && drawing.ends_with("</svg>\n"));
     assert!(!drawing.contains("<script") && !drawing.contains("& "), "{drawing}");
     assert!(!drawing.contains("NaN") && !drawing.contains("inf"));
-    // The line of what waits and, for the two that have dead ones, the line of these.
+    // A line for waiting deliveries and, for the two plans with dead ones, a second line.
     assert_eq!(drawing.matches("<polyline").count(), 5);
 }
 
 #[test]
-fn programs_get_everything() {
+fn json_output_has_every_figure() {
     let (question, plans) = weekend();
     let json = words::json(&question, &plans);
     assert_eq!(json["outage_seconds"], 223_200.0);

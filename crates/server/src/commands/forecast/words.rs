@@ -1,4 +1,4 @@
-//! The answer as a table, and as JSON.
+//! The forecast as a table and as JSON.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::given::{grouped, short};
 use super::{Plan, Question};
 use crate::output::{Colour, Output, table as columns};
 
-/// What is asked, in one line.
+/// The question in one line.
 pub(super) fn headline(question: &Question) -> String {
     let outage = question.outage;
     let traffic = question.scenario.traffic;
@@ -33,7 +33,7 @@ pub(super) fn headline(question: &Question) -> String {
     format!("One URL is down for {}{when}, with {rate}.", short(outage.length))
 }
 
-/// How the rows are computed: a name, and a cell for each plan.
+/// A row of the table: its name, and the function that computes a cell.
 type Row = (&'static str, fn(&Question, &Forecast) -> String);
 
 const ROWS: [Row; 15] = [
@@ -75,7 +75,7 @@ fn late_by(forecast: &Forecast, share: Share) -> String {
     forecast.delay(share).filter(|_| forecast.late > 0).map_or_else(|| "-".to_owned(), short)
 }
 
-/// The table, with what it means below.
+/// The table, with an explanation below.
 pub(super) fn table(question: &Question, plans: &[Plan], output: Output) -> String {
     let mut head = vec![""];
     head.extend(plans.iter().map(|plan| plan.name.as_str()));
@@ -100,7 +100,7 @@ pub(super) fn table(question: &Question, plans: &[Plan], output: Output) -> Stri
     text
 }
 
-/// The answer in a sentence.
+/// The result in a sentence.
 pub(super) fn verdict(question: &Question, forecast: &Forecast) -> String {
     let is_frozen = forecast.transitions.iter().any(|change| change.to == StateName::Frozen);
     let dead = match forecast.dead {

@@ -1,5 +1,5 @@
-//! Bodies of requests and responses. The rest of a request's body can be discarded after the answer is
-//! known; a response is written in pieces, so that the deadline for writing holds for each.
+//! Bodies of requests and responses. The unread rest of a request's body can be discarded after the
+//! answer is known. A response is written in pieces, so that the write deadline applies to each.
 
 use std::io;
 use std::pin::Pin;
@@ -16,10 +16,10 @@ use tokio::sync::Semaphore;
 use super::connection::InFlight;
 use super::connection_limits::ForwardedRequest;
 
-/// The largest piece of an answer that is written at once.
+/// The largest piece of a response.
 const CHUNK_BYTES_MAX: usize = 64 * 1024;
 
-/// After so long without a byte of a refused body, the client gets its answer.
+/// If no byte of a refused body comes for this long, the client gets its answer.
 const QUIET_MAX: Duration = Duration::from_secs(1);
 
 /// How much of an unread body is discarded, so that the answer reaches the client.
@@ -27,11 +27,12 @@ const QUIET_MAX: Duration = Duration::from_secs(1);
 pub(super) struct DiscardLimits {
     pub(super) bytes_max: usize,
     pub(super) time_max: Duration,
-    /// Bodies that are being discarded at the same time.
+    /// Permits for discarding bodies at the same time.
     pub(super) places: Semaphore,
 }
 
-/// A request's body, shared by the handler and the listener, which discards what the handler did not read.
+/// A request's body, shared by the handler and by the listener, which discards what the handler did
+/// not read.
 #[derive(Clone)]
 pub(super) struct RequestBody {
     body: Arc<Mutex<UnreadBody>>,
@@ -54,8 +55,8 @@ impl RequestBody {
         self.body.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads and discards what nobody has read, within limits; whether all of it was read. A client that
-    /// asked whether to send the body (`expects`) and was not told to does not send it.
+    /// Reads and discards the unread rest, within limits; returns whether all of it was read. A
+    /// client that sent `Expect: 100-continue` and got no 100 does not send its body.
     pub(super) async fn discard(&self, limits: &DiscardLimits, expects: bool) -> bool {
         let (body, was_read) = {
             let mut rest = self.rest();
@@ -115,10 +116,10 @@ impl HttpBody for RequestBody {
     }
 }
 
-/// An answer's body, in pieces of a bounded size.
+/// A response's body, in pieces of bounded size.
 pub(super) struct ResponseBody {
     body: Body,
-    /// What is left of the piece that the handler made.
+    /// The rest of the handler's current piece.
     rest: Bytes,
     in_flight: Arc<InFlight>,
     _place: Option<ForwardedRequest>,
@@ -183,12 +184,12 @@ impl HttpBody for ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        // Only the pieces that are not written yet are left to be taken.
+        // All remaining pieces have been written to the connection.
         self.in_flight.wait();
     }
 }
 
-/// A piece of an answer, until it is written.
+/// A piece of a response, until it is written.
 struct Chunk {
     chunk: Bytes,
     in_flight: Arc<InFlight>,

@@ -1,8 +1,8 @@
 //! The state of one connection, and its deadlines.
 //!
-//! Three deadlines hold for every connection, whatever it speaks: one for its first complete request,
-//! one for being idle, and one for taking the next piece of an answer. **A client can hold a connection
-//! open only by using it.**
+//! Every connection has three deadlines, with HTTP/1.1 and HTTP/2 alike: for its first complete
+//! request, for being idle, and for reading the next piece of a response. **A client can hold a
+//! connection open only by using it.**
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -12,23 +12,23 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Bytes that a client may send without any of them being (part of) a request: HTTP/2 pings, settings,
-/// window updates. More than fit into the flow-control window of a connection, so that a body that is
-/// not read yet is never taken for a flood.
+/// Bytes that a client may send outside of requests: HTTP/2 pings, settings, window updates. More
+/// than the flow-control window of a connection, so that an unread body is never taken for a flood.
 const UNCLAIMED_BYTES_MAX: u64 = 1024 * 1024;
 
-/// How long a connection may take for each thing.
+/// The deadlines of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadlines {
-    /// From the connection to its first complete head, with TLS and version detection.
+    /// From the connection to the first complete request head, including TLS and protocol
+    /// detection.
     pub(super) first_head: Duration,
     /// Between two requests.
     pub(super) idle: Duration,
-    /// For taking the next piece of an answer.
+    /// For the client to read the next piece of a response.
     pub(super) write: Duration,
 }
 
-/// Why the server ends a connection.
+/// Why the server closes a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Overdue {
     /// No complete request came in time.
@@ -37,7 +37,7 @@ pub(super) enum Overdue {
     Idle,
     /// The client does not read its answer.
     Stalled,
-    /// Other connections need the place.
+    /// The connection is closed in favour of others.
     Evicted,
 }
 
@@ -53,12 +53,12 @@ impl Overdue {
     }
 }
 
-/// What a client sent and nobody read.
+/// Bytes that a client sent and nobody read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unread {
     /// Everything was read.
     Nothing,
-    /// Something that is not a request: a head that is too long, or frames of HTTP/2.
+    /// Not a request: a head that is too long, or HTTP/2 frames.
     NoRequest,
     /// The rest of a body.
     Body,
@@ -67,7 +67,7 @@ pub(super) enum Unread {
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// When the listener started: times of all its connections are counted from here.
+    /// When the listener started: times of connections are relative to it.
     epoch: Instant,
     in_flight: AtomicUsize,
     has_asked: AtomicBool,
@@ -105,7 +105,7 @@ impl Connection {
         u64::try_from(now().duration_since(self.epoch).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// A complete head has arrived.
+    /// A complete request head has arrived.
     pub(super) fn begin(self: &Arc<Self>) -> Arc<InFlight> {
         self.in_flight.fetch_add(1, Relaxed);
         self.has_asked.store(true, Relaxed);
@@ -122,12 +122,12 @@ impl Connection {
         begun
     }
 
-    /// What was read so far belongs to a request.
+    /// The bytes read so far belong to a request.
     pub(super) fn claim(&self) {
         self.unclaimed_bytes.store(0, Relaxed);
     }
 
-    /// Counts what was read. Fails for a client that floods.
+    /// Counts bytes that were read. Fails if a client floods.
     pub(super) fn read(&self, bytes: usize) -> io::Result<()> {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let unclaimed = self.unclaimed_bytes.fetch_add(bytes, Relaxed).saturating_add(bytes);
@@ -137,13 +137,13 @@ impl Connection {
         Ok(())
     }
 
-    /// A request was answered although some of its body was not read.
+    /// A request was answered although its body was not read completely.
     pub(super) fn leave_body_unread(&self) {
         self.has_unread_body.store(true, Relaxed);
     }
 
-    /// What the client may be sending that nobody will read. Closing the socket then would reset the
-    /// connection, and the reset would discard the answer on its way to the client.
+    /// What the client may still be sending. If the socket were closed now, the connection would be
+    /// reset, and the client would lose the response.
     pub(super) fn unread(&self) -> Unread {
         if self.has_unread_body.load(Relaxed) {
             Unread::Body
@@ -154,25 +154,25 @@ impl Connection {
         }
     }
 
-    /// The order in which connections are evicted, smallest first: connections without a request yet, then
-    /// those that have idled longest. `None` while a request is in flight.
+    /// The order in which connections are evicted, smallest first: those without any request, then
+    /// those idle for longest. `None` while a request is in flight.
     pub(super) fn expendable(&self) -> Option<(bool, u64)> {
         let is_idle = self.in_flight.load(Relaxed) == 0 && !self.is_evicted.load(Relaxed);
         is_idle.then(|| (self.has_asked.load(Relaxed), self.idle_since_ms.load(Relaxed)))
     }
 
-    /// Ends the connection in favour of others.
+    /// Closes the connection in favour of others.
     pub(super) fn evict(&self) {
         self.is_evicted.store(true, Relaxed);
         self.woken.notify_one();
     }
 
-    /// Resolves when the connection has used up its time.
+    /// Resolves when a deadline of the connection has passed.
     pub(super) async fn overdue(&self, deadlines: Deadlines) -> Overdue {
         loop {
             match self.judge(self.ms(), deadlines) {
                 Ok(look_again) => {
-                    // Woken or timed out: the deadlines are checked again.
+                    // Woken or timed out: check the deadlines again.
                     drop(tokio::time::timeout_at(look_again, self.woken.notified()).await);
                 }
                 Err(why) => return why,
@@ -185,7 +185,8 @@ impl Connection {
         if self.is_evicted.load(Relaxed) {
             return Err(Overdue::Evicted);
         }
-        // Nothing wakes this when a request begins or ends, so it checks often enough for all three deadlines.
+        // The start and the end of a request do not wake this, so it checks often enough for all
+        // three deadlines.
         let shortest = deadlines.first_head.min(deadlines.idle).min(deadlines.write);
         let look_again = now.saturating_add(as_ms(shortest));
         if self.in_flight.load(Relaxed) == 0 {
@@ -214,14 +215,14 @@ fn as_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
-/// A request, from its head until the last byte of its answer is written.
+/// A request, from its head until the last byte of its response is written.
 #[derive(Debug)]
 pub(super) struct InFlight {
     connection: Arc<Connection>,
     progress_ms: AtomicU64,
-    /// Pieces of the answer that were handed out and are not written yet.
+    /// Pieces of the response that are not written yet.
     chunks: AtomicUsize,
-    /// Whether the client waits for us, and not we for the client.
+    /// Whether the client waits for the server, and not the server for the client.
     is_waiting: AtomicBool,
 }
 
@@ -230,13 +231,13 @@ impl InFlight {
         &self.connection
     }
 
-    /// The handler is making the next piece of the answer: no deadline for writing runs.
+    /// The handler is computing the next piece of the response: the write deadline does not run.
     pub(super) fn wait(&self) {
         self.is_waiting.store(true, Relaxed);
         self.connection.claim();
     }
 
-    /// The next piece of the answer is ready: the deadline for writing runs.
+    /// The next piece of the response is ready: the write deadline runs.
     pub(super) fn offer(&self) {
         self.is_waiting.store(false, Relaxed);
         self.progress();
@@ -257,7 +258,7 @@ impl InFlight {
         self.connection.claim();
     }
 
-    /// Since when the client has not read what is ready for it.
+    /// Since when the client has not read the available data.
     fn stalled_since_ms(&self) -> Option<u64> {
         let owes = self.chunks.load(Relaxed) > 0 || !self.is_waiting.load(Relaxed);
         owes.then(|| self.progress_ms.load(Relaxed))
@@ -282,7 +283,7 @@ mod tests {
         write: Duration::from_secs(30),
     };
 
-    /// What is said of a connection after so many more seconds in which nothing happens.
+    /// Whether a connection is overdue after this many seconds in which nothing happens.
     fn after(connection: &Connection, seconds: u64) -> Option<Overdue> {
         connection.judge(connection.ms() + 1000 * seconds, DEADLINES).err()
     }

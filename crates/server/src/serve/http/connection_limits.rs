@@ -1,8 +1,8 @@
-//! Who may connect: connections in total and per address, and requests per forwarded address.
+//! Limits of connections in total and per address, and of requests per forwarded address.
 //!
-//! Where a limit is reached, the oldest idle connections give way, so connections that do nothing never
-//! keep others out. Behind a trusted proxy all connections have the proxy's address, so requests of
-//! each forwarded address are counted instead.
+//! When a limit is reached, the oldest idle connections are closed, so idle connections never keep
+//! others out. Behind a trusted proxy all connections have the proxy's address, so requests of each
+//! forwarded address are counted instead.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -20,23 +20,23 @@ use super::forwarded;
 pub(crate) struct ConnectionLimits {
     /// Connections in total.
     pub(crate) connections_max: usize,
-    /// Connections of one address; behind a trusted proxy, its requests at the same time.
+    /// Connections of one address; behind a trusted proxy, concurrent requests of one address.
     pub(crate) per_address_max: usize,
     /// Networks of proxies whose forwarding headers are used.
     pub(crate) trusted_proxies: Vec<IpNet>,
 }
 
-/// Which limit was reached.
+/// The limit that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LimitReached {
-    /// The server's.
+    /// The limit of the server.
     Total,
-    /// That of one address.
+    /// The limit of one address.
     Address,
 }
 
 impl LimitReached {
-    /// The setting that was reached, for the log.
+    /// The name of the setting, for the log.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             LimitReached::Total => "http.connections_max",
@@ -45,7 +45,8 @@ impl LimitReached {
     }
 }
 
-/// One network: an IPv4 address, or the /64 network of an IPv6 address, which is what one customer has.
+/// The network of a client: an IPv4 address, or the /64 network of an IPv6 address, which is
+/// usually one customer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct ClientNetwork(IpAddr);
 
@@ -86,7 +87,7 @@ impl ConnectionTable {
         })
     }
 
-    /// A place for a connection of this peer.
+    /// Admits a connection of this peer, or says which limit is reached.
     pub(super) fn admit(
         self: &Arc<Self>,
         peer: IpAddr,
@@ -120,7 +121,7 @@ impl ConnectionTable {
         open.make_room(None, wanted);
     }
 
-    /// The address that a request comes from, and its place among the requests of that address.
+    /// The address that a request comes from, and its permit among the requests of that address.
     pub(super) fn request(
         self: &Arc<Self>,
         peer: IpAddr,
@@ -155,8 +156,9 @@ impl OpenConnections {
         self.networks.get(&network).map_or(0, HashSet::len)
     }
 
-    /// Evicts up to so many idle connections (of one network, where one is named); whether there was any.
-    /// Several at once, so that a flood does not search the whole table for each connection.
+    /// Evicts up to `wanted` idle connections (of one network, if given); returns whether there
+    /// were any. Several at once, so that a flood does not search the whole table for each
+    /// connection.
     fn make_room(&mut self, of: Option<ClientNetwork>, wanted: usize) -> bool {
         let candidate = |id: &u64| Some((self.connections.get(id)?.0.expendable()?, *id));
         let mut idle: Vec<_> = match of {
@@ -177,7 +179,7 @@ impl OpenConnections {
         true
     }
 
-    /// Forgets a connection; `None` where it was evicted before.
+    /// Removes a connection; `None` if it was evicted before.
     fn leave(&mut self, id: u64) -> Option<Arc<Connection>> {
         let (connection, network) = self.connections.remove(&id)?;
         if let Some(network) = network
@@ -192,7 +194,7 @@ impl OpenConnections {
     }
 }
 
-/// A place for a connection, given back when it is dropped.
+/// An admitted connection; it is counted until this is dropped.
 #[derive(Debug)]
 pub(super) struct AdmittedConnection {
     table: Arc<ConnectionTable>,
@@ -202,12 +204,12 @@ pub(super) struct AdmittedConnection {
 
 impl Drop for AdmittedConnection {
     fn drop(&mut self) {
-        // `None` where it was evicted.
+        // `None` if it was evicted.
         drop(self.table.open().leave(self.id));
     }
 }
 
-/// A place for a request of a forwarded address, given back when it is dropped.
+/// A request of a forwarded address; it is counted until this is dropped.
 #[derive(Debug)]
 pub(super) struct ForwardedRequest {
     table: Arc<ConnectionTable>,

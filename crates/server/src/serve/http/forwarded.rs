@@ -1,8 +1,8 @@
-//! The client's address, as trusted proxies tell it.
+//! The client's address, as reported by trusted proxies.
 //!
-//! `X-Forwarded-For` and `Forwarded` are read from the right, because each proxy appends the address
-//! that it saw: what stands to the left of the first address that is not a trusted proxy was written by
-//! a client or a proxy that is not trusted. Where the two headers disagree, one of them came from the
+//! `X-Forwarded-For` and `Forwarded` are read from the right, because each proxy appends the
+//! address that it saw: everything to the left of the first address that is not a trusted proxy was
+//! written by an untrusted client or proxy. If the two headers disagree, one of them came from the
 //! client, so neither is used.
 
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,7 @@ use axum::http::HeaderMap;
 use axum::http::header::FORWARDED;
 use ipnet::IpNet;
 
-/// Who is behind this peer, which is a trusted proxy.
+/// The client behind this peer, which is a trusted proxy.
 pub(super) fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let peer = peer.to_canonical();
     let common = hops(headers, "x-forwarded-for", address);
@@ -26,7 +26,7 @@ pub(super) fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Ip
     }
 }
 
-/// The addresses that a header names, nearest first; `None` for an entry that names none.
+/// The addresses in a header, nearest first; `None` for an entry without an address.
 type Hops = Vec<Option<IpAddr>>;
 
 fn hops(headers: &HeaderMap, name: &str, parse: fn(&str) -> Option<IpAddr>) -> Option<Hops> {
@@ -42,7 +42,7 @@ fn hops(headers: &HeaderMap, name: &str, parse: fn(&str) -> Option<IpAddr>) -> O
     (!hops.is_empty()).then_some(hops)
 }
 
-/// Walks from proxy to proxy, up to the first address that is not a trusted proxy or cannot be parsed.
+/// Follows the proxies up to the first address that is not a trusted proxy or cannot be parsed.
 fn farthest(peer: IpAddr, hops: Hops, trusted: &[IpNet]) -> IpAddr {
     let mut known = peer;
     for hop in hops {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_disagree_are_not_believed() {
+    fn headers_that_disagree_are_not_used() {
         let xff = ("x-forwarded-for", "198.51.100.7");
         check(&[xff, ("forwarded", "for=198.51.100.7")], "198.51.100.7");
         check(&[xff, ("forwarded", "for=203.0.113.9")], "192.0.2.1");

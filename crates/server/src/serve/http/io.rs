@@ -1,8 +1,8 @@
-//! The socket of a connection: what is read is counted, and closing it loses no answer.
+//! The socket of a connection: counts the bytes read, and closes without losing a response.
 //!
-//! A socket that is closed while the client still sends is reset, and a reset makes the client discard
-//! the answer that it has not read yet. So the server first says that it is done, then reads and
-//! discards for a moment.
+//! A socket that is closed while the client still sends is reset, and a reset makes the client
+//! discard the response that it has not read yet. So the server first shuts down its sending side,
+//! then reads and discards for a moment.
 
 use std::io;
 use std::pin::Pin;
@@ -16,10 +16,10 @@ use tokio::time::Sleep;
 
 use super::connection::{Connection, Unread, now};
 
-/// What is discarded of something that is not a request: whoever floods is not listened to.
+/// How much is discarded of data that is not a request: a flood is not read.
 const STRAY_BYTES_MAX: usize = 128 * 1024;
 
-/// How much of what nobody reads is discarded before the socket is closed, and for how long.
+/// How much unread data is discarded before the socket is closed, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Linger {
     pub(super) bytes_max: usize,
@@ -47,7 +47,8 @@ impl Socket {
         Socket { stream, connection, linger, closing: Closing::No }
     }
 
-    /// Reads and discards until the client has closed its side, or its time or bytes are used up.
+    /// Reads and discards until the client has closed its side, or the time or byte limit is
+    /// reached.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Closing::Lingering { until, left } = &mut self.closing else { return Poll::Ready(()) };
         let mut discarded = [0; 16 * 1024];

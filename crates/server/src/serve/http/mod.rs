@@ -1,8 +1,8 @@
-//! A listener: connections in, within limits, and an orderly end.
+//! An HTTP listener with limits and an orderly shutdown.
 //!
-//! HTTP/1.1 and HTTP/2, with or without TLS. **No client can keep others out**: connections are limited
-//! per address and in total, each has deadlines for everything that it does, and an idle one gives way
-//! to a new one.
+//! HTTP/1.1 and HTTP/2, with or without TLS. **No client can keep others out**: connections are
+//! limited per address and in total, each has deadlines, and idle ones are closed in favour of new
+//! ones.
 
 mod bodies;
 mod connection;
@@ -35,26 +35,28 @@ use self::service::Service;
 pub(crate) use self::tls::Tls;
 use crate::config::{Config, HttpSettings};
 
-/// Requests at the same time on one HTTP/2 connection.
+/// Concurrent requests on one HTTP/2 connection.
 const HTTP2_STREAMS_MAX: u32 = 100;
 /// Streams of one HTTP/2 connection that the client may reset before they are accepted. A client that
 /// resets more (CVE-2023-44487) loses its connection.
 const HTTP2_RESETS_MAX: usize = 20;
-/// Streams of one HTTP/2 connection that broke the protocol.
+/// Streams of one HTTP/2 connection that may violate the protocol.
 const HTTP2_FAULTS_MAX: usize = 100;
-/// What a client may send on one HTTP/2 stream before its body is read, and on a whole connection.
+/// Flow-control windows: bytes that a client may send on one HTTP/2 stream before its body is read,
+/// and on a whole connection.
 const HTTP2_STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
-/// After an error such as "too many open files", the next try comes so much later.
+/// The pause after an error such as "too many open files".
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections that are being refused at the same time.
 const REFUSALS_MAX: usize = 64;
 /// Bodies that are being discarded at the same time.
 const DISCARDS_MAX: usize = 256;
-/// An idle connection that is closed still answers a request that was on its way, within this time.
+/// An idle connection that is being closed still answers a request that is on its way, within this
+/// time.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// How a listener works.
+/// The options of a listener.
 #[derive(Debug, Clone)]
 pub(crate) struct ListenerOptions {
     pub(crate) http: HttpSettings,
@@ -63,7 +65,7 @@ pub(crate) struct ListenerOptions {
 }
 
 impl ListenerOptions {
-    /// As configured for the API, without TLS.
+    /// The API's options from the configuration, without TLS.
     pub(crate) fn of(config: &Config) -> ListenerOptions {
         let http = config.http.clone();
         let limits = ConnectionLimits {
@@ -75,7 +77,7 @@ impl ListenerOptions {
     }
 }
 
-/// What all connections of a listener share.
+/// The state that all connections of a listener share.
 struct Listener {
     router: Router,
     server: Builder<TokioExecutor>,
@@ -88,7 +90,7 @@ struct Listener {
     stop: watch::Receiver<bool>,
 }
 
-/// Serves until told to stop, then until what is in flight is answered. Connections that idle are
+/// Serves until told to stop, then until all requests in flight are answered. Idle connections are
 /// closed at once.
 pub(crate) async fn serve(
     socket: TcpListener,
@@ -159,8 +161,8 @@ impl Listener {
         })
     }
 
-    /// Refuses a connection over a limit. With TLS, or where too many are being refused already, it is closed
-    /// without an answer.
+    /// Refuses a connection over a limit with an answer. With TLS, or if too many are being
+    /// refused, it is closed without an answer.
     fn refuse(&self, stream: TcpStream, peer: SocketAddr, full: connection_limits::LimitReached) {
         tracing::debug!(%peer, limit = full.as_str(), "connection refused: too many are open");
         let place = Arc::clone(&self.refusals).try_acquire_owned();
@@ -172,14 +174,14 @@ impl Listener {
         }
     }
 
-    /// Serves one connection to its end.
+    /// Serves one connection until it ends.
     async fn talk(
         self: Arc<Self>,
         stream: TcpStream,
         peer: SocketAddr,
         admitted: AdmittedConnection,
     ) {
-        // Small answers must not wait for more data. If this fails, they are only slower.
+        // Small responses must not wait for more data. If this fails, they are only slower.
         stream.set_nodelay(true).unwrap_or_default();
         let connection = Arc::clone(&admitted.connection);
         let socket = Socket::new(stream, Arc::clone(&connection), self.linger);
@@ -237,7 +239,7 @@ impl Listener {
     }
 }
 
-/// Resolves when the listener is told to stop, or the sender is gone.
+/// Resolves when the listener is told to stop, or the sender is dropped.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     drop(stop.wait_for(|stop| *stop).await);
 }

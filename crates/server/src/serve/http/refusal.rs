@@ -1,7 +1,7 @@
-//! The answer to a connection or a request that there is no place for.
+//! The answer to a connection or a request over a limit.
 //!
-//! A connection that cannot be served is answered at once, before it has asked anything, and closed. So
-//! its client learns why and when to come back, instead of waiting.
+//! A connection that cannot be served is answered at once, before it has sent a request, and
+//! closed. So its client learns the reason and when to retry, instead of waiting.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use super::connection_limits::LimitReached;
 const RETRY_AFTER_SECONDS: u64 = 5;
 /// A refused connection is closed after this time, whatever its client does.
 const TIME_MAX: Duration = Duration::from_secs(1);
-/// Bytes that a refused client may have sent meanwhile, which are read and discarded.
+/// Bytes that a refused client may have sent meanwhile; they are read and discarded.
 const DISCARDED_BYTES_MAX: u64 = 64 * 1024;
 
-/// What is wrong.
+/// The problem document for a limit.
 pub(super) fn problem(full: LimitReached) -> Problem {
     let problem = match full {
         LimitReached::Total => {
@@ -32,7 +32,7 @@ pub(super) fn problem(full: LimitReached) -> Problem {
     problem.retry_after(RETRY_AFTER_SECONDS)
 }
 
-/// Answers and closes.
+/// Sends the answer and closes.
 pub(super) async fn answer(mut stream: TcpStream, full: LimitReached) {
     let problem = problem(full);
     let body = serde_json::to_string(&problem.body()).unwrap_or_default();
@@ -48,6 +48,6 @@ pub(super) async fn answer(mut stream: TcpStream, full: LimitReached) {
         let mut rest = stream.take(DISCARDED_BYTES_MAX);
         tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
     };
-    // A client that is gone, or too slow for this, is not waited for.
+    // A client that is gone or too slow is not waited for.
     drop(tokio::time::timeout(TIME_MAX, talk).await);
 }

@@ -1,5 +1,5 @@
-//! What happens to a request between the connection and the router: who asks is found out, what is
-//! left of its body is discarded, and its answer is watched on its way.
+//! Handles a request between the connection and the router: determines the client's address,
+//! discards the unread rest of the body, and watches the response while it is written.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -51,7 +51,7 @@ impl Service {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if is_http_2 {
-            // There is no such header in HTTP/2: a stream ends without its connection.
+            // HTTP/2 has no such header: a stream ends without its connection.
             response.headers_mut().remove(CONNECTION);
         }
         response.map(|body| ResponseBody::new(body, in_flight, place))

@@ -1,8 +1,7 @@
-//! TLS on the API: the certificate and its key, followed while the server runs.
+//! TLS of the API: the certificate and its key, reloaded when the files change.
 //!
-//! The two files are read again every second. A pair that changed is taken when it fits together;
-//! until then, and where it never does, the old pair stays in use. Connections that are open keep
-//! the certificate that they began with.
+//! The two files are read again every second. A changed pair is used if certificate and key match;
+//! otherwise the old pair stays in use. Open connections keep their certificate.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +22,7 @@ use crate::config::Config;
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A certificate that can be exchanged while it is in use.
+/// A certificate that can be replaced while it is in use.
 #[derive(Debug, Clone)]
 pub(crate) struct Tls {
     files: Files,
@@ -37,7 +36,7 @@ struct Files {
     key: PathBuf,
 }
 
-/// What the two files hold.
+/// The contents of the two files.
 #[derive(Clone, PartialEq, Eq)]
 struct Pair {
     certificate: Vec<u8>,
@@ -60,7 +59,7 @@ impl ResolvesServerCert for Current {
 }
 
 impl Tls {
-    /// The configured pair, where one is configured.
+    /// The configured pair; `None` if there is none.
     pub(crate) fn of(config: &Config) -> anyhow::Result<Option<Tls>> {
         let (Some(certificate), Some(key)) = (&config.server.tls_cert, &config.server.tls_key)
         else {
@@ -69,7 +68,7 @@ impl Tls {
         Tls::open(certificate, key).context("cannot serve the API with TLS").map(Some)
     }
 
-    /// Reads the pair, or says what is wrong with it.
+    /// Loads the pair, or says what is wrong with it.
     fn open(certificate: &Path, key: &Path) -> anyhow::Result<Tls> {
         let files = Files { certificate: certificate.to_owned(), key: key.to_owned() };
         let taken = files.read()?;
@@ -77,7 +76,7 @@ impl Tls {
         Ok(Tls { files, current, taken })
     }
 
-    /// What turns a connection into one with TLS: HTTP/2 or HTTP/1.1, as the client prefers.
+    /// The TLS acceptor: HTTP/2 or HTTP/1.1, as the client prefers.
     pub(super) fn acceptor(&self) -> anyhow::Result<TlsAcceptor> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config =
@@ -88,7 +87,7 @@ impl Tls {
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
-    /// Takes what changes in the files, until told to stop.
+    /// Applies changes of the files until told to stop.
     pub(crate) async fn follow(mut self, mut stop: watch::Receiver<bool>) {
         let mut ticks = tokio::time::interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -106,7 +105,8 @@ impl Tls {
                 Ok(Err(why)) => Err(format!("{why:#}")),
                 Err(why) => Err(why.to_string()),
             };
-            // The two files are not written in one moment: a change counts when it was seen twice.
+            // The two files are not written at the same moment: a change counts when it was seen
+            // twice.
             let has_settled = seen.as_ref() == Some(&found);
             if has_settled && found != judged {
                 self.take(found.clone());
@@ -148,7 +148,7 @@ impl Files {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| anyhow::anyhow!("{certificate} is not PEM: {error}"))?;
         anyhow::ensure!(!chain.is_empty(), "{certificate} has no certificate in PEM");
-        // The error of the parser is not repeated: the file is secret.
+        // Do not repeat the parser's error: the file is secret.
         let der = PrivateKeyDer::from_pem_slice(&pair.key)
             .map_err(|_| anyhow::anyhow!("{key} has no private key in PEM"))?;
         let provider = rustls::crypto::aws_lc_rs::default_provider();

@@ -1,4 +1,4 @@
-//! The audit log, as it is.
+//! The audit log, passed through.
 
 use async_trait::async_trait;
 use postrider_domain::time::Timestamp;

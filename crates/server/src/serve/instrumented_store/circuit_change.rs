@@ -6,7 +6,7 @@ use postrider_domain::ids::{DestinationId, TenantId};
 
 use super::super::metrics::Metrics;
 
-/// What is counted and logged of a destination that changed.
+/// The parts of a destination's change that are counted and logged.
 pub(super) struct CircuitChange {
     pub(super) destination: DestinationId,
     pub(super) tenant: TenantId,
@@ -20,7 +20,8 @@ impl CircuitChange {
         for transition in &self.transitions {
             let (from, to): (DestinationState, DestinationState) =
                 (transition.from.into(), transition.to.into());
-            // A probe does not change the state; it is counted among the attempts.
+            // A probe changes the circuit but not the shown state; it is counted among the
+            // attempts.
             if from != to {
                 metrics.transition(from, to);
             }

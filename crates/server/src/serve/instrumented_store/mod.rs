@@ -1,4 +1,4 @@
-//! A store that counts and logs what became durable, and passes every call to the real one.
+//! A store that passes every call to the real one, and counts and logs what became durable.
 //!
 //! The log line of each attempt is written here, after its settlement is durable. **Arguments and answers
 //! are never changed.**
@@ -55,7 +55,7 @@ impl InstrumentedStore {
     }
 }
 
-/// How many deliveries are owed for each event.
+/// How many deliveries each event has.
 fn owed(batch: &[Acceptance]) -> Vec<u64> {
     batch.iter().map(|one| u64::try_from(one.deliveries.len()).unwrap_or(0)).collect()
 }

@@ -12,7 +12,7 @@ use crate::crash::{Random, count, figure};
 use crate::support::server::Server;
 use crate::support::{Start, http, text};
 
-/// A mutation with its own key.
+/// A change with its own idempotency key.
 struct Mutation {
     key: String,
     path: &'static str,
@@ -34,7 +34,7 @@ impl Mutation {
         Mutation { key: format!("mutation-{n}"), path, body }
     }
 
-    /// Sends it, and disconnects after a moment. Whatever came until then is not looked at.
+    /// Sends the request, and disconnects after a moment without reading the answer.
     fn cut(&self, server: SocketAddr, key: &str, wait: impl FnOnce()) -> io::Result<()> {
         let mut stream = TcpStream::connect(server)?;
         let body = self.body.to_string();
@@ -50,7 +50,7 @@ impl Mutation {
         Ok(())
     }
 
-    /// Sends it until it has its answer.
+    /// Repeats the request until it is answered.
     fn repeat(&self, server: &Server) -> String {
         let headers = format!("idempotency-key: {}\r\n", self.key);
         let (address, key) = (server.address, &server.key);
@@ -62,7 +62,7 @@ impl Mutation {
     }
 }
 
-/// Every mutation had its effect once, and what the clients were told is so.
+/// Checks that every change had its effect once, and that the answers are true.
 fn compare(server: &Server, mutations: &[(Mutation, String)]) {
     let answers = |path: &str| -> Vec<Json> {
         let of_path = mutations.iter().filter(|(mutation, _)| mutation.path == path);

@@ -1,4 +1,4 @@
-//! A disk that is full: on a small file system of the server's own, in a mount namespace.
+//! A full disk: the server's data are on a small file system, in a mount namespace.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use crate::support::{Deadline, Receiver, Start, balances, http};
 
 const KEY: &str = "the-admin-key-of-this-test-0001";
 
-/// Whether this user may mount something where nobody else sees it.
+/// Whether this user may mount a file system in a private namespace.
 fn may_mount() -> bool {
     let script = "mount -t tmpfs none /mnt";
     Command::new("unshare")
@@ -22,7 +22,7 @@ fn may_mount() -> bool {
         .is_ok_and(|output| output.status.success())
 }
 
-/// A server whose data lie on a file system of this size.
+/// A server whose data are on a file system of this size.
 fn start_on(place: &Path, mebibytes: usize) -> Server {
     let script = format!(
         "mount -t tmpfs -o size={mebibytes}m none {} && exec \"$0\" \"$@\"",
@@ -35,7 +35,7 @@ fn start_on(place: &Path, mebibytes: usize) -> Server {
         .at(&place.join("data"))
 }
 
-/// Something else on the same disk takes all of its room; a server that grows meanwhile gets none.
+/// Fills the disk with a file, so that the server gets no space.
 fn fill(server: &Server, place: &Path) -> PathBuf {
     let path = PathBuf::from(format!("/proc/{}/root{}/else", server.pid(), place.display()));
     let mut file = File::create(&path).unwrap();
@@ -56,8 +56,8 @@ fn send(server: &Server, id: &str, bytes: usize) -> (u16, Json) {
     (status, serde_json::from_str(&body).unwrap())
 }
 
-/// Fills the disk, sees events refused and deliveries go on, and gives the room back. Gives how
-/// many events were acknowledged.
+/// Fills the disk, checks that events are refused and deliveries continue, and frees the space.
+/// Returns how many events were acknowledged.
 fn fill_and_free(server: &mut Server, receiver: &Receiver, place: &Path, round: usize) -> usize {
     receiver.answer(500);
     let mut accepted = 0;
@@ -80,7 +80,7 @@ fn fill_and_free(server: &mut Server, receiver: &Receiver, place: &Path, round: 
     assert_eq!(refusal["code"], "storage_full", "{refusal}");
     assert!(refusal["detail"].as_str().unwrap().contains("no room"), "{refusal}");
 
-    // On the full disk, everything that was accepted goes on to its end, and can be looked at.
+    // On the full disk all accepted deliveries are finished, and can be shown.
     receiver.answer(200);
     server.wait("everything to be delivered on a full disk", |server| {
         let ledger = server.ledger();

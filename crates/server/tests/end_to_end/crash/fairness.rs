@@ -1,7 +1,7 @@
-//! Fairness in real time: what healthy destinations notice of very many that hang.
+//! Fairness in real time: how very many hanging destinations affect healthy ones.
 //!
-//! Two servers run side by side, one of them with the black holes, and are asked in turns: whatever
-//! else the machine does, it does to both.
+//! Two servers run side by side, one of them with the hanging receivers, and are measured in turns,
+//! so that other load on the machine affects both.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn healthy_destinations_keep_their_pace_beside_a_thousand_black_holes() {
     for n in 0..holes {
         beside.subscribe_to(&format!("http://{hole}/{n}"), "hole");
     }
-    // Ten for each of them: they hang from now on, with others behind them and more to come.
+    // Ten events for each hanging receiver: some attempts hang from now on, the others wait.
     let feed = |server: &Server| {
         server.ask("POST", "/v1/events", Some(&json!({"type": "hole", "data": 1})), 202);
     };

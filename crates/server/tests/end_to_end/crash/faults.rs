@@ -1,8 +1,8 @@
-//! System calls that fail: whichever it is, a clean refusal or a clean end, and everything that
-//! was acknowledged is there afterwards.
+//! System calls fail: the server must refuse or exit cleanly, and everything acknowledged must be
+//! there afterwards.
 //!
-//! The faults come from `strace`, which counts for each thread by itself: "the third" is the third
-//! of every thread. Where it is missing, the tests say so and do nothing.
+//! The faults come from `strace`, which counts for each thread separately: "the third" is the third
+//! call of every thread. If it is missing, the tests print that and do nothing.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -29,7 +29,7 @@ fn start() -> Start {
     Start::dev().with(&["--time-scale", "1000"]).variable("POSTRIDER_ADMIN_KEY", KEY)
 }
 
-/// An ending that was decided by the program and not by an accident.
+/// Checks that the program ended by its own decision.
 fn assert_is_clean(status: ExitStatus, log: &str, what: &str) {
     assert!(status.code().is_some(), "{what}: {status}\n{log}");
     assert!(!log.contains("panicked"), "{what}: {log}");
@@ -39,10 +39,10 @@ fn assert_is_clean(status: ExitStatus, log: &str, what: &str) {
     );
 }
 
-/// What a run was told.
+/// What the server acknowledged in a run.
 #[derive(Default)]
 struct Told {
-    /// Events that were acknowledged, with how many deliveries.
+    /// Acknowledged events, with their number of deliveries.
     acknowledged: Vec<(String, u64)>,
     refused: usize,
     started: bool,
@@ -68,8 +68,8 @@ impl Told {
     }
 }
 
-/// A short life: subscribe, events, a look at the ledger, the orderly end. The faults begin with
-/// the process, or once it serves.
+/// A short run: subscribe, send events, read the ledger, shut down. The faults begin with the
+/// process, or when it serves.
 fn live(fault: &Fault, k: usize, place: &Path, receiver: &Receiver, what: &str) -> Told {
     let mut told = Told::default();
     let (data, trace) = (place.join("data"), place.join("trace"));
@@ -115,7 +115,7 @@ fn live(fault: &Fault, k: usize, place: &Path, receiver: &Receiver, what: &str) 
     told
 }
 
-/// Without the fault: everything that was acknowledged is there, and arrives.
+/// Starts without the fault, and checks that everything acknowledged is there and arrives.
 fn check_afterwards(data: &Path, receiver: &Receiver, told: &Told, what: &str) {
     let mut server = start().try_at(data).unwrap_or_else(|(status, log)| {
         panic!("{what}: it does not start afterwards: {status}\n{log}");
@@ -140,7 +140,7 @@ fn check_afterwards(data: &Path, receiver: &Receiver, told: &Told, what: &str) {
     }
 }
 
-/// A kind of fault: which calls, which error, and whether from then on.
+/// A kind of fault: the system calls, the error, and whether all later calls fail too.
 #[derive(Clone, Copy)]
 struct Fault {
     begins: Begins,
@@ -160,14 +160,14 @@ impl Fault {
         if self.onwards { "+" } else { "" }
     }
 
-    /// What strace is told.
+    /// The arguments for strace.
     fn injection(&self, k: usize) -> [&'static str; 4] {
         let inject = format!("inject={}:error={}:when={k}{}", self.calls, self.error, self.plus());
-        // A few words for each run of a test.
+        // Leaking a few words per test run is harmless.
         ["-e", format!("trace={}", self.calls).leak(), "-e", inject.leak()]
     }
 
-    /// All that there are.
+    /// All kinds of faults.
     fn all() -> Vec<Fault> {
         let mut all = Vec::new();
         for begins in [Begins::WithTheProcess, Begins::OnceServing] {
@@ -205,8 +205,8 @@ impl Sum {
     }
 }
 
-/// Lives one life with the k-th call failing, and the one after it; `None` where there is no such call
-/// any more.
+/// One run in which the k-th call fails, and a second run afterwards; `None` if there is no k-th
+/// call any more.
 fn run(fault: &Fault, k: usize) -> Option<Told> {
     let when = match fault.begins {
         Begins::WithTheProcess => "of the process",
@@ -230,7 +230,7 @@ fn whichever_call_fails_nothing_acknowledged_is_lost() {
     if !may_trace() {
         return figure("k-th I/O error: skipped, no strace here, or it is not allowed");
     }
-    // In the short form the first few, and from there on in steps; in the long form all of them.
+    // The short form tests the first few calls, then every n-th; the long form tests all.
     let step = count("CRASH_FAULT_STEP", 60);
     let (faults, next) = (Fault::all(), AtomicUsize::new(0));
     let sum = Mutex::new(Sum::default());
@@ -243,7 +243,7 @@ fn whichever_call_fails_nothing_acknowledged_is_lost() {
             }
         }
     };
-    // Most of a life is waiting, for strace and for the disk.
+    // Most of the time is spent waiting for strace and the disk, so runs overlap.
     std::thread::scope(|scope| {
         for _ in 0..count("CRASH_FAULT_JOBS", 2) {
             scope.spawn(work);
@@ -259,7 +259,7 @@ fn whichever_call_fails_nothing_acknowledged_is_lost() {
     ));
 }
 
-/// Lets calls of a running process fail from now on.
+/// Makes system calls of a running process fail from now on.
 fn attach(server: &Server, trace: &Path, injection: &[&str]) -> std::process::Child {
     let mut strace = Command::new("strace")
         .args(["-f", "-p", &server.pid().to_string(), "-o", trace.to_str().unwrap()])
@@ -269,7 +269,7 @@ fn attach(server: &Server, trace: &Path, injection: &[&str]) -> std::process::Ch
         .unwrap();
     let mut said = BufReader::new(strace.stderr.take().unwrap()).lines().map_while(Result::ok);
     assert!(said.any(|line| line.contains(" attached")), "strace does not attach");
-    // It goes on telling of threads that come and go.
+    // strace keeps printing about threads; its output must be read.
     drop(std::thread::spawn(move || said.for_each(drop)));
     strace
 }

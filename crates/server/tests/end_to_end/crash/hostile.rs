@@ -1,7 +1,7 @@
-//! Receivers that misbehave in every way that we could think of, all at the same time.
+//! Receivers that misbehave in many ways, all at the same time.
 //!
-//! Each has a URL of its own, and so a destination of its own. There are no retries: what is
-//! looked at is the one attempt of each delivery.
+//! Each has its own URL, and so its own destination. There are no retries: the one attempt of each
+//! delivery is checked.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -17,16 +17,16 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::crash::{count, figure};
 use crate::support::{Start, balances};
 
-/// An event's data is this, that many times: long enough not to be swallowed unread.
+/// An event's data is this text, repeated: long enough not to fit into socket buffers.
 const BODY: &str = "a receiver that answers early has not read all of this";
 const BODIES: usize = 100;
 
-/// How an attempt must end.
+/// The expected outcome of an attempt.
 #[derive(Debug, Clone, PartialEq)]
 struct Expected {
     status: Option<u16>,
     error: Option<String>,
-    /// How its body ends, where that is said.
+    /// How its body ends, if that matters.
     body: Option<&'static str>,
 }
 
@@ -43,24 +43,24 @@ fn failed(error: &str) -> Expected {
     Expected { status: None, error: Some(error.to_owned()), body: None }
 }
 
-/// What a receiver does with a connection on which a request is coming.
+/// The behaviour of a receiver when a request arrives.
 #[derive(Clone)]
 enum Mood {
-    /// Closes with the request unread, which resets the connection.
+    /// Closes without reading the request, which resets the connection.
     Resets,
-    /// Reads the request and says that it will send nothing.
+    /// Reads the request and closes its sending side.
     HalfCloses,
     /// Reads the request and never answers.
     Hangs,
     /// Answers with this and closes.
     Answers(Arc<Vec<u8>>),
-    /// Answers with this, and then with that for as long as anybody listens.
+    /// Sends the first text, and then the second one for ever.
     Repeats(&'static [u8], &'static [u8]),
-    /// Answers with this, and then a byte every now and then.
+    /// Sends this text, and then a byte now and then.
     Dribbles(&'static [u8]),
 }
 
-/// Reads the head of a request and as much of its body as is there.
+/// Reads the head of a request and the available part of its body.
 async fn read_request(stream: &mut TcpStream) {
     let mut request: Vec<u8> = Vec::new();
     let mut buffer = [0; 4096];
@@ -72,7 +72,7 @@ async fn read_request(stream: &mut TcpStream) {
     }
 }
 
-/// Errors are the sender's: it has had enough.
+/// Errors mean that the sender has disconnected.
 async fn behave(mood: Mood, mut stream: TcpStream) -> std::io::Result<()> {
     match mood {
         Mood::Resets => {
@@ -106,14 +106,14 @@ async fn behave(mood: Mood, mut stream: TcpStream) -> std::io::Result<()> {
             }
         }
     }
-    // Whatever else comes is taken, until the other end is gone.
+    // Reads everything else, until the sender disconnects.
     let mut buffer = [0; 4096];
     while stream.read(&mut buffer).await? > 0 {}
     Ok(())
 }
 
 /// Gzip of zeros, 160 times as many as its bytes: one block with the fixed codes, a zero and then
-/// "258 times the byte before" again and again.
+/// repetitions of length 258.
 fn gzip_bomb(bytes: usize) -> Vec<u8> {
     let mut bits = Vec::new();
     let mut push = |value: u32, count: u32| (0..count).for_each(|n| bits.push(value >> n & 1));
@@ -140,7 +140,7 @@ fn many_headers(count: usize) -> Mood {
     bytes(&format!("HTTP/1.1 200 OK\r\n{headers}content-length: 0\r\n\r\n"))
 }
 
-/// All that are not about a status: name, mood, and how the attempt must end.
+/// All cases except those about a status: name, behaviour, and expected outcome.
 fn moods() -> Vec<(&'static str, Mood, Expected)> {
     let bomb = gzip_bomb(1 << 20);
     let mut zipped = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n".to_vec();
@@ -187,7 +187,7 @@ fn moods() -> Vec<(&'static str, Mood, Expected)> {
     ]
 }
 
-/// Every kind of place that a redirect might lead to; `trap` counts who follows.
+/// Every kind of redirect target; `trap` counts requests that follow one.
 fn redirects(trap: SocketAddr) -> Vec<(String, Mood, Expected)> {
     let targets = [
         format!("http://{trap}/trap"),
@@ -255,7 +255,7 @@ fn all_cases(trap: SocketAddr) -> Vec<(String, Mood, Expected)> {
         let answer = bytes(&format!("HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n"));
         cases.push((format!("status {status}"), answer, answered(status)));
     }
-    // An interim answer is not an answer: the connection ends before there is one.
+    // An interim response is not a response: the connection ends before there is one.
     for status in (100..200u16).filter(|status| *status != 101) {
         let answer = bytes(&format!("HTTP/1.1 {status} x\r\n\r\n"));
         cases.push((format!("status {status}"), answer, failed("reset")));
@@ -265,7 +265,7 @@ fn all_cases(trap: SocketAddr) -> Vec<(String, Mood, Expected)> {
     cases
 }
 
-/// Checks the attempt of one delivery; gives how long it took.
+/// Checks the attempt of one delivery; returns its duration.
 fn check(case: &Case, delivery: &Json) -> u64 {
     let log = delivery["attempt_log"].as_array().unwrap();
     assert_eq!(log.len(), 1, "{}: {delivery}", case.name);
@@ -276,7 +276,7 @@ fn check(case: &Case, delivery: &Json) -> u64 {
         assert_eq!(attempt["response_body_end"], *body, "{}: {attempt}", case.name);
     }
     let kept = attempt["response_body"].as_str().unwrap_or_default();
-    // A byte that is no text is shown as three.
+    // A byte that is not UTF-8 is shown as three bytes.
     assert!(kept.len() <= 3 * 16 * 1024, "{}: {} bytes kept", case.name, kept.len());
     let state = if error.is_none() { "delivered" } else { "dead" };
     assert_eq!(delivery["state"], state, "{}: {delivery}", case.name);
@@ -311,8 +311,8 @@ fn every_hostile_receiver_gets_its_class_within_the_deadline_and_the_memory() {
     for batch in events.chunks(1000) {
         server.ask("POST", "/v1/events/batch", Some(&json!(batch)), 202);
     }
-    // One destination's attempts follow each other, so the more there are the longer it takes: what may
-    // not happen is that nothing ends any more.
+    // The attempts of one destination follow each other, so many take long; but some must end all
+    // the time.
     let (all, mut ended) = (u64::try_from(events.len()).unwrap(), 0);
     while ended < all {
         ended = server.wait("another delivery to end", |server| {
@@ -330,7 +330,7 @@ fn every_hostile_receiver_gets_its_class_within_the_deadline_and_the_memory() {
         successes += usize::from(case.expected.error.is_none());
     }
     assert_eq!(trapped.load(Ordering::SeqCst), 0, "a redirect was followed");
-    // The deadline is 5 s. What is above it is the time that a busy machine takes to notice.
+    // The deadline is 5 s; the rest is the delay of a busy machine.
     assert!(slowest < 6_000, "an attempt took {slowest} ms");
     let handed_in = u64::try_from(events.len() * BODY.len() * BODIES / (1 << 20)).unwrap();
     assert!(grown < 120 + handed_in, "memory grew by {grown} MiB, {handed_in} of them handed in");

@@ -1,4 +1,4 @@
-//! `kill -9` at random moments: while events come in and receivers fail, and while it starts.
+//! `kill -9` at random moments: under load, and during the start.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::support::{Receiver, Start, balances};
 /// Attempts at the same time to one destination: the default of `engine.destination_in_flight_max`.
 const IN_FLIGHT_MAX: usize = 64;
 
-/// Requests beyond the first for each delivery, by the kill before which they came, and the most
-/// for one kill.
+/// Repeated requests of each delivery, by the kill before which they came, and the most for one
+/// kill.
 fn duplicates(receiver: &Receiver, counts: &[usize]) -> (usize, usize) {
     let mut seen = HashSet::new();
     let mut by_kill = vec![0; counts.len() + 1];
@@ -23,8 +23,8 @@ fn duplicates(receiver: &Receiver, counts: &[usize]) -> (usize, usize) {
     (by_kill.iter().sum(), by_kill.into_iter().max().unwrap_or(0))
 }
 
-/// Everything that was acknowledged is there with its three deliveries, every delivery arrived,
-/// and nothing arrived that is not there.
+/// Checks that every acknowledged event is there with its three deliveries, that every delivery
+/// arrived, and that nothing else arrived.
 fn compare(server: &Server, acknowledged: &[String], receivers: &[&Receiver], kills: usize) {
     let deliveries = server.all("/v1/deliveries");
     let mut by_event: HashMap<&str, usize> = HashMap::new();
@@ -45,7 +45,7 @@ fn compare(server: &Server, acknowledged: &[String], receivers: &[&Receiver], ki
     let (missing, unknown) = (known.difference(&arrived), arrived.difference(&known));
     assert_eq!(missing.count(), 0, "recorded as delivered, and never arrived");
     assert_eq!(unknown.count(), 0, "arrived, and nobody knows of it");
-    // What was sent is in the log of attempts, but for what was in flight when it was killed.
+    // Every request is in the log of attempts, except those in flight at a kill.
     let requests: usize = receivers.iter().map(|receiver| receiver.count()).sum();
     let attempts: u64 = deliveries.iter().map(|one| one["attempts"].as_u64().unwrap()).sum();
     let attempts = usize::try_from(attempts).unwrap();
@@ -62,11 +62,11 @@ fn compare(server: &Server, acknowledged: &[String], receivers: &[&Receiver], ki
 }
 
 #[test]
-fn what_was_acknowledged_survives_being_killed() {
+fn acknowledged_events_survive_being_killed() {
     let kills = count("CRASH_KILLS", 30);
     let mut random = Random::new();
-    // On this clock 48 hours are half an hour, and the ten minutes six seconds. Nothing may die of
-    // age before the end: where there are many kills, the clock is slower.
+    // On this clock 48 hours take half an hour, and ten minutes six seconds. No delivery may use up
+    // its schedule: with many kills, the clock is slower.
     let scale = if kills > 60 { "20" } else { "100" };
     let start = || Start::dev().with(&["--time-scale", scale, "--set", "recovery=drain"]);
     let [healthy, flaky, broken] = [200, 200, 500].map(Receiver::start);
@@ -85,7 +85,7 @@ fn what_was_acknowledged_survives_being_killed() {
         acknowledged.extend(load.acknowledged());
         counts.push(healthy.count());
         while counts.len() < kills && random.below(4) == 0 {
-            // The next one is killed while it opens the store, or just after.
+            // The next process is killed while it opens the store, or just after.
             let mut starting = start().spawn(&server.data_dir);
             random.moment(Duration::from_millis(400));
             starting.kill();

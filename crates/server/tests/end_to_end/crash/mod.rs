@@ -1,7 +1,7 @@
-//! Ends and faults of all kinds, with the real binary, and what is there afterwards.
+//! Crashes and faults of all kinds, with the real binary: nothing acknowledged may be lost.
 //!
-//! Every test prints one line with its figure. What is here is the short form; the counts of the
-//! long form come from variables, and `cargo xtask trust --long` sets them.
+//! Every test prints one line with its figure. By default the short form runs; environment
+//! variables set the counts of the long form (`cargo xtask trust --long`).
 
 mod disconnects;
 mod disk;
@@ -24,7 +24,7 @@ use serde_json::json;
 use crate::support::http;
 use crate::support::server::Server;
 
-/// How often something is done: as the variable says, or in the short form.
+/// The count of a test: from the variable, or that of the short form.
 #[expect(clippy::disallowed_methods, reason = "whoever runs the long form says how long it is")]
 fn count(variable: &str, short: usize) -> usize {
     match std::env::var(variable) {
@@ -36,12 +36,12 @@ fn count(variable: &str, short: usize) -> usize {
 /// Prints the line that goes into `docs/trust.md`.
 #[expect(clippy::print_stdout, reason = "a test of trust prints its figure")]
 fn figure(line: &str) {
-    // On a line of its own, also where the runner has begun one.
+    // Starts a new line, in case the test runner has begun one.
     println!("\n{line}");
 }
 
-/// Random numbers from a seed that is printed (`CRASH_SEED` gives it again). What threads and
-/// kernel do is not repeated by it.
+/// Pseudo-random numbers from a printed seed (`CRASH_SEED` sets it). The scheduling of threads is
+/// not reproduced.
 struct Random(u64);
 
 impl Random {
@@ -61,15 +61,15 @@ impl Random {
         (self.0 >> 11) % end
     }
 
-    /// Lets a random moment pass, at most so long.
+    /// Waits for a random time, at most this long.
     fn moment(&mut self, most: Duration) {
         let micros = self.below(u64::try_from(most.as_micros()).unwrap().max(1));
         thread::park_timeout(Duration::from_micros(micros));
     }
 }
 
-/// Applications that send events, one at a time each, until the server is gone or says that it is
-/// stopping, or until they are told to end.
+/// Senders of events, one at a time each, until the server is gone or shutting down, or until they
+/// are stopped.
 struct Load {
     senders: Vec<JoinHandle<Vec<String>>>,
     end: Arc<AtomicBool>,
@@ -101,14 +101,14 @@ impl Load {
         Load { senders: senders.collect(), end }
     }
 
-    /// Ends them, and gives the identifiers of the events that were acknowledged.
+    /// Stops the senders, and returns the identifiers of the acknowledged events.
     fn acknowledged(self) -> Vec<String> {
         self.end.store(true, Ordering::SeqCst);
         self.senders.into_iter().flat_map(|sender| sender.join().unwrap()).collect()
     }
 }
 
-/// The value below which so many hundredths of them lie.
+/// The percentile of the values.
 fn percentile(values: &mut [Duration], hundredths: usize) -> Duration {
     values.sort_unstable();
     let last = values.len().saturating_sub(1);

@@ -13,11 +13,11 @@ use crate::crash::{count, figure, percentile};
 use crate::support::server::Server;
 use crate::support::{Receiver, Start, balances, http};
 
-/// Events that are sent one after the other, and how long each took from the request to its arrival.
+/// Sends events one after the other, and measures the time from each request to its arrival.
 pub(super) struct Pulse;
 
 impl Pulse {
-    /// Sends so many, ten milliseconds apart, and waits until all have arrived.
+    /// Sends this many events, ten milliseconds apart, and waits until all have arrived.
     #[expect(clippy::disallowed_methods, reason = "how long it takes is what is measured")]
     pub(super) fn send(
         server: &Server,
@@ -45,7 +45,7 @@ impl Pulse {
     }
 }
 
-/// What is shown of latencies.
+/// Percentiles of latencies.
 pub(super) struct Latency {
     p50: Duration,
     pub(super) p99: Duration,
@@ -62,7 +62,7 @@ impl fmt::Display for Latency {
     }
 }
 
-/// Takes every connection and every request, and never answers.
+/// A receiver that accepts every connection and request, and never answers.
 pub(super) fn black_hole() -> SocketAddr {
     let (sender, address) = std::sync::mpsc::channel();
     drop(thread::spawn(move || {
@@ -82,7 +82,7 @@ pub(super) fn black_hole() -> SocketAddr {
 }
 
 #[test]
-fn healthy_destinations_do_not_notice_black_holes() {
+fn hanging_destinations_do_not_slow_healthy_ones() {
     let holes = count("CRASH_HOLES", 100);
     let waiting = count("CRASH_HOLES_WAITING", 5_000);
     let healthy = count("CRASH_HEALTHY", 20);
@@ -116,7 +116,7 @@ fn healthy_destinations_do_not_notice_black_holes() {
     let delivered = u64::try_from(pulses * 2).unwrap();
     assert_eq!(ledger["accepted"], unfinished + delivered, "{ledger}");
     let (quiet, beside) = (in_order(&mut quiet), in_order(&mut beside));
-    // The machine has other things to do as well; the figure is for the long form, on a quiet one.
+    // The machine may have other load; the figure is for the long form, on a quiet machine.
     assert!(beside.p99 < quiet.p99 * 2 + Duration::from_secs(1), "{beside}, quiet {quiet}");
     figure(&format!(
         "neighbours: {holes} black holes with {waiting} deliveries ({} in flight) beside {healthy} \

@@ -1,4 +1,4 @@
-//! A destination returns after an outage, with very many deliveries waiting for it.
+//! A destination recovers after an outage, with very many deliveries waiting for it.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{Receiver, Start, balances, text};
 #[test]
 fn a_destination_that_returns_is_not_flooded_and_nobody_else_notices() {
     let waiting = count("CRASH_WAITING", 20_000);
-    // Slow enough for requests to overlap as much as they may.
+    // Slow enough that as many requests overlap as the limit allows.
     let returning = Receiver::start_slow(500, Duration::from_millis(2));
     let other = Receiver::start(200);
     let settings = ["--time-scale", "100", "--set", "recovery=drain"];
@@ -38,7 +38,7 @@ fn a_destination_that_returns_is_not_flooded_and_nobody_else_notices() {
     let mut delivered = 0;
     let all = u64::try_from(waiting.div_ceil(1000) * 1000 + 400).unwrap();
     while delivered < all {
-        // However long it takes, it goes on.
+        // However long it takes, it must make progress.
         delivered = server.wait("more to be delivered", |server| {
             let now = server.ledger()["delivered"].as_u64().unwrap();
             (now > delivered).then_some(now)

@@ -1,4 +1,5 @@
-//! Minutes with hundreds of destinations in all moods, in real time: afterwards nothing is left over.
+//! Minutes with hundreds of destinations of all behaviours, in real time: afterwards nothing is
+//! left over.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +17,7 @@ use crate::support::{Start, balances};
 
 const DESTINATIONS: usize = 300;
 
-/// One mood for each path `/n`, until all are told to be good.
+/// One behaviour for each path `/n`, until all are told to succeed.
 fn moody(is_good: Arc<AtomicBool>) -> SocketAddr {
     listen(move |stream| answer(stream, &is_good))
 }
@@ -31,7 +32,7 @@ fn answer(mut stream: TcpStream, is_good: &AtomicBool) {
         let status = match mood {
             0 => return,
             1 => {
-                // Never an answer: until the other end has had enough.
+                // Never answers, until the sender disconnects.
                 while let Ok(1..) = stream.read(&mut request) {}
                 return;
             }
@@ -90,7 +91,7 @@ fn after_minutes_in_all_moods_nothing_is_left_over() {
         server.ask("POST", "/v1/events/batch", Some(&json!(batch)), 202);
         sent += batch.len();
         thread::park_timeout(Duration::from_millis(100));
-        // After a quarter of the time every cache and pool has its size.
+        // After a quarter of the time every cache and pool has its full size.
         if early.is_none() && begin.elapsed().as_secs() * 4 > u64::try_from(seconds).unwrap() {
             early = Some(held(&server));
         }
@@ -104,7 +105,7 @@ fn after_minutes_in_all_moods_nothing_is_left_over() {
         (open == [0, 0, 0]).then_some(ledger)
     });
     assert!(balances(&ledger), "{ledger}");
-    // Idle connections go after some seconds.
+    // Idle connections are closed after some seconds.
     let rest = server.wait("connections to be closed", |server| {
         let rest = held(server);
         (rest.0 < 10).then_some(rest)

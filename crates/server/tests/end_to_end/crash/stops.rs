@@ -1,4 +1,4 @@
-//! Orderly ends, under load and with receivers that hang.
+//! Orderly shutdowns, under load and with hanging receivers.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ fn stops_under_load_lose_nothing_and_repeat_nothing() {
     for id in &acknowledged {
         assert!(events.contains(id.as_str()), "{id} was acknowledged and is lost");
     }
-    // Each request is one attempt of the log, and each delivery has the attempts that it needs.
+    // Each request is one attempt in the log, and each delivery has the attempts that it needs.
     let attempts: u64 = deliveries.iter().map(|one| one["attempts"].as_u64().unwrap()).sum();
     let arrived = healthy.count() + flaky.count();
     assert_eq!(u64::try_from(arrived).unwrap(), attempts, "something was sent and not recorded");
@@ -65,7 +65,7 @@ fn a_stop_waits_for_what_is_in_flight() {
 
 #[test]
 fn a_second_stop_ends_at_once() {
-    // A drain would take 100 s, or until the receiver answers: it does not.
+    // An orderly shutdown would take 100 s, or until the receiver answers, which it never does.
     let receiver = Receiver::start(200);
     let settings = ["--set", "attempt.deadline=100s", "--set", "shutdown.deadline=200s"];
     let mut server = Start::dev().with(&settings).fresh();

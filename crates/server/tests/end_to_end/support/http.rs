@@ -1,4 +1,4 @@
-//! A client that is as simple as HTTP/1.1 permits, so that it cannot hide what a server does.
+//! A minimal HTTP/1.1 client, so that it cannot hide what a server does.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::PATIENCE;
 
-/// Sends bytes as they are, and reads until the other end closes.
+/// Sends raw bytes, and reads until the server closes.
 pub(crate) fn raw(server: SocketAddr, bytes: &[u8]) -> io::Result<String> {
     let mut stream = TcpStream::connect(server)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -17,7 +17,7 @@ pub(crate) fn raw(server: SocketAddr, bytes: &[u8]) -> io::Result<String> {
     String::from_utf8(answer).map_err(io::Error::other)
 }
 
-/// Sends one request on a connection of its own. `Err` where the server went away.
+/// Sends one request on a new connection. `Err` if the server disconnected.
 pub(crate) fn request(
     server: SocketAddr,
     key: &str,
@@ -28,7 +28,7 @@ pub(crate) fn request(
     request_with(server, key, method, path, "", body)
 }
 
-/// The same with more header lines, each with its end.
+/// Sends one request with more header lines, each with its line end.
 pub(crate) fn request_with(
     server: SocketAddr,
     key: &str,

@@ -1,7 +1,7 @@
-//! A real `postrider` on loopback, a receiver, and the patience to wait for conditions.
+//! A real `postrider` on loopback, a receiver, and functions that wait for conditions.
 //!
-//! Nothing sleeps: whoever waits is woken by the server's own log lines. Deadlines are generous,
-//! and only there so that a broken server fails a test instead of hanging it.
+//! Nothing sleeps: waiting functions are woken by the server's log lines. Deadlines are generous,
+//! and only make a broken server fail a test instead of hanging it.
 
 pub(crate) mod http;
 pub(crate) mod receiver;
@@ -15,7 +15,7 @@ use serde_json::Value as Json;
 pub(crate) use receiver::Receiver;
 pub(crate) use server::Start;
 
-/// Longer than anything takes, even on a machine that is busy with other things.
+/// Longer than anything takes, even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A point in time after which a test gives up.
@@ -46,7 +46,7 @@ pub(crate) fn program() -> String {
     std::env::var("ABUSE_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_postrider").to_owned())
 }
 
-/// The binary, with nothing of our own environment that would configure it.
+/// The binary, without environment variables of ours that would configure it.
 pub(crate) fn postrider(arguments: &[&str]) -> Command {
     let mut command = Command::new(program());
     command.args(arguments).env_clear().stdin(Stdio::null());
@@ -71,7 +71,7 @@ pub(crate) fn text(value: &Json, name: &str) -> String {
     value[name].as_str().unwrap_or_else(|| panic!("no text {name} in {value}")).to_owned()
 }
 
-/// Whether nothing is lost and nothing is invented.
+/// Whether the accounts of a ledger add up.
 pub(crate) fn balances(ledger: &Json) -> bool {
     let count = |name: &str| ledger[name].as_u64().unwrap();
     let accounts = ["queued", "in_flight", "waiting", "delivered", "dead", "cancelled"];

@@ -1,4 +1,4 @@
-//! A receiver whose behaviour a test turns while it runs.
+//! A receiver whose behaviour a test changes while it runs.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -15,9 +15,9 @@ use super::{Deadline, PATIENCE};
 #[derive(Debug, Clone)]
 pub(crate) struct Arrived {
     pub(crate) webhook_id: String,
-    /// Where it names its trace.
+    /// The `traceparent` header.
     pub(crate) traceparent: String,
-    /// When the whole of it was there.
+    /// When it was received completely.
     pub(crate) at: Instant,
     pub(crate) body: Vec<u8>,
 }
@@ -25,17 +25,17 @@ pub(crate) struct Arrived {
 #[derive(Default)]
 struct State {
     arrived: Vec<Arrived>,
-    /// While set, requests are taken and not answered.
+    /// While set, requests are received and not answered.
     held: bool,
     failed_once: HashSet<String>,
-    /// Taken and not answered yet, and the most there ever were.
+    /// Requests that are received and not answered yet, and the highest number so far.
     open: usize,
     open_most: usize,
 }
 
 struct Shared {
     status: AtomicU16,
-    /// Of so many deliveries one fails when it comes for the first time.
+    /// One in this many deliveries fails when it comes for the first time.
     first_fails_of: AtomicU64,
     /// How long every answer takes.
     takes: Duration,
@@ -54,7 +54,7 @@ impl Receiver {
         Receiver::start_slow(status, Duration::ZERO)
     }
 
-    /// The same, and every answer takes so long.
+    /// Answers with this status after this time.
     pub(crate) fn start_slow(status: u16, takes: Duration) -> Receiver {
         let shared = Arc::new(Shared {
             status: AtomicU16::new(status),
@@ -74,7 +74,7 @@ impl Receiver {
         self.url_of("hook")
     }
 
-    /// The URL with this path, which is answered like every other.
+    /// A URL with this path; all paths behave alike.
     pub(crate) fn url_of(&self, path: &str) -> String {
         format!("http://{}/{path}", self.address)
     }
@@ -84,39 +84,39 @@ impl Receiver {
         self.shared.status.store(status, Ordering::SeqCst);
     }
 
-    /// From now on one delivery of so many fails when it comes for the first time.
+    /// From now on one in this many deliveries fails when it comes for the first time.
     pub(crate) fn fail_first_of(&self, many: u64) {
         self.shared.first_fails_of.store(many, Ordering::SeqCst);
     }
 
-    /// Takes requests without answering them, or goes on.
+    /// Stops or resumes answering requests.
     pub(crate) fn hold(&self, held: bool) {
         self.shared.state.lock().unwrap().held = held;
         self.shared.changed.notify_all();
     }
 
-    /// Everything that arrived so far.
+    /// All requests so far.
     pub(crate) fn arrived(&self) -> Vec<Arrived> {
         self.shared.state.lock().unwrap().arrived.clone()
     }
 
-    /// How many requests arrived so far.
+    /// The number of requests so far.
     pub(crate) fn count(&self) -> usize {
         self.shared.state.lock().unwrap().arrived.len()
     }
 
-    /// How many requests were ever open at the same time.
+    /// The highest number of requests that were open at the same time.
     pub(crate) fn open_most(&self) -> usize {
         self.shared.state.lock().unwrap().open_most
     }
 
-    /// Waits until so many requests have arrived.
+    /// Waits until this many requests have arrived, and returns them.
     pub(crate) fn wait_for(&self, count: usize) -> Vec<Arrived> {
         self.wait_until(count);
         self.arrived()
     }
 
-    /// Waits until so many requests have arrived, and copies none of them.
+    /// Waits until this many requests have arrived.
     pub(crate) fn wait_until(&self, count: usize) {
         let deadline = Deadline::new();
         let mut state = self.shared.state.lock().unwrap();
@@ -128,7 +128,7 @@ impl Receiver {
     }
 }
 
-/// One of so many identifiers, always the same ones.
+/// Selects one in `many` identifiers, always the same ones.
 fn is_one_of(many: u64, webhook_id: &str) -> bool {
     let sum = webhook_id.bytes().fold(7u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
     many > 0 && sum.is_multiple_of(many)

@@ -13,11 +13,11 @@ use serde_json::{Value as Json, json};
 
 use super::{Deadline, PATIENCE, http, program};
 
-/// How a server is started.
+/// The start options of a server.
 #[derive(Clone)]
 pub(crate) struct Start {
-    /// What the server is started by, where it is not started directly. It must end by becoming
-    /// the server (`exec`), so that signals reach it.
+    /// The program that starts the server, if it is not started directly. It must `exec` the
+    /// server, so that signals reach it.
     wrapper: Vec<String>,
     /// The binary.
     program: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// For development, on a free port.
+    /// Development mode, on a free port.
     pub(crate) fn dev() -> Start {
         let start = Start {
             wrapper: Vec::new(),
@@ -43,13 +43,13 @@ impl Start {
         self
     }
 
-    /// Started by another program, which is given the server and its arguments.
+    /// Started by another program, which gets the server and its arguments.
     pub(crate) fn under(mut self, wrapper: &[&str]) -> Start {
         self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
         self
     }
 
-    /// As it is without any setting, on a free port.
+    /// Without any setting, on a free port.
     pub(crate) fn plain() -> Start {
         Start { arguments: Vec::new(), ..Start::dev() }
     }
@@ -73,12 +73,12 @@ impl Start {
         server
     }
 
-    /// Starts on the data of another one.
+    /// Starts on an existing data directory.
     pub(crate) fn at(self, data_dir: &Path) -> Server {
         self.try_at(data_dir).unwrap_or_else(|(status, log)| panic!("{status}:\n{log}"))
     }
 
-    /// Starts, and gives how it ended where it ended before it listened.
+    /// Starts; if the process ends before it listens, returns its status and output.
     pub(crate) fn try_at(self, data_dir: &Path) -> Result<Server, (ExitStatus, String)> {
         let mut server = self.spawn(data_dir);
         let Some(listening) = server.line_or_end(|line| line.contains("\"listening\"")) else {
@@ -94,7 +94,7 @@ impl Start {
         Ok(server)
     }
 
-    /// Starts, and waits for nothing: it has no address yet.
+    /// Starts without waiting: the address is not known yet.
     pub(crate) fn spawn(&self, data_dir: &Path) -> Server {
         let mut command = self.command(data_dir);
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -118,7 +118,7 @@ impl Start {
         }
     }
 
-    /// The command, for servers that are expected to refuse.
+    /// The command, for servers that should refuse to start.
     pub(crate) fn command(&self, data_dir: &Path) -> Command {
         let serve = ["serve", "--listen", "127.0.0.1:0", "--data-dir"];
         let mut command = match self.wrapper.split_first() {
@@ -147,7 +147,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Asks the API, and expects this status.
+    /// Sends a request to the API, and expects this status.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Json>, status: u16) -> Json {
         let (found, answer) = http::request(self.address, &self.key, method, path, body).unwrap();
         assert_eq!(found, status, "{method} {path}: {answer}");
@@ -177,7 +177,7 @@ impl Server {
         self.ask("POST", "/v1/subscriptions", Some(&body), 201)
     }
 
-    /// Sends so many events in one batch.
+    /// Sends this many events in one batch.
     pub(crate) fn send(&self, count: usize) {
         let events: Vec<_> =
             (0..count).map(|n| json!({ "type": "task.updated", "data": { "n": n } })).collect();
@@ -202,7 +202,7 @@ impl Server {
         self.get("/v1/ledger")
     }
 
-    /// Waits until there is what is looked for. Woken by what the server logs.
+    /// Waits until `look` returns a value; checks again at every log line of the server.
     pub(crate) fn wait<T>(&mut self, what: &str, look: impl Fn(&Server) -> Option<T>) -> T {
         let deadline = Deadline::new();
         loop {
@@ -215,7 +215,7 @@ impl Server {
                 self.shown_log()
             );
             match self.lines.recv_timeout(Duration::from_millis(100)) {
-                // What happened meanwhile is looked at once, not line by line.
+                // Drain all queued lines before checking again.
                 Ok(line) => {
                     self.remember(line);
                     while let Ok(line) = self.lines.try_recv() {
@@ -239,7 +239,7 @@ impl Server {
             .unwrap_or_else(|| panic!("the server ended; log:\n{}", self.shown_log()))
     }
 
-    /// Waits for a line of the log; `None` where the server ended before it came.
+    /// Waits for a line of the log; `None` if the server ended first.
     fn line_or_end(&mut self, is_it: impl Fn(&str) -> bool) -> Option<String> {
         if let Some(line) = self.log.iter().find(|line| is_it(line)) {
             return Some(line.clone());
@@ -267,14 +267,14 @@ impl Server {
         self.child.id()
     }
 
-    /// The most memory that the process ever had.
+    /// The peak memory of the process.
     pub(crate) fn peak_memory_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
-    /// All of a list, page by page.
+    /// All entries of a list, page by page.
     pub(crate) fn all(&self, path: &str) -> Vec<Json> {
         let mut all = Vec::new();
         let mut cursor = String::new();
@@ -309,7 +309,7 @@ impl Server {
         drop(kill(name, self.child.id()).stderr(Stdio::null()).status());
     }
 
-    /// Waits for the end of the process, and gives the rest of its log.
+    /// Waits for the end of the process; returns its status and the rest of its log.
     pub(crate) fn ended(&mut self) -> (ExitStatus, String) {
         let deadline = Deadline::new();
         while !deadline.has_passed() {
@@ -324,13 +324,13 @@ impl Server {
         panic!("the server does not end; log:\n{}", self.shown_log())
     }
 
-    /// Ends it at once, without a word to it.
+    /// Kills the process.
     pub(crate) fn kill(&mut self) {
         self.signal("KILL");
         self.child.wait().unwrap();
     }
 
-    /// Starts another one on the data of this one, which has ended.
+    /// Starts another server on the data of this one, which has ended.
     pub(crate) fn succeeded_by(mut self, start: Start) -> Server {
         let directory = self.directory.take();
         let mut next = start.at(&self.data_dir);
@@ -338,7 +338,7 @@ impl Server {
         next
     }
 
-    /// Ends it orderly, and starts another one on the same data.
+    /// Shuts it down in order, and starts another one on the same data.
     pub(crate) fn restart(self, start: Start) -> Server {
         self.signal("TERM");
         self.restart_after_end(start)
@@ -352,7 +352,7 @@ impl Server {
     }
 }
 
-/// By the shell's own `kill`: the program of that name is missing on a bare machine.
+/// Uses the shell's builtin `kill`: a minimal machine has no program of that name.
 fn kill(signal: &str, pid: u32) -> Command {
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("kill -s {signal} {pid}"));
@@ -361,7 +361,7 @@ fn kill(signal: &str, pid: u32) -> Command {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Where it has ended already there is nothing to kill.
+        // It may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }

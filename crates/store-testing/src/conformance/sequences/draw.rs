@@ -1,4 +1,4 @@
-//! The dice: which operation comes next, on what, and with which outcome.
+//! Draws random operations: which one comes next, on which records, and with which outcome.
 
 use std::time::Duration;
 
@@ -24,12 +24,12 @@ use crate::samples::{
 
 const KINDS: [&str; 3] = ["task.updated", "task.deleted", "note.added"];
 
-/// Identifiers are unique in the whole world, so the two tenants draw from different ones.
+/// Identifiers are globally unique, so the two tenants use different ones.
 fn first_subscription(whose: &TenantId) -> u64 {
     if *whose == acme() { 0 } else { 100 }
 }
 
-/// Everything that is drawn, and the time, which only goes on.
+/// The random source, and the time, which only advances.
 pub(super) struct Dice {
     state: u64,
     now: Timestamp,
@@ -71,7 +71,7 @@ impl Dice {
         [None, None, Some(0), Some(1)][usize::try_from(self.below(4)).unwrap()]
     }
 
-    /// A while: often none, often a little, at times days.
+    /// Advances the time: often not at all, often a little, at times by days.
     fn pass_time(&mut self) {
         let ms = match self.below(4) {
             0 => 0,
@@ -82,7 +82,7 @@ impl Dice {
         self.now = self.now.saturating_add(Duration::from_millis(ms));
     }
 
-    /// The next operation. What it is about is looked up in the model.
+    /// Draws the next operation. Its target is looked up in the model.
     pub(super) async fn operation(&mut self, model: &dyn Store) -> Operation {
         self.pass_time();
         match self.below(24) {
@@ -109,7 +109,8 @@ impl Dice {
         Operation::Accept(batch)
     }
 
-    /// Of few identifiers and two fingerprints, so that there are repeats and conflicts.
+    /// An event with one of few identifiers and two fingerprints, so that there are repeats and
+    /// conflicts.
     fn acceptance(&mut self, whose: &TenantId) -> Acceptance {
         let id = format!("e{}", self.below(80));
         let data = json(&format!(" {{\"n\" : {}}} ", self.below(1_000)));
@@ -190,7 +191,7 @@ impl Dice {
         Operation::Settle(None, Commit { destinations: vec![change], ..Commit::default() })
     }
 
-    /// Of few identifiers, destinations and types, so that there are twins.
+    /// A subscription with one of few identifiers, destinations and types, so that there are twins.
     fn put(&mut self) -> Operation {
         let whose = self.whose();
         let (n, to) = (self.subscription_number(&whose), self.below(5));
@@ -288,7 +289,7 @@ impl Dice {
         }
     }
 
-    /// A time between the begin and now.
+    /// A random time between the start and now.
     fn some_time(&mut self) -> Timestamp {
         let span = u64::try_from(self.now.since(START).as_millis()).unwrap();
         START.saturating_add(Duration::from_millis(self.below(span + 1)))

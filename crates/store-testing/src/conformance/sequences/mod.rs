@@ -1,6 +1,6 @@
 //! Random sequences: the same operations on a backend and on the model give the same answers.
 //!
-//! Everything follows from the seed. What fails names its seed and prints every operation.
+//! Everything is computed from the seed. A failure prints its seed and every operation.
 
 mod draw;
 mod operation;
@@ -19,7 +19,7 @@ use super::ground::ALL;
 use crate::memory::MemoryStore;
 use crate::samples::{self, START, acme, umbrella};
 
-/// The ledger of no sequence at all.
+/// An empty ledger.
 pub const NOTHING: Ledger = Ledger {
     accepted: 0,
     queued: 0,
@@ -30,13 +30,13 @@ pub const NOTHING: Ledger = Ledger {
     cancelled: 0,
 };
 
-/// Carries out `steps` operations on the backend and on the model, and compares every answer and,
-/// now and then and at the end, everything that there is. Returns where the deliveries ended up, to
-/// tell whether enough happened.
+/// Runs `steps` operations on the backend and on the model, and compares every answer and, at
+/// intervals and at the end, the whole contents. Returns the final ledger, to check that enough
+/// happened.
 ///
 /// # Panics
 ///
-/// Where they differ, with the seed and the operations.
+/// If they differ, with the seed and the operations.
 pub async fn compare(seed: u64, steps: usize, mut ground: Ground) -> Ledger {
     let model: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let mut dice = Dice::new(seed);
@@ -62,8 +62,8 @@ pub async fn compare(seed: u64, steps: usize, mut ground: Ground) -> Ledger {
     model.ledger(None).await.unwrap()
 }
 
-/// Fills an empty store with whatever so many random operations leave behind, and with what they
-/// leave out. The same seed leaves the same.
+/// Fills an empty store by this many random operations, and adds records of kinds that these do not
+/// create. The same seed gives the same contents.
 pub async fn fill(seed: u64, steps: usize, store: &dyn Store) {
     let model: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let mut dice = Dice::new(seed);
@@ -92,7 +92,7 @@ pub async fn fill(seed: u64, steps: usize, store: &dyn Store) {
     store.touch_keys(&[("second".into(), samples::at(77))]).await.unwrap();
 }
 
-/// Everything that a store shows of what [`fill`] left behind, as lines.
+/// Dumps the contents that [`fill`] made, as lines.
 pub async fn everything(store: &dyn Store) -> Vec<String> {
     let tenants = [acme(), umbrella()];
     let mut lines = dump(store, &tenants, START).await;
@@ -105,18 +105,18 @@ pub async fn everything(store: &dyn Store) -> Vec<String> {
     lines
 }
 
-/// The ledger at the end of one or of several sequences.
+/// The ledger at the end of one or several sequences.
 pub type Total = Ledger;
 
-/// Sequences that run at the same time. Most of a sequence's time is spent waiting for the disk; a
-/// PostgreSQL server has connections for about ten stores.
+/// How many sequences run concurrently. A sequence mostly waits for the disk; a PostgreSQL server
+/// has connections for about ten stores.
 const SEQUENCES_AT_ONCE: usize = 5;
 
-/// Compares the sequences of these seeds, some at a time, and adds up how they ended.
+/// Compares the sequences of these seeds, some of them concurrently, and adds up their ledgers.
 ///
 /// # Panics
 ///
-/// Where one of them does.
+/// If one of them does.
 pub async fn total<F>(seeds: std::ops::Range<u64>, compare: impl Fn(u64) -> F) -> Total
 where
     F: Future<Output = Total> + 'static,
@@ -145,7 +145,8 @@ async fn compare_all(seed: u64, trace: &[String], model: &dyn Store, ground: &Gr
     assert_same(seed, trace, &expected, &found);
 }
 
-/// What is kept by days may stay longer than in the model, but nothing may go that has to stay.
+/// Compares pruned stores: a backend that prunes by days may keep records longer than the model,
+/// but must not remove others.
 async fn compare_pruned(
     seed: u64,
     trace: &[String],

@@ -1,4 +1,4 @@
-//! One operation of a sequence, with everything that it needs, and what a store answers to it.
+//! One operation of a sequence with its parameters, and the answer of a store.
 
 use std::fmt::Debug;
 
@@ -22,7 +22,7 @@ pub(super) enum Operation {
     MarkDeleted(TenantId, SubscriptionId, Timestamp),
     Remove(TenantId, SubscriptionId),
     Accept(Vec<Acceptance>),
-    /// What the parity of the shard is held by, if not by both, and the commit.
+    /// A commit, with leases for the shards of one parity only, or for all.
     Settle(Option<u8>, Commit),
     PutReplay(ReplayJob),
     Candidates(ReplayJob, usize),
@@ -36,7 +36,7 @@ pub(super) enum Operation {
     Reopen,
 }
 
-/// What the store answers, in lines; what may come in any order is sorted.
+/// Runs the operation; returns the answer as lines, sorted where the order is undefined.
 pub(super) async fn perform(operation: &Operation, store: &dyn Store) -> Vec<String> {
     match operation {
         Operation::CreateTenant(tenant) => answer(store.create_tenant(tenant).await),
@@ -84,7 +84,7 @@ pub(super) async fn perform(operation: &Operation, store: &dyn Store) -> Vec<Str
     }
 }
 
-/// An answer, or which error it was: how it is worded is the store's own.
+/// The answer, or the kind of error: its text differs between backends.
 fn answer<T: Debug>(answer: Result<T, StoreError>) -> Vec<String> {
     vec![match answer {
         Ok(answer) => format!("{answer:?}"),

@@ -1,8 +1,8 @@
 //! Writing to a day's file.
 //!
-//! **Every write sets a row, and none changes it relative to what it was**: applying the same records
-//! again ends in the same rows. The file counts its transactions, so that lost ones are noticed
-//! (`check.rs`).
+//! **Every write is idempotent: it sets a row to a value and never adds to one**, so applying the
+//! same records again ends in the same rows. The file counts its transactions, so that lost ones
+//! are noticed (`check.rs`).
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ use crate::embedded::{QuickMap, QuickSet};
 use crate::error::StoreError;
 use crate::records::Acceptance;
 
-/// The cache of names and routes is cleared when it has so many entries.
+/// The cache of names and routes is cleared when it has this many entries.
 const REMEMBERED_MAX: usize = 200_000;
 
 type Route = (i64, SubscriptionId, DestinationId, i64);
@@ -37,9 +37,9 @@ pub(in crate::embedded) struct DayFile {
     connection: Connection,
     path: PathBuf,
     numbers: Numbers,
-    /// How many transactions it has.
+    /// How many transactions the file has seen.
     writes: i64,
-    /// The file may have a saved Bloom filter.
+    /// The file may contain a saved Bloom filter.
     keeps: bool,
 }
 
@@ -51,7 +51,7 @@ struct Numbers {
 }
 
 impl DayFile {
-    /// Opens the file; says whether it is new.
+    /// Opens the file; the flag says whether it is new.
     pub(super) fn open(layout: &Layout, day: Day) -> Result<(Self, bool), StoreError> {
         let path = layout.day(day);
         let is_new = !path.exists();
@@ -79,12 +79,12 @@ impl DayFile {
         (&mut self.connection, &self.path)
     }
 
-    /// How many transactions it has.
+    /// How many transactions the file has seen.
     pub(super) fn writes(&self) -> i64 {
         self.writes
     }
 
-    /// Writes all of it, or nothing. Returns the hashes of the indexed events.
+    /// Writes all rows, or nothing. Returns the hashes of the indexed events.
     pub(super) fn write(&mut self, of_day: &OfDay<'_>) -> Result<Vec<u64>, StoreError> {
         if self.numbers.names.len() + self.numbers.routes.len() > REMEMBERED_MAX {
             self.numbers = Numbers::default();
@@ -177,7 +177,7 @@ impl Writing<'_> {
         Ok(written)
     }
 
-    /// Notes in which seconds of the day there were events of a type.
+    /// Records in which seconds of the day there were events of a type.
     fn note(&self, seconds: QuickSet<(i64, i64, i64)>) -> rusqlite::Result<()> {
         let note = "INSERT OR IGNORE INTO seconds VALUES (?1, ?2, ?3)";
         let mut note = self.transaction.prepare_cached(note)?;
@@ -198,7 +198,8 @@ impl Writing<'_> {
         let mut rows = DeliveryRows::new(self.transaction, self.day)?;
         for &(derived, place, tenant) in derived.iter().chain(indexed) {
             let Some(folded) = deliveries.get(place) else { continue };
-            // A delivery that was accepted earlier has a row already, except in very rare cases.
+            // The row of a delivery that was accepted earlier exists already, except in very rare
+            // cases.
             if folded.event.is_some() || !rows.change(derived, folded)? {
                 let route = self.numbers.route(self.transaction, tenant, folded.delivery)?;
                 let event = folded.event.and_then(|place| events.get(place)).copied();

@@ -1,8 +1,9 @@
 //! Rows of events and deliveries.
 //!
 //! Events are written 64 at a time where that is possible: one statement opens its table once. It
-//! skips rows whose numbers are taken; then all 64 are written again one by one, which changes nothing
-//! for those that are there. **Every statement can be repeated and ends in the same rows.**
+//! skips rows whose numbers are taken. If it skipped any, all 64 are written again one by one,
+//! which changes nothing for the rows that exist already. **Every statement can be repeated and
+//! ends in the same rows.**
 //!
 //! Deliveries are written one by one. For a statement with several rows and explicit row numbers SQLite
 //! keeps a copy of every page that it touches, to be able to undo that statement alone, and deliveries
@@ -26,9 +27,9 @@ use crate::embedded::files::rows::delivery::{
 };
 use crate::records::Acceptance;
 
-/// Events of one statement.
+/// Events written by one statement.
 pub(super) const TOGETHER: usize = 64;
-/// Values of an event's row.
+/// Columns of an event's row.
 const COLUMNS: usize = 13;
 
 const EVENTS: &str = "events (n, tenant, id, kind, object, time, accepted_at, fingerprint,
@@ -39,7 +40,7 @@ const INSERT_INDEXED_EVENT: &str = "INSERT INTO events (n, odd, tenant, id, kind
         accepted_at, fingerprint, deliveries, crc, data, old, trace)
     VALUES (?1, 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT DO NOTHING";
 
-/// The parameters of so many rows.
+/// The SQL placeholders of this many rows.
 fn places(rows: usize) -> String {
     let mut sql = String::new();
     for row in 0..rows {
@@ -49,7 +50,7 @@ fn places(rows: usize) -> String {
                 (_, 1) => ", (",
                 (_, _) => ", ",
             };
-            // Writing to a text never fails.
+            // Writing to a string never fails.
             write!(sql, "{before}?{}", row * COLUMNS + column).ok();
         }
         sql.push(')');
@@ -76,7 +77,7 @@ fn bind(
 /// An event, with the numbers that its row needs.
 pub(super) struct EventRow<'r> {
     pub(super) derived: Option<i64>,
-    /// Its index among the events of the day.
+    /// The event's index among the events of the day.
     pub(super) place: usize,
     pub(super) tenant: i64,
     pub(super) kind: i64,
@@ -92,7 +93,7 @@ pub(super) struct EventRows<'w> {
     values: EventValues,
 }
 
-/// The parts of an event's row that are encoded.
+/// The encoded values of an event's row.
 #[derive(Default)]
 struct EventValues {
     scratch: Encoder,
@@ -135,7 +136,7 @@ impl EventValues {
     }
 }
 
-/// An identifier as a row has it: as bytes where Postrider made it.
+/// An identifier as it is stored: as bytes if Postrider made it, else as text.
 fn stored_id<'i>(id: &'i str, made: Option<&'i [u8; 16]>) -> ToSqlOutput<'i> {
     ToSqlOutput::Borrowed(match made {
         Some(bytes) => ValueRef::Blob(bytes),
@@ -154,8 +155,8 @@ impl<'w> EventRows<'w> {
         })
     }
 
-    /// Writes all rows in one statement; `false` where that is not possible, and each must be written
-    /// alone.
+    /// Writes all rows in one statement; `false` if that is not possible or a row was skipped: then the
+    /// caller writes each row alone.
     pub(super) fn insert_together(&mut self, rows: &[EventRow<'_>]) -> rusqlite::Result<bool> {
         if rows.len() != TOGETHER || rows.iter().any(|row| row.derived.is_none()) {
             return Ok(false);
@@ -242,7 +243,7 @@ impl<'w> DeliveryRows<'w> {
         values.change(&mut indexed, None)
     }
 
-    /// Writes one.
+    /// Writes a new row.
     pub(super) fn insert(&mut self, row: &DeliveryRow<'_>) -> rusqlite::Result<()> {
         let DeliveryRows { transaction, day, put, encoded, .. } = self;
         let delivery = row.folded.delivery;
@@ -262,7 +263,7 @@ impl<'w> DeliveryRows<'w> {
         let hash = crc32fast::hash(delivery.id.as_bytes());
         let place = |n| row_numbers::indexed(row.tenant, *day, delivery.created_at, hash, n);
         let run = |number| values(number).put(&mut insert, Table::Day);
-        // The row is there already: set it to the current state.
+        // The row exists already: set it to the current state.
         let known = || Ok(values(0).change(&mut renew, None)?.then_some(0));
         place_indexed((transaction, "deliveries"), place, run, known).map(drop)
     }
@@ -276,7 +277,8 @@ fn number_of(
     transaction.prepare_cached(sql)?.query_row(values, |row| row.get(0)).optional()
 }
 
-/// Finds a free number for an indexed row, unless it has one: in its millisecond, or else after it.
+/// Finds a free number for an indexed row that has none yet: in the millisecond of its acceptance,
+/// or else after it.
 fn place_indexed(
     (transaction, table): (&Transaction<'_>, &str),
     place: impl Fn(i64) -> i64,
@@ -295,7 +297,7 @@ fn place_indexed(
             return Ok(number);
         }
     }
-    // The last number of a run of taken numbers.
+    // The last of the consecutive numbers that are taken.
     let last = format!(
         "SELECT n FROM {table} AS r WHERE n >= ?1
             AND NOT EXISTS (SELECT 1 FROM {table} WHERE n = r.n + 1) ORDER BY n LIMIT 1"

@@ -1,9 +1,9 @@
 //! Folding: many journal records become few writes.
 //!
-//! All changes of a delivery between two transactions become one row in its last state, with its first
-//! attempt inside. **A delivery that was accepted and ended in between never touches a lane.** Counters
-//! are added up. Nothing is copied: a fold refers to the records. The order of records matters only
-//! here.
+//! All changes of a delivery between two transactions become one row in its last state, with its
+//! first attempt inside. **A delivery that is accepted and ends between two transactions is never
+//! written to a lane.** Counters are added up. Nothing is copied: a fold borrows the records. After
+//! folding, the order of the records no longer matters.
 
 use postrider_domain::attempt::Attempt;
 use postrider_domain::circuit::{Circuit, Transition};
@@ -27,9 +27,10 @@ pub(in crate::embedded) fn minute(time: Timestamp) -> i64 {
 #[derive(Debug)]
 pub(super) struct Folded<'r> {
     pub(super) delivery: &'r Delivery,
-    /// Its state before the fold: a lane may have a row of it.
+    /// Its state before the fold; it says which lane may have a row of the delivery.
     pub(super) before: Option<StateName>,
-    /// The index of its event among those of the day; `None` where it was accepted earlier.
+    /// The index of its event among the events of the day; `None` where the event was accepted
+    /// before this fold.
     pub(super) event: Option<usize>,
     /// Its first attempt, which is stored inside its row.
     pub(super) first: Option<&'r Attempt>,
@@ -53,7 +54,7 @@ impl OfDay<'_> {
     }
 }
 
-/// Which count of a file grows.
+/// The counter of a day's file that grows.
 #[derive(Debug, Clone, Copy)]
 enum More {
     Event = 0,
@@ -61,7 +62,7 @@ enum More {
     Attempt = 2,
 }
 
-/// The writes that some records come to.
+/// The writes that a batch of records comes to.
 #[derive(Debug, Default)]
 pub(super) struct Fold<'r> {
     pub(super) days: Vec<(Day, OfDay<'r>)>,
@@ -71,13 +72,14 @@ pub(super) struct Fold<'r> {
     pub(super) ledger: QuickMap<&'r TenantId, LedgerDelta>,
     pub(super) tallies: QuickMap<(&'r TenantId, i64), Tally>,
     pub(super) backlog: QuickMap<DestinationId, i64>,
-    /// The index in `days`, and the index among the deliveries of that day.
+    /// For each delivery: the index of its day in `days`, and its index among the deliveries of
+    /// that day.
     places: QuickMap<DeliveryId, (usize, usize)>,
     rows: usize,
 }
 
 impl<'r> Fold<'r> {
-    /// About how many rows it will write.
+    /// An estimate of how many rows this fold writes.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
@@ -87,7 +89,7 @@ impl<'r> Fold<'r> {
         self.days.iter().flat_map(|(_, of_day)| of_day.events.iter().copied())
     }
 
-    /// The index of a day. There are few days, and mostly it is the last one.
+    /// The index of a day in `days`. There are few days, and most records are of the last one.
     fn day(&mut self, time: Timestamp) -> usize {
         let day = Day::of(time);
         match self.days.iter().rposition(|(known, _)| *known == day) {
@@ -123,7 +125,7 @@ impl<'r> Fold<'r> {
         of_day.events.push(acceptance);
         self.count(day, More::Event);
         self.rows += 1;
-        // The event's row names its deliveries; their state is here.
+        // The event's row lists its deliveries; their states are in rows of their own.
         for delivery in &acceptance.deliveries {
             let day_of_delivery = self.day(delivery.created_at);
             self.count(day_of_delivery, More::Delivery);
@@ -173,7 +175,8 @@ impl<'r> Fold<'r> {
         change(self.tallies.entry((tenant, minute)).or_default());
     }
 
-    /// Adds an event of another store, with its deliveries in their current states.
+    /// Adds an event that is transferred from another store, with its deliveries in their current
+    /// states.
     pub(super) fn import(
         &mut self,
         acceptance: &'r Acceptance,

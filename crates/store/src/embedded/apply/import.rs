@@ -1,8 +1,8 @@
-//! Writing records of another store.
+//! Writing records that are transferred from another store.
 //!
 //! The order is the same as for journal records: first the files of the days, whose writes can be
-//! repeated, then `main.db` with its counters and the position of the transfer. **So a batch that was
-//! interrupted between the two is written again and counts once.**
+//! repeated, then `main.db` with its counters and the position of the transfer. **So a batch that
+//! was interrupted between the two is written again and counts once.**
 
 use std::path::Path;
 
@@ -72,7 +72,7 @@ impl Applier {
     }
 }
 
-/// An event as an acceptance, and its attempts.
+/// Splits an event into its acceptance and its attempts.
 fn taken_apart(whole: WholeEvent) -> (Acceptance, Vec<(DeliveryId, Attempt)>) {
     let WholeEvent { record, fingerprint, deliveries, attempts } = whole;
     let acceptance = Acceptance {
@@ -85,7 +85,7 @@ fn taken_apart(whole: WholeEvent) -> (Acceptance, Vec<(DeliveryId, Attempt)>) {
     (acceptance, attempts)
 }
 
-/// Adds an item to the fold, if it belongs there; other items have rows of their own.
+/// Adds a transition, a ledger or a tally to the fold; other items are written elsewhere.
 fn count<'r>(fold: &mut Fold<'r>, item: &'r Item) {
     match item {
         Item::Transition { tenant, destination, transition, number: _ } => {

@@ -1,7 +1,7 @@
 //! Writing to `main.db`.
 //!
-//! Counters are added to, so a record must count once: **the position up to which records are applied
-//! moves in the same transaction.**
+//! Applying a record adds to counters, so each record must be applied exactly once: **the position
+//! up to which records are applied moves in the same transaction.**
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -30,13 +30,13 @@ pub(in crate::embedded) struct MainFile {
     path: PathBuf,
 }
 
-/// The identity of the store, and how far it is.
+/// The identity of the store, and how far the journal is applied.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::embedded) struct Identity {
     pub(in crate::embedded) store_id: StoreId,
-    /// Everything up to here is in this file.
+    /// Every record up to this position is in this file.
     pub(in crate::embedded) applied: Position,
-    /// Whether there must be a journal.
+    /// Whether a journal must exist: opening fails if it is missing.
     pub(in crate::embedded) has_journal: bool,
 }
 
@@ -112,13 +112,13 @@ impl MainFile {
         self.connection.query_row(truncate, [], |_| Ok(())).at(&self.path)
     }
 
-    /// Records that there must be a journal from now on.
+    /// Records that a journal must exist from now on.
     pub(in crate::embedded) fn has_journal(&mut self) -> Result<(), StoreError> {
         let yes = Value::Integer(1);
         self.change(|transaction, path| rows::put_meta(transaction, "has_journal", &yes).at(path))
     }
 
-    /// Writes all of it with the position, or nothing.
+    /// Writes a fold together with its position, or nothing.
     pub(super) fn write(
         &mut self,
         fold: &Fold<'_>,

@@ -1,9 +1,9 @@
-//! The applier: one thread that moves what the journal has into SQLite, in order.
+//! The applier: one thread that moves records from the journal into SQLite, in order.
 //!
-//! Everything that it does comes from one queue: records as the journal synced them, changes of the
+//! All its work comes from one queue: records after the journal has synced them, changes of the
 //! configuration, and barriers of readers. A barrier is answered when everything before it is in
-//! SQLite. **A record enters the queue before its append is answered**, so a reader that waits for a
-//! barrier sees everything that was acknowledged before.
+//! SQLite. **A record enters the queue before its append is answered**, so a reader that waits for
+//! a barrier sees everything that was acknowledged before.
 
 mod day_file;
 mod day_rows;
@@ -40,7 +40,7 @@ use crate::records::{Acceptance, Commit};
 
 /// The kinds of journal records.
 pub(in crate::embedded) mod kind {
-    /// Nothing: the record only takes a place in the queue.
+    /// An empty record: once it is answered, every record before it is in the journal or refused.
     pub(in crate::embedded) const FENCE: u8 = 0;
     /// A batch of acceptances.
     pub(in crate::embedded) const ACCEPT: u8 = 1;
@@ -48,7 +48,7 @@ pub(in crate::embedded) mod kind {
     pub(in crate::embedded) const SETTLE: u8 = 2;
 }
 
-/// Files of days that stay open for writing.
+/// How many files of days stay open for writing.
 const DAY_FILES_MAX: usize = 4;
 /// How long to wait before trying again on a full disk.
 const FULL_PAUSE: Duration = Duration::from_millis(200);
@@ -81,7 +81,7 @@ pub(in crate::embedded) struct Applier {
     layout: Layout,
     main: MainFile,
     days: BTreeMap<Day, DayFile>,
-    /// Days whose file was made since `main.db` was written last.
+    /// Days whose file was created since `main.db` was last written.
     new_days: BTreeSet<Day>,
     known_days: Days,
     queue: Arc<ApplyQueue>,
@@ -112,7 +112,8 @@ pub(in crate::embedded) struct Parts {
     pub(in crate::embedded) fatal: Fatal,
 }
 
-/// Stops the queue when the applier panics, so that nobody waits for it.
+/// Stops the queue when the applier panics, so that callers get an error instead of waiting for
+/// ever.
 struct Ender(Arc<ApplyQueue>);
 
 impl Drop for Ender {
@@ -157,7 +158,7 @@ impl Applier {
         self.released = released;
     }
 
-    /// Calls it now.
+    /// Calls the callback with the current position.
     pub(in crate::embedded) fn release_applied(&self) {
         (self.released)(self.applied);
     }
@@ -211,7 +212,7 @@ impl Applier {
             match self.apply(batches.iter().flat_map(|batch| batch.records())) {
                 Err(StoreError::DiskFull { place }) => {
                     let has_given_up = self.disk_reserve.give_up();
-                    // Emptying the logs makes use of free space inside the files.
+                    // A checkpoint of the write-ahead logs may free enough space inside the files.
                     match self.checkpoint() {
                         Ok(()) | Err(StoreError::DiskFull { .. }) => {}
                         Err(error) => return Err(error),
@@ -242,7 +243,7 @@ impl Applier {
             let mut fold = Fold::default();
             let (mut taken, mut applied) = (0, self.applied);
             for (position, contents) in rest {
-                // An earlier try that met a full disk may have written more than the position says.
+                // An earlier try that met a full disk may have applied records already.
                 if *position > self.applied {
                     fold_in(&mut fold, contents);
                 }
@@ -289,7 +290,7 @@ impl Applier {
         self.main.write(fold, &self.new_days, &marks, applied)?;
         self.new_days.clear();
         self.applied = applied;
-        // From here on they are found in SQLite.
+        // SQLite has these events now, so they are no longer pending.
         self.pending.forget(fold.events().map(|acceptance| &acceptance.event));
         (self.released)(applied);
         Ok(())
@@ -334,8 +335,8 @@ impl Applier {
         self.days.remove(&day);
     }
 
-    /// Saves the Bloom filters of all days but one in their files. On a full disk a file goes without:
-    /// the filter is then built anew at the next start.
+    /// Saves the Bloom filter of every day except `but` in its file. On a full disk a filter is not
+    /// saved; it is built again at the next start.
     fn keep_blooms(&mut self, but: Option<Day>) -> Result<(), StoreError> {
         for (day, bloom) in self.blooms.not_kept() {
             let is_there = self.layout.day(day).is_file();
@@ -355,13 +356,13 @@ impl Applier {
         Ok(())
     }
 
-    /// The last work before the files are closed.
+    /// Saves the Bloom filters and empties the write-ahead logs, before the files are closed.
     pub(in crate::embedded) fn finish(&mut self) -> Result<(), StoreError> {
         self.keep_blooms(None)?;
         self.checkpoint()
     }
 
-    /// Copies every log into its file.
+    /// Copies every write-ahead log into its file.
     pub(in crate::embedded) fn checkpoint(&mut self) -> Result<(), StoreError> {
         let truncate = "PRAGMA wal_checkpoint(TRUNCATE)";
         let run = |connection: &rusqlite::Connection, path: &Path| {

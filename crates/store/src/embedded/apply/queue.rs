@@ -1,7 +1,8 @@
 //! The queue in front of the applier.
 //!
-//! Records wait a moment so that more can be applied together, unless a reader waits for them. The
-//! queue is limited in bytes: beyond that the journal's writer waits, and so do the callers of `append`.
+//! Records wait a moment so that more of them are applied together, unless a reader waits for them.
+//! The queue is limited in bytes: when it is full, the journal's writer waits, and so do the
+//! callers of `append`.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -14,15 +15,16 @@ use super::Applier;
 use super::unapplied::{Batch, Unapplied};
 use crate::error::StoreError;
 
-/// Rows of one transaction.
+/// The most rows that one transaction writes.
 pub(super) const ROWS_MAX: usize = 200_000;
-/// Records that are taken at once.
+/// The most records that the applier takes at once.
 const RECORDS_MAX: usize = 100_000;
-/// Bytes of records that are taken at once.
+/// The most bytes of records that the applier takes at once.
 const BYTES_MAX: usize = 32 << 20;
-/// Bytes of records that may wait.
+/// The most bytes of records in the queue.
 const WAITING_BYTES_MAX: usize = 48 << 20;
-/// How long records wait for more. A delivery that is accepted and ends within it never touches a lane.
+/// How long records wait for more. A delivery that is accepted and ends within this time is never
+/// written to a lane.
 const LINGER: Duration = Duration::from_millis(200);
 
 /// A task of the applier. An error stops the applier for good.
@@ -30,7 +32,7 @@ pub(in crate::embedded) type Task = Box<dyn FnOnce(&mut Applier) -> Result<(), S
 /// The answer to a reader that waits for a barrier.
 pub(in crate::embedded) type Reply = oneshot::Sender<Result<(), StoreError>>;
 
-/// Something in the queue.
+/// An entry of the queue.
 pub(in crate::embedded) enum Item {
     /// Records that became durable in the journal together.
     Records(Arc<Batch>),
@@ -47,7 +49,6 @@ pub(in crate::embedded) enum Taken {
     Task(Task),
 }
 
-/// The queue.
 #[derive(Default)]
 pub(in crate::embedded) struct ApplyQueue {
     state: Mutex<State>,
@@ -112,7 +113,7 @@ impl ApplyQueue {
         }
     }
 
-    /// Puts something else at the end.
+    /// Appends a task or a barrier to the queue.
     pub(in crate::embedded) fn push(&self, item: Item) -> Result<(), StoreError> {
         let mut state = self.lock();
         if let Some(why) = &state.stopped {
@@ -122,13 +123,14 @@ impl ApplyQueue {
             return Err(StoreError::Stopped("the store is closed".into()));
         }
         state.items.push_back(item);
-        // A reader may be of a low priority: whom it wakes must not find the lock taken.
+        // Unlock before waking the applier: this thread may have a low priority, and would be
+        // preempted while it holds the lock that the applier needs.
         drop(state);
         self.work.notify_one();
         Ok(())
     }
 
-    /// Whether everything that ever entered the queue is done.
+    /// Whether the queue is empty and the applier idle.
     pub(in crate::embedded) fn is_done(&self) -> Result<bool, StoreError> {
         let state = self.lock();
         match &state.stopped {
@@ -148,7 +150,7 @@ impl ApplyQueue {
         u64::try_from(self.lock().record_bytes).unwrap_or(u64::MAX)
     }
 
-    /// The next thing to do; `None` when the queue is closed and empty.
+    /// The next entry or batch of records; `None` when the queue is closed and empty.
     pub(in crate::embedded) fn take(&self) -> Option<Taken> {
         let mut state = self.lock();
         while state.items.is_empty() {
@@ -194,7 +196,7 @@ impl ApplyQueue {
         Some(Taken::Records(batches))
     }
 
-    /// Marks what was taken as done.
+    /// Marks the entry that was taken last as done.
     pub(in crate::embedded) fn done(&self) {
         let mut state = self.lock();
         state.busy = false;
@@ -224,7 +226,7 @@ impl ApplyQueue {
         self.work.notify_all();
     }
 
-    /// Stops the queue for good, and tells everybody who waits.
+    /// Stops the queue for good, and answers everybody who waits with an error.
     pub(in crate::embedded) fn stop(&self, why: &str) {
         let mut state = self.lock();
         state.stopped.get_or_insert_with(|| why.to_owned());
@@ -237,13 +239,13 @@ impl ApplyQueue {
         for item in items {
             match item {
                 Item::Barrier(reply) => drop(reply.send(Err(StoreError::Stopped(why.to_owned())))),
-                // The caller of a task is told by its dropped reply.
+                // The caller of a task gets an error because its reply channel is dropped.
                 Item::Records(_) | Item::Task(_) => {}
             }
         }
     }
 
-    /// Tells everybody who waits that the disk is full; records stay.
+    /// Answers everybody who waits that the disk is full; records stay in the queue.
     pub(super) fn refuse_waiting(&self, place: &str) {
         let mut state = self.lock();
         let (records, others): (VecDeque<Item>, VecDeque<Item>) =
@@ -260,7 +262,7 @@ impl ApplyQueue {
         }
     }
 
-    /// Waits for so long, or until the queue is closed (`false`).
+    /// Waits for this time; `false` if the queue is closed meanwhile.
     pub(super) fn pause(&self, pause: Duration) -> bool {
         let state = self.lock();
         let waited = self.work.wait_timeout_while(state, pause, |state| !state.closed);

@@ -1,8 +1,8 @@
-//! Answers that are kept for repeats, and notes of requests that have begun.
+//! Stored answers for repeated requests (idempotency keys), and notes of requests that have begun.
 //!
-//! A request with an idempotency key waits for two writes here, so requests that wait at the same time
-//! share a transaction. **A failure of one does not fail the others**, unless the transaction itself
-//! fails.
+//! A request with an idempotency key waits for two writes here, so requests that wait at the same
+//! time share a transaction. **A failure of one does not fail the others**, unless the transaction
+//! itself fails.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ use crate::records::IdempotentAnswer;
 /// Answers that are removed in one transaction.
 const CHUNK: usize = 5_000;
 
-/// An answer that is to be kept.
+/// An answer that is to be stored.
 #[derive(Debug)]
 struct Keep {
     tenant: TenantId,
@@ -37,7 +37,7 @@ struct Keep {
 pub(in crate::embedded) struct Keeping(Arc<Mutex<Vec<Keep>>>);
 
 impl Keeping {
-    /// Adds one. Returns whether it is the first: its caller starts the transaction.
+    /// Adds an answer. Returns whether it is the first one: then its caller starts the transaction.
     fn add(&self, keep: Keep) -> bool {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.push(keep);
@@ -56,7 +56,7 @@ impl Keeping {
         });
         match written {
             Ok(answers) => {
-                // Callers may have gone away.
+                // A caller that has gone away gets no reply.
                 all.into_iter().zip(answers).for_each(|(keep, kept)| drop(keep.reply.send(kept)));
                 Ok(())
             }
@@ -84,7 +84,7 @@ impl Keep {
     }
 }
 
-/// The same error, for another caller.
+/// A copy of the error, for another caller.
 fn same(error: &StoreError) -> StoreError {
     match error {
         StoreError::DiskFull { place } => StoreError::DiskFull { place: place.clone() },
@@ -115,7 +115,8 @@ impl EmbeddedStore {
         if self.keeping.add(Keep { tenant, key, answer, since, reply }) {
             let keeping = self.keeping.clone();
             let job = Item::Task(Box::new(move |applier| keeping.write(applier)));
-            // Callers that joined meanwhile are told by their dropped replies.
+            // Callers that added an answer meanwhile get an error because their reply channels are
+            // dropped.
             self.queue.push(job).inspect_err(|_| drop(self.keeping.take()))?;
         }
         match kept.await {
@@ -160,7 +161,7 @@ impl EmbeddedStore {
     }
 }
 
-/// Which answer: the tenant, the key, and when it was kept.
+/// Identifies an answer: the tenant, the idempotency key, and when it was stored.
 type Which = (String, String, i64);
 
 /// The oldest answers of tenants that have too many, or too many bytes of them.
@@ -217,7 +218,7 @@ pub(in crate::embedded) fn find(
     rows::one(connection, path, "answers", sql, values, |r| rows::answer_of(r, tenant, key))
 }
 
-/// Writes an answer; it replaces the one that is there.
+/// Writes an answer; it replaces an existing one with the same key.
 pub(in crate::embedded) fn put(
     transaction: &Transaction<'_>,
     path: &Path,

@@ -99,10 +99,10 @@ impl EmbeddedStore {
     }
 }
 
-/// A tenant with too many entries, and the newest one that is too many.
+/// A tenant with too many entries, and the newest of its entries that are to be removed.
 type Crowded = (Option<String>, [u8; 16]);
 
-/// Tenants with too many entries, each with the newest one that is too many.
+/// Tenants with too many entries, each with the newest of its entries that are to be removed.
 fn crowded(
     connection: &Connection,
     path: &Path,
@@ -135,7 +135,7 @@ fn list(
     let (low, high) = filter.bounds(below);
     let tenant = filter.tenant.as_ref().map(TenantId::as_str);
     let AuditFilter { actor, action, target, .. } = filter;
-    // The index of the most selective filter; the other filters are checked row by row.
+    // Use the index of the most selective filter; the other conditions are checked row by row.
     let index = match (tenant, actor, action, target) {
         (_, _, _, Some(_)) => "INDEXED BY audit_by_target",
         (Some(_), Some(_), _, None) => "INDEXED BY audit_of_actor",
@@ -161,7 +161,7 @@ fn list(
     rows::all(connection, path, "audit", &sql, &*values, entry_of)
 }
 
-/// An entry, of the columns `body, crc`.
+/// Reads an entry from the columns `body, crc`.
 pub(in crate::embedded) fn entry_of(reading: &Reading<'_>) -> Result<AuditEntry, StoreError> {
     let body: String = reading.get(0)?;
     reading.check(1, crc32fast::hash(body.as_bytes()))?;

@@ -40,7 +40,8 @@ impl Configuration for EmbeddedStore {
 
     async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>, StoreError> {
         let id = id.clone();
-        // Tenants change in `main.db` alone, before their change is answered: no barrier is needed.
+        // A change of a tenant is written to `main.db` before it is answered, so a read needs no
+        // barrier.
         self.read_now(move |guard| {
             guard.main(|connection, path| {
                 let sql = format!("{TENANT} WHERE id = ?1");
@@ -93,7 +94,7 @@ impl Configuration for EmbeddedStore {
 
     async fn key(&self, id: &str) -> Result<Option<Key>, StoreError> {
         let id = id.to_owned();
-        // Nor for keys: authentication does not wait for the applier or for a list.
+        // The same holds for keys: authentication never waits for the applier or for a list.
         self.read_now(move |guard| {
             guard.main(|connection, path| {
                 let sql = format!("{KEY} WHERE id = ?1");
@@ -425,7 +426,7 @@ pub(in crate::embedded) fn insert_key(
     Ok(transaction.execute(insert, values).at(path)? > 0)
 }
 
-/// Writes a destination, unless it is there.
+/// Writes a destination, unless it exists.
 pub(in crate::embedded) fn insert_destination(
     transaction: &Transaction<'_>,
     path: &Path,

@@ -1,4 +1,4 @@
-//! Cursors: the position of the last entry of the page before.
+//! Cursors of lists. A cursor is the position of the last entry of the page before.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use postrider_domain::time::Timestamp;
 use crate::error::StoreError;
 use crate::records::{Cursor, Page, PageRequest};
 
-/// The position that a page begins after.
+/// Parses a cursor into the position (time and identifier) that a page begins after.
 pub(in crate::embedded) fn place<I: FromStr>(
     request: &PageRequest,
 ) -> Result<Option<(Timestamp, I)>, StoreError> {
@@ -20,7 +20,7 @@ pub(in crate::embedded) fn place<I: FromStr>(
     read().map(Some).ok_or(StoreError::UnknownCursor)
 }
 
-/// The same, where a position is one value.
+/// Parses a cursor that is a single value.
 pub(in crate::embedded) fn single<I: FromStr>(
     request: &PageRequest,
 ) -> Result<Option<I>, StoreError> {
@@ -28,12 +28,12 @@ pub(in crate::embedded) fn single<I: FromStr>(
     text.parse().map(Some).map_err(|_| StoreError::UnknownCursor)
 }
 
-/// The cursor of a position.
+/// Makes the cursor of a position.
 pub(in crate::embedded) fn at(at: Timestamp, id: impl Display) -> Cursor {
     Cursor(format!("{}.{id}", at.as_unix_ms()))
 }
 
-/// A page of entries of which there is one more than asked for, if there are more.
+/// Makes a page of entries. The caller has read one entry more than asked for, if there are more.
 pub(in crate::embedded) fn page<T>(
     mut items: Vec<T>,
     request: &PageRequest,
@@ -45,8 +45,8 @@ pub(in crate::embedded) fn page<T>(
     Page { items, next }
 }
 
-/// The same of entries with their sizes: the page ends early where they are together larger than
-/// `bytes_max`, but has at least one.
+/// Makes a page of entries with their sizes: it ends early where they are together larger than
+/// `bytes_max`, but has at least one entry.
 pub(in crate::embedded) fn page_within<T>(
     mut items: Vec<(usize, T)>,
     request: &PageRequest,
@@ -67,13 +67,13 @@ pub(in crate::embedded) fn page_within<T>(
     Page { items: items.into_iter().map(|(_, item)| item).collect(), next }
 }
 
-/// How many entries to read: one more than asked for tells whether there is another page.
+/// How many entries to read: one more than asked for, to learn whether there is another page.
 pub(in crate::embedded) fn one_more(request: &PageRequest) -> usize {
     request.limit.saturating_add(1)
 }
 
-/// The position that a page begins after, as a value of a query; the first page begins after
-/// everything.
+/// The position that a page begins after, as parameters of a query; the first page begins after a
+/// position beyond every entry.
 pub(in crate::embedded) fn before<I: FromStr>(
     request: &PageRequest,
 ) -> Result<(i64, Option<I>), StoreError> {
@@ -81,12 +81,12 @@ pub(in crate::embedded) fn before<I: FromStr>(
     Ok(place.map_or((i64::MAX, None), |(at, id)| (at.as_unix_ms(), Some(id))))
 }
 
-/// How many entries to read, as a value of a query.
+/// How many entries to read, as a parameter of a query.
 pub(in crate::embedded) fn limit(request: &PageRequest) -> i64 {
     i64::try_from(one_more(request)).unwrap_or(i64::MAX)
 }
 
-/// The cursor of a position that is one value.
+/// Makes the cursor of a position that is a single value.
 pub(in crate::embedded) fn of(id: impl Display) -> Cursor {
     Cursor(id.to_string())
 }

@@ -1,4 +1,4 @@
-//! Events, deliveries, attempts, timelines and counters, as they are read.
+//! Reading events, deliveries, attempts, timelines and counters.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -211,7 +211,7 @@ fn first_minute(time: Timestamp) -> i64 {
     minute(before) + 1
 }
 
-/// The day to search first: most identifiers begin with the time at which they were made.
+/// The days to search for an identifier, the likely one first: most identifiers begin with a time.
 fn days_for(guard: &ReadGuard<'_>, likely: Day) -> Vec<Day> {
     let mut days: Vec<Day> = guard.days().into_iter().rev().collect();
     if let Some(place) = days.iter().position(|day| *day == likely) {
@@ -344,8 +344,7 @@ pub(in crate::embedded) fn delivery_in(
     of("?1 IS NULL AND d.odd = 1", &rusqlite::types::Null)
 }
 
-/// The attempts of a delivery in a day's file after this one, oldest first, with their sizes, until
-/// there are enough or they are too large together.
+/// A delivery's attempts after the given number, oldest first, with their sizes, up to the limits.
 fn attempts_after(
     (connection, path): (&Connection, &Path),
     (number, delivery): (i64, DeliveryId),
@@ -366,7 +365,7 @@ fn attempts_after(
     let size = (2, ATTEMPT_PAGE_BYTES_MAX);
     let others = rows::within((connection, path), "attempts", (find, values), size, rows::attempt)?;
     found.extend(others);
-    // An attempt that was applied twice may be in both places.
+    // An attempt that was applied twice may be both in the delivery's row and in `attempts`.
     found.dedup_by_key(|(_, attempt)| attempt.number);
     Ok(found)
 }
@@ -388,7 +387,7 @@ pub(in crate::embedded) fn attempts_of(
         let place = attempts.partition_point(|attempt| attempt.number < first.number);
         attempts.insert(place, first);
     }
-    // An attempt that was applied twice may be in both places.
+    // An attempt that was applied twice may be both in the delivery's row and in `attempts`.
     attempts.dedup_by_key(|attempt| attempt.number);
     Ok(attempts)
 }
@@ -435,7 +434,7 @@ fn list_events(
     Ok(Page { items: items.collect::<Result<_, _>>()?, next: page.next })
 }
 
-/// The event of an entry, with its payload.
+/// Reads the event of a list's entry, with its payload.
 fn whole_event(guard: &ReadGuard<'_>, listed: &Listed) -> Result<EventRecord, StoreError> {
     let (day, number) = match &listed.source {
         ListedIn::Row(day, number) => (*day, *number),
@@ -451,7 +450,7 @@ fn whole_event(guard: &ReadGuard<'_>, listed: &Listed) -> Result<EventRecord, St
     }
 }
 
-/// An entry of a list of events, without what can be large.
+/// An entry of a list of events, without its payload, which may be large.
 struct Listed {
     source: ListedIn,
     at: Timestamp,
@@ -513,7 +512,7 @@ impl WantedEvents<'_> {
                 .is_none_or(|(before, id)| (listed.at, listed.id.as_str()) < (*before, id.as_str()))
     }
 
-    /// The first of a day, newest first.
+    /// The newest events of a day that the filter selects.
     fn of_day(
         &self,
         connection: &Connection,
@@ -549,7 +548,7 @@ impl WantedEvents<'_> {
         Ok(found)
     }
 
-    /// Adds those of a range of numbers, until there are enough.
+    /// Adds the events of a range of row numbers, until there are enough.
     fn of_range(
         &self,
         connection: &Connection,
@@ -559,7 +558,8 @@ impl WantedEvents<'_> {
         limit: usize,
         found: &mut Vec<Listed>,
     ) -> Result<(), StoreError> {
-        // The length of a payload stands before it: the payload itself is not read here.
+        // SQLite stores the length of a payload in front of it, so `length` does not read the
+        // payload.
         let find = "SELECT e.n, e.id, e.accepted_at, length(e.data) + coalesce(length(e.old), 0)
             FROM events AS e WHERE e.n BETWEEN ?1 AND ?2 AND e.tenant = ?3
                 AND (?4 IS NULL OR e.kind = ?4) ORDER BY e.n DESC";
@@ -570,7 +570,7 @@ impl WantedEvents<'_> {
         while let Some(row) = rows.next().at(path)? {
             let reading = rows::Reading { row, path, table: "events" };
             let number: i64 = reading.get(0)?;
-            // Within a millisecond the order is that of identifiers: all of it is needed.
+            // Rows of one millisecond are ordered by identifier, so all of them must be read.
             let this = row_numbers::group(number);
             if found.len() >= limit && group.is_some_and(|group| group != this) {
                 break;

@@ -45,7 +45,7 @@ impl Intake for EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Checks that there is room for so many more bytes, in the journal and then in SQLite.
+    /// Checks that there is space for `bytes` more bytes, in the journal and later in SQLite.
     pub(in crate::embedded) fn check_room(&self, bytes: u64) -> Result<(), StoreError> {
         if self.disk_reserve.has_room(bytes, self.queue.waiting_bytes()) {
             Ok(())
@@ -62,7 +62,8 @@ impl EmbeddedStore {
                 Reserving::Reserved(found) => return Ok(found),
                 Reserving::Unclear => self.clear_up().await?,
                 Reserving::Busy => {
-                    // From here on no change is missed, but one may have come before: ask again.
+                    // From here on a change wakes this task; one that came before must be looked
+                    // for again.
                     changed.as_mut().enable();
                     match self.pending.reserve(batch) {
                         Reserving::Reserved(found) => return Ok(found),
@@ -74,8 +75,8 @@ impl EmbeddedStore {
         }
     }
 
-    /// Finds out whether appends of callers that went away are in the journal: everything before
-    /// this append in the journal's queue is decided when this one is answered.
+    /// Finds out whether the appends of callers that went away are in the journal. Appends an empty
+    /// record: when that is answered, every append before it is decided.
     async fn clear_up(&self) -> Result<(), StoreError> {
         let fence = self.journal.append(kind::FENCE, Bytes::new(), Reserve::MayUseReserve);
         fence.await.map_err(|error| self.refused(&error))?;
@@ -95,7 +96,7 @@ impl EmbeddedStore {
         if ids.is_empty() {
             return Ok(());
         }
-        // Mostly no file has to be read.
+        // In most cases the Bloom filters exclude every file.
         let days = self.days.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let is_new = |(_, tenant, id): &Wanted| {
             self.blooms.days_of(days.iter().copied(), tenant, id).is_empty()
@@ -136,7 +137,7 @@ impl EmbeddedStore {
 /// An identifier to search for: its index in the batch, its tenant, and itself.
 type Wanted = (usize, TenantId, EventId);
 
-/// The answer for each event of a batch, now that it is known which are duplicates.
+/// The answer for each event of a batch: accepted, duplicate or conflict.
 fn judge_all(batch: &[Acceptance], found: &[Found]) -> Vec<Accepted> {
     let judge = |(acceptance, found_here): (&Acceptance, &Found)| {
         let known = match *found_here {
@@ -161,7 +162,7 @@ fn judge_all(batch: &[Acceptance], found: &[Found]) -> Vec<Accepted> {
 struct Reservation {
     pending: Arc<PendingIds>,
     events: Vec<Arc<Event>>,
-    /// The application chose one of them, and may send it twice at the same time.
+    /// The application chose one of the identifiers, so another request may carry the same one now.
     has_chosen: bool,
 }
 
@@ -173,7 +174,7 @@ impl Reservation {
         Reservation { pending: Arc::clone(pending), events, has_chosen }
     }
 
-    /// Keeps some of the reservations and releases the others.
+    /// Keeps the reservations of new events and releases the others.
     fn narrowed(mut self, batch: &[Acceptance], found: &[Found]) -> Self {
         let narrowed = Reservation::of(&self.pending, batch, found);
         if narrowed.events.len() < self.events.len() {
@@ -201,8 +202,8 @@ impl Drop for Reservation {
     }
 }
 
-/// Marks the reservations of a caller that goes away during the append: whether the journal has the
-/// record is then unknown.
+/// While an append runs: if its caller goes away, marks the reservations as unclear, because it is
+/// unknown whether the journal has the record.
 struct Unclear<'r>(&'r mut Reservation);
 
 impl Unclear<'_> {

@@ -1,8 +1,8 @@
 //! The identifiers of events that SQLite does not know yet.
 //!
-//! An identifier is reserved before its event is appended to the journal, so that two callers with the
-//! same identifier are served one after the other. It is removed here when SQLite has the event: **an
-//! identifier that is not here is in SQLite, or it is new.**
+//! An identifier is reserved before its event is appended to the journal, so that two callers with
+//! the same identifier are served one after the other. It leaves this set when SQLite has the
+//! event: **an identifier that is not in this set is in SQLite, or it is new.**
 
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,37 +42,36 @@ pub(in crate::embedded) struct Known {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// On its way to the journal.
+    /// The event is being appended to the journal.
     Reserved,
-    /// Durable in the journal.
+    /// The event is durable in the journal.
     Acknowledged,
-    /// Its caller went away during the append: it may be in the journal.
+    /// The caller went away during the append: the event may be in the journal or not.
     Unclear,
 }
 
-/// What is found for one identifier of a batch.
+/// The result of the lookup of one identifier of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::embedded) enum Found {
-    /// Nothing: it is reserved.
+    /// The identifier is new; it is reserved now.
     Nothing,
-    /// It was accepted before.
+    /// An event with this identifier was accepted before.
     Known(Known),
-    /// It is the same as an earlier one of the batch, at this index.
+    /// The same identifier stands earlier in the batch, at this index.
     Repeats(usize),
 }
 
 /// The result of reserving the identifiers of a batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::embedded) enum Reserving {
-    /// For each identifier, what is found here. Those that are not here are reserved now.
+    /// The result for each identifier. Those that were not in this set are reserved now.
     Reserved(Vec<Found>),
-    /// Another caller has reserved one of them: try again after a change.
+    /// Another caller has reserved one of the identifiers: try again after a change.
     Busy,
-    /// It must be found out first whether one of them is in the journal.
+    /// The caller must first find out whether an unclear event is in the journal.
     Unclear,
 }
 
-/// The identifiers.
 #[derive(Debug, Default)]
 pub(in crate::embedded) struct PendingIds {
     ids: Mutex<QuickMap<Id, (Stage, Known)>>,
@@ -80,7 +79,7 @@ pub(in crate::embedded) struct PendingIds {
     pub(in crate::embedded) changed: Notify,
 }
 
-/// What is known of an event once it is accepted.
+/// What to remember of an event once it is accepted.
 pub(in crate::embedded) fn known(acceptance: &Acceptance) -> Known {
     Known {
         fingerprint: acceptance.fingerprint,
@@ -137,7 +136,7 @@ impl PendingIds {
         }
     }
 
-    /// The events are durable in the journal, if SQLite does not have them already.
+    /// Marks events as durable in the journal, unless SQLite has them already.
     pub(in crate::embedded) fn acknowledge<'e>(
         &self,
         events: impl Iterator<Item = &'e Arc<Event>>,
@@ -145,7 +144,7 @@ impl PendingIds {
         self.set(events, Stage::Acknowledged);
     }
 
-    /// It is unknown whether the events are in the journal.
+    /// Marks events of which it is unknown whether they are in the journal.
     pub(in crate::embedded) fn leave_unclear<'e>(
         &self,
         events: impl Iterator<Item = &'e Arc<Event>>,
@@ -164,7 +163,7 @@ impl PendingIds {
         self.changed.notify_waiters();
     }
 
-    /// The events are not in the journal, or SQLite has them.
+    /// Removes events that are not in the journal, or that SQLite has.
     pub(in crate::embedded) fn forget<'e>(&self, events: impl Iterator<Item = &'e Arc<Event>>) {
         let mut ids = self.lock();
         for event in events {
@@ -174,7 +173,7 @@ impl PendingIds {
         self.changed.notify_waiters();
     }
 
-    /// Every unclear event is decided now: it is in SQLite, or it does not exist.
+    /// Removes every unclear event: by now it is in SQLite, or it was never written.
     pub(in crate::embedded) fn clear_up(&self) {
         self.lock().retain(|_, (stage, _)| *stage != Stage::Unclear);
         self.changed.notify_waiters();

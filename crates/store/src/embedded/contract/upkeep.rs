@@ -24,7 +24,7 @@ use crate::records::{Epoch, Pruned, ShardLeases};
 /// The epoch of every shard: this node owns all of them for ever.
 pub(in crate::embedded) const EPOCH: Epoch = Epoch(1);
 
-/// It is the only node.
+/// There are no other nodes: all defaults apply.
 #[async_trait]
 impl Nodes for EmbeddedStore {
     async fn claim(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
@@ -51,7 +51,7 @@ impl Upkeep for EmbeddedStore {
         self.queue.is_done().map(drop)
     }
 
-    /// Removes the files of whole days; a day on which something is unfinished stays.
+    /// Removes the files of whole days; a day with an unfinished delivery stays.
     async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
         self.change(move |transaction, path| {
             let delete = "DELETE FROM answers WHERE created_at < ?1";
@@ -100,8 +100,8 @@ impl Upkeep for EmbeddedStore {
     }
 }
 
-/// The number of rows of a day: the sums in `main.db` or, where these are incomplete, a count, which
-/// takes long and so runs outside the applier.
+/// The number of rows of a day: the sums in `main.db`. Where these are incomplete, the rows are
+/// counted, which takes long and so runs outside the applier.
 pub(in crate::embedded) fn contents(guard: &ReadGuard<'_>, day: Day) -> Result<Pruned, StoreError> {
     let find = format!("{} WHERE day = ?1", rows::DAYS);
     let known = guard.main(|connection, path| {
@@ -117,7 +117,7 @@ pub(in crate::embedded) fn contents(guard: &ReadGuard<'_>, day: Day) -> Result<P
     }
 }
 
-/// The number of rows of a day, counted.
+/// Counts the rows of a day.
 pub(in crate::embedded) fn counted(
     connection: &Connection,
     path: &Path,
@@ -131,7 +131,7 @@ pub(in crate::embedded) fn counted(
     Ok(Pruned { events, deliveries, attempts: count("attempts")? + count(first)? })
 }
 
-/// Removes the file of a day, unless something of that day is unfinished.
+/// Removes the file of a day, unless a delivery of that day is unfinished.
 fn remove(
     applier: &mut Applier,
     pool: &ReadPool,

@@ -18,7 +18,7 @@ impl Usages for EmbeddedStore {
         let whose = tenant.cloned();
         let count = move |guard: &ReadGuard<'_>| {
             guard.main(|connection, path| {
-                // Each is counted in an index.
+                // Each count reads only an index.
                 let sql = "SELECT (SELECT count(*) FROM keys WHERE tenant IS ?1),
                     (SELECT count(*) FROM destinations WHERE tenant = ?1),
                     (SELECT count(*) FROM replays WHERE tenant = ?1),

@@ -94,7 +94,8 @@ impl Work for EmbeddedStore {
         let values = vec![blob(subscription.as_bytes())];
         let sql = "INDEXED BY waiting_of_subscription WHERE subscription = ?1 ORDER BY id";
         let mut found = self.take(&WAITING, sql, values.clone(), None, limit).await?;
-        // This is asked when a subscription is deleted, so the first lane has no index for it.
+        // Needed only when a subscription is deleted, so the first lane has no index for it and is
+        // scanned.
         let left = limit.saturating_sub(found.len());
         if left > 0 {
             let sql = "WHERE subscription = ?1";
@@ -108,7 +109,7 @@ impl Work for EmbeddedStore {
         &self,
         ids: &[(TenantId, EventId)],
     ) -> Result<Vec<Option<Arc<Event>>>, StoreError> {
-        // An event never changes: one that is found needs no barrier.
+        // An event never changes, so one that SQLite has already can be returned without a barrier.
         let wanted: Arc<[(TenantId, EventId)]> = ids.into();
         let read = |wanted: Arc<[(TenantId, EventId)]>| {
             move |guard: &ReadGuard<'_>| find_events(guard, &wanted)
@@ -141,7 +142,7 @@ fn is_held(holding: &ShardLeases, shard: Shard) -> bool {
     place.is_ok_and(|place| holding.shards.get(place).is_some_and(|(_, epoch)| *epoch == EPOCH))
 }
 
-/// The values of a mark; without a mark, values before everything.
+/// A mark as parameters of a query; without a mark, values that sort before every row.
 fn mark(after: Option<DueMark>) -> Vec<Value> {
     match after {
         Some(mark) => {
@@ -167,7 +168,7 @@ fn find_events(
 }
 
 impl EmbeddedStore {
-    /// The first of a lane by an index, of the shards that are held.
+    /// Reads the first rows of a lane by one of its indexes, only of the shards of `holding`.
     async fn take(
         &self,
         lane: &'static str,
@@ -183,7 +184,7 @@ impl EmbeddedStore {
     }
 }
 
-/// A read of the first deliveries of a lane that are wanted.
+/// Makes a read of the first deliveries of a lane that `is_wanted` accepts.
 fn first_of(
     lane: &'static str,
     sql: &'static str,

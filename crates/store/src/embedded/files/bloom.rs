@@ -1,12 +1,13 @@
 //! Bloom filters: which days may have an event with an identifier that the application chose.
 //!
-//! Such an identifier says nothing about its day. Every day has a Bloom filter of its indexed events
-//! in memory, so that accepting a new event reads no file at all, and accepting a known one reads only
-//! the file that has it. **A filter never excludes an event that its file has:** an event enters the
-//! filter before it leaves the set of pending identifiers. A day whose filter is not loaded yet, or
-//! for which there is no memory, may have any event: then its file is read.
+//! Such an identifier says nothing about its day. Every day has a Bloom filter of its indexed
+//! events in memory, so that accepting a new event reads no file at all, and accepting a known one
+//! reads only the file that has it. **A filter never excludes an event that its file has:** an
+//! event enters the filter before it leaves the set of pending identifiers. A day whose filter is
+//! not loaded yet, or does not fit in memory, is treated as if it may have any event: its file is
+//! read.
 //!
-//! A filter is saved in its day's file (table `sieve`) when the file is closed orderly. The
+//! A filter is saved in its day's file (table `sieve`) when the store is closed orderly. The
 //! transaction that next writes an indexed event there deletes the saved filter. After a crash the
 //! filter is built anew from the file in the background.
 
@@ -24,16 +25,16 @@ use super::rows::{self, Reading};
 use super::{At, Day};
 use crate::error::StoreError;
 
-/// The memory of all filters together. A day without a filter is searched in its file.
+/// The most memory that all filters together use. A day without a filter is searched in its file.
 const BYTES_MAX: usize = 64 << 20;
-/// Identifiers of the first layer of a filter; every further layer takes twice as many.
+/// How many identifiers the first layer of a filter takes; every further layer takes twice as many.
 const FIRST_LAYER: usize = 1_024;
 const BITS_PER_ID: usize = 12;
-/// Bits that are set for an identifier, all in one block, which is one line of the cache.
+/// Bits that are set for an identifier, all in one block of the size of a cache line.
 const BITS_SET: u32 = 6;
 const BLOCK_WORDS: usize = 8;
 
-/// A layer of a filter: full, or being filled.
+/// A layer of a filter. A filter grows by layers: only the last one is still being filled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Layer {
     words: Vec<u64>,
@@ -46,7 +47,7 @@ impl Layer {
         Layer { words: vec![0; blocks * BLOCK_WORDS], left: ids }
     }
 
-    /// The first word of the block, and the bits that are set in it.
+    /// The first word of the identifier's block, and the bits that are set in it.
     fn place(&self, hash: u64) -> (usize, [u64; BLOCK_WORDS]) {
         let blocks = u64::try_from(self.words.len() / BLOCK_WORDS).unwrap_or(1).max(1);
         let block = usize::try_from((hash >> 32) % blocks).unwrap_or(0);
@@ -146,9 +147,9 @@ impl BloomFilter {
 
 #[derive(Debug)]
 enum State {
-    /// Complete; `is_kept` where its file has the same filter.
+    /// All events of the file are in the filter; `is_kept` where the file has a saved copy of it.
     Known { bloom: BloomFilter, is_kept: bool },
-    /// Has only events that were added since the start; the rest is being read.
+    /// The filter has only the events since the start; the older ones are still being read.
     Partial(BloomFilter),
 }
 
@@ -168,7 +169,7 @@ impl BloomFilters {
         self.days.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends [`BloomFilters::fill`]: the store is being closed.
+    /// Tells [`BloomFilters::fill`] to end, because the store is being closed.
     pub(in crate::embedded) fn stop_filling(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
@@ -197,12 +198,12 @@ impl BloomFilters {
                 }
         };
         let mut found: Vec<Day> = days.rev().filter(may_have).collect();
-        // The likely one first.
+        // The day in which the identifier was made comes first.
         found.sort_by_key(|day| Some(*day) != made_on);
         found
     }
 
-    /// Indexed events are in a day's file now.
+    /// Adds events that were just written to a day's file.
     pub(in crate::embedded) fn add(&self, day: Day, hashes: &[u64]) {
         if hashes.is_empty() {
             return;
@@ -218,17 +219,18 @@ impl BloomFilters {
         }
         let bytes: usize = blooms.values().map(State::bytes).sum();
         if bytes > BYTES_MAX {
-            // The oldest day is searched least; from now on its file is read.
+            // Drop the filter of the oldest day, which is searched least; from now on its file is
+            // read instead.
             blooms.pop_first();
         }
     }
 
-    /// A new day begins, with an empty file.
+    /// Adds an empty filter for a day whose file is new.
     pub(in crate::embedded) fn begin(&self, day: Day) {
         self.write().insert(day, State::Known { bloom: BloomFilter::default(), is_kept: false });
     }
 
-    /// A day is gone.
+    /// Drops the filter of a day whose file was removed.
     pub(in crate::embedded) fn forget(&self, day: Day) {
         self.write().remove(&day);
     }
@@ -243,7 +245,7 @@ impl BloomFilters {
         not_kept.collect()
     }
 
-    /// The filter of the day is saved in its file now.
+    /// Records that the filter of the day is saved in its file.
     pub(in crate::embedded) fn is_kept(&self, day: Day) {
         if let Some(State::Known { is_kept, .. }) = self.write().get_mut(&day) {
             *is_kept = true;
@@ -251,7 +253,7 @@ impl BloomFilters {
     }
 
     /// Loads the saved filters and builds the others, newest day first, while there is memory for
-    /// them. The store works meanwhile, and files can be removed between two days.
+    /// them. The store is in use meanwhile, and files can be removed between two days.
     pub(in crate::embedded) fn fill(&self, pool: &ReadPool) -> Result<(), StoreError> {
         let days = pool.read().days();
         for day in days.into_iter().rev() {
@@ -268,7 +270,7 @@ impl BloomFilters {
                 if blooms.contains_key(&day) || bytes > BYTES_MAX / 2 {
                     continue;
                 }
-                // From here on the applier adds to it.
+                // From here on the applier adds new events to the filter.
                 blooms.insert(day, State::Partial(BloomFilter::default()));
             }
             let made =
@@ -284,7 +286,7 @@ impl BloomFilters {
                     blooms.insert(day, State::Known { bloom, is_kept });
                 }
                 (Ok(_), Some(other)) => drop(blooms.insert(day, other)),
-                // The day was pruned meanwhile, or there is no memory.
+                // The day was removed meanwhile, or there is no memory for its filter.
                 (Ok(_), None) => {}
                 (Err(error), _) => return Err(error),
             }
@@ -302,7 +304,7 @@ impl State {
 }
 
 impl BloomFilter {
-    /// Reads every indexed event of a day's file.
+    /// Builds a filter from every indexed event of a day's file.
     fn of_file(
         connection: &Connection,
         path: &Path,
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bloom_filter_never_says_no_of_what_it_has_and_rarely_yes_of_anything_else() {
+    fn bloom_filter_has_no_false_negatives_and_few_false_positives() {
         let mut bloom = BloomFilter::default();
         (0..50_000).for_each(|n| bloom.add(hash(n)));
         assert!((0..50_000).all(|n| bloom.may_have(hash(n))));
@@ -352,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn days_that_are_not_known_may_have_anything() {
+    fn day_without_a_complete_filter_may_have_any_event() {
         let day = |n: i64| Day::of(Timestamp::from_unix_ms(n * 86_400_000));
         let blooms = BloomFilters::default();
         let tenant = TenantId::default_tenant();

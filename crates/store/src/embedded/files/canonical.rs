@@ -1,7 +1,7 @@
-//! Values as bytes of which checksums are taken when two stores are compared.
+//! Encodes records to bytes for the checksums by which two stores are compared.
 //!
-//! It is the codec's form, which has the same bytes for the same value only, and is never stored:
-//! it may change from one version to the next.
+//! The encoding is the codec's, in which equal values have equal bytes. It is never stored, so it
+//! may change from one version to the next.
 
 use postrider_domain::attempt::Attempt;
 use postrider_domain::delivery::Delivery;
@@ -48,7 +48,7 @@ impl Canonical {
         self.0.option(number, Encoder::signed);
     }
 
-    /// What the domain writes as JSON, always in the same order.
+    /// Appends a value as JSON, whose fields always come in the same order.
     pub(crate) fn json(&mut self, value: &impl serde::Serialize) {
         self.0.bytes(&serde_json::to_vec(value).unwrap_or_default());
     }

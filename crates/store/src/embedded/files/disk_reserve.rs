@@ -1,9 +1,9 @@
-//! The disk reserve: space that is kept free for a full disk.
+//! The disk reserve: disk space that is set aside for the time when the disk is full.
 //!
 //! It is a file without contents. When SQLite finds the disk full, the file is removed, so that
-//! accepted deliveries can be finished. **Until the file is there again, nothing new is accepted.** Nor
-//! is an event accepted for which SQLite would have no space: a record of the journal needs its size
-//! once more in a write-ahead log and once more in the file.
+//! accepted deliveries can be finished. **Nothing new is accepted until the file exists again.** An
+//! event for which SQLite would have no space is refused too: a journal record needs its size once
+//! more in a write-ahead log and once more in the database file.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use rustix::fs::FallocateFlags;
 
 use super::open_private;
 
-/// The reserve: its file, or that it was released.
+/// The reserve file, or the fact that it was released.
 #[derive(Debug)]
 pub(in crate::embedded) struct DiskReserve {
     path: PathBuf,
@@ -41,7 +41,8 @@ impl DiskReserve {
         disk_reserve
     }
 
-    /// Whether there is room to accept so many bytes while so many others wait to be applied.
+    /// Whether there is space to accept `bytes` while `waiting_bytes` of records wait to be
+    /// applied.
     pub(in crate::embedded) fn has_room(&self, bytes: u64, waiting_bytes: u64) -> bool {
         if !self.take_back() {
             return false;
@@ -56,7 +57,8 @@ impl DiskReserve {
         let least = FREE_BYTES_MIN.min(self.bytes / 2);
         let needed = waiting_bytes.saturating_mul(ROOM_PER_BYTE).saturating_add(least);
         let spare = free.saturating_sub(needed);
-        // Others use the disk too: read the free space again before half of it can be used up.
+        // Other programs use the disk too: read the free space again before half of it can be used
+        // up.
         let allowance = i64::try_from(spare / (2 * ROOM_PER_BYTE)).unwrap_or(i64::MAX);
         self.allowance.store(allowance.min(64 << 20), Ordering::Relaxed);
         free >= needed && spare / ROOM_PER_BYTE >= bytes.unsigned_abs()
@@ -67,7 +69,7 @@ impl DiskReserve {
         self.is_there.swap(false, Ordering::AcqRel) && fs::remove_file(&self.path).is_ok()
     }
 
-    /// Whether the reserve is there. It is made again when twice its size is free.
+    /// Whether the reserve exists. It is created again once twice its size is free.
     pub(in crate::embedded) fn take_back(&self) -> bool {
         if self.is_there.load(Ordering::Acquire) || self.bytes == 0 {
             return true;
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_given_up_once_and_taken_back() {
+    fn reserve_is_released_once_and_created_again() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("reserve");
         let disk_reserve = DiskReserve::new(path.clone(), 4096);

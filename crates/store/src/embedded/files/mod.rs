@@ -29,19 +29,19 @@ use rustix::io::Errno;
 
 use crate::error::StoreError;
 
-/// The length of a page where rows are small and change.
+/// The page size of files with small rows that change.
 pub(in crate::embedded) const SMALL_PAGE_BYTES: u32 = 4096;
-/// The length of a page where rows are long and stay.
+/// The page size of files with long rows that rarely change.
 pub(in crate::embedded) const LARGE_PAGE_BYTES: u32 = 16384;
-/// A file's log is copied into it when it is this long. A page that changes in several transactions
-/// is copied once.
+/// A write-ahead log is copied into its file when it is this long. A page that changes in several
+/// transactions is copied once.
 const LOG_BYTES: u32 = 64 << 20;
 
 /// Files are for their owner alone.
 const PRIVATE: u32 = 0o600;
 
 const DAY_MS: i64 = 86_400_000;
-/// The days that a calendar of the years 0 to 9999 has: a time outside falls on the nearest of them.
+/// The days of the years 0 to 9999. A time outside falls on the nearest of them.
 const DAYS: std::ops::RangeInclusive<i64> = -719_528..=2_932_895;
 /// The extended code of "cannot extend the shared memory file", which a full disk also causes.
 const IOERR_SHMSIZE: i32 = ffi::SQLITE_IOERR | (19 << 8);
@@ -173,12 +173,12 @@ pub(in crate::embedded) fn open_private(path: &Path) -> Result<File, StoreError>
     Ok(file)
 }
 
-/// A path as people read it.
+/// A path as text, for error messages.
 pub(in crate::embedded) fn place(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Makes the names in a directory durable.
+/// Syncs a directory, so that the names of its files are durable.
 pub(in crate::embedded) fn sync_directory(path: &Path) -> Result<(), StoreError> {
     let synced = fs::File::open(path).and_then(|directory| directory.sync_all());
     synced.map_err(|error| io_error(path, &error))
@@ -209,10 +209,10 @@ pub(in crate::embedded) fn sqlite_error(path: &Path, error: &rusqlite::Error) ->
     let (code, extended) = match error {
         rusqlite::Error::SqliteFailure(failure, _) => (failure.code, failure.extended_code),
         rusqlite::Error::SqlInputError { msg, .. } if msg.contains("no such") => {
-            // A table is missing: the file was replaced, or its beginning overwritten.
+            // A table is missing: the file was replaced, or its first pages were overwritten.
             return corrupt(msg.clone());
         }
-        // A column without the type that it was written with.
+        // A column has another type than it was written with.
         rusqlite::Error::FromSqlConversionFailure(..)
         | rusqlite::Error::IntegralValueOutOfRange(..)
         | rusqlite::Error::InvalidColumnType(..)
@@ -233,7 +233,7 @@ pub(in crate::embedded) fn sqlite_error(path: &Path, error: &rusqlite::Error) ->
 
 /// Attaches a file's name to an error of SQLite.
 pub(in crate::embedded) trait At<T> {
-    /// The file that it is about.
+    /// Converts the error, with the path of the file.
     fn at(self, path: &Path) -> Result<T, StoreError>;
 }
 
@@ -243,7 +243,7 @@ impl<T> At<T> for rusqlite::Result<T> {
     }
 }
 
-/// Opens a database for writing; `create` where it may be new.
+/// Opens a database for writing; with `create`, a missing file is created.
 pub(in crate::embedded) fn open_writer(
     path: &Path,
     create: bool,
@@ -252,12 +252,13 @@ pub(in crate::embedded) fn open_writer(
     let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     if create {
         flags |= OpenFlags::SQLITE_OPEN_CREATE;
-        // SQLite would create it with the umask's mode. Its log gets the mode of the file.
+        // Create the file first: SQLite would use the mode of the umask. The write-ahead log gets
+        // the mode of the file.
         drop(open_private(path)?);
     }
     let connection = Connection::open_with_flags(path, flags).at(path)?;
     connection.set_prepared_statement_cache_capacity(64);
-    // It takes effect where the file is new.
+    // This has an effect only while the file is new.
     connection.pragma_update(None, "page_size", page_bytes).at(path)?;
     let checkpoint_pages = LOG_BYTES / page_bytes;
     let set_up = format!(
@@ -272,8 +273,8 @@ pub(in crate::embedded) fn open_writer(
 
 /// Opens a database for reading only.
 pub(in crate::embedded) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
-    // SQLite needs to write to the shared memory of a write-ahead log, so the file is opened for
-    // writing and the connection refuses to.
+    // SQLite must write to the shared memory of a write-ahead log even to read, so the file is
+    // opened for writing; `query_only` makes the connection refuse writes.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).at(path)?;
     connection.set_prepared_statement_cache_capacity(64);
@@ -288,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_has_a_file_that_names_it() {
+    fn file_name_of_a_day_parses_back_to_the_day() {
         let at = |unix_ms| Day::of(Timestamp::from_unix_ms(unix_ms));
         for (unix_ms, name) in [
             (0, "1970-01-01.db"),

@@ -1,7 +1,8 @@
 //! A pool of read connections to `main.db` and to the files of the days.
 //!
-//! A connection serves one read at a time and is kept for the next. **While a [`ReadGuard`] exists, no
-//! file is removed.** A read whose caller has gone is interrupted in the middle of its statement.
+//! A connection serves one read at a time and is kept for the next. **While a [`ReadGuard`] exists,
+//! no file is removed.** A read whose caller has gone away is interrupted in the middle of its
+//! statement.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -16,23 +17,22 @@ use super::{At, Day, Layout, open_reader};
 use crate::embedded::apply::Days;
 use crate::error::StoreError;
 
-/// Reads of the engine and of authentication at the same time. Each has a connection of its own to
-/// every file that it reads, which costs memory and descriptors.
+/// How many reads of the engine and of authentication run at the same time. Each has a connection
+/// of its own to every file that it reads, which costs memory and file descriptors.
 pub(in crate::embedded) const VITAL_MAX: usize = 8;
-/// Reads of one thing, for tenants, at the same time.
+/// How many reads of single records, for tenants, run at the same time.
 pub(in crate::embedded) const POINTS_MAX: usize = 8;
-/// Reads of one thing that may wait, for each tenant. The engine asks for many at once.
+/// How many reads of single records may wait, for each tenant. The engine asks for many at once.
 pub(in crate::embedded) const POINTS_QUEUE_MAX: usize = 2_048;
-/// Lists that may wait, for each tenant.
+/// How many lists may wait, for each tenant.
 pub(in crate::embedded) const LISTS_QUEUE_MAX: usize = 64;
-/// Lists for tenants at the same time: they keep a processor busy, so there are few.
+/// How many lists for tenants run at the same time: few, because each keeps a processor busy.
 pub(in crate::embedded) const LISTS_MAX: usize = 4;
-/// Connections to one file that are kept.
+/// Idle connections kept for one file.
 const KEPT_PER_FILE: usize = 8;
-/// Connections that are kept in all.
+/// Idle connections kept in all.
 const KEPT_MAX: usize = 64;
 
-/// The connections.
 #[derive(Debug)]
 pub(in crate::embedded) struct ReadPool {
     layout: Layout,
@@ -100,16 +100,17 @@ impl ReadPool {
 
 /// Stops a read from outside, also in the middle of a statement.
 ///
-/// The statement asks every thousand steps. SQLite's own interrupt does not suffice: it is lost where
-/// it comes before the first step, and the statement would then run to its end for nobody.
+/// The statement checks the flag every thousand steps. SQLite's own interrupt does not suffice: it
+/// is lost if it comes before the first step, and then the statement runs to its end although
+/// nobody waits for it.
 #[derive(Debug, Default)]
 pub(in crate::embedded) struct Stop(AtomicBool);
 
-/// Steps of SQLite's machine between two questions whether to go on: some tens of microseconds.
+/// Steps of SQLite's virtual machine between two checks of the flag: some tens of microseconds.
 const STEPS_BETWEEN_CHECKS: i32 = 1_000;
 
 impl Stop {
-    /// Ends the read: the statement that runs fails, and no other begins.
+    /// Stops the read: the running statement fails, and no further one begins.
     pub(in crate::embedded) fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -138,7 +139,7 @@ impl Drop for StopOnDrop {
 }
 
 impl ReadGuard<'_> {
-    /// Fails where nobody waits for this read any more: for loops of many short statements.
+    /// Fails if nobody waits for this read any more. Loops over many short statements call it.
     pub(in crate::embedded) fn check(&self) -> Result<(), StoreError> {
         self.stop.check()
     }

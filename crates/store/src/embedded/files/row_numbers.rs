@@ -29,10 +29,11 @@ const ID_BITS: u32 = 18;
 const MS_MAX: i64 = (1 << MS_BITS) - 1;
 const ID_MASK: i64 = (1 << ID_BITS) - 1;
 
-/// How many numbers are tried for an indexed row. After them the end of the taken numbers is searched,
-/// which takes long where a millisecond is full.
+/// How many numbers are tried for an indexed row. If all are taken, the end of the taken numbers is
+/// searched, which takes long where a millisecond is full.
 pub(in crate::embedded) const TRIES: i64 = 24;
-/// How many of them are in the row's own millisecond; the others are further and further after it.
+/// How many of the tries are in the row's own millisecond; the others are at growing distances
+/// after it.
 const TRIES_INSIDE: i64 = 8;
 
 /// The time at which an identifier of version 7 was made.
@@ -41,7 +42,8 @@ pub(in crate::embedded) fn made_at(id: &[u8; 16]) -> Timestamp {
     Timestamp::from_unix_ms(i64::from_be_bytes([0, 0, a, b, c, d, e, f]))
 }
 
-/// Whether it is a UUID of version 7: only for these do row numbers follow the order of identifiers.
+/// Whether it is a UUID of version 7. Only for these does the order of row numbers follow the order
+/// of identifiers.
 fn is_timed(id: &[u8; 16]) -> bool {
     id[6] >> 4 == 7 && id[8] >> 6 == 0b10
 }
@@ -54,20 +56,21 @@ fn ms_of_day(day: Day, at: Timestamp) -> i64 {
     at.as_unix_ms().saturating_sub(day.first_ms()).clamp(0, MS_MAX)
 }
 
-/// The first bits of an identifier after its time.
+/// The first bits of an identifier after its timestamp.
 fn bits(id: &[u8; 16]) -> i64 {
     let (a, b, c) = (i64::from(id[6] & 0x0f), i64::from(id[7]), i64::from(id[8] & 0x3f));
     (a << 14) | (b << 6) | c
 }
 
-/// The number of the derived row with this identifier, if there can be one on this day.
+/// The number of a derived row with this identifier; `None` where no such row can be in this day's
+/// file.
 pub(in crate::embedded) fn derived(tenant: i64, day: Day, id: &[u8; 16]) -> Option<i64> {
     let made_at = made_at(id);
     (is_timed(id) && Day::of(made_at) == day)
         .then(|| slot(tenant) | (ms_of_day(day, made_at) << ID_BITS) | bits(id))
 }
 
-/// The number of the derived row with this identifier that was accepted then.
+/// The number of the derived row with this identifier and time of acceptance.
 pub(in crate::embedded) fn derived_at(
     tenant: i64,
     day: Day,
@@ -84,45 +87,46 @@ pub(in crate::embedded) fn indexed(tenant: i64, day: Day, at: Timestamp, hash: u
     first_at(tenant, day, at.saturating_add(Duration::from_millis(after))) | spread
 }
 
-/// The first number of a time.
+/// The first row number of a time.
 pub(in crate::embedded) fn first_at(tenant: i64, day: Day, at: Timestamp) -> i64 {
     slot(tenant) | (ms_of_day(day, at) << ID_BITS)
 }
 
-/// The last number of a time.
+/// The last row number of a time.
 pub(in crate::embedded) fn last_at(tenant: i64, day: Day, at: Timestamp) -> i64 {
     first_at(tenant, day, at) | ID_MASK
 }
 
-/// All numbers of a tenant.
+/// The first and the last row number of a tenant.
 pub(in crate::embedded) fn range(tenant: i64) -> (i64, i64) {
     let first = slot(tenant);
     (first, first | ((1 << (MS_BITS + ID_BITS)) - 1))
 }
 
-/// The time at which a row is listed: its acceptance, or a later time where its millisecond was full.
+/// The time at which a row is listed: its acceptance, or slightly later where its millisecond was
+/// full.
 pub(in crate::embedded) fn listed_at(day: Day, number: i64, at: Timestamp) -> Timestamp {
     let ms = (number >> ID_BITS) & MS_MAX;
     if ms == ms_of_day(day, at) { at } else { Timestamp::from_unix_ms(day.first_ms() + ms) }
 }
 
-/// Which millisecond a number belongs to, among all of its tenant.
+/// The millisecond of a row number; rows of one tenant in one millisecond have the same value.
 pub(in crate::embedded) fn group(number: i64) -> i64 {
     number >> ID_BITS
 }
 
-/// The second of the day that a number belongs to.
+/// The second of the day in which a row number falls.
 pub(in crate::embedded) fn second(number: i64) -> i64 {
     ((number >> ID_BITS) & MS_MAX) / 1000
 }
 
-/// The numbers of a second of the day.
+/// The first and the last row number of a second of the day.
 pub(in crate::embedded) fn range_of_second(tenant: i64, second: i64) -> (i64, i64) {
     let first = slot(tenant) | ((second * 1000) << ID_BITS);
     (first, first + (1000 << ID_BITS) - 1)
 }
 
-/// The sixteen bytes of an event's identifier, where it has the form that Postrider makes.
+/// The sixteen bytes of an event's identifier, if it has the form of Postrider's own identifiers.
 pub(in crate::embedded) fn made(id: &str) -> Option<[u8; 16]> {
     let digits = id.strip_prefix("evt_")?.as_bytes();
     let mut bytes = [0; 16];
@@ -170,7 +174,7 @@ mod tests {
         assert_eq!(after[8..], (0..16).map(|n| 1 << n).collect::<Vec<i64>>());
         let all: std::collections::BTreeSet<_> = places.iter().collect();
         assert_eq!(all.len(), places.len(), "none is tried twice");
-        // At the end of a day there is room behind its last millisecond.
+        // After the last millisecond of a day there are spare numbers.
         let end = Timestamp::from_unix_ms(day.first_ms() + 86_399_999);
         assert!(indexed(3, day, end, 77, TRIES - 1) <= range(3).1);
     }

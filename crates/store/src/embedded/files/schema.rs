@@ -1,7 +1,7 @@
-//! The tables, and how an older file becomes a newer one.
+//! The tables, and the migrations of older files.
 //!
-//! A file's version is its `user_version`. **A step to the next version is one transaction that
-//! also moves the version**, so a file that is found was left by a whole number of steps.
+//! A file's version is its `user_version`. **A migration is one transaction that also raises the
+//! version**, so every file is at a definite version.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use super::{At, place};
 use crate::error::StoreError;
 
-/// The steps of `main.db`; the n-th leads to version n.
+/// The migrations of `main.db`; the n-th leads to version n.
 pub(in crate::embedded) const MAIN: &[&str] = &[
     "
     CREATE TABLE meta (key TEXT PRIMARY KEY, value, crc INTEGER NOT NULL) WITHOUT ROWID;
@@ -130,7 +130,8 @@ pub(in crate::embedded) const MAIN: &[&str] = &[
     CREATE INDEX audit_by_target ON audit (target, id);
     CREATE INDEX audit_refused ON audit (tenant, id) WHERE refused = 1;
 ",
-    // The bytes of a waiting delivery may have one time more: an earlier version could not read them.
+    // No table changes, but the encoding of a waiting delivery may have one time more, which an
+    // earlier version could not read.
     "",
     "
     -- Sessions, links that are exchanged for one, and the logos of portal links.
@@ -145,7 +146,7 @@ pub(in crate::embedded) const MAIN: &[&str] = &[
 ",
 ];
 
-/// The first step of a day's file.
+/// The first migration of a day's file.
 const DAY_FIRST: &str = "
     CREATE TABLE meta (key TEXT PRIMARY KEY, value, crc INTEGER NOT NULL) WITHOUT ROWID;
 
@@ -203,29 +204,29 @@ const DAY_FIRST: &str = "
     ) WITHOUT ROWID;
 ";
 
-/// The second step: the deliveries of a route in each state, by time.
+/// The second migration: an index of deliveries by route, state and time.
 const DAY_SECOND: &str = "
     DROP INDEX deliveries_by_route;
     CREATE INDEX deliveries_of_route ON deliveries (route, state);
 ";
 
-/// The steps of a day's file.
+/// The migrations of a day's file.
 pub(in crate::embedded) const DAY: &[&str] = &[DAY_FIRST, DAY_SECOND];
 
-/// The steps of a day's file that an earlier version made and that is large. Making an index of
-/// millions of rows would stop the applier for many seconds, so the file keeps the index that it has.
-/// Lists in it are slower until it is removed by retention.
+/// The migrations of a large day's file that an earlier version created. Building an index over
+/// millions of rows would stop the applier for many seconds, so the file keeps the index that it
+/// has. Lists in it are slower until it is removed by retention.
 const DAY_LARGE: &[&str] = &[DAY_FIRST, ""];
-/// From this size on a file is large.
+/// A file of at least this size is large.
 const DAY_LARGE_BYTES: u64 = 64 << 20;
 
-/// The steps that the file of a day takes.
+/// The migrations that apply to the file of a day.
 pub(in crate::embedded) fn day_steps(path: &Path) -> &'static [&'static str] {
     let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     if bytes > DAY_LARGE_BYTES { DAY_LARGE } else { DAY }
 }
 
-/// The version of a file: how many steps it has taken.
+/// The version of a file: how many migrations were applied.
 pub(in crate::embedded) fn version(
     connection: &Connection,
     path: &Path,
@@ -233,13 +234,14 @@ pub(in crate::embedded) fn version(
     connection.query_row("PRAGMA user_version", [], |row| row.get(0)).at(path)
 }
 
-/// Refuses the file of a day that a newer version has written, by a look at its header.
+/// Refuses a day's file that a newer version of the program has written. Reads only the file's
+/// header.
 pub(in crate::embedded) fn check_day(path: &Path) -> Result<(), StoreError> {
     let mut header = [0; 64];
     let read = File::open(path).and_then(|file| file.read_exact_at(&mut header, 0));
     let found = match (read, header.last_chunk::<4>()) {
         (Ok(()), Some(version)) => u32::from_be_bytes(*version),
-        // Too short: it was just made, and its first page is in its log.
+        // Too short: it was just created, and its first page is still in its write-ahead log.
         (Ok(()), None) | (Err(_), _) => return Ok(()),
     };
     let known = u32::try_from(DAY.len()).unwrap_or(u32::MAX);
@@ -249,7 +251,7 @@ pub(in crate::embedded) fn check_day(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Takes the steps that are missing.
+/// Applies the missing migrations.
 pub(in crate::embedded) fn migrate(
     connection: &mut Connection,
     path: &Path,
@@ -274,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_taken_once_and_a_newer_file_is_refused() {
+    fn migrations_run_once_and_a_newer_file_is_refused() {
         for steps in [MAIN, DAY] {
             let mut connection = Connection::open_in_memory().unwrap();
             let path = Path::new("some.db");

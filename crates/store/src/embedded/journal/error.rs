@@ -1,7 +1,7 @@
-//! What can go wrong with the journal, told apart by what the caller must do about it.
+//! Errors of the journal, one variant for each reaction of the caller.
 //!
-//! An error of an append means that it was not acknowledged; it never means that an earlier one was
-//! lost. Damage is always named by file, offset and sequence number.
+//! An error of an append means that this append was not acknowledged, never that an earlier one was
+//! lost. An error about damage names the file, the offset and the sequence number.
 
 use std::io;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ pub enum JournalError {
     Io {
         /// The file.
         file: String,
-        /// What was being done.
+        /// The operation that failed.
         action: &'static str,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// Another process has the journal open.
@@ -27,7 +27,7 @@ pub enum JournalError {
         /// The lock's file.
         file: String,
     },
-    /// There is no journal where there must be one.
+    /// The journal is missing although it must exist.
     #[error("{directory}: the journal is gone; the store is known to have had one")]
     NoJournal {
         /// Where it was looked for.
@@ -52,17 +52,17 @@ pub enum JournalError {
     Corrupt {
         /// The file.
         file: String,
-        /// Where in the file.
+        /// The offset in the file.
         offset: u64,
-        /// The sequence number that should stand there.
+        /// The sequence number that the record should have.
         sequence: u64,
-        /// What is wrong.
+        /// A description of the damage.
         damage: &'static str,
     },
     /// A segment that had been written to is gone.
     #[error("{file}: is missing; it held the records from {sequence} on")]
     MissingSegment {
-        /// The file that should be there.
+        /// The file that is missing.
         file: String,
         /// The first sequence number that is missing.
         sequence: u64,
@@ -108,19 +108,19 @@ pub enum AppendError {
     },
 }
 
-/// Why a step of the writer failed.
+/// Why an operation of the writer failed.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// No room: refuse, and go on when there is.
+    /// The disk is full: refuse this batch, and go on when there is space.
     Full,
-    /// Not written: refuse, and go on.
+    /// The write failed: refuse this batch, and go on.
     Write(io::Error),
-    /// Not synced: never go on.
+    /// The sync failed: stop for good.
     Sync(io::Error),
 }
 
 impl Trouble {
-    /// The trouble of an operation other than a sync.
+    /// Classifies the error of an operation other than a sync.
     pub(super) fn of(error: io::Error) -> Self {
         if is_full(&error) { Trouble::Full } else { Trouble::Write(error) }
     }
@@ -136,7 +136,7 @@ impl Trouble {
         }
     }
 
-    /// The same, as an error of opening the journal.
+    /// The error of opening the journal.
     pub(super) fn while_opening(self, file: String, action: &'static str) -> JournalError {
         let source = match self {
             Trouble::Full => io::ErrorKind::StorageFull.into(),

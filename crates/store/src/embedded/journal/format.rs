@@ -1,8 +1,8 @@
 //! The bytes of the journal: segment headers, frames and records.
 //!
-//! Everything is little-endian and carries a CRC32. Every CRC but a segment header's begins from the
-//! segment's salt, and a record's from its batch's attempt number too, so that bytes of an earlier
-//! life of the file, or of a batch that was given up, never verify in place of live ones.
+//! Everything is little-endian and carries a CRC32. Every CRC but a segment header's begins from
+//! the segment's salt, and a record's from its batch's attempt number too, so that bytes from an
+//! earlier use of the file, or from an abandoned batch, never verify as current ones.
 
 use bytes::{Buf, Bytes};
 
@@ -10,14 +10,14 @@ use postrider_domain::mixing;
 
 use super::{Position, Record};
 
-/// The identity of a store; a segment of another one is never opened.
+/// The identity of a store. A segment that belongs to another store is never opened.
 pub type StoreId = [u8; 16];
 
 const SEGMENT_MAGIC: [u8; 8] = *b"PRJOURNL";
 const SEGMENT_VERSION: u32 = 1;
 /// The header has a page of its own, so that no append ever rewrites it.
 pub(super) const SEGMENT_HEADER_BYTES: u64 = 4096;
-/// Where, on the header's page but in another sector, a second seal stands.
+/// Offset of a second seal (the voucher), on the header's page but in another sector.
 pub(super) const VOUCHER_OFFSET: u64 = 512;
 const SEGMENT_HEADER_USED: usize = 64;
 
@@ -31,7 +31,7 @@ pub(super) fn align(offset: u64) -> u64 {
     offset.next_multiple_of(FRAME_HEADER_BYTES as u64)
 }
 
-/// Mixes two numbers into one that looks like neither.
+/// Hashes two numbers into one.
 pub(super) fn mix(a: u64, b: u64) -> u64 {
     mixing::finish(a ^ b.wrapping_mul(mixing::STEP))
 }
@@ -50,18 +50,18 @@ fn crc(from: u32, parts: &[&[u8]]) -> u32 {
     hasher.finalize()
 }
 
-/// What stands at the beginning of a segment file.
+/// The header of a segment file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
     pub(super) store_id: StoreId,
-    /// Counts segments, live and past; the file's name has it too.
+    /// The segment's number. Numbers are never reused; the file's name has it too.
     pub(super) number: u64,
-    /// The sequence number that the first record of this segment has. Everything below it was
-    /// synced before this header was written.
+    /// The sequence number of the first record of this segment. Everything below it was synced
+    /// before this header was written.
     pub(super) first: u64,
-    /// Different for every life of the file.
+    /// A new random value each time the file becomes a segment.
     pub(super) salt: u64,
-    /// The length that the file must have.
+    /// The required length of the file.
     pub(super) segment_bytes: u64,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct SegmentHeader {
 pub(super) enum HeaderFault {
     /// The magic or the CRC is wrong.
     Damaged,
-    /// It is whole, but of a version that this program does not know.
+    /// The header is valid, but of a version that this program does not know.
     Version(u32),
 }
 
@@ -115,14 +115,15 @@ impl SegmentHeader {
     }
 }
 
-/// What a frame is for.
+/// The purpose of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FrameKind {
-    /// The records of one group commit follow.
+    /// A batch: the records of one group commit follow.
     Batch,
-    /// Nothing follows yet: it only vouches for what was synced. The next batch replaces it.
+    /// A frame without records: it says up to where everything was synced. The next batch
+    /// overwrites it.
     Seal,
-    /// The segment ends here and the next one goes on.
+    /// The segment ends here and continues in the next one.
     Rotated,
 }
 
@@ -149,9 +150,10 @@ impl FrameKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) kind: FrameKind,
-    /// Which try at writing a batch this was; the records' CRCs begin from it.
+    /// The number of the attempt at writing this batch; the records' CRCs start from it.
     pub(super) attempt: u32,
-    /// The sequence number of the first record, or of the one that will come next.
+    /// The sequence number of the first record; in a frame without records, of the next one to
+    /// come.
     pub(super) first: u64,
     /// Everything up to here was synced before this frame was written.
     pub(super) synced_through: u64,
@@ -160,7 +162,7 @@ pub(super) struct Frame {
     pub(super) records: u32,
 }
 
-/// Where a frame stands; a frame verifies nowhere else.
+/// The location of a frame. It enters the CRC, so a frame is valid only where it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FrameAddress {
     pub(super) salt: u64,
@@ -186,7 +188,7 @@ impl Frame {
         bytes
     }
 
-    /// The frame that was written to exactly this place, if these bytes are one.
+    /// Decodes a frame; `None` unless it was written at exactly this place.
     pub(super) fn decode(bytes: &[u8; FRAME_HEADER_BYTES], place: FrameAddress) -> Option<Self> {
         let mut rest = &bytes[..];
         let magic = rest.get_u16_le();
@@ -210,18 +212,18 @@ impl Frame {
             records: rest.get_u32_le(),
         };
         let is_whole = rest.get_u32_le() == crc(low(place.salt), &[&bytes[..60]]);
-        // Where the numbers end there is no record: what follows may count on from the last one.
+        // Reject a frame whose sequence numbers overflow: callers add one to the last of them.
         let is_countable = frame.first.checked_add(u64::from(frame.records)).is_some();
         (is_whole && is_countable).then_some(frame)
     }
 
-    /// What the CRCs of this frame's records begin from.
+    /// The start value of the CRCs of this frame's records.
     fn record_salt(&self, salt: u64) -> u32 {
         low(mix(salt, u64::from(self.attempt)))
     }
 }
 
-/// What the CRCs of the records of a batch begin from.
+/// The start value of the CRCs of a batch's records.
 pub(super) fn record_salt(salt: u64, attempt: u32) -> u32 {
     low(mix(salt, u64::from(attempt)))
 }
@@ -245,7 +247,7 @@ pub(super) fn encode_record(
     into.extend_from_slice(payload);
 }
 
-/// The records of a batch whose every byte verifies; `None` where any does not.
+/// Decodes the records of a batch; `None` if a single byte does not verify.
 pub(super) fn decode_records(frame: &Frame, salt: u64, mut body: Bytes) -> Option<Vec<Record>> {
     let record_salt = frame.record_salt(salt);
     let mut records = Vec::with_capacity(body.len().min(1 << 16) / RECORD_HEADER_BYTES);
@@ -270,7 +272,7 @@ pub(super) fn decode_records(frame: &Frame, salt: u64, mut body: Bytes) -> Optio
     body.is_empty().then_some(records)
 }
 
-/// Whatever the bytes, nothing here panics; and a header that is read is written as it was.
+/// Fuzz target: nothing panics, and a header that decodes encodes to the same bytes.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(in crate::embedded) fn fuzz(bytes: &[u8]) {
     let mut header = [0; SEGMENT_HEADER_USED];
@@ -282,14 +284,14 @@ pub(in crate::embedded) fn fuzz(bytes: &[u8]) {
     let mut head = [0; FRAME_HEADER_BYTES];
     let used = bytes.len().min(FRAME_HEADER_BYTES);
     head[..used].copy_from_slice(&bytes[..used]);
-    // The place that the bytes themselves name: so that they get past that check.
+    // Use the address that the bytes themselves contain, so that they pass that check.
     let mut rest = &head[8..];
     let place = FrameAddress {
         salt: rest.get_u64_le(),
         segment: rest.get_u64_le(),
         offset: rest.get_u64_le(),
     };
-    // The CRC is made right, as somebody would who means harm.
+    // Correct the CRC, as an attacker would.
     let sum = crc(low(place.salt), &[&head[..60]]);
     head[60..].copy_from_slice(&sum.to_le_bytes());
     if let Some(frame) = Frame::decode(&head, place) {
@@ -323,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_and_frames_survive_the_round_trip_and_no_flipped_bit_does() {
+    fn headers_and_frames_round_trip_and_every_flipped_bit_is_detected() {
         let header = SegmentHeader {
             store_id: *b"0123456789abcdef",
             number: 7,
@@ -345,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_version_is_told_from_damage() {
+    fn unknown_version_is_distinguished_from_damage() {
         let header = SegmentHeader {
             store_id: StoreId::default(),
             number: 1,
@@ -374,19 +376,19 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_whose_records_cannot_be_counted_is_none() {
+    fn frame_with_an_overflowing_sequence_number_is_rejected() {
         let (frame, _) = batch();
         let at = |first| Frame::decode(&Frame { first, ..frame }.encode(ADDRESS), ADDRESS);
         assert!(at(u64::MAX - 3).is_some());
         assert_eq!(at(u64::MAX - 2), None);
-        // libFuzzer's: everything is set but the kind.
+        // Found by libFuzzer: all bits set except in the kind.
         let mut found = [0xFF; 96];
         found[..5].copy_from_slice(b"PJ\x03\0\0");
         fuzz(&found);
     }
 
     #[test]
-    fn records_survive_the_round_trip_and_no_flipped_bit_or_cut_does() {
+    fn records_round_trip_and_every_flipped_bit_or_cut_is_detected() {
         let (frame, body) = batch();
         let decode = |frame: &Frame, body: &[u8]| {
             decode_records(frame, ADDRESS.salt, Bytes::copy_from_slice(body))

@@ -8,8 +8,8 @@
 //!
 //! ```text
 //! journal-<number>.seg   header, voucher │ frame │ frame │ … │ mark │ (stale bytes)
-//! spare-<number>.seg     a file in waiting; its contents mean nothing
-//! spare-<number>.new     one that is being made
+//! spare-<number>.seg     a file for a later segment; its contents mean nothing
+//! spare-<number>.new     a spare that is being created
 //! journal.lock           held by the process that has the journal open
 //!
 //! batch frame            header: attempt, salt, segment, offset, first, synced_through, length
@@ -17,18 +17,18 @@
 //! seal, rotation mark    a frame's header alone
 //! ```
 //!
-//! Segments are preallocated and recycled, so stale bytes are everywhere. None can be taken for
-//! live ones: a frame verifies only with its segment's salt (new for every life of the file) and
-//! only at the offset that it was written to; a record verifies only with the number of the attempt
-//! at writing its batch.
+//! Segments are preallocated and recycled, so files contain stale bytes. Stale bytes never verify
+//! as current ones: a frame verifies only with its segment's salt (new each time the file is used)
+//! and only at the offset that it was written to; a record verifies only with the number of the
+//! attempt at writing its batch.
 //!
 //! # Torn tail or damage
 //!
 //! One batch is in flight at a time, and the next is written only after the sync of the one before.
 //! What is not synced may reach the disk in any order, so a crash can leave later sectors of the
-//! last batch without the earlier ones: that valid bytes follow a bad place proves nothing by
-//! itself. Therefore every frame says up to which sequence number everything *was known to be
-//! synced when it was written* (`synced_through`), and a bad place is judged by that:
+//! last batch without the earlier ones: valid bytes after a bad place prove nothing by themselves.
+//! Therefore every frame says up to which sequence number everything *was known to be synced when
+//! it was written* (`synced_through`), and a bad place is judged by that:
 //!
 //! - A valid frame further on in the segment whose `synced_through` covers the bad place: that
 //!   place had been acknowledged. Damage; refused.
@@ -45,15 +45,15 @@
 //! between a sync and the write that follows it, at most two milliseconds later, is damage to the last
 //! batch taken for a torn tail.
 //!
-//! # What fails
+//! # Failures
 //!
 //! A write that fails (disk full, or otherwise) refuses its batch; the next batch goes to the same
-//! offset with the same sequence numbers and another attempt number, so that leftovers of the first
-//! never verify. A refused append may, like one that was never answered, still be found if the
-//! machine stops at that moment; it is never found once a later one was acknowledged. A sync that
-//! fails is final: it is never tried again, because the system may have dropped the pages and call
-//! the second try a success. For the same reason opening writes the last batch once more before
-//! anybody relies on it.
+//! offset with the same sequence numbers and another attempt number, so that the remains of the
+//! first try never verify. A refused append may, like one that was never answered, still be found
+//! if the machine stops at that moment; it is never found once a later one was acknowledged. A sync
+//! that fails is final: it is never tried again, because the system may have dropped the pages and
+//! call the second try a success. For the same reason opening writes the last batch once more
+//! before anybody relies on it.
 
 mod error;
 mod format;
@@ -85,7 +85,7 @@ use queue::Driver;
 pub use recovered::{Recovered, RecoveredRecords};
 use writer::Writer;
 
-/// No payload is longer than this, however long the segments.
+/// The longest payload, however long the segments are.
 pub const RECORD_BYTES_MAX: usize = 40 << 20;
 const SEGMENT_BYTES_MIN: u64 = 2 * SEGMENT_HEADER_BYTES;
 const SEGMENT_BYTES_MAX: u64 = 1 << 32;
@@ -123,16 +123,16 @@ pub struct Record {
     pub position: Position,
     /// The kind of payload, in the caller's own numbering.
     pub kind: u8,
-    /// The caller's bytes; none where `meaning` is given.
+    /// The caller's bytes; empty where `meaning` is given.
     pub payload: Bytes,
-    /// The decoded value, where the caller provided it. Never after an opening.
+    /// The decoded value, if the caller passed it. Recovered records have none.
     pub meaning: Option<Meaning>,
-    /// How long the caller's bytes are.
+    /// The length of the caller's bytes.
     pub bytes: usize,
 }
 
-/// The decoded value of a record, as the caller has it in memory. The consumer of the record gets it
-/// and need not decode the bytes, which are then not kept.
+/// The decoded value of a record, which the caller has in memory. It is passed to the consumer of
+/// the record, so that the consumer need not decode the bytes, which are then not kept.
 #[derive(Clone)]
 pub struct Meaning(Arc<dyn Any + Send + Sync>);
 
@@ -142,7 +142,7 @@ impl Meaning {
         Meaning(value)
     }
 
-    /// The value, if it is one of these.
+    /// The value, if it is a `T`.
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.0.downcast_ref()
     }
@@ -162,21 +162,21 @@ impl PartialEq for Meaning {
 
 impl Eq for Meaning {}
 
-/// Whether an append may use the space that is reserved for a full disk.
+/// Whether an append may use the segments that are reserved for a full disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reserve {
-    /// No: on a full disk it is refused. For new events.
+    /// No: on a full disk the append is refused. For new events.
     Normal,
-    /// Yes. For settling deliveries that were accepted.
+    /// Yes. For settlements of accepted deliveries.
     MayUseReserve,
 }
 
 /// Which thread runs the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Run {
-    /// A thread of its own: waiting appends are committed together.
+    /// A thread of its own: appends that wait at the same time are committed together.
     Thread,
-    /// The caller of `append`, at once and alone: no threads, the same order every time. For
+    /// The thread of the caller of `append`, which commits one append at a time: deterministic, for
     /// simulations and tests.
     Inline,
 }
@@ -186,28 +186,29 @@ pub enum Run {
 pub struct JournalOptions {
     /// The store that the journal belongs to.
     pub store_id: StoreId,
-    /// A random number, another one at each opening, that nobody who writes payloads can guess.
+    /// A random number, new at each opening, that nobody who chooses payloads can guess.
     pub nonce: u64,
-    /// Up to here everything is durable elsewhere. Records after it are given back by the opening.
+    /// Everything up to this position is durable elsewhere. Opening returns the records after it.
     pub applied: Position,
-    /// Whether to begin a new journal where there is none; an error otherwise.
+    /// Whether to create a missing journal; without it a missing journal is an error.
     pub create: bool,
     /// The length of a segment (**64 MiB**), a multiple of 4096.
     pub segment_bytes: u64,
-    /// A batch is closed when its records reach this length (**4 MiB**).
+    /// A batch is complete when its records reach this length (**4 MiB**).
     pub batch_bytes_max: u64,
-    /// Bytes that may wait for the writer (**64 MiB**); further appends wait outside the queue.
+    /// How many bytes may wait in the queue (**64 MiB**); further appends wait until there is
+    /// space.
     pub pending_bytes_max: usize,
     /// How many spare files are kept for reuse (**4**), those of the reserve included.
     pub spares_max: usize,
-    /// How many spare files only [`Reserve::MayUseReserve`] may use (**1**).
+    /// How many spare files are reserved for [`Reserve::MayUseReserve`] (**1**).
     pub reserve_segments: usize,
     /// Which thread runs the writer (**its own**).
     pub run: Run,
 }
 
 impl JournalOptions {
-    /// The defaults, for a store that begins now.
+    /// The defaults, for a new store.
     pub fn new(store_id: StoreId, nonce: u64) -> Self {
         JournalOptions {
             store_id,
@@ -238,10 +239,11 @@ impl JournalOptions {
 
 /// Callbacks of the writer. Both are called on the writer's thread and must not call the journal.
 pub struct Hooks {
-    /// Takes every batch of records, in order, once it is durable and before it is answered. While
-    /// it blocks, nothing is committed: that is how a consumer that lags slows the producers.
+    /// Receives every batch of records, in order, when it is durable and before it is acknowledged.
+    /// While the callback blocks, nothing is committed: so a slow consumer slows the producers.
     pub synced: Box<dyn FnMut(Vec<Record>) + Send>,
-    /// Called once, after a sync has failed. The process should end: nothing is acknowledged again.
+    /// Called once, after a sync has failed. The process should end: nothing will be acknowledged
+    /// any more.
     pub fatal: Option<Box<dyn FnOnce(Arc<io::Error>) + Send>>,
 }
 
@@ -267,7 +269,7 @@ pub struct TornTail {
     pub offset: u64,
     /// The position that the first record cut off would have had.
     pub position: Position,
-    /// How long the batch was to be.
+    /// The length that the cut-off batch should have had.
     pub bytes: u64,
 }
 
@@ -279,8 +281,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal in a directory; gives back what was acknowledged after
-    /// [`JournalOptions::applied`], already durable. It reads everything that is needed to be sure of it.
+    /// Opens the journal in a directory. Returns the acknowledged records after
+    /// [`JournalOptions::applied`], all durable. Reads as much as is needed to be certain of them.
     pub fn open(
         medium: Arc<dyn Medium>,
         options: JournalOptions,
@@ -313,9 +315,9 @@ impl Journal {
         Ok((Journal { driver, record_bytes_max }, recovered))
     }
 
-    /// Appends one record; it is kept whole or not at all. The order of calls is the order of
-    /// positions, as long as nobody has to wait for room in the queue; the answer comes when the
-    /// record is durable. A future that is dropped may leave its record in the journal.
+    /// Appends one record, whole or not at all. Positions follow the order of calls, as long as no
+    /// caller has to wait for space in the queue. The answer comes when the record is durable. If
+    /// the future is dropped, the record may still be in the journal.
     pub fn append(
         &self,
         kind: u8,
@@ -325,7 +327,7 @@ impl Journal {
         self.driver.append(kind, payload, None, reserve, self.record_bytes_max)
     }
 
-    /// The same, with the decoded value for the consumer of the record.
+    /// Appends one record as [`Journal::append`] does, with the decoded value for its consumer.
     pub fn append_meaning(
         &self,
         kind: u8,
@@ -336,7 +338,7 @@ impl Journal {
         self.driver.append(kind, payload, Some(meaning), reserve, self.record_bytes_max)
     }
 
-    /// Appends records as one batch, as the writer's thread would if they waited together.
+    /// Appends records as one batch, as the writer's thread does with appends that wait together.
     #[cfg(test)]
     fn append_together(
         &self,
@@ -345,7 +347,8 @@ impl Journal {
         self.driver.append_together(batch)
     }
 
-    /// Says that everything up to here is durable elsewhere and need not be kept.
+    /// Tells the journal that everything up to this position is durable elsewhere: its segments can
+    /// be recycled.
     pub fn release(&self, through: Position) {
         self.driver.release(through);
     }
@@ -355,7 +358,8 @@ impl Journal {
         self.driver.synced()
     }
 
-    /// Whether the last append without [`Reserve::MayUseReserve`] was refused for want of room.
+    /// Whether the last append without [`Reserve::MayUseReserve`] was refused because the disk is
+    /// full.
     pub fn is_disk_full(&self) -> bool {
         self.driver.is_disk_full()
     }
@@ -365,8 +369,8 @@ impl Journal {
         self.record_bytes_max
     }
 
-    /// Commits what waits, vouches for all of it and stops. It blocks until that is done; a second
-    /// call does nothing.
+    /// Commits the waiting appends, seals the journal and stops. Blocks until that is done; a
+    /// second call does nothing.
     pub fn close(&self) -> Result<(), JournalError> {
         self.driver.close()
     }
@@ -374,7 +378,7 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // A caller that needs the outcome calls `close`.
+        // The error is ignored here; a caller that needs it calls `close`.
         self.driver.close().ok();
     }
 }

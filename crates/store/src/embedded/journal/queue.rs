@@ -1,7 +1,7 @@
-//! Between the callers and the writer: the queue, its limit, and the writer's thread.
+//! Connects the callers with the writer: the queue, its limit, and the writer's thread.
 //!
-//! The queue is limited in bytes; further appends wait outside. Every append in the queue is answered,
-//! also when the writer stops.
+//! The queue is limited in bytes; further appends wait outside it. Every append in the queue is
+//! answered, also when the writer stops.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,18 +17,19 @@ use super::format::RECORD_HEADER_BYTES;
 use super::writer::{Pending, Progress, Writer};
 use super::{AppendError, JournalError, Meaning, Position, Reserve, Run};
 
-/// How long the queue is empty before the writer seals the last batch. Under load the next batch
-/// vouches for it, and a seal for each batch would be wasted.
+/// How long the queue is empty before the writer seals the last batch. Under load no seal is
+/// needed: the next batch proves that the one before was synced.
 const SEAL_AFTER: Duration = Duration::from_millis(2);
 
-/// A batch of so many appends shows that there are several callers.
+/// A batch of at least this many appends shows that there are several callers.
 const CROWD: usize = 6;
-/// How long the writer gathers appends after such a batch: for each append of that batch, and at most.
-/// A sync costs the same for two as for twenty. A single caller does not wait.
+/// How long the writer collects appends after such a batch: this long for each append of that
+/// batch, up to the maximum below. A sync costs the same for two appends as for twenty. A single
+/// caller does not wait.
 const GATHER_EACH: Duration = Duration::from_micros(40);
 const GATHER_MAX: Duration = Duration::from_millis(1);
 
-/// Runs the writer, one way or the other.
+/// Runs the writer, in its own thread or in the caller's.
 #[derive(Debug)]
 pub(super) enum Driver {
     /// In a thread of its own.
@@ -43,7 +44,7 @@ pub(super) struct Shared {
     queue: Mutex<Queue>,
     /// Signalled when there is something for the writer to do.
     work: Condvar,
-    /// A permit for every byte that may wait.
+    /// One permit for each byte that may wait in the queue.
     room: Semaphore,
     room_bytes: u32,
     progress: Arc<Progress>,
@@ -53,9 +54,9 @@ pub(super) struct Shared {
 struct Queue {
     pending: VecDeque<Pending>,
     released: Position,
-    /// Whether the writer waits to be told that there is work.
+    /// Whether the writer sleeps until it is woken.
     is_writer_asleep: bool,
-    /// The queue is closed, for this reason.
+    /// Set when the queue is closed: the error for further appends.
     ended: Option<AppendError>,
 }
 
@@ -119,13 +120,13 @@ impl Driver {
         }
     }
 
-    /// Passes an append to the writer; returns it if it has to wait for room in the queue.
+    /// Puts an append into the queue; returns it if there is no space for it now.
     fn append_now(&self, pending: Pending) -> Option<Pending> {
         match self {
             Driver::Thread { shared, .. } => {
                 match shared.room.try_acquire_many(shared.cost(&pending)) {
                     Ok(room) => room.forget(),
-                    // No room, or closed: waiting tells which.
+                    // There is no space, or the queue is closed: the waiting path finds out which.
                     Err(_) => return Some(pending),
                 }
                 shared.enqueue(pending);
@@ -164,7 +165,7 @@ impl Driver {
 
     async fn append_when_there_is_room(&self, pending: Pending) {
         let shared = self.shared();
-        // An error means closed, which `enqueue` tells the caller.
+        // An error means that the queue is closed; `enqueue` reports that to the caller.
         if let Ok(room) = shared.room.acquire_many(shared.cost(&pending)).await {
             room.forget();
         }
@@ -216,7 +217,7 @@ impl Driver {
 }
 
 impl Shared {
-    /// How much of the room an append takes; one that is longer than all of it takes all of it.
+    /// How many permits an append takes. One that is longer than the whole limit takes all of them.
     fn cost(&self, pending: &Pending) -> u32 {
         let bytes = pending.payload.len() + RECORD_HEADER_BYTES;
         u32::try_from(bytes).unwrap_or(u32::MAX).min(self.room_bytes)
@@ -232,7 +233,7 @@ impl Shared {
         self.wake(queue);
     }
 
-    /// Wakes the writer. That is a system call, even where the writer does not sleep.
+    /// Wakes the writer if it sleeps. Waking costs a system call.
     fn wake(&self, mut queue: MutexGuard<'_, Queue>) {
         if std::mem::take(&mut queue.is_writer_asleep) {
             drop(queue);
@@ -240,14 +241,15 @@ impl Shared {
         }
     }
 
-    /// Waits for further appends before the next batch is taken, unless it is the last.
+    /// Waits for further appends before the next batch is taken; `company` is the size of the last
+    /// batch. Does not wait once the queue is closed.
     fn gather(&self, company: usize) {
         let each = GATHER_EACH.saturating_mul(u32::try_from(company).unwrap_or(u32::MAX));
         let open = |queue: &mut Queue| queue.ended.is_none();
         drop(self.work.wait_timeout_while(locked(&self.queue), each.min(GATHER_MAX), open));
     }
 
-    /// Closes the queue. The writer still commits what is in it.
+    /// Closes the queue. The writer still commits the appends in it.
     fn end(&self, reason: AppendError) {
         locked(&self.queue).ended.get_or_insert(reason);
         self.room.close();
@@ -255,7 +257,7 @@ impl Shared {
     }
 }
 
-/// Ends the queue when the writer's thread ends, however it ends.
+/// Closes the queue when the writer's thread ends, also by a panic.
 struct Ender(Arc<Shared>);
 
 impl Drop for Ender {
@@ -266,7 +268,7 @@ impl Drop for Ender {
     }
 }
 
-/// The writer's thread.
+/// The loop of the writer's thread.
 fn write_until_closed(shared: &Shared, mut writer: Writer) -> Result<(), JournalError> {
     let mut batch = VecDeque::new();
     let mut released = Position::START;

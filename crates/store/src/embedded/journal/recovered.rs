@@ -1,4 +1,4 @@
-//! The records that an opening found, to be read once, one by one.
+//! The records that were found when the journal was opened; they are read once, one by one.
 //!
 //! At most one batch is in memory at a time. A record's bytes are verified again as they are read.
 
@@ -10,7 +10,7 @@ use super::scan::{Scan, Span};
 use super::{JournalError, Position, Record, TornTail};
 use crate::embedded::medium::Medium;
 
-/// The records that an opening found.
+/// The records that were found when the journal was opened.
 #[derive(Debug)]
 pub struct Recovered {
     medium: Arc<dyn Medium>,
@@ -69,7 +69,8 @@ pub struct RecoveredRecords {
 }
 
 impl RecoveredRecords {
-    /// The next batch. The scan has seen it whole, so what does not verify now was changed since.
+    /// The next batch. The scan has verified it, so a failure now means that the file has changed
+    /// since.
     fn read_batch(&mut self) -> Result<Vec<Record>, JournalError> {
         loop {
             let (span, offset) = match self.current.take() {

@@ -1,8 +1,8 @@
 //! Reading the journal back: which segments are needed, where the records end, and whether that end
 //! is where a crash may have left it.
 //!
-//! Nothing is changed here. A doubtful place is an end only if nothing anywhere vouches for what
-//! should stand there (the reasoning is in the module above).
+//! The scan changes nothing. An invalid place is the end of the journal only if no frame proves
+//! that a synced record stood there (see "Torn tail or damage" in `mod.rs`).
 
 use std::io;
 
@@ -29,9 +29,9 @@ pub(super) struct Scan {
     pub(super) spans: Vec<Span>,
     /// Segments that are not needed any more.
     pub(super) surplus: Vec<u64>,
-    /// The sequence number that comes next.
+    /// The sequence number of the next record.
     pub(super) next: u64,
-    /// The last batch of the active segment, where no later frame vouches for it.
+    /// The last batch of the active segment, if no later frame proves that it was synced.
     pub(super) unvouched: Option<(u64, Frame)>,
     /// The unfinished end that was cut off.
     pub(super) torn: Option<TornTail>,
@@ -40,11 +40,11 @@ pub(super) struct Scan {
 /// How the frames of a segment end.
 #[derive(Debug)]
 enum Ending {
-    /// By the mark that the next segment goes on.
+    /// With a rotation mark: the journal continues in the next segment.
     Rotated,
-    /// By a seal: everything before was synced.
+    /// With a seal: everything before it was synced.
     Sealed,
-    /// By bytes that are not a valid frame: the end, or damage.
+    /// With bytes that are not a valid frame: the end of the journal, or damage.
     Open { torn_bytes: Option<u64> },
 }
 
@@ -58,8 +58,8 @@ struct Frames {
 }
 
 impl Frames {
-    /// Forgets a last batch that the next segment shows to have been refused: its sequence numbers
-    /// were still free when that segment was begun.
+    /// Drops a last batch that was refused: the next segment begins with its sequence numbers, so
+    /// they were still free when that segment was begun.
     fn give_up_from(&mut self, first: u64) {
         if let Some((offset, frame)) = self.last_batch
             && frame.first == first
@@ -71,7 +71,7 @@ impl Frames {
     }
 }
 
-/// Reads everything that is needed after `applied`; `None` where there is no segment at all.
+/// Scans all segments that are needed after `applied`; `None` where there is no segment at all.
 pub(super) fn scan(
     medium: &dyn Medium,
     names: &[String],
@@ -91,8 +91,8 @@ pub(super) fn scan(
     Ok(Some(scan))
 }
 
-/// The newest segments, back to the one that holds the first record after `applied`. What is older
-/// stays in `numbers`.
+/// Opens the newest segments, back to the one with the first record after `applied`. The older ones
+/// stay in `numbers`.
 fn needed(
     medium: &dyn Medium,
     numbers: &mut Vec<u64>,
@@ -131,7 +131,7 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    /// Reads the segments one after another and holds each against the next.
+    /// Reads the segments in order and checks each against the next.
     fn read(&self, segments: Vec<Segment>, surplus: Vec<u64>) -> Result<Scan, JournalError> {
         let mut scan = Scan { spans: Vec::new(), surplus, next: 0, unvouched: None, torn: None };
         let mut segments = segments.into_iter().peekable();
@@ -165,8 +165,8 @@ impl Scanner<'_> {
         Ok(scan)
     }
 
-    /// A segment is begun only when everything before it is synced, and written to only when the
-    /// one before it has its mark.
+    /// Checks two consecutive segments. A segment is begun only when everything before it is
+    /// synced, and written to only when the one before it has its rotation mark.
     fn check_following(
         &self,
         segment: &Segment,
@@ -191,7 +191,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Follows the frames of a segment to their end.
+    /// Reads the frames of a segment until they end.
     fn frames(&self, segment: &Segment) -> Result<Frames, JournalError> {
         let mut frames = Frames {
             end: SEGMENT_HEADER_BYTES,
@@ -232,7 +232,7 @@ impl Scanner<'_> {
         Ok(frames)
     }
 
-    /// Looks for any frame after the end that vouches for what should have stood there.
+    /// Searches the bytes after the end for a frame that proves that a synced record stood there.
     fn look_ahead(&self, segment: &Segment, frames: &Frames) -> Result<(), JournalError> {
         let voucher = self.checked(segment, segment.read_frame(VOUCHER_OFFSET))?;
         if voucher.is_some_and(|voucher| voucher.synced_through >= frames.next) {
@@ -249,7 +249,7 @@ impl Scanner<'_> {
             let chunk = &mut buffer[..length];
             self.checked(segment, segment.file.read_at(offset, chunk))?;
             for bytes in chunk.as_chunks::<FRAME_HEADER_BYTES>().0 {
-                // Nearly everything after the end is zeros, and a comparison is cheaper than a
+                // Nearly all bytes after the end are zeros, and comparing is cheaper than a
                 // decoding that fails.
                 let is_blank = *bytes == [0; FRAME_HEADER_BYTES];
                 let frame =

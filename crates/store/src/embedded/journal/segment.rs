@@ -23,7 +23,7 @@ pub(super) fn name_of(number: u64) -> String {
     format!("{PREFIX}{number:016x}{SUFFIX}")
 }
 
-/// The number in a segment's name, if it is one.
+/// The number in a file's name, if it is the name of a segment.
 pub(super) fn number_in(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
     u64::from_str_radix(digits, 16).ok().filter(|&number| name_of(number) == name)
@@ -106,13 +106,13 @@ impl Segment {
         FrameAddress { salt: self.salt, segment: self.number, offset }
     }
 
-    /// Where the frame's body, whole, would end; `None` where the segment has no room for it.
+    /// Where the frame's body ends; `None` if that is beyond the segment's end.
     pub(super) fn end_of(&self, offset: u64, frame: &Frame) -> Option<u64> {
         let end = offset.checked_add(FRAME_HEADER_BYTES as u64)?.checked_add(frame.body_bytes)?;
         (end <= self.bytes).then_some(end)
     }
 
-    /// The frame at an offset, if a valid one stands there.
+    /// Reads the frame at an offset, if there is a valid one.
     pub(super) fn read_frame(&self, offset: u64) -> io::Result<Option<Frame>> {
         if offset + FRAME_HEADER_BYTES as u64 > self.bytes {
             return Ok(None);
@@ -122,7 +122,7 @@ impl Segment {
         Ok(Frame::decode(&bytes, self.place(offset)))
     }
 
-    /// The records of the batch at an offset, if all of them are whole.
+    /// Reads the records of the batch at an offset, if all of them are valid.
     pub(super) fn read_records(
         &self,
         offset: u64,
@@ -136,7 +136,7 @@ impl Segment {
         Ok(decode_records(frame, self.salt, Bytes::from(body)))
     }
 
-    /// Writes a frame that has no body.
+    /// Writes a frame without a body.
     pub(super) fn write_mark(&self, offset: u64, kind: FrameKind, next: u64) -> io::Result<()> {
         let frame = Frame {
             kind,
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_one_form() {
+    fn segment_name_parses_back_to_its_number() {
         assert_eq!(name_of(255), "journal-00000000000000ff.seg");
         assert_eq!(number_in("journal-00000000000000ff.seg"), Some(255));
         for name in ["journal-ff.seg", "journal-00000000000000FF.seg", "spare-1.seg", "journal-"] {

@@ -1,6 +1,7 @@
-//! Segment files in waiting: recycled ones, new ones, and the reserve that ingest may not touch.
+//! The pool of spare segment files: recycled ones, new ones, and the reserve that new events may
+//! not use.
 //!
-//! A spare's contents are never read. Its old name is durably gone before its header is
+//! A spare's contents are never read. The removal of its old name is durable before its header is
 //! overwritten, so no crash can bring back a segment's name over another segment's bytes.
 
 use std::io;
@@ -14,7 +15,7 @@ use crate::embedded::medium::{Medium, MediumFile, is_full};
 /// How much of a new file is written and synced at a time, so that no commit waits long for it.
 const SLICE_BYTES: u64 = 1 << 20;
 
-/// The number in the name of a spare, finished or not.
+/// The number in the name of a spare, complete or not.
 fn number_in(name: &str) -> Option<u64> {
     let rest = name.strip_prefix("spare-")?;
     rest.strip_suffix(".seg").or_else(|| rest.strip_suffix(".new"))?.parse().ok()
@@ -26,7 +27,7 @@ struct Spare {
     file: Arc<dyn MediumFile>,
 }
 
-/// A new file on its way to be a spare.
+/// A spare file that is being filled.
 #[derive(Debug)]
 struct Unfinished {
     number: u64,
@@ -34,7 +35,6 @@ struct Unfinished {
     filled: u64,
 }
 
-/// The pool.
 #[derive(Debug)]
 pub(super) struct Spares {
     medium: Arc<dyn Medium>,
@@ -44,14 +44,14 @@ pub(super) struct Spares {
     ready: Vec<Spare>,
     unfinished: Option<Unfinished>,
     next_number: u64,
-    /// Names have changed since they were last synced.
+    /// Names in the directory have changed since the last sync.
     names_dirty: bool,
-    /// Preparing ahead failed; it waits until something has changed.
+    /// Preparing spares failed; it is tried again after the next change.
     paused: bool,
 }
 
 impl Spares {
-    /// Finds the spare files of an earlier run, and removes those that cannot be used.
+    /// Finds the spare files of an earlier run, and removes unusable ones.
     pub(super) fn open(
         medium: Arc<dyn Medium>,
         names: &[String],
@@ -85,12 +85,12 @@ impl Spares {
         Ok(spares)
     }
 
-    /// Whether the reserve is whole.
+    /// Whether the reserve has all its files.
     pub(super) fn reserve_is_whole(&self) -> bool {
         self.ready.len() >= self.reserve
     }
 
-    /// Makes the reserve whole, if there is room.
+    /// Fills up the reserve, if the disk has space.
     pub(super) fn restore_reserve(&mut self) -> Result<(), Trouble> {
         while !self.reserve_is_whole() {
             self.prepare_one()?;
@@ -98,7 +98,7 @@ impl Spares {
         Ok(())
     }
 
-    /// Does a little of the work for the next segment, so that a rotation need not wait for it.
+    /// Does a small part of the work for the next segment, so that a rotation need not wait for it.
     pub(super) fn prepare_ahead(&mut self) -> Result<(), Trouble> {
         if self.paused || self.ready.len() > self.reserve {
             return Ok(());
@@ -106,7 +106,8 @@ impl Spares {
         self.prepare_slice().inspect_err(|_| self.paused = true)
     }
 
-    /// Turns a spare into the segment with this header. The reserve is used only where allowed.
+    /// Turns a spare into the segment with this header. Uses the reserve only where that is
+    /// allowed.
     pub(super) fn begin_segment(
         &mut self,
         header: &SegmentHeader,
@@ -137,7 +138,7 @@ impl Spares {
         Ok(segment)
     }
 
-    /// Takes back the file of a segment that is no longer needed, or removes it.
+    /// Turns the file of a segment that is no longer needed into a spare, or removes it.
     pub(super) fn recycle(&mut self, number: u64) -> io::Result<()> {
         let old = segment::name_of(number);
         self.names_dirty = true;
@@ -149,7 +150,7 @@ impl Spares {
         let name = format!("spare-{}.seg", self.next_number);
         self.medium.rename(&old, &name)?;
         self.next_number += 1;
-        // The newest one is used first; the oldest ones are the reserve.
+        // The newest spare is used first; the oldest ones are the reserve.
         self.ready.push(Spare { name, file });
         Ok(())
     }
@@ -170,7 +171,8 @@ impl Spares {
         Ok(())
     }
 
-    /// Fills one more slice of a new file, which is ready when it is full. It is removed on an error.
+    /// Fills one more slice of a new file; when it is full, it is a spare. After an error it is
+    /// removed.
     fn prepare_slice(&mut self) -> Result<(), Trouble> {
         let mut unfinished = match self.unfinished.take() {
             Some(unfinished) => unfinished,
@@ -207,7 +209,8 @@ impl Spares {
         Ok(Unfinished { number, file, filled: 0 })
     }
 
-    /// Zeros are really written: a sync of blocks that were only reserved costs twice as much.
+    /// Writes zeros instead of only reserving blocks: a later sync of reserved blocks costs twice
+    /// as much.
     fn fill(&self, unfinished: &mut Unfinished) -> Result<(), Trouble> {
         let slice = SLICE_BYTES.min(self.segment_bytes - unfinished.filled);
         let zeros = vec![0; usize::try_from(slice).unwrap_or(0)];

@@ -22,10 +22,10 @@ use super::spares::Spares;
 use super::{AppendError, Hooks, JournalError, JournalOptions, Meaning, Position, Record, Reserve};
 use crate::embedded::medium::{Lock, Medium};
 
-/// The buffer is given back after a batch that was this much longer than an ordinary one.
+/// After a batch longer than this, the buffer's memory is freed.
 const BUFFER_KEPT_BYTES: usize = 8 << 20;
 
-/// Where the answer to an append goes.
+/// The channel for the answer to an append.
 pub(super) type Reply = oneshot::Sender<Result<Position, AppendError>>;
 
 /// An append that waits for its batch.
@@ -43,13 +43,13 @@ impl Pending {
         (RECORD_HEADER_BYTES + self.payload.len()) as u64
     }
 
-    /// Sends the answer; a caller that went away needs none.
+    /// Sends the answer; it is dropped if the caller has gone away.
     pub(super) fn answer(self, outcome: Result<Position, AppendError>) {
         self.reply.send(outcome).ok();
     }
 }
 
-/// A segment that is full and waits to be released.
+/// A full segment that waits to be released.
 #[derive(Debug)]
 struct Retired {
     number: u64,
@@ -61,7 +61,7 @@ struct Retired {
 pub(super) struct Progress {
     /// The last sequence number that is durable.
     pub(super) synced: AtomicU64,
-    /// Ordinary appends are refused for want of room.
+    /// Ordinary appends are refused because the disk is full.
     pub(super) refusing: AtomicBool,
 }
 
@@ -71,14 +71,15 @@ pub(super) struct Writer {
     hooks: Hooks,
     spares: Spares,
     active: Segment,
-    /// Made, but the active one does not have its mark yet; nothing else may be written before.
+    /// The next segment, already created. The active one must get its rotation mark before anything
+    /// else is written.
     following: Option<Segment>,
     retired: VecDeque<Retired>,
-    /// Where the next frame goes.
+    /// The offset of the next frame.
     offset: u64,
     /// The sequence number of the next record.
     next: u64,
-    /// Which try at writing a batch the next one is.
+    /// The attempt number of the next batch.
     attempt: u32,
     sealed: bool,
     released: u64,
@@ -98,7 +99,7 @@ pub(super) fn record_bytes_max(segment_bytes: u64) -> usize {
 }
 
 impl Writer {
-    /// Takes over what a scan found (nothing: begins a new journal) and makes all of it durable.
+    /// Takes over the result of a scan, or begins a new journal, and makes everything durable.
     pub(super) fn open(
         medium: &Arc<dyn Medium>,
         names: &[String],
@@ -154,15 +155,15 @@ impl Writer {
         writer.progress.synced.store(next - 1, Ordering::Release);
         writer.recycle();
         match writer.spares.restore_reserve() {
-            // The disk is full: open nevertheless, for appends that may use the reserve.
+            // The disk is full: open anyway, for appends that may use the reserve.
             Ok(()) | Err(Trouble::Full) => Ok(writer),
             Err(trouble @ (Trouble::Write(_) | Trouble::Sync(_))) => Err(opening(trouble)),
         }
     }
 
-    /// Writes the last batch again: it may never have reached the disk. After a failed sync, or after a
-    /// process was killed before its sync, such bytes are only in the page cache, perhaps marked clean.
-    /// From now on they are relied on.
+    /// Writes the last batch again, because it may not be on the disk: after a failed sync, or a
+    /// kill before the sync, its bytes may be only in the page cache, perhaps marked clean.
+    /// Recovered records must be durable.
     fn mend(&mut self, scan: &Scan) -> Result<(), Trouble> {
         if let Some((offset, frame)) = &scan.unvouched {
             let length = FRAME_HEADER_BYTES as u64 + frame.body_bytes;
@@ -203,8 +204,8 @@ impl Writer {
         }
     }
 
-    /// Writes a batch of the waiting appends, or refuses those that cannot be written. Returns an error
-    /// only for a failed sync.
+    /// Writes one batch of the waiting appends, or refuses those that cannot be written. Returns an
+    /// error only for a failed sync.
     fn commit_batch(&mut self, waiting: &mut VecDeque<Pending>) -> Result<(), Trouble> {
         if self.failed.is_some() {
             refuse(waiting, &AppendError::SyncFailed, |_| true);
@@ -240,7 +241,8 @@ impl Writer {
                 Err(trouble)
             }
             Err(trouble @ (Trouble::Full | Trouble::Write(_))) => {
-                // If the process dies now, the written part must not look like a batch.
+                // Overwrite the frame's header: if the process dies now, the written part must not
+                // look like a batch.
                 self.active.write_mark(self.offset, FrameKind::Seal, self.next).ok();
                 let refusal = trouble.refusal();
                 batch.into_iter().for_each(|pending| pending.answer(Err(refusal.clone())));
@@ -249,7 +251,7 @@ impl Writer {
         }
     }
 
-    /// Fills the reserve again, or refuses every append that may not use it.
+    /// Fills up the reserve; if that fails, refuses every append that may not use it.
     fn restore_reserve(&mut self, waiting: &mut VecDeque<Pending>) -> Result<(), Trouble> {
         if !waiting.iter().any(is_normal) {
             return Ok(());
@@ -316,8 +318,8 @@ impl Writer {
         self.active.file.sync_data().map_err(Trouble::Sync)
     }
 
-    /// Passes the records to the consumer, then answers: a caller with an answer knows that the
-    /// consumer has its record.
+    /// Passes the records to the consumer first and answers afterwards: a caller with an answer can
+    /// rely on the consumer having its record.
     fn acknowledge(&mut self, batch: Vec<Pending>) {
         self.offset = align(self.offset + self.buffer.len() as u64);
         if self.buffer.capacity() > BUFFER_KEPT_BYTES {
@@ -340,12 +342,13 @@ impl Writer {
         (self.hooks.synced)(records);
         self.progress.synced.store(self.next - 1, Ordering::Release);
         for (reply, position) in replies {
-            // A caller that went away needs no answer.
+            // The caller may have gone away.
             reply.send(Ok(position)).ok();
         }
     }
 
-    /// Goes on in the next segment: makes it durable, then marks the end of this one, durably.
+    /// Continues in the next segment: makes that one durable, then the rotation mark at the end of
+    /// this one.
     fn rotate(&mut self, may_use_reserve: bool) -> Result<(), Trouble> {
         let following = match self.following.take() {
             Some(following) => following,
@@ -367,8 +370,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes a seal without a sync: if the last batch is found damaged later, the seal tells damage
-    /// from a torn tail. If it fails, nothing is lost.
+    /// Writes a seal, without a sync: if the last batch is found damaged later, the seal
+    /// distinguishes damage from a torn tail. A failure is ignored: nothing depends on the seal.
     pub(super) fn seal(&mut self) {
         if !self.sealed && self.failed.is_none() && self.following.is_none() {
             let sealed = self.active.write_mark(self.offset, FrameKind::Seal, self.next);
@@ -376,7 +379,7 @@ impl Writer {
         }
     }
 
-    /// Everything up to here is durable elsewhere: segments that hold nothing else are recycled.
+    /// Recycles the segments whose records are all durable elsewhere, up to `through`.
     pub(super) fn release(&mut self, through: Position) {
         self.released = self.released.max(through.sequence());
         if self.failed.is_none() {
@@ -387,7 +390,7 @@ impl Writer {
     fn recycle(&mut self) {
         while let Some(oldest) = self.retired.front()
             && oldest.last <= self.released
-            // A segment that fails is tried again at the next release or rotation.
+            // A segment that cannot be recycled is tried again at the next release or rotation.
             && self.spares.recycle(oldest.number).is_ok()
         {
             self.retired.pop_front();
@@ -401,19 +404,20 @@ impl Writer {
         }
     }
 
-    /// Stops the writer for good: nothing is acknowledged any more, and the hook is called.
+    /// Stops the writer for good: calls the hook, and refuses all appends from now on.
     fn fail(&mut self, trouble: Trouble, waiting: &mut VecDeque<Pending>) {
         let (Trouble::Sync(error) | Trouble::Write(error)) = trouble else { return };
         let error = Arc::new(error);
         self.failed = Some(Arc::clone(&error));
-        // Call the hook first: a caller that is refused can rely on the process knowing why.
+        // Call the hook before the callers are refused: they can then rely on the process knowing
+        // the reason.
         if let Some(fatal) = self.hooks.fatal.take() {
             fatal(error);
         }
         refuse(waiting, &AppendError::SyncFailed, |_| true);
     }
 
-    /// Writes durable seals for everything. The journal is not written to after that.
+    /// Writes durable seals and stops. The journal is not written to after that.
     pub(super) fn close(&mut self) -> Result<(), JournalError> {
         if let Some(error) = &self.failed {
             return Err(JournalError::SyncFailed(Arc::clone(error)));
@@ -443,7 +447,7 @@ fn header(options: &JournalOptions, number: u64, first: u64) -> SegmentHeader {
     }
 }
 
-/// The segments before the active one. Those that are not needed count as released.
+/// The full segments before the active one. Those that are not needed count as released.
 fn retired(scan: &Scan) -> VecDeque<Retired> {
     let surplus = scan.surplus.iter().map(|&number| Retired { number, last: 0 });
     let full = scan.spans.windows(2).filter_map(|pair| match pair {
@@ -459,7 +463,7 @@ fn is_normal(pending: &Pending) -> bool {
     matches!(pending.reserve, Reserve::Normal)
 }
 
-/// Refuses those that match; the others go on waiting, in order.
+/// Refuses the appends that match; the others stay, in order.
 fn refuse(
     waiting: &mut VecDeque<Pending>,
     refusal: &AppendError,

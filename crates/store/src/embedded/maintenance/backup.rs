@@ -1,9 +1,9 @@
 //! Copies of the whole store, taken while it is in use.
 //!
 //! The applier pauses until a read transaction has begun in every file: so all files show the same
-//! moment, and the journal has nothing that they lack. The copies are then made from these transactions
-//! while the applier goes on. `main.db` is copied last and gets its name last: a copy that has it is
-//! complete.
+//! moment, and no record is only in the journal. The copies are then made from these transactions
+//! while the applier goes on. `main.db` is copied last and gets its name last: a copy that has it
+//! is complete.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -58,7 +58,7 @@ impl EmbeddedStore {
         copied.map_err(|error| StoreError::Internal(error.to_string()))?
     }
 
-    /// Makes a data directory of a copy. The directory must be new or empty. Blocks.
+    /// Creates a data directory from a backup. The directory must be new or empty. Blocks.
     pub fn restore(backup: impl AsRef<Path>, data_dir: impl AsRef<Path>) -> Result<(), StoreError> {
         let (from, to) = (Layout::new(backup.as_ref()), Layout::new(data_dir.as_ref()));
         if !from.main().is_file() {
@@ -81,7 +81,7 @@ impl EmbeddedStore {
     }
 }
 
-/// Makes a directory, or closes an empty one to others.
+/// Creates a directory if it is missing, and removes the permissions of everybody but its owner.
 fn make_private(path: &Path) -> Result<(), StoreError> {
     make_directory(path)?;
     let closed = fs::set_permissions(path, Permissions::from_mode(0o700));
@@ -99,7 +99,7 @@ fn copy_file(from: &Path, to: &Path) -> Result<(), StoreError> {
     copied.and_then(|_| copy.sync_all()).map_err(|error| io_error(to, &error))
 }
 
-/// A file as it was at a moment.
+/// A consistent view of a file at one moment.
 struct Snapshot {
     connection: Connection,
     from: PathBuf,
@@ -143,7 +143,7 @@ fn copy(files: Vec<Snapshot>, target: &Layout) -> Result<(), StoreError> {
     sync_directory(target.root())
 }
 
-/// The copy is a store of its own, without a journal.
+/// Turns a copy into a store of its own: without a journal, and with an identity of its own.
 fn make_own(path: &Path) -> Result<(), StoreError> {
     let store_id: StoreId =
         system_bytes().map_err(|error| StoreError::Internal(error.to_string()))?;

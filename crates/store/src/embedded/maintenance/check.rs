@@ -1,8 +1,9 @@
-//! Checks, before anything is read, that the files of the days have what `main.db` says.
+//! Checks, before anything else is read, that no file of a day has lost transactions that `main.db`
+//! knows of.
 //!
 //! Every transaction in a day's file raises the count `writes` in its `meta`. The transaction in
-//! `main.db` that follows it keeps that count in `marks`. A kill between the two leaves a file that is
-//! ahead, which is normal: the journal has what `main.db` lacks. **A file that is behind has lost
+//! `main.db` that follows it keeps that count in `marks`. A kill between the two leaves a file that
+//! is ahead, which is normal: the journal still has the records. **A file that is behind has lost
 //! acknowledged records.** SQLite does not report that: it silently drops the end of a log whose
 //! checksum is wrong, and reads a file without its log as an older version of the file.
 //!
@@ -34,10 +35,11 @@ use crate::error::StoreError;
 /// The key in `meta` under which a day's file counts its transactions.
 pub(in crate::embedded) const WRITES: &str = "writes";
 
-/// What `main.db` says of a day's file.
+/// The facts that `main.db` has about a day's file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::embedded) struct Known {
-    /// How many transactions it has at least; `None` where an older version wrote it.
+    /// The least number of transactions that the file must have; `None` where an older version
+    /// wrote it.
     pub(in crate::embedded) mark: Option<i64>,
     /// Whether the counts are complete, and the numbers of events, deliveries and attempts.
     counts: Option<[i64; 4]>,
@@ -46,16 +48,16 @@ pub(in crate::embedded) struct Known {
 /// What is wrong with a day's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::embedded) enum Damage {
-    /// It is not there.
+    /// The file is missing.
     Missing,
-    /// It lacks so many of its last transactions.
+    /// The file lacks this many of its last transactions.
     Behind(i64),
-    /// It cannot be read, or not all of it.
+    /// The file, or a part of it, cannot be read.
     Unsound(String),
 }
 
 impl Damage {
-    /// In words, for the error that names the file.
+    /// The damage as text, for the error that names the file.
     pub(in crate::embedded) fn words(&self, known: &Known) -> String {
         let held = match known.counts {
             Some([_, events, deliveries, _]) => {
@@ -75,7 +77,7 @@ impl Damage {
     }
 }
 
-/// What `main.db` says of every day.
+/// Reads the facts of every day from `main.db`.
 pub(in crate::embedded) fn known(main: &MainFile) -> Result<BTreeMap<Day, Known>, StoreError> {
     let (connection, path) = (main.connection(), main.path());
     let mut all: BTreeMap<Day, Known> = BTreeMap::new();
@@ -88,8 +90,9 @@ pub(in crate::embedded) fn known(main: &MainFile) -> Result<BTreeMap<Day, Known>
     Ok(all)
 }
 
-/// Refuses a history with a damaged or missing file, and names the file. Files that `main.db` does not
-/// know are recorded there: an older version wrote them, or the process was killed before.
+/// Refuses to open a history with a damaged or missing file, and names the file. Files that
+/// `main.db` does not know are added to it: an older version wrote them, or the process was killed
+/// before it could add them.
 pub(in crate::embedded) fn history(
     layout: &Layout,
     main: &mut MainFile,
@@ -142,7 +145,7 @@ pub(in crate::embedded) fn examine(
     match looked_at(&path, known, is_read) {
         Ok(found) => Ok(found),
         Err(StoreError::Corrupt { place, what }) => {
-            // A row has a place of its own inside the file.
+            // Keep only the row from the error's place: the caller names the file.
             let inside =
                 place.strip_prefix(&crate::embedded::files::place(&path)).unwrap_or_default();
             let inside = inside.trim_start_matches(", ");
@@ -160,7 +163,7 @@ fn looked_at(path: &Path, known: &Known, is_read: bool) -> Result<Result<i64, Da
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).at(path)?;
     connection.execute_batch("PRAGMA cell_size_check = ON").at(path)?;
     if schema::version(&connection, path)? == 0 {
-        // It was just made when the process was killed, or everything in it is gone.
+        // Either the process was killed right after it created the file, or all contents are lost.
         let is_new = *known == Known::default();
         let gone = || Damage::Unsound("it is empty".to_owned());
         return Ok(if is_new { Ok(0) } else { Err(gone()) });
@@ -201,7 +204,7 @@ fn looked_at(path: &Path, known: &Known, is_read: bool) -> Result<Result<i64, Da
     Ok(Ok(writes))
 }
 
-/// The log of a file.
+/// The path of a file's write-ahead log.
 pub(in crate::embedded) fn log_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");

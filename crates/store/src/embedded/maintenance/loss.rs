@@ -1,10 +1,10 @@
 //! Accepting a loss: an operator gives up the file of a day that cannot be repaired.
 //!
-//! **Nothing is given up by itself.** A file whose last transactions are missing, but which can be read,
-//! stays. Every other one is moved aside under the name `….damaged`. Then every unfinished delivery of
-//! that day whose event is gone is cancelled, because it cannot be sent any more. So the ledger
-//! balances and shows how many there were. A delivery that had ended, but whose last record is gone, is
-//! shown as cancelled; the ledger counts it as it really ended.
+//! **Nothing is given up without an operator.** A file that lacks its last transactions, but can be
+//! read, stays in use. Any other damaged file is renamed to `….damaged`. Then every unfinished
+//! delivery of that day whose event is lost is cancelled, because it cannot be sent any more. So
+//! the ledger balances and shows how many there were. A delivery that had ended, but whose last
+//! record is lost, is shown as cancelled; the ledger counts it as it really ended.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,27 +23,27 @@ use crate::embedded::{EmbeddedOptions, EmbeddedStore};
 use crate::error::StoreError;
 use crate::records::{Commit, DeliveryChange};
 
-/// Deliveries that are cancelled together.
+/// How many deliveries are cancelled in one commit.
 const TOGETHER: usize = 500;
 
-/// What a loss cost.
+/// The result of accepting a loss.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
     /// The file.
     pub file: PathBuf,
-    /// What was wrong with it.
+    /// The damage of the file.
     pub what: String,
-    /// Where what is left of it was put; `None` where it stays in use or was missing.
+    /// The new name of the damaged file; `None` where the file stays in use or was missing.
     pub aside: Option<PathBuf>,
     /// Unfinished deliveries that were cancelled because their event is gone.
     pub cancelled: u64,
-    /// Deliveries that had ended and whose end is not recorded any more.
+    /// Deliveries that had ended and whose outcome is lost.
     pub unknown: u64,
 }
 
 impl EmbeddedStore {
-    /// Gives up what is lost of a day, by the name of its file in `history`. The store must be closed.
-    /// It can be repeated where it was cut off.
+    /// Gives up the lost part of a day, named by its file in `history`. The store must be closed.
+    /// The call can be repeated after an interruption.
     pub async fn accept_loss(
         data_dir: &Path,
         file_name: &str,
@@ -56,7 +56,7 @@ impl EmbeddedStore {
             return Err(StoreError::NotWritable { place, cause });
         };
         let (what, aside) = give_up(&layout, day, now)?;
-        // Open the store first: it applies what the journal still has.
+        // Open the store first: that applies the records that are still in the journal.
         let store = EmbeddedStore::open(data_dir, EmbeddedOptions::default())?;
         let ended = store.end_lost(day, now).await;
         let closed = store.close().await;
@@ -65,8 +65,8 @@ impl EmbeddedStore {
         Ok(Loss { file: layout.day(day), what, aside, cancelled, unknown })
     }
 
-    /// Cancels the unfinished deliveries of a day whose event is gone, and ends the rows of those that
-    /// `main.db` knows to have ended. How many there were of each.
+    /// Cancels the unfinished deliveries of a day whose event is lost, and marks the rows of those
+    /// that `main.db` knows to have ended. Returns the number of each.
     async fn end_lost(&self, day: Day, now: Timestamp) -> Result<(u64, u64), StoreError> {
         let unfinished = self.read(move |guard| {
             let range = (day.start().as_unix_ms(), day.end().as_unix_ms());
@@ -99,7 +99,7 @@ impl EmbeddedStore {
             })
         });
         let is_stale = |one: &Delivery| !known.contains(&one.id);
-        // Its state before is its state after, so that it is not counted twice.
+        // Its state before is set to its state after, so that the ledger does not count it twice.
         let stale: Vec<_> = rows.await?.into_iter().filter(is_stale).collect();
         let lost_ids: std::collections::HashSet<_> = lost.iter().map(|(_, one)| one.id).collect();
         let stale: Vec<_> = stale.into_iter().filter(|one| !lost_ids.contains(&one.id)).collect();
@@ -121,8 +121,8 @@ impl EmbeddedStore {
     }
 }
 
-/// Moves a damaged file aside, or accepts one that only lacks its end. Returns what was wrong with it
-/// and where it was moved.
+/// Renames a damaged file, or accepts one that only lacks its last transactions. Returns what was
+/// wrong with it and its new name.
 fn give_up(
     layout: &Layout,
     day: Day,
@@ -137,7 +137,7 @@ fn give_up(
     if (is_unknown || examined.is_ok())
         && rows::meta(main.connection(), main.path(), &note)?.is_some()
     {
-        // An earlier call was interrupted after this point.
+        // An earlier call was interrupted after the file was renamed.
         return Ok(("it was given up before".to_owned(), None));
     }
     let damage = match examined {
@@ -152,7 +152,8 @@ fn give_up(
         }
     };
     let what = damage.words(&known);
-    // A file that is behind can still be read, unless it is damaged too.
+    // Check again without the expected count: a file that is behind can still be used, unless it is
+    // damaged too.
     let unmarked = check::Known::default();
     let kept = match damage {
         Damage::Behind(_) => check::examine(layout, day, &unmarked, true)?.ok(),
@@ -170,11 +171,11 @@ fn give_up(
     Ok((what, aside))
 }
 
-/// Gives a file and its log names that no day has.
+/// Renames a file and its write-ahead log so that neither belongs to a day any more.
 fn move_aside(layout: &Layout, day: Day) -> Result<Option<PathBuf>, StoreError> {
     let path = layout.day(day);
     if !path.exists() {
-        // A log alone is of no use, and would be taken for that of a new file.
+        // A write-ahead log without its file is useless, and would be taken for that of a new file.
         drop(fs::remove_file(log_of(&path)));
         return Ok(None);
     }

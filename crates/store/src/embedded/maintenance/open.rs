@@ -29,8 +29,8 @@ const RECORDS_TOGETHER: usize = 5_000;
 const BYTES_TOGETHER: usize = 32 << 20;
 
 impl EmbeddedStore {
-    /// Opens the store in a directory; creates it where there is none. Blocks until the records of the
-    /// journal that SQLite lacks are applied.
+    /// Opens the store in a directory; creates it where there is none. Blocks until all records of
+    /// the journal are in SQLite.
     pub fn open(
         data_dir: impl AsRef<Path>,
         options: EmbeddedOptions,
@@ -47,7 +47,7 @@ impl EmbeddedStore {
         })
     }
 
-    /// The same, also where a transfer into it is unfinished, to continue the transfer.
+    /// Opens a store even if a transfer into it is unfinished, to continue the transfer.
     pub fn open_to_fill(
         data_dir: impl AsRef<Path>,
         options: EmbeddedOptions,
@@ -55,8 +55,8 @@ impl EmbeddedStore {
         EmbeddedStore::open_checked(data_dir.as_ref(), options, |_| Ok(()))
     }
 
-    /// On a full disk the reserve is released, as it is while the store is open: then acknowledged
-    /// deliveries can be finished, and nothing new is accepted.
+    /// Opens the store. On a full disk the disk reserve is released first: accepted deliveries can
+    /// then be finished, and nothing new is accepted.
     fn open_checked(
         data_dir: &Path,
         options: EmbeddedOptions,
@@ -159,7 +159,8 @@ fn fill_sieves(
     }
     let (blooms, pool) = (Arc::clone(blooms), Arc::clone(pool));
     let thread = thread::Builder::new().name("blooms".to_owned());
-    // A day without a filter is searched in its file: the search then reports any damage.
+    // The error is dropped: a day without a filter is searched in its file, and the search reports
+    // the damage.
     let thread = thread.spawn(move || drop(blooms.fill(&pool)));
     thread.map(Some).map_err(|error| StoreError::Internal(error.to_string()))
 }
@@ -176,14 +177,15 @@ fn hooks(queue: Arc<ApplyQueue>, fatal: Option<FatalHook>) -> Hooks {
         synced: Box::new(move |records| queue.push_records(Batch::new(records))),
         fatal: Some(Box::new(move |error| {
             let why = format!("a sync of the journal failed: {error}");
-            // Call the hook first: a caller that is refused can rely on the process knowing why.
+            // Call the hook before callers are refused: they can then rely on the process knowing
+            // the reason.
             tell(fatal.as_ref(), &why);
             stopped.stop(&why);
         })),
     }
 }
 
-/// Makes a directory for the owner alone, durable in the one above it.
+/// Creates a directory for the owner alone, and makes its name durable.
 pub(in crate::embedded) fn make_directory(path: &Path) -> Result<(), StoreError> {
     if path.is_dir() {
         return Ok(());
@@ -226,7 +228,7 @@ fn recover(
     applier.apply(together.iter())
 }
 
-/// An error of opening the journal as an error of the store.
+/// Converts an error of opening the journal to an error of the store.
 fn journal_error(layout: &Layout, error: JournalError) -> StoreError {
     let directory = layout.journal();
     match error {
@@ -254,7 +256,7 @@ fn journal_error(layout: &Layout, error: JournalError) -> StoreError {
     }
 }
 
-/// Whether a directory has nothing in it, or does not exist.
+/// Whether a directory is empty or missing.
 pub(in crate::embedded) fn is_empty(path: &Path) -> Result<bool, StoreError> {
     match fs::read_dir(path) {
         Ok(mut entries) => Ok(entries.next().is_none()),

@@ -26,7 +26,7 @@ use crate::transfer::{
     BYTES_MAX, Batch, Item, Part, Progress, Source, Target, Totals, TransferPosition, WholeEvent,
 };
 
-/// Whether a minute has any count.
+/// SQL: whether a minute has any count.
 const TALLIED: &str = "(accepted <> 0 OR delivered <> 0 OR failed <> 0 OR dead <> 0)";
 
 impl EmbeddedStore {
@@ -72,7 +72,7 @@ impl Source for EmbeddedStore {
         .await
     }
 
-    /// No other process can have the directory open.
+    /// The lock on the directory excludes other processes.
     async fn running(&self) -> Result<Vec<String>, StoreError> {
         Ok(Vec::new())
     }
@@ -132,7 +132,7 @@ fn count_main(connection: &Connection, path: &Path) -> Result<u64, StoreError> {
     connection.query_row(&sql, [], |row| row.get(0)).map(unsigned).at(path)
 }
 
-/// `main.db`, and how many rows to read.
+/// A read of `main.db`, with the number of rows to read.
 struct Table<'a> {
     connection: &'a Connection,
     path: &'a Path,
@@ -191,7 +191,7 @@ impl Table<'_> {
             }
             Part::Ledgers => self.ledgers(after),
             Part::Tallies => self.tallies(mark),
-            // They have files of their own.
+            // Events are in the files of the days, not in `main.db`.
             Part::Events => Ok(Batch { items: Vec::new(), next: None }),
         }
     }
@@ -207,14 +207,14 @@ impl Table<'_> {
         Ok(self.page(rows::all(self.connection, self.path, name, &sql, values, make)?))
     }
 
-    /// The items, and the mark of the last one where there may be more.
+    /// A batch of these items; it has the mark of the last one if there may be more.
     fn page(&self, found: Vec<(String, Item)>) -> Batch {
         let is_full = found.len() >= self.most;
         let next = found.last().filter(|_| is_full).map(|(mark, _)| mark.clone());
         Batch { items: found.into_iter().map(|(_, item)| item).collect(), next }
     }
 
-    /// The identifier of a mark; without a mark, one before all others.
+    /// The identifier in a mark; without a mark, a value that sorts before all identifiers.
     fn id_after(&self, mark: Option<&str>) -> Result<Vec<u8>, StoreError> {
         let mark = mark.unwrap_or("");
         let byte = |at: usize| u8::from_str_radix(mark.get(at..at + 2)?, 16).ok();
@@ -222,7 +222,7 @@ impl Table<'_> {
         bytes.ok_or_else(|| no_place(self.path))
     }
 
-    /// In the order of each timeline, with its entries numbered.
+    /// Reads transitions in the order of each timeline, numbered from 0.
     fn transitions(&self, mark: Option<&str>) -> Result<Batch, StoreError> {
         let (mut last, n, mut place) = match mark {
             None => (Vec::new(), i64::MIN, 0),
@@ -280,7 +280,8 @@ impl Table<'_> {
         })
     }
 
-    /// Without the tenant '', which is the sum of all: the target computes it.
+    /// Reads tallies without those of the tenant '', which are sums over all tenants: the target
+    /// computes them.
     fn tallies(&self, mark: Option<&str>) -> Result<Batch, StoreError> {
         let (tenant, minute) = match mark {
             None => (String::new(), i64::MAX),
@@ -307,7 +308,7 @@ fn no_place(path: &Path) -> StoreError {
     damaged(path, "the position of a transfer cannot be parsed")
 }
 
-/// The parts of a mark, each separated by a space; the last one may have more.
+/// Splits a mark into `N` parts at spaces; the last part may contain spaces.
 fn parts<const N: usize>(path: &Path, mark: &str) -> Result<[String; N], StoreError> {
     let parts: Vec<String> = mark.splitn(N, ' ').map(str::to_owned).collect();
     parts.try_into().map_err(|_| no_place(path))
@@ -317,7 +318,7 @@ fn number(path: &Path, text: &str) -> Result<i64, StoreError> {
     text.parse().map_err(|_| no_place(path))
 }
 
-/// Day by day, in the order in which they were written.
+/// Reads events day by day, in the order of their row numbers.
 fn events(guard: &ReadGuard<'_>, mark: Option<&str>, most: usize) -> Result<Batch, StoreError> {
     let days = guard.days();
     let (day, mut after) = match mark {

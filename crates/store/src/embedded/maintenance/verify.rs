@@ -39,7 +39,7 @@ fn integrity(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     if said == "ok" { Ok(()) } else { Err(StoreError::Corrupt { place: place(path), what: said }) }
 }
 
-/// Makes a value of every row of a table, which checks its checksum.
+/// Reads every row of a table, which verifies its checksum.
 fn each<T>(
     connection: &Connection,
     path: &Path,
@@ -106,7 +106,7 @@ pub(in crate::embedded) fn verify_day(
     each(connection, path, "deliveries", sql, rows::first_attempt)?;
     each(connection, path, "meta", "SELECT key, value, crc FROM meta", rows::meta_of)?;
     BloomFilter::load(connection, path)?;
-    // The joins above skip a row whose name or route is missing.
+    // The joins above skip rows whose name or route is missing, so compare the counts.
     let orphans = "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM deliveries)
         - (SELECT count(*) FROM events AS e JOIN names AS t ON t.n = e.tenant
             JOIN names AS k ON k.n = e.kind JOIN seconds AS s ON s.tenant = e.tenant

@@ -21,7 +21,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Opens the directory; makes it, with its parents, where it is missing.
+    /// Opens the directory; creates it and its parents if they are missing.
     pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         make_directory(&path)?;
@@ -34,7 +34,7 @@ impl Disk {
     }
 }
 
-/// Makes a directory and its parents, each durable in the one above it.
+/// Creates a directory and its parents, and makes each name durable.
 fn make_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -75,7 +75,7 @@ impl Medium for Disk {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path)? {
-            // A name that is no text is none of ours.
+            // A name that is not UTF-8 is not one of our files.
             if let Ok(name) = entry?.file_name().into_string() {
                 names.push(name);
             }
@@ -127,7 +127,8 @@ impl MediumFile for DiskFile {
         }
         match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, bytes) {
             Ok(()) => Ok(()),
-            // A file system that cannot reserve: only the length is set, and writing takes space.
+            // The file system cannot reserve space: only set the length; the space is taken by
+            // writing.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => self.0.set_len(bytes),
             Err(error) => Err(error.into()),
         }
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_made_written_renamed_listed_and_removed() {
+    fn files_are_created_written_renamed_listed_and_removed() {
         let directory = tempfile::tempdir().unwrap();
         let disk = Disk::open(directory.path().join("a/b")).unwrap();
         let file = disk.create("one").unwrap();
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_file_is_replaced_whole() {
+    fn small_file_is_replaced_atomically() {
         let directory = tempfile::tempdir().unwrap();
         let disk = Disk::open(directory.path()).unwrap();
         replace_small(&disk, "manifest", b"one").unwrap();

@@ -1,4 +1,4 @@
-//! Lists among many routes, and reads that are in each other's way.
+//! Lists among many routes, and reads that compete with each other.
 
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ async fn walk(store: &EmbeddedStore, filter: &DeliveryFilter, limit: usize) -> V
     }
 }
 
-/// Every filter lists what the list of everything has of it, in the same order.
+/// Checks that every filter lists exactly the matching entries of the full list, in the same order.
 async fn check_filters(store: &EmbeddedStore) {
     let all = walk(store, &DeliveryFilter::default(), 1_000).await;
     assert_eq!(all.len(), usize::try_from(DELIVERIES).unwrap());
@@ -129,7 +129,7 @@ async fn every_filter_lists_the_same_among_many_routes() {
     check_filters(&store).await;
     store.verify().await.unwrap();
     store.close().await.unwrap();
-    // The same in a file that an earlier version made: read as it is, and after its step.
+    // The same in a file of an earlier version: before and after its migration.
     drop(store);
     let day = std::fs::read_dir(directory.path().join("history")).unwrap();
     let day = day.map(|entry| entry.unwrap().path()).find(|path| path.extension().unwrap() == "db");
@@ -165,7 +165,7 @@ fn ranges_of_a_route_and_a_state_are_read_from_their_index_alone() {
     }
 }
 
-/// A read that never ends by itself; says when it has begun.
+/// Starts a read that never ends by itself; signals when it has begun.
 async fn endless(
     store: Arc<EmbeddedStore>,
     name: &str,
@@ -202,7 +202,7 @@ async fn lists_that_never_end_delay_no_key_no_delivery_and_no_other_tenant() {
     let listed = store.list_deliveries(&umbrella, &filter, &page).await.unwrap();
     assert_eq!(listed.items, []);
     assert!(has_begun.try_recv().is_err(), "the loud tenant has no third place");
-    // When its readers go away, their reads end and its own next one is answered.
+    // When the readers go away, their reads end and the tenant's next read is answered.
     readers.iter().for_each(tokio::task::JoinHandle::abort);
     let loud = "loud".parse().unwrap();
     store.list_deliveries(&loud, &filter, &page).await.unwrap();
@@ -210,11 +210,11 @@ async fn lists_that_never_end_delay_no_key_no_delivery_and_no_other_tenant() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tenant_whose_line_is_full_is_told_to_come_back() {
+async fn read_is_refused_as_busy_when_the_queue_of_its_tenant_is_full() {
     let directory = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(directory.path(), options()).unwrap();
     let (begun, _has_begun) = tokio::sync::mpsc::unbounded_channel();
-    // Two read, as many wait as may, and the others are refused, whoever comes first.
+    // Two reads run, the queue is full, and all others are refused, in whatever order they come.
     let (reading, refused) = (read_pool::LISTS_MAX / 2, 40);
     let mut readers = tokio::task::JoinSet::new();
     for _ in 0..reading + read_pool::LISTS_QUEUE_MAX + refused {

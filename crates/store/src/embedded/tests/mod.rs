@@ -1,4 +1,4 @@
-//! What only this backend has: identifiers on their way, callers that go away, recovery.
+//! Tests of this backend only: pending identifiers, callers that go away, recovery.
 
 mod lists;
 mod unapplied;
@@ -27,7 +27,7 @@ fn acceptance(n: u64) -> Acceptance {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_who_bring_the_same_event_at_once_one_is_first() {
+async fn concurrent_callers_with_the_same_event_get_one_new_and_duplicates() {
     let directory = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(directory.path(), options()).unwrap();
     for n in 0..50 {
@@ -52,14 +52,14 @@ async fn of_many_who_bring_the_same_event_at_once_one_is_first() {
 }
 
 #[tokio::test]
-async fn whoever_goes_away_while_an_event_is_written_blocks_nobody() {
+async fn caller_that_goes_away_during_an_append_blocks_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(directory.path(), options()).unwrap();
     let days = store.accept(vec![acceptance(1_000)]).await.unwrap();
     assert_eq!(days, [Accepted::New]);
     for n in 0..50u64 {
         {
-            // Polled so often, and then dropped: somewhere on the way.
+            // Polled a few times and then dropped, somewhere in the middle of the append.
             let mut gone =
                 pin!(store.accept(vec![Acceptance { id_given: n % 2 == 0, ..acceptance(n) }]));
             let mut context = Context::from_waker(Waker::noop());
@@ -80,11 +80,11 @@ async fn whoever_goes_away_while_an_event_is_written_blocks_nobody() {
 }
 
 #[tokio::test]
-async fn what_the_journal_has_and_sqlite_has_not_is_applied_when_it_opens() {
+async fn opening_applies_records_that_are_only_in_the_journal() {
     let directory = tempfile::tempdir().unwrap();
     let (data, copy) = (directory.path().join("data"), directory.path().join("copy"));
     let store = EmbeddedStore::open(&data, options()).unwrap();
-    // The applier stands still, so the files are those that a crash would leave.
+    // The applier is blocked, so the files are as a crash would leave them.
     let (go_on, wait) = std::sync::mpsc::channel::<()>();
     let (tell, standing) = tokio::sync::oneshot::channel();
     let still = Arc::clone(&store);
@@ -112,7 +112,7 @@ async fn what_the_journal_has_and_sqlite_has_not_is_applied_when_it_opens() {
     store.close().await.unwrap();
 }
 
-/// An event that was accepted on a day, with an identifier that somebody chose.
+/// An event that was accepted on day `n`, with an identifier that the application chose.
 fn on_day(n: u64) -> Acceptance {
     let at = Timestamp::from_unix_ms(AT.as_unix_ms() + i64::try_from(n).unwrap() * 86_400_000);
     let event = samples::event(&samples::acme(), &format!("order-{n}"));
@@ -120,7 +120,7 @@ fn on_day(n: u64) -> Acceptance {
 }
 
 #[tokio::test]
-async fn a_chosen_identifier_is_known_on_every_day_and_a_new_one_asks_no_file() {
+async fn chosen_identifier_is_found_on_any_day_and_a_new_one_reads_no_file() {
     const DAYS: u64 = 30;
     let directory = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(directory.path(), options()).unwrap();
@@ -144,7 +144,7 @@ async fn a_chosen_identifier_is_known_on_every_day_and_a_new_one_asks_no_file() 
     };
     let wrong = check(&store, 3).await;
     assert!(wrong < 30, "{wrong} files are asked for 100 new identifiers on {DAYS} days");
-    // As a crash leaves it: the blooms are made anew from the files.
+    // After a crash: the Bloom filters are built again from the files.
     let copy = directory.path().join("copy");
     store.backup(&copy).await.unwrap();
     let crashed = EmbeddedStore::open(&copy, options()).unwrap();
@@ -152,7 +152,8 @@ async fn a_chosen_identifier_is_known_on_every_day_and_a_new_one_asks_no_file() 
     crashed.verify().await.unwrap();
     drop(crashed);
     store.close().await.unwrap();
-    // As closing leaves it: they are kept, until the next indexed event of their day.
+    // After an orderly close: the saved Bloom filters stay valid until the next indexed event of
+    // their day.
     for round in 0..3 {
         let store = EmbeddedStore::open(directory.path(), options()).unwrap();
         for n in 0..DAYS {
@@ -171,8 +172,8 @@ async fn a_chosen_identifier_is_known_on_every_day_and_a_new_one_asks_no_file() 
     }
 }
 
-/// Events of one millisecond whose identifiers begin alike, three of four: all but the first of them
-/// are indexed.
+/// Events of one millisecond, of which three in four have identifiers with the same beginning: all
+/// but the first of these are indexed.
 fn alike(n: u64) -> Acceptance {
     let mut random = [0; 10];
     random[2..].copy_from_slice(&n.to_be_bytes());
@@ -191,7 +192,7 @@ fn alike(n: u64) -> Acceptance {
 
 #[tokio::test]
 async fn more_events_than_a_millisecond_has_room_for_are_listed_once_each() {
-    // One after the other, and so many together that some are written by one statement.
+    // Written one by one, and in batches so large that one statement writes several rows.
     for together in [1, 300] {
         listed_once_each(together).await;
     }
@@ -237,13 +238,13 @@ async fn listed_once_each(together: usize) {
 }
 
 #[tokio::test]
-async fn a_day_says_how_much_it_has_and_is_counted_where_it_does_not() {
+async fn pruning_uses_the_counts_of_a_day_or_counts_its_rows() {
     let directory = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(directory.path(), options()).unwrap();
     let all: Vec<Acceptance> = (0..40).map(on_day).collect();
     store.accept(all).await.unwrap();
     store.close().await.unwrap();
-    // A day of before there were such counts.
+    // Remove the counts of the day, as in a file of an earlier version.
     let main = rusqlite::Connection::open(directory.path().join("main.db")).unwrap();
     let forget = "DELETE FROM days WHERE day = (SELECT min(day) FROM days)";
     assert_eq!(main.execute(forget, []).unwrap(), 1);
@@ -271,7 +272,7 @@ async fn a_day_says_how_much_it_has_and_is_counted_where_it_does_not() {
     store.close().await.unwrap();
 }
 
-/// The same under another name, with no deliveries.
+/// The same event with another identifier and no deliveries.
 fn with_name(mut acceptance: Acceptance, id: &str) -> Acceptance {
     Arc::make_mut(&mut acceptance.event).id = id.parse().unwrap();
     acceptance.deliveries.clear();

@@ -1,10 +1,10 @@
 //! Settling: many callers share one transaction.
 //!
-//! One task takes all waiting commits, in their order, and writes them in one transaction: it locks the
-//! node's lease and reads everything that they touch, then judges each commit, then writes what is
-//! valid. A commit that is refused does not affect the others. Two commits that touch the same thing
-//! never share a transaction. **It can be repeated**: a change that is stored already is recognised and
-//! changes nothing, no count either.
+//! One task takes all waiting commits, in their order, and writes them in one transaction: it locks
+//! the node's lease and reads everything that they touch, then checks each commit, then writes the
+//! valid ones. A refused commit does not affect the others. Two commits that touch the same
+//! delivery, destination or job never share a transaction. **A commit can be repeated**: a change
+//! that is stored already is recognised and neither written nor counted again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -29,9 +29,9 @@ mod write;
 
 pub(super) use self::write::INSERT_ATTEMPTS;
 
-/// So many callers can wait.
+/// How many callers may wait.
 const CALLERS_MAX: usize = 4_096;
-/// A transaction takes no more callers once it has so many changes.
+/// A transaction takes no further callers once it has this many changes.
 const CHANGES_MAX: usize = 4_000;
 
 /// One caller's commit.
@@ -41,7 +41,7 @@ pub(super) struct Request {
     answer: oneshot::Sender<Result<(), StoreError>>,
 }
 
-/// Hands a commit in and waits for the answer.
+/// Passes a commit to the task and waits for the answer.
 pub(super) async fn settle(
     line: &mpsc::Sender<Request>,
     holding: &ShardLeases,
@@ -89,7 +89,7 @@ pub(super) fn spawn(core: Arc<Core>) -> mpsc::Sender<Request> {
     sender
 }
 
-/// The things that a transaction touches so far.
+/// The deliveries, destinations and jobs that a transaction touches so far.
 #[derive(Default)]
 struct Touched {
     deliveries: HashSet<DeliveryId>,
@@ -99,7 +99,7 @@ struct Touched {
 }
 
 impl Touched {
-    /// Adds a commit, unless it touches something that another one touches.
+    /// Adds a commit, unless it touches something that is touched already.
     fn try_add(&mut self, commit: &Commit) -> bool {
         let is_apart = commit.deliveries.iter().all(|c| !self.deliveries.contains(&c.delivery.id))
             && commit.destinations.iter().all(|c| !self.destinations.contains(&c.id))
@@ -197,7 +197,7 @@ struct Found {
 struct StoredDestination {
     circuit: Circuit,
     transitions: i64,
-    /// The last ones, oldest first, where they matter.
+    /// The last transitions, oldest first; read only where they are needed to recognise a repeat.
     timeline: Vec<Transition>,
 }
 
@@ -298,8 +298,8 @@ impl Found {
         *state == state_number(*before) && attempt.as_ref().is_none_or(is_next)
     }
 
-    /// Reads deliveries in full that are not as a commit expects: the commit is a repeat, or the
-    /// delivery has ended, or the commit is wrong.
+    /// Reads those deliveries in full that are not in the state that a commit expects: the commit
+    /// is a repeat, or the delivery has ended, or the commit is wrong.
     async fn look_closer(
         &mut self,
         transaction: &mut Transaction<'_>,
@@ -338,7 +338,8 @@ impl Found {
         self.look_at_timelines(transaction, commits).await
     }
 
-    /// A circuit that is as the commit wants it may have been written by the same commit before.
+    /// Reads the timelines of circuits that already are as a commit wants them: the commit may be a
+    /// repeat.
     async fn look_at_timelines(
         &mut self,
         transaction: &mut Transaction<'_>,
@@ -361,7 +362,8 @@ impl Found {
         Ok(())
     }
 
-    /// The changes of a commit to be written; an error where it does not fit the stored state.
+    /// The changes of a commit that are to be written; an error if the commit does not fit the
+    /// stored state.
     fn judge(&self, holding: &ShardLeases, commit: &Commit) -> Result<Fresh, StoreError> {
         let held: HashMap<Shard, Epoch> = holding.shards.iter().copied().collect();
         let is_held = |shard: &Shard| {
@@ -370,7 +372,8 @@ impl Found {
         if let Some(shard) = shards(commit).find(|shard| !is_held(shard)) {
             return Err(StoreError::Fenced { shard });
         }
-        // A job moves on under the owner of its shard alone, by its newest epoch where that is named.
+        // Only the owner of a job's shard advances the job; if the commit names the shard, its
+        // epoch must be current.
         let is_run = |shard: &Shard| {
             let owned = self.epochs.get(shard);
             owned.is_some() && held.get(shard).is_none_or(|epoch| owned == Some(epoch))
@@ -399,8 +402,8 @@ impl Found {
         }
     }
 
-    /// Whether a change is there already, because its commit is repeated; refused where it does not
-    /// fit what is there.
+    /// Whether a change is stored already, because its commit is repeated; an error if it does not
+    /// fit the stored delivery.
     fn is_applied(&self, change: &DeliveryChange) -> Result<bool, StoreError> {
         let DeliveryChange { before, delivery, attempt } = change;
         let closer = self.closer.get(&delivery.id);

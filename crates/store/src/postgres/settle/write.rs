@@ -15,7 +15,7 @@ use crate::postgres::replays::state_number as job_state;
 use crate::postgres::rows::{AttemptColumns, ms, to_json, uuid};
 use crate::records::{Commit, DestinationChange, ReplayJob};
 
-/// Everything that is to be written, by statement.
+/// The rows to be written, by statement.
 #[derive(Default)]
 pub(super) struct Plan<'a> {
     /// Deliveries that stay unfinished.
@@ -78,7 +78,7 @@ const INSERT_TRANSITIONS: &str = "INSERT INTO postrider.transitions \
      (tenant, destination, number, record) \
      SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[])";
 
-/// A job that was paused or cancelled meanwhile stays so.
+/// Stores the progress of a job. A job that was paused or cancelled meanwhile stays so.
 const ADVANCE_JOB: &str = "UPDATE postrider.replays SET done = $3, position = $4, \
      state = CASE WHEN state = 0 THEN $5 ELSE state END, \
      finished_at = CASE WHEN state = 0 THEN $6 ELSE finished_at END \
@@ -149,7 +149,7 @@ impl<'a> Plan<'a> {
             && self.job.is_none()
     }
 
-    /// Writes all of it and commits, in one round trip.
+    /// Writes everything and commits, in one round trip.
     pub(super) async fn write(mut self, transaction: Transaction<'_>) -> Result<(), Refused> {
         if let Some(error) = self.failure.take() {
             return Err(Refused::Other(error));

@@ -19,7 +19,8 @@ use crate::transfer::{Batch, Item, Progress, Source, Target, Totals, TransferPos
 /// How long counting everything may take.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// Everything is counted in one snapshot. Most of it is read anyway: no index makes that quicker.
+/// Counts everything in one snapshot. The query reads most of the tables, so no index makes it
+/// faster.
 const COUNT: &str = "SELECT \
      (SELECT count(*) FROM postrider.tenants) + (SELECT count(*) FROM postrider.keys) \
      + (SELECT count(*) FROM postrider.subscriptions) \
@@ -38,7 +39,7 @@ const COUNT: &str = "SELECT \
      (SELECT count(*) FROM postrider.attempts) AS attempts";
 
 impl PostgresStore {
-    /// Refuses to run on the unfinished copy of another store.
+    /// Refuses to run on a database into which a transfer is unfinished.
     pub(super) async fn refuse_unfinished(&self) -> Result<(), StoreError> {
         let sql = "SELECT progress FROM postrider.transfer";
         match progress(self.core.pool.query_opt(Scope::All, sql, &[]).await?.as_ref())? {
@@ -52,7 +53,7 @@ impl PostgresStore {
     }
 }
 
-/// How far a transfer into the database has come, where one has begun.
+/// The progress of a transfer into the database; `None` if none has begun.
 pub(super) fn progress(row: Option<&Row>) -> Result<Option<Progress>, StoreError> {
     row.map(|row| super::rows::json(row, "progress")).transpose()
 }

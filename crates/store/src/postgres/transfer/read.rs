@@ -1,4 +1,4 @@
-//! Reading batches, each by an index that has its order.
+//! Reads batches of a transfer, each in the order of an index.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,8 @@ use crate::transfer::{BYTES_MAX, Batch, Item, Part, WholeEvent};
 /// How many events are read at once.
 const EVENTS_MAX: i64 = 500;
 
-/// The next events of a day, up to so many bytes of payload; a payload is not read to be measured.
+/// The next events of a day, up to a limit in bytes of payload. The size of a payload is known
+/// without reading it.
 const EVENTS: &str = "SELECT e.*, (SELECT fingerprint FROM postrider.event_ids AS i \
          WHERE i.tenant = e.tenant AND i.id = e.id) AS fingerprint \
      FROM (SELECT k.*, sum(bytes) OVER (ORDER BY tenant, accepted_at, id) - bytes AS before FROM ( \
@@ -37,7 +38,7 @@ const EVENTS: &str = "SELECT e.*, (SELECT fingerprint FROM postrider.event_ids A
          AND e.id = wanted.id LIMIT 1) AS e \
      WHERE wanted.before < $7 ORDER BY e.tenant, e.accepted_at, e.id";
 
-/// A batch that is full has more after it: the mark of its last entry.
+/// Makes a batch. If it is full there may be more, so it gets the mark of its last entry.
 fn page(
     found: &[Row],
     most: i64,
@@ -53,7 +54,7 @@ fn no_place() -> StoreError {
     corrupt("transfer", "the position of a transfer cannot be parsed")
 }
 
-/// The parts of a mark, each separated by a space; the last one may have more.
+/// Splits a mark into `N` parts at spaces; the last part may contain spaces.
 fn parts<const N: usize>(mark: &str) -> Result<[&str; N], StoreError> {
     let parts: Vec<&str> = mark.splitn(N, ' ').collect();
     parts.try_into().map_err(|_| no_place())
@@ -63,7 +64,7 @@ fn number(text: &str) -> Result<i64, StoreError> {
     text.parse().map_err(|_| no_place())
 }
 
-/// A mark of a tenant and an identifier; without a mark, values before everything.
+/// Parses a mark of a tenant and an identifier; without a mark, values that sort before everything.
 fn owned_id(mark: Option<&str>) -> Result<(String, Uuid), StoreError> {
     let Some(mark) = mark else { return Ok((String::new(), Uuid::nil())) };
     let [tenant, id] = parts(mark)?;
@@ -75,7 +76,7 @@ impl PostgresStore {
         self.core.pool.query(Scope::All, sql, params).await
     }
 
-    /// The next batch of a part.
+    /// The next batch of a part of the store.
     pub(super) async fn read_part(
         &self,
         part: Part,
@@ -97,7 +98,7 @@ impl PostgresStore {
         }
     }
 
-    /// Records with a name of their own.
+    /// Reads records that are identified by a name: tenants and keys.
     async fn named(&self, part: Part, after: &str, most: i64) -> Result<Batch, StoreError> {
         let table = if part == Part::Tenants { "tenants" } else { "keys" };
         let sql = format!("SELECT * FROM postrider.{table} WHERE id > $1 ORDER BY id LIMIT $2");
@@ -112,7 +113,7 @@ impl PostgresStore {
         })
     }
 
-    /// Records with an identifier in their tenant.
+    /// Reads records that are identified by a tenant and an identifier.
     async fn identified(
         &self,
         part: Part,
@@ -188,7 +189,7 @@ impl PostgresStore {
         })
     }
 
-    /// Sums, with the rows that are not folded into them yet.
+    /// Reads the sums of the ledger together with the rows that are not folded into them yet.
     async fn ledgers(&self, after: &str, most: i64) -> Result<Batch, StoreError> {
         let columns = "tenant, accepted, queued, waiting, delivered, dead, cancelled";
         let sum = |name: &str| format!("sum({name})::bigint AS {name}");
@@ -235,7 +236,7 @@ impl PostgresStore {
         })
     }
 
-    /// Day by day.
+    /// Reads events with their deliveries and attempts, day by day.
     async fn whole_events(&self, mark: Option<&str>, most: usize) -> Result<Batch, StoreError> {
         let (day, mut after) = match mark {
             None => (i32::MIN, (String::new(), i64::MIN, String::new())),
@@ -310,8 +311,8 @@ impl PostgresStore {
         Ok(events.into_iter().map(|whole| Item::Event(Box::new(whole))).collect())
     }
 
-    /// The deliveries of these events of one day. An event and its deliveries have the same time, so
-    /// they are found by it.
+    /// The deliveries of these events of one day. Deliveries have the time of their event, so they
+    /// are found by time.
     async fn deliveries_of(
         &self,
         events: &[WholeEvent],

@@ -1,4 +1,5 @@
-//! Writing records of another store: each batch is one transaction with the position of the transfer.
+//! Writes records of another store. Each batch is one transaction together with the position of the
+//! transfer.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -24,8 +25,9 @@ use crate::records::{
 };
 use crate::transfer::{Item, Progress, WholeEvent};
 
-/// The first statement: it fails where another process has taken over the transfer. The earlier process
-/// may have been killed while a transaction of it was still on its way to the server.
+/// The first statement of each batch: it fails if another process has taken over the transfer. The
+/// earlier process may have been killed while one of its transactions was still on its way to the
+/// server.
 const PROGRESS: &str = "INSERT INTO postrider.transfer AS t (run, progress) VALUES ($1, $2) \
      ON CONFLICT (one) DO UPDATE SET progress = \
      CASE WHEN t.run = excluded.run THEN excluded.progress END";
@@ -33,7 +35,8 @@ const PROGRESS: &str = "INSERT INTO postrider.transfer AS t (run, progress) VALU
 /// Takes over a transfer from an earlier process; waits for its running transaction.
 pub(super) const TAKE_OVER: &str = "UPDATE postrider.transfer SET run = $1 RETURNING progress";
 
-/// A statement that writes rows of one table, given as a list of objects with its columns' names.
+/// Builds a statement that inserts rows of one table from a JSON list of objects whose keys are the
+/// columns.
 macro_rules! insert {
     ($table:literal) => {
         concat!(
@@ -88,7 +91,7 @@ impl PostgresStore {
     }
 }
 
-/// Sorts an item: a row with the statement that writes it, or an event, which is written otherwise.
+/// Adds an item to the rows of its table, or to the events, which are written differently.
 fn row<'a>(item: &'a Item, rows: &mut Rows, events: &mut Events<'a>) -> Result<(), StoreError> {
     let (sql, row) = match item {
         Item::Tenant(tenant) => {
@@ -222,7 +225,7 @@ fn job_row(job: &ReplayJob) -> Result<Json, StoreError> {
     }))
 }
 
-/// Bytes as PostgreSQL reads them.
+/// Bytes in the text form that PostgreSQL parses.
 fn hex(bytes: &[u8]) -> String {
     format!("\\x{}", postrider_domain::hex::encode(bytes))
 }
@@ -231,7 +234,7 @@ fn hex(bytes: &[u8]) -> String {
 #[derive(Default)]
 struct Events<'a>(Vec<(Acceptance, &'a WholeEvent)>);
 
-/// The same as one array per column.
+/// The events as one array per column.
 #[derive(Default)]
 struct Columns<'a> {
     events: EventColumns<'a>,

@@ -1,4 +1,4 @@
-//! Addresses that must never be connected to, written down independently of the guard.
+//! Addresses that must never be connected to, listed independently of the code under test.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -52,7 +52,7 @@ const IPV6: [(&str, u32); 23] = [
     ("ff00::", 8),
 ];
 
-/// Particular ones that attackers like.
+/// Further addresses that attackers use.
 const FAVOURITES: [&str; 12] = [
     "127.0.0.1",
     "127.1.2.3",

@@ -1,4 +1,4 @@
-//! A nameserver of the test's own, over UDP on loopback.
+//! A name server for tests, over UDP on loopback.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use tokio::task::AbortHandle;
 
 use super::PATIENT;
 
-/// What a nameserver says to a question.
+/// The answer of a name server.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
-    /// These addresses, with a time to live of so many seconds.
+    /// These addresses, with this time to live in seconds.
     Addresses(Vec<IpAddr>, u32),
-    /// Another name, and that one's addresses.
+    /// An alias, and the addresses of the alias.
     Alias(&'static str, Vec<IpAddr>),
-    /// Nothing but a code.
+    /// Only a response code.
     Code(ResponseCode),
-    /// Nothing at all.
+    /// No answer.
     Silence,
 }
 
@@ -33,7 +33,7 @@ impl Reply {
     }
 }
 
-/// Answers until it is dropped.
+/// A running name server; it stops on drop.
 pub(crate) struct Nameserver {
     pub(crate) address: SocketAddr,
     questions: Arc<AtomicUsize>,
@@ -41,8 +41,8 @@ pub(crate) struct Nameserver {
 }
 
 impl Nameserver {
-    /// Answers each question for an address with what `reply` says to the name and to the number
-    /// of such questions before it. The root's servers are known.
+    /// Answers each address query with the result of `reply`, which gets the name and the number of
+    /// earlier queries. Queries for the root's servers are answered too.
     pub(crate) async fn start<R>(reply: R) -> Self
     where
         R: Fn(&str, usize) -> Reply + Send + 'static,
@@ -67,12 +67,12 @@ impl Nameserver {
         Nameserver { address, questions, answering: answering.abort_handle() }
     }
 
-    /// How many questions for an IPv4 address there were.
+    /// How many queries for an IPv4 address there were.
     pub(crate) fn questions(&self) -> usize {
         self.questions.load(SeqCst)
     }
 
-    /// Options that ask this one only and remember nothing.
+    /// Options that use only this server and cache nothing.
     pub(crate) fn options(&self) -> DnsOptions {
         DnsOptions {
             nameservers: Nameservers::Only(vec![self.address]),

@@ -1,4 +1,4 @@
-//! What every test here needs: a transport, a way to post, and receivers made of raw sockets.
+//! Helpers for the tests: a transport, a way to post, and receivers made of raw sockets.
 
 mod addresses;
 mod dns;
@@ -22,11 +22,11 @@ pub(crate) use dns::{Nameserver, Reply};
 pub(crate) use receiver::{Receiver, drain, read_request};
 pub(crate) use tls::{Authority, accept_tls};
 
-/// Long enough that it never comes in a test that is not about it.
+/// A deadline that never passes in a test that is not about it.
 pub(crate) const PATIENT: Duration = Duration::from_secs(60);
 /// For tests that wait for the deadline.
 pub(crate) const SHORT: Duration = Duration::from_millis(200);
-/// What is kept of a body.
+/// How much of a body is kept.
 pub(crate) const BODY_BYTES_MAX: usize = 16 * 1024;
 
 /// Options that permit loopback and plain http, as `--dev` does.
@@ -47,12 +47,12 @@ pub(crate) fn transport() -> HttpTransport {
     transport_with(dev_options())
 }
 
-/// A POST to a URL that no check has seen.
+/// A POST to a URL that was not vetted.
 pub(crate) fn request(url: &str) -> Request {
     request_of("default", url, None)
 }
 
-/// A POST of a tenant, as somebody.
+/// A POST of a tenant, with a TLS identity.
 pub(crate) fn request_of(
     tenant: &str,
     url: &str,
@@ -61,7 +61,7 @@ pub(crate) fn request_of(
     try_request_of(tenant, url, identity).unwrap()
 }
 
-/// The same, for URLs that may not fit into a request.
+/// A POST to a URL that may not be usable in a request.
 pub(crate) fn try_request_of(
     tenant: &str,
     url: &str,
@@ -82,7 +82,7 @@ pub(crate) fn try_request_of(
     })
 }
 
-/// POSTs to a URL and says how it ended.
+/// POSTs to a URL and returns the outcome.
 pub(crate) async fn post(transport: &HttpTransport, url: &str) -> Finished {
     transport.send(request(url)).await
 }
@@ -92,7 +92,7 @@ pub(crate) async fn post_in_haste(transport: &HttpTransport, url: &str) -> Finis
     transport.send(Request { deadline: SHORT, ..request(url) }).await
 }
 
-/// What was answered.
+/// The response.
 #[track_caller]
 pub(crate) fn answer(finished: &Finished) -> &Answer {
     match &finished.ending {
@@ -131,7 +131,7 @@ pub(crate) fn own_fault(finished: &Finished) -> OwnFaultKind {
     }
 }
 
-/// Waits until something is true that other tasks make true.
+/// Waits until a condition holds that other tasks make true.
 pub(crate) async fn until(mut is_true: impl FnMut() -> bool) {
     let mut tick = tokio::time::interval(Duration::from_millis(2));
     while !is_true() {

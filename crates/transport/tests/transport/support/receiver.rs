@@ -1,4 +1,4 @@
-//! A receiver made of raw sockets: what it does with a connection is up to the test.
+//! A receiver made of raw sockets: the test decides what it does with a connection.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -9,14 +9,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-/// Listens on loopback until it is dropped.
+/// Listens on loopback; stops on drop.
 pub(crate) struct Receiver {
     pub(crate) address: SocketAddr,
     connections: Arc<AtomicUsize>,
     accepting: AbortHandle,
 }
 
-/// A request as it arrived.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(crate) struct ReceivedRequest {
     pub(crate) line: String,
@@ -25,7 +25,7 @@ pub(crate) struct ReceivedRequest {
 }
 
 impl Receiver {
-    /// Gives each connection, with its number from 1, to `serve`.
+    /// Runs `serve` on each connection, with its number from 1.
     pub(crate) async fn start<F, S>(serve: S) -> Self
     where
         S: Fn(usize, TcpStream) -> F + Send + 'static,
@@ -50,7 +50,7 @@ impl Receiver {
         Receiver::responding(move |_| bytes.to_vec()).await
     }
 
-    /// Answers every request with what `respond` makes of it and keeps the connection open.
+    /// Answers every request with the result of `respond` and keeps the connection open.
     pub(crate) async fn responding<R>(respond: R) -> Self
     where
         R: Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static,
@@ -78,7 +78,7 @@ impl Receiver {
                 if read_request(&mut stream).await.is_some()
                     && stream.write_all(&bytes).await.is_ok()
                 {
-                    // Closing with unread bytes would be a reset.
+                    // Closing with unread bytes would reset the connection.
                     drop(stream.shutdown().await);
                     drain(&mut stream).await;
                 }
@@ -103,7 +103,7 @@ impl Drop for Receiver {
     }
 }
 
-/// Reads a request with its body; `None` where the connection ends.
+/// Reads a request with its body; `None` if the connection ends.
 pub(crate) async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<ReceivedRequest> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -122,7 +122,7 @@ pub(crate) async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Optio
     Some(ReceivedRequest { line, headers, body })
 }
 
-/// Reads until the other end closes; says how many bytes came.
+/// Reads until the other side closes; returns the number of bytes.
 pub(crate) async fn drain(stream: &mut (impl AsyncRead + Unpin)) -> usize {
     let mut bytes = 0;
     let mut buffer = [0; 4096];

@@ -1,4 +1,4 @@
-//! A certificate authority of the test's own.
+//! A certificate authority for tests.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl Authority {
         Authority { certificate, issuer: Issuer::new(params, key) }
     }
 
-    /// The root that one has to believe.
+    /// The root certificate to trust.
     pub(crate) fn root(&self) -> CertificateDer<'static> {
         self.certificate.der().clone()
     }
@@ -45,36 +45,36 @@ impl Authority {
         (params.signed_by(&key, &self.issuer).unwrap(), key)
     }
 
-    /// What a server for these names needs.
+    /// The acceptor of a server for these names.
     pub(crate) fn server(&self, names: &[&str]) -> TlsAcceptor {
         self.acceptor(self.sign(names, false), None, &[b"http/1.1"])
     }
 
-    /// The same, speaking HTTP/2.
+    /// The acceptor of an HTTP/2 server.
     pub(crate) fn http2_server(&self, names: &[&str]) -> TlsAcceptor {
         self.acceptor(self.sign(names, false), None, &[b"h2", b"http/1.1"])
     }
 
-    /// The same, with a certificate of long ago.
+    /// The acceptor of a server with an expired certificate.
     pub(crate) fn expired_server(&self, names: &[&str]) -> TlsAcceptor {
         self.acceptor(self.sign(names, true), None, &[])
     }
 
-    /// The same, for clients only that have a certificate of this authority.
+    /// The acceptor of a server that requires a client certificate of this authority.
     pub(crate) fn strict_server(&self, names: &[&str]) -> TlsAcceptor {
         let mut roots = RootCertStore::empty();
         roots.add(self.root()).unwrap();
         self.acceptor(self.sign(names, false), Some(roots), &[])
     }
 
-    /// The same, speaking HTTP/2.
+    /// The acceptor of an HTTP/2 server that requires a client certificate.
     pub(crate) fn strict_http2_server(&self, names: &[&str]) -> TlsAcceptor {
         let mut roots = RootCertStore::empty();
         roots.add(self.root()).unwrap();
         self.acceptor(self.sign(names, false), Some(roots), &[b"h2"])
     }
 
-    /// What a client needs for a strict server.
+    /// The client identity for a server that requires a certificate.
     pub(crate) fn identity(&self) -> Arc<ClientIdentity> {
         let (certificate, key) = self.sign(&["client.example"], false);
         let (chain, key) = (certificate.pem(), key.serialize_pem());
@@ -108,7 +108,7 @@ impl Authority {
     }
 }
 
-/// Takes a connection; `None` where the handshake fails.
+/// Accepts a connection; `None` if the handshake fails.
 pub(crate) async fn accept_tls(
     acceptor: &TlsAcceptor,
     stream: TcpStream,

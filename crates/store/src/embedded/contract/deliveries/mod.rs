@@ -31,7 +31,7 @@ use crate::embedded::files::{At, Day};
 use crate::error::StoreError;
 use crate::records::{DeliveryFilter, Page, PageRequest, ReplayJob};
 
-/// After every identifier.
+/// Sorts after every identifier.
 const LAST_ID: [u8; 16] = [0xff; 16];
 
 /// The deliveries that a list selects.
@@ -56,7 +56,7 @@ impl<'w> Wanted<'w> {
         Wanted { filter, since, before: from.min(until), overlay }
     }
 
-    /// Whether a delivery that is listed at this time is selected.
+    /// Whether the filter selects a delivery that is listed at this time.
     fn wants(&self, at: Timestamp, delivery: &Delivery) -> bool {
         (at, *delivery.id.as_bytes()) < self.before && self.filter.matches(delivery)
     }
@@ -77,10 +77,10 @@ impl<'w> Wanted<'w> {
         day.end() > self.since && day.start() <= self.before.0
     }
 
-    /// The first and the last number of a tenant's rows that may be wanted.
+    /// The first and the last row number of a tenant that the filter may select.
     fn numbers(&self, day: Day, tenant: i64) -> (i64, i64) {
         let last = match self.before {
-            // Nothing of that time comes before its first identifier.
+            // The filter excludes `until` itself, so the range ends before that millisecond.
             (before, [0, .., 0]) if Some(before) == self.filter.until => {
                 row_numbers::first_at(tenant, day, before) - 1
             }
@@ -101,7 +101,7 @@ struct InDay<'l> {
     tenant: i64,
 }
 
-/// The newest selected deliveries of a day, as far as they are found.
+/// The newest deliveries of a day that the filter selects, as far as they were read.
 struct Newest<'w> {
     wanted: &'w Wanted<'w>,
     day: Day,
@@ -112,19 +112,19 @@ struct Newest<'w> {
 }
 
 impl Newest<'_> {
-    /// The same, with nothing found yet.
+    /// An empty page with the same filter.
     fn another(&self) -> Self {
         Newest { found: Vec::new(), group: None, ..*self }
     }
 
-    /// Whether no row from this number on is needed. Within a millisecond the order is that of
-    /// identifiers, so all of it is needed.
+    /// Whether the page is complete before the row with this number. Rows of one millisecond are
+    /// ordered by identifier, so all rows of a millisecond must be read.
     fn is_complete(&self, number: i64) -> bool {
         let this = row_numbers::group(number);
         self.found.len() >= self.limit && self.group.is_some_and(|group| group != this)
     }
 
-    /// Adds a row that comes after those that were added, if it is wanted.
+    /// Adds a row if the filter selects it. Rows must be added newest first.
     fn add(&mut self, reading: &Reading<'_>) -> Result<(), StoreError> {
         let number: i64 = reading.get(DELIVERY_NUMBER)?;
         self.group = Some(row_numbers::group(number));
@@ -183,7 +183,7 @@ fn list_day(
         let Some(tenant) = name_number(connection, path, tenant.as_str())? else {
             return Ok(Vec::new());
         };
-        // All statements of the list see the file at the same moment.
+        // One transaction, so that all statements of the list see the same state of the file.
         let moment = connection.unchecked_transaction().at(path)?;
         let file = InDay { guard, connection, path, day, tenant };
         let mut page = Newest { wanted, day, limit, found: Vec::new(), group: None };
@@ -242,7 +242,8 @@ fn live_subscriptions(
     })
 }
 
-/// The newest selected deliveries of one event: its row names all of them.
+/// The newest deliveries of one event that the filter selects: the event's row lists its
+/// deliveries.
 fn of_event(
     guard: &ReadGuard<'_>,
     tenant: &TenantId,
@@ -285,7 +286,7 @@ pub(in crate::embedded) fn candidates(
     days.sort();
     let mut found: Vec<Delivery> = Vec::new();
     for (first, day) in days {
-        // Identifiers mostly follow time, so those of the next day come after these.
+        // Identifiers begin with the time, so those of later days mostly come after these.
         let is_enough = found.len() >= limit
             && found.last().is_some_and(|last| last.id.as_bytes().as_slice() < first.as_slice());
         if is_enough {
@@ -319,7 +320,8 @@ fn first_id(
     Ok(derived.into_iter().chain(indexed).min())
 }
 
-/// Rows with a derived number stand in the order of identifiers; so do the others in their index.
+/// Rows with a derived number are stored in the order of identifiers; the index of the other rows
+/// has the same order.
 fn candidates_of_day(
     connection: &Connection,
     path: &Path,

@@ -13,22 +13,22 @@ use crate::embedded::files::codec;
 use crate::embedded::files::rows::{DELIVERY_COLUMNS, DELIVERY_JOINS, DELIVERY_NUMBER, Reading};
 use crate::error::StoreError;
 
-/// With more routes than this, reading by state and skipping other routes is faster.
+/// With more routes than this it is faster to read by state and to skip rows of other routes.
 const ROUTES_MAX: usize = 100;
 
 /// One of the indexes of a day's file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Source {
-    /// By tenant.
+    /// All deliveries of a tenant.
     All,
-    /// By state, other than delivered.
+    /// Deliveries in a state other than delivered.
     State(u8),
-    /// By route, in files without the index `deliveries_of_route`.
+    /// Deliveries of a route, in files without the index `deliveries_of_route`.
     Route(i64),
 }
 
 impl Source {
-    /// The index that has all deliveries in a state.
+    /// The index to read for a state.
     pub(super) fn by_state(state: Option<StateName>) -> Self {
         match state {
             None | Some(StateName::Delivered) => Source::All,
@@ -50,8 +50,8 @@ impl Source {
     }
 }
 
-/// The rest of the condition: `?2` and `?3` are the range of row numbers, the others are the filter.
-/// A condition that the index implies already costs nothing more.
+/// The rest of the condition: `?2` and `?3` are the range of row numbers, the others come from the
+/// filter. A condition that the index implies already costs nothing.
 const REST: &str = "AND d.n BETWEEN ?2 AND ?3 AND (?4 < 0 OR d.state = ?4) AND r.tenant = ?5
     AND (?6 IS NULL OR r.subscription = ?6) AND (?7 IS NULL OR r.destination = ?7)
     AND (?8 IS NULL OR r.kind = (SELECT n FROM names WHERE name = ?8))";

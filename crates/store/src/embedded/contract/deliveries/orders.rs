@@ -1,9 +1,9 @@
 //! Lists by the index `deliveries_of_route`.
 //!
 //! A list of some routes is merged from their ranges of the index `deliveries_of_route`, newest
-//! first, and each range is read no further than the page needs. Where many routes match, finding the
-//! newest row of each costs more than reading some of the tenant's newest rows. So these are read
-//! first: where most of them match, they are enough.
+//! first, and each range is read no further than the page needs. Where many routes match, finding
+//! the newest row of each costs more than reading some of the tenant's newest rows. So the tenant's
+//! newest rows are read first: where most of them match, they fill the page.
 
 use std::collections::BinaryHeap;
 use std::path::Path;
@@ -23,20 +23,21 @@ use crate::embedded::files::rows::{DELIVERY_COLUMNS, DELIVERY_JOINS, Reading};
 use crate::error::StoreError;
 use crate::records::DeliveryFilter;
 
-/// So many ranges are merged without reading the newest rows first.
+/// Up to this many ranges are merged at once; with more, the newest rows are read first.
 const MERGED_AT_ONCE: usize = 64;
-/// Newest rows that are read before many ranges are merged.
+/// How many of the newest rows are read before many ranges are merged.
 const STRETCH: usize = 2_000;
-/// With more routes than this, nothing is merged.
+/// With more routes than this, ranges are not merged at all.
 const ROUTES_MAX: usize = 20_000;
-/// Rows of a range that are read ahead.
+/// How many rows of a range are read ahead.
 const AHEAD: usize = 16;
-/// The number of the state delivered: most deliveries are in it, and it has no index of its own.
+/// The stored number of the state delivered. Most deliveries are in it, so it has no index of its
+/// own.
 const DELIVERED: u8 = 2;
 
 /// A route's number and its subscription.
 type Route = (i64, SubscriptionId);
-/// The first and the last number of some rows.
+/// The first and the last row number of a range.
 type Numbers = (i64, i64);
 
 /// Whether the file has the index. A large file of an earlier version does not.
@@ -59,7 +60,7 @@ pub(super) fn list(file: &InDay<'_>, page: &mut Newest<'_>) -> Result<(), StoreE
     }
     let mut fetch = Fetch::new(file)?;
     if page.wanted.is_wide() {
-        // Mostly nearly everything is delivered: then the newest rows are enough.
+        // Nearly all deliveries are delivered, so the newest rows usually fill the page.
         match stretch(&mut fetch, by_state, numbers, None, &states, page)? {
             None => return Ok(()),
             Some(next) => numbers.1 = next,
@@ -89,7 +90,7 @@ fn states(
     let mut statement = file.connection.prepare_cached(find).at(file.path)?;
     let wanted = match wanted {
         None => vec![DELIVERED, 0, 1, 3, 4],
-        // Nothing is in flight in a store.
+        // In flight is a state of the engine's memory, never of the store.
         Some(StateName::InFlight) => Vec::new(),
         Some(state) => vec![codec::state_number(state)],
     };
@@ -102,7 +103,7 @@ fn states(
     Ok(found)
 }
 
-/// The routes of a filter, or the first of them.
+/// The routes that a filter selects, at most `most` of them.
 pub(super) fn routes(
     file: &InDay<'_>,
     filter: &DeliveryFilter,
@@ -118,7 +119,7 @@ pub(super) fn routes(
     };
     let subscription = filter.subscription.map(|id| id.as_bytes().to_vec());
     let destination = filter.destination.map(|id| id.as_bytes().to_vec());
-    // There is an index for each of the three conditions; the others are checked.
+    // Each of the three conditions has an index: read by one of them, check the others row by row.
     let first = match (&subscription, &destination, kind) {
         (Some(_), _, _) => "subscription = ?2",
         (None, Some(_), _) => "destination = ?3",
@@ -214,18 +215,18 @@ impl<'l> Fetch<'l> {
 const FIND_RANGE: &str = "SELECT n FROM deliveries INDEXED BY deliveries_of_route
     WHERE route = ?1 AND state = ?2 AND n BETWEEN ?3 AND ?4 ORDER BY n DESC LIMIT ?5";
 
-/// The rows of a route in a state, newest first.
+/// The rows of one route in one state, newest first.
 struct Range {
     route: i64,
     state: u8,
-    /// Numbers that are read already; the last one comes next.
+    /// Row numbers that are read already; the next one is the last of the vector.
     ahead: Vec<i64>,
-    /// Whether there are no others.
+    /// Whether the range has no further rows.
     is_read: bool,
 }
 
 impl Range {
-    /// Reads further, by [`FIND_RANGE`].
+    /// Reads further rows of the range, by [`FIND_RANGE`].
     fn read(
         &mut self,
         (find, path): (&mut CachedStatement<'_>, &Path),
@@ -281,7 +282,7 @@ fn merge(
     Ok(())
 }
 
-/// How many deliveries the filter selects, of the subscriptions that count.
+/// How many deliveries the filter selects, of the subscriptions that `counts` accepts.
 pub(super) fn count(
     file: &InDay<'_>,
     wanted: &Wanted<'_>,

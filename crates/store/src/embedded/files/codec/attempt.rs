@@ -1,4 +1,4 @@
-//! Attempts, in every way that they can end.
+//! Encodes attempts with every kind of outcome.
 
 use std::time::Duration;
 
@@ -51,7 +51,8 @@ pub(in crate::embedded) fn put_attempt(out: &mut Encoder, attempt: &Attempt) {
     }
 }
 
-/// An attempt that stands inside the row of its delivery: after its checksum.
+/// Encodes an attempt that is stored inside the row of its delivery: the checksum, then the
+/// attempt.
 pub(in crate::embedded) fn put_first_attempt(
     out: &mut Encoder,
     delivery: DeliveryId,
@@ -64,7 +65,7 @@ pub(in crate::embedded) fn put_first_attempt(
     }
 }
 
-/// The attempt inside the row of this delivery.
+/// Decodes the attempt that is stored inside the row of this delivery.
 pub(in crate::embedded) fn get_first_attempt(
     mut bytes: Bytes,
     delivery: DeliveryId,

@@ -1,9 +1,9 @@
-//! The store's own binary form of values: compact, and the same for the same value.
+//! The store's own binary encoding of values: compact, and equal values have equal bytes.
 //!
-//! It is what a journal record holds and what a row's checksum is taken of. Every record begins
-//! with the version of this form; **decoding checks everything** and never panics, whatever the
-//! bytes are. Numbers are little-endian base 128, signed ones in zigzag; texts and bytes have their
-//! length before them.
+//! Journal records hold it, and the checksums of rows are computed from it. Every record begins
+//! with the version of the encoding. **Decoding checks everything** and never panics, whatever the
+//! bytes are. Numbers are little-endian base 128, signed ones in zigzag; texts and bytes are
+//! prefixed with their length.
 
 mod attempt;
 mod values;
@@ -22,10 +22,10 @@ pub(in crate::embedded) use self::values::{
     put_event, put_replay, put_state, state_number,
 };
 
-/// The version of the form.
+/// The version of the encoding.
 pub(in crate::embedded) const VERSION: u8 = 1;
 
-/// Bytes that are not what they should be.
+/// The bytes are not a valid encoding; the text says what is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot be decoded: {0}")]
 pub(in crate::embedded) struct Malformed(pub(in crate::embedded) &'static str);
@@ -88,7 +88,7 @@ impl Encoder {
         self.bytes(text.as_bytes());
     }
 
-    /// A value that may be absent.
+    /// Encodes an optional value.
     pub(in crate::embedded) fn option<T>(
         &mut self,
         value: Option<T>,
@@ -104,7 +104,7 @@ impl Encoder {
     }
 }
 
-/// Takes values from bytes, without copying what is long.
+/// Decodes values from bytes, without copying long ones.
 #[derive(Debug)]
 pub(in crate::embedded) struct Decoder(Bytes);
 
@@ -113,7 +113,7 @@ impl Decoder {
         Decoder(bytes)
     }
 
-    /// That nothing is left.
+    /// Fails if there are bytes left.
     pub(in crate::embedded) fn end(&self) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed("bytes after the end")) }
     }
@@ -168,7 +168,7 @@ impl Decoder {
         Ok(self.0.split_to(size))
     }
 
-    /// A text, parsed into what it should be.
+    /// A text, parsed as a `T`.
     pub(in crate::embedded) fn parse<T: std::str::FromStr>(&mut self) -> Result<T, Malformed> {
         let bytes = self.bytes()?;
         let text = str::from_utf8(&bytes).map_err(|_| Malformed("a text is not UTF-8"))?;
@@ -186,7 +186,8 @@ impl Decoder {
         }
     }
 
-    /// So many values; the count is checked against what is there before room is made for them.
+    /// A list of values. Its length is checked against the remaining bytes before memory is
+    /// allocated.
     pub(in crate::embedded) fn list<T>(
         &mut self,
         mut get: impl FnMut(&mut Self) -> Result<T, Malformed>,

@@ -1,4 +1,4 @@
-//! Every value survives its bytes, and no bytes make the decoder panic.
+//! Every value decodes to itself, and no bytes make the decoder panic.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -203,7 +203,7 @@ fn batch() -> Vec<Acceptance> {
 }
 
 #[test]
-fn a_batch_survives_its_bytes() {
+fn batch_of_acceptances_decodes_to_itself() {
     let batch = batch();
     let read = get_acceptances(Bytes::from(put_acceptances(&batch))).unwrap();
     assert_eq!(format!("{read:?}"), format!("{batch:?}"));
@@ -211,7 +211,7 @@ fn a_batch_survives_its_bytes() {
 }
 
 #[test]
-fn a_commit_survives_its_bytes_whatever_happened() {
+fn commit_decodes_to_itself() {
     let commit = commit();
     let read = get_commit(Bytes::from(put_commit(&commit))).unwrap();
     assert_eq!(format!("{read:?}"), format!("{commit:?}"));
@@ -224,7 +224,7 @@ fn a_commit_survives_its_bytes_whatever_happened() {
 }
 
 #[test]
-fn every_cut_is_noticed() {
+fn truncated_bytes_are_rejected() {
     for bytes in [put_commit(&commit()), put_acceptances(&batch())] {
         for end in 0..bytes.len() {
             let cut = Bytes::copy_from_slice(&bytes[..end]);
@@ -236,7 +236,7 @@ fn every_cut_is_noticed() {
 }
 
 #[test]
-fn another_version_is_refused() {
+fn unknown_version_is_rejected() {
     let mut bytes = put_commit(&Commit::default());
     bytes[0] += 1;
     let error = get_commit(Bytes::from(bytes)).unwrap_err();
@@ -245,7 +245,7 @@ fn another_version_is_refused() {
 
 proptest! {
     #[test]
-    fn numbers_survive_their_bytes(unsigned: u64, signed: i64) {
+    fn numbers_decode_to_themselves(unsigned: u64, signed: i64) {
         let mut out = Encoder::default();
         out.unsigned(unsigned);
         out.signed(signed);
@@ -256,7 +256,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(at in 0usize..20_000, byte: u8, noise: Vec<u8>) {
+    fn decoder_never_panics(at in 0usize..20_000, byte: u8, noise: Vec<u8>) {
         for mut bytes in [put_commit(&commit()), put_acceptances(&batch())] {
             let at = at % bytes.len();
             bytes[at] = byte;

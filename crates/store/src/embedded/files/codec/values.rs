@@ -36,7 +36,8 @@ fn get_state_name(from: &mut Decoder) -> Result<StateName, Malformed> {
     known.ok_or(Malformed("an unknown state"))
 }
 
-/// Set in the number of a slot before which somebody asked for an attempt: the slot's own time follows.
+/// A flag in the number of a slot: an attempt was requested before the slot, and the slot's own
+/// time follows.
 const AHEAD: u64 = 1 << 32;
 
 pub(in crate::embedded) fn put_state(out: &mut Encoder, state: &DeliveryState) {
@@ -128,7 +129,7 @@ fn get_event(from: &mut Decoder) -> Result<Event, Malformed> {
     })
 }
 
-/// The checksum of an event's row: of all its values, in an order that is never ambiguous.
+/// The checksum of an event's row, computed from all its values, each with its length.
 pub(in crate::embedded) fn event_sum(
     scratch: &mut Encoder,
     event: &Event,
@@ -159,9 +160,9 @@ pub(in crate::embedded) fn event_sum(
     sum.finalize()
 }
 
-/// The application chose the event's identifier.
+/// Flag: the application chose the event's identifier.
 const ID_GIVEN: u8 = 1;
-/// A trace follows.
+/// Flag: a trace context follows.
 const TRACED: u8 = 2;
 
 /// A batch of acceptances as one journal record.
@@ -303,8 +304,8 @@ fn get_circuit(from: &mut Decoder) -> Result<Circuit, Malformed> {
 
 /// Rare values are stored as the JSON that the domain gives them.
 fn put_json(out: &mut Encoder, value: &impl serde::Serialize) {
-    // The domain's values have no maps with other keys than texts: this cannot fail. Were it to,
-    // decoding would refuse the empty bytes.
+    // Serializing cannot fail: the domain's values have no maps with keys other than texts. If it
+    // did, decoding would reject the empty bytes.
     out.bytes(&serde_json::to_vec(value).unwrap_or_default());
 }
 

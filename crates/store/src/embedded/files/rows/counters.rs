@@ -1,6 +1,7 @@
-//! Counters, and what a file says about itself.
+//! Counters, and the table `meta` of facts about a file.
 //!
-//! A counter is read before it is changed, and **a counter that is damaged is never added to**.
+//! A counter's checksum is verified before the counter is changed: **a damaged counter is never
+//! added to**.
 
 use std::path::Path;
 
@@ -18,7 +19,7 @@ fn sum_of<const N: usize>(key: &[&[u8]], numbers: &[i64; N]) -> u32 {
     sum(&values)
 }
 
-/// The numbers of a row from a column on, and the checksum after them.
+/// The numbers of a row from a column on, verified against the checksum after them.
 fn numbers_of<const N: usize>(
     reading: &Reading<'_>,
     key: &[&[u8]],
@@ -46,7 +47,7 @@ pub(in crate::embedded) fn ledger_of(reading: &Reading<'_>) -> Result<[i64; 6], 
     numbers_of(reading, &[reading.get::<String>(0)?.as_bytes()], 1)
 }
 
-/// What a ledger is read by.
+/// Selects the columns that [`ledger_of`] reads.
 pub(in crate::embedded) const LEDGER: &str = "SELECT tenant, accepted, queued, waiting, delivered,
     dead, cancelled, crc FROM ledger";
 
@@ -68,19 +69,19 @@ pub(in crate::embedded) fn add_to_ledger(
     connection.prepare_cached(put).and_then(|mut put| put.execute(values)).at(path).map(drop)
 }
 
-/// What happened in a minute, of the columns `tenant, minute, accepted, delivered, failed, dead,
-/// crc`; with the minute.
+/// The counts of one minute, of the columns `tenant, minute, accepted, delivered, failed, dead,
+/// crc`; returned with the minute.
 pub(in crate::embedded) fn tally_of(reading: &Reading<'_>) -> Result<(i64, [i64; 4]), StoreError> {
     let (tenant, minute): (String, i64) = (reading.get(0)?, reading.get(1)?);
     let key = [tenant.as_bytes(), &minute.to_le_bytes()];
     Ok((minute, numbers_of(reading, &key, 2)?))
 }
 
-/// What a tally is read by.
+/// Selects the columns that [`tally_of`] reads.
 pub(in crate::embedded) const TALLIES: &str =
     "SELECT tenant, minute, accepted, delivered, failed, dead, crc FROM tallies";
 
-/// Adds to a minute of a tenant; of all tenants where the name is empty.
+/// Adds to the counts of a minute of a tenant; the empty name stands for all tenants together.
 pub(in crate::embedded) fn add_to_tally(
     connection: &Connection,
     path: &Path,
@@ -97,13 +98,13 @@ pub(in crate::embedded) fn add_to_tally(
     connection.prepare_cached(put).and_then(|mut put| put.execute(values)).at(path).map(drop)
 }
 
-/// How many wait at a destination, of the columns `destination, waiting, crc`.
+/// The number of waiting deliveries of a destination, of the columns `destination, waiting, crc`.
 pub(in crate::embedded) fn backlog_of(reading: &Reading<'_>) -> Result<i64, StoreError> {
     let [waiting] = numbers_of(reading, &[&reading.bytes(0)?], 1)?;
     Ok(waiting)
 }
 
-/// Adds to how many wait at a destination.
+/// Adds to the number of waiting deliveries of a destination.
 pub(in crate::embedded) fn add_to_backlog(
     connection: &Connection,
     path: &Path,
@@ -119,18 +120,18 @@ pub(in crate::embedded) fn add_to_backlog(
     connection.prepare_cached(put).and_then(|mut put| put.execute(values)).at(path).map(drop)
 }
 
-/// How much the file of a day has, of the columns `day, whole, events, deliveries, attempts, crc`;
-/// with the day.
+/// The numbers of rows in a day's file, of the columns `day, whole, events, deliveries, attempts,
+/// crc`; returned with the day.
 pub(in crate::embedded) fn day_of(reading: &Reading<'_>) -> Result<(i64, [i64; 4]), StoreError> {
     let day: i64 = reading.get(0)?;
     Ok((day, numbers_of(reading, &[&day.to_le_bytes()], 1)?))
 }
 
-/// What the counters of a day are read by.
+/// Selects the columns that [`day_of`] reads.
 pub(in crate::embedded) const DAYS: &str =
     "SELECT day, whole, events, deliveries, attempts, crc FROM days";
 
-/// Adds to how much the file of a day has; `is_whole` where it had nothing before.
+/// Adds to the numbers of rows in a day's file; `is_whole` where the file was empty before.
 pub(in crate::embedded) fn add_to_day(
     connection: &Connection,
     path: &Path,
@@ -149,18 +150,18 @@ pub(in crate::embedded) fn add_to_day(
     connection.prepare_cached(put).and_then(|mut put| put.execute(values)).at(path).map(drop)
 }
 
-/// How many transactions the file of a day has at least, of the columns `day, writes, crc`; with the
-/// day.
+/// The least number of transactions that a day's file must have, of the columns `day, writes, crc`;
+/// returned with the day.
 pub(in crate::embedded) fn mark_of(reading: &Reading<'_>) -> Result<(i64, i64), StoreError> {
     let day: i64 = reading.get(0)?;
     let [writes] = numbers_of(reading, &[&day.to_le_bytes()], 1)?;
     Ok((day, writes))
 }
 
-/// What the marks of days are read by.
+/// Selects the columns that [`mark_of`] reads.
 pub(in crate::embedded) const MARKS: &str = "SELECT day, writes, crc FROM marks";
 
-/// Notes how many transactions the file of a day has.
+/// Records how many transactions a day's file has.
 pub(in crate::embedded) fn put_mark(
     connection: &Connection,
     day: i64,
@@ -170,7 +171,7 @@ pub(in crate::embedded) fn put_mark(
     put.execute(params![day, writes, sum_of(&[&day.to_le_bytes()], &[writes])]).map(drop)
 }
 
-/// What a file says about itself, of the columns `key, value, crc`.
+/// A value of `meta`, of the columns `key, value, crc`.
 pub(in crate::embedded) fn meta_of(reading: &Reading<'_>) -> Result<Value, StoreError> {
     let (key, value): (String, Value) = (reading.get(0)?, reading.get(1)?);
     reading.check(2, meta_sum(&key, (&value).into()))?;
@@ -186,7 +187,7 @@ fn meta_sum(key: &str, value: ValueRef<'_>) -> u32 {
     }
 }
 
-/// One thing that a file says about itself.
+/// Reads one value of `meta`.
 pub(in crate::embedded) fn meta(
     connection: &Connection,
     path: &Path,
@@ -196,7 +197,7 @@ pub(in crate::embedded) fn meta(
     one(connection, path, "meta", find, [key], meta_of)
 }
 
-/// Says something about a file.
+/// Writes one value of `meta`.
 pub(in crate::embedded) fn put_meta(
     connection: &Connection,
     key: &str,

@@ -1,4 +1,4 @@
-//! Events and attempts.
+//! Rows of events and attempts.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::embedded::files::codec::{self, Decoder, Encoder};
 use crate::error::StoreError;
 use crate::records::EventRecord;
 
-/// What [`event`] reads, of `events AS e` with the joins.
+/// The columns that [`event`] reads, of `events AS e` with the joins.
 pub(in crate::embedded) const EVENT_COLUMNS: &str =
     "e.id, t.name, k.name, e.object, e.time, e.accepted_at, e.fingerprint, e.deliveries, e.data,
      e.old, e.crc, e.n, e.trace";
-/// What is joined to `events AS e`.
+/// The joins to `events AS e`.
 pub(in crate::embedded) const EVENT_JOINS: &str =
     "CROSS JOIN names AS t ON t.n = e.tenant CROSS JOIN names AS k ON k.n = e.kind";
 
-/// An event with what is known of its acceptance.
+/// An event with the data of its acceptance.
 #[derive(Debug)]
 pub(in crate::embedded) struct StoredEvent {
     pub(in crate::embedded) record: EventRecord,

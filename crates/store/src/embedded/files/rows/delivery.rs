@@ -34,7 +34,7 @@ pub(in crate::embedded) enum Table {
     Retry = 2,
 }
 
-/// What becomes of a column after its row was written.
+/// Whether a column changes after its row was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Life {
     /// The table has no such column.
@@ -49,14 +49,14 @@ use Life::{Absent, Changes, Fixed, SetOnce};
 struct Column {
     name: &'static str,
     life: [Life; 3],
-    /// What is selected for it; empty where [`delivery`] does not need it.
+    /// The SQL that selects it; empty where [`delivery`] does not need it.
     read: [&'static str; 3],
     value: for<'v> fn(&'v Values<'_>) -> ToSqlOutput<'v>,
 }
 
 const NOT_READ: [&str; 3] = [""; 3];
 
-/// The first one names a row that is damaged.
+/// The columns. The value of the first one identifies a damaged row in error messages.
 const COLUMNS: &[Column] = &[
     Column {
         name: "id",
@@ -106,7 +106,7 @@ const COLUMNS: &[Column] = &[
         read: ["d.state", "0", "1"],
         value: |v| integer(codec::state_number(v.delivery.state.name()).into()),
     },
-    // When it falls due, or when it ended.
+    // When the delivery falls due, or when it ended.
     Column {
         name: "at",
         life: [Changes, Absent, Absent],
@@ -165,7 +165,7 @@ const COLUMNS: &[Column] = &[
         read: NOT_READ,
         value: |v| integer(v.rows.route),
     },
-    // The number of the event's row; the identifier only where there is no number.
+    // The number of the event's row; the identifier is stored only where there is no number.
     Column {
         name: "event",
         life: [Fixed, Absent, Absent],
@@ -183,14 +183,14 @@ const COLUMNS: &[Column] = &[
     },
 ];
 
-/// What is joined to `deliveries AS d` of a day's file, in this order.
+/// The joins to `deliveries AS d` of a day's file; their order matters.
 pub(in crate::embedded) const DELIVERY_JOINS: &str = "CROSS JOIN routes AS r ON r.n = d.route
      CROSS JOIN names AS t ON t.n = r.tenant CROSS JOIN names AS k ON k.n = r.kind
      LEFT JOIN events AS e ON e.n = d.event";
-/// Where the number of the row stands among what is selected.
+/// The index of the row's number among the selected columns.
 pub(in crate::embedded) const DELIVERY_NUMBER: usize = at("n");
 
-/// Reads a delivery: of [`DELIVERY_COLUMNS`], [`FRESH`] or [`WAITING`].
+/// Reads a delivery from the columns [`DELIVERY_COLUMNS`], [`FRESH`] or [`WAITING`].
 pub(in crate::embedded) fn delivery(reading: &Reading<'_>) -> Result<Delivery, StoreError> {
     let detail = reading.bytes(const { at("detail") })?;
     let delivery = Delivery {
@@ -207,7 +207,7 @@ pub(in crate::embedded) fn delivery(reading: &Reading<'_>) -> Result<Delivery, S
     };
     let sum = delivery_sum(&mut Encoder::default(), &delivery);
     reading.check(const { at("crc") }, sum)?;
-    // Lists are selected by these columns: they must agree with the state that is shown.
+    // Lists select by these columns, so they must agree with the encoded state.
     let state: u8 = reading.get(const { at("state") })?;
     let listed_at = reading.time_or_none(const { at("at") })?;
     if state != codec::state_number(delivery.state.name())
@@ -218,7 +218,8 @@ pub(in crate::embedded) fn delivery(reading: &Reading<'_>) -> Result<Delivery, S
     Ok(delivery)
 }
 
-/// All of a delivery but what its surroundings say already.
+/// Encodes a delivery without its tenant, event and type, which the caller encodes once for all
+/// deliveries of an event.
 pub(in crate::embedded) fn put_delivery_body(out: &mut Encoder, delivery: &Delivery) {
     out.fixed(delivery.id.as_bytes());
     out.fixed(delivery.subscription.as_bytes());
@@ -261,7 +262,7 @@ pub(in crate::embedded) fn get_delivery(from: &mut Decoder) -> Result<Delivery, 
     get_delivery_body(from, tenant, event, kind)
 }
 
-/// The checksum of a delivery's row: of the whole delivery, not of the row's bytes.
+/// The checksum of a delivery's row, computed from the whole delivery and not from the row's bytes.
 pub(in crate::embedded) fn delivery_sum(scratch: &mut Encoder, delivery: &Delivery) -> u32 {
     scratch.clear();
     put_delivery(scratch, delivery);
@@ -272,7 +273,7 @@ fn due_or_ended_at(delivery: &Delivery) -> Option<Timestamp> {
     delivery.finished_at().or(delivery.next_attempt_at())
 }
 
-/// Where a column stands among what is selected, which is the same for all tables.
+/// The index of a column among the selected ones; it is the same for all tables.
 const fn at(name: &str) -> usize {
     let (mut n, mut place) = (0, 0);
     while n < COLUMNS.len() {
@@ -316,7 +317,7 @@ fn blob(bytes: &[u8]) -> ToSqlOutput<'_> {
     ToSqlOutput::Borrowed(ValueRef::Blob(bytes))
 }
 
-/// The parts of a delivery's row that are encoded. It is used again for the next delivery.
+/// The encoded values of a delivery's row. The buffers are reused for the next delivery.
 #[derive(Default)]
 pub(in crate::embedded) struct Encoded {
     scratch: Encoder,
@@ -327,7 +328,7 @@ pub(in crate::embedded) struct Encoded {
 }
 
 impl Encoded {
-    /// Encodes a delivery, and its first attempt where that is known now.
+    /// Encodes a delivery, and its first attempt if that is given.
     pub(in crate::embedded) fn encode(&mut self, delivery: &Delivery, first: Option<&Attempt>) {
         self.crc = delivery_sum(&mut self.scratch, delivery);
         self.detail.clear();
@@ -344,16 +345,16 @@ impl Encoded {
     }
 }
 
-/// The numbers that a row of a day's file has and refers to. A lane needs none.
+/// The row numbers that a row of a day's file has and refers to. A lane needs none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::embedded) struct Rows {
     pub(in crate::embedded) number: i64,
     pub(in crate::embedded) route: i64,
-    /// The event's row, where that is at hand.
+    /// The number of the event's row, if it is known.
     pub(in crate::embedded) event: Option<i64>,
 }
 
-/// What a row is made of.
+/// The values of a row.
 pub(in crate::embedded) struct Values<'r> {
     pub(in crate::embedded) delivery: &'r Delivery,
     /// The same delivery, encoded.
@@ -362,7 +363,7 @@ pub(in crate::embedded) struct Values<'r> {
 }
 
 impl Values<'_> {
-    /// Runs a statement that writes a row of a table; returns whether there is a row more or a row
+    /// Runs a statement that writes a row of a table; returns whether a row was inserted or
     /// changed.
     pub(in crate::embedded) fn put(
         &self,
@@ -373,8 +374,8 @@ impl Values<'_> {
         Ok(statement.raw_execute()? > 0)
     }
 
-    /// Runs a statement that changes a row of a day's file: the one with this number, or the indexed
-    /// one. Returns whether there is one.
+    /// Runs a statement that changes a row of a day's file: the row with this number, or the
+    /// indexed row with this identifier. Returns whether the row exists.
     pub(in crate::embedded) fn change(
         &self,
         statement: &mut CachedStatement<'_>,
@@ -388,7 +389,7 @@ impl Values<'_> {
         Ok(statement.raw_execute()? > 0)
     }
 
-    /// Binds columns from the first parameter on; returns the parameter after them.
+    /// Binds columns from the first parameter on; returns the index of the next parameter.
     fn bind(
         &self,
         statement: &mut Statement<'_>,
@@ -412,7 +413,7 @@ fn changing(table: Table) -> impl Iterator<Item = &'static Column> {
     COLUMNS.iter().filter(move |column| changes(column.life[table as usize]))
 }
 
-/// A part of a statement, made once.
+/// A part of a statement, built at its first use.
 pub(in crate::embedded) struct Sql(LazyLock<String>);
 
 impl Deref for Sql {
@@ -429,7 +430,7 @@ impl Display for Sql {
     }
 }
 
-/// Joins what a function makes of each column.
+/// Joins the texts that a function makes of the columns.
 fn join(
     columns: impl Iterator<Item = &'static Column>,
     each: impl Fn(usize, &Column) -> String,
@@ -452,7 +453,7 @@ fn take_excluded(table: Table) -> String {
     join(changing(table), |_, column| format!("{0} = excluded.{0}", column.name))
 }
 
-/// An update of an indexed row or, where that is said, of the one with a number.
+/// An update of the row with a number, or of an indexed row.
 fn update(keeps_first: bool, has_number: bool) -> String {
     let set = join(changing(Table::Day), |n, column| match column.life[Table::Day as usize] {
         SetOnce if keeps_first => format!("{0} = coalesce({0}, ?{n})", column.name),
@@ -464,12 +465,12 @@ fn update(keeps_first: bool, has_number: bool) -> String {
     format!("UPDATE deliveries SET {set} WHERE id = ?{id} AND {which}")
 }
 
-/// What [`delivery`] reads, of `deliveries AS d` with the joins.
+/// The columns that [`delivery`] reads, of `deliveries AS d` with the joins.
 pub(in crate::embedded) static DELIVERY_COLUMNS: Sql = Sql(LazyLock::new(|| selected(Table::Day)));
-/// What [`delivery`] reads of the first lane.
+/// Selects what [`delivery`] reads from the first lane.
 pub(in crate::embedded) static FRESH: Sql =
     Sql(LazyLock::new(|| format!("SELECT {} FROM fresh", selected(Table::First))));
-/// What [`delivery`] reads of the retry lane.
+/// Selects what [`delivery`] reads from the retry lane.
 pub(in crate::embedded) static WAITING: Sql =
     Sql(LazyLock::new(|| format!("SELECT {} FROM waiting", selected(Table::Retry))));
 
@@ -482,7 +483,7 @@ pub(in crate::embedded) static PUT_WAITING: Sql = Sql(LazyLock::new(|| {
     format!("INSERT {insert} ON CONFLICT (id) DO UPDATE SET {set}")
 }));
 
-/// Writes a row whose number is derived; where it is there already, it becomes what it is now.
+/// Writes a row whose number is derived; an existing row is set to the new values.
 pub(in crate::embedded) static PUT_DERIVED: Sql = Sql(LazyLock::new(|| {
     let (insert, set) = (insert(Table::Day, "deliveries", "", ""), take_excluded(Table::Day));
     format!(
@@ -490,7 +491,7 @@ pub(in crate::embedded) static PUT_DERIVED: Sql = Sql(LazyLock::new(|| {
         WHERE id = excluded.id AND odd IS NULL"
     )
 }));
-/// Writes an indexed row, unless its number is taken or it is there already.
+/// Writes an indexed row, unless its number is taken or the row exists already.
 pub(in crate::embedded) static INSERT_INDEXED: Sql = Sql(LazyLock::new(|| {
     format!("INSERT {} ON CONFLICT DO NOTHING", insert(Table::Day, "deliveries", ", odd", ", 1"))
 }));
@@ -498,5 +499,5 @@ pub(in crate::embedded) static INSERT_INDEXED: Sql = Sql(LazyLock::new(|| {
 pub(in crate::embedded) static CHANGE_DERIVED: Sql = Sql(LazyLock::new(|| update(true, true)));
 /// Changes an indexed row.
 pub(in crate::embedded) static CHANGE_INDEXED: Sql = Sql(LazyLock::new(|| update(true, false)));
-/// Makes an indexed row that is written once more what it is now.
+/// Sets an indexed row that is written again to the new values.
 pub(in crate::embedded) static RENEW_INDEXED: Sql = Sql(LazyLock::new(|| update(false, false)));

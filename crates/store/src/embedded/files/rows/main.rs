@@ -1,4 +1,4 @@
-//! Configuration, timelines and replay jobs.
+//! Rows of the configuration, of timelines and of replay jobs.
 
 use std::path::Path;
 
@@ -20,12 +20,12 @@ fn number(number: i64) -> [u8; 8] {
     number.to_le_bytes()
 }
 
-/// The bytes of an optional number: absent differs from every number.
+/// The bytes of an optional number; `None` differs from every number.
 fn optional(number: Option<i64>) -> Vec<u8> {
     number.map_or_else(Vec::new, |number| number.to_le_bytes().to_vec())
 }
 
-/// The bytes of an optional text: absent differs from the empty text.
+/// The bytes of an optional text; `None` differs from the empty text.
 fn optional_text(text: Option<&str>) -> Vec<u8> {
     text.map_or_else(Vec::new, |text| [b"=", text.as_bytes()].concat())
 }
@@ -43,7 +43,7 @@ pub(in crate::embedded) fn tenant_of(reading: &Reading<'_>) -> Result<Tenant, St
     Ok(tenant)
 }
 
-/// The checksum of a key, without its last use: that is updated without the checksum.
+/// The checksum of a key without `last_used_at`, which is updated without touching the checksum.
 pub(in crate::embedded) fn key_sum(key: &Key) -> u32 {
     sum(&[
         key.id.as_bytes(),

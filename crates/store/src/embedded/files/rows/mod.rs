@@ -1,8 +1,8 @@
-//! Rows of SQLite as values of the domain.
+//! Converts rows of SQLite to values of the domain.
 //!
-//! **Every row is checked against its checksum**, which is taken of the value and not of the
-//! row's bytes: a read returns the value that was written, or an error that names the file and the
-//! row.
+//! **Every row is verified against its checksum**, which is computed from the value and not from
+//! the row's bytes: a read returns the value that was written, or an error that names the file and
+//! the row.
 
 mod counters;
 mod day;
@@ -40,7 +40,7 @@ use crate::error::StoreError;
 /// Sorts after every identifier, because it is longer than one.
 pub(in crate::embedded) const AFTER_ALL: [u8; 17] = [0xff; 17];
 
-/// Every row of a query, as values.
+/// Reads every row of a query.
 pub(in crate::embedded) fn all<T>(
     connection: &Connection,
     path: &Path,
@@ -58,8 +58,8 @@ pub(in crate::embedded) fn all<T>(
     Ok(found)
 }
 
-/// The rows of a query with the size of one of their columns, until they are together larger than
-/// `bytes_max`.
+/// Reads the rows of a query, each with the size of one of its columns, until they are together
+/// larger than `bytes_max`.
 pub(in crate::embedded) fn within<T>(
     (connection, path): (&Connection, &Path),
     table: &'static str,
@@ -83,7 +83,7 @@ pub(in crate::embedded) fn within<T>(
     Ok(found)
 }
 
-/// The row of a query, as a value.
+/// Reads the only row of a query, if there is one.
 pub(in crate::embedded) fn one<T>(
     connection: &Connection,
     path: &Path,
@@ -125,7 +125,7 @@ impl Reading<'_> {
         text.parse().map_err(|_| self.damaged("a text is not what it should be"))
     }
 
-    /// The identifier of an event, as text or as the bytes of one that Postrider made.
+    /// The identifier of an event: stored as text, or as bytes if Postrider made it.
     pub(in crate::embedded) fn event_id(&self, column: usize) -> Result<EventId, StoreError> {
         let value = self.row.get_ref(column).map_err(|error| sqlite_error(self.path, &error))?;
         match value {
@@ -193,7 +193,7 @@ impl Reading<'_> {
         decoded.map_err(|error| self.damaged(&error.to_string()))
     }
 
-    /// Checks that the checksum in the column is this one.
+    /// Checks that the checksum in the column equals `sum`.
     pub(in crate::embedded) fn check(&self, column: usize, sum: u32) -> Result<(), StoreError> {
         if self.get::<u32>(column)? == sum {
             Ok(())
@@ -202,7 +202,8 @@ impl Reading<'_> {
         }
     }
 
-    /// The row is not what was written. It is named by its first column, whatever that is.
+    /// The error for a row that is not what was written. It names the row by the value of its first
+    /// column.
     pub(in crate::embedded) fn damaged(&self, what: &str) -> StoreError {
         let key = match self.row.get_ref(0) {
             Ok(ValueRef::Blob(bytes)) => hex::encode(bytes),

@@ -1,4 +1,4 @@
-//! What the journal does when nothing, or one thing, goes wrong.
+//! The journal without faults, or with one.
 
 use super::super::writer;
 use super::medium::{Fault, Repeat, When};
@@ -40,7 +40,7 @@ fn records_come_back_in_order_with_their_kinds_after_the_applied_position() {
 }
 
 #[test]
-fn a_journal_that_must_be_there_is_not_begun_anew() {
+fn missing_journal_that_must_exist_is_not_created() {
     let medium = SimulatedMedium::new(1);
     let existing = JournalOptions { create: false, ..options(1) };
     assert!(matches!(open(&medium, existing), Err(JournalError::NoJournal { .. })));
@@ -50,7 +50,7 @@ fn a_journal_that_must_be_there_is_not_begun_anew() {
 }
 
 #[test]
-fn a_second_opening_is_refused_while_the_first_lives() {
+fn second_opening_is_refused_while_the_first_is_open() {
     let medium = SimulatedMedium::new(1);
     let (journal, _, _) = open(&medium, options(1)).unwrap();
     assert!(matches!(open(&medium, options(2)), Err(JournalError::Locked { .. })));
@@ -174,13 +174,13 @@ fn on_a_full_disk_ingest_is_refused_and_settlements_go_on_until_space_comes_back
     process.append(1, Reserve::Normal);
     assert_eq!(process.unacknowledged.len(), refused + 1, "ingest does not touch it");
 
-    // A restart in this state keeps everything, and still refuses ingest.
+    // A restart with a full disk loses nothing, and new events are still refused.
     process.kill();
     process.start().unwrap();
     process.append(1, Reserve::Normal);
     assert_eq!(process.unacknowledged.len(), refused + 2);
 
-    // Everything ends some time, without harm.
+    // The reserve is used up at last; that does no harm.
     let mut settlements = 0;
     let journal = process.journal.as_ref().unwrap();
     let full = loop {
@@ -194,7 +194,7 @@ fn on_a_full_disk_ingest_is_refused_and_settlements_go_on_until_space_comes_back
     };
     assert!(matches!(full, AppendError::DiskFull) && settlements > 10, "{settlements} {full}");
 
-    // Space comes back because SQLite has caught up, and later because there is more.
+    // There is space again because SQLite has caught up, and later because the disk has more.
     process.release(0);
     process.append(1, Reserve::Normal);
     assert_eq!(process.unacknowledged.len(), refused + 2, "resumed without a restart");
@@ -211,7 +211,7 @@ fn on_a_full_disk_ingest_is_refused_and_settlements_go_on_until_space_comes_back
 }
 
 #[test]
-fn a_failed_sync_is_final_and_is_told_once() {
+fn failed_sync_is_final_and_reported_once() {
     let medium = SimulatedMedium::new(1);
     let told = Arc::new(Mutex::new(0));
     let for_hook = Arc::clone(&told);

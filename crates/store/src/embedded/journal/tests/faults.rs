@@ -1,4 +1,4 @@
-//! Sweeps: the k-th operation fails, for every k; the power fails after the k-th, for every k.
+//! Sweeps over faults: the k-th operation fails, or the power fails after the k-th, for every k.
 
 use super::medium::{Fault, Repeat, When};
 use super::*;
@@ -27,11 +27,11 @@ fn whichever_operation_fails_nothing_acknowledged_is_lost_and_it_opens_again() {
                 acknowledged += process.acknowledged.len();
                 runs += 1;
 
-                // The process ends, the fault is gone, the machine never stopped.
+                // The process ends and the fault is over; the machine keeps running.
                 process.kill();
                 process.start().unwrap();
                 process.append(3, Reserve::Normal);
-                // What was read after a failed sync must be on the disk by now.
+                // Records that a restart returned after a failed sync must be on the disk by now.
                 process.crash(operation);
                 process.start().unwrap();
                 let refused_before = process.unacknowledged.len();
@@ -63,7 +63,7 @@ fn whenever_the_power_fails_nothing_acknowledged_is_lost_and_it_opens_again() {
             crashes += 1;
             acknowledged += after.acknowledged.len();
             if seed % 3 == 0 {
-                // Once more, at some moment of the recovery.
+                // The power fails a second time, during the recovery.
                 let later = after.medium.operations() + (operation + seed) % 17;
                 after.medium.power_off_after(later);
                 let opened = after.start();
@@ -88,8 +88,9 @@ fn whenever_the_power_fails_nothing_acknowledged_is_lost_and_it_opens_again() {
 }
 
 #[test]
-fn a_batch_that_was_given_up_leaves_nothing_that_verifies() {
-    // Batches of equal shape, so that the records of the second lie exactly over the first's.
+fn abandoned_batch_leaves_no_bytes_that_verify() {
+    // Batches of equal shape, so that the records of the second are written exactly over those of
+    // the first.
     for seed in 0..400 {
         let medium = SimulatedMedium::new(seed);
         let (journal, _, _) = open(&medium, options(seed)).unwrap();

@@ -1,7 +1,7 @@
-//! The proof: every fault, every crash and every flipped bit against one oracle.
+//! Tests the journal with every fault, every crash and every flipped bit against one oracle.
 //!
-//! A [`Process`] plays the part of the server on a simulated medium and remembers what it was told;
-//! the oracle is that list alone. No test here sleeps or reads a clock.
+//! A [`Process`] stands for the server on a simulated medium and remembers which appends were
+//! acknowledged; that list is the oracle. No test here sleeps or reads a clock.
 
 mod behaviour;
 mod faults;
@@ -23,10 +23,10 @@ use super::{
 };
 
 const STORE: [u8; 16] = *b"the-test's-store";
-/// Small enough for many rotations.
+/// Small, so that there are many rotations.
 const SEGMENT_BYTES: u64 = 8192;
 
-/// The value of a future that never has to wait.
+/// The result of a future that is ready at once.
 fn now<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -42,7 +42,7 @@ fn options(nonce: u64) -> JournalOptions {
     }
 }
 
-/// A payload that nobody else has, of a length that varies.
+/// A payload that is unique, of a varying length.
 fn payload(number: u64) -> Bytes {
     let length = usize::try_from(number.wrapping_mul(0x9E37_79B9) % 1500).unwrap();
     let mut bytes = number.to_le_bytes().to_vec();
@@ -50,7 +50,7 @@ fn payload(number: u64) -> Bytes {
     Bytes::from(bytes)
 }
 
-/// What a list of recovered records looks like to the oracle.
+/// Recovered records as the oracle compares them: sequence number and payload.
 type Seen = Vec<(u64, Bytes)>;
 
 fn open(
@@ -67,17 +67,17 @@ fn open(
     Ok((journal, seen, torn))
 }
 
-/// A server on a medium, through several lives, and all that it was told.
+/// A server on a medium, through several restarts, and what it was told about its appends.
 struct Process {
     medium: SimulatedMedium,
     journal: Option<Journal>,
-    /// Told: these are durable. Index i has sequence number i + 1.
+    /// Records that were acknowledged as durable. Index i has sequence number i + 1.
     acknowledged: Vec<Bytes>,
-    /// Told: these are not, or told nothing.
+    /// Records that were refused, or whose append was not answered.
     unacknowledged: Vec<Bytes>,
-    /// What SQLite would have.
+    /// The last sequence number that SQLite would have.
     applied: u64,
-    /// What the consumer was handed in this life.
+    /// The records that the consumer received since the last start.
     handed_on: Arc<Mutex<Vec<Record>>>,
     payloads: u64,
     lives: u64,
@@ -97,7 +97,7 @@ impl Process {
         }
     }
 
-    /// The same history on a copy of the medium, with the process gone.
+    /// The same history on a copy of the medium, with the process stopped.
     fn fork(&self) -> Self {
         Process {
             medium: self.medium.fork(),
@@ -110,7 +110,7 @@ impl Process {
         }
     }
 
-    /// Starts, and checks what is given back against everything that was ever told.
+    /// Opens the journal, and checks the recovered records against the oracle.
     fn start(&mut self) -> Result<(), JournalError> {
         self.lives += 1;
         let handed_on: Arc<Mutex<Vec<Record>>> = Arc::default();
@@ -137,14 +137,14 @@ impl Process {
             let known = self.unacknowledged.iter().position(|known| known == payload);
             self.unacknowledged.swap_remove(known.expect("a record that nobody appended"));
         }
-        // Whoever read them relies on them from now on.
+        // The caller has read these records, so from now on they must not be lost.
         self.acknowledged.extend_from_slice(untold);
         self.handed_on = handed_on;
         self.journal = Some(journal);
         Ok(())
     }
 
-    /// Appends some records together, if the process runs.
+    /// Appends some records together, if the process is running.
     fn append(&mut self, count: u64, reserve: Reserve) {
         let Some(journal) = &self.journal else { return };
         let payloads: Vec<Bytes> = (0..count).map(|i| payload(self.payloads + i)).collect();
@@ -166,14 +166,15 @@ impl Process {
         }
     }
 
-    /// SQLite has caught up, but for the last few.
+    /// SQLite has caught up, except for the last `but_for` records.
     fn release(&mut self, but_for: u64) {
         let Some(journal) = &self.journal else { return };
         self.applied = self.applied.max((self.acknowledged.len() as u64).saturating_sub(but_for));
         journal.release(Position::new(self.applied));
     }
 
-    /// Everything acknowledged in this life was handed on, once and in order.
+    /// Checks that the consumer received everything acknowledged since the start, once and in
+    /// order.
     fn check_handed_on(&self) {
         let handed_on = self.handed_on.lock().unwrap();
         let first = self.acknowledged.len() - handed_on.len();
@@ -184,12 +185,12 @@ impl Process {
         }
     }
 
-    /// Ends in good order; whether it could.
+    /// Closes the journal; returns whether that succeeded.
     fn close(&mut self) -> bool {
         self.journal.take().is_none_or(|journal| journal.close().is_ok())
     }
 
-    /// `kill -9`: the process is gone, the machine goes on.
+    /// `kill -9`: the process ends, the machine keeps running.
     fn kill(&mut self) {
         self.medium.kill();
         self.journal = None;
@@ -202,8 +203,8 @@ impl Process {
     }
 }
 
-/// A life with everything in it: batches of all sizes, rotations, releases, restarts of both kinds.
-/// It stops where it cannot start.
+/// A run with everything in it: batches of all sizes, rotations, releases, orderly and disorderly
+/// restarts. It ends where a start fails.
 fn script(process: &mut Process, steps: u64) {
     if process.start().is_err() {
         return;

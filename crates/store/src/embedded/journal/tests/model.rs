@@ -1,4 +1,4 @@
-//! Random lives against the simple list of what was acknowledged.
+//! Random runs, compared with the list of acknowledged records.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -35,7 +35,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Starts again; faults may be planned for the way there.
+/// Starts again; faults may be planned for the start.
 fn restart(process: &mut Process) {
     if let Err(error) = process.start() {
         let harmless = matches!(error, JournalError::Io { .. });
@@ -86,7 +86,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_lives_lose_nothing(seed in any::<u64>(), acts in vec(act(), 1..60)) {
+    fn random_runs_lose_no_acknowledged_record(seed in any::<u64>(), acts in vec(act(), 1..60)) {
         live(seed, acts);
     }
 }

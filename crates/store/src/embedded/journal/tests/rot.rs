@@ -3,7 +3,7 @@
 use super::*;
 use crate::embedded::medium::Medium;
 
-/// A closed journal of several segments, and what it holds.
+/// A closed journal of several segments, and its records.
 fn closed() -> (SimulatedMedium, Seen) {
     let medium = SimulatedMedium::new(1);
     let mut process = Process::new(medium.clone());
@@ -21,7 +21,8 @@ fn segments(medium: &SimulatedMedium) -> Vec<String> {
     names.into_iter().filter(|name| name.starts_with("journal-")).collect()
 }
 
-/// Opens a damaged journal; whether the damage was detected. It never goes unseen.
+/// Opens a damaged journal; returns whether the damage was reported. Panics if it returns wrong
+/// records.
 fn detected(medium: &SimulatedMedium, expected: &Seen, what: &str) -> bool {
     match open(medium, JournalOptions { create: false, ..options(99) }) {
         Ok((_, seen, _)) => {
@@ -41,7 +42,7 @@ fn detected(medium: &SimulatedMedium, expected: &Seen, what: &str) -> bool {
 }
 
 #[test]
-fn no_flipped_bit_goes_unseen_where_it_matters() {
+fn flipped_bit_in_a_record_is_detected() {
     let (medium, expected) = closed();
     let (mut flips, mut found) = (0, 0);
     for name in segments(&medium) {
@@ -61,7 +62,7 @@ fn no_flipped_bit_goes_unseen_where_it_matters() {
 }
 
 #[test]
-fn no_truncation_and_no_lost_segment_goes_unseen() {
+fn truncation_and_lost_segment_are_detected() {
     let (medium, expected) = closed();
     let mut cuts = 0;
     for name in segments(&medium) {
@@ -81,7 +82,7 @@ fn no_truncation_and_no_lost_segment_goes_unseen() {
 }
 
 #[test]
-fn a_lost_or_misdirected_sector_never_goes_unseen_where_it_matters() {
+fn lost_or_misdirected_sector_of_a_record_is_detected() {
     let (medium, expected) = closed();
     for name in segments(&medium) {
         let contents = medium.contents(&name).unwrap();
@@ -108,7 +109,8 @@ fn damage_is_named_by_file_offset_and_sequence() {
     let (medium, _) = closed();
     let name = &segments(&medium)[0];
     let mut contents = medium.contents(name).unwrap();
-    // The header page, the frame's header, the record's header: the first byte of the first payload.
+    // After the header page, the frame's header and the record's header: the first byte of the
+    // first payload.
     contents[4096 + 64 + 20] ^= 1;
     medium.overwrite(name, contents);
     let error = open(&medium, options(9)).err().unwrap();

@@ -1,4 +1,4 @@
-//! The writer's thread: group commit, order, back-pressure, and the end of it.
+//! The writer's thread: group commit, order, back-pressure, and shutdown.
 
 use std::io;
 use std::sync::{Condvar, mpsc};
@@ -6,7 +6,7 @@ use std::sync::{Condvar, mpsc};
 use super::*;
 use crate::embedded::medium::{Disk, Lock, Medium, MediumFile};
 
-/// A medium whose syncs wait for leave, so that a test decides what waits together.
+/// A medium whose syncs wait for permission, so that a test decides which appends wait together.
 #[derive(Debug, Clone)]
 struct Gated {
     inner: SimulatedMedium,
@@ -108,7 +108,7 @@ fn is_ready<F: Future + Unpin>(future: &mut F) -> bool {
 }
 
 #[test]
-fn what_waits_during_a_sync_is_committed_together_and_answered_in_order() {
+fn appends_during_a_sync_are_committed_together_and_answered_in_order() {
     let (journal, medium, batches) = gated(threaded(1));
     medium.gate.set(true, false);
     let answers: Vec<_> =
@@ -129,7 +129,7 @@ fn what_waits_during_a_sync_is_committed_together_and_answered_in_order() {
 }
 
 #[test]
-fn whoever_brings_more_than_may_wait_waits_outside() {
+fn append_beyond_the_limit_waits_outside_the_queue() {
     let small = JournalOptions { pending_bytes_max: 1000, ..threaded(1) };
     let (journal, medium, _batches) = gated(small);
     medium.gate.set(true, false);
@@ -137,7 +137,7 @@ fn whoever_brings_more_than_may_wait_waits_outside() {
     let first = journal.append(1, bytes(), Reserve::Normal);
     let second = journal.append(1, bytes(), Reserve::Normal);
     let mut third = Box::pin(journal.append(1, bytes(), Reserve::Normal));
-    // Longer than all of the room: it is let in when it is alone.
+    // Longer than the whole queue: it is admitted when the queue is empty.
     let mut fourth = Box::pin(journal.append(1, Bytes::from(vec![2; 5000]), Reserve::Normal));
     assert!(!is_ready(&mut third) && !is_ready(&mut fourth));
     medium.gate.set(false, false);
@@ -146,7 +146,7 @@ fn whoever_brings_more_than_may_wait_waits_outside() {
 }
 
 #[test]
-fn after_a_failed_sync_everybody_is_refused_whether_queued_or_waiting_or_late() {
+fn after_a_failed_sync_every_append_is_refused() {
     let medium = Gated { inner: SimulatedMedium::new(1), gate: Arc::default() };
     let (sender, told) = mpsc::channel();
     let fatal: Box<dyn FnOnce(Arc<io::Error>) + Send> =
@@ -170,7 +170,7 @@ fn after_a_failed_sync_everybody_is_refused_whether_queued_or_waiting_or_late() 
 }
 
 #[test]
-fn closing_commits_what_waits() {
+fn closing_commits_the_waiting_appends() {
     let (journal, medium, _batches) = gated(threaded(1));
     medium.gate.set(true, false);
     let answers: Vec<_> =
@@ -189,7 +189,7 @@ fn closing_commits_what_waits() {
 }
 
 #[test]
-fn a_consumer_that_panics_ends_the_journal_and_leaves_nobody_waiting() {
+fn panic_of_the_consumer_closes_the_journal_and_answers_all_callers() {
     let hooks = Hooks { synced: Box::new(|_| panic!("the consumer")), fatal: None };
     let medium = SimulatedMedium::new(1);
     let (journal, _) = Journal::open(Arc::new(medium), threaded(1), hooks).unwrap();

@@ -1,9 +1,9 @@
 //! A directory in memory that fails and loses power on command, the same way for the same seed.
 //!
-//! It is exactly as unkind as a real disk may be, and no kinder: what was synced stays; of what was
-//! not, each 512-byte sector holds any of the versions written since, each name any of its states,
-//! and a length may be the old one. After a failed sync the bytes can still be read, but a later
-//! sync does not make them durable (as on Linux, which marks the pages clean).
+//! It loses as much as a real disk may lose: synced data stays. Without a sync, each 512-byte
+//! sector holds any of the versions written since, each name is in any of its states, and a length
+//! may be the old one. After a failed sync the bytes can still be read, but a later sync does not
+//! make them durable (as on Linux, which marks the pages clean).
 
 mod world;
 
@@ -24,7 +24,7 @@ pub(in crate::embedded::journal) enum Fault {
     ShortWrite,
 }
 
-/// How often it goes wrong.
+/// How often the fault occurs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::embedded::journal) enum Repeat {
     /// That one operation only.
@@ -33,14 +33,14 @@ pub(in crate::embedded::journal) enum Repeat {
     FromThenOn,
 }
 
-/// Which operation goes wrong, and how. Operations are counted from 1.
+/// Which operation fails, and how. Operations are counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::embedded::journal) struct When {
     /// The operation.
     pub(in crate::embedded::journal) operation: u64,
-    /// What happens to it.
+    /// The fault of that operation.
     pub(in crate::embedded::journal) fault: Fault,
-    /// Whether it goes on.
+    /// Whether later operations fail too.
     pub(in crate::embedded::journal) repeat: Repeat,
 }
 
@@ -72,38 +72,41 @@ impl SimulatedMedium {
         self.world().plan(Some(when));
     }
 
-    /// From now on nothing fails; what was lost stays lost.
+    /// Ends the planned faults; lost data stays lost.
     pub(in crate::embedded::journal) fn heal(&self) {
         self.world().plan(None);
     }
 
-    /// Lets `operations` (counted from the very first) happen; then nothing does until a crash.
+    /// Carries out the first `operations` operations (counted from the very first); later ones have
+    /// no effect until a crash.
     pub(in crate::embedded::journal) fn power_off_after(&self, operations: u64) {
         self.world().power_off_after(operations);
     }
 
-    /// The power fails and comes back: the seed picks what survives of what was not synced. Handles
-    /// and locks from before are dead; planned faults are forgotten.
+    /// The power fails and comes back: the seed picks which unsynced changes survive. Earlier
+    /// handles and locks are invalid; planned faults are dropped.
     pub(in crate::embedded::journal) fn crash(&self, seed: u64) {
         self.world().crash(seed);
     }
 
-    /// The process dies and the machine goes on: nothing is lost, but handles and locks are dead.
+    /// The process dies and the machine keeps running: nothing is lost, but handles and locks are
+    /// invalid.
     pub(in crate::embedded::journal) fn kill(&self) {
         self.world().kill();
     }
 
-    /// Limits the sum of all lengths; `None` is boundless.
+    /// Limits the sum of all lengths; `None` is unlimited.
     pub(in crate::embedded::journal) fn set_capacity_bytes(&self, capacity: Option<u64>) {
         self.world().capacity_bytes = capacity;
     }
 
-    /// The contents of a file as they read now.
+    /// The contents of a file as a read returns them.
     pub(in crate::embedded::journal) fn contents(&self, name: &str) -> Option<Vec<u8>> {
         self.world().contents(name)
     }
 
-    /// Puts a file there, durably, behind everybody's back: bit rot, truncation, a foreign file.
+    /// Writes a file durably, bypassing handles and faults: to simulate bit rot, truncation or a
+    /// foreign file.
     pub(in crate::embedded::journal) fn overwrite(&self, name: &str, contents: Vec<u8>) {
         self.world().overwrite(name, contents);
     }
@@ -221,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_survives_and_what_was_not_may_be_torn_at_sectors() {
+    fn synced_data_survives_a_crash_and_unsynced_data_may_be_torn_at_sectors() {
         let medium = SimulatedMedium::new(1);
         let file = medium.create("a").unwrap();
         file.write_at(0, &[1; 1024]).unwrap();
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_were_not_synced_may_vanish_and_renames_may_be_undone() {
+    fn unsynced_names_may_vanish_and_unsynced_renames_may_be_undone() {
         let medium = SimulatedMedium::new(1);
         medium.create("kept").unwrap();
         medium.sync_names().unwrap();
@@ -267,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_was_not_synced_may_be_lost() {
+    fn unsynced_length_may_be_lost() {
         let medium = SimulatedMedium::new(1);
         let file = medium.create("a").unwrap();
         medium.sync_names().unwrap();
@@ -278,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_a_failed_sync_are_readable_but_a_later_sync_does_not_save_them() {
+    fn bytes_of_a_failed_sync_are_readable_but_a_later_sync_does_not_make_them_durable() {
         let mut lost = 0;
         for seed in 0..64 {
             let medium = SimulatedMedium::new(seed);
@@ -299,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_strike_where_they_were_planned() {
+    fn planned_fault_hits_the_planned_operation() {
         let medium = SimulatedMedium::new(1);
         let file = medium.create("a").unwrap();
         let operation = medium.operations() + 2;
@@ -330,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn handles_and_locks_die_with_the_power() {
+    fn handles_and_locks_are_invalid_after_a_crash() {
         let medium = SimulatedMedium::new(1);
         let file = medium.create("a").unwrap();
         medium.sync_names().unwrap();

@@ -1,4 +1,4 @@
-//! The state of a simulated directory: what reads see, what is durable, and what lies between.
+//! The state of a simulated directory: what reads see, what is durable, and the unsynced changes.
 //!
 //! Every operation is counted here, and every fault and crash is decided here.
 
@@ -11,14 +11,14 @@ use super::{Fault, Repeat, When};
 
 const SECTOR_BYTES: usize = 512;
 
-/// What a crash keeps of the things that were not synced.
+/// Which unsynced changes survive a crash.
 #[derive(Debug, Clone, Copy)]
 enum Keep {
     Nothing,
     Everything,
-    /// What happened up to this operation, in order.
+    /// The changes up to this operation, in order.
     Until(u64),
-    /// Each thing by itself, in any of its versions.
+    /// Any of the versions, for each sector and name independently.
     Any,
 }
 
@@ -33,11 +33,11 @@ struct Version {
 struct Inode {
     /// What reads see.
     cached: Vec<u8>,
-    /// What a crash cannot take.
+    /// What survives every crash.
     durable: Vec<u8>,
     /// The versions of each sector written since the last sync, oldest first.
     unsynced: BTreeMap<usize, Vec<Version>>,
-    /// When the length last changed, if not synced since.
+    /// The operation that last changed the length, if there was no sync since.
     length_changed: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ enum NameChange {
     Remove(String),
 }
 
-/// An inode's number and the life of the machine in which the handle was made.
+/// A file's number, and the number of crashes before the handle was opened.
 pub(super) type Handle = (usize, u64);
 
 #[derive(Debug, Clone)]
@@ -107,7 +107,7 @@ impl World {
         self.power_off_after = operations;
     }
 
-    /// Counts an operation and says what goes wrong with it, if anything.
+    /// Counts an operation; returns its fault, if one is planned.
     fn count(&mut self) -> io::Result<Option<Fault>> {
         if self.operations >= self.power_off_after {
             return Err(io::Error::other("the power is off"));
@@ -121,7 +121,7 @@ impl World {
         Ok(strikes.then_some(when.fault))
     }
 
-    /// Counts an operation that happens whole or not at all.
+    /// Counts an operation that either happens or fails as a whole.
     fn step(&mut self) -> io::Result<()> {
         match self.count()? {
             None => Ok(()),
@@ -188,7 +188,7 @@ impl World {
         self.capacity_bytes.map_or(u64::MAX, |capacity| capacity.saturating_sub(self.used_bytes()))
     }
 
-    /// Refuses what the capacity does not allow; otherwise makes the file at least that long.
+    /// Fails if the capacity is exceeded; otherwise makes the file at least that long.
     fn grow(&mut self, (inode, _): Handle, bytes: usize) -> io::Result<()> {
         let more = bytes.saturating_sub(self.inodes[inode].cached.len());
         if more == 0 {
@@ -270,7 +270,7 @@ impl World {
             Some(Fault::Io) => Err(input_output_error()),
             Some(Fault::Full | Fault::ShortWrite) => Err(io::ErrorKind::StorageFull.into()),
         };
-        // A failed sync may have written anything, and forgets what it did not write.
+        // A failed sync may have written anything; the rest is no longer marked as unsynced.
         let numbers = &mut self.numbers;
         let failed = outcome.is_err();
         self.inodes[file.0].settle(|versions| {
@@ -334,7 +334,7 @@ impl World {
         }
     }
 
-    /// Replays the changes of names that survive onto what was durable.
+    /// Applies the surviving changes of names to the durable names.
     fn settle_names(&mut self, keep: Keep) {
         let mut names = std::mem::take(&mut self.durable_names);
         for (operation, change) in std::mem::take(&mut self.name_changes) {
@@ -360,7 +360,8 @@ impl World {
     }
 }
 
-/// Which of the versions, made by these operations, a crash leaves; `None` is the durable one.
+/// Which version survives a crash, given the operations that made the versions; `None` is the
+/// durable one.
 fn kept(numbers: &mut Sequence, keep: Keep, operations: &[u64]) -> Option<usize> {
     match keep {
         Keep::Nothing => None,
@@ -376,7 +377,7 @@ fn kept(numbers: &mut Sequence, keep: Keep, operations: &[u64]) -> Option<usize>
 }
 
 impl Inode {
-    /// Moves one version of each unsynced sector, and of the length, to what is durable.
+    /// Makes one version of each unsynced sector, and of the length, durable.
     fn settle(&mut self, mut pick: impl FnMut(&[u64]) -> Option<usize>) {
         if let Some(operation) = self.length_changed.take()
             && pick(&[operation]).is_some()
