@@ -13,9 +13,7 @@ const BYTES_MAX: u64 = 30_000_000;
 
 /// Builds it, and strips it into the folder.
 pub(super) fn build(root: &Path, folder: &Path) -> Result<PathBuf> {
-    if dashboard::exists(root) {
-        dashboard::build(root)?;
-    }
+    dashboard::build(root)?;
     install::make()?;
     run(&mut command(root, "cargo build --locked --release --package postrider"))?;
     let binary = folder.join("postrider");

@@ -8,6 +8,7 @@ pub(in crate::embedded) mod audit;
 pub(in crate::embedded) mod configuration;
 mod cursor;
 mod deliveries;
+mod event_list;
 pub(in crate::embedded) mod history;
 mod intake;
 pub(in crate::embedded) mod passes;
