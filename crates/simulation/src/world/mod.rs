@@ -125,8 +125,9 @@ struct Process {
     engine: EngineHandle,
 }
 
-/// The tasks of an engine at rest: the loop, and those that tell, keep accounts, prune and hold.
-const TASKS_MAX: usize = 5;
+/// The tasks of an engine at rest: the loop, and those that tell, keep accounts, prune, hold and keep
+/// replays of the dead.
+const TASKS_MAX: usize = 6;
 
 /// Every subscription has the same secret.
 struct SameForAll;
