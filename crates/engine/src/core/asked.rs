@@ -45,6 +45,9 @@ impl Core {
                 | Position::Probe
                 | Position::Placed(_),
             ) => {
+                if asker == Asker::Job {
+                    return Err(WrongState::OnItsWay(StateName::Waiting).into());
+                }
                 // Only one that waits can be asked for.
                 return Ok(delivery.asked_for(self.now).map(|_| delivery.clone())?);
             }

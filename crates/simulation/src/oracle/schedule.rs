@@ -341,12 +341,9 @@ impl Oracle {
             // An attempt was requested, or postponed: the slot stays the same.
             (Stand::Waiting { .. }, Stand::Waiting { .. }) if before == stand => {
                 let was_asked = owed.retries_asked > 0 || owed.raw.is_asked_for();
-                // The probe failed: the wish has lapsed.
+                // The probe failed, and the wish has lapsed; it may still be preferred as the next one.
                 if owed.raw.is_asked_for() && !after.is_asked_for() {
                     self.coverage.hit(Cover::WishLapsed);
-                    if let Some(owed) = self.owed.get_mut(&id) {
-                        owed.retries_asked = owed.retries_asked.saturating_sub(1);
-                    }
                 }
                 if was_asked { Ok(()) } else { Err("moved, and nobody asked".into()) }
             }

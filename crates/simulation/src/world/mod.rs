@@ -125,9 +125,9 @@ struct Process {
     engine: EngineHandle,
 }
 
-/// The most tasks of an idle engine: the main loop, operational events, quota counts, pruning and
-/// leases.
-const TASKS_MAX: usize = 5;
+/// The most tasks of an idle engine: the main loop, operational events, quota counts, pruning, leases
+/// and the start of replays of what died.
+const TASKS_MAX: usize = 6;
 
 /// Credentials with the same secret for every subscription.
 struct SameForAll;
