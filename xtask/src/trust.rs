@@ -27,7 +27,7 @@ const LONG: [(&str, &str); 14] = [
     ("POSTRIDER_CLUSTER_ROUNDS", "20"),
 ];
 
-/// What the lines begin with that go into `docs/trust.md`.
+/// What the lines begin with that go into `docs/internals/trust-notes.md`.
 const FIGURES: [&str; 11] = [
     "kill-9: ",
     "SIGTERM: ",
