@@ -45,8 +45,7 @@ pub(crate) struct DestinationView {
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     thresholds: ThresholdsView,
-    /// The replay of what died there; only in the answer to a call that enabled it with `dead_since`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The replay of what died there; null but in the answer to a call that enabled it with `dead_since`.
     pub(crate) replay: Option<String>,
 }
 

@@ -65,7 +65,7 @@ async fn enabling_drains_what_waits_and_replays_what_died() {
     }
     let before = api.receiver.requests.lock().unwrap().len();
     let drained = api.post(&path, json!({"waiting": "drain"})).expect(200).await;
-    assert_eq!(drained.get("replay"), None);
+    assert_eq!(drained["replay"], json!(null));
     api.until(async |api| api.receiver.requests.lock().unwrap().len() == before + 1).await;
     // Repeated with its key, the call starts one job.
     let body = json!({"waiting": "slots", "dead_since": "2025-11-15T09:30:00Z"});
