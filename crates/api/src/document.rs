@@ -70,7 +70,7 @@ const REQUESTS: [&str; 19] = [
     "TriedRetry",
 ];
 /// Fields of answers that are left out where they say nothing.
-const LEFT_OUT: [&str; 5] = ["detail", "duplicate", "existing_id", "replay", "retry"];
+const LEFT_OUT: [&str; 4] = ["detail", "duplicate", "existing_id", "retry"];
 
 /// The OpenAPI 3.1 document of all routes.
 pub fn openapi() -> utoipa::openapi::OpenApi {

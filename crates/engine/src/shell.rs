@@ -92,8 +92,8 @@ pub async fn start<T: Transport>(
     let mut tasks = JoinSet::new();
     tasks.spawn(upkeep::tell_tenants(happened, Arc::clone(&ingest), options.clone()));
     tasks.spawn(upkeep::follow_ingest(Arc::clone(&ingest)));
-    let (keep, every) = (policy.subscribe(), options.prune_every);
-    tasks.spawn(upkeep::prune(Arc::clone(&store), Arc::clone(&clock), keep, every));
+    let pruned = (Arc::clone(&store), Arc::clone(&clock));
+    tasks.spawn(upkeep::prune(pruned, policy.subscribe(), options.prune_every));
     let (to_holder, told) = mpsc::unbounded_channel();
     let held = ShardLeases::clone(&core.holding());
     tasks.spawn(Holder::new(&store, &inputs, held, options.hold_every, told).run());

@@ -29,8 +29,7 @@ pub(crate) async fn pause(duration: Duration) {
 
 /// Prunes finished deliveries after the retention time, at intervals.
 pub(crate) async fn prune(
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
+    (store, clock): (Arc<dyn Store>, Arc<dyn Clock>),
     policy: watch::Receiver<Arc<Policy>>,
     every: Duration,
 ) {
