@@ -1,5 +1,5 @@
 // The only module that talks to the server.
-import { isFramed, json, send, setBearer, type Call, type Query } from './http';
+import { isFramed, json, send, setBearer, type Query } from './http';
 import { parseExactly } from './json';
 import { Problem } from './problem';
 import { sseParser } from './sse';
@@ -29,6 +29,7 @@ export const api = {
   deliveries: (query: DeliveryQuery, signal?: AbortSignal) => get<T.List<T.Delivery>>('v1/deliveries', query, signal),
   delivery: (id: string, signal?: AbortSignal) => get<T.DeliveryDetail>(at('deliveries', id), {}, signal),
   attempts: (id: string, page: Page) => get<T.List<T.Attempt>>(at('deliveries', id, '/attempts'), page),
+  attemptRequest: (id: string, number: number) => get<T.AttemptRequest>(at('deliveries', id, `/attempts/${number}/request`)),
   explain: (id: string, signal?: AbortSignal) => get<T.Explanation>(at('deliveries', id, '/explain'), {}, signal),
   retryDelivery: (id: string) => post<T.Delivery>(at('deliveries', id, '/retry')),
   replayDelivery: (id: string) => post<T.Delivery>(at('deliveries', id, '/replay')),
@@ -87,25 +88,13 @@ export const api = {
   backup: (signal?: AbortSignal) => get<T.Backup>('v1/backup', {}, signal),
   startBackup: (to: string) => post<T.Backup>('v1/backup', { to }),
 
+  policy: (signal?: AbortSignal) => get<T.Policy>('v1/policy', {}, signal),
+  config: (signal?: AbortSignal) => get<{ data: T.ConfigEntry[] }>('v1/config', {}, signal),
+  server: (signal?: AbortSignal) => get<T.ServerView>('v1/server', {}, signal),
+  simulate: (question: T.Question, signal?: AbortSignal) =>
+    json<{ plans: T.Plan[] }>('POST', 'v1/simulate', { body: question, pure: true, ...(signal && { signal }) }),
   version: async () => (await get<{ info: { version: string } }>('openapi.json')).info.version,
-  /** The text that Prometheus reads, or null where this server does not show it here. */
-  metrics: async (signal?: AbortSignal): Promise<string | null> => {
-    const call: Call = { accept: 'text/plain', ...(signal && { signal }) };
-    try {
-      return await (await fetchMetrics(call)).text();
-    } catch (error) {
-      if (error instanceof Problem) return null;
-      throw error;
-    }
-  },
 };
-
-// The metrics may have a key of their own: a 401 there does not end the session.
-async function fetchMetrics(call: Call): Promise<Response> {
-  const answer = await fetch('metrics', { signal: call.signal ?? null, cache: 'no-store', credentials: 'omit' });
-  if (!answer.ok) throw await Problem.of(answer);
-  return answer;
-}
 
 /** Who is signed in; null where nobody is. */
 export async function currentSession(): Promise<T.SessionView | null> {
