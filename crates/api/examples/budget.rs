@@ -15,6 +15,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request as HttpRequest, StatusCode};
 use bytes::Bytes;
+use postrider_api::process::{About, Disk, Process, Setting};
 use postrider_api::{
     ApiParts, ApiSettings, ApiState, Bootstrap, KeyRing, Vault, bootstrap_admin, router,
 };
@@ -39,6 +40,23 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const BATCH: usize = 100;
 const START: Timestamp = Timestamp::from_unix_ms(1_763_199_000_000);
+
+/// A process that nothing is asked of.
+struct NoProcess;
+
+impl Process for NoProcess {
+    fn settings(&self) -> Vec<Setting> {
+        Vec::new()
+    }
+
+    fn about(&self) -> About {
+        About { version: "", started_at: START, time_scale: 1, store: "embedded" }
+    }
+
+    fn disk(&self) -> Option<Disk> {
+        None
+    }
+}
 
 struct Fixed;
 
@@ -136,6 +154,7 @@ impl Server {
             given_admin: None,
             metrics: None,
             metrics_key: None,
+            process: Arc::new(NoProcess),
         });
         let server = Server {
             router: router(state),

@@ -80,7 +80,7 @@ fn needed(method: &Method, path: &str) -> Option<Scope> {
     let resource = path.strip_prefix("/v1/").unwrap_or(path).split('/').next().unwrap_or_default();
     Some(match resource {
         "events" => Scope::Ingest,
-        "filters" => Scope::Read,
+        "filters" | "simulate" => Scope::Read,
         "tenants" | "keys" | "backup" => Scope::Admin,
         _ => Scope::Manage,
     })

@@ -62,8 +62,15 @@ const ACTIONS: &[(&str, &str, ActionName)] = &[
     ("DELETE", "/v1/portal-links/{id}", ("portal_link.delete", "portal_link")),
 ];
 
-/// Paths with mutating methods that have no entry: events are their own record.
-const NOT_LOGGED: &[&str] = &["/v1/events", "/v1/events/batch", "/v1/filters/test"];
+/// Paths with mutating methods that have no entry: events are their own record, and what is only tried
+/// changes nothing.
+const NOT_LOGGED: &[&str] = &[
+    "/v1/events",
+    "/v1/events/batch",
+    "/v1/filters/test",
+    "/v1/filters/test/events",
+    "/v1/simulate",
+];
 
 /// What is known of a mutation before it is carried out.
 pub(crate) struct PendingEntry {

@@ -48,8 +48,9 @@ const SESSION: &str = "session";
 struct Base;
 
 /// Schemas of bodies that come in: what is optional in them may be left out.
-const REQUESTS: [&str; 12] = [
+const REQUESTS: [&str; 18] = [
     "FilterTest",
+    "FilterTrial",
     "NewEvent",
     "NewKey",
     "NewPortalLink",
@@ -60,7 +61,12 @@ const REQUESTS: [&str; 12] = [
     "Reason",
     "Rotation",
     "SignIn",
+    "Simulation",
     "SubscriptionChange",
+    "TriedCircuit",
+    "TriedPolicy",
+    "TriedRecovery",
+    "TriedRetry",
 ];
 /// Fields of answers that are left out where they say nothing.
 const LEFT_OUT: [&str; 4] = ["detail", "duplicate", "existing_id", "retry"];

@@ -13,6 +13,7 @@
 //! | what if its caller goes away? | `running_mutations` |
 //! | who did what? | `audit` |
 //! | what is it made of? | [`state`], [`settings`] |
+//! | what does only the process know? | [`process`] |
 
 mod admission;
 mod audit;
@@ -31,6 +32,7 @@ mod live_feed;
 mod locks;
 mod paging;
 pub mod problem;
+pub mod process;
 mod random;
 mod rates;
 mod routes;

@@ -157,6 +157,9 @@ codes! {
     /// A field that must be there.
     MissingField = "missing_field", UNPROCESSABLE_ENTITY, "A field is missing",
         "Add the field that is named.";
+    /// A question whose answer takes too long to compute.
+    TooMuchWork = "too_much_work", UNPROCESSABLE_ENTITY, "The question is too large",
+        "Ask for less, as detail says.";
     /// A URL that may not be contacted.
     UrlRefused = "url_refused", UNPROCESSABLE_ENTITY, "The URL may not be a destination",
         "Give a URL as detail asks for; what is not public must be allowed by the operator.";

@@ -18,6 +18,7 @@ use crate::budget::Budget;
 use crate::gate::Gate;
 use crate::live_feed::LiveFeed;
 use crate::locks::Locks;
+use crate::process::Process;
 use crate::rates::Buckets;
 use crate::routes::backup::BackupStatus;
 use crate::running_mutations::RunningMutations;
@@ -59,6 +60,8 @@ pub struct ApiParts {
     pub metrics: Option<RenderMetrics>,
     /// The key that the metrics need; none where it is `None`.
     pub metrics_key: Option<GivenAdmin>,
+    /// The process that serves it.
+    pub process: Arc<dyn Process>,
 }
 
 /// What every route can reach.
@@ -127,6 +130,12 @@ impl ApiState {
         self.0.parts.clock.now()
     }
 
+    /// By how much our time is ahead of the machine's clock, in milliseconds.
+    pub(crate) fn clock_ahead_ms(&self) -> i64 {
+        let clock = &self.0.parts.clock;
+        clock.now().ms_from(clock.wall())
+    }
+
     /// The numbers of the contract that are in force.
     pub(crate) fn policy(&self) -> Arc<Policy> {
         self.0.parts.engine.policy()
@@ -150,6 +159,10 @@ impl ApiState {
 
     pub(crate) fn metrics_key(&self) -> Option<&GivenAdmin> {
         self.0.parts.metrics_key.as_ref()
+    }
+
+    pub(crate) fn process(&self) -> &Arc<dyn Process> {
+        &self.0.parts.process
     }
 
     pub(crate) fn key_cache(&self) -> &KeyCache {

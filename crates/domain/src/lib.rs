@@ -44,6 +44,7 @@ pub mod mixing;
 pub mod payload;
 pub mod policy;
 pub mod retry;
+pub mod schedule;
 pub mod settlement;
 pub mod signature;
 pub mod steady;

@@ -100,6 +100,11 @@ impl MassFailureGuard {
         if self.held_since.is_some() { Hold::Held } else { Hold::Released }
     }
 
+    /// Since when transitions are held; `None` where they are not.
+    pub fn held_since(&self) -> Option<Timestamp> {
+        self.held_since
+    }
+
     /// Takes in a settled attempt. Pass faults of our own as failures: they are
     /// what the guard looks for.
     pub fn record(

@@ -263,6 +263,20 @@ impl Share {
         Share { millionths }
     }
 
+    /// This part of one, to the nearest millionth; `None` where it is not between 0 and 1.
+    pub fn from_ratio(ratio: f64) -> Option<Share> {
+        if !(0.0..=1.0).contains(&ratio) {
+            return None;
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 0 and 10^6, as was just checked"
+        )]
+        let millionths = (ratio * 1e6).round() as u32;
+        Some(Share { millionths })
+    }
+
     /// How many millionths it is.
     pub const fn as_millionths(self) -> u32 {
         self.millionths

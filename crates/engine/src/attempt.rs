@@ -135,7 +135,7 @@ fn tell(
     });
 }
 
-fn request(
+pub(crate) fn request(
     job: &Job,
     keys: &Keys,
     target: Arc<Target>,

@@ -28,10 +28,12 @@ const LOWEST_PRIORITY: i32 = 19;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
     /// The tenant has as many waiting as it may.
-    #[error("too many large events of this tenant are being matched against filters")]
+    #[error(
+        "too many large events, filter tests and simulations of this tenant are being computed"
+    )]
     Tenant,
     /// All tenants together have.
-    #[error("too many large events are being matched against filters")]
+    #[error("too many large events, filter tests and simulations are being computed")]
     All,
 }
 

@@ -181,6 +181,8 @@ pub struct Member {
     pub program: Option<String>,
     /// The newest format level that it reads.
     pub format: u32,
+    /// When it was last seen: it renews its leases every few seconds.
+    pub seen_at: Timestamp,
 }
 
 /// A message from one node to another.

@@ -161,6 +161,11 @@ impl Request {
         request
     }
 
+    /// The headers as HTTP/1.1 sends them. Those that hold a secret are marked as sensitive.
+    pub fn sent_headers(&self) -> HeaderMap {
+        std::mem::take(self.to_http1().headers_mut())
+    }
+
     /// The request as HTTP/2 sends it.
     pub(crate) fn to_http2(&self) -> http::Request<Payload> {
         let mut request = self.to_http(self.target.absolute_form.clone());

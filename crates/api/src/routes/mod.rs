@@ -3,19 +3,26 @@
 
 pub(crate) mod audit;
 pub(crate) mod backup;
+pub(crate) mod config;
 pub(crate) mod deliveries;
+pub(crate) mod destination_summary;
 pub(crate) mod destinations;
 pub(crate) mod docs;
 pub(crate) mod events;
+pub(crate) mod filter_trials;
 pub(crate) mod filters;
 pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod limits;
+pub(crate) mod matches;
 pub(crate) mod meta;
 pub(crate) mod page;
+pub(crate) mod policy;
 pub(crate) mod portal_links;
 pub(crate) mod replays;
+pub(crate) mod server;
 pub(crate) mod session;
+pub(crate) mod simulate;
 pub(crate) mod stream;
 pub(crate) mod subscriptions;
 pub(crate) mod tenants;
@@ -72,6 +79,20 @@ pub(crate) fn guarded() -> OpenApiRouter<ApiState> {
         .routes(routes!(session::show))
         .routes(routes!(portal_links::list, portal_links::create))
         .routes(routes!(portal_links::delete))
+        .merge(reads())
+}
+
+/// What is only looked at.
+fn reads() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(policy::policy))
+        .routes(routes!(simulate::simulate))
+        .routes(routes!(config::config))
+        .routes(routes!(server::server))
+        .routes(routes!(destination_summary::summary))
+        .routes(routes!(matches::matches))
+        .routes(routes!(filter_trials::test_events))
+        .routes(routes!(deliveries::request::request))
 }
 
 /// Paths that need none.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::millis;
+use super::schedule::ScheduleView;
 use crate::problem::Problem;
 use crate::state::ApiState;
 
@@ -71,6 +72,7 @@ pub(crate) struct DeliveryDetail {
     /// Give this as `cursor` to `/v1/deliveries/{id}/attempts` to get the attempts that are not in
     /// `attempt_log`; null where it has all of them.
     pub(crate) attempt_log_cursor: Option<String>,
+    pub(crate) schedule: ScheduleView,
 }
 
 /// One HTTP request made for a delivery.
@@ -218,6 +220,14 @@ impl AttemptView {
         let (turn, retry) = (attempt.turn.as_str(), attempt.turn.retry());
         let outcome = outcome(attempt.started_at, &attempt.timings, &attempt.ending, for_admin);
         AttemptView { number: attempt.number, turn, retry, outcome }
+    }
+}
+
+impl AttemptView {
+    /// The same without the response's body.
+    pub(crate) fn without_body(self) -> Self {
+        let outcome = OutcomeView { response_body: None, ..self.outcome };
+        AttemptView { outcome, ..self }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The answer to "where does it stand, and why?".
 
-use postrider_domain::explain::{Explanation, Wait};
+use postrider_domain::explain::{Explanation, RetryPlace, Wait};
 use postrider_domain::time::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -22,6 +22,21 @@ pub(crate) struct ExplanationView {
     unblock: Vec<UnblockView>,
     /// What it waits for where it is due; null where it is not, or where another node sends it.
     standing: Option<StandingView>,
+    /// The slot that it waits for; null where it waits for none.
+    slot: Option<RetryPlaceView>,
+}
+
+/// Which retry of how many.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = RetryPlace)]
+struct RetryPlaceView {
+    /// Retry n; 0 for the first attempt of a replay.
+    number: u32,
+    /// How many retries there are.
+    max: u32,
+    /// When its slot falls due. An attempt that somebody asked for comes before it and takes no slot.
+    #[schema(value_type = String, format = DateTime)]
+    due_at: Timestamp,
 }
 
 /// What a delivery that is due waits for.
@@ -120,7 +135,8 @@ struct UnblockView {
 
 impl ExplanationView {
     pub(crate) fn of(delivery: DeliveryView, explanation: Explanation) -> Self {
-        let Explanation { state: _, summary, because, next, unblock, standing } = explanation;
+        let Explanation { state: _, summary, because, next, unblock, standing, retry } =
+            explanation;
         ExplanationView {
             delivery,
             summary,
@@ -134,6 +150,11 @@ impl ExplanationView {
                 ahead: standing.ahead,
                 stored: standing.is_stored,
                 waits_for: standing.waits.iter().map(WaitView::of).collect(),
+            }),
+            slot: retry.map(|RetryPlace { number, max, due_at }| RetryPlaceView {
+                number,
+                max,
+                due_at,
             }),
         }
     }

@@ -9,9 +9,12 @@ pub(crate) mod filter;
 pub(crate) mod key;
 pub(crate) mod ledger;
 pub(crate) mod live;
+pub(crate) mod policy;
 pub(crate) mod portal;
 pub(crate) mod replay;
+pub(crate) mod schedule;
 pub(crate) mod session;
+pub(crate) mod simulation;
 pub(crate) mod subscription;
 pub(crate) mod tenant;
 

@@ -56,6 +56,10 @@ fn any_json() -> impl Strategy<Value = Value> {
                 "value",
                 "all",
                 "any",
+                "outage_seconds",
+                "deliveries",
+                "policy",
+                "presets",
             ])
             .prop_map(str::to_owned),
             any::<String>(),
@@ -81,6 +85,8 @@ fn targets(subscription: &str, destination: &str) -> Vec<(&'static str, String)>
         ("POST", "/v1/tenants".to_owned()),
         ("POST", "/v1/keys".to_owned()),
         ("POST", "/v1/filters/test".to_owned()),
+        ("POST", "/v1/filters/test/events".to_owned()),
+        ("POST", "/v1/simulate".to_owned()),
     ]
 }
 

@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
+use postrider_api::process::{About, Disk, Process, Setting};
 use postrider_api::{
     ApiParts, ApiSettings, ApiState, Bootstrap, GivenAdmin, KeyRing, Vault, bootstrap_admin,
 };
@@ -41,6 +42,36 @@ impl HandClock {
 impl Clock for HandClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_unix_ms(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// A process that knows two settings.
+struct SampleProcess;
+
+impl Process for SampleProcess {
+    fn settings(&self) -> Vec<Setting> {
+        let setting = |key, value, origin, place: &str, live| Setting {
+            key,
+            value,
+            origin,
+            place: place.to_owned(),
+            help: "what it is",
+            live,
+        };
+        vec![
+            setting("retry.max", json!(11), "default", "default", true),
+            setting("admin_key", json!("***"), "env", "environment variable X", false),
+            setting("node", Value::Null, "default", "default", false),
+        ]
+    }
+
+    fn about(&self) -> About {
+        let started_at = Timestamp::from_unix_ms(1_763_198_000_000);
+        About { version: "0.0.0", started_at, time_scale: 1, store: "embedded" }
+    }
+
+    fn disk(&self) -> Option<Disk> {
+        Some(Disk { free: 1, total: 2, data: 3 })
     }
 }
 
@@ -164,6 +195,7 @@ impl Api {
             given_admin: given.map(|key| GivenAdmin::new(&vault, key).unwrap()),
             metrics: Some(Arc::new(|| "up 1\n".to_owned())),
             metrics_key: metrics.map(|key| GivenAdmin::new(&vault, key).unwrap()),
+            process: Arc::new(SampleProcess),
         });
         let router = postrider_api::router(state.clone());
         Api { router, store, engine, clock, receiver, vault, admin: admin.to_string(), state }

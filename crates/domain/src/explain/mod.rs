@@ -162,6 +162,19 @@ pub struct Explanation {
     pub unblock: Vec<Unblock>,
     /// What a delivery that is due waits for; `None` where it is not due, or that is not known.
     pub standing: Option<Standing>,
+    /// The slot that it waits for; `None` where it waits for none.
+    pub retry: Option<RetryPlace>,
+}
+
+/// Which retry of how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryPlace {
+    /// Retry n; 0 for the first attempt of a schedule.
+    pub number: u32,
+    /// How many retries there are.
+    pub max: u32,
+    /// When its slot falls due.
+    pub due_at: Timestamp,
 }
 
 /// What happens next.
@@ -220,7 +233,17 @@ pub fn explain(facts: &Facts<'_>, now: Timestamp, policy: &Policy) -> Explanatio
         | DeliveryState::Cancelled { .. } => false,
     };
     let standing = facts.standing.filter(|_| is_due).cloned();
-    Explanation { standing, ..explain_state(facts, now, policy) }
+    let retry = match facts.delivery.state {
+        DeliveryState::Waiting(slot) => {
+            let slot = slot.itself();
+            Some(RetryPlace { number: slot.number, max: policy.retry.max, due_at: slot.due_at })
+        }
+        DeliveryState::Queued
+        | DeliveryState::Delivered { .. }
+        | DeliveryState::Dead { .. }
+        | DeliveryState::Cancelled { .. } => None,
+    };
+    Explanation { standing, retry, ..explain_state(facts, now, policy) }
 }
 
 fn explain_state(facts: &Facts<'_>, now: Timestamp, policy: &Policy) -> Explanation {
@@ -238,6 +261,7 @@ fn explain_state(facts: &Facts<'_>, now: Timestamp, policy: &Policy) -> Explanat
             next: None,
             unblock: Vec::new(),
             standing: None,
+            retry: None,
         },
         DeliveryState::Dead { at, reason } => dead(facts, at, reason),
         DeliveryState::Cancelled { at, reason } => cancelled(facts, at, reason),
@@ -256,6 +280,7 @@ fn in_flight(facts: &Facts<'_>, policy: &Policy) -> Explanation {
         }),
         unblock: Vec::new(),
         standing: None,
+        retry: None,
     }
 }
 
@@ -273,6 +298,7 @@ fn queued(facts: &Facts<'_>, now: Timestamp) -> Explanation {
         }),
         unblock: unblock_destination(facts),
         standing: None,
+        retry: None,
     }
 }
 
@@ -336,6 +362,7 @@ fn waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp, policy: &Policy) -> Ex
         next: Some(next_of_waiting(facts, slot, now)),
         unblock: unblock_waiting(facts, slot, now),
         standing: None,
+        retry: None,
     }
 }
 
@@ -400,6 +427,7 @@ fn dead(facts: &Facts<'_>, at: Timestamp, reason: DeadReason) -> Explanation {
         next: None,
         unblock,
         standing: None,
+        retry: None,
     }
 }
 
@@ -415,6 +443,7 @@ fn cancelled(facts: &Facts<'_>, at: Timestamp, reason: CancelReason) -> Explanat
         next: None,
         unblock: vec![again_hint(facts)],
         standing: None,
+        retry: None,
     }
 }
 

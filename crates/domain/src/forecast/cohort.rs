@@ -62,28 +62,38 @@ pub(super) struct Waiting {
     traffic: Traffic,
     by_due: BTreeMap<(Timestamp, u64), Cohort>,
     by_rank: BTreeSet<(Option<Timestamp>, u64, Timestamp)>,
+    /// When each cohort falls due, by its first member: the oldest first.
+    by_first: BTreeMap<u64, Timestamp>,
     count: u64,
 }
 
 impl Waiting {
     pub(super) fn new(traffic: Traffic) -> Self {
-        Waiting { traffic, by_due: BTreeMap::new(), by_rank: BTreeSet::new(), count: 0 }
+        let (by_due, by_rank, by_first) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Waiting { traffic, by_due, by_rank, by_first, count: 0 }
     }
 
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
+    /// How many cohorts there are.
+    pub(super) fn groups(&self) -> usize {
+        self.by_due.len()
+    }
+
     pub(super) fn insert(&mut self, cohort: Cohort) {
         self.count += cohort.count;
         let Cohort { first, slot, last_attempt_at, .. } = cohort;
         self.by_rank.insert((last_attempt_at, first, slot.due_at));
+        self.by_first.insert(first, slot.due_at);
         self.by_due.insert((slot.due_at, first), cohort);
     }
 
     fn remove(&mut self, due_at: Timestamp, first: u64) -> Option<Cohort> {
         let cohort = self.by_due.remove(&(due_at, first))?;
         self.by_rank.remove(&(cohort.last_attempt_at, first, due_at));
+        self.by_first.remove(&first);
         self.count -= cohort.count;
         Some(cohort)
     }
@@ -116,7 +126,7 @@ impl Waiting {
 
     /// Takes the oldest, at most so many, all of one cohort.
     pub(super) fn pop_oldest(&mut self, most: u64) -> Option<Cohort> {
-        let (due_at, first) = *self.by_due.keys().min_by_key(|(_, first)| *first)?;
+        let (&first, &due_at) = self.by_first.iter().next()?;
         self.take(due_at, first, most)
     }
 

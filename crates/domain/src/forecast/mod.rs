@@ -9,10 +9,12 @@
 
 mod cohort;
 mod fixed;
+mod presets;
 mod run;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod work;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,6 +24,8 @@ use crate::policy::{Policy, Share};
 use crate::time::Timestamp;
 
 pub use fixed::FixedSchedule;
+pub use presets::Preset;
+pub use work::Work;
 
 /// When the outage begins; all times of a forecast count from here.
 pub const OUTAGE_AT: Timestamp = Timestamp::from_unix_ms(1_700_000_000_000);
@@ -72,6 +76,12 @@ pub enum ForecastError {
     /// No outage, or one that outlasts everything.
     #[error("the outage must be between one second and one year")]
     Outage,
+    /// It would take more steps, or more memory, than it may.
+    #[error(
+        "this takes too long to compute: lower the rate, shorten the outage, probe less often, or \
+         disable after fewer failures"
+    )]
+    TooMuchWork,
 }
 
 /// What comes of it.
@@ -177,11 +187,21 @@ impl Scenario {
 
 /// What our own policy would do.
 pub fn forecast(scenario: &Scenario, policy: &Policy) -> Result<Forecast, ForecastError> {
-    scenario.validate()?;
-    run::Run::new(scenario, policy)?.live_through()
+    forecast_within(scenario, policy, Work::UNLIMITED)
 }
 
-/// What a fixed schedule would do that has no circuit.
+/// What our own policy would do, where that does not take more than this.
+pub fn forecast_within(
+    scenario: &Scenario,
+    policy: &Policy,
+    work: Work,
+) -> Result<Forecast, ForecastError> {
+    scenario.validate()?;
+    run::Run::new(scenario, policy, work)?.live_through()
+}
+
+/// What a fixed schedule would do that has no circuit. Its work grows with the samples and the delays,
+/// not with the deliveries.
 pub fn forecast_fixed(
     scenario: &Scenario,
     schedule: &FixedSchedule,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::cohort::{Cohort, Template, Waiting, delivery_id};
 use super::tally::Tally;
-use super::{Forecast, ForecastError, JITTERED_MAX, OUTAGE_AT, Scenario, Traffic};
+use super::{Forecast, ForecastError, JITTERED_MAX, OUTAGE_AT, Scenario, Traffic, Work};
 use crate::attempt::{Turn, Verdict};
 use crate::circuit::{Admission, Circuit, CircuitState, Counters, Hold, StateName, Transition};
 use crate::delivery::{DeadReason, Delivery, DeliveryState};
@@ -31,6 +31,7 @@ pub(super) struct Run<'a> {
     ends_at: Timestamp,
     enable_at: Option<Timestamp>,
     ramp: Option<Ramp>,
+    work: Work,
 }
 
 /// What waits is sent ahead of its slots, so many at a time.
@@ -40,7 +41,11 @@ struct Ramp {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(scenario: &'a Scenario, policy: &'a Policy) -> Result<Self, ForecastError> {
+    pub(super) fn new(
+        scenario: &'a Scenario,
+        policy: &'a Policy,
+        work: Work,
+    ) -> Result<Self, ForecastError> {
         let traffic = scenario.traffic;
         let outage_ends_at = OUTAGE_AT.saturating_add(scenario.outage);
         let enable_at = scenario.enabled_after.map(|after| outage_ends_at.saturating_add(after));
@@ -78,11 +83,14 @@ impl<'a> Run<'a> {
             ends_at,
             enable_at,
             ramp: None,
+            work,
         })
     }
 
     pub(super) fn live_through(mut self) -> Result<Forecast, ForecastError> {
         while self.now < self.ends_at && self.tally.forecast.recovered_at.is_none() {
+            self.may_go_on();
+            self.work.check()?;
             self.enable_when_due();
             let (admission, transition) = self.ask(self.now);
             self.note(transition);
@@ -97,6 +105,11 @@ impl<'a> Run<'a> {
             self.tally.look(self.now, self.waiting.count());
         }
         Ok(self.tally.finish(self.accepted, self.waiting.count(), self.now))
+    }
+
+    /// Takes one step; whether there was one left. Without one the forecast ends as too much work.
+    fn may_go_on(&mut self) -> bool {
+        self.work.step(self.waiting.groups())
     }
 
     fn ask(&mut self, now: Timestamp) -> (Admission, Option<Transition>) {
@@ -205,24 +218,30 @@ impl<'a> Run<'a> {
         let count = self.traffic.before(end).saturating_sub(self.accepted);
         if count > 0 {
             let at = self.traffic.at(self.accepted);
-            self.arrive(self.accepted, count, at);
+            self.learn_successes(self.accepted, count, at);
+            self.tally.arrived(self.accepted, count, at);
             self.accepted += count;
         }
-        while let Some(cohort) = self.waiting.pop_due(end) {
-            self.arrive(cohort.first, cohort.count, cohort.slot.due_at);
+        while self.may_go_on()
+            && let Some(cohort) = self.waiting.pop_due(end)
+        {
+            self.learn_successes(cohort.first, cohort.count, cohort.slot.due_at);
+            self.tally.arrived(cohort.first, cohort.count, cohort.slot.due_at);
         }
         self.drain(end);
         self.now = end;
     }
 
-    fn arrive(&mut self, first: u64, count: u64, at: Timestamp) {
-        for n in first..first + count {
-            let policy = &self.policy.circuit;
-            let transition =
-                self.circuit.learn(delivery_id(n), Verdict::Success, at, Hold::Released, policy);
-            self.note(transition);
-        }
-        self.tally.arrived(first, count, at);
+    /// So many successes at the same time. After the first one the circuit is closed, and a success of a
+    /// closed circuit counts and changes nothing else: the others are counted together.
+    fn learn_successes(&mut self, first: u64, count: u64, at: Timestamp) {
+        let policy = &self.policy.circuit;
+        let transition =
+            self.circuit.learn(delivery_id(first), Verdict::Success, at, Hold::Released, policy);
+        self.note(transition);
+        let others = count.saturating_sub(1);
+        self.circuit.counters.attempts += others;
+        self.circuit.counters.successes += others;
     }
 
     /// The circuit closed: with a ramp, what waits does not wait for its slots.
@@ -244,12 +263,15 @@ impl<'a> Run<'a> {
             ramp.next_step_at = end.saturating_add(self.policy.recovery.ramp_step);
         }
         while left > 0
+            && self.may_go_on()
             && let Some(cohort) = self.waiting.pop_oldest(left)
         {
             left -= cohort.count;
+            self.learn_successes(cohort.first, cohort.count, end);
             // Those of one cohort were accepted one after the other: each is late by its own time.
-            for n in cohort.first..cohort.first + cohort.count {
-                self.arrive(n, 1, end);
+            let (mut first, after) = (cohort.first, cohort.first + cohort.count);
+            while first < after && self.may_go_on() {
+                first += self.tally.arrived_together(first, after - first, end);
             }
         }
     }
@@ -279,14 +301,16 @@ impl<'a> Run<'a> {
         let count = self.traffic.before(end).saturating_sub(self.accepted);
         let together = if self.policy.retry.jitter == Share::ZERO { count.max(1) } else { 1 };
         let until = self.accepted + count;
-        while self.accepted < until {
+        while self.accepted < until && self.may_go_on() {
             let at = self.traffic.at(self.accepted);
             let delivery = self.template.queued(self.accepted, self.traffic);
             let after = delivery.not_admitted(at, &self.policy.retry);
             self.accepted += together;
             self.keep(&after, together);
         }
-        while let Some(cohort) = self.waiting.pop_due(end) {
+        while self.may_go_on()
+            && let Some(cohort) = self.waiting.pop_due(end)
+        {
             debug_assert!(self.waiting.last_due_at(&cohort) < end);
             let delivery = self.template.waiting(&cohort, self.traffic);
             let after = delivery.not_admitted(cohort.slot.due_at, &self.policy.retry);

@@ -49,6 +49,23 @@ impl Tally {
         }
     }
 
+    /// Of so many deliveries from number `first` on, those that are late by the same number of seconds
+    /// arrived at this time, all at once. Returns how many those are; at least one.
+    pub(super) fn arrived_together(&mut self, first: u64, most: u64, at: Timestamp) -> u64 {
+        let seconds = at.since(self.traffic.at(first)).as_secs();
+        let newest = at.saturating_sub(Duration::from_secs(seconds));
+        let after = self.traffic.before(newest.saturating_add(Duration::from_millis(1)));
+        let count = after.saturating_sub(first).clamp(1, most.max(1));
+        self.forecast.delivered += count;
+        if at >= self.outage_ends_at && self.forecast.back_at.is_none() {
+            self.forecast.back_at = Some(at.since(OUTAGE_AT));
+        }
+        self.last_end_at = self.last_end_at.max(at);
+        self.forecast.late += count;
+        *self.forecast.delays.entry(seconds).or_default() += count;
+        count
+    }
+
     /// So many deliveries died, the first of them at this time.
     pub(super) fn died(&mut self, first: u64, count: u64, at: Timestamp) {
         self.forecast.dead += count;

@@ -142,6 +142,37 @@ fn what_cannot_be_computed_is_refused() {
     assert_eq!(forecast(&scenario(1, Duration::ZERO), &policy), Err(ForecastError::Outage));
 }
 
+#[test]
+fn forecast_that_takes_more_than_it_may_is_refused() {
+    let weekend = Scenario { healthy_before: HOUR * 24, ..scenario(50, HOUR * 62) };
+    let (policy, work) = (Policy::default(), Work::limited(200_000, 50_000));
+    let limited = forecast_within(&weekend, &policy, work).unwrap();
+    assert_eq!(limited, forecast(&weekend, &policy).unwrap());
+    let bends: [fn(&mut Policy); 3] = [
+        |policy| {
+            policy.circuit.probe_interval = Duration::from_millis(1);
+            policy.circuit.freeze_after = HOUR * 100_000;
+            policy.circuit.freeze_consecutive = u64::MAX;
+        },
+        |policy| {
+            policy.circuit.disable_consecutive = u64::MAX;
+            policy.circuit.disable_grace = u64::MAX;
+            policy.circuit.freeze_consecutive = u64::MAX;
+        },
+        |policy| policy.retry.jitter = Share::percent(10),
+    ];
+    for (n, bend) in bends.into_iter().enumerate() {
+        let mut policy = policy.clone();
+        bend(&mut policy);
+        let refused = forecast_within(&scenario(3, HOUR * 24), &policy, work).err();
+        assert_eq!(refused, Some(ForecastError::TooMuchWork), "{n}");
+    }
+    for preset in Preset::ALL {
+        let huge = Scenario { samples: 1_000, ..scenario(1_000_000, HOUR * 24 * 7) };
+        assert!(preset.forecast(&huge, work).is_ok_and(|forecast| forecast.accepted > 1 << 36));
+    }
+}
+
 /// A policy that differs from the default one where it matters here.
 fn policies() -> impl Strategy<Value = Policy> {
     (1..200u64, 0..12u32, 1..300u64, 1..900u64, any::<[bool; 2]>()).prop_map(

@@ -437,4 +437,6 @@ pub struct Gauges {
     pub filters_over_budget: u64,
     /// Whether transitions are held because most destinations fail at once.
     pub held: bool,
+    /// Since when.
+    pub held_since: Option<Timestamp>,
 }

@@ -192,6 +192,7 @@ impl Core {
             leased: self.is_leased,
             filters_over_budget: self.directory.over_budget(),
             held: self.guard.hold() == Hold::Held,
+            held_since: self.guard.held_since(),
         }
     }
 }

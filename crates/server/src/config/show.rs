@@ -12,13 +12,21 @@ pub(crate) struct Shown {
     pub(crate) help: &'static str,
     pub(crate) value: Json,
     pub(crate) origin: Origin,
+    /// Whether a running server takes a change of it.
+    pub(crate) live: bool,
 }
 
 pub(super) fn all(loaded: &Loaded) -> Vec<Shown> {
     let shown = |setting: &settings::Setting| {
         let value = (setting.show)(&loaded.config);
         let value = if setting.secret && !value.is_null() { json!("***") } else { value };
-        Shown { key: setting.key, help: setting.help, value, origin: loaded.origin(setting.key) }
+        Shown {
+            key: setting.key,
+            help: setting.help,
+            value,
+            origin: loaded.origin(setting.key),
+            live: setting.live,
+        }
     };
     settings::ALL.iter().map(shown).collect()
 }

@@ -220,25 +220,12 @@ impl Value for Share {
             Some(percent) => percent.trim().parse().ok().map(|percent: f64| percent / 100.0),
             None => raw.number(),
         };
-        store(self, read.and_then(share_of), "a share from 0 to 1, such as 0.7")
+        store(self, read.and_then(Share::from_ratio), "a share from 0 to 1, such as 0.7")
     }
 
     fn show(&self) -> Json {
         json!(f64::from(self.as_millionths()) / 1e6)
     }
-}
-
-fn share_of(share: f64) -> Option<Share> {
-    if !(0.0..=1.0).contains(&share) {
-        return None;
-    }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "between 0 and 10^6, as was just checked"
-    )]
-    let millionths = (share * 1e6).round() as u32;
-    Some(Share::from_millionths(millionths))
 }
 
 impl Value for String {

@@ -15,6 +15,7 @@ mod health;
 mod http;
 mod instrumented_store;
 mod metrics;
+mod process;
 mod reload;
 mod secrets;
 mod signals;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use postrider_api::process::Process;
 use postrider_api::{
     ApiParts, ApiSettings, ApiState, Bootstrap, GivenAdmin, Rate, Vault, bootstrap_admin,
     note_operator,
@@ -48,6 +50,7 @@ pub(crate) use self::files::keep_private;
 pub(crate) use self::http::{ListenerOptions, serve as listen_http};
 use self::instrumented_store::InstrumentedStore;
 use self::metrics::Metrics;
+use self::process::ThisProcess;
 pub(crate) use self::secrets::mark as ring_mark;
 use self::signals::{Order, Signals};
 use self::traces::Exporter;
@@ -98,6 +101,8 @@ pub(crate) struct Server {
     traces: Option<Exporter>,
     vault: Vault,
     api: ApiState,
+    /// What the API is told of this process.
+    process: Arc<ThisProcess>,
     /// Large work is done here until the server has ended.
     _background: BackgroundRuntime,
 }
@@ -178,7 +183,10 @@ impl Server {
 
         let kept = vault.clone();
         let of_server = Arc::clone(&clock);
-        let parts = Assembly { store: &store, engine: &engine, clock, vault, metrics, egress };
+        let process = Arc::new(ThisProcess::new(&loaded, clock.now()));
+        let about = Arc::clone(&process) as Arc<dyn Process>;
+        let parts =
+            Assembly { store: &store, engine: &engine, clock, vault, metrics, egress, about };
         let state = parts.api(config, &first)?;
         drop(tokio::spawn(state.clone().follow_changes()));
         drop(tokio::spawn(state.clone().keep_house()));
@@ -200,6 +208,7 @@ impl Server {
             traces,
             vault: kept,
             api: state,
+            process,
             _background: background,
         };
         Ok((server, first))
@@ -220,6 +229,7 @@ impl Server {
                     Order::Reload => {
                         let loaded = &mut self.loaded;
                         let taken = reload::reload(loaded, arguments, environment, &engine, log);
+                        self.process.reloaded(&self.loaded);
                         if !taken.is_empty() {
                             self.note("settings.reload", "settings", &taken.join(", ")).await;
                         }
@@ -371,6 +381,7 @@ struct Assembly<'a> {
     vault: Vault,
     metrics: Metrics,
     egress: Egress,
+    about: Arc<dyn Process>,
 }
 
 impl Assembly<'_> {
@@ -399,6 +410,7 @@ impl Assembly<'_> {
             },
             metrics: Some(Arc::new(move || metrics.render())),
             metrics_key,
+            process: self.about,
         }))
     }
 }

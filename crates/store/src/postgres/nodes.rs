@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::error::corrupt;
 use super::notify::LETTERS;
 use super::pool::Scope;
-use super::rows::{get, parse, unsigned};
+use super::rows::{get, parse, time, unsigned};
 use super::{Core, PostgresStore};
 use crate::error::StoreError;
 use crate::nodes::{Change, Changes, Hint, Letter, Member, Nodes, ShardSet};
@@ -102,6 +102,7 @@ impl Nodes for PostgresStore {
 
     async fn members(&self) -> Result<Vec<Member>, StoreError> {
         let sql = "SELECT n.name, n.program, n.format, \
+                       floor(extract(epoch FROM n.renewed_at) * 1000)::bigint AS seen_at, \
                        array_remove(array_agg(s.shard), NULL) AS shards \
                    FROM postrider.nodes AS n LEFT JOIN postrider.shards AS s ON s.owner = n.name \
                    WHERE n.expires_at > clock_timestamp() GROUP BY n.name";
@@ -114,6 +115,7 @@ impl Nodes for PostgresStore {
                 shards,
                 program: get(row, "program")?,
                 format: level(row, "format")?,
+                seen_at: time(row, "seen_at")?,
             })
         };
         rows.iter().map(member).collect()

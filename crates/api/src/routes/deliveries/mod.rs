@@ -1,6 +1,8 @@
 //! Deliveries: look, explain, replay, cancel.
 
 mod in_flight;
+pub(crate) mod request;
+mod schedule;
 
 use axum::Json;
 use axum::extract::State;
@@ -114,8 +116,9 @@ pub(crate) async fn list(
 
 /// Show a delivery
 ///
-/// With the attempts that were made, oldest first. Where they are very many or very large,
-/// `attempt_log` has the first of them, and `attempt_log_cursor` is the cursor for the others at
+/// With the attempts that were made, oldest first, and the slots of its schedule: what became of each,
+/// and when those that come fall due. Where the attempts are very many or very large, `attempt_log` has
+/// the first of them, and `attempt_log_cursor` is the cursor for the others at
 /// `/v1/deliveries/{id}/attempts`.
 #[utoipa::path(
     get, path = "/v1/deliveries/{id}", tag = "deliveries",
@@ -133,9 +136,11 @@ pub(crate) async fn show(
     let log = state.store().attempt_page(&caller.tenant, delivery.id, &asked.request).await?;
     let attempt_log =
         log.items.iter().map(|attempt| AttemptView::of(attempt, caller.is_admin())).collect();
-    let attempt_log_cursor = log.next.map(|next| asked.shown(&next));
-    let delivery = DeliveryView::of_one(&state, &delivery).await?;
-    Ok(Json(DeliveryDetail { delivery, attempt_log, attempt_log_cursor }))
+    let attempt_log_cursor = log.next.as_ref().map(|next| asked.shown(next));
+    let in_flight = is_in_flight(&state, &delivery).await?;
+    let schedule = schedule::of(&state, &delivery, in_flight, log).await?;
+    let delivery = DeliveryView::of(&delivery, in_flight);
+    Ok(Json(DeliveryDetail { delivery, attempt_log, attempt_log_cursor, schedule }))
 }
 
 /// List the attempts of a delivery

@@ -14,8 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use postrider_domain::forecast::{self, FixedSchedule, Forecast, Scenario, Traffic};
-use postrider_domain::policy::Policy;
+use postrider_domain::forecast::{self, Forecast, Scenario, Traffic, Work};
 
 use crate::cli::ServerArgs;
 use crate::config::Environment;
@@ -78,40 +77,21 @@ struct Question {
     scenario: Scenario,
 }
 
-const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(60 * 60);
-
 impl Preset {
-    fn name(self) -> &'static str {
+    const fn of_domain(self) -> forecast::Preset {
         match self {
-            Preset::Default => "default",
-            Preset::Svix => "svix",
-            Preset::Stripe => "stripe",
+            Preset::Default => forecast::Preset::Default,
+            Preset::Svix => forecast::Preset::Svix,
+            Preset::Stripe => forecast::Preset::Stripe,
         }
     }
 
+    fn name(self) -> &'static str {
+        self.of_domain().as_str()
+    }
+
     fn forecast(self, scenario: &Scenario) -> Result<Forecast, forecast::ForecastError> {
-        let fixed = match self {
-            Preset::Default => return forecast::forecast(scenario, &Policy::default()),
-            Preset::Svix => FixedSchedule {
-                delays: vec![
-                    Duration::from_secs(5),
-                    MINUTE * 5,
-                    MINUTE * 30,
-                    HOUR * 2,
-                    HOUR * 5,
-                    HOUR * 10,
-                    HOUR * 10,
-                ],
-                off_after: Some(HOUR * 120),
-            },
-            Preset::Stripe => {
-                let mut delays: Vec<_> = (0..9).map(|n| MINUTE * 5 * (1 << n)).collect();
-                delays.push(HOUR * 72 - delays.iter().sum::<Duration>());
-                FixedSchedule { delays, off_after: None }
-            }
-        };
-        forecast::forecast_fixed(scenario, &fixed)
+        self.of_domain().forecast(scenario, Work::UNLIMITED)
     }
 }
 

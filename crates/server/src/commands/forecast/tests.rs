@@ -2,6 +2,8 @@
 
 use super::*;
 
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
 #[test]
 fn rates_and_outages_are_written_as_people_write_them() {
     let seconds = Duration::from_secs;

@@ -1,0 +1,34 @@
+//! The schedule of one delivery.
+
+use postrider_domain::attempt::Attempt;
+use postrider_domain::delivery::Delivery;
+use postrider_domain::limits::PAGE_MAX;
+use postrider_domain::schedule;
+use postrider_store::{Page, PageRequest};
+
+use crate::problem::Problem;
+use crate::state::ApiState;
+use crate::wire::schedule::ScheduleView;
+
+/// Pages of attempts that are read for a schedule, of at most 1 MiB each.
+const PAGES_MAX: usize = 8;
+
+/// The schedule of a delivery, whose first page of attempts was read already.
+pub(super) async fn of(
+    state: &ApiState,
+    delivery: &Delivery,
+    in_flight: bool,
+    first: Page<Attempt>,
+) -> Result<ScheduleView, Problem> {
+    let Page { items: mut log, mut next } = first;
+    for _ in 1..PAGES_MAX {
+        let Some(cursor) = next.take() else { break };
+        let request = PageRequest { limit: PAGE_MAX, cursor: Some(cursor) };
+        let page = state.store().attempt_page(&delivery.tenant, delivery.id, &request).await?;
+        log.extend(page.items);
+        next = page.next;
+    }
+    let (is_whole, policy) = (next.is_none(), state.policy());
+    let schedule = schedule::schedule(delivery, in_flight, &log, is_whole, &policy.retry);
+    Ok(ScheduleView::of(&schedule))
+}

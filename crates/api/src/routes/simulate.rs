@@ -1,0 +1,66 @@
+//! A forecast of what a policy does in an outage. **Nothing is stored and nothing is sent.**
+
+use axum::Json;
+use axum::extract::State;
+use postrider_domain::forecast::{self, ForecastError, Work};
+use postrider_engine::Options;
+
+use super::busy;
+use crate::auth::CanRead;
+use crate::body::Strict;
+use crate::problem::{Code, Problem};
+use crate::state::ApiState;
+use crate::wire::simulation::{Plan, PlanView, SimulationBody, SimulationView};
+
+/// What one plan may take: about a tenth of a second, and 20 MiB.
+const WORK: Work = Work::limited(200_000, 50_000);
+
+/// Simulate an outage
+///
+/// What a policy would do while one URL is down: the same figures as `postrider simulate --json`, from
+/// the same decisions as the server's. Nothing is stored and nothing is sent. A question that takes too
+/// long to compute is refused with 422 `too_much_work`.
+#[utoipa::path(
+    post, path = "/v1/simulate", tag = "server",
+    request_body = SimulationBody,
+    responses((status = 200, body = SimulationView, description = "What comes of it"))
+)]
+pub(crate) async fn simulate(
+    State(state): State<ApiState>,
+    CanRead(caller): CanRead,
+    Strict(body): Strict<SimulationBody>,
+) -> Result<Json<SimulationView>, Problem> {
+    let scenario = body.scenario(Options::default().destination_in_flight_max)?;
+    let plans = body.plans(&state.policy())?;
+    let mut answers = Vec::with_capacity(plans.len());
+    for plan in plans {
+        // One job for each plan: between two of them other tenants have their turn.
+        let asked = scenario.clone();
+        let work = move || match &plan {
+            Plan::Policy(name, policy) => forecast::forecast_within(&asked, policy, WORK)
+                .map(|forecast| PlanView::of(name, &forecast)),
+            Plan::Preset(preset) => {
+                preset.forecast(&asked, WORK).map(|forecast| PlanView::of(plan.name(), &forecast))
+            }
+        };
+        let answer = state.engine().compute(&caller.tenant, work).await.map_err(busy)?;
+        answers.push(answer.map_err(refused)?);
+    }
+    Ok(Json(SimulationView {
+        outage_seconds: scenario.outage.as_secs_f64(),
+        deliveries: scenario.traffic.deliveries,
+        per_seconds: scenario.traffic.per.as_secs_f64(),
+        healthy_before_seconds: scenario.healthy_before.as_secs_f64(),
+        enabled_after_seconds: scenario.enabled_after.map(|after| after.as_secs_f64()),
+        plans: answers,
+    }))
+}
+
+fn refused(error: ForecastError) -> Problem {
+    match error {
+        ForecastError::Rate => Problem::field("deliveries", error),
+        ForecastError::Outage => Problem::field("outage_seconds", error),
+        ForecastError::TooManyWithJitter(_) => Problem::field("policy.retry.jitter", error),
+        ForecastError::TooMuchWork => Problem::new(Code::TooMuchWork, error.to_string()),
+    }
+}

@@ -1,0 +1,202 @@
+//! The numbers of the contract, as a server has them. Durations are seconds with decimals.
+
+use std::time::Duration;
+
+use postrider_domain::policy::{
+    AttemptPolicy, CircuitPolicy, MassFailurePolicy, MeasuredFrom, Policy, RecoveryMode,
+    RecoveryPolicy, RetryPolicy, Share,
+};
+use postrider_domain::retry;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::millis;
+
+/// The policy that is in force. A server with `--time-scale` shows the durations as it uses them.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Policy)]
+pub(crate) struct PolicyView {
+    attempt: AttemptPolicyView,
+    retry: RetryPolicyView,
+    circuit: CircuitPolicyView,
+    recovery: RecoveryPolicyView,
+    mass_failure: MassFailureView,
+    retention: RetentionView,
+}
+
+/// One attempt.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AttemptPolicy)]
+struct AttemptPolicyView {
+    /// For all of it: DNS, connect, TLS, request and response.
+    deadline_seconds: f64,
+    /// What is kept of a response's body.
+    response_body_bytes_max: usize,
+}
+
+/// The schedule of the retries.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = RetryPolicy)]
+struct RetryPolicyView {
+    /// Retry n falls due (2^n - 1) units after the first attempt.
+    unit_seconds: f64,
+    /// How many retries there are.
+    max: u32,
+    measured_from: MeasuredFromWord,
+    /// By which share of its delay a retry may be moved later, 0 to 1.
+    jitter: f64,
+    /// When each retry falls due after the first attempt, without jitter; with `previous_attempt` the
+    /// delay after the attempt before it.
+    offsets_ms: Vec<u64>,
+}
+
+/// What the offsets count from.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = MeasuredFrom)]
+pub(crate) enum MeasuredFromWord {
+    FirstAttempt,
+    PreviousAttempt,
+}
+
+/// When a destination is disabled, probed and frozen.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CircuitPolicy)]
+struct CircuitPolicyView {
+    /// Disabled when more than this share of the attempts failed, 0 to 1 ...
+    disable_share: f64,
+    /// ... and there were more attempts than these.
+    disable_grace: u64,
+    /// Disabled at so many consecutive failures.
+    disable_consecutive: u64,
+    /// The time between two probes.
+    probe_interval_seconds: f64,
+    /// Frozen over so many consecutive failures ...
+    freeze_over_consecutive: u64,
+    /// ... when the last success is longer ago than this.
+    freeze_after_seconds: f64,
+    /// Frozen at so many consecutive failures in any time.
+    freeze_consecutive: u64,
+}
+
+/// How waiting deliveries are sent when a destination recovers.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = RecoveryPolicy)]
+struct RecoveryPolicyView {
+    mode: RecoveryWord,
+    /// How long a step of the ramp lasts.
+    ramp_step_seconds: f64,
+}
+
+/// What waits follows its slots, or drains at once by a ramp.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = RecoveryMode)]
+pub(crate) enum RecoveryWord {
+    Slots,
+    Drain,
+}
+
+/// When so many destinations begin to fail at once that transitions are suspended.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = MassFailurePolicy)]
+struct MassFailureView {
+    window_seconds: f64,
+    /// It takes at least so many destinations.
+    destinations_min: usize,
+    /// It takes more than this share of them, 0 to 1.
+    share: f64,
+    /// Transitions are suspended no longer than this.
+    hold_max_seconds: f64,
+}
+
+/// How long things are kept.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Retention)]
+struct RetentionView {
+    /// Finished deliveries with their events and attempts.
+    finished_seconds: f64,
+}
+
+fn seconds(duration: Duration) -> f64 {
+    duration.as_secs_f64()
+}
+
+fn share(share: Share) -> f64 {
+    f64::from(share.as_millionths()) / 1e6
+}
+
+impl PolicyView {
+    pub(crate) fn of(policy: &Policy) -> Self {
+        let Policy { attempt, retry, circuit, recovery, mass_failure, retention } = policy;
+        PolicyView {
+            attempt: AttemptPolicyView::of(attempt),
+            retry: RetryPolicyView::of(retry),
+            circuit: CircuitPolicyView::of(circuit),
+            recovery: RecoveryPolicyView::of(recovery),
+            mass_failure: MassFailureView::of(mass_failure),
+            retention: RetentionView { finished_seconds: seconds(retention.finished) },
+        }
+    }
+}
+
+impl AttemptPolicyView {
+    fn of(policy: &AttemptPolicy) -> Self {
+        AttemptPolicyView {
+            deadline_seconds: seconds(policy.deadline),
+            response_body_bytes_max: policy.response_body_bytes_max,
+        }
+    }
+}
+
+impl RetryPolicyView {
+    fn of(policy: &RetryPolicy) -> Self {
+        RetryPolicyView {
+            unit_seconds: seconds(policy.unit),
+            max: policy.max,
+            measured_from: match policy.measured_from {
+                MeasuredFrom::FirstAttempt => MeasuredFromWord::FirstAttempt,
+                MeasuredFrom::PreviousAttempt => MeasuredFromWord::PreviousAttempt,
+            },
+            jitter: share(policy.jitter),
+            offsets_ms: (1..=policy.max).map(|n| millis(retry::offset(n, policy))).collect(),
+        }
+    }
+}
+
+impl CircuitPolicyView {
+    fn of(policy: &CircuitPolicy) -> Self {
+        CircuitPolicyView {
+            disable_share: share(policy.disable_share),
+            disable_grace: policy.disable_grace,
+            disable_consecutive: policy.disable_consecutive,
+            probe_interval_seconds: seconds(policy.probe_interval),
+            freeze_over_consecutive: policy.freeze_over_consecutive,
+            freeze_after_seconds: seconds(policy.freeze_after),
+            freeze_consecutive: policy.freeze_consecutive,
+        }
+    }
+}
+
+impl RecoveryPolicyView {
+    fn of(policy: &RecoveryPolicy) -> Self {
+        RecoveryPolicyView {
+            mode: match policy.mode {
+                RecoveryMode::Slots => RecoveryWord::Slots,
+                RecoveryMode::Drain => RecoveryWord::Drain,
+            },
+            ramp_step_seconds: seconds(policy.ramp_step),
+        }
+    }
+}
+
+impl MassFailureView {
+    fn of(policy: &MassFailurePolicy) -> Self {
+        MassFailureView {
+            window_seconds: seconds(policy.window),
+            destinations_min: policy.destinations_min,
+            share: share(policy.share),
+            hold_max_seconds: seconds(policy.hold_max),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The request of an attempt, put together once more. Requests are not kept: what was sent is rendered
+//! again from the event, by the code that sends, as the subscription is now. **No secret is in it.**
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH};
+use postrider_domain::credentials::mask;
+use postrider_domain::delivery::Delivery;
+use postrider_domain::egress::DestinationUrl;
+use postrider_domain::signature::SIGNATURE_HEADER;
+use postrider_domain::time::Timestamp;
+use postrider_domain::trace::TraceContext;
+use postrider_transport::Target;
+
+use crate::attempt::{self, Job};
+use crate::handle::{CommandError, EngineHandle};
+use crate::loaded::Loaded;
+
+/// A request as it would be sent now for an attempt of the past.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RebuiltRequest {
+    /// Where it went.
+    pub url: String,
+    /// Names and values, the secrets among them masked.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Bytes,
+    /// Whether the subscription was changed after the attempt: headers and format may have been others.
+    pub is_changed_since: bool,
+}
+
+impl EngineHandle {
+    /// The request of attempt `number` of a delivery, which began then.
+    pub async fn rebuild_request(
+        &self,
+        delivery: &Delivery,
+        number: u32,
+        started_at: Timestamp,
+    ) -> Result<RebuiltRequest, CommandError> {
+        let shared = &self.shared;
+        let mut prepared = shared.directory.get(delivery.subscription);
+        if prepared.is_none() {
+            // Another node may have made it a moment ago.
+            shared.refresher.catch_up().await?;
+            prepared = shared.directory.get(delivery.subscription);
+        }
+        let prepared = prepared.filter(|known| known.subscription.tenant == delivery.tenant);
+        let prepared = prepared.ok_or(CommandError::SubscriptionGone)?;
+        let event = shared.store.event(&delivery.tenant, &delivery.event).await?;
+        let event = event.ok_or(CommandError::NotFound)?.event;
+        let destination = shared.store.destination(&delivery.tenant, delivery.destination).await?;
+        let url = destination.ok_or(CommandError::NotFound)?.url;
+        let target = DestinationUrl::from_trusted(&url)
+            .ok()
+            .and_then(|url| {
+                Target::new(delivery.tenant.clone(), delivery.destination, url, None).ok()
+            })
+            .ok_or(CommandError::NotFound)?;
+        let (target, limits) = (Arc::new(target), shared.policy.borrow().attempt.clone());
+        let context = TraceContext::of_attempt(event.trace, delivery.id, number);
+        let is_changed_since = prepared.subscription.updated_at > started_at;
+        let event = Arc::new(Loaded::new(event));
+        let job = Job {
+            delivery: delivery.id,
+            number,
+            event,
+            prepared: Arc::clone(&prepared),
+            target: Some(Arc::clone(&target)),
+            limits,
+        };
+        let Ok(keys) = &prepared.keys else { return Err(CommandError::SubscriptionGone) };
+        let request = attempt::request(&job, keys, target, context, (started_at, started_at));
+        let headers = request.sent_headers();
+        let shown = headers.iter().map(|(name, value)| {
+            let value = match name {
+                name if *name == AUTHORIZATION => masked_authorization(value),
+                name if name.as_str() == SIGNATURE_HEADER => masked_signatures(value),
+                _ if value.is_sensitive() => mask(&text(value)),
+                _ => text(value),
+            };
+            (name.as_str().to_owned(), value)
+        });
+        let length = (CONTENT_LENGTH.as_str().to_owned(), request.body.len().to_string());
+        let headers = shown.chain([length]).collect();
+        Ok(RebuiltRequest { url, headers, body: request.body, is_changed_since })
+    }
+}
+
+fn text(value: &HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes()).into_owned()
+}
+
+/// `Bearer ****abcd`.
+fn masked_authorization(value: &HeaderValue) -> String {
+    let text = text(value);
+    match text.split_once(' ') {
+        Some((scheme, token)) => format!("{scheme} {}", mask(token)),
+        None => mask(&text),
+    }
+}
+
+/// `v1,****`, once for each signature: secrets may have been rotated since.
+fn masked_signatures(value: &HeaderValue) -> String {
+    let text = text(value);
+    let each = text.split(' ').map(|one| {
+        let version = one.split_once(',').map_or("", |(version, _)| version);
+        format!("{version},****")
+    });
+    each.collect::<Vec<_>>().join(" ")
+}
