@@ -36,6 +36,8 @@ export const api = {
   cancelDelivery: (id: string) => post<T.Delivery>(at('deliveries', id, '/cancel')),
 
   destinations: (page: Page, signal?: AbortSignal) => get<T.List<T.Destination>>('v1/destinations', page, signal),
+  destinationSummary: (signal?: AbortSignal) =>
+    get<{ enabled: number; disabled: number; frozen: number; complete: boolean }>('v1/destinations/summary', {}, signal),
   destination: (id: string, signal?: AbortSignal) => get<T.Destination>(at('destinations', id), {}, signal),
   timeline: (id: string, page: Page, signal?: AbortSignal) =>
     get<T.List<T.Transition>>(at('destinations', id, '/timeline'), page, signal),
@@ -48,8 +50,11 @@ export const api = {
     const response = await send('GET', at('events', id), signal ? { signal } : {});
     return parseExactly(await response.text()) as T.EventDetail;
   },
+  matches: (id: string, signal?: AbortSignal) => get<T.List<T.Match>>(at('events', id, '/matches'), { limit: 1000 }, signal),
   sendEvent: (event: T.NewEvent) => post<{ id: string; deliveries: number; duplicate?: boolean }>('v1/events', event),
 
+  subscriptionsOf: (destination: string, signal?: AbortSignal) =>
+    get<T.List<T.Subscription>>('v1/subscriptions', { destination, limit: 100 }, signal),
   subscriptions: (page: Page, signal?: AbortSignal) => get<T.List<T.Subscription>>('v1/subscriptions', page, signal),
   subscription: (id: string, signal?: AbortSignal) => get<T.Subscription>(at('subscriptions', id), {}, signal),
   createSubscription: (body: T.NewSubscription) => post<T.SubscriptionWithSecret>('v1/subscriptions', body),
@@ -61,6 +66,9 @@ export const api = {
   testSubscription: (id: string) => post<T.TestOutcome>(at('subscriptions', id, '/test')),
   testFilter: (filter: unknown, event: T.NewEvent, signal?: AbortSignal) =>
     json<T.FilterVerdict>('POST', 'v1/filters/test', { body: { filter, event }, pure: true, ...(signal && { signal }) }),
+
+  tryFilter: (filter: unknown, event_ids: string[], signal?: AbortSignal) =>
+    json<{ data: { event_id: string; matches: boolean }[] }>('POST', 'v1/filters/test/events', { body: { filter, event_ids }, pure: true, ...(signal && { signal }) }),
 
   replays: (page: Page, signal?: AbortSignal) => get<T.List<T.Replay>>('v1/replays', page, signal),
   replay: (id: string) => get<T.Replay>(at('replays', id)),
@@ -147,7 +155,7 @@ export async function follow(
   signal: AbortSignal,
   onOpen: () => void,
 ): Promise<void> {
-  const response = await send('GET', 'v1/stream', { accept: 'text/event-stream', signal });
+  const response = await send('GET', 'v1/stream', { accept: 'text/event-stream', query: { body: 'no' }, signal });
   onOpen();
   if (!response.body) return;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -24,7 +24,7 @@ export type NewReplay = Schemas['NewReplay'];
 export type NewSubscription = Schemas['NewSubscription'];
 export type Replay = Schemas['Replay'];
 export type Stats = Schemas['Stats'];
-export type Subscription = Schemas['Subscription'];
+export type Subscription = Schemas['Subscription'] & { secret_overlap_ends_at?: string | null };
 export type SubscriptionChange = Schemas['SubscriptionChange'];
 export type SubscriptionWithSecret = Schemas['SubscriptionWithSecret'];
 export type Tenant = Schemas['Tenant'];
@@ -100,6 +100,15 @@ export interface AttemptRequest {
   body_bytes: number;
   rebuilt: boolean;
   changed_since: boolean;
+}
+
+/** Why a subscription wants an event or not, as it is now. */
+export interface Match {
+  subscription_id: string;
+  url: string;
+  matched: boolean;
+  because: string;
+  conditions: { place: string; holds: boolean }[];
 }
 
 export interface LaneView {
