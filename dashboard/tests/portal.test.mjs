@@ -157,7 +157,7 @@ test('links are made, listed and revoked in the settings', async () => {
   await page.keyboard.press('Enter');
   await go(page, '/settings?tab=portal');
   await page.getByLabel('May').selectOption('manage');
-  await page.getByLabel('Name shown (optional)').fill('From the page');
+  await page.getByLabel('Name (optional)').fill('From the page');
   await page.getByLabel('Logo').setInputFiles({ name: 'logo.png', mimeType: 'image/png', buffer: Buffer.from(PNG, 'base64') });
   await page.getByLabel('Accent colour').check();
   await page.getByRole('button', { name: 'Create a link' }).click();
