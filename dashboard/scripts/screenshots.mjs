@@ -41,6 +41,7 @@ try {
     keys: ['/settings?tab=keys', 'Reporting'],
     limits: ['/settings?tab=limits', 'Limit of the tenant'],
     'portal-links': ['/settings?tab=portal', 'Create a link'],
+    config: ['/settings?tab=config', 'retry.unit'],
     audit: ['/settings?tab=audit', 'subscription.create'],
     server: ['/settings?tab=server', 'Version'],
   };

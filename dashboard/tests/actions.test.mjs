@@ -166,6 +166,24 @@ test('a waiting delivery is cancelled', async () => {
   assert.equal((await server.get(`deliveries/${data[0].id}`)).state, 'cancelled');
 });
 
+test('the request of an attempt is shown as it was sent, without its secrets', async () => {
+  const { data } = await server.get(`deliveries?state=dead&limit=1&destination=${world.destination('broken')}`);
+  await go(page, `/deliveries/${data[0].id}`);
+  await button('Show the request').first().click();
+  const request = page.locator('pre').filter({ hasText: 'POST http' });
+  await request.waitFor();
+  const text = await request.innerText();
+  assert.match(text, /authorization: Bearer \*\*\*\*/);
+  assert.match(text, /webhook-id: /);
+  assert.ok(text.includes('"type":"task.'), text);
+  assert.ok(!text.includes('a-very-secret'), text);
+  await button('Copy the request as curl').click();
+  const command = await page.evaluate(() => navigator.clipboard.readText());
+  const before = world.receivers.counts.get('/broken');
+  await promisify(execFile)('bash', ['-c', `${command} --silent`]);
+  assert.equal(world.receivers.counts.get('/broken'), before + 1, 'the copied command reaches the receiver');
+});
+
 test('an API call is copied as a curl command that works', async () => {
   const { data } = await server.get('deliveries?limit=1');
   await go(page, `/deliveries/${data[0].id}`);

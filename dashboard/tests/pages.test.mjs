@@ -15,7 +15,7 @@ before(async () => {
   const waiting = await first(`deliveries?state=waiting&limit=1&destination=${world.destination('broken')}`);
   const event = await first('events?type=task.updated&limit=1');
   paths = {
-    '/overview': ['In balance', 'What happened', 'Retries due in the next 48 hours', 'first lane'],
+    '/overview': ['In balance', 'What happened', 'Retries due in the next 48 hours', 'first lane', 'Disk', 'free of'],
     '/overview?scope=all': ['In balance'],
     '/destinations': ['/gone', 'frozen', '/broken', 'disabled', '/healthy', 'enabled'],
     [`/destinations/${world.destination('broken')}`]: ['Disabled by the share of failures', 'Timeline', 'What waits', 'task.*'],
@@ -35,8 +35,10 @@ before(async () => {
     '/settings': ['acme', 'Acme Ltd'],
     '/settings?tab=keys': ['first admin key', 'Reporting'],
     '/settings?tab=limits': ['Limit of the tenant', 'limits.tenant_subscriptions'],
+    '/settings?tab=portal': ['Create a link', 'No portal links'],
+    '/settings?tab=config': ['retry.unit', 'command line'],
     '/settings?tab=audit': ['subscription.create', 'first admin key'],
-    '/settings?tab=server': ['Version', '0.', 'Back everything up'],
+    '/settings?tab=server': ['Version', '0.', 'embedded', 'Back everything up'],
   };
 });
 

@@ -19,21 +19,30 @@ async function load(name) {
   return import(pathToFileURL(outfile).href);
 }
 
-test('the slots are those of the contract', async () => {
-  const { offset } = await load('schedule');
+test('retries are due when the contract says', async () => {
+  const { offsets } = await load('presets');
   const expected = [84800, 254400, 593600, 1272000, 2628800, 5342400, 10769600, 21624000, 43332800, 86750400, 173585600];
-  assert.deepEqual(expected.map((_, n) => offset(n + 1)), expected);
+  assert.deepEqual(offsets(84_800, 11), expected);
 });
 
-test('a delivery shows spent, failed, next and coming slots', async () => {
-  const { scheduleOf, offset } = await load('schedule');
-  const start = 1_700_000_000_000;
-  const iso = (ms) => new Date(start + ms).toISOString();
-  const attempt = (number, turn, retry, ms) => ({ number, turn, retry, started_at: iso(ms), outcome: 'failed' });
-  const delivery = { state: 'waiting', attempts: 3, created_at: iso(-5), finished_at: null, next_attempt_at: iso(offset(4)), attempt_log: [attempt(1, 'first', null, 0), attempt(2, 'retry', 1, offset(1) + 3), attempt(3, 'probe', null, offset(2))] };
-  const { slots, source } = scheduleOf(delivery, start + offset(3) + 1000);
-  assert.equal(source, 'default');
-  assert.deepEqual(slots.slice(0, 5).map((slot) => slot.state), ['failed', 'spent', 'spent', 'next', 'ahead']);
+test('a schedule is drawn from its slots, without the attempts before a replay', async () => {
+  const { scheduleOf } = await load('schedule');
+  const iso = (ms) => new Date(1_700_000_000_000 + ms).toISOString();
+  const attempt = (number, turn, ms) => ({ number, turn, started_at: iso(ms), outcome: 'failed' });
+  const slots = ['failed', 'spent', 'failed', 'next', 'ahead'].map((state, number) => ({ number, state, due_at: iso(number * 1000), attempt: state === 'failed' ? number + 2 : null }));
+  const found = scheduleOf({ schedule: { started_at: iso(0), exact: true, slots }, attempt_log: [attempt(1, 'first', -900), attempt(2, 'first', 0), attempt(3, 'probe', 500), attempt(4, 'retry', 2000)] });
+  assert.deepEqual(found.slots.map(({ n, state, attempt }) => [n, state, attempt?.number ?? null]), [[1, 'spent', null], [2, 'failed', 4], [3, 'next', null], [4, 'ahead', null]]);
+  assert.deepEqual(found.attempts.map((one) => one.number), [2, 3, 4]);
+});
+
+test('the accent of a portal can be read in light and in dark', async () => {
+  const { readableOn } = await load('colour');
+  for (const accent of ['#ffdd00', '#000000', '#ffffff', '#3049c4', '#ff0000']) {
+    for (const isDark of [false, true]) assert.match(readableOn(accent, isDark).text, /^#[0-9a-f]{6}$/);
+  }
+  assert.equal(readableOn('#3049c4', false).text, '#3049c4', 'what can be read stays as it is');
+  assert.notEqual(readableOn('#ffdd00', false).text, '#ffdd00');
+  assert.equal(readableOn('url(x)', false), null);
 });
 
 test('server-sent events are cut at any place', async () => {
@@ -83,20 +92,3 @@ test('the Python and JavaScript snippets accept a good signature and refuse a ch
   writeFileSync(join(folder, 'verify.py'), script);
   assert.equal(execFileSync('python3', [join(folder, 'verify.py'), JSON.stringify(headers)]).toString().trim(), 'True False');
 });
-
-// The page's simulation beside the exact one of the binary.
-for (const [outage, hours, rate] of [['6h', 6, 10], ['2d', 48, 1], ['62h', 62, 5], ['5m', 1 / 12, 2]]) {
-  test(`the simulator agrees with postrider simulate about ${outage} at ${rate} a second`, async () => {
-    const { simulate, simulateFixed, DEFAULTS, OTHERS, SVIX_OFF_AFTER_MS } = await load('simulate');
-    const exact = JSON.parse(execFileSync(process.env.POSTRIDER_BINARY, ['simulate', '--outage', outage, '--rate', `${rate}/s`, '--json'], { env: { PATH: process.env.PATH }, maxBuffer: 1e8 }));
-    const scenario = { perSecond: rate, outageMs: hours * 3_600_000, healthyMs: 86_400_000, enableAfterMs: null };
-    const ours = { default: simulate(scenario, DEFAULTS), svix: simulateFixed(scenario, OTHERS.svix, SVIX_OFF_AFTER_MS), stripe: simulateFixed(scenario, OTHERS.stripe, null) };
-    for (const plan of exact.plans) {
-      const found = ours[plan.name];
-      const near = (name, a, b) => assert.ok(Math.abs(a - b) <= 0.03 * Math.max(a, b) + 60 * rate, `${plan.name} ${name}: ${a}, exactly ${b}`);
-      near('late', found.late, plan.late);
-      near('dead', found.dead, plan.dead);
-      near('failed attempts', found.failedAttempts, plan.failed_attempts);
-    }
-  });
-}

@@ -1,5 +1,5 @@
 // The only module that talks to the server.
-import { isFramed, json, send, setBearer, type Call, type Query } from './http';
+import { isFramed, json, send, setBearer, type Query } from './http';
 import { parseExactly } from './json';
 import { Problem } from './problem';
 import { sseParser } from './sse';
@@ -29,12 +29,15 @@ export const api = {
   deliveries: (query: DeliveryQuery, signal?: AbortSignal) => get<T.List<T.Delivery>>('v1/deliveries', query, signal),
   delivery: (id: string, signal?: AbortSignal) => get<T.DeliveryDetail>(at('deliveries', id), {}, signal),
   attempts: (id: string, page: Page) => get<T.List<T.Attempt>>(at('deliveries', id, '/attempts'), page),
+  attemptRequest: (id: string, number: number) => get<T.AttemptRequest>(at('deliveries', id, `/attempts/${number}/request`)),
   explain: (id: string, signal?: AbortSignal) => get<T.Explanation>(at('deliveries', id, '/explain'), {}, signal),
   retryDelivery: (id: string) => post<T.Delivery>(at('deliveries', id, '/retry')),
   replayDelivery: (id: string) => post<T.Delivery>(at('deliveries', id, '/replay')),
   cancelDelivery: (id: string) => post<T.Delivery>(at('deliveries', id, '/cancel')),
 
   destinations: (page: Page, signal?: AbortSignal) => get<T.List<T.Destination>>('v1/destinations', page, signal),
+  destinationSummary: (signal?: AbortSignal) =>
+    get<{ enabled: number; disabled: number; frozen: number; complete: boolean }>('v1/destinations/summary', {}, signal),
   destination: (id: string, signal?: AbortSignal) => get<T.Destination>(at('destinations', id), {}, signal),
   timeline: (id: string, page: Page, signal?: AbortSignal) =>
     get<T.List<T.Transition>>(at('destinations', id, '/timeline'), page, signal),
@@ -47,8 +50,11 @@ export const api = {
     const response = await send('GET', at('events', id), signal ? { signal } : {});
     return parseExactly(await response.text()) as T.EventDetail;
   },
+  matches: (id: string, signal?: AbortSignal) => get<T.List<T.Match>>(at('events', id, '/matches'), { limit: 1000 }, signal),
   sendEvent: (event: T.NewEvent) => post<{ id: string; deliveries: number; duplicate?: boolean }>('v1/events', event),
 
+  subscriptionsOf: (destination: string, signal?: AbortSignal) =>
+    get<T.List<T.Subscription>>('v1/subscriptions', { destination, limit: 100 }, signal),
   subscriptions: (page: Page, signal?: AbortSignal) => get<T.List<T.Subscription>>('v1/subscriptions', page, signal),
   subscription: (id: string, signal?: AbortSignal) => get<T.Subscription>(at('subscriptions', id), {}, signal),
   createSubscription: (body: T.NewSubscription) => post<T.SubscriptionWithSecret>('v1/subscriptions', body),
@@ -60,6 +66,9 @@ export const api = {
   testSubscription: (id: string) => post<T.TestOutcome>(at('subscriptions', id, '/test')),
   testFilter: (filter: unknown, event: T.NewEvent, signal?: AbortSignal) =>
     json<T.FilterVerdict>('POST', 'v1/filters/test', { body: { filter, event }, pure: true, ...(signal && { signal }) }),
+
+  tryFilter: (filter: unknown, event_ids: string[], signal?: AbortSignal) =>
+    json<{ data: { event_id: string; matches: boolean }[] }>('POST', 'v1/filters/test/events', { body: { filter, event_ids }, pure: true, ...(signal && { signal }) }),
 
   replays: (page: Page, signal?: AbortSignal) => get<T.List<T.Replay>>('v1/replays', page, signal),
   replay: (id: string) => get<T.Replay>(at('replays', id)),
@@ -87,25 +96,13 @@ export const api = {
   backup: (signal?: AbortSignal) => get<T.Backup>('v1/backup', {}, signal),
   startBackup: (to: string) => post<T.Backup>('v1/backup', { to }),
 
+  policy: (signal?: AbortSignal) => get<T.Policy>('v1/policy', {}, signal),
+  config: (signal?: AbortSignal) => get<{ data: T.ConfigEntry[] }>('v1/config', {}, signal),
+  server: (signal?: AbortSignal) => get<T.ServerView>('v1/server', {}, signal),
+  simulate: (question: T.Question, signal?: AbortSignal) =>
+    json<{ plans: T.Plan[] }>('POST', 'v1/simulate', { body: question, pure: true, ...(signal && { signal }) }),
   version: async () => (await get<{ info: { version: string } }>('openapi.json')).info.version,
-  /** The text that Prometheus reads, or null where this server does not show it here. */
-  metrics: async (signal?: AbortSignal): Promise<string | null> => {
-    const call: Call = { accept: 'text/plain', ...(signal && { signal }) };
-    try {
-      return await (await fetchMetrics(call)).text();
-    } catch (error) {
-      if (error instanceof Problem) return null;
-      throw error;
-    }
-  },
 };
-
-// The metrics may have a key of their own: a 401 there does not end the session.
-async function fetchMetrics(call: Call): Promise<Response> {
-  const answer = await fetch('metrics', { signal: call.signal ?? null, cache: 'no-store', credentials: 'omit' });
-  if (!answer.ok) throw await Problem.of(answer);
-  return answer;
-}
 
 /** Who is signed in; null where nobody is. */
 export async function currentSession(): Promise<T.SessionView | null> {
@@ -158,7 +155,7 @@ export async function follow(
   signal: AbortSignal,
   onOpen: () => void,
 ): Promise<void> {
-  const response = await send('GET', 'v1/stream', { accept: 'text/event-stream', signal });
+  const response = await send('GET', 'v1/stream', { accept: 'text/event-stream', query: { body: 'no' }, signal });
   onOpen();
   if (!response.body) return;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

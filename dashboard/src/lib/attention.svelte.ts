@@ -1,6 +1,5 @@
 // The tab's name and icon say whether something needs somebody.
 import { api } from './api';
-import { everyDestination } from './everything';
 import { Resource } from './resource.svelte';
 import { pages } from './pages';
 import { router } from './router.svelte';
@@ -10,12 +9,11 @@ export const trouble = $state({ frozen: 0, disabled: 0 });
 
 /** Use it during the set-up of the shell. */
 export function attention() {
-  const all = new Resource((signal) => everyDestination(api, signal), { every: 15_000, depends: () => session.tenant });
+  const all = new Resource((signal) => api.destinationSummary(signal), { every: 10_000, depends: () => session.tenant });
 
   $effect(() => {
-    const rows = all.value?.rows ?? [];
-    trouble.frozen = rows.filter((row) => row.state === 'frozen').length;
-    trouble.disabled = rows.filter((row) => row.state === 'disabled').length;
+    trouble.frozen = all.value?.frozen ?? 0;
+    trouble.disabled = all.value?.disabled ?? 0;
   });
 
   $effect(() => {

@@ -63,3 +63,12 @@ export function conditionsOf(filter: Filter): Condition[] {
 export function typeMatches(patterns: string[], type: string): boolean {
   return patterns.some((pattern) => pattern === '*' || pattern === type || (pattern.endsWith('.*') && type.startsWith(pattern.slice(0, -1))));
 }
+
+/** The condition at a place as the server names it, such as `filter.any[0].all[1]`. */
+export function conditionAt(filter: Filter | null, place: string): Condition | null {
+  let found: Filter | null | undefined = filter;
+  for (const [, kind, n] of place.matchAll(/\.(all|any)\[(\d+)\]/g)) {
+    found = found && isGroup(found) ? found[kind as 'all' | 'any']?.[Number(n)] : null;
+  }
+  return found && !isGroup(found) ? found : null;
+}
