@@ -90,10 +90,7 @@ pub async fn start<T: Transport>(
     let core =
         load(&store, &*clock, &policy.borrow().clone(), &options, &directory, &inbox).await?;
     let mut tasks = JoinSet::new();
-    tasks.spawn(upkeep::tell_tenants(happened, Arc::clone(&ingest), options.clone()));
-    tasks.spawn(upkeep::follow_ingest(Arc::clone(&ingest)));
-    let pruned = (Arc::clone(&store), Arc::clone(&clock));
-    tasks.spawn(upkeep::prune(pruned, policy.subscribe(), options.prune_every));
+    upkeep::begin(&mut tasks, (happened, &ingest), (&store, &clock), &policy, &options);
     let (to_holder, told) = mpsc::unbounded_channel();
     let held = ShardLeases::clone(&core.holding());
     tasks.spawn(Holder::new(&store, &inputs, held, options.hold_every, told).run());

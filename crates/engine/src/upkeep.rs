@@ -13,6 +13,7 @@ use postrider_domain::time::Timestamp;
 use postrider_store::{Epoch, ReplayJob, ShardLeases, ShardSet, Store, StoreError};
 use postrider_transport::Clock;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::cluster::instant;
@@ -27,9 +28,24 @@ pub(crate) async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
+/// Starts the tasks that run beside the core.
+pub(crate) fn begin(
+    tasks: &mut JoinSet<()>,
+    (happened, ingest): (mpsc::Receiver<EngineEvent>, &Arc<Ingest>),
+    (store, clock): (&Arc<dyn Store>, &Arc<dyn Clock>),
+    policy: &watch::Sender<Arc<Policy>>,
+    options: &Options,
+) {
+    tasks.spawn(tell_tenants(happened, Arc::clone(ingest), options.clone()));
+    tasks.spawn(follow_ingest(Arc::clone(ingest)));
+    let (store, clock) = (Arc::clone(store), Arc::clone(clock));
+    tasks.spawn(prune(store, clock, policy.subscribe(), options.prune_every));
+}
+
 /// Prunes finished deliveries after the retention time, at intervals.
-pub(crate) async fn prune(
-    (store, clock): (Arc<dyn Store>, Arc<dyn Clock>),
+async fn prune(
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
     policy: watch::Receiver<Arc<Policy>>,
     every: Duration,
 ) {
@@ -198,7 +214,7 @@ impl Holder {
 }
 
 /// Sends operational events to tenants and to the operator, if a subscription wants them.
-pub(crate) async fn tell_tenants(
+async fn tell_tenants(
     mut happened: mpsc::Receiver<EngineEvent>,
     ingest: Arc<Ingest>,
     options: Options,
@@ -239,7 +255,7 @@ pub(crate) async fn tell_tenants(
 const FLUSH_EVERY: Duration = Duration::from_secs(10 * 60);
 
 /// Keeps the counts of unfinished deliveries up to date.
-pub(crate) async fn follow_ingest(ingest: Arc<Ingest>) {
+async fn follow_ingest(ingest: Arc<Ingest>) {
     ingest.follow_backlog().await;
 }
 
