@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use postrider_domain::ids::{DeliveryId, TenantId};
+use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
 use postrider_engine::Options;
 
 use super::actions::KINDS;
@@ -320,7 +320,7 @@ fn try_step(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
 fn recover(
     world: &mut World,
     acts: &mut Random,
-    (tenant, kind): (&TenantId, &'static str),
+    (tenant, kind): (&TenantId, &str),
     destination: DestinationId,
 ) -> Result<(), Crashed> {
     match acts.below(3) {
