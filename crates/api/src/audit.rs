@@ -60,7 +60,13 @@ const ACTIONS: &[(&str, &str, ActionName)] = &[
 
 /// Paths with mutating methods that have no entry: events are their own record, and what is only tried
 /// changes nothing.
-const NOT_LOGGED: &[&str] = &["/v1/events", "/v1/events/batch", "/v1/filters/test", "/v1/simulate"];
+const NOT_LOGGED: &[&str] = &[
+    "/v1/events",
+    "/v1/events/batch",
+    "/v1/filters/test",
+    "/v1/filters/test/events",
+    "/v1/simulate",
+];
 
 /// What is known of a mutation before it is carried out.
 pub(crate) struct PendingEntry {

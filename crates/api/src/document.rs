@@ -42,8 +42,9 @@ const KEY: &str = "key";
 struct Base;
 
 /// Schemas of bodies that come in: what is optional in them may be left out.
-const REQUESTS: [&str; 14] = [
+const REQUESTS: [&str; 15] = [
     "FilterTest",
+    "FilterTrial",
     "NewEvent",
     "NewKey",
     "NewReplay",

@@ -77,7 +77,14 @@ pub(crate) async fn remember(state: &ApiState, request: Request, next: Next) -> 
 /// Whether a disconnected client leaves nothing half done on this path anyway: the engine accepts
 /// events in a task of its own, and what is only tried changes nothing.
 fn ends_by_itself(path: &str) -> bool {
-    ["/v1/events", "/v1/events/batch", "/v1/filters/test", "/v1/simulate"].contains(&path)
+    [
+        "/v1/events",
+        "/v1/events/batch",
+        "/v1/filters/test",
+        "/v1/filters/test/events",
+        "/v1/simulate",
+    ]
+    .contains(&path)
 }
 
 async fn repeatable(

@@ -441,6 +441,11 @@ impl EngineHandle {
         self.shared.directory.snapshots()
     }
 
+    /// The subscriptions of a tenant, on all nodes, as this node knows them now; `None` where it has none.
+    pub fn subscriptions_of(&self, tenant: &TenantId) -> Option<TenantIndex> {
+        self.shared.directory.snapshot(tenant)
+    }
+
     /// Keys and tenants that other nodes deleted, from now on; `None` means that any may be.
     pub fn changes(&self) -> broadcast::Receiver<Option<Change>> {
         self.shared.refresher.changes.subscribe()

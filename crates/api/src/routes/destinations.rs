@@ -2,10 +2,13 @@
 
 use axum::Json;
 use axum::extract::State;
+use postrider_domain::destination::DestinationState;
 use postrider_domain::ids::DestinationId;
 use postrider_domain::limits::REASON_CHARS_MAX;
 use postrider_engine::CommandError;
-use postrider_store::DestinationRecord;
+use postrider_store::{DestinationRecord, Page, PageRequest};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::PathId;
 use super::subscriptions::PageQuery;
@@ -17,21 +20,97 @@ use crate::state::ApiState;
 use crate::wire::check_text;
 use crate::wire::destination::{DestinationView, ReasonBody, TransitionView};
 
+/// Which destinations.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DestinationQuery {
+    /// `enabled`, `disabled` or `frozen`.
+    state: Option<String>,
+    /// A part of the URL, at most 200 characters; upper and lower case are the same.
+    q: Option<String>,
+    /// Entries on a page, 1 to 1000; 50 where it is left out.
+    limit: Option<String>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// Characters of a part of a URL.
+const PART_CHARS_MAX: usize = 200;
+/// Pages of the store that are looked through for one page of those that are wanted.
+const LOOKED_THROUGH_MAX: usize = 10;
+
+/// What is wanted of a destination.
+struct Wanted {
+    state: Option<DestinationState>,
+    part: Option<String>,
+}
+
+impl Wanted {
+    fn of(query: &DestinationQuery) -> Result<Self, Problem> {
+        let state = match query.state.as_deref() {
+            None => None,
+            Some("enabled") => Some(DestinationState::Enabled),
+            Some("disabled") => Some(DestinationState::Disabled),
+            Some("frozen") => Some(DestinationState::Frozen),
+            Some(_) => return Err(Problem::field("state", "one of enabled, disabled, frozen")),
+        };
+        let part = check_text("q", query.q.clone(), PART_CHARS_MAX)?;
+        Ok(Wanted { state, part: part.map(|part| part.to_lowercase()) })
+    }
+
+    fn is_everything(&self) -> bool {
+        self.state.is_none() && self.part.is_none()
+    }
+
+    fn has(&self, record: &DestinationRecord) -> bool {
+        let is_there = |part: &String| record.url.to_lowercase().contains(part.as_str());
+        self.state.is_none_or(|state| record.state() == state)
+            && self.part.as_ref().is_none_or(is_there)
+    }
+}
+
+/// Those of the tenant's destinations that are wanted. However few they are, a bounded number is looked
+/// through: the page may be short, or empty, and yet not the last one.
+async fn find_wanted(
+    state: &ApiState,
+    caller: &Caller,
+    wanted: &Wanted,
+    asked: &PageRequest,
+) -> Result<Page<DestinationRecord>, Problem> {
+    let mut items: Vec<DestinationRecord> = Vec::new();
+    let mut next = asked.cursor.clone();
+    for _ in 0..LOOKED_THROUGH_MAX {
+        let request = PageRequest { limit: asked.limit - items.len(), cursor: next.take() };
+        let page = state.store().destinations(&caller.tenant, &request).await?;
+        items.extend(page.items.into_iter().filter(|record| wanted.has(record)));
+        next = page.next;
+        if next.is_none() || wanted.is_everything() || items.len() >= asked.limit {
+            break;
+        }
+    }
+    Ok(Page { items, next })
+}
+
 /// List destinations
 ///
-/// Newest first.
+/// Newest first. With `state` or `q` a page may have fewer entries than asked for, or none, and yet a
+/// `next_cursor`: a bounded number of destinations is looked through for each page.
 #[utoipa::path(
-    get, path = "/v1/destinations", tag = "destinations", params(PageQuery),
+    get, path = "/v1/destinations", tag = "destinations", params(DestinationQuery),
     responses((status = 200, body = List<DestinationView>, description = "A page of destinations"))
 )]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     CanRead(caller): CanRead,
-    Query(query): Query<PageQuery>,
+    Query(query): Query<DestinationQuery>,
 ) -> Result<Json<List<DestinationView>>, Problem> {
-    let list = ListOf { name: "destinations", tenant: Some(&caller.tenant), filters: &[] };
+    let wanted = Wanted::of(&query)?;
+    let given = [query.state.as_deref(), query.q.as_deref()];
+    let filters = if wanted.is_everything() { &[] } else { &given[..] };
+    let list = ListOf { name: "destinations", tenant: Some(&caller.tenant), filters };
     let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
-    let records = state.store().destinations(&caller.tenant, &asked.request).await?;
+    let records = find_wanted(&state, &caller, &wanted, &asked.request).await?;
     let ids: Vec<DestinationId> = records.items.iter().map(|record| record.id).collect();
     let waiting = state.store().waiting_counts(&caller.tenant, &ids).await?;
     let (now, policy) = (state.now(), state.policy());

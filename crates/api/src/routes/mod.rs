@@ -5,13 +5,16 @@ pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod config;
 pub(crate) mod deliveries;
+pub(crate) mod destination_summary;
 pub(crate) mod destinations;
 pub(crate) mod docs;
 pub(crate) mod events;
+pub(crate) mod filter_trials;
 pub(crate) mod filters;
 pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod limits;
+pub(crate) mod matches;
 pub(crate) mod meta;
 pub(crate) mod policy;
 pub(crate) mod replays;
@@ -80,6 +83,9 @@ fn reads() -> OpenApiRouter<ApiState> {
         .routes(routes!(simulate::simulate))
         .routes(routes!(config::config))
         .routes(routes!(server::server))
+        .routes(routes!(destination_summary::summary))
+        .routes(routes!(matches::matches))
+        .routes(routes!(filter_trials::test_events))
         .routes(routes!(deliveries::request::request))
 }
 

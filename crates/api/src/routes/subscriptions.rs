@@ -12,7 +12,7 @@ use postrider_domain::payload::Format;
 use postrider_domain::signature::{SigningSecret, SigningSecrets};
 use postrider_domain::subscription::Subscription;
 use postrider_engine::NewEvent;
-use postrider_store::SubscriptionPut;
+use postrider_store::{Cursor, Page, PageRequest, SubscriptionPut, SubscriptionRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
@@ -22,7 +22,7 @@ use crate::auth::{Caller, CanManage, CanRead};
 use crate::body::{Nothing, Patch, Strict, StrictOrNone};
 use crate::credentials::{Credentials, HeaderForm, TlsCredentials};
 use crate::draw::Draw;
-use crate::paging::{List, ListOf, Query, page};
+use crate::paging::{List, ListOf, Query, bad_cursor, page, parameter};
 use crate::problem::{Code, Problem};
 use crate::settings::{OVERLAP_SECONDS_DEFAULT, OVERLAP_SECONDS_MAX};
 use crate::state::ApiState;
@@ -188,27 +188,74 @@ pub(crate) struct PageQuery {
     pub(crate) cursor: Option<String>,
 }
 
+/// Which subscriptions.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct SubscriptionQuery {
+    /// To this destination. A page has at most 100 entries then.
+    destination: Option<String>,
+    /// Entries on a page, 1 to 1000; 50 where it is left out.
+    limit: Option<String>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
 /// List subscriptions
 ///
 /// Newest first.
 #[utoipa::path(
-    get, path = "/v1/subscriptions", tag = "subscriptions", params(PageQuery),
+    get, path = "/v1/subscriptions", tag = "subscriptions", params(SubscriptionQuery),
     responses((status = 200, body = List<SubscriptionView>, description = "A page of subscriptions"))
 )]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     CanRead(caller): CanRead,
-    Query(query): Query<PageQuery>,
+    Query(query): Query<SubscriptionQuery>,
 ) -> Result<Json<List<SubscriptionView>>, Problem> {
-    let list = ListOf { name: "subscriptions", tenant: Some(&caller.tenant), filters: &[] };
+    let of_destination = [query.destination.as_deref()];
+    let filters = if query.destination.is_some() { &of_destination[..] } else { &[] };
+    let list = ListOf { name: "subscriptions", tenant: Some(&caller.tenant), filters };
     let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
-    let records = state.store().subscriptions(&caller.tenant, &asked.request).await?;
+    let records = match parameter("destination", query.destination.as_deref())? {
+        Some(destination) => of_one(&state, &caller, destination, &asked.request).await?,
+        None => state.store().subscriptions(&caller.tenant, &asked.request).await?,
+    };
     let now = state.now();
     let list = List::try_of(&asked, records, |record| {
         let credentials = Credentials::open(state.vault(), &record)?;
         Ok(SubscriptionView::of(&record.subscription, &credentials, now))
     });
     list.map(Json)
+}
+
+/// Entries on a page of one destination's subscriptions: each is read by itself.
+const OF_DESTINATION_MAX: usize = 100;
+
+/// The subscriptions to one destination, found in memory and read from the store.
+async fn of_one(
+    state: &ApiState,
+    caller: &Caller,
+    destination: DestinationId,
+    asked: &PageRequest,
+) -> Result<Page<SubscriptionRecord>, Problem> {
+    let before: Option<SubscriptionId> = match &asked.cursor {
+        Some(cursor) => Some(cursor.0.parse().map_err(|_| bad_cursor())?),
+        None => None,
+    };
+    let index = state.engine().subscriptions_of(&caller.tenant);
+    let all = index.iter().flat_map(|index| index.of_destination(destination));
+    let mut ids: Vec<SubscriptionId> = all.map(|subscription| subscription.id).collect();
+    ids.retain(|id| before.is_none_or(|before| *id < before));
+    ids.reverse();
+    let limit = asked.limit.min(OF_DESTINATION_MAX);
+    let next = ids.get(limit.saturating_sub(1)).filter(|_| ids.len() > limit);
+    let next = next.map(|last| Cursor(last.to_string()));
+    let mut items = Vec::new();
+    for id in ids.into_iter().take(limit) {
+        items.extend(state.store().subscription(&caller.tenant, id).await?);
+    }
+    Ok(Page { items, next })
 }
 
 /// Show a subscription

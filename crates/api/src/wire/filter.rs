@@ -1,5 +1,6 @@
 //! Trying a filter on an event.
 
+use postrider_domain::filter::ConditionVerdict;
 use postrider_domain::limits::FILTER_STEPS_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -32,6 +33,23 @@ pub(crate) struct FilterVerdict {
     pub(crate) steps: u64,
     /// The steps that a filter may take on one event.
     pub(crate) steps_max: u64,
+}
+
+/// One condition of a filter.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Condition)]
+pub(crate) struct ConditionView {
+    /// Where it stands in the filter.
+    #[schema(example = "filter.all[2]")]
+    place: String,
+    /// Whether it holds by itself.
+    holds: bool,
+}
+
+impl ConditionView {
+    pub(crate) fn of(verdict: ConditionVerdict) -> Self {
+        ConditionView { place: verdict.place, holds: verdict.holds }
+    }
 }
 
 impl FilterVerdict {

@@ -280,6 +280,9 @@ pub(crate) struct SubscriptionView {
     public_key: Option<String>,
     /// How many older secrets still sign along.
     retiring_secrets: usize,
+    /// When the last older secret stops signing along; null where none does.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    secret_overlap_ends_at: Option<Timestamp>,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     #[schema(value_type = String, format = DateTime)]
@@ -319,6 +322,7 @@ impl SubscriptionView {
             enabled: subscription.enabled,
             public_key: credentials.secrets.current().public_key(),
             retiring_secrets: credentials.secrets.valid_at(now).count() - 1,
+            secret_overlap_ends_at: credentials.secrets.overlap_ends_at(now),
             created_at: subscription.created_at,
             updated_at: subscription.updated_at,
         }

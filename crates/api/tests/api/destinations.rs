@@ -52,3 +52,44 @@ async fn a_disabled_destination_says_why_and_when_it_is_probed() {
     let shown = api.get(&path).expect(200).await;
     assert_json_snapshot!(shown, {".id" => "[id]"});
 }
+
+#[tokio::test]
+async fn destinations_are_found_by_state_and_by_a_part_of_their_url() {
+    let api = Api::new().await;
+    for n in 0..30 {
+        api.subscribe(&format!("Shop-{n}/in")).await;
+    }
+    let frozen = api.subscribe("other/in").await;
+    let path = format!("/v1/destinations/{}", frozen["destination_id"].as_str().unwrap());
+    api.call("POST", &format!("{path}/freeze")).expect(200).await;
+    let count = async |query: &str| {
+        let list = api.get(&format!("/v1/destinations?{query}")).expect(200).await;
+        (list["data"].as_array().unwrap().len(), list["next_cursor"].is_null())
+    };
+    let summary = api.get("/v1/destinations/summary").expect(200).await;
+    let expected = json!({"enabled": 30, "disabled": 0, "frozen": 1, "complete": true});
+    assert_eq!(summary, expected);
+    assert_eq!(count("state=frozen").await, (1, true));
+    assert_eq!(count("state=disabled").await, (0, true));
+    assert_eq!(count("state=enabled&limit=1000").await, (30, true));
+    assert_eq!(count("q=shop-1").await, (11, true));
+    assert_eq!(count("q=OTHER&state=frozen").await, (1, true));
+    assert_eq!(count("q=other&state=enabled").await, (0, true));
+    // Page by page each is met once, however few a page has.
+    for (query, expected) in [("q=shop-1", 11), ("state=enabled", 30), ("q=nowhere", 0)] {
+        let (mut seen, mut cursor) = (std::collections::BTreeSet::new(), String::new());
+        loop {
+            let path = format!("/v1/destinations?{query}&limit=2{cursor}");
+            let page = api.get(&path).expect(200).await;
+            for destination in page["data"].as_array().unwrap() {
+                assert!(seen.insert(destination["id"].as_str().unwrap().to_owned()));
+            }
+            let Some(next) = page["next_cursor"].as_str() else { break };
+            cursor = format!("&cursor={next}");
+        }
+        assert_eq!(seen.len(), expected, "{query}");
+    }
+    api.get("/v1/destinations?state=lost").refused(422, "invalid_field", Some("state")).await;
+    let long = format!("/v1/destinations?q={}", "x".repeat(201));
+    api.get(&long).refused(422, "invalid_field", Some("q")).await;
+}

@@ -46,3 +46,58 @@ async fn filter_that_exceeds_its_budget_answers_so() {
     let verdict = api.post("/v1/filters/test", body).expect(200).await;
     assert_eq!((&verdict["matches"], &verdict["over_budget"]), (&json!(true), &json!(false)));
 }
+
+#[tokio::test]
+async fn filter_is_tried_on_accepted_events_condition_by_condition() {
+    let api = Api::new().await;
+    let mut ids = Vec::new();
+    for (kind, status) in [("task.a", "CUR"), ("task.b", "DED"), ("task.a", "DED")] {
+        let event = json!({"type": kind, "data": {"status": status}});
+        let accepted = api.post("/v1/events", event).expect(202).await;
+        ids.push(accepted["id"].as_str().unwrap().to_owned());
+        api.clock.advance(std::time::Duration::from_millis(1));
+    }
+    api.idle().await;
+    let filter = json!({"all": [
+        {"field": "data.status", "op": "eq", "value": "CUR"},
+        {"field": "data.status", "op": "exists", "value": true},
+    ]});
+    let tried = async |more: serde_json::Value| {
+        let mut body = json!({"filter": filter});
+        for (name, value) in more.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        let answer = api.post("/v1/filters/test/events", body).expect(200).await;
+        let data = answer["data"].as_array().unwrap().clone();
+        let shown = data.iter().map(|one| json!([one["event_id"], one["matches"]]));
+        (shown.collect::<Vec<_>>(), data)
+    };
+    let (named, data) = tried(json!({"event_ids": [ids[1], ids[0]]})).await;
+    assert_eq!(named, [json!([ids[1], false]), json!([ids[0], true])]);
+    let expected = json!([
+        {"place": "filter.all[0]", "holds": false},
+        {"place": "filter.all[1]", "holds": true},
+    ]);
+    assert_eq!((&data[0]["conditions"], &data[0]["over_budget"]), (&expected, &json!(false)));
+    let (newest, _) = tried(json!({"recent": 2})).await;
+    assert_eq!(newest, [json!([ids[2], false]), json!([ids[1], false])]);
+    let (of_type, _) = tried(json!({"type": "task.a"})).await;
+    assert_eq!(of_type, [json!([ids[2], false]), json!([ids[0], true])]);
+    for (body, field) in [
+        (json!({"filter": filter, "recent": 51}), "recent"),
+        (json!({"filter": filter, "recent": 2, "event_ids": []}), "recent"),
+        (json!({"filter": filter, "type": "a.*"}), "type"),
+        (json!({"filter": filter, "event_ids": vec!["x"; 51]}), "event_ids"),
+        (json!({"filter": filter, "event_ids": [ids[0], "evt_unknown"]}), "event_ids[1]"),
+        (json!({"filter": {"all": []}}), "filter.all"),
+    ] {
+        api.post("/v1/filters/test/events", body).refused(422, "invalid_field", Some(field)).await;
+    }
+    let missing = api.post("/v1/filters/test/events", json!({}));
+    missing.refused(422, "missing_field", Some("filter")).await;
+    // Another tenant's events are unknown.
+    api.tenant("acme").await;
+    let body = json!({"filter": filter, "event_ids": [ids[0]]});
+    let foreign = api.post("/v1/filters/test/events", body).tenant("acme");
+    foreign.refused(422, "invalid_field", Some("event_ids[0]")).await;
+}

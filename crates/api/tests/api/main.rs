@@ -16,6 +16,7 @@ mod isolation;
 mod keys;
 mod ledger;
 mod limits;
+mod matches;
 mod meta;
 mod openapi;
 mod problems;

@@ -85,6 +85,7 @@ fn targets(subscription: &str, destination: &str) -> Vec<(&'static str, String)>
         ("POST", "/v1/tenants".to_owned()),
         ("POST", "/v1/keys".to_owned()),
         ("POST", "/v1/filters/test".to_owned()),
+        ("POST", "/v1/filters/test/events".to_owned()),
         ("POST", "/v1/simulate".to_owned()),
     ]
 }

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
+use super::ConditionVerdict;
 use super::budget::{Budget, OverBudget};
 use super::compare::{Operand, is_same};
 use super::compile::{Expression, Test};
@@ -48,6 +49,31 @@ impl Expression {
                 test.holds(field, event, budget)
             }
         }
+    }
+}
+
+impl Expression {
+    /// Adds the verdict on each condition.
+    pub(super) fn each_condition(
+        &self,
+        place: &str,
+        event: &EventView<'_>,
+        budget: &mut Budget,
+        found: &mut Vec<ConditionVerdict>,
+    ) -> Result<(), OverBudget> {
+        let (word, entries) = match self {
+            Expression::All(entries) => ("all", entries),
+            Expression::Any(entries) => ("any", entries),
+            Expression::Condition(..) => {
+                let holds = self.holds(event, budget)?;
+                found.push(ConditionVerdict { place: place.to_owned(), holds });
+                return Ok(());
+            }
+        };
+        for (n, entry) in entries.iter().enumerate() {
+            entry.each_condition(&format!("{place}.{word}[{n}]"), event, budget, found)?;
+        }
+        Ok(())
     }
 }
 

@@ -26,6 +26,15 @@ pub use self::error::{FilterError, FilterFault};
 pub(crate) use self::field::Field;
 pub use self::view::EventView;
 
+/// Whether one condition of a filter holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConditionVerdict {
+    /// Where it stands: `filter`, `filter.all[2]`, `filter.any[0].all[1]`.
+    pub place: String,
+    /// Whether it holds.
+    pub holds: bool,
+}
+
 /// A compiled filter. Two are equal when their sources are, whatever the order of keys.
 #[derive(Debug, Clone)]
 pub struct Filter {
@@ -47,6 +56,18 @@ impl Filter {
     /// Whether the event passes, within so many steps.
     pub fn evaluate(&self, event: &EventView<'_>, budget: &mut Budget) -> Result<bool, OverBudget> {
         self.expression.holds(event, budget)
+    }
+
+    /// Whether each condition holds by itself, in the order in which they are written, within so many
+    /// steps. The filter's own answer is [`Filter::evaluate`].
+    pub fn conditions(
+        &self,
+        event: &EventView<'_>,
+        budget: &mut Budget,
+    ) -> Result<Vec<ConditionVerdict>, OverBudget> {
+        let mut found = Vec::new();
+        self.expression.each_condition("filter", event, budget, &mut found)?;
+        Ok(found)
     }
 
     /// Whether a condition looks into an event's `data` or `old`.

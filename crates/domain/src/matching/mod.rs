@@ -237,6 +237,15 @@ impl TenantIndex {
         Ok(matched)
     }
 
+    /// All subscriptions, newest first; those before this one, where one is named.
+    pub fn newest_first(
+        &self,
+        before: Option<SubscriptionId>,
+    ) -> impl Iterator<Item = &Arc<Subscription>> {
+        let end = before.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_id.range((Bound::Unbounded, end)).rev().map(|(_, subscription)| subscription)
+    }
+
     /// All subscriptions that share this destination, by identifier.
     pub fn of_destination(
         &self,

@@ -68,6 +68,11 @@ impl SigningSecrets {
             .map(|(secret, _)| secret)
     }
 
+    /// When the last older secret stops signing along; `None` where none does.
+    pub fn overlap_ends_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.all().filter_map(|(_, expires_at)| expires_at).filter(|at| now < *at).max()
+    }
+
     /// Makes `new` the current secret. The one before it signs along for `overlap`, and each before
     /// that for as long as it was promised: no rotation shortens an earlier overlap. Expired ones are
     /// forgotten.

@@ -18,6 +18,12 @@ pub(crate) struct Destinations {
 enum Command {
     /// List destinations.
     List {
+        /// Those that are enabled, disabled or frozen.
+        #[arg(long)]
+        state: Option<String>,
+        /// Those whose URL has this in it.
+        #[arg(long, value_name = "TEXT")]
+        search: Option<String>,
         /// At most so many.
         #[arg(long)]
         limit: Option<u32>,
@@ -52,9 +58,10 @@ struct ByHand {
 
 pub(crate) async fn run(context: &Context, arguments: Destinations) -> Result<(), Failure> {
     match arguments.command {
-        Command::List { limit, cursor } => {
+        Command::List { state, search, limit, cursor } => {
+            let limit = limit.map(|limit| limit.to_string());
             let query =
-                query(vec![("limit", limit.map(|limit| limit.to_string())), ("cursor", cursor)]);
+                query(vec![("state", state), ("q", search), ("limit", limit), ("cursor", cursor)]);
             let list = context.get("/v1/destinations", &query).await?;
             context.output.value(&list, |list| shown(context, list) + &more(list))?;
         }

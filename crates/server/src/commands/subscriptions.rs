@@ -23,6 +23,9 @@ enum Command {
     Create(Box<Create>),
     /// List subscriptions.
     List {
+        /// Those to this destination.
+        #[arg(long, value_name = "ID")]
+        destination: Option<String>,
         /// At most so many.
         #[arg(long)]
         limit: Option<u32>,
@@ -158,9 +161,10 @@ pub(crate) async fn run(context: &Context, arguments: Subscriptions) -> Result<(
                 )
             })?;
         }
-        Command::List { limit, cursor } => {
+        Command::List { destination, limit, cursor } => {
+            let limit = limit.map(|limit| limit.to_string());
             let query =
-                query(vec![("limit", limit.map(|limit| limit.to_string())), ("cursor", cursor)]);
+                query(vec![("destination", destination), ("limit", limit), ("cursor", cursor)]);
             let list = context.get("/v1/subscriptions", &query).await?;
             output.value(&list, |list| {
                 let row = |one: &Json| {

@@ -563,3 +563,24 @@ proptest! {
         prop_assert_eq!(passes(filter, &json!({"x": list})), set(&values) == set(&list));
     }
 }
+
+#[test]
+fn each_condition_has_a_verdict_of_its_own() {
+    let event = event(r#"{"data": {"a": 1, "b": 2}}"#);
+    let verdicts = |filter: Value| {
+        let filter = Filter::compile(&filter).unwrap();
+        let found = filter.conditions(&EventView::new(&event), &mut Budget::unlimited()).unwrap();
+        let shown = found.iter().map(|one| format!("{}={}", one.place, one.holds));
+        shown.collect::<Vec<_>>().join(" ")
+    };
+    let is = |field: &str, value: u32| json!({"field": field, "op": "eq", "value": value});
+    assert_eq!(verdicts(is("data.a", 1)), "filter=true");
+    let nested = json!({"all": [is("data.a", 7), {"any": [is("data.b", 2), is("data.b", 3)]}]});
+    assert_eq!(
+        verdicts(nested),
+        "filter.all[0]=false filter.all[1].any[0]=true filter.all[1].any[1]=false"
+    );
+    let filter = Filter::compile(&is("data.a", 1)).unwrap();
+    let spent = filter.conditions(&EventView::new(&event), &mut Budget::new(0));
+    assert_eq!(spent, Err(OverBudget));
+}

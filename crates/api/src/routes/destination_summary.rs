@@ -1,0 +1,58 @@
+//! How many destinations are in which state.
+
+use axum::Json;
+use axum::extract::State;
+use postrider_domain::destination::DestinationState;
+use postrider_domain::limits::PAGE_MAX;
+use postrider_store::PageRequest;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::auth::CanRead;
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+/// Pages of the store that are counted.
+const PAGES_MAX: usize = 20;
+
+/// Destinations by state.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = DestinationSummary)]
+pub(crate) struct SummaryView {
+    enabled: u64,
+    disabled: u64,
+    frozen: u64,
+    /// Whether all were counted; false where the tenant has more than 20,000: then the newest were.
+    complete: bool,
+}
+
+/// Count destinations by state
+///
+/// Of the tenant's newest 20,000 destinations.
+#[utoipa::path(
+    get, path = "/v1/destinations/summary", tag = "destinations",
+    responses((status = 200, body = SummaryView, description = "The counts"))
+)]
+pub(crate) async fn summary(
+    State(state): State<ApiState>,
+    CanRead(caller): CanRead,
+) -> Result<Json<SummaryView>, Problem> {
+    let mut summary = SummaryView::default();
+    let mut request = PageRequest { limit: PAGE_MAX, cursor: None };
+    for _ in 0..PAGES_MAX {
+        let page = state.store().destinations(&caller.tenant, &request).await?;
+        for record in &page.items {
+            *match record.state() {
+                DestinationState::Enabled => &mut summary.enabled,
+                DestinationState::Disabled => &mut summary.disabled,
+                DestinationState::Frozen => &mut summary.frozen,
+            } += 1;
+        }
+        request.cursor = page.next;
+        if request.cursor.is_none() {
+            summary.complete = true;
+            break;
+        }
+    }
+    Ok(Json(summary))
+}
