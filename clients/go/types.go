@@ -182,9 +182,11 @@ type Subscription struct {
 	PublicKey string   `json:"public_key"`
 	RateLimit *float64 `json:"rate_limit"`
 	// RetiringSecrets: how many older secrets still sign along.
-	RetiringSecrets int       `json:"retiring_secrets"`
-	Types           []string  `json:"types"`
-	UpdatedAt       time.Time `json:"updated_at"`
+	RetiringSecrets int `json:"retiring_secrets"`
+	// SecretOverlapEndsAt: when the last older secret stops signing along; nil where none does.
+	SecretOverlapEndsAt *time.Time `json:"secret_overlap_ends_at"`
+	Types               []string   `json:"types"`
+	UpdatedAt           time.Time  `json:"updated_at"`
 }
 
 // SubscriptionWithSecret: a subscription with its secret, which is shown this once.
@@ -255,7 +257,35 @@ type DeliveryDetail struct {
 	AttemptLog []Attempt `json:"attempt_log"`
 	// AttemptLogCursor: give this as `cursor` to `/v1/deliveries/{id}/attempts` to get the attempts that are
 	// not in `attempt_log`; empty where it has all of them.
-	AttemptLogCursor string `json:"attempt_log_cursor"`
+	AttemptLogCursor string   `json:"attempt_log_cursor"`
+	Schedule         Schedule `json:"schedule"`
+}
+
+// Schedule: the schedule that a delivery follows, or followed last: a replay begins a new one.
+type Schedule struct {
+	// AskedForAt: when an attempt is made that somebody asked for before the next slot; it takes no slot.
+	AskedForAt *time.Time `json:"asked_for_at"`
+	// Exact: whether StartedAt is known. False before the first attempt, and where a replay that has ended had
+	// none.
+	Exact bool `json:"exact"`
+	// Replay: whether it began with a replay.
+	Replay bool `json:"replay"`
+	// Slots: slot 0, the first attempt, then one for each retry.
+	Slots []ScheduleSlot `json:"slots"`
+	// StartedAt: what the slots are counted from: the first attempt, else acceptance or the replay.
+	StartedAt time.Time `json:"started_at"`
+}
+
+// ScheduleSlot: one slot of a schedule.
+type ScheduleSlot struct {
+	// Attempt: the number of the attempt that was made in it; nil where none was.
+	Attempt *int `json:"attempt"`
+	// DueAt: when it falls or fell due, by the policy as it is now.
+	DueAt time.Time `json:"due_at"`
+	// Number: retry n; 0 for the first attempt.
+	Number int `json:"number"`
+	// State: `delivered`, `failed`, `spent`, `in_flight`, `next`, `ahead` or `unneeded`.
+	State string `json:"state"`
 }
 
 // Attempt: one HTTP request made for a delivery.
@@ -321,12 +351,24 @@ type Explanation struct {
 	Delivery Delivery `json:"delivery"`
 	// Next: what happens next; nil where nothing does by itself.
 	Next *NextStep `json:"next"`
+	// Slot: the slot that it waits for; nil where it waits for none.
+	Slot *RetryPlace `json:"slot"`
 	// Standing: what it waits for where it is due; nil where it is not, or where another node sends it.
 	Standing *Standing `json:"standing"`
 	// Summary: where it stands, in a sentence.
 	Summary string `json:"summary"`
 	// Unblock: what somebody can do about it; empty where nothing is needed.
 	Unblock []Unblock `json:"unblock"`
+}
+
+// RetryPlace: which retry of how many.
+type RetryPlace struct {
+	// DueAt: when its slot falls due. An attempt that somebody asked for comes before it and takes no slot.
+	DueAt time.Time `json:"due_at"`
+	// Max: how many retries there are.
+	Max int `json:"max"`
+	// Number: retry n; 0 for the first attempt of a replay.
+	Number int `json:"number"`
 }
 
 // CountThreshold: a count on its way to its limit.

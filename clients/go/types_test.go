@@ -38,7 +38,7 @@ func TestTypesHaveTheFieldsOfTheOpenAPIDocument(t *testing.T) {
 	for _, value := range []any{
 		Tenant{}, Key{}, KeyCreated{}, EventAccepted{}, EventSummary{}, EventDetail{}, Certificate{}, Subscription{},
 		SubscriptionWithSecret{}, TestOutcome{}, Timings{}, Delivery{}, DeliveryDetail{}, Attempt{}, NextStep{}, Wait{},
-		Standing{}, Unblock{}, Explanation{}, CountThreshold{}, ShareThreshold{}, TimeThreshold{}, Thresholds{},
+		Standing{}, Unblock{}, RetryPlace{}, Schedule{}, ScheduleSlot{}, Explanation{}, CountThreshold{}, ShareThreshold{}, TimeThreshold{}, Thresholds{},
 		Destination{}, Counters{}, Transition{}, ReplayFilter{}, Replay{}, Ledger{}, Span{}, Stats{}, Limit{},
 		FilterVerdict{}, AuditEntry{},
 	} {

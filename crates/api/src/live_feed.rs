@@ -3,7 +3,8 @@
 //! A tenant may have a hundred streams open, and a receiver that hangs ends hundreds of attempts in
 //! one moment. If each stream encoded each event, a tenant could keep the threads of everybody busy
 //! for a tenth of a second. So one task, in the background, encodes an event once, and only where
-//! somebody follows its tenant. What happens in quick succession goes out together, and the streams of
+//! somebody follows its tenant; once more without the bodies of responses where somebody wants it so. A
+//! stream that wants only some events picks them out of what was encoded. What happens in quick succession goes out together, and the streams of
 //! a tenant share what is sent at a time: the more there are, the longer a burst takes to go out.
 
 use std::collections::{HashMap, VecDeque};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use postrider_domain::ids::TenantId;
+use postrider_domain::ids::{DestinationId, TenantId};
 use postrider_engine::{EngineEvent, EngineHandle};
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::broadcast::{Receiver, Sender};
@@ -43,6 +44,27 @@ pub(crate) struct Chunk {
     pub(crate) before: u64,
     pub(crate) events: u64,
     pub(crate) bytes: Bytes,
+    /// Where each event ends in the bytes, and what it is about.
+    pub(crate) marks: Arc<[(usize, Mark)]>,
+}
+
+/// What an event is about, for streams that want only some.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Mark {
+    pub(crate) destination: Option<DestinationId>,
+    /// Whether it is an attempt that delivered; `None` for what is no attempt.
+    pub(crate) is_delivered: Option<bool>,
+}
+
+/// Whether a stream has the bodies of responses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bodies {
+    Shown,
+    LeftOut,
+}
+
+impl Bodies {
+    const BOTH: [Bodies; 2] = [Bodies::Shown, Bodies::LeftOut];
 }
 
 /// Events of one tenant from now on.
@@ -58,7 +80,32 @@ pub(crate) struct Following {
 pub(crate) struct LiveFeed(Arc<Mutex<Followed>>);
 
 /// The tenants that somebody follows. While there is one, the task is there.
-type Followed = HashMap<TenantId, Channel>;
+type Followed = HashMap<TenantId, Channels>;
+
+/// What a tenant's events go to, with and without the bodies of responses.
+#[derive(Debug, Clone)]
+struct Channels {
+    shown: Channel,
+    left_out: Channel,
+}
+
+impl Channels {
+    fn new() -> Self {
+        Channels { shown: Channel::new(), left_out: Channel::new() }
+    }
+
+    const fn of(&self, bodies: Bodies) -> &Channel {
+        match bodies {
+            Bodies::Shown => &self.shown,
+            Bodies::LeftOut => &self.left_out,
+        }
+    }
+
+    /// How many streams there are.
+    fn streams(&self) -> usize {
+        self.shown.sender.receiver_count() + self.left_out.sender.receiver_count()
+    }
+}
 
 #[derive(Debug, Clone)]
 struct Channel {
@@ -73,12 +120,16 @@ impl LiveFeed {
     }
 
     /// Follows a tenant.
-    pub(crate) fn follow(&self, engine: &EngineHandle, tenant: &TenantId) -> Following {
+    pub(crate) fn follow(
+        &self,
+        engine: &EngineHandle,
+        tenant: &TenantId,
+        bodies: Bodies,
+    ) -> Following {
         let mut followed = self.followed();
         let is_first = followed.is_empty();
-        let channel = followed
-            .entry(tenant.clone())
-            .or_insert_with(|| Channel { sender: Sender::new(CHUNKS_MAX), events: Arc::default() });
+        let channels = followed.entry(tenant.clone()).or_insert_with(Channels::new);
+        let channel = channels.of(bodies);
         let chunks = channel.sender.subscribe();
         let before = channel.events.load(Ordering::Acquire);
         if is_first {
@@ -90,15 +141,15 @@ impl LiveFeed {
         Following { chunks, before }
     }
 
-    /// The channel of a tenant that somebody follows.
-    fn channel(&self, tenant: &TenantId) -> Option<Channel> {
+    /// The channels of a tenant that somebody follows.
+    fn channels(&self, tenant: &TenantId) -> Option<Channels> {
         self.followed().get(tenant).cloned()
     }
 
     /// Forgets tenants that nobody follows any more. Without any the task is over.
     fn forget_unfollowed(&self) -> bool {
         let mut followed = self.followed();
-        followed.retain(|_, channel| channel.sender.receiver_count() > 0);
+        followed.retain(|_, channels| channels.streams() > 0);
         followed.is_empty()
     }
 }
@@ -106,15 +157,40 @@ impl LiveFeed {
 /// The one that encodes.
 struct Task {
     feed: LiveFeed,
-    buffers: HashMap<TenantId, Buffer>,
+    buffers: HashMap<TenantId, Buffers>,
     /// What all buffers hold.
     waiting_bytes: usize,
 }
 
 /// What is to go out for a tenant.
 #[derive(Default)]
+struct Buffers {
+    shown: Buffer,
+    left_out: Buffer,
+}
+
+impl Buffers {
+    const fn of(&mut self, bodies: Bodies) -> &mut Buffer {
+        match bodies {
+            Bodies::Shown => &mut self.shown,
+            Bodies::LeftOut => &mut self.left_out,
+        }
+    }
+
+    const fn bytes(&self) -> usize {
+        self.shown.bytes + self.left_out.bytes
+    }
+
+    fn give_up(&mut self, channels: &Channels, more: u64) {
+        self.shown.give_up(&channels.shown, more);
+        self.left_out.give_up(&channels.left_out, more);
+    }
+}
+
+/// What is to go out to one channel.
+#[derive(Default)]
 struct Buffer {
-    events: VecDeque<String>,
+    events: VecDeque<(String, Mark)>,
     bytes: usize,
     sent_at: Option<Instant>,
 }
@@ -139,8 +215,8 @@ impl Task {
                 return;
             }
             let feed = &self.feed;
-            self.buffers.retain(|tenant, _| feed.channel(tenant).is_some());
-            self.waiting_bytes = self.buffers.values().map(|buffer| buffer.bytes).sum();
+            self.buffers.retain(|tenant, _| feed.channels(tenant).is_some());
+            self.waiting_bytes = self.buffers.values().map(Buffers::bytes).sum();
         }
     }
 
@@ -156,32 +232,41 @@ impl Task {
 
     fn take(&mut self, event: &EngineEvent) {
         let Some(tenant) = live::whose(event) else { return };
-        let Some(channel) = self.feed.channel(tenant) else { return };
-        let Some((name, data)) = live::told(event) else { return };
-        let buffer = match self.buffers.get_mut(tenant) {
-            Some(buffer) => buffer,
+        let Some(channels) = self.feed.channels(tenant) else { return };
+        let buffers = match self.buffers.get_mut(tenant) {
+            Some(buffers) => buffers,
             None => self.buffers.entry(tenant.clone()).or_default(),
         };
-        let event = encoded(name, &data);
-        if buffer.bytes > WAITING_BYTES_MAX || self.waiting_bytes > WAITING_BYTES_TOTAL {
-            self.waiting_bytes -= buffer.bytes;
-            buffer.give_up(&channel, 0);
+        for bodies in Bodies::BOTH {
+            if channels.of(bodies).sender.receiver_count() == 0 {
+                continue;
+            }
+            let Some((name, data)) = live::told(event, bodies) else { return };
+            let text = encoded(name, &data);
+            if buffers.bytes() > WAITING_BYTES_MAX || self.waiting_bytes > WAITING_BYTES_TOTAL {
+                self.waiting_bytes -= buffers.bytes();
+                buffers.give_up(&channels, 0);
+            }
+            self.waiting_bytes += text.len();
+            buffers.of(bodies).add(text, live::mark(event));
         }
-        self.waiting_bytes += event.len();
-        buffer.add(event);
     }
 
     /// Sends what is there of the tenants that were not sent anything for a while.
     fn send(&mut self) {
         let now = now();
         let is_due = |sent: Instant| now.duration_since(sent) >= GATHER;
-        for (tenant, buffer) in &mut self.buffers {
-            if !buffer.events.is_empty()
-                && buffer.sent_at.is_none_or(is_due)
-                && let Some(channel) = self.feed.channel(tenant)
-            {
+        for (tenant, buffers) in &mut self.buffers {
+            let mut channels = None;
+            for bodies in Bodies::BOTH {
+                let buffer = buffers.of(bodies);
+                if buffer.events.is_empty() || !buffer.sent_at.is_none_or(is_due) {
+                    continue;
+                }
+                let found = channels.get_or_insert_with(|| self.feed.channels(tenant));
+                let Some(channels) = found else { break };
                 self.waiting_bytes -= buffer.bytes;
-                buffer.send(&channel);
+                buffer.send(channels.of(bodies), channels.streams());
                 self.waiting_bytes += buffer.bytes;
                 buffer.sent_at = Some(now);
             }
@@ -192,38 +277,38 @@ impl Task {
     fn tell_unseen(&mut self, unseen: u64) {
         let channels: Vec<_> =
             self.feed.followed().iter().map(|(t, c)| (t.clone(), c.clone())).collect();
-        for (tenant, channel) in channels {
-            let buffer = self.buffers.entry(tenant).or_default();
-            self.waiting_bytes -= buffer.bytes;
-            buffer.give_up(&channel, unseen);
+        for (tenant, channels) in channels {
+            let buffers = self.buffers.entry(tenant).or_default();
+            self.waiting_bytes -= buffers.bytes();
+            buffers.give_up(&channels, unseen);
         }
     }
 }
 
 impl Buffer {
-    fn add(&mut self, event: String) {
+    fn add(&mut self, event: String, mark: Mark) {
         self.bytes += event.len();
-        self.events.push_back(event);
+        self.events.push_back((event, mark));
     }
 
     /// Sends as much as is due to a tenant with so many streams, at least one event.
-    fn send(&mut self, channel: &Channel) {
-        let mut left = SENT_BYTES_MAX / channel.sender.receiver_count().max(1);
-        let (mut bytes, mut events) = (String::new(), 0);
-        while let Some(event) = self.events.pop_front() {
+    fn send(&mut self, channel: &Channel, streams: usize) {
+        let mut left = SENT_BYTES_MAX / streams.max(1);
+        let (mut bytes, mut marks) = (String::new(), Vec::new());
+        while let Some((event, mark)) = self.events.pop_front() {
             self.bytes -= event.len();
             left = left.saturating_sub(event.len());
             bytes.push_str(&event);
-            events += 1;
+            marks.push((bytes.len(), mark));
             if bytes.len() >= CHUNK_BYTES || left == 0 {
-                channel.send(std::mem::take(&mut bytes), std::mem::take(&mut events));
+                channel.send(std::mem::take(&mut bytes), std::mem::take(&mut marks));
             }
             if left == 0 {
                 return;
             }
         }
-        if events > 0 {
-            channel.send(bytes, events);
+        if !marks.is_empty() {
+            channel.send(bytes, marks);
         }
     }
 
@@ -233,15 +318,21 @@ impl Buffer {
         *self = Buffer { sent_at: self.sent_at, ..Buffer::default() };
         channel.events.fetch_add(more.saturating_add(dropped), Ordering::AcqRel);
         // Nothing, but after those: whoever gets it sees that some are missing.
-        channel.send(String::new(), 0);
+        channel.send(String::new(), Vec::new());
     }
 }
 
 impl Channel {
-    fn send(&self, bytes: String, events: u64) {
+    fn new() -> Self {
+        Channel { sender: Sender::new(CHUNKS_MAX), events: Arc::default() }
+    }
+
+    fn send(&self, bytes: String, marks: Vec<(usize, Mark)>) {
+        let events = u64::try_from(marks.len()).unwrap_or(u64::MAX);
         let before = self.events.fetch_add(events, Ordering::AcqRel);
+        let (bytes, marks) = (bytes.into(), marks.into());
         // Where nobody follows any more, the next round forgets the channel.
-        drop(self.sender.send(Chunk { before, events, bytes: bytes.into() }));
+        drop(self.sender.send(Chunk { before, events, bytes, marks }));
     }
 }
 
@@ -259,13 +350,9 @@ pub(crate) fn encoded(name: &str, data: &serde_json::Value) -> String {
 mod tests {
     use super::*;
 
-    fn channel() -> Channel {
-        Channel { sender: Sender::new(CHUNKS_MAX), events: Arc::default() }
-    }
-
     fn buffer(events: usize, bytes: usize) -> Buffer {
         let mut buffer = Buffer::default();
-        (0..events).for_each(|_| buffer.add("x".repeat(bytes)));
+        (0..events).for_each(|_| buffer.add("x".repeat(bytes), Mark::default()));
         buffer
     }
 
@@ -276,30 +363,39 @@ mod tests {
     #[test]
     fn streams_of_a_tenant_share_what_is_sent_at_a_time() {
         for (streams, expected) in [(1, SENT_BYTES_MAX), (4, SENT_BYTES_MAX / 4), (64, 16 << 10)] {
-            let channel = channel();
+            let channel = Channel::new();
             let mut open: Vec<_> = (0..streams).map(|_| channel.sender.subscribe()).collect();
             let mut buffer = buffer(2_000, 1_024);
-            buffer.send(&channel);
+            buffer.send(&channel, streams);
             let bytes = received(&mut open[0]).iter().map(|chunk| chunk.bytes.len()).sum::<usize>();
             assert_eq!(bytes, expected, "{streams} streams");
             assert_eq!(buffer.bytes, 2_000 * 1_024 - expected, "the others wait");
         }
         // One event goes out however long it is.
-        let channel = channel();
+        let channel = Channel::new();
         let mut stream = channel.sender.subscribe();
-        buffer(2, 2 * SENT_BYTES_MAX).send(&channel);
+        buffer(2, 2 * SENT_BYTES_MAX).send(&channel, 1);
         assert_eq!(received(&mut stream).len(), 1);
     }
 
     #[test]
     fn chunks_are_numbered_so_that_what_is_given_up_is_noticed() {
-        let channel = channel();
+        let channel = Channel::new();
         let mut stream = channel.sender.subscribe();
-        buffer(3, 10).send(&channel);
+        buffer(3, 10).send(&channel, 1);
         buffer(5, 10).give_up(&channel, 7);
-        buffer(2, 10).send(&channel);
+        buffer(2, 10).send(&channel, 1);
         let numbers = received(&mut stream);
         let numbers: Vec<_> = numbers.iter().map(|chunk| (chunk.before, chunk.events)).collect();
         assert_eq!(numbers, [(0, 3), (15, 0), (15, 2)]);
+    }
+
+    #[test]
+    fn marks_say_where_each_event_ends() {
+        let channel = Channel::new();
+        let mut stream = channel.sender.subscribe();
+        buffer(3, 10).send(&channel, 1);
+        let marks = received(&mut stream)[0].marks.clone();
+        assert_eq!(marks.iter().map(|(end, _)| *end).collect::<Vec<_>>(), [10, 20, 30]);
     }
 }

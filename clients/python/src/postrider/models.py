@@ -163,6 +163,8 @@ class Subscription:
     rate_limit: float | None
     retiring_secrets: int
     """How many older secrets still sign along."""
+    secret_overlap_ends_at: datetime | None
+    """When the last older secret stops signing along; null where none does."""
     types: list[str]
     updated_at: datetime
 
@@ -228,6 +230,36 @@ class Attempt(Outcome):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleSlot:
+    """One slot of a schedule."""
+
+    attempt: int | None
+    """The number of the attempt that was made in it."""
+    due_at: datetime
+    """When it falls or fell due, by the policy as it is now."""
+    number: int
+    """Retry n; 0 for the first attempt."""
+    state: str
+    """`delivered`, `failed`, `spent`, `in_flight`, `next`, `ahead` or `unneeded`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """The schedule that a delivery follows, or followed last: a replay begins a new one."""
+
+    asked_for_at: datetime | None
+    """When an attempt is made that somebody asked for before the next slot; it takes no slot."""
+    exact: bool
+    """Whether `started_at` is known. False before the first attempt, and where a replay that has ended had none."""
+    replay: bool
+    """Whether it began with a replay."""
+    slots: list[ScheduleSlot]
+    """Slot 0, the first attempt, then one for each retry."""
+    started_at: datetime
+    """What the slots are counted from: the first attempt, else acceptance or the replay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryDetail(Delivery):
     """A delivery with the record of what was tried."""
 
@@ -236,6 +268,7 @@ class DeliveryDetail(Delivery):
     attempt_log_cursor: str | None
     """Give this as `cursor` to `/v1/deliveries/{id}/attempts` to get the attempts that are not in
     `attempt_log`; null where it has all of them."""
+    schedule: Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,6 +325,18 @@ class Unblock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPlace:
+    """Which retry of how many."""
+
+    due_at: datetime
+    """When its slot falls due. An attempt that somebody asked for comes before it and takes no slot."""
+    max: int
+    """How many retries there are."""
+    number: int
+    """Retry n; 0 for the first attempt of a replay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """A delivery, explained in words and data."""
 
@@ -300,6 +345,8 @@ class Explanation:
     delivery: Delivery
     next: NextStep | None
     """What happens next; null where nothing does by itself."""
+    slot: RetryPlace | None
+    """The slot that it waits for; null where it waits for none."""
     standing: Standing | None
     """What it waits for where it is due; null where it is not, or where another node sends it."""
     summary: str

@@ -223,6 +223,14 @@ impl AttemptView {
     }
 }
 
+impl AttemptView {
+    /// The same without the response's body.
+    pub(crate) fn without_body(self) -> Self {
+        let outcome = OutcomeView { response_body: None, ..self.outcome };
+        AttemptView { outcome, ..self }
+    }
+}
+
 impl OutcomeView {
     pub(crate) fn of(finished: &Finished, for_admin: bool) -> Self {
         outcome(finished.started_at, &finished.timings, &finished.ending, for_admin)

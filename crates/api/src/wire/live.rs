@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::delivery::{AttemptView, DeliveryView};
 use super::destination::TransitionView;
+use crate::live_feed::{Bodies, Mark};
 
 /// Whose stream tells of this, if anybody's.
 pub(crate) fn whose(event: &EngineEvent) -> Option<&TenantId> {
@@ -20,12 +21,36 @@ pub(crate) fn whose(event: &EngineEvent) -> Option<&TenantId> {
     }
 }
 
-/// The name and the data of an event of the stream.
-pub(crate) fn told(event: &EngineEvent) -> Option<(&'static str, Value)> {
+/// What an event is about.
+pub(crate) fn mark(event: &EngineEvent) -> Mark {
+    match event {
+        EngineEvent::Attempt { delivery, attempt } => Mark {
+            destination: Some(delivery.destination),
+            is_delivered: Some(attempt.ending.is_success()),
+        },
+        EngineEvent::Dead { delivery, .. } => {
+            Mark { destination: Some(delivery.destination), is_delivered: None }
+        }
+        EngineEvent::Transition { destination, .. } | EngineEvent::Warning { destination, .. } => {
+            Mark { destination: Some(*destination), is_delivered: None }
+        }
+        EngineEvent::FilterOverBudget { .. }
+        | EngineEvent::Began { .. }
+        | EngineEvent::HoldChange(_)
+        | EngineEvent::ClockStep(_) => Mark::default(),
+    }
+}
+
+/// The name and the data of an event of the stream, with or without the bodies of responses.
+pub(crate) fn told(event: &EngineEvent, bodies: Bodies) -> Option<(&'static str, Value)> {
     match event {
         EngineEvent::Attempt { delivery, attempt } => {
             let (delivery, attempt) =
                 (DeliveryView::of(delivery, false), AttemptView::of(attempt, false));
+            let attempt = match bodies {
+                Bodies::Shown => attempt,
+                Bodies::LeftOut => attempt.without_body(),
+            };
             Some(("attempt", json!({"delivery": delivery, "attempt": attempt})))
         }
         EngineEvent::Transition { destination, url, transition, .. } => {

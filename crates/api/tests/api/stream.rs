@@ -181,3 +181,45 @@ async fn stream_ends_within_seconds_when_its_key_is_revoked_or_expires() {
         assert_eq!(stream.next().await, None, "{way}: the stream has ended");
     }
 }
+
+#[tokio::test]
+async fn stream_tells_only_what_is_asked_for() {
+    let api = Api::new().await;
+    let ok = api.delivery("200").await;
+    let wanted = ok["destination_id"].as_str().unwrap();
+    let mut all = Stream::of(api.get("/v1/stream").response().await);
+    let mut failed = Stream::of(api.get("/v1/stream?outcome=failed&body=no").response().await);
+    let path = format!("/v1/stream?destination={wanted}&outcome=delivered");
+    let mut of_one = Stream::of(api.get(&path).response().await);
+    // One event goes to both receivers.
+    let bad = api.subscribe("500").await;
+    api.send_event().await;
+    api.idle().await;
+    let mut outcomes = Vec::new();
+    for _ in 0..2 {
+        let (_, data) = all.next().await.unwrap();
+        assert_eq!(data["attempt"]["response_body"], "seen");
+        outcomes.push(data["attempt"]["outcome"].as_str().unwrap().to_owned());
+    }
+    outcomes.sort();
+    assert_eq!(outcomes, ["delivered", "failed"]);
+    let (name, data) = failed.next().await.unwrap();
+    assert_eq!((name.as_str(), &data["attempt"]["status"]), ("attempt", &json!(500)));
+    assert_eq!(data["attempt"]["response_body"], Value::Null);
+    let (_, data) = of_one.next().await.unwrap();
+    assert_eq!(data["delivery"]["destination_id"], json!(wanted));
+    // What is no attempt is told whatever the outcome, but of its destination only.
+    for destination in [bad["destination_id"].as_str().unwrap(), wanted] {
+        let path = format!("/v1/destinations/{destination}/freeze");
+        api.post(&path, json!({"reason": "enough"})).expect(200).await;
+    }
+    let (name, data) = of_one.next().await.unwrap();
+    assert_eq!((name.as_str(), &data["destination_id"]), ("transition", &json!(wanted)));
+    let (name, _) = failed.next().await.unwrap();
+    assert_eq!(name, "transition");
+    for (query, field) in
+        [("outcome=lost", "outcome"), ("body=maybe", "body"), ("destination=x", "destination")]
+    {
+        api.get(&format!("/v1/stream?{query}")).refused(422, "invalid_field", Some(field)).await;
+    }
+}

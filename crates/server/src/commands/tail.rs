@@ -16,10 +16,18 @@ pub(crate) struct Tail {
     /// Stop after so many.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
+    /// Of the attempts only those that failed, or were delivered.
+    #[arg(long, value_name = "failed|delivered")]
+    outcome: Option<String>,
+    /// Of this destination only.
+    #[arg(long, value_name = "ID")]
+    destination: Option<String>,
 }
 
 pub(crate) async fn run(context: &Context, tail: Tail) -> Result<(), Failure> {
-    let mut body = context.client.follow("/v1/stream", &query(vec![])).await?;
+    let (outcome, destination) = (tail.outcome, tail.destination);
+    let query = query(vec![("outcome", outcome), ("destination", destination)]);
+    let mut body = context.client.follow("/v1/stream", &query).await?;
     let mut events = Events::default();
     let mut seen = 0;
     while let Some(frame) = body.frame().await {

@@ -18,6 +18,7 @@ mod mutual_tls;
 mod operational;
 mod own_listeners;
 mod private_files;
+mod reads;
 mod refusals;
 mod refused_bodies;
 mod secrecy;

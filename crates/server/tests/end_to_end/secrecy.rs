@@ -75,8 +75,18 @@ fn no_secret_is_logged_listed_or_written_down() {
     CLIENT_KEY.set(line[line.len() / 2..line.len() - 4].to_owned()).unwrap();
     server.send(3);
     server.wait("every attempt to fail", |server| (server.ledger()["waiting"] == 9).then_some(()));
-    for path in ["/v1/subscriptions", "/v1/deliveries", "/v1/destinations", "/metrics", "/v1/keys"]
-    {
+    let delivery = server.get("/v1/deliveries")["data"][0]["id"].as_str().unwrap().to_owned();
+    let request = format!("/v1/deliveries/{delivery}/attempts/1/request");
+    for path in [
+        "/v1/subscriptions",
+        "/v1/deliveries",
+        "/v1/destinations",
+        "/metrics",
+        "/v1/keys",
+        "/v1/config",
+        "/v1/server",
+        &request,
+    ] {
         let (status, answer) = http::request(server.address, &key, "GET", path, None).unwrap();
         assert_eq!(status, 200, "{path}: {answer}");
         assert_clean(path, answer.as_bytes());
