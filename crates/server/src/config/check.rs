@@ -10,6 +10,9 @@ use postrider_store::postgres::PostgresOptions;
 use super::fault::Fault;
 use super::{Config, Loaded, StoreChoice};
 
+const MINUTE: u64 = 60;
+const DAY: u64 = 24 * 60 * MINUTE;
+
 /// What must hold of the whole, by the setting that is to blame.
 type Rule = (&'static str, fn(&Config) -> bool, &'static str);
 
@@ -117,6 +120,13 @@ const RULES: &[Rule] = &[
         |c| is_quota(c.api.streams, 1),
         "must be at least 1, and not more than limits.streams_max",
     ),
+    (
+        "session.lifetime",
+        |c| (MINUTE..=30 * DAY).contains(&c.api.session_lifetime.as_secs()),
+        "must be one minute to 30 days",
+    ),
+    ("limits.key_sessions", |c| c.api.key_sessions_max >= 1, "must be at least 1"),
+    ("limits.tenant_portal_links", |c| c.api.tenant_portal_links_max >= 1, "must be at least 1"),
     ("http.headers_max", |c| (10..=1000).contains(&c.http.headers_max), "must be 10 to 1000"),
     (
         "http.header_bytes_max",

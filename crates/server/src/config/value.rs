@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv6Net};
+use postrider_api::{Origin, Origins};
 use postrider_domain::ids::TenantId;
 use postrider_domain::policy::{MeasuredFrom, RecoveryMode, Share};
 use postrider_transport::Nameservers;
@@ -295,6 +296,21 @@ impl Value for Option<PathBuf> {
     }
 }
 
+impl Value for Option<Origin> {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        optional(
+            self,
+            raw,
+            |text| text.parse().ok(),
+            "an origin such as \"https://hooks.example.com\"",
+        )
+    }
+
+    fn show(&self) -> Json {
+        json!(self.as_ref().map(Origin::as_str))
+    }
+}
+
 impl Value for Option<TenantId> {
     fn take(&mut self, raw: &Raw) -> Result<(), String> {
         optional(self, raw, |text| text.parse().ok(), "the identifier of a tenant")
@@ -395,6 +411,17 @@ fn network(text: &str) -> Option<IpNet> {
     match text.parse::<IpAddr>() {
         Ok(address) => Some(IpNet::from(address)),
         Err(_) => text.parse().ok().filter(|network: &IpNet| network.addr() == network.network()),
+    }
+}
+
+impl Value for Origins {
+    fn take(&mut self, raw: &Raw) -> Result<(), String> {
+        let read = raw.entries().and_then(|all| all.iter().map(|one| one.parse().ok()).collect());
+        store(self, read.map(Origins), "a list of origins such as [\"https://app.example.com\"]")
+    }
+
+    fn show(&self) -> Json {
+        json!(self.0.iter().map(ToString::to_string).collect::<Vec<_>>())
     }
 }
 

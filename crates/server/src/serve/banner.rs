@@ -1,10 +1,11 @@
 //! What is printed at the start: where the server is, its key, and what to try next.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use serde_json::json;
+use zeroize::Zeroizing;
 
 use crate::config::Config;
 use crate::output::{Colour, Output, line};
@@ -27,20 +28,50 @@ pub(super) enum AdminKey<'a> {
     },
 }
 
-/// Prints it. Without a terminal, only a new key is printed.
+/// Where a server listens, and how to get in.
+pub(super) struct Started<'a> {
+    pub(super) address: SocketAddr,
+    /// Whether somebody reads what is printed.
+    pub(super) is_terminal: bool,
+    /// The link that signs in, once.
+    pub(super) link: Option<&'a str>,
+}
+
+/// The link that a token belongs to. The token is in the fragment, which a browser does not send, so that it is in
+/// no log of a proxy.
+pub(super) fn link(address: SocketAddr, config: &Config, token: &str) -> Zeroizing<String> {
+    let base = match &config.api.public_url {
+        Some(url) => url.to_string(),
+        None => format!("{}://{}", scheme(config), reachable(address)),
+    };
+    Zeroizing::new(format!("{base}/#/signin?token={token}"))
+}
+
+/// An address that a browser on this machine can open: loopback where the server listens on every address.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// Prints it. Without a terminal, only a new key and the link are printed.
 pub(super) fn print(
     output: Output,
-    is_terminal: bool,
-    address: SocketAddr,
+    started: &Started<'_>,
     key: &AdminKey<'_>,
     config: &Config,
 ) -> io::Result<()> {
+    let Started { address, is_terminal, link } = *started;
     if output.json || !is_terminal {
-        return match key {
-            AdminKey::Created { key, .. } => {
-                output.value(&json!({ "admin_key": key }), |_| format!("admin key: {key}"))
-            }
-            AdminKey::Given | AdminKey::Exists { .. } => Ok(()),
+        if let AdminKey::Created { key, .. } = key {
+            output.value(&json!({ "admin_key": key }), |_| format!("admin key: {key}"))?;
+        }
+        return match link {
+            Some(link) => output.value(&json!({ "sign_in": link }), |_| format!("sign in: {link}")),
+            None => Ok(()),
         };
     }
     let bold = |text: &str| output.paint(Colour::Bold, text);
@@ -54,9 +85,12 @@ pub(super) fn print(
             format!("no longer in {}; set POSTRIDER_ADMIN_KEY to get in", path.display())
         }
     };
+    let shown_link = link.map_or_else(String::new, |link| {
+        format!("  sign in    {}  (once, within ten minutes)\n", bold(link))
+    });
     let next: Vec<_> = next(address, config).iter().map(|line| format!("    {line}")).collect();
     line(&format!(
-        "\n  {} {}\n\n  API        {}\n  admin key  {shown_key}\n\n  Try next, in another \
+        "\n  {} {}\n\n  API        {}\n  admin key  {shown_key}\n{shown_link}\n  Try next, in another \
          terminal:\n{}\n",
         bold("postrider"),
         env!("CARGO_PKG_VERSION"),
@@ -98,6 +132,21 @@ fn next(address: SocketAddr, config: &Config) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn link_leads_to_an_address_that_a_browser_can_open() {
+        let mut config = Config::default();
+        let of = |address: &str, config: &Config| {
+            link(address.parse().unwrap(), config, "pt_x").to_string()
+        };
+        assert_eq!(of("127.0.0.1:8080", &config), "http://127.0.0.1:8080/#/signin?token=pt_x");
+        assert_eq!(of("0.0.0.0:80", &config), "http://127.0.0.1:80/#/signin?token=pt_x");
+        assert_eq!(of("[::]:80", &config), "http://[::1]:80/#/signin?token=pt_x");
+        config.server.tls_cert = Some("cert.pem".into());
+        assert_eq!(of("192.0.2.1:443", &config), "https://192.0.2.1:443/#/signin?token=pt_x");
+        config.api.public_url = Some("https://hooks.example.com".parse().unwrap());
+        assert_eq!(of("0.0.0.0:80", &config), "https://hooks.example.com/#/signin?token=pt_x");
+    }
 
     #[test]
     fn the_commands_name_only_what_differs_from_the_defaults() {

@@ -39,9 +39,10 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use zeroize::Zeroizing;
 
 use self::background::BackgroundRuntime;
-use self::banner::AdminKey;
+use self::banner::{AdminKey, Started};
 use self::clock::ServerClock;
 pub(crate) use self::cluster::is_name as is_node_name;
 pub(crate) use self::files::keep_private;
@@ -106,7 +107,15 @@ impl Server {
     /// Starts, and says where it is.
     async fn start(loaded: Loaded, output: Output, log: &LogHandle) -> anyhow::Result<Server> {
         let (server, first) = Server::open(loaded, log).await?;
-        announce(&server.loaded, &first, server.address, output)?;
+        let is_terminal = std::io::stdout().is_terminal();
+        let config = &server.loaded.config;
+        let link = if is_terminal || config.dev { sign_in_link(&server).await } else { None };
+        let started = Started {
+            address: server.address,
+            is_terminal,
+            link: link.as_deref().map(String::as_str),
+        };
+        announce(config, &first, &started, output)?;
         Ok(server)
     }
 
@@ -164,6 +173,7 @@ impl Server {
         }
         let given = config.admin_key.as_deref();
         let first = bootstrap_admin(&*store, &vault, given, clock.now()).await?;
+        keep_admin_key(config, &first);
         let traces = Exporter::start(&config.telemetry, &metrics)?;
         let spans = traces.clone().map(|traces| Arc::new(traces) as Arc<dyn Spans>);
         let (for_engine, now) = (Arc::clone(&store), Arc::clone(&clock));
@@ -403,27 +413,41 @@ impl Assembly<'_> {
     }
 }
 
-/// Says where the server is, and keeps its first key.
+/// Writes a new admin key to its file, before the server answers: whoever finds it ready finds the file.
+fn keep_admin_key(config: &Config, first: &Bootstrap) {
+    let Bootstrap::Created(key) = first else { return };
+    // The key is in the store already: if its file cannot be written, it must at least be printed.
+    if let Err(error) = secrets::write_admin_key(&config.admin_key_path(), key) {
+        tracing::error!(%error, "cannot write the admin key to its file: keep the one that is printed now");
+    }
+}
+
+/// A link that signs in as the admin key, once. Without one there is still the key.
+async fn sign_in_link(server: &Server) -> Option<Zeroizing<String>> {
+    match postrider_api::sign_in_token(&server.api).await {
+        Ok(token) => token.map(|token| banner::link(server.address, &server.loaded.config, &token)),
+        Err(error) => {
+            tracing::warn!(%error, "there is no link to sign in with: use the admin key");
+            None
+        }
+    }
+}
+
+/// Says where the server is.
 fn announce(
-    loaded: &Loaded,
+    config: &Config,
     first: &Bootstrap,
-    address: SocketAddr,
+    started: &Started<'_>,
     output: Output,
 ) -> anyhow::Result<()> {
-    let config = &loaded.config;
     let path = config.admin_key_path();
     let key = match first {
-        Bootstrap::Created(key) => {
-            // The key is in the store already: if its file cannot be written, it must at least be printed.
-            if let Err(error) = secrets::write_admin_key(&path, key) {
-                tracing::error!(%error, "cannot write the admin key to its file: keep the one that is printed now");
-            }
-            AdminKey::Created { key, path: &path }
-        }
+        Bootstrap::Created(key) => AdminKey::Created { key, path: &path },
         Bootstrap::Given(_) => AdminKey::Given,
         Bootstrap::Exists => AdminKey::Exists { path: &path },
     };
-    banner::print(output, std::io::stdout().is_terminal(), address, &key, config)?;
+    let address = started.address;
+    banner::print(output, started, &key, config)?;
     if config.dev {
         tracing::warn!("for development: receivers on loopback and plain http are allowed");
     }

@@ -23,6 +23,7 @@ mod refused_bodies;
 mod secrecy;
 #[path = "../../../store/tests/postgres/set_clock.rs"]
 mod set_clock;
+mod signing_in;
 mod slow_clients;
 mod support;
 mod way_in;

@@ -120,6 +120,11 @@ impl ConnectionTable {
         open.make_room(None, wanted);
     }
 
+    /// Whether a trusted proxy says that its client came over TLS.
+    pub(super) fn is_forwarded_tls(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
+        self.is_proxy(peer) && forwarded::is_tls(headers)
+    }
+
     /// The address that a request comes from, and its place among the requests of that address.
     pub(super) fn request(
         self: &Arc<Self>,

@@ -1,4 +1,4 @@
-//! The client's address, as trusted proxies tell it.
+//! The client's address, and whether it came over TLS, as trusted proxies tell it.
 //!
 //! `X-Forwarded-For` and `Forwarded` are read from the right, because each proxy appends the address
 //! that it saw: what stands to the left of the first address that is not a trusted proxy was written by
@@ -23,6 +23,27 @@ pub(super) fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Ip
             let common = farthest(peer, common, trusted);
             if common == farthest(peer, standard, trusted) { common } else { peer }
         }
+    }
+}
+
+/// Whether the nearest proxy was asked over TLS: it says so by the last `X-Forwarded-Proto`, or by `proto=` in
+/// the last element of `Forwarded`. Where the two disagree, one of them came from the client: it was not.
+pub(super) fn is_tls(headers: &HeaderMap) -> bool {
+    let last = |name: &str| {
+        let value = headers.get_all(name).iter().next_back()?;
+        Some(value.to_str().unwrap_or_default().rsplit(',').next().unwrap_or_default().trim())
+    };
+    let is_https = |text: &str| text.eq_ignore_ascii_case("https");
+    let common = last("x-forwarded-proto").map(is_https);
+    let standard = last(FORWARDED.as_str()).and_then(|element| {
+        let pairs = element.split(';').filter_map(|pair| pair.trim().split_once('='));
+        let mut named = pairs.filter(|(name, _)| name.eq_ignore_ascii_case("proto"));
+        named.next().map(|(_, value)| is_https(value.trim().trim_matches('"')))
+    });
+    match (common, standard) {
+        (None, None) => false,
+        (Some(said), None) | (None, Some(said)) => said,
+        (Some(common), Some(standard)) => common && standard,
     }
 }
 
@@ -111,6 +132,29 @@ mod tests {
         );
         check(&[("forwarded", "proto=https;for=\"[2001:db8::1]\"")], "2001:db8::1");
         check(&[("forwarded", "for=unknown")], "192.0.2.1");
+    }
+
+    #[test]
+    fn nearest_proxy_says_whether_it_was_asked_over_tls() {
+        let check = |headers: &[(&str, &str)], expected: bool| {
+            let mut map = HeaderMap::new();
+            for (name, value) in headers {
+                map.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+            }
+            assert_eq!(is_tls(&map), expected, "{headers:?}");
+        };
+        let proto = "x-forwarded-proto";
+        check(&[], false);
+        check(&[(proto, "https")], true);
+        check(&[(proto, "HTTPS")], true);
+        check(&[(proto, "http")], false);
+        check(&[(proto, "https, http")], false);
+        check(&[(proto, "https"), (proto, "http")], false);
+        check(&[("forwarded", "for=1.2.3.4;proto=https")], true);
+        check(&[("forwarded", "for=1.2.3.4;proto=https, for=5.6.7.8;proto=http")], false);
+        check(&[("forwarded", "for=1.2.3.4")], false);
+        check(&[(proto, "https"), ("forwarded", "proto=http")], false);
+        check(&[(proto, "https"), ("forwarded", "for=1.2.3.4")], true);
     }
 
     #[test]

@@ -186,6 +186,7 @@ impl Listener {
         let service = Service {
             router: self.router.clone(),
             peer: peer.ip(),
+            has_tls: self.acceptor.is_some(),
             table: Arc::clone(&self.table),
             connection: Arc::clone(&connection),
             discard: Arc::clone(&self.discard),

@@ -12,7 +12,7 @@ use axum::http::header::{CONNECTION, EXPECT};
 use axum::http::{HeaderValue, Request, Response, Version};
 use axum::response::IntoResponse as _;
 use hyper::body::Incoming;
-use postrider_api::ClientAddress;
+use postrider_api::{ClientAddress, OverTls};
 use tower::ServiceExt as _;
 
 use super::bodies::{DiscardLimits, RequestBody, ResponseBody};
@@ -25,6 +25,8 @@ use super::refusal;
 pub(super) struct Service {
     pub(super) router: Router,
     pub(super) peer: IpAddr,
+    /// Whether the connection is encrypted.
+    pub(super) has_tls: bool,
     pub(super) table: Arc<ConnectionTable>,
     pub(super) connection: Arc<Connection>,
     pub(super) discard: Arc<DiscardLimits>,
@@ -39,7 +41,10 @@ impl Service {
         let asked = RequestBody::new(body, Arc::clone(&in_flight));
         let (mut response, place) = match self.table.request(self.peer, &parts.headers) {
             Ok((client, place)) => {
+                let over_tls =
+                    self.has_tls || self.table.is_forwarded_tls(self.peer, &parts.headers);
                 parts.extensions.insert(ClientAddress(client));
+                parts.extensions.insert(OverTls(over_tls));
                 let request = Request::from_parts(parts, Body::new(asked.clone()));
                 let answered = self.router.oneshot(request).await;
                 (answered.unwrap_or_else(|never| match never {}), place)

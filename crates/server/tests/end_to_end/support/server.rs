@@ -262,6 +262,14 @@ impl Server {
         }
     }
 
+    /// What it printed after these words on its standard output, which is read by this alone.
+    pub(crate) fn printed(&mut self, words: &str) -> String {
+        let stdout = self.child.stdout.take().unwrap();
+        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        let line = lines.find_map(|line| line.strip_prefix(words).map(str::to_owned));
+        line.unwrap_or_else(|| panic!("it did not print {words:?}"))
+    }
+
     /// The identifier of the process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
