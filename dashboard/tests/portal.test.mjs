@@ -24,7 +24,7 @@ async function startApplication() {
 before(async () => {
   applications = { listed: await startApplication(), other: await startApplication() };
   receivers = await startReceivers();
-  server = await Postrider.start({ settings: [`portal.frame_ancestors=["${applications.listed.base}"]`] });
+  server = await Postrider.start({ settings: [`portal.frame_ancestors=${applications.listed.base}`] });
   browser = await openBrowser();
   ids = {};
   for (const tenant of ['acme', 'globex']) {
@@ -122,7 +122,7 @@ test('the portal works in a frame of a listed site, without a cookie', async () 
   const found = await server.call('GET', `subscriptions/${ids.acme.subscriptions}`, undefined, { 'postrider-tenant': 'acme' });
   assert.equal(found.enabled, false);
   await frame.getByRole('button', { name: 'Switch on' }).click();
-  await frame.getByRole('link', { name: 'Live' }).click();
+  await frame.getByRole('link', { name: 'Live', exact: true }).click();
   await frame.getByText('following').waitFor();
   assert.deepEqual(await page.context().cookies(), []);
   const inner = page.frames().find((one) => one.url().startsWith(server.base));
