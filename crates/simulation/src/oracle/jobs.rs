@@ -36,7 +36,7 @@ impl Oracle {
             if !sent.deliveries.insert(id) {
                 found.push((Some(id), "sent twice by the same job".to_owned()));
             }
-            if !job.filter.destination.is_none_or(|to| to == change.delivery.destination) {
+            if job.filter.destination.is_some_and(|to| to != change.delivery.destination) {
                 found.push((Some(id), "sent by a job for another destination".to_owned()));
             }
             if change.attempt.is_some() {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use postrider_domain::ids::{DeliveryId, TenantId};
+use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
 use postrider_engine::Options;
 
 use super::actions::KINDS;
@@ -269,20 +269,7 @@ fn try_step(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
         return try_more(world, acts, &tenant, kind);
     }
     if is_recovering(world.nature.seed) && acts.chance(60) {
-        match acts.below(3) {
-            0 => world.retry_many(destination, acts)?,
-            1 => {
-                let (drains, replays) = (acts.chance(700), acts.chance(400));
-                world.enable_and_send(destination, drains, replays)?;
-            }
-            _ => {
-                // An outage that lasts until deliveries die of it.
-                let until = world.now + i64::try_from(acts.between(48, 80) * HOUR_MS).unwrap_or(0);
-                world.receivers.set_until(destination, Mood::Resets, until);
-                world.send(&tenant, kind, 20)?;
-            }
-        }
-        return world.check();
+        return try_recovery(world, acts, destination, (&tenant, kind));
     }
     match acts.below(1000) {
         0..500 => world.send(&tenant, kind, usize::try_from(acts.between(1, 3)).unwrap_or(1))?,
@@ -324,6 +311,29 @@ fn try_step(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
             }
             let Rules { from_previous, jitter, replay_dead, .. } = world.oracle().rules;
             world.change_rules(Rules { drain, from_previous, jitter, replay_dead, ..rules })?;
+        }
+    }
+    world.check()
+}
+
+/// Somebody ends an outage, or a long one begins.
+fn try_recovery(
+    world: &mut World,
+    acts: &mut Random,
+    destination: DestinationId,
+    (tenant, kind): (&TenantId, &str),
+) -> Result<(), Crashed> {
+    match acts.below(3) {
+        0 => world.retry_many(destination, acts)?,
+        1 => {
+            let (drains, replays) = (acts.chance(700), acts.chance(400));
+            world.enable_and_send(destination, drains, replays)?;
+        }
+        _ => {
+            // An outage that lasts until deliveries die of it.
+            let until = world.now + i64::try_from(acts.between(48, 80) * HOUR_MS).unwrap_or(0);
+            world.receivers.set_until(destination, Mood::Resets, until);
+            world.send(tenant, kind, 20)?;
         }
     }
     world.check()
