@@ -14,6 +14,7 @@ use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_store::{Commit, ReplayJob, ShardLeases, Store, StoreError, WaitingOrder};
 use postrider_transport::{Clock, Transport};
+use tokio::sync::mpsc::unbounded_channel as channel;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -94,8 +95,7 @@ pub async fn start<T: Transport>(
     let (to_holder, told) = mpsc::unbounded_channel();
     let held = ShardLeases::clone(&core.holding());
     tasks.spawn(Holder::new(&store, &inputs, held, options.hold_every, told).run());
-    let (elsewhere, replays) = mpsc::unbounded_channel();
-    let (dead, died) = mpsc::unbounded_channel();
+    let ((elsewhere, replays), (dead, died)) = (channel(), channel());
     let shell = Shell {
         core,
         store: Arc::clone(&store),
@@ -135,9 +135,18 @@ pub async fn start<T: Transport>(
         holder: to_holder,
     };
     let engine = EngineHandle { shared: Arc::new(shared) };
+    Ok(with_replays(engine, replays, died))
+}
+
+/// Begins to have deliveries of jobs replayed by their owners, and to keep jobs for what died.
+fn with_replays(
+    engine: EngineHandle,
+    replays: mpsc::UnboundedReceiver<ToReplay>,
+    died: mpsc::UnboundedReceiver<ReplayJob>,
+) -> EngineHandle {
     cluster::begin(&engine, replays);
     tokio::spawn(dead_replays::keep(Arc::downgrade(&engine.shared), died));
-    Ok(engine)
+    engine
 }
 
 /// The runner that carries out attempts.

@@ -48,6 +48,10 @@ pub(crate) fn drain_by_hand() -> Result<Outcome> {
     stage.pass(20_000)?;
     ensure!(stage.delivered() == 111, "{} of 111 delivered", stage.delivered());
     met(&stage, Cover::DrainedByHand)?;
+    stage.world.enable_and_send(stage.id, false, true).map_err(crashed)?;
+    stage.pass(MINUTE)?;
+    met(&stage, Cover::EnabledWithDead)?;
+    ensure!(stage.delivered() == 111, "{} after a replay of nothing", stage.delivered());
     stage.end()
 }
 

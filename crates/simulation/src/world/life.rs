@@ -269,7 +269,7 @@ fn try_step(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
         return try_more(world, acts, &tenant, kind);
     }
     if is_recovering(world.nature.seed) && acts.chance(60) {
-        return recover(world, acts, (&tenant, kind), destination);
+        return try_recovery(world, acts, destination, (&tenant, kind));
     }
     match acts.below(1000) {
         0..500 => world.send(&tenant, kind, usize::try_from(acts.between(1, 3)).unwrap_or(1))?,
@@ -316,12 +316,12 @@ fn try_step(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
     world.check()
 }
 
-/// What an operator does after an outage, and an outage that gives them something to do.
-fn recover(
+/// Somebody ends an outage, or a long one begins.
+fn try_recovery(
     world: &mut World,
     acts: &mut Random,
-    (tenant, kind): (&TenantId, &str),
     destination: DestinationId,
+    (tenant, kind): (&TenantId, &str),
 ) -> Result<(), Crashed> {
     match acts.below(3) {
         0 => world.retry_many(destination, acts)?,
