@@ -41,7 +41,8 @@ export const api = {
   destination: (id: string, signal?: AbortSignal) => get<T.Destination>(at('destinations', id), {}, signal),
   timeline: (id: string, page: Page, signal?: AbortSignal) =>
     get<T.List<T.Transition>>(at('destinations', id, '/timeline'), page, signal),
-  enable: (id: string, reason: string | null) => post<T.Destination>(at('destinations', id, '/enable'), { reason }),
+  enable: (id: string, body: { reason: string | null; waiting?: 'slots' | 'drain'; dead_since?: string }) =>
+    post<T.Destination>(at('destinations', id, '/enable'), body),
   freeze: (id: string, reason: string | null) => post<T.Destination>(at('destinations', id, '/freeze'), { reason }),
 
   events: (query: EventQuery, signal?: AbortSignal) => get<T.List<T.EventSummary>>('v1/events', query, signal),
