@@ -245,7 +245,22 @@ func (r *Destinations) Timeline(ctx context.Context, id string) *List[Transition
 
 // Enable is the only way out of frozen. reason may be empty.
 func (r *Destinations) Enable(ctx context.Context, id, reason string) (*Destination, error) {
-	return change[Destination](ctx, r.api, http.MethodPost, path("destinations", id, "enable"), given("reason", reason))
+	return r.EnableWith(ctx, id, Enabling{Reason: reason})
+}
+
+// Enabling says why a destination is enabled and what is sent then. What is empty is left out.
+type Enabling struct {
+	Reason string
+	// Waiting is "slots" or "drain"; as the server is configured where it is empty.
+	Waiting string
+	// DeadSince replays what died there since then. The answer's Replay names the job.
+	DeadSince time.Time
+}
+
+// EnableWith enables a destination and says what is sent then.
+func (r *Destinations) EnableWith(ctx context.Context, id string, enabling Enabling) (*Destination, error) {
+	body := given("reason", enabling.Reason, "waiting", enabling.Waiting, "dead_since", enabling.DeadSince)
+	return change[Destination](ctx, r.api, http.MethodPost, path("destinations", id, "enable"), body)
 }
 
 // Freeze stops all attempts until somebody enables the destination. reason may be empty.
@@ -257,17 +272,18 @@ func (r *Destinations) Freeze(ctx context.Context, id, reason string) (*Destinat
 type Replays struct{ api *api }
 
 // NewReplay says which deliveries to replay, and how fast. What is empty is left out. State is Dead (default),
-// Delivered or Cancelled.
+// Delivered or Cancelled; or Waiting: each is attempted once, without waiting for its slot.
 type NewReplay struct {
 	Destination, Subscription, Type string
 	State                           DeliveryState
-	Since, Until                    time.Time
+	Since, Until, EndedSince        time.Time
 	PerSecond                       int
 }
 
 func (n NewReplay) wire() map[string]any {
 	return given("destination", n.Destination, "subscription", n.Subscription, "type", n.Type,
-		"state", string(n.State), "since", n.Since, "until", n.Until, "per_second", n.PerSecond)
+		"state", string(n.State), "since", n.Since, "until", n.Until, "ended_since", n.EndedSince,
+		"per_second", n.PerSecond)
 }
 
 // Create begins a replay.

@@ -417,7 +417,9 @@ type Destination struct {
 	// NextProbeAt: when the next probe may go; nil where none is to come, or one is under way.
 	NextProbeAt *time.Time `json:"next_probe_at"`
 	// Reason: why it is not enabled.
-	Reason     string     `json:"reason"`
+	Reason string `json:"reason"`
+	// Replay: the replay of what died there; only in the answer to EnableWith with DeadSince.
+	Replay     string     `json:"replay"`
 	Successes  int64      `json:"successes"`
 	Thresholds Thresholds `json:"thresholds"`
 	// Waiting: deliveries in its retry lane.
@@ -451,6 +453,7 @@ type ReplayFilter struct {
 	State        string     `json:"state"`
 	Type         string     `json:"type"`
 	Destination  string     `json:"destination"`
+	EndedSince   *time.Time `json:"ended_since"`
 	Since        *time.Time `json:"since"`
 	Subscription string     `json:"subscription"`
 	Until        *time.Time `json:"until"`
@@ -466,6 +469,8 @@ type Replay struct {
 	Filter     ReplayFilter `json:"filter"`
 	FinishedAt *time.Time   `json:"finished_at"`
 	PerSecond  *int         `json:"per_second"`
+	// Skipped: when it has finished, how many of Total it did not send.
+	Skipped *int64 `json:"skipped"`
 	// Total: how many it will replay, as counted at the start.
 	Total int64 `json:"total"`
 }

@@ -4,7 +4,7 @@ import { follow, type StreamOptions } from "./stream.js";
 import { Transport, type Call, type CallOptions, type ClientOptions, type Query } from "./transport.js";
 import type {
   Attempt, AuditEntry, Delivery, DeliveryDetail, DeliveryState, Destination, EventAccepted, EventDetail,
-  EventSummary, Explanation, Filter, FilterVerdict, Key, KeyCreated, Ledger, Limit, NewEvent, NewKey, NewReplay,
+  Enable, EventSummary, Explanation, Filter, FilterVerdict, Key, KeyCreated, Ledger, Limit, NewEvent, NewKey, NewReplay,
   NewSubscription, NewTenant, Page, Replay, Stats, StreamEvent, Subscription, SubscriptionChange,
   SubscriptionWithSecret, Tenant, TestOutcome, Time, Transition,
 } from "./types.js";
@@ -282,9 +282,10 @@ export class Destinations {
   timeline(id: string, options?: ListOptions): List<Transition> {
     return this.#api.list(`/v1/destinations/${part(id)}/timeline`, options);
   }
-  /** The only way out of frozen. */
-  enable(id: string, reason?: string, options?: CallOptions): Promise<Destination> {
-    return this.#api.post(`/v1/destinations/${part(id)}/enable`, options, reason === undefined ? {} : { reason });
+  /** The only way out of frozen: with a reason, or with what is to be sent. */
+  enable(id: string, why: string | Enable = {}, options?: CallOptions): Promise<Destination> {
+    const body = typeof why === "string" ? { reason: why } : why;
+    return this.#api.post(`/v1/destinations/${part(id)}/enable`, options, body);
   }
   freeze(id: string, reason?: string, options?: CallOptions): Promise<Destination> {
     return this.#api.post(`/v1/destinations/${part(id)}/freeze`, options, reason === undefined ? {} : { reason });

@@ -77,10 +77,19 @@ export type Transition = Omit<Schemas["Transition"], "evidence"> & { evidence: {
 
 export type Replay = Schemas["Replay"];
 /** Which deliveries to replay. `dry_run` is not a field here: see `replays.count`. */
-export type NewReplay = Omit<Schemas["NewReplay"], "dry_run" | "since" | "until" | "state"> & {
-  state?: "dead" | "delivered" | "cancelled" | null;
+export type NewReplay = Omit<Schemas["NewReplay"], "dry_run" | "since" | "until" | "ended_since" | "state"> & {
+  state?: "dead" | "delivered" | "cancelled" | "waiting" | null;
   since?: Time | null;
   until?: Time | null;
+  ended_since?: Time | null;
+};
+/** Why a destination is enabled, and what is sent then. */
+export type Enable = {
+  reason?: string | null;
+  /** What waits follows its slots or is drained; as the server is configured where it is left out. */
+  waiting?: "slots" | "drain" | null;
+  /** Replays what died there since then; `replay` of the answer names the job. */
+  dead_since?: Time | null;
 };
 
 export type Ledger = Schemas["Ledger"];

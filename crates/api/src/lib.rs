@@ -54,7 +54,7 @@ pub use auth::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin};
 pub use budget::Quota;
 pub use document::openapi;
 pub use layers::ClientAddress;
-pub use scopes::scope_of;
+pub use scopes::{Needs, scopes_of};
 pub use session::link::{SIGN_IN_LINK_LIFETIME, SignInLinkError, sign_in_token};
 pub use session::origin::OverTls;
 pub use settings::{ApiSettings, InvalidOrigin, Origin, Origins, Rate};

@@ -1,4 +1,4 @@
-//! Which scope each call needs, for those who document it. The handlers ask for the scopes themselves;
+//! Which scopes each call needs, for those who document it. The handlers ask for the scopes themselves;
 //! a test calls every route with a key of every scope and compares.
 
 use postrider_domain::access::Scope;
@@ -6,27 +6,36 @@ use postrider_domain::access::Scope;
 use crate::document::openapi;
 
 /// Calls that do not follow the rule that looking needs `read` and changing needs `manage`.
-const EXCEPTIONS: [(&str, &str, Scope); 4] = [
-    ("post", "/v1/events", Scope::Ingest),
-    ("post", "/v1/events/batch", Scope::Ingest),
-    ("post", "/v1/filters/test", Scope::Read),
-    ("get", "/v1/audit", Scope::Manage),
+const EXCEPTIONS: [(&str, &str, Needs); 12] = [
+    ("post", "/v1/events", Some(&[Scope::Ingest])),
+    ("post", "/v1/events/batch", Some(&[Scope::Ingest])),
+    ("post", "/v1/filters/test", Some(&[Scope::Read])),
+    ("post", "/v1/filters/test/events", Some(&[Scope::Read])),
+    ("post", "/v1/simulate", Some(&[Scope::Read])),
+    ("get", "/v1/audit", Some(&[Scope::Manage])),
+    ("get", "/v1/portal-links", Some(&[Scope::Read, Scope::Manage])),
+    ("post", "/v1/portal-links", Some(&[Scope::Read, Scope::Manage])),
+    ("delete", "/v1/portal-links/{id}", Some(&[Scope::Read, Scope::Manage])),
+    ("get", "/v1/session", Some(&[])),
+    ("post", "/v1/session", None),
+    ("delete", "/v1/session", None),
 ];
 
-/// The scope that a call needs, by its method in lowercase and its path as the document has it; none
-/// where it needs no key.
-pub fn scope_of(method: &str, path: &str) -> Option<Scope> {
+/// The scopes that a key needs, all of them; `None` if the call needs no key.
+pub type Needs = Option<&'static [Scope]>;
+
+/// What a call needs, by its method in lowercase and its path as the OpenAPI document has it.
+pub fn scopes_of(method: &str, path: &str) -> Needs {
     if !path.starts_with("/v1/") {
         return None;
     }
     let exception = EXCEPTIONS.iter().find(|(of, at, _)| (*of, *at) == (method, path));
-    let scope = match exception {
-        Some((.., scope)) => *scope,
-        None if is_for_admins(path) => Scope::Admin,
-        None if method == "get" => Scope::Read,
-        None => Scope::Manage,
-    };
-    Some(scope)
+    match exception {
+        Some((.., needs)) => *needs,
+        None if is_for_admins(path) => Some(&[Scope::Admin]),
+        None if method == "get" => Some(&[Scope::Read]),
+        None => Some(&[Scope::Manage]),
+    }
 }
 
 /// Whether the call stands under administration.

@@ -422,10 +422,21 @@ class AsyncDestinations:
         return self._api.list(Transition, f"/v1/destinations/{part(id)}/timeline", page_size)
 
     async def enable(
-        self, id: str, *, reason: str | None = None, idempotency_key: str | None = None
+        self,
+        id: str,
+        *,
+        reason: str | None = None,
+        waiting: Literal["slots", "drain"] | None = None,
+        dead_since: Time | None = None,
+        idempotency_key: str | None = None,
     ) -> Destination:
-        """The only way out of frozen."""
-        call = post(f"/v1/destinations/{part(id)}/enable", idempotency_key, core.given(reason=reason))
+        """The only way out of frozen.
+
+        What waits follows its slots or is drained, as the server is configured where ``waiting`` is left out. With
+        ``dead_since``, what died there since then is replayed: ``replay`` of the answer names the job.
+        """
+        body = core.given(reason=reason, waiting=waiting, dead_since=dead_since)
+        call = post(f"/v1/destinations/{part(id)}/enable", idempotency_key, body)
         return await self._api.fetch(Destination, call)
 
     async def freeze(
@@ -447,13 +458,17 @@ class AsyncReplays:
         destination: str | None = None,
         subscription: str | None = None,
         type: str | None = None,
-        state: Literal["dead", "delivered", "cancelled"] | None = None,
+        state: Literal["dead", "delivered", "cancelled", "waiting"] | None = None,
         since: Time | None = None,
         until: Time | None = None,
+        ended_since: Time | None = None,
         per_second: int | None = None,
         idempotency_key: str | None = None,
     ) -> Replay:
-        """Begins to replay all deliveries that match: the dead ones where ``state`` is left out."""
+        """Begins to replay all deliveries that match: the dead ones where ``state`` is left out.
+
+        With ``state="waiting"`` each is attempted once, without waiting for its slot.
+        """
         body = core.given(
             destination=destination,
             subscription=subscription,
@@ -461,6 +476,7 @@ class AsyncReplays:
             state=state,
             since=since,
             until=until,
+            ended_since=ended_since,
             per_second=per_second,
         )
         return await self._api.fetch(Replay, post("/v1/replays", idempotency_key, body))
@@ -471,9 +487,10 @@ class AsyncReplays:
         destination: str | None = None,
         subscription: str | None = None,
         type: str | None = None,
-        state: Literal["dead", "delivered", "cancelled"] | None = None,
+        state: Literal["dead", "delivered", "cancelled", "waiting"] | None = None,
         since: Time | None = None,
         until: Time | None = None,
+        ended_since: Time | None = None,
     ) -> int:
         """How many deliveries such a replay would send. Nothing is sent."""
         body = core.given(
@@ -483,6 +500,7 @@ class AsyncReplays:
             state=state,
             since=since,
             until=until,
+            ended_since=ended_since,
             dry_run=True,
         )
         answer = await self._api.send(post("/v1/replays", None, body))

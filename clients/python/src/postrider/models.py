@@ -412,6 +412,8 @@ class Destination:
     """When the next probe may go; null where none is to come, or one is under way."""
     reason: str | None
     """Why it is not enabled."""
+    replay: str | None
+    """The replay of what died there; only in the answer to ``enable`` with ``dead_since``."""
     successes: int
     thresholds: Thresholds
     waiting: int
@@ -451,6 +453,7 @@ class ReplayFilter:
     state: str | None
     type: str | None
     destination: str | None
+    ended_since: datetime | None
     since: datetime | None
     subscription: str | None
     until: datetime | None
@@ -468,6 +471,8 @@ class Replay:
     filter: ReplayFilter
     finished_at: datetime | None
     per_second: int | None
+    skipped: int | None
+    """When it has finished: how many of ``total`` it did not send."""
     total: int
     """How many it will replay, as counted at the start."""
 

@@ -1,6 +1,6 @@
-//! The page of the calls of the API, each with the scope that its key needs.
+//! The page of the calls of the API, each with the scopes that its key needs.
 
-use postrider_api::{openapi, scope_of};
+use postrider_api::{openapi, scopes_of};
 use serde_json::Value as Json;
 
 use super::{Document, code};
@@ -8,7 +8,7 @@ use crate::exit::Failure;
 
 const INTRODUCTION: &str = "\
 The base is the server's address, `http://127.0.0.1:8080` unless configured. Every call under `/v1` needs
-`Authorization: Bearer <key>`, and the key needs the scope that is named. `admin` includes all scopes; no other scope
+`Authorization: Bearer <key>`, and the key needs the scopes that are named. `admin` includes all scopes; no other scope
 includes another. An admin key acts for the tenant that the header `postrider-tenant` names, else for `default`.
 
 Bodies are JSON; unknown fields are refused. Times are RFC 3339 in UTC with milliseconds. Lists are newest first and
@@ -30,10 +30,9 @@ pub(super) fn page() -> Result<String, Failure> {
         let operations: Vec<_> = operations.collect();
         page.columns(&["call", "scope", "what it does", "query"]);
         for (path, method, operation) in &operations {
-            let scope = scope_of(method, path).map_or("none", |scope| scope.as_str());
             page.row(&[
                 call(method, path),
-                scope.to_owned(),
+                needed(method, path),
                 described(operation),
                 query(operation),
             ]);
@@ -46,6 +45,15 @@ pub(super) fn page() -> Result<String, Failure> {
         }
     }
     Ok(page.0)
+}
+
+/// The scopes that a key needs for a call.
+fn needed(method: &str, path: &str) -> String {
+    match scopes_of(method, path) {
+        None => "no key".to_owned(),
+        Some([]) => "any key".to_owned(),
+        Some(scopes) => scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(" and "),
+    }
 }
 
 /// `GET /v1/events`, as code.
