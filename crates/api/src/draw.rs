@@ -26,9 +26,9 @@ pub(crate) struct Draw(Option<Arc<Seed>>);
 
 struct Seed {
     seed: Zeroizing<[u8; 32]>,
-    /// When the first run began.
+    /// When the first request with this idempotency key began.
     begun_at: Timestamp,
-    /// Whether an earlier run began and stored no answer.
+    /// Whether an earlier request with the key began and stored no answer.
     is_repeated: bool,
 }
 

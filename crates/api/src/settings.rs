@@ -121,7 +121,7 @@ pub(crate) const SIGN_IN_RATE: Rate = Rate { per_second: 1, burst: 30 };
 pub(crate) const SIGN_IN_BYTES_MAX: usize = 4 * 1024;
 /// How long a portal link can be used.
 pub(crate) const LINK_SECONDS: std::ops::RangeInclusive<u64> = 10..=24 * 60 * 60;
-/// The same where nothing is said.
+/// How long a portal link is valid if its creator does not say.
 pub(crate) const LINK_SECONDS_DEFAULT: u64 = 10 * 60;
 
 /// Headers of one request; for the server that reads them.

@@ -26,9 +26,9 @@ use crate::time::Timestamp;
 
 /// Ticks per window.
 const TICKS: u32 = 6;
-/// The ticks of the current window, the newest in bit 0.
+/// The ticks of the current window as a bit mask, the newest in bit 0.
 const CURRENT: u16 = 0b0000_0011_1111;
-/// The ticks of the window before it.
+/// The ticks of the window before the current one, as a bit mask.
 const BEFORE: u16 = 0b1111_1100_0000;
 
 /// Watches all destinations of this process.

@@ -121,7 +121,8 @@ pub trait Nodes: Intake + Upkeep {
         Ok(true)
     }
 
-    /// Releases the claim: the answer is stored, or there will be no answer.
+    /// Releases the claim on an idempotency key, after its answer was stored or the request failed
+    /// without one.
     async fn end_answer(&self, tenant: &TenantId, key: &str) -> Result<(), StoreError> {
         let _ = (tenant, key);
         Ok(())

@@ -282,7 +282,8 @@ impl EngineHandle {
         }
     }
 
-    /// Has a job's next deliveries replayed by their owners, until all are.
+    /// Asks the nodes that own a job's next deliveries to replay them, again and again until all are
+    /// replayed. `is_all` says that these are the last ones of the job.
     pub(crate) async fn replay_elsewhere(self, job: ReplayJob, rows: Vec<Delivery>, is_all: bool) {
         let Some(post) = &self.shared.post else { return };
         let last = rows.last().map(|row| row.id);

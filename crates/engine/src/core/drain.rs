@@ -119,7 +119,7 @@ impl Core {
         self.run_ramp(ix);
     }
 
-    /// Counts a delivery of the ramp that has ended.
+    /// Counts a delivery of a drain that has ended: the ramp may send the next ones.
     pub(super) fn drained(&mut self, ix: DestIx, how: Drained) {
         let Some(ramp) = &mut self.dests[ix.get()].ramp else { return };
         ramp.on_their_way = ramp.on_their_way.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! Section 7: what waits is attempted now, in bulk.
+//! Bulk retry: a job that has all deliveries that wait for a retry attempted now.
 
 use std::collections::HashMap;
 

@@ -19,8 +19,13 @@ const OF_THE_CLIENT: [&str; 6] = [
     "POSTRIDER_MIGRATE_FROM",
     "POSTRIDER_MIGRATE_TO",
 ];
-/// Kubernetes sets such variables in every pod if there is a service called `postrider`.
-const OF_A_SERVICE: [&str; 2] = ["POSTRIDER_SERVICE_", "POSTRIDER_PORT"];
+
+/// Whether Kubernetes sets such a variable in every pod, if there is a service called `postrider`:
+/// `POSTRIDER_SERVICE_HOST`, `POSTRIDER_PORT`, `POSTRIDER_PORT_8080_TCP` and others.
+fn is_of_a_service(name: &str) -> bool {
+    name == "POSTRIDER_PORT"
+        || ["POSTRIDER_SERVICE_", "POSTRIDER_PORT_"].iter().any(|prefix| name.starts_with(prefix))
+}
 
 /// All variables for Postrider, as they were at the start.
 #[derive(Debug, Clone, Default)]
@@ -73,9 +78,7 @@ impl Environment {
     /// Collects all settings for the server.
     pub(super) fn settings(&self, given: &mut Vec<Given>, faults: &mut Vec<Fault>) {
         for (name, value) in &self.variables {
-            if OF_THE_CLIENT.contains(&name.as_str())
-                || OF_A_SERVICE.iter().any(|prefix| name.starts_with(prefix))
-            {
+            if OF_THE_CLIENT.contains(&name.as_str()) || is_of_a_service(name) {
                 continue;
             }
             let origin = Origin::Environment(name.clone());

@@ -178,9 +178,19 @@ fn a_bad_variable_or_flag_is_named() {
     );
     assert!(fault("", &[], &["retry.max"]).contains("write --set key=value"));
     // Variables that Kubernetes sets for a service of this name are ignored.
-    let of_a_service =
-        [("POSTRIDER_PORT", "tcp://10.0.0.1:80"), ("POSTRIDER_SERVICE_HOST", "10.0.0.1")];
+    let of_a_service = [
+        ("POSTRIDER_PORT", "tcp://10.0.0.1:80"),
+        ("POSTRIDER_PORT_80_TCP", "tcp://10.0.0.1:80"),
+        ("POSTRIDER_SERVICE_HOST", "10.0.0.1"),
+    ];
     assert!(load("", &of_a_service, &[]).is_ok());
+    // Those of the portal are settings, although they begin alike.
+    let origins = [("POSTRIDER_PORTAL__FRAME_ANCESTORS", "https://app.example.com")];
+    let loaded = load("", &origins, &[]).unwrap();
+    assert_ne!(
+        loaded.config.api.frame_ancestors,
+        postrider_api::ApiSettings::default().frame_ancestors
+    );
 }
 
 #[test]
@@ -278,7 +288,7 @@ fn every_number_of_the_policy_can_be_set() {
     let text = r#"
         attempt = { deadline = "4s", response_body_bytes_max = 1 }
         retry = { unit = "1s", max = 1, measured_from = "previous_attempt", jitter = 0.1 }
-        recovery = { mode = "drain", ramp_step = "2s" }
+        recovery = { mode = "drain", ramp_step = "2s", dead = "replay", dead_max_age = "1h", dead_per_second = 1 }
         mass_failure = { window = "1s", destinations_min = 1, share = 0.1, hold_max = "1s" }
         retention.finished = "1h"
         [circuit]

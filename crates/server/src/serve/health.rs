@@ -85,7 +85,8 @@ pub(crate) fn address(config: &Config) -> Option<SocketAddr> {
     }
 }
 
-/// On loopback, a fixed distance from the API's port; any free port where the API takes any.
+/// The default address of the health listener: on loopback, at a fixed distance from the API's port,
+/// or at any free port if the API takes any. `None` if there is no such port.
 fn beside(api: SocketAddr) -> Option<SocketAddr> {
     let port = if api.port() == 0 { 0 } else { api.port().checked_add(PORT_OFFSET)? };
     Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))

@@ -214,7 +214,7 @@ fn failing_collector_affects_nothing_else() {
         server.wait("all to be delivered", |server| {
             (server.ledger()["delivered"] == 5).then_some(())
         });
-        let line = server.wait_for_line(|line| line.contains("collector of traces did not take"));
+        let line = server.wait_for_line(|line| line.contains("trace collector did not accept"));
         assert!(line.contains("WARN"), "{line}");
         let metrics = http::request(server.address, &server.key, "GET", "/metrics", None).unwrap();
         let lost =

@@ -65,7 +65,7 @@ pub fn due(anchor: i64, n: u32) -> i64 {
 }
 
 impl Rules {
-    /// The numbers of the contract.
+    /// The defaults that docs/contract.md promises: retries, thresholds, times.
     pub const DEFAULT: Rules = Rules {
         grace: 100,
         percent: 70,

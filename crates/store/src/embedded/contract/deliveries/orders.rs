@@ -215,7 +215,7 @@ impl<'l> Fetch<'l> {
 const FIND_RANGE: &str = "SELECT n FROM deliveries INDEXED BY deliveries_of_route
     WHERE route = ?1 AND state = ?2 AND n BETWEEN ?3 AND ?4 ORDER BY n DESC LIMIT ?5";
 
-/// The rows of one route in one state, newest first.
+/// The deliveries of one route (subscription, destination and type) in one state, newest first.
 struct Range {
     route: i64,
     state: u8,
