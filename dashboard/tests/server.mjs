@@ -57,9 +57,10 @@ export class Postrider {
       if (this.process.exitCode !== null) throw new Error(`postrider ended: ${said}`);
       const answer = await fetch(`${this.base}/readyz`).catch(() => null);
       const file = join(this.data, 'admin.key');
-      if (answer?.ok && existsSync(file)) {
+      // It is ready before it prints its link.
+      this.link = /(http\S+#\/signin\?token=[\w-]+)\s/.exec(said)?.[1] ?? null;
+      if (answer?.ok && existsSync(file) && this.link) {
         this.key = readFileSync(file, 'utf8').trim();
-        this.link = /http\S+#\/signin\?token=[\w-]+/.exec(said)?.[0] ?? null;
         return;
       }
       await new Promise((resolve) => setTimeout(resolve, 100));
