@@ -21,12 +21,14 @@ const browser = await openBrowser();
 try {
   const first = async (path) => (await server.get(path)).data[0].id;
   const broken = world.destination('broken');
+  // The one with the most attempts has the most to show.
+  const [died] = (await server.get(`deliveries?state=dead&limit=200&destination=${broken}`)).data.sort((a, b) => b.attempts - a.attempts);
   const pages = {
     overview: ['/overview', 'In balance'],
     destinations: ['/destinations', '/healthy'],
     destination: [`/destinations/${broken}`, 'Timeline'],
     deliveries: ['/deliveries', 'task.updated'],
-    'delivery-dead': [`/deliveries/${await first('deliveries?state=dead&limit=1')}`, 'Retry slots'],
+    'delivery-dead': [`/deliveries/${died.id}`, 'Retry slots'],
     'delivery-waiting': [`/deliveries/${await first(`deliveries?state=waiting&limit=1&destination=${broken}`)}`, 'Retry slots'],
     events: ['/events', 'task.updated'],
     event: [`/events/${await first('events?type=task.updated&limit=1')}`, 'What matches'],
@@ -36,7 +38,7 @@ try {
     'subscription-new': ['/subscriptions/new', 'New subscription'],
     dead: ['/dead', 'What died'],
     live: ['/live', 'seen'],
-    simulator: ['/simulator', 'Deliveries that wait'],
+    simulator: ['/simulator?outage=216000000&rate=2&unit=84800&probe=600000&freeze=259200000', 'Arrive late'],
     tenants: ['/settings?tab=tenants', 'acme'],
     keys: ['/settings?tab=keys', 'Reporting'],
     limits: ['/settings?tab=limits', 'Limit of the tenant'],

@@ -22,7 +22,7 @@ test('a longer outage kills more, and an outage can be drawn', async () => {
   await go(page, '/simulator?outage=21600000&rate=10');
   const dead = () => page.locator('table.plain tr').filter({ hasText: 'Dead' }).locator('td').nth(1).innerText();
   await page.getByText('down for 6 h').waitFor();
-  await page.waitForFunction(() => document.querySelectorAll('table.plain thead th').length === 4);
+  await page.waitForFunction(() => document.querySelectorAll('table.plain thead th').length === 5);
   assert.equal(await dead(), '0');
   const told = await server.post('simulate', { outage_seconds: 21_600, deliveries: 10, presets: ['server'] });
   const late = await page.locator('table.plain tr').filter({ hasText: 'Arrive late' }).locator('td').nth(1).innerText();
@@ -39,6 +39,25 @@ test('a longer outage kills more, and an outage can be drawn', async () => {
   await page.getByText('Frozen after').first().waitFor();
   await page.getByRole('link', { name: 'Back to the defaults' }).click();
   await page.getByText('down for 6 h').waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.context().close();
+});
+
+test('what died and is replayed stands beside it, for the preset and for this policy', async () => {
+  const page = await openPage(browser, server);
+  await signIn(page, server.key);
+  await go(page, '/simulator?outage=216000000&rate=0.1');
+  await page.getByText('down for 2 d 12 h').waitFor();
+  const [replay] = (await server.post('simulate', { outage_seconds: 216_000, deliveries: 10, per_seconds: 100, presets: ['replay'] })).plans;
+  assert.ok(replay.replayed > 0);
+  const row = page.locator('table.plain tr').filter({ hasText: 'replayed when the URL was back' }).locator('td');
+  const shows = (column, number) => row.nth(column).filter({ hasText: new RegExp(`^${number.toLocaleString('en-US')}$`) }).waitFor();
+  await page.locator('table.plain th').nth(2).filter({ hasText: 'Defaults, with replay' }).waitFor();
+  await shows(2, replay.replayed);
+  await shows(1, 0);
+  await page.getByLabel('Replay what died when the URL is back').check();
+  await shows(1, replay.replayed);
+  assert.match(await page.evaluate(() => location.hash), /dead=replay/);
   assert.deepEqual(await violations(page), []);
   await page.context().close();
 });

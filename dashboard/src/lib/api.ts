@@ -29,7 +29,7 @@ export const api = {
   deliveries: (query: DeliveryQuery, signal?: AbortSignal) => get<T.List<T.Delivery>>('v1/deliveries', query, signal),
   delivery: (id: string, signal?: AbortSignal) => get<T.DeliveryDetail>(at('deliveries', id), {}, signal),
   attempts: (id: string, page: Page) => get<T.List<T.Attempt>>(at('deliveries', id, '/attempts'), page),
-  attemptRequest: (id: string, number: number) => get<T.AttemptRequest>(at('deliveries', id, `/attempts/${number}/request`)),
+  attemptRequest: (id: string, number: number) => get<T.SentRequest>(at('deliveries', id, `/attempts/${number}/request`)),
   explain: (id: string, signal?: AbortSignal) => get<T.Explanation>(at('deliveries', id, '/explain'), {}, signal),
   retryDelivery: (id: string) => post<T.Delivery>(at('deliveries', id, '/retry')),
   replayDelivery: (id: string) => post<T.Delivery>(at('deliveries', id, '/replay')),
@@ -37,12 +37,11 @@ export const api = {
 
   destinations: (page: Page, signal?: AbortSignal) => get<T.List<T.Destination>>('v1/destinations', page, signal),
   destinationSummary: (signal?: AbortSignal) =>
-    get<{ enabled: number; disabled: number; frozen: number; complete: boolean }>('v1/destinations/summary', {}, signal),
+    get<T.DestinationSummary>('v1/destinations/summary', {}, signal),
   destination: (id: string, signal?: AbortSignal) => get<T.Destination>(at('destinations', id), {}, signal),
   timeline: (id: string, page: Page, signal?: AbortSignal) =>
     get<T.List<T.Transition>>(at('destinations', id, '/timeline'), page, signal),
-  enable: (id: string, body: { reason: string | null; waiting?: 'slots' | 'drain'; dead_since?: string }) =>
-    post<T.Destination>(at('destinations', id, '/enable'), body),
+  enable: (id: string, body: T.Enable) => post<T.Destination>(at('destinations', id, '/enable'), body),
   freeze: (id: string, reason: string | null) => post<T.Destination>(at('destinations', id, '/freeze'), { reason }),
 
   events: (query: EventQuery, signal?: AbortSignal) => get<T.List<T.EventSummary>>('v1/events', query, signal),
@@ -52,7 +51,7 @@ export const api = {
     return parseExactly(await response.text()) as T.EventDetail;
   },
   matches: (id: string, signal?: AbortSignal) => get<T.List<T.Match>>(at('events', id, '/matches'), { limit: 1000 }, signal),
-  sendEvent: (event: T.NewEvent) => post<{ id: string; deliveries: number; duplicate?: boolean }>('v1/events', event),
+  sendEvent: (event: T.NewEvent) => post<T.EventAccepted>('v1/events', event),
 
   subscriptionsOf: (destination: string, signal?: AbortSignal) =>
     get<T.List<T.Subscription>>('v1/subscriptions', { destination, limit: 100 }, signal),
@@ -69,26 +68,25 @@ export const api = {
     json<T.FilterVerdict>('POST', 'v1/filters/test', { body: { filter, event }, pure: true, ...(signal && { signal }) }),
 
   tryFilter: (filter: unknown, event_ids: string[], signal?: AbortSignal) =>
-    json<{ data: { event_id: string; matches: boolean }[] }>('POST', 'v1/filters/test/events', { body: { filter, event_ids }, pure: true, ...(signal && { signal }) }),
+    json<T.FilterTrialAnswer>('POST', 'v1/filters/test/events', { body: { filter, event_ids }, pure: true, ...(signal && { signal }) }),
 
   replays: (page: Page, signal?: AbortSignal) => get<T.List<T.Replay>>('v1/replays', page, signal),
   replay: (id: string) => get<T.Replay>(at('replays', id)),
   countReplay: (body: T.NewReplay) =>
-    json<{ total: number }>('POST', 'v1/replays', { body: { ...body, dry_run: true }, pure: true }),
+    json<T.DryRun>('POST', 'v1/replays', { body: { ...body, dry_run: true }, pure: true }),
   startReplay: (body: T.NewReplay) => post<T.Replay>('v1/replays', body),
   steerReplay: (id: string, what: 'pause' | 'resume' | 'cancel') => post<T.Replay>(at('replays', id, `/${what}`)),
 
   ledger: (all: boolean, signal?: AbortSignal) => get<T.Ledger>('v1/ledger', { scope: all ? 'all' : null }, signal),
   stats: (query: { since?: string; step_minutes: number; all: boolean }, signal?: AbortSignal) =>
     get<T.Stats>('v1/stats', { since: query.since, step_minutes: query.step_minutes, scope: query.all ? 'all' : null }, signal),
-  limits: (signal?: AbortSignal) => get<{ data: T.Limit[] }>('v1/limits', {}, signal),
+  limits: (signal?: AbortSignal) => get<T.Limits>('v1/limits', {}, signal),
 
   tenants: (page: Page, signal?: AbortSignal) => get<T.List<T.Tenant>>('v1/tenants', page, signal),
   createTenant: (id: string, name: string | null) => post<T.Tenant>('v1/tenants', { id, name }),
   deleteTenant: (id: string) => json<void>('DELETE', at('tenants', id)),
   keys: (query: Page & { scope?: string }, signal?: AbortSignal) => get<T.List<T.Key>>('v1/keys', query, signal),
-  createKey: (body: { scopes: string[]; name: string | null; tenant: string | null; expires_at: string | null }) =>
-    post<T.KeyCreated>('v1/keys', body),
+  createKey: (body: T.NewKey) => post<T.KeyCreated>('v1/keys', body),
   deleteKey: (id: string) => json<void>('DELETE', at('keys', id)),
   portalLinks: (page: Page, signal?: AbortSignal) => get<T.List<T.PortalLink>>('v1/portal-links', page, signal),
   createPortalLink: (body: T.NewPortalLink) => post<T.PortalLinkCreated>('v1/portal-links', body),
@@ -98,17 +96,17 @@ export const api = {
   startBackup: (to: string) => post<T.Backup>('v1/backup', { to }),
 
   policy: (signal?: AbortSignal) => get<T.Policy>('v1/policy', {}, signal),
-  config: (signal?: AbortSignal) => get<{ data: T.ConfigEntry[] }>('v1/config', {}, signal),
-  server: (signal?: AbortSignal) => get<T.ServerView>('v1/server', {}, signal),
-  simulate: (question: T.Question, signal?: AbortSignal) =>
-    json<{ plans: T.Plan[] }>('POST', 'v1/simulate', { body: question, pure: true, ...(signal && { signal }) }),
+  config: (signal?: AbortSignal) => get<T.Configuration>('v1/config', {}, signal),
+  server: (signal?: AbortSignal) => get<T.Server>('v1/server', {}, signal),
+  simulate: (question: T.Simulation, signal?: AbortSignal) =>
+    json<T.SimulationAnswer>('POST', 'v1/simulate', { body: question, pure: true, ...(signal && { signal }) }),
   version: async () => (await get<{ info: { version: string } }>('openapi.json')).info.version,
 };
 
 /** Who is signed in; null where nobody is. */
-export async function currentSession(): Promise<T.SessionView | null> {
+export async function currentSession(): Promise<T.Session | null> {
   try {
-    return await get<T.SessionView>('v1/session');
+    return await get<T.Session>('v1/session');
   } catch (error) {
     if (error instanceof Problem && error.status === 401) return null;
     throw error;
@@ -118,21 +116,21 @@ export async function currentSession(): Promise<T.SessionView | null> {
 // No idempotency key at a sign-in: the answer is a credential, which nobody should keep.
 
 /** Exchanges a key for a session. The key is not kept. */
-export async function signIn(key: string): Promise<T.SessionView> {
+export async function signIn(key: string): Promise<T.Session> {
   await json<void>('POST', 'v1/session', { body: { key }, pure: true });
-  return get<T.SessionView>('v1/session');
+  return get<T.Session>('v1/session');
 }
 
 /** Exchanges the token of a link, which works once, for a session: a cookie, or in a frame a token in memory. */
-export async function exchange(token: string): Promise<T.SessionView> {
+export async function exchange(token: string): Promise<T.Session> {
   const call = { patient: false, pure: true };
   if (isFramed) {
-    const found = await json<{ token: string }>('POST', 'v1/session', { body: { token, in_memory: true }, ...call });
+    const found = await json<T.SessionToken>('POST', 'v1/session', { body: { token, in_memory: true }, ...call });
     setBearer(found.token);
   } else {
     await json<void>('POST', 'v1/session', { body: { token }, ...call });
   }
-  return get<T.SessionView>('v1/session');
+  return get<T.Session>('v1/session');
 }
 
 export async function signOut(): Promise<void> {

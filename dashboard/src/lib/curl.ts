@@ -1,4 +1,4 @@
-import type { AttemptRequest } from './types';
+import type { SentRequest } from './types';
 
 const quote = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 
@@ -13,7 +13,7 @@ export function curl(method: string, path: string, options: { tenant?: string; b
 }
 
 /** The command that makes a request like an attempt's. Its secrets are masked, so the receiver's check fails. */
-export function curlOf(request: AttemptRequest): string {
+export function curlOf(request: SentRequest): string {
   const headers = request.headers.flatMap(({ name, value }) => ['-H', quote(`${name}: ${value}`)]);
   return ['curl', '-X', request.method, quote(request.url), ...headers, '--data-raw', quote(request.body)].join(' ');
 }

@@ -3,14 +3,14 @@ import { Problem, words } from './problem';
 import { router } from './router.svelte';
 import { toasts } from './toasts.svelte';
 import { applyTheme } from './theme.svelte';
-import type { SessionView } from './types';
+import type { Session as View } from './types';
 
 const GONE = 'This link has expired or was used already.';
 
 class Session {
   /** `asked`: a link would replace the session that there is. */
   status = $state<'unknown' | 'out' | 'in' | 'asked'>('unknown');
-  view = $state<SessionView | null>(null);
+  view = $state<View | null>(null);
   /** The tenant that an admin looks at. */
   tenant = $state('default');
   /** Why somebody is not signed in, or not any more. */
@@ -76,14 +76,14 @@ class Session {
     server.setTenant(tenant);
   }
 
-  #enter(view: SessionView) {
+  #enter(view: View) {
     this.view = view;
     this.status = 'in';
     this.notice = null;
     const isAdmin = view.scopes.includes('admin') && view.kind === 'key';
     this.tenant = isAdmin ? 'default' : (view.tenant ?? '');
     server.setTenant(isAdmin ? this.tenant : null);
-    applyTheme(view.theme ?? {});
+    applyTheme(view.theme);
   }
 
   #lose() {

@@ -67,8 +67,8 @@ function write(name: string, value: string) {
 export const look = new Look();
 
 /** The portal's look, as the application asked for it. */
-export function applyTheme(theme: Theme) {
-  look.accent = theme.accent ?? null;
-  if (theme.mode) look.choice = theme.mode;
+export function applyTheme(theme: Theme | null) {
+  look.accent = theme?.accent ?? null;
+  if (theme?.mode === 'light' || theme?.mode === 'dark') look.choice = theme.mode;
   look.paint();
 }
