@@ -31,6 +31,8 @@ const SESSION: &str = "session";
     components(schemas(ProblemBody)),
     tags(
         (name = "events", description = "Things that happened"),
+        (name = "event types", description = "The catalogue of event types"),
+        (name = "erasures", description = "Erasing payloads"),
         (name = "subscriptions", description = "Who wants to know, and where"),
         (name = "destinations", description = "URLs with their circuits"),
         (name = "deliveries", description = "One event owed to one subscription"),
@@ -48,11 +50,15 @@ const SESSION: &str = "session";
 struct Base;
 
 /// Schemas of bodies that come in: what is optional in them may be left out.
-const REQUESTS: [&str; 19] = [
+const REQUESTS: [&str; 23] = [
+    "CatalogueChange",
     "Enable",
+    "EventTypeChange",
     "FilterTest",
     "FilterTrial",
+    "NewErasure",
     "NewEvent",
+    "NewEventType",
     "NewKey",
     "NewPortalLink",
     "NewReplay",
@@ -70,7 +76,7 @@ const REQUESTS: [&str; 19] = [
     "TriedRetry",
 ];
 /// Fields of answers that are left out where they say nothing.
-const LEFT_OUT: [&str; 4] = ["detail", "duplicate", "existing_id", "retry"];
+const LEFT_OUT: [&str; 5] = ["detail", "duplicate", "existing_id", "pointer", "retry"];
 
 /// The OpenAPI 3.1 document of all routes.
 pub fn openapi() -> utoipa::openapi::OpenApi {
@@ -195,10 +201,11 @@ fn require_fields(document: &mut utoipa::openapi::OpenApi) {
 fn require_all(name: &str, schema: &mut RefOr<Schema>) {
     match schema {
         RefOr::T(Schema::Object(object)) => {
-            // A problem always has its detail.
+            // A problem always has its detail, and a fault of an event its detail and place.
             let is_there = |field: &&String| {
                 !LEFT_OUT.contains(&field.as_str())
                     || (name, field.as_str()) == ("Problem", "detail")
+                    || name == "Misfit"
             };
             object.required = object.properties.keys().filter(is_there).cloned().collect();
         }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use postrider_domain::catalogue::{EventMark, Misfit};
 use postrider_domain::delivery::Delivery;
 use postrider_domain::event::{Event, EventType, RawJson};
 use postrider_domain::ids::{DeliveryId, EventId, ObjectId, SubscriptionId, TenantId};
@@ -24,6 +25,7 @@ use crate::cluster::Refresher;
 use crate::entropy::{Entropy, ten};
 use crate::heavy::{Busy, Heavy};
 use crate::inbox::{Inbox, Pending};
+use crate::misfits::Misfits;
 use crate::notices::Notices;
 use crate::options::Options;
 use crate::quotas::QuotaReached;
@@ -46,6 +48,8 @@ pub struct NewEvent {
     pub time: Option<Timestamp>,
     /// The trace context of the request, if it had one.
     pub trace: Option<TraceContext>,
+    /// Why it does not fit the catalogue, where it is accepted all the same.
+    pub flagged: Option<Misfit>,
 }
 
 /// The result for an event.
@@ -120,6 +124,8 @@ pub(crate) struct Ingest {
     rates: Option<Mutex<TokenBuckets<TenantId>>>,
     /// The counts of unfinished deliveries.
     pub(crate) backlog: Arc<Backlog>,
+    /// The counts of events that did not fit the catalogue.
+    pub(crate) misfits: Misfits,
 }
 
 impl Ingest {
@@ -145,6 +151,7 @@ impl Ingest {
                 Mutex::new(TokenBuckets::new(rate.per_second, rate.burst, BUCKETS_MAX))
             }),
             backlog: Arc::new(Backlog::new(options.quotas, &**store)),
+            misfits: Misfits::default(),
         }
     }
 
@@ -283,7 +290,8 @@ impl Ingest {
             time: new.time.unwrap_or(now),
             trace: new.trace,
         });
-        Acceptance { event, accepted_at: now, fingerprint, id_given, deliveries: Vec::new() }
+        let mark = EventMark { flagged: new.flagged, erased_at: None };
+        Acceptance { event, accepted_at: now, fingerprint, id_given, mark, deliveries: Vec::new() }
     }
 
     async fn match_batch(

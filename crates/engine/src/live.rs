@@ -172,7 +172,16 @@ pub(crate) fn operational(
     let kind: EventType = kind.parse().ok()?;
     let data = RawJson::parse(data.to_string().into()).ok()?;
     let new =
-        NewEvent { id: None, kind, object: None, data, old: None, time: Some(now), trace: None };
+        NewEvent {
+            id: None,
+            kind,
+            object: None,
+            data,
+            old: None,
+            time: Some(now),
+            trace: None,
+            flagged: None,
+        };
     Some((tenant.cloned(), new))
 }
 

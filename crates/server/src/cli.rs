@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, backup, deliveries, destinations, doctor, forecast, keys, listen, migrate, reference,
+    audit, backup, deliveries, destinations, doctor, erase, event_types, forecast, keys, listen, migrate, reference,
     replay, restore, send, subscriptions, tail,
 };
 
@@ -49,6 +49,10 @@ pub(crate) enum Command {
     Deliveries(Remote<deliveries::Deliveries>),
     /// Replay many deliveries.
     Replay(Remote<replay::Replay>),
+    /// Show and change the catalogue of event types.
+    EventTypes(Remote<event_types::EventTypes>),
+    /// Erase the payload of an event, or of all events of an object.
+    Erase(Remote<erase::Erase>),
     /// Create, list and delete API keys.
     Keys(Remote<keys::Keys>),
     /// Show the audit log: who changed what.

@@ -88,6 +88,8 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
         | Command::Destinations(_)
         | Command::Deliveries(_)
         | Command::Replay(_)
+        | Command::EventTypes(_)
+        | Command::Erase(_)
         | Command::Keys(_)
         | Command::Audit(_)
         | Command::Backup(_)
@@ -124,6 +126,12 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
         }
         Command::Replay(remote) => {
             commands::replay::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::EventTypes(remote) => {
+            commands::event_types::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::Erase(remote) => {
+            commands::erase::run(&context(&remote.connection)?, remote.command).await
         }
         Command::Audit(remote) => {
             commands::audit::run(&context(&remote.connection)?, remote.command).await

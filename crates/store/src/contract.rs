@@ -37,6 +37,8 @@ use postrider_domain::limits::PAGE_MAX;
 use postrider_domain::time::Timestamp;
 
 use crate::audit::Audit;
+use crate::documents::Documents;
+use crate::erasing::Erasing;
 use crate::error::StoreError;
 use crate::nodes::Nodes;
 use crate::passes::Passes;
@@ -48,12 +50,34 @@ use crate::records::{
 
 /// A whole store: all of the traits below.
 pub trait Store:
-    Configuration + Intake + Work + History + Replays + Usages + Audit + Passes + Upkeep + Nodes
+    Configuration
+    + Intake
+    + Work
+    + History
+    + Erasing
+    + Replays
+    + Usages
+    + Audit
+    + Documents
+    + Passes
+    + Upkeep
+    + Nodes
 {
 }
 
 impl<T> Store for T where
-    T: Configuration + Intake + Work + History + Replays + Usages + Audit + Passes + Upkeep + Nodes
+    T: Configuration
+        + Intake
+        + Work
+        + History
+        + Erasing
+        + Replays
+        + Usages
+        + Audit
+        + Documents
+        + Passes
+        + Upkeep
+        + Nodes
 {
 }
 
@@ -66,7 +90,7 @@ pub trait Configuration: Send + Sync + 'static {
     async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>, StoreError>;
     /// All tenants, by identifier.
     async fn tenants(&self, page: &PageRequest) -> Result<Page<Tenant>, StoreError>;
-    /// Removes a tenant with its keys and passes; `false` where it does not exist. Its subscriptions must be
+    /// Removes a tenant with its keys, passes and catalogue; `false` where it does not exist. Its subscriptions must be
     /// gone, not only marked: [`StoreError::Internal`] otherwise. Its destinations and ledger stay;
     /// history goes by retention.
     async fn delete_tenant(&self, id: &TenantId) -> Result<bool, StoreError>;
@@ -231,7 +255,7 @@ pub trait Work: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError>;
     /// The events of deliveries that are to be attempted, in the order given; `None` where there is
-    /// no such event.
+    /// no such event. One whose payload was erased has no `data`.
     async fn events(
         &self,
         ids: &[(TenantId, EventId)],

@@ -9,6 +9,8 @@ mod canary;
 mod certificates;
 mod deliveries;
 mod destinations;
+mod erasures;
+mod event_types;
 mod events;
 mod filters;
 mod idempotency;

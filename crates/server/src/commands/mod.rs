@@ -7,6 +7,8 @@ pub(crate) mod config;
 pub(crate) mod deliveries;
 pub(crate) mod destinations;
 pub(crate) mod doctor;
+pub(crate) mod erase;
+pub(crate) mod event_types;
 pub(crate) mod forecast;
 pub(crate) mod keyring;
 pub(crate) mod keys;

@@ -204,6 +204,7 @@ impl Server {
         let state = parts.api(config, &first)?;
         drop(tokio::spawn(state.clone().follow_changes()));
         drop(tokio::spawn(state.clone().keep_house()));
+        drop(tokio::spawn(state.clone().run_erasures()));
         let (stop_listening, stop) = watch::channel(false);
         apart.serve(config, &state, &stop);
         let router = postrider_api::router(state.clone());

@@ -253,6 +253,7 @@ impl World {
             old: None,
             time: None,
             trace: None,
+            flagged: None,
         }
     }
 

@@ -43,7 +43,9 @@ macro_rules! suite {
 
 pub mod audit;
 pub mod configuration;
+pub mod documents;
 mod dump;
+pub mod erasing;
 mod ground;
 pub mod history;
 pub mod intake;
@@ -67,6 +69,8 @@ macro_rules! conformance {
     ($backend:expr) => {
         $crate::conformance_audit!($backend);
         $crate::conformance_configuration!($backend);
+        $crate::conformance_documents!($backend);
+        $crate::conformance_erasing!($backend);
         $crate::conformance_history!($backend);
         $crate::conformance_intake!($backend);
         $crate::conformance_isolation!($backend);

@@ -330,6 +330,12 @@ impl Applier {
         }
     }
 
+    /// Notes in `main.db` how many transactions the file of a day has.
+    pub(in crate::embedded) fn put_mark(&mut self, day: Day, writes: i64) -> Result<(), StoreError> {
+        let marks = vec![(day, writes)];
+        self.main.change(|transaction, path| main_file::write_marks(transaction, path, &marks))
+    }
+
     /// Closes the file of a day, so that it can be removed.
     pub(in crate::embedded) fn close_day(&mut self, day: Day) {
         self.days.remove(&day);
