@@ -325,4 +325,3 @@ impl Eraser {
         Ok(())
     }
 }
-

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, backup, deliveries, destinations, doctor, erase, event_types, forecast, keys, listen, migrate, reference,
-    replay, restore, send, subscriptions, tail,
+    audit, backup, deliveries, destinations, doctor, erase, event_types, forecast, keys, listen,
+    migrate, reference, replay, restore, send, subscriptions, tail,
 };
 
 const AFTER_HELP: &str = "\

@@ -240,7 +240,7 @@ impl Wanted {
     fn unknown(&self) -> Option<Misfit> {
         let is_unknown = matches!(self, Wanted::Unknown);
         let detail = "the type is not in the catalogue".to_owned();
-        is_unknown.then(|| Misfit { reason: MisfitReason::UnknownType, pointer: None, detail })
+        is_unknown.then_some(Misfit { reason: MisfitReason::UnknownType, pointer: None, detail })
     }
 }
 

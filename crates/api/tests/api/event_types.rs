@@ -105,7 +105,10 @@ async fn servers_types_hold_for_all_tenants_and_a_tenants_own_over_them() {
     api.post("/v1/event-types", body.clone()).key(&key).refused(403, "missing_scope", None).await;
     api.post("/v1/event-types", body.clone()).expect(201).await;
     let shown = api.get("/v1/event-types/a.b").key(&key).expect(200).await;
-    assert_eq!((&shown["scope"], &shown["description"]), (&json!("server"), &json!("the server's")));
+    assert_eq!(
+        (&shown["scope"], &shown["description"]),
+        (&json!("server"), &json!("the server's"))
+    );
     api.delete("/v1/event-types/a.b").key(&key).refused(404, "not_found", None).await;
     let of_server = "/v1/event-types/a.b?scope=server";
     api.delete(of_server).key(&key).refused(403, "missing_scope", None).await;
@@ -139,10 +142,7 @@ async fn nothing_is_checked_unless_somebody_asks_for_it() {
     assert_eq!(shown["flagged"], Value::Null);
     let catalogue = api.get("/v1/catalogue").expect(200).await;
     let own = json!({"unknown_types": null, "misfits": null});
-    assert_eq!(
-        catalogue,
-        json!({"unknown_types": "accept", "misfits": "accept", "own": own})
-    );
+    assert_eq!(catalogue, json!({"unknown_types": "accept", "misfits": "accept", "own": own}));
 }
 
 #[tokio::test]
@@ -265,6 +265,10 @@ async fn changes_of_the_catalogue_are_in_the_audit_log() {
     let log: Vec<String> = log["data"].as_array().unwrap().iter().map(entry).collect();
     assert_eq!(
         log[..3],
-        ["event_type.delete task.updated", "catalogue.change null", "event_type.create task.updated"]
+        [
+            "event_type.delete task.updated",
+            "catalogue.change null",
+            "event_type.create task.updated"
+        ]
     );
 }

@@ -146,7 +146,11 @@ impl<'s> Reader<'s> {
     fn check_root(&self) -> Result<(), SchemaFault> {
         let Value::Object(fields) = self.root else {
             let is_plain = self.root.is_boolean();
-            return if is_plain { Ok(()) } else { fault("", "a schema is an object, or a boolean") };
+            return if is_plain {
+                Ok(())
+            } else {
+                fault("", "a schema is an object, or a boolean")
+            };
         };
         match fields.get("$schema") {
             None => Ok(()),
@@ -336,12 +340,7 @@ fn check_expansion(nodes: &[Node], root: usize) -> Result<(), SchemaFault> {
 }
 
 /// How large a subschema is with its references. A reference back to where it stands counts once.
-fn expanded(
-    nodes: &[Node],
-    at: usize,
-    sizes: &mut [Option<u64>],
-    is_open: &mut [bool],
-) -> u64 {
+fn expanded(nodes: &[Node], at: usize, sizes: &mut [Option<u64>], is_open: &mut [bool]) -> u64 {
     if let Some(size) = sizes.get(at).copied().flatten() {
         return size;
     }

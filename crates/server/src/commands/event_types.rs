@@ -140,9 +140,7 @@ pub(crate) async fn run(context: &Context, arguments: EventTypes) -> Result<(), 
         }
         Command::Import { file, server_wide } => import(context, &file, server_wide).await,
         Command::Export { scope } => export(context, scope).await,
-        Command::Policy { unknown_types, misfits } => {
-            policy(context, unknown_types, misfits).await
-        }
+        Command::Policy { unknown_types, misfits } => policy(context, unknown_types, misfits).await,
     }
 }
 
@@ -298,10 +296,8 @@ async fn policy(
         "server" => Json::Null,
         _ => Json::from(word),
     };
-    let body = object(vec![
-        ("unknown_types", unknown_types.map(word)),
-        ("misfits", misfits.map(word)),
-    ]);
+    let body =
+        object(vec![("unknown_types", unknown_types.map(word)), ("misfits", misfits.map(word))]);
     let is_change = body.as_object().is_some_and(|fields| !fields.is_empty());
     let answer = match is_change {
         true => {
@@ -313,7 +309,8 @@ async fn policy(
     context.output.value(&answer, |answer| {
         let of = |name: &str| {
             let own = answer.pointer(&format!("/own/{name}")).filter(|own| !own.is_null());
-            let whose = if own.is_some() { "the tenant's own choice" } else { "the server's choice" };
+            let whose =
+                if own.is_some() { "the tenant's own choice" } else { "the server's choice" };
             format!("{} ({whose})", part(answer, name))
         };
         format!(

@@ -135,9 +135,7 @@ async fn deleted_tenant_loses_its_catalogue_and_keeps_its_erasures(ground: Groun
         put(&ground, &document(kind, Some(umbrella()), "a", "{}")).await;
     }
     assert!(ground.store.delete_tenant(&acme()).await.unwrap());
-    for (kind, left) in
-        DocumentKind::ALL.into_iter().zip([false, false, true])
-    {
+    for (kind, left) in DocumentKind::ALL.into_iter().zip([false, false, true]) {
         let found = ground.store.document(kind, Some(&acme()), "a").await.unwrap();
         assert_eq!(found.is_some(), left, "{kind:?}");
         let others = ground.store.document(kind, Some(&umbrella()), "a").await.unwrap();

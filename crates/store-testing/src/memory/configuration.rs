@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
 use postrider_domain::time::Timestamp;
 use postrider_store::{
-    Configuration, DestinationRecord, DocumentKind, IdempotentAnswer, Key, Page, PageRequest, ShardLeases,
-    StoreError, SubscriptionPut, SubscriptionRecord, Tenant,
+    Configuration, DestinationRecord, DocumentKind, IdempotentAnswer, Key, Page, PageRequest,
+    ShardLeases, StoreError, SubscriptionPut, SubscriptionRecord, Tenant,
 };
 
 use super::MemoryStore;

@@ -136,9 +136,7 @@ impl State {
         kind: DocumentKind,
         tenant: Option<&TenantId>,
     ) -> impl Iterator<Item = &Document> {
-        self.documents
-            .values()
-            .filter(move |one| one.kind == kind && one.tenant.as_ref() == tenant)
+        self.documents.values().filter(move |one| one.kind == kind && one.tenant.as_ref() == tenant)
     }
 }
 

@@ -14,8 +14,8 @@ use postrider_domain::ids::{
 use postrider_domain::ledger::{Ledger, Movement};
 use postrider_domain::time::Timestamp;
 use postrider_store::{
-    AuditEntry, DestinationRecord, Document, DocumentKind, Epoch, EventRecord, IdempotentAnswer, Key, Pass, ReplayJob,
-    ShardLeases, ShardSet, SubscriptionRecord, Tally, Tenant,
+    AuditEntry, DestinationRecord, Document, DocumentKind, Epoch, EventRecord, IdempotentAnswer,
+    Key, Pass, ReplayJob, ShardLeases, ShardSet, SubscriptionRecord, Tally, Tenant,
 };
 
 use super::index::Index;

@@ -10,9 +10,7 @@ use super::error::corrupt;
 use super::paging::limit;
 use super::pool::Scope;
 use super::rows::{get, unsigned};
-use crate::documents::{
-    Document, DocumentCount, DocumentKind, DocumentOrder, Documents, Expected,
-};
+use crate::documents::{Document, DocumentCount, DocumentKind, DocumentOrder, Documents, Expected};
 use crate::error::StoreError;
 use crate::records::{Cursor, Page, PageRequest};
 

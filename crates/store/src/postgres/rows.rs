@@ -12,8 +12,8 @@ use postrider_domain::attempt::{
     Answer, Attempt, BodyEnd, Ending, Failure, FailureClass, OwnFault, OwnFaultKind, RetryAfter,
     Timings, Turn,
 };
-use postrider_domain::delivery::Delivery;
 use postrider_domain::catalogue::EventMark;
+use postrider_domain::delivery::Delivery;
 use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::DestinationId;
 use postrider_domain::ledger::Ledger;

@@ -12,6 +12,7 @@ use postrider_domain::ledger::Ledger;
 use sha2::{Digest as _, Sha256};
 
 use super::{Item, WholeEvent};
+use crate::documents::Document;
 use crate::embedded::files::canonical::Canonical;
 use crate::records::{Key, Tally};
 
@@ -159,11 +160,7 @@ impl Digest {
                 (RecordKind::Replay, Some(&job.tenant))
             }
             Item::Document(document) => {
-                out.unsigned(u64::try_from(document.kind.number()).unwrap_or(u64::MAX));
-                out.text_or_none(document.tenant.as_ref().map(TenantId::as_str));
-                out.text(&document.name);
-                out.unsigned(u64::from(document.is_open));
-                out.text(&document.body);
+                put_document(&mut out, document);
                 (RecordKind::Document, document.tenant.as_ref())
             }
             Item::Event(event) => return self.add_event(event),
@@ -266,6 +263,14 @@ impl Digest {
         };
         differing.map(difference).collect()
     }
+}
+
+fn put_document(out: &mut Canonical, document: &Document) {
+    out.unsigned(u64::try_from(document.kind.number()).unwrap_or(u64::MAX));
+    out.text_or_none(document.tenant.as_ref().map(TenantId::as_str));
+    out.text(&document.name);
+    out.unsigned(u64::from(document.is_open));
+    out.text(&document.body);
 }
 
 fn put_key(out: &mut Canonical, key: &Key) {

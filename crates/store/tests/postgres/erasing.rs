@@ -3,8 +3,8 @@
 use postrider_domain::delivery::{CancelReason, Delivery};
 use postrider_domain::ids::EventId;
 use postrider_store::{
-    Commit, DeliveryChange, DocumentKind, Documents, Erasing, EventErasure, History, Intake, Upkeep,
-    Work,
+    Commit, DeliveryChange, DocumentKind, Documents, Erasing, EventErasure, History, Intake,
+    Upkeep, Work,
 };
 use postrider_store_testing::samples::{at, finished, json};
 
@@ -15,7 +15,8 @@ const MARKER: &str = "kanarienvogel";
 
 /// How many rows of all tables have the marker, as text or in bytes.
 fn rows_with_the_marker(server: &server::Server, database: &str) -> usize {
-    let tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'postrider'";
+    let tables =
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = 'postrider'";
     let hex = postrider_domain::hex::encode(MARKER.as_bytes());
     let tables = server.sql(database, tables);
     let count = |table: &str| {

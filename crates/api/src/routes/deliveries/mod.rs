@@ -21,7 +21,7 @@ use crate::auth::{Caller, CanManage, CanRead};
 use crate::body::{Nothing, StrictOrNone};
 use crate::draw::Draw;
 use crate::paging::{List, ListOf, ListRequest, Query, page, parameter};
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 use crate::wire::delivery::{AttemptView, DeliveryDetail, DeliveryView, is_in_flight};
 use crate::wire::explanation::ExplanationView;

@@ -7,9 +7,7 @@ use postrider_domain::ids::TenantId;
 use rusqlite::{Connection, Transaction, params};
 
 use super::cursor;
-use crate::documents::{
-    Document, DocumentCount, DocumentKind, DocumentOrder, Documents, Expected,
-};
+use crate::documents::{Document, DocumentCount, DocumentKind, DocumentOrder, Documents, Expected};
 use crate::embedded::EmbeddedStore;
 use crate::embedded::files::At;
 use crate::embedded::files::rows::{self, Reading};
@@ -99,8 +97,7 @@ impl Documents for EmbeddedStore {
     async fn open_documents(&self, kind: DocumentKind) -> Result<Vec<Document>, StoreError> {
         self.read(move |guard| {
             guard.main(|connection, path| {
-                let sql =
-                    format!("{DOCUMENT} WHERE kind = ?1 AND open = 1 ORDER BY tenant, name");
+                let sql = format!("{DOCUMENT} WHERE kind = ?1 AND open = 1 ORDER BY tenant, name");
                 rows::all(connection, path, "documents", &sql, [kind.number()], document_of)
             })
         })

@@ -6,9 +6,7 @@
 //! that it has something to overwrite ([`UNSCRUBBED`]), and scrubbing writes it anew, empties its write-ahead log,
 //! and has the journal continue in files without stale bytes.
 
-use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::PoisonError;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -38,11 +36,9 @@ impl Erasing for EmbeddedStore {
         id: &EventId,
         now: Timestamp,
     ) -> Result<EventErasure, StoreError> {
-        let days = self.days.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let days = self.blooms.days_of(days.into_iter(), tenant, id);
         let (tenant, id) = (tenant.clone(), id.clone());
         self.run_in_applier(move |applier| {
-            for day in days {
+            for day in applier.days_of(&tenant, &id) {
                 let erased = applier.erase(day, &tenant, &id, now)?;
                 if erased != EventErasure::NotFound {
                     return Ok(erased);
@@ -54,11 +50,9 @@ impl Erasing for EmbeddedStore {
     }
 
     async fn scrub_erased(&self) -> Result<(), StoreError> {
-        let days: BTreeSet<Day> =
-            self.days.lock().unwrap_or_else(PoisonError::into_inner).clone().into_iter().collect();
-        let unscrubbed = self.read(move |guard| {
+        let unscrubbed = self.read(|guard| {
             let mut unscrubbed = Vec::new();
-            for day in days {
+            for day in guard.days() {
                 if guard.day(day, is_unscrubbed)? {
                     unscrubbed.push(day);
                 }

@@ -180,7 +180,10 @@ impl Spares {
         self.names_dirty = true;
         self.paused = false;
         let file = self.medium.open(&old)?;
-        if !keeps_stale || self.ready.len() >= self.spares_max || file.len_bytes()? != self.segment_bytes {
+        if !keeps_stale
+            || self.ready.len() >= self.spares_max
+            || file.len_bytes()? != self.segment_bytes
+        {
             return self.medium.remove(&old);
         }
         let name = format!("spare-{}.seg", self.next_number);

@@ -462,7 +462,9 @@ impl Writer {
             Err(trouble @ (Trouble::Full | Trouble::Write(_))) => {
                 self.spares.give_up_renewing();
                 let refusal = trouble.refusal();
-                if let Some(Scrub::Preparing(waiting) | Scrub::Removing(_, waiting)) = self.scrub.take() {
+                if let Some(Scrub::Preparing(waiting) | Scrub::Removing(_, waiting)) =
+                    self.scrub.take()
+                {
                     waiting.into_iter().for_each(|one| drop(one.send(Err(refusal.clone()))));
                 }
             }

@@ -14,8 +14,8 @@ use rusqlite::{Connection, Params, params};
 
 use crate::embedded::apply::PROGRESS;
 use crate::embedded::contract::audit;
-use crate::embedded::contract::documents;
 use crate::embedded::contract::configuration::{DESTINATION, KEY, SUBSCRIPTION, TENANT};
+use crate::embedded::contract::documents;
 use crate::embedded::contract::history::{attempts_of, delivery_in, unsigned};
 use crate::embedded::files::read_pool::ReadGuard;
 use crate::embedded::files::rows::{self, EVENT_COLUMNS, EVENT_JOINS, Reading, StoredEvent};
@@ -272,9 +272,10 @@ impl Table<'_> {
     }
 
     fn documents(&self, mark: Option<&str>) -> Result<Batch, StoreError> {
-        let [kind, tenant, name] = mark.map_or(Ok(["-1".into(), String::new(), String::new()]), {
-            |mark| parts(self.path, mark)
-        })?;
+        let [kind, tenant, name] = mark
+            .map_or(Ok(["-1".into(), String::new(), String::new()]), {
+                |mark| parts(self.path, mark)
+            })?;
         let sql = format!(
             "{} WHERE (kind, tenant, name) > (?1, ?2, ?3) ORDER BY kind, tenant, name",
             documents::DOCUMENT

@@ -174,10 +174,7 @@ fn mark_text(mark: &EventMark) -> String {
 const MARKED: [u8; 2] = [0xff, 1];
 
 /// A trace context and what is noted about an event, as one column: the trace context alone where nothing is.
-pub(in crate::embedded) fn noted(
-    trace: Option<TraceContext>,
-    mark: &EventMark,
-) -> Option<Vec<u8>> {
+pub(in crate::embedded) fn noted(trace: Option<TraceContext>, mark: &EventMark) -> Option<Vec<u8>> {
     if mark.is_empty() {
         return trace.map(|trace| trace.to_bytes().to_vec());
     }
