@@ -6,16 +6,15 @@ use postrider_domain::access::Scope;
 use crate::document::openapi;
 
 /// Calls that do not follow the rule that looking needs `read` and changing needs `manage`.
-const EXCEPTIONS: [(&str, &str, Needs); 12] = [
+const EXCEPTIONS: [(&str, &str, Needs); 11] = [
     ("post", "/v1/events", Some(&[Scope::Ingest])),
     ("post", "/v1/events/batch", Some(&[Scope::Ingest])),
     ("post", "/v1/filters/test", Some(&[Scope::Read])),
     ("post", "/v1/filters/test/events", Some(&[Scope::Read])),
     ("post", "/v1/simulate", Some(&[Scope::Read])),
     ("get", "/v1/audit", Some(&[Scope::Manage])),
-    ("get", "/v1/portal-links", Some(&[Scope::Read, Scope::Manage])),
+    ("get", "/v1/portal-links", Some(&[Scope::Manage])),
     ("post", "/v1/portal-links", Some(&[Scope::Read, Scope::Manage])),
-    ("delete", "/v1/portal-links/{id}", Some(&[Scope::Read, Scope::Manage])),
     ("get", "/v1/session", Some(&[])),
     ("post", "/v1/session", None),
     ("delete", "/v1/session", None),

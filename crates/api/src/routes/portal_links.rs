@@ -6,12 +6,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use postrider_domain::access::Scope;
 use postrider_store::PassKind;
 
 use super::PathId;
 use super::subscriptions::PageQuery;
-use crate::auth::CanManage;
+use crate::auth::{CanManage, CanRead};
 use crate::body::Strict;
 use crate::draw::Draw;
 use crate::paging::{List, ListOf, Query, page};
@@ -40,13 +39,13 @@ const FOR_A_DAY: HeaderValue = HeaderValue::from_static("public, max-age=86400, 
 )]
 pub(crate) async fn create(
     State(state): State<ApiState>,
+    // Nobody gives away what they do not have: a portal session reads.
+    _: CanRead,
     CanManage(caller): CanManage,
     own: OwnOrigin,
     draw: Draw,
     Strict(body): Strict<PortalLinkBody>,
 ) -> Result<(StatusCode, Json<PortalLinkCreated>), Problem> {
-    // Nobody gives away what they do not have.
-    caller.permits(Scope::Read)?;
     let access = match body.access.as_deref() {
         None => return Err(Problem::missing("access")),
         Some("read") => Access::Read,
