@@ -1,5 +1,7 @@
 //! Repeats against a server that answers by a script: when, how often, and with which key.
 
+#![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
