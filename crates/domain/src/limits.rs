@@ -3,6 +3,8 @@
 //! These fixed limits keep memory and work bounded; the numbers that an operator may change are in
 //! [`crate::policy`]. Every list, text and body that Postrider accepts has a limit here.
 
+use std::time::Duration;
+
 /// An event's request body, or its line in a batch.
 pub const EVENT_BODY_BYTES_MAX: usize = 1024 * 1024;
 /// Events in one batch.
@@ -31,6 +33,8 @@ pub const HEADER_NAME_BYTES_MAX: usize = 64;
 pub const HEADER_VALUE_BYTES_MAX: usize = 1024;
 /// A subscription's rate limit, in requests per second.
 pub const RATE_LIMIT_PER_SECOND_MAX: u32 = 1_000_000;
+/// The shortest deadline of an attempt that a subscription may have.
+pub const ATTEMPT_DEADLINE_MIN: Duration = Duration::from_millis(100);
 /// A certificate chain, a key or a list of authorities of a subscription, as PEM.
 pub const PEM_BYTES_MAX: usize = 64 * 1024;
 /// A subscription's bearer token.

@@ -159,7 +159,7 @@ impl EngineHandle {
         };
         let event = Arc::new(Loaded::new(Arc::new(event)));
         let delivery = DeliveryId::new(now, ten(&*shared.entropy));
-        let limits = shared.policy.borrow().attempt.clone();
+        let limits = shared.policy.borrow().attempt_for(&wish.policy);
         let target = target.map(Arc::new);
         let (report, finished) = oneshot::channel();
         let job = Job { delivery, number: 1, event, prepared, target, limits };

@@ -2,6 +2,7 @@
 
 use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
 use postrider_domain::payload::Format;
+use postrider_domain::policy::SubscriptionPolicy;
 use postrider_domain::subscription::{Subscription, TypeSet};
 use postrider_domain::time::Timestamp;
 
@@ -25,6 +26,7 @@ pub fn subscription(
         format: Format::Standard,
         headers: Vec::new(),
         rate_limit: None,
+        policy: SubscriptionPolicy::default(),
         enabled: true,
         created_at: now,
         updated_at: now,

@@ -18,6 +18,7 @@ use crate::event::Event;
 use crate::filter::{Filter, OverBudget};
 use crate::ids::{DestinationId, ObjectId, SubscriptionId, TenantId};
 use crate::payload::Format;
+use crate::policy::SubscriptionPolicy;
 use crate::time::Timestamp;
 
 /// A subscription.
@@ -50,6 +51,9 @@ pub struct Subscription {
     /// The most requests per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<RateLimit>,
+    /// What it wants otherwise than the server's policy has it.
+    #[serde(default, skip_serializing_if = "SubscriptionPolicy::is_empty")]
+    pub policy: SubscriptionPolicy,
     /// A disabled subscription gets no new deliveries.
     pub enabled: bool,
     /// When it was created.
@@ -127,6 +131,7 @@ mod tests {
         full.format = Format::Raw;
         full.headers = vec![CustomHeader::new("x-a", "1").unwrap()];
         full.rate_limit = Some(RateLimit::per_second(2.5).unwrap());
+        full.policy.retry_max = Some(3);
         for subscription in [subscription(), full] {
             let json = serde_json::to_value(&subscription).unwrap();
             assert_eq!(serde_json::from_value::<Subscription>(json).unwrap(), subscription);
@@ -144,10 +149,11 @@ mod tests {
     #[test]
     fn twins_differ_in_nothing_that_changes_what_is_sent() {
         type Change = fn(&mut Subscription);
-        let no_matter: [Change; 5] = [
+        let no_matter: [Change; 6] = [
             |s| s.id = SubscriptionId::from_bytes([1; 16]),
             |s| s.enabled = false,
             |s| s.rate_limit = RateLimit::per_second(1.0).ok(),
+            |s| s.policy.retry_max = Some(3),
             |s| s.headers = vec![CustomHeader::new("x-a", "1").unwrap()],
             |s| s.updated_at = Timestamp::EPOCH,
         ];

@@ -11,6 +11,7 @@ use postrider_domain::delivery::StateName;
 use postrider_domain::event::RawJson;
 use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
 use postrider_domain::payload::Format;
+use postrider_domain::policy::SubscriptionPolicy;
 use postrider_domain::subscription::{RateLimit, Subscription};
 use postrider_domain::time::Timestamp;
 use postrider_engine::{CommandError, EngineHandle, IngestError, NewEvent, NewReplay};
@@ -52,6 +53,7 @@ impl World {
                 format: Format::Raw,
                 headers: Vec::new(),
                 rate_limit: None,
+                policy: SubscriptionPolicy::default(),
                 enabled: true,
                 created_at: now,
                 updated_at: now,
