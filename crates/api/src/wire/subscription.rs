@@ -7,6 +7,7 @@ use std::fmt;
 use postrider_domain::filter::Filter;
 use postrider_domain::limits::{AUTH_TOKEN_BYTES_MAX, PEM_BYTES_MAX};
 use postrider_domain::payload::Format;
+use postrider_domain::policy::Policy;
 use postrider_domain::signature::SigningSecret;
 use postrider_domain::subscription::{CustomHeader, RateLimit, Subscription, TypePattern, TypeSet};
 use postrider_domain::time::Timestamp;
@@ -17,6 +18,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
+use super::own_policy::{EffectivePolicyView, OwnPolicyBody, OwnPolicyView};
 use crate::body::{Patch, SecretText};
 use crate::credentials::{ClientCertificate, Credentials, TlsCredentials};
 use crate::problem::Problem;
@@ -79,6 +81,11 @@ pub(crate) struct SubscriptionBody {
     #[serde(default)]
     #[schema(value_type = Option<f64>)]
     pub(crate) rate_limit: Patch<f64>,
+    /// What it wants otherwise than the server's policy (`GET /v1/policy`). A delivery that waits keeps
+    /// the slot that it waits for; what comes after follows the changed policy.
+    #[serde(default)]
+    #[schema(value_type = Option<OwnPolicyBody>)]
+    pub(crate) policy: Patch<OwnPolicyBody>,
     /// Whether it gets new deliveries.
     #[serde(default)]
     #[schema(value_type = Option<bool>)]
@@ -275,6 +282,10 @@ pub(crate) struct SubscriptionView {
     headers: BTreeMap<String, String>,
     #[schema(value_type = Option<f64>)]
     rate_limit: Option<RateLimit>,
+    /// What it wants otherwise than the server's policy.
+    policy: OwnPolicyView,
+    /// What holds for its deliveries.
+    effective_policy: EffectivePolicyView,
     enabled: bool,
     /// The key that verifies signatures, if the secret is a `whsk_` one.
     public_key: Option<String>,
@@ -303,6 +314,7 @@ impl SubscriptionView {
     pub(crate) fn of(
         subscription: &Subscription,
         credentials: &Credentials,
+        policy: &Policy,
         now: Timestamp,
     ) -> Self {
         let (client_certificate, ca_certificates) = credentials.tls.facts();
@@ -319,6 +331,8 @@ impl SubscriptionView {
             ca_certificates: ca_certificates.into_iter().map(CertificateView::of).collect(),
             headers: credentials.masked_headers().map(|(n, v)| (n.to_owned(), v)).collect(),
             rate_limit: subscription.rate_limit,
+            policy: OwnPolicyView::of(&subscription.policy),
+            effective_policy: EffectivePolicyView::of(&subscription.policy, policy),
             enabled: subscription.enabled,
             public_key: credentials.secrets.current().public_key(),
             retiring_secrets: credentials.secrets.valid_at(now).count() - 1,

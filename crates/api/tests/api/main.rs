@@ -20,6 +20,7 @@ mod matches;
 mod meta;
 mod openapi;
 mod page;
+mod policies;
 mod portal;
 mod problems;
 mod quotas;

@@ -96,6 +96,12 @@ pub(super) const ALL: &[Setting] = settings! {
     "mass_failure.share" (live) = policy.mass_failure.share, "it takes more than this share of them";
     "mass_failure.hold_max" (live) = policy.mass_failure.hold_max, "transitions are held no longer than this";
     "retention.finished" (live) = policy.retention.finished, "how long finished deliveries are kept";
+    "policy_limits.retry_unit_min" (live) = policy.limits.retry_unit_min, "shortest retry unit that a subscription may have";
+    "policy_limits.retry_max" (live) = policy.limits.retry_max, "most retries that a subscription may have";
+    "policy_limits.retry_span_max" (live) = policy.limits.retry_span_max, "longest time from the first attempt to the last retry that a subscription may have";
+    "policy_limits.attempt_deadline_max" (live) = policy.limits.attempt_deadline_max, "longest time limit of an attempt that a subscription may have";
+    "policy_limits.dead_max_age_max" (live) = policy.limits.dead_max_age_max, "longest recovery.dead_max_age that a subscription may have";
+    "policy_limits.rate_limit_max" (live) = policy.limits.rate_limit_max, "most requests a second to one destination, also where no subscription limits them; no limit unless set";
 
     "egress.allow_http" = egress.allow_http, "plain http to public addresses";
     "egress.allow" = egress.allow, "networks that are trusted although they are not public";

@@ -10,9 +10,8 @@ use postrider_store::{Commit, ReplayJob};
 use super::{Dest, Oracle, Stand};
 use crate::coverage::Cover;
 
-/// What was accepted longer ago than this when the outage ends need not be replayed: less than the seven
-/// days of the contract by the longest downtime, in which deliveries grow older.
-const DEAD_AGE_MS: i64 = (7 * 24 - 80) * 3_600_000;
+/// The longest downtime, in which deliveries grow older before they are replayed.
+const DOWNTIME_MS: i64 = 80 * 3_600_000;
 
 /// What a job has sent so far.
 #[derive(Debug, Default)]
@@ -67,8 +66,14 @@ impl Oracle {
         job: &ReplayJob,
         commit: &Commit,
     ) -> Option<(Option<DeliveryId>, String)> {
-        if !self.rules.replay_dead {
-            return Some((None, "a job that nobody asked for".to_owned()));
+        let mut ids = commit.deliveries.iter().map(|change| change.delivery.id);
+        if let Some(id) = ids.find(|id| !self.may_replay(*id)) {
+            return Some((Some(id), "replayed by itself, and it was to be kept".to_owned()));
+        }
+        let is_old = |id: &DeliveryId| self.is_too_old(*id, job.created_at.as_unix_ms());
+        let mut ids = commit.deliveries.iter().map(|change| change.delivery.id);
+        if let Some(id) = ids.find(is_old) {
+            return Some((Some(id), "replayed by itself, and it was too old".to_owned()));
         }
         let is_dead = |id: &DeliveryId| self.owed.get(id).is_some_and(|o| o.stand == Stand::Dead);
         let mut ids = commit.deliveries.iter().map(|change| change.delivery.id);
@@ -83,15 +88,20 @@ impl Oracle {
     /// A destination is back: what died there since it was disabled or frozen is to be replayed.
     pub(super) fn outage_ended(&mut self, destination: DestinationId, began_at: i64) {
         let (now, slack) = (self.now, self.slack);
-        if !self.rules.replay_dead {
-            return;
-        }
-        let not_older = now - DEAD_AGE_MS;
-        for owed in self.owed.values_mut() {
-            owed.replay_due |= owed.destination == destination
+        let died = self.owed.iter().filter(|(_, owed)| {
+            owed.destination == destination
                 && owed.stand == Stand::Dead
                 && owed.since > began_at + slack
-                && owed.created_at > not_older;
+        });
+        let is_young = |(id, created_at): &(DeliveryId, i64)| {
+            let age = self.replay_age(*id);
+            age.is_some_and(|age| *created_at > now - (age - DOWNTIME_MS))
+        };
+        let died: Vec<_> = died.map(|(id, owed)| (*id, owed.created_at)).filter(is_young).collect();
+        for (id, _) in died {
+            if let Some(owed) = self.owed.get_mut(&id) {
+                owed.replay_due = true;
+            }
         }
     }
 

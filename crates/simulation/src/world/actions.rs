@@ -73,6 +73,7 @@ impl World {
             let mut oracle = self.oracle();
             let dest = oracle.destinations.entry(destination).or_insert_with(|| Dest::new(now));
             dest.paced |= record.subscription.rate_limit.is_some();
+            oracle.policy_begins(&record.subscription);
             oracle.note("subscribe", None, Some(destination), 0);
         }
         let put = record.clone();
@@ -83,6 +84,7 @@ impl World {
             let id = record.subscription.id;
             self.subscriptions.retain(|known| known.subscription.id != id);
             let (store, tenant) = (self.store.clone(), record.subscription.tenant.clone());
+            self.settle_policy(&record.subscription)?;
             self.subscriptions.push(record);
             let stored =
                 self.inside(|_| async move { store.destination(&tenant, destination).await });
@@ -153,6 +155,10 @@ impl World {
         })?;
         self.subscriptions = all.into_iter().filter(|one| one.deleted_at.is_none()).collect();
         self.subscriptions.sort_by_key(|one| one.subscription.id);
+        let mut oracle = self.oracle();
+        for record in &self.subscriptions {
+            oracle.policy_is(&record.subscription);
+        }
         Ok(())
     }
 
