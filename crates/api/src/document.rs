@@ -48,7 +48,7 @@ const SESSION: &str = "session";
 struct Base;
 
 /// Schemas of bodies that come in: what is optional in them may be left out.
-const REQUESTS: [&str; 19] = [
+const REQUESTS: [&str; 23] = [
     "Enable",
     "FilterTest",
     "FilterTrial",
@@ -57,6 +57,10 @@ const REQUESTS: [&str; 19] = [
     "NewPortalLink",
     "NewReplay",
     "NewSubscription",
+    "NewSubscriptionAttemptPolicy",
+    "NewSubscriptionPolicy",
+    "NewSubscriptionRecoveryPolicy",
+    "NewSubscriptionRetryPolicy",
     "NewTenant",
     "NewTheme",
     "Reason",
@@ -195,10 +199,11 @@ fn require_fields(document: &mut utoipa::openapi::OpenApi) {
 fn require_all(name: &str, schema: &mut RefOr<Schema>) {
     match schema {
         RefOr::T(Schema::Object(object)) => {
-            // A problem always has its detail.
-            let is_there = |field: &&String| {
-                !LEFT_OUT.contains(&field.as_str())
-                    || (name, field.as_str()) == ("Problem", "detail")
+            // A problem always has its detail, and a policy its schedule.
+            let is_there = |field: &&String| match field.as_str() {
+                "detail" if name == "Problem" => true,
+                "retry" if name.ends_with("Policy") => true,
+                field => !LEFT_OUT.contains(&field),
             };
             object.required = object.properties.keys().filter(is_there).cloned().collect();
         }

@@ -115,6 +115,7 @@ fn requests_have_the_fields_of_the_openapi_document() {
         object: text(),
         format: text(),
         rate_limit: Some(1.0),
+        policy: Some(SubscriptionPolicy::default()),
         enabled: Some(true),
         client_certificate: text(),
         client_key: Some("k".into()),
@@ -135,6 +136,7 @@ fn requests_have_the_fields_of_the_openapi_document() {
         .auth_token(None)
         .headers(&subscription.headers)
         .rate_limit(None)
+        .policy(None)
         .enabled(true)
         .client_certificate(None)
         .ca_certificates(None);
@@ -162,6 +164,7 @@ fn requests_have_the_fields_of_the_openapi_document() {
         policy: Some(json!({})),
         presets: Some(Vec::new()),
         samples: Some(10),
+        subscription: text(),
         ..Simulation::new(1, 1)
     };
     check_request("Simulation", &simulation, &[]);

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::delivery::RequestOutcome;
+use super::policy::{EffectivePolicy, SubscriptionPolicy};
 use crate::secret::{self, Secret};
 
 /// A subscription to be created.
@@ -39,6 +40,9 @@ pub struct NewSubscription {
     /// The most requests per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<f64>,
+    /// What it wants otherwise than the server's policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<SubscriptionPolicy>,
     /// Whether it gets new deliveries; by default it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
@@ -162,6 +166,12 @@ impl SubscriptionChange {
         self.set("rate_limit", per_second)
     }
 
+    /// Changes the fields of its policy that are given. `None` goes back to the server's policy.
+    #[must_use]
+    pub fn policy(self, policy: Option<&SubscriptionPolicy>) -> SubscriptionChange {
+        self.set("policy", policy.map(|policy| json!(policy)))
+    }
+
     /// Enables or disables it.
     #[must_use]
     pub fn enabled(self, enabled: bool) -> SubscriptionChange {
@@ -248,6 +258,8 @@ pub struct Subscription {
     pub created_at: Timestamp,
     /// The destination.
     pub destination_id: String,
+    /// What holds for its deliveries.
+    pub effective_policy: EffectivePolicy,
     /// Whether it gets new deliveries.
     pub enabled: bool,
     /// Only what passes this filter.
@@ -260,6 +272,8 @@ pub struct Subscription {
     pub id: String,
     /// The object of the event.
     pub object: Option<String>,
+    /// What it wants otherwise than the server's policy.
+    pub policy: SubscriptionPolicy,
     /// The key that verifies signatures, if the secret is a `whsk_` one.
     pub public_key: Option<String>,
     /// The most requests per second.
