@@ -3,7 +3,7 @@
 //! ```text
 //! server ─▶ api ─▶ engine ─▶ { store, transport } ─▶ entropy ─▶ domain
 //!       ├─▶ simulation ─┘
-//!       └─▶ bench ─▶ { cli ─▶ client, api, … }
+//!       └─▶ bench ─▶ { cli, api, … }
 //! ```
 
 use super::{Finding, Tree};
@@ -26,23 +26,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("engine", &["store", "transport", "entropy", "domain"]),
     ("api", &["dashboard", "engine", "store", "transport", "entropy", "domain"]),
     ("simulation", &["engine", "store-testing", "store", "transport", "domain"]),
-    ("client", &[]),
-    ("cli", &["client"]),
-    ("bench", &["cli", "client", "api", "store", "transport", "entropy", "domain"]),
+    ("cli", &[]),
+    ("bench", &["cli", "api", "store", "transport", "entropy", "domain"]),
     (
         "server",
-        &[
-            "bench",
-            "cli",
-            "client",
-            "simulation",
-            "api",
-            "engine",
-            "store",
-            "transport",
-            "entropy",
-            "domain",
-        ],
+        &["bench", "cli", "simulation", "api", "engine", "store", "transport", "entropy", "domain"],
     ),
 ];
 

@@ -1,5 +1,6 @@
-//! Bulk jobs, modelled from section 7: a job sends each delivery once, counts what it sends, and what
-//! died of an outage is replayed where the rules say so.
+//! The model of bulk jobs, from the section "Replay" of docs/contract.md: a job sends each delivery
+//! once and counts those that it sent. If the rules say so, the dead deliveries of an outage are
+//! replayed when it is over.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ use crate::coverage::Cover;
 /// The longest downtime, in which deliveries grow older before they are replayed.
 const DOWNTIME_MS: i64 = 80 * 3_600_000;
 
-/// What a job has sent so far.
+/// The deliveries that a job has sent so far.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     deliveries: BTreeSet<DeliveryId>,
@@ -21,7 +22,8 @@ pub(super) struct Sent {
 }
 
 impl Oracle {
-    /// Checks how far a job has come with a commit, which has the job's deliveries and no others.
+    /// Checks the progress of a job in a commit. The commit contains deliveries of this job and no
+    /// others.
     pub(super) fn job_advanced(&mut self, job: &ReplayJob, commit: &Commit) {
         let is_retry = job.filter.state == Some(StateName::Waiting);
         let mut found = Vec::new();
@@ -51,7 +53,8 @@ impl Oracle {
             self.coverage.hit(Cover::RetryBulk);
         }
         if !self.bulk_replay && !commit.deliveries.is_empty() {
-            // Nobody asked for it.
+            // Nobody has asked for a bulk replay in this life so far: the engine itself started the
+            // job.
             self.coverage.hit(Cover::DeadReplayed);
             found.extend(self.wrong_by_itself(job, commit));
         }
@@ -60,7 +63,7 @@ impl Oracle {
         }
     }
 
-    /// What is wrong with a job that was begun without being asked for.
+    /// What is wrong with a job that the engine started by itself.
     fn wrong_by_itself(
         &self,
         job: &ReplayJob,
@@ -85,7 +88,8 @@ impl Oracle {
         }
     }
 
-    /// A destination is back: what died there since it was disabled or frozen is to be replayed.
+    /// A destination has recovered: its deliveries that died since it was disabled or frozen are to
+    /// be replayed.
     pub(super) fn outage_ended(&mut self, destination: DestinationId, began_at: i64) {
         let (now, slack) = (self.now, self.slack);
         let died = self.owed.iter().filter(|(_, owed)| {
@@ -105,7 +109,7 @@ impl Oracle {
         }
     }
 
-    /// Checks, long after everything was healed, that what was to be replayed was.
+    /// Checks, long after all faults have ended, that the dead deliveries of outages were replayed.
     pub(super) fn check_replayed(&mut self) {
         let left: Vec<_> = self
             .owed
@@ -124,7 +128,8 @@ impl Oracle {
 }
 
 impl Dest {
-    /// Takes in whether it drains now. Returns whether it began to, and nobody asked for it.
+    /// Records whether the destination drains now. Returns whether a drain began that neither a
+    /// rule nor a person asked for.
     pub(super) fn drains(&mut self, is_draining: bool, by_rule: bool, now: i64) -> bool {
         let (from, until) = self.drained;
         let was_draining = until == i64::MAX;
@@ -139,14 +144,14 @@ impl Dest {
         begins && !by_rule && !is_asked
     }
 
-    /// Whether it drained then.
+    /// Whether the destination was draining at this time.
     pub(super) fn drained_at(&self, at: i64) -> bool {
         let (from, until) = self.drained;
         from <= at && at <= until
     }
 
-    /// Takes in its transitions. Returns when the outage began, where one has ended whose dead nobody
-    /// replays by a job of their own.
+    /// Records transitions of the destination. If an outage has ended, returns when it began,
+    /// unless somebody asked for a replay of its dead deliveries.
     pub(super) fn outage_ended(
         &mut self,
         transitions: &[postrider_domain::circuit::Transition],
