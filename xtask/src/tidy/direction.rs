@@ -3,7 +3,7 @@
 //! ```text
 //! server ─▶ api ─▶ engine ─▶ { store, transport } ─▶ entropy ─▶ domain
 //!       ├─▶ simulation ─┘
-//!       └─▶ bench ─▶ { cli, api, … }
+//!       └─▶ bench ─▶ { cli ─▶ domain, api, … }
 //! ```
 
 use super::{Finding, Tree};
@@ -26,7 +26,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("engine", &["store", "transport", "entropy", "domain"]),
     ("api", &["dashboard", "engine", "store", "transport", "entropy", "domain"]),
     ("simulation", &["engine", "store-testing", "store", "transport", "domain"]),
-    ("cli", &[]),
+    ("cli", &["domain"]),
     ("bench", &["cli", "api", "store", "transport", "entropy", "domain"]),
     (
         "server",

@@ -78,7 +78,7 @@ pub(crate) fn run(demo: &Demo, environment: &Environment, output: Output) -> Res
         ..ServerArgs::default()
     };
     let loaded = load(&arguments, environment)?;
-    let log = telemetry::start(&loaded.config.telemetry, output.json)?;
+    let log = telemetry::start(&loaded.config.telemetry, output)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended =
         runtime.block_on(Box::pin(show(demo, loaded, &log, format!("demo_{name}"), output)));
