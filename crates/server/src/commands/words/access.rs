@@ -65,11 +65,11 @@ pub(in crate::commands) fn created_key(show: &Show, key: &Json) -> String {
 
 pub(in crate::commands) fn audit(show: &Show, list: &Json) -> String {
     let columns = [
-        Column::new("WHEN"),
-        Column::new("BY").cut(12),
-        Column::new("ACTION"),
-        Column::new("TARGET").cut_middle(16),
-        Column::new("RESULT").cut(8),
+        Column::new("AGE"),
+        Column::new("BY").cut(6),
+        Column::new("ACTION").cut(19),
+        Column::new("TARGET"),
+        Column::new("RESULT").cut(6),
         Column::new("TENANT").optional(),
         Column::new("ADDRESS").optional(),
     ];
@@ -83,7 +83,7 @@ pub(in crate::commands) fn audit(show: &Show, list: &Json) -> String {
             None => Cell::from("-"),
         };
         vec![
-            show.when(entry, "at"),
+            show.age(entry, "at"),
             by,
             cell(entry, "action"),
             cell(entry, "target"),
