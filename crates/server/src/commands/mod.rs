@@ -18,7 +18,7 @@ pub(crate) mod reference;
 pub(crate) mod replay;
 pub(crate) mod restore;
 pub(crate) mod send;
-mod stream;
+pub(crate) mod stream;
 pub(crate) mod subscriptions;
 pub(crate) mod tail;
 pub(crate) mod tenants;
