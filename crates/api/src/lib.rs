@@ -50,7 +50,7 @@ use axum::middleware::from_fn_with_state;
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use audit::{AuditError, note_operator, note_server};
-pub use auth::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin};
+pub use auth::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin, reset_admin};
 pub use budget::Quota;
 pub use document::openapi;
 pub use layers::ClientAddress;

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use hyper::Method;
 use serde_json::{Value as Json, json};
 use url::{Host, Url};
 
-use super::{Context, bytes, more, object, parse_json, query, segment};
+use super::words::subscription as words;
+use super::{Context, Paging, object, parse_json, segment};
 use crate::config::parse_duration;
 use crate::exit::Failure;
-use crate::output::{entries, escaped, part, table};
+use crate::output::part;
 
 #[derive(Debug, Args)]
 pub(crate) struct Subscriptions {
@@ -28,12 +28,8 @@ enum Command {
         /// Those to this destination.
         #[arg(long, value_name = "ID")]
         destination: Option<String>,
-        /// At most so many.
-        #[arg(long)]
-        limit: Option<u32>,
-        /// The cursor of the page.
-        #[arg(long)]
-        cursor: Option<String>,
+        #[command(flatten)]
+        paging: Paging,
     },
     /// Show a subscription.
     Get {
@@ -48,7 +44,7 @@ enum Command {
         /// The subscription's identifier.
         id: String,
     },
-    /// Send a test event to a subscription now, and show the outcome.
+    /// Send a test event to a subscription now, and show the outcome. Exits with 1 if it failed.
     Test {
         /// The subscription's identifier.
         id: String,
@@ -235,28 +231,19 @@ pub(crate) async fn run(context: &Context, arguments: Subscriptions) -> Result<(
                 )
             })?;
         }
-        Command::List { destination, limit, cursor } => {
-            let limit = limit.map(|limit| limit.to_string());
-            let query =
-                query(vec![("destination", destination), ("limit", limit), ("cursor", cursor)]);
+        Command::List { destination, paging } => {
+            let query = paging.query(vec![("destination", destination)]);
             let list = context.get("/v1/subscriptions", &query).await?;
-            output.value(&list, |list| {
-                let row = |one: &Json| {
-                    ["id", "url", "types", "format", "enabled"].map(|name| part(one, name)).to_vec()
-                };
-                let head = ["ID", "URL", "TYPES", "FORMAT", "ENABLED"];
-                table(&head, entries(list).iter().map(row).collect()) + &more(list)
-            })?;
+            output.value(&list, |list| words::list(&context.show(), list))?;
         }
         Command::Get { id } => {
             let one = context.get(&path(&id, "")?, &[]).await?;
-            output.value(&one, pretty)?;
+            output.value(&one, |one| words::one(&context.show(), one))?;
         }
         Command::Update(update) => {
             let path = path(&update.id, "")?;
-            let body = bytes(&changes(*update)?);
-            let changed = context.client.ask(Method::PATCH, &path, &[], Some(body)).await?;
-            output.value(&changed, pretty)?;
+            let changed = context.patch(&path, &changes(*update)?).await?;
+            output.value(&changed, |one| words::updated(&context.show(), one))?;
         }
         Command::Delete { id } => {
             let answer = context.delete(&path(&id, "")?).await?;
@@ -264,12 +251,15 @@ pub(crate) async fn run(context: &Context, arguments: Subscriptions) -> Result<(
         }
         Command::Test { id } => {
             let answer = context.post(&path(&id, "/test")?, None).await?;
-            output.value(&answer, pretty)?;
+            output.value(&answer, |one| words::tested(&context.show(), one))?;
+            if answer["outcome"] != "delivered" {
+                return Err(Failure::failed("the test failed; nothing is retried or counted"));
+            }
         }
         Command::Rotate { id, overlap_seconds } => {
             let body = object(vec![("overlap_seconds", overlap_seconds.map(Json::from))]);
             let answer = context.post(&path(&id, "/secret/rotate")?, Some(&body)).await?;
-            output.value(&answer, pretty)?;
+            output.value(&answer, |one| words::rotated(&context.show(), one))?;
         }
     }
     Ok(())
@@ -326,12 +316,6 @@ fn changes(update: Update) -> Result<Json, Failure> {
         ("enabled", update.enabled.map(Json::from)),
     ]);
     Ok(object(fields))
-}
-
-/// JSON as text, one line per field.
-pub(super) fn pretty(value: &Json) -> String {
-    let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    text.lines().map(escaped).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ use self::instrumented_store::InstrumentedStore;
 pub(crate) use self::metrics::Metrics;
 use self::process::ThisProcess;
 pub(crate) use self::sample::sample_metrics;
-pub(crate) use self::secrets::mark as ring_mark;
+pub(crate) use self::secrets::{mark as ring_mark, open_vault, write_admin_key};
 use self::signals::{Order, Signals};
 use self::traces::Exporter;
 use crate::cli::ServerArgs;
@@ -75,7 +75,7 @@ pub(crate) fn run(
     output: Output,
 ) -> Result<(), Failure> {
     let loaded = load(arguments, environment)?;
-    let log = telemetry::start(&loaded.config.telemetry, output.json)?;
+    let log = telemetry::start(&loaded.config.telemetry, output)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("postrider")
