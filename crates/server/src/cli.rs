@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, backup, deliveries, destinations, doctor, forecast, keys, listen, migrate, reference,
-    replay, restore, send, subscriptions, tail,
+    alerts, audit, backup, deliveries, destinations, doctor, forecast, keys, listen, migrate,
+    reference, replay, restore, send, subscriptions, tail,
 };
 
 const AFTER_HELP: &str = "\
@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Replay(Remote<replay::Replay>),
     /// Create, list and delete API keys.
     Keys(Remote<keys::Keys>),
+    /// Show the targets of alerts, and send them a test message.
+    Alerts(Remote<alerts::Alerts>),
     /// Show the audit log: who changed what.
     Audit(Remote<audit::Audit>),
     /// Make a backup of all data, also while a server is running.

@@ -89,6 +89,7 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
         | Command::Deliveries(_)
         | Command::Replay(_)
         | Command::Keys(_)
+        | Command::Alerts(_)
         | Command::Audit(_)
         | Command::Backup(_)
         | Command::Keyring(_)
@@ -124,6 +125,9 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
         }
         Command::Replay(remote) => {
             commands::replay::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::Alerts(remote) => {
+            commands::alerts::run(&context(&remote.connection)?, remote.command).await
         }
         Command::Audit(remote) => {
             commands::audit::run(&context(&remote.connection)?, remote.command).await
