@@ -59,6 +59,7 @@ const ACTIONS: &[(&str, &str, ActionName)] = &[
     ("POST", "/v1/keys", ("key.create", "key")),
     ("DELETE", "/v1/keys/{id}", ("key.delete", "key")),
     ("POST", "/v1/backup", ("backup.start", "backup")),
+    ("POST", "/v1/alerts/test", ("alerts.test", "alerts")),
     ("POST", "/v1/portal-links", ("portal_link.create", "portal_link")),
     ("DELETE", "/v1/portal-links/{id}", ("portal_link.delete", "portal_link")),
 ];
@@ -128,7 +129,7 @@ pub(crate) fn begin(caller: &Caller, request: &Request) -> Option<PendingEntry> 
     let target = target_of(path, request.uri().path());
     let tenant = match (target_kind, &target) {
         ("tenant", Some(id)) => id.parse().ok(),
-        ("backup", _) => None,
+        ("backup" | "alerts", _) => None,
         (_, _) => Some(caller.tenant.clone()),
     };
     let address = request.extensions().get::<ClientAddress>().map(|client| client.0.to_string());

@@ -48,7 +48,8 @@ const SESSION: &str = "session";
 struct Base;
 
 /// Schemas of bodies that come in: what is optional in them may be left out.
-const REQUESTS: [&str; 23] = [
+const REQUESTS: [&str; 24] = [
+    "AlertTest",
     "Enable",
     "FilterTest",
     "FilterTrial",

@@ -17,10 +17,12 @@
 //! | is anything lost? | [`ledger`] |
 //! | what would all this do in an outage? | [`forecast`] |
 //! | what time is it, when somebody sets the clock? | [`steady`] |
+//! | who is told of it, and how often? | [`alerts`] |
 //! | which trace does an attempt belong to? | [`trace`] |
 //! | which numbers? | [`policy`], [`limits`] |
 
 pub mod access;
+pub mod alerts;
 pub mod attempt;
 pub mod circuit;
 pub mod credentials;

@@ -7,8 +7,8 @@ use clap::builder::styling::Styles;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    audit, backup, deliveries, destinations, doctor, events, forecast, keys, listen, migrate,
-    reference, replay, restore, send, subscriptions, tail, tenants,
+    alerts, audit, backup, deliveries, destinations, doctor, events, forecast, keys, listen,
+    migrate, reference, replay, restore, send, subscriptions, tail, tenants,
 };
 use crate::output::ColourChoice;
 
@@ -154,6 +154,8 @@ pub(crate) enum Command {
     Tenants(Remote<tenants::Tenants>),
     /// Create, list and delete API keys.
     Keys(Remote<keys::Keys>),
+    /// Show the targets of alerts, and send them a test message.
+    Alerts(Remote<alerts::Alerts>),
     /// Show the audit log: who changed what.
     Audit(Remote<audit::Audit>),
     /// Make a backup of all data, also while a server is running.

@@ -127,6 +127,7 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
         | Command::Replay(_)
         | Command::Keys(_)
         | Command::Tenants(_)
+        | Command::Alerts(_)
         | Command::Audit(_)
         | Command::Backup(_)
         | Command::Keyring(_)
@@ -168,6 +169,9 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
         }
         Command::Tenants(remote) => {
             commands::tenants::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::Alerts(remote) => {
+            commands::alerts::run(&context(&remote.connection)?, remote.command).await
         }
         Command::Audit(remote) => {
             commands::audit::run(&context(&remote.connection)?, remote.command).await

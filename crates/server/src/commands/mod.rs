@@ -1,6 +1,7 @@
 //! The commands beside `serve`. Most ask the API and print; none touches the store but `migrate`,
 //! `backup` and `restore`, which work on a store that no server has open.
 
+pub(crate) mod alerts;
 pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod config;
