@@ -18,6 +18,7 @@
 //! | what would all this do in an outage? | [`forecast`] |
 //! | what time is it, when somebody sets the clock? | [`steady`] |
 //! | which trace does an attempt belong to? | [`trace`] |
+//! | what makes a subscription one of Workfront's? | [`workfront`] |
 //! | which numbers? | [`policy`], [`limits`] |
 
 pub mod access;
@@ -53,3 +54,4 @@ pub mod thresholds;
 pub mod time;
 pub mod token_bucket;
 pub mod trace;
+pub mod workfront;

@@ -23,6 +23,7 @@ pub fn subscription(
         object: None,
         filter: None,
         format: Format::Standard,
+        workfront: None,
         headers: Vec::new(),
         rate_limit: None,
         enabled: true,

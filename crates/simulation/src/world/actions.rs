@@ -50,6 +50,7 @@ impl World {
                 object: None,
                 filter: None,
                 format: Format::Raw,
+                workfront: None,
                 headers: Vec::new(),
                 rate_limit: None,
                 enabled: true,
