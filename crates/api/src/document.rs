@@ -48,7 +48,7 @@ const SESSION: &str = "session";
 struct Base;
 
 /// Schemas of bodies that come in: what is optional in them may be left out.
-const REQUESTS: [&str; 19] = [
+const REQUESTS: [&str; 20] = [
     "Enable",
     "FilterTest",
     "FilterTrial",
@@ -59,6 +59,7 @@ const REQUESTS: [&str; 19] = [
     "NewSubscription",
     "NewTenant",
     "NewTheme",
+    "NewWorkfrontOptions",
     "Reason",
     "Rotation",
     "SignIn",
@@ -134,7 +135,7 @@ fn complete(operation: &mut Operation, method: &HttpMethod) {
     }
 }
 
-fn header(name: &str, description: &str) -> RefOr<Parameter> {
+pub(crate) fn header(name: &str, description: &str) -> RefOr<Parameter> {
     let parameter = ParameterBuilder::new()
         .name(name)
         .parameter_in(ParameterIn::Header)

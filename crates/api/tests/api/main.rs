@@ -34,3 +34,4 @@ mod subscriptions;
 mod support;
 mod tenants;
 mod vault;
+mod workfront;
