@@ -4,6 +4,7 @@
 //! one type such as `TASK.UPDATE`. To all other identifiers it answers 404.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use axum::Json;
 use axum::extract::State;
@@ -146,10 +147,13 @@ async fn page(state: &ApiState, caller: &Caller, asked: AskedPage) -> Result<Pag
             return Err(Problem::new(Code::TooMuchWork, detail).at("limit"));
         }
         let to = record.subscription.destination;
-        if !destinations.contains_key(&to) {
-            destinations.insert(to, state.store().destination(&caller.tenant, to).await?);
-        }
-        let destination = destinations.get(&to).and_then(Option::as_ref);
+        let destination = match destinations.entry(to) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                place.insert(state.store().destination(&caller.tenant, to).await?)
+            }
+        };
+        let destination = destination.as_ref();
         subscriptions.extend(view(state, &record, destination)?);
     }
     let meta = MetaView { page, page_count: total_count.div_ceil(limit), limit, total_count };
