@@ -179,12 +179,12 @@ impl Subject {
     /// cannot name.
     pub fn of(subscription: &Subscription) -> Option<Self> {
         let [pattern] = subscription.types.patterns() else { return None };
+        if subscription.format != Format::Workfront {
+            return None;
+        }
         let pattern = pattern.to_string();
         let (object_code, happening) = pattern.rsplit_once('.')?;
-        let happening = happening.parse().ok()?;
-        let is_expressible =
-            subscription.format == Format::Workfront && OBJECT_CODES.contains(&object_code);
-        is_expressible.then(|| Subject { object_code: object_code.to_owned(), happening })
+        Subject::new(object_code, happening.parse().ok()?).ok()
     }
 
     /// The type of its events: `TASK.UPDATE`.
