@@ -45,6 +45,31 @@ const ACTIONS: &[(&str, &str, ActionName)] = &[
         ("subscription.rotate_secret", "subscription"),
     ),
     ("POST", "/v1/subscriptions/{id}/test", ("subscription.test", "subscription")),
+    (
+        "POST",
+        "/attask/eventsubscription/api/v1/subscriptions",
+        ("subscription.create", "subscription"),
+    ),
+    (
+        "DELETE",
+        "/attask/eventsubscription/api/v1/subscriptions/{id}",
+        ("subscription.delete", "subscription"),
+    ),
+    (
+        "PUT",
+        "/attask/eventsubscription/api/v1/subscriptions/{id}/version",
+        ("subscription.change", "subscription"),
+    ),
+    (
+        "PUT",
+        "/attask/eventsubscription/api/v1/subscriptions/version",
+        ("subscription.change", "subscription"),
+    ),
+    (
+        "POST",
+        "/attask/eventsubscription/api/v1/subscriptions/{id}/enable",
+        ("destination.enable", "subscription"),
+    ),
     ("POST", "/v1/destinations/{id}/enable", ("destination.enable", "destination")),
     ("POST", "/v1/destinations/{id}/freeze", ("destination.freeze", "destination")),
     ("POST", "/v1/deliveries/{id}/replay", ("delivery.replay", "delivery")),

@@ -48,7 +48,7 @@ const SESSION: &str = "session";
 struct Base;
 
 /// Schemas of bodies that come in: what is optional in them may be left out.
-const REQUESTS: [&str; 24] = [
+const REQUESTS: [&str; 25] = [
     "AlertTest",
     "Enable",
     "FilterTest",
@@ -64,6 +64,7 @@ const REQUESTS: [&str; 24] = [
     "NewSubscriptionRetryPolicy",
     "NewTenant",
     "NewTheme",
+    "NewWorkfrontOptions",
     "Reason",
     "Rotation",
     "SignIn",
@@ -139,7 +140,7 @@ fn complete(operation: &mut Operation, method: &HttpMethod) {
     }
 }
 
-fn header(name: &str, description: &str) -> RefOr<Parameter> {
+pub(crate) fn header(name: &str, description: &str) -> RefOr<Parameter> {
     let parameter = ParameterBuilder::new()
         .name(name)
         .parameter_in(ParameterIn::Header)

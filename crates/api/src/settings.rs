@@ -69,6 +69,8 @@ pub struct ApiSettings {
     pub public_url: Option<Origin>,
     /// Whether the metrics are served at an address of their own, and only there.
     pub metrics_elsewhere: bool,
+    /// Whether the API of Adobe Workfront's event subscriptions is served.
+    pub workfront: bool,
 }
 
 /// A token bucket.
@@ -111,6 +113,7 @@ impl Default for ApiSettings {
             frame_ancestors: Origins::default(),
             public_url: None,
             metrics_elsewhere: false,
+            workfront: false,
         }
     }
 }

@@ -120,6 +120,7 @@ impl Filler {
             object: None,
             filter: None,
             format: Format::Standard,
+            workfront: None,
             headers: Vec::new(),
             rate_limit: None,
             policy: SubscriptionPolicy::default(),

@@ -128,6 +128,14 @@ uuid_id!(
     "aud_"
 );
 
+impl DeliveryId {
+    /// The time that it was made from.
+    pub fn made_at(&self) -> Timestamp {
+        let [a, b, c, d, e, f, ..] = *self.as_bytes();
+        Timestamp::from_unix_ms(i64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+    }
+}
+
 impl ReplayId {
     /// The identifier of the n-th job that is made for one destination in a millisecond. The owner of the
     /// destination runs it.

@@ -19,6 +19,7 @@
 //! | what time is it, when somebody sets the clock? | [`steady`] |
 //! | who is told of it, and how often? | [`alerts`] |
 //! | which trace does an attempt belong to? | [`trace`] |
+//! | what makes a subscription one of Workfront's? | [`workfront`] |
 //! | which numbers? | [`policy`], [`limits`] |
 
 pub mod access;
@@ -55,3 +56,4 @@ pub mod thresholds;
 pub mod time;
 pub mod token_bucket;
 pub mod trace;
+pub mod workfront;

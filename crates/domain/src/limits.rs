@@ -64,6 +64,18 @@ pub const EVENT_FILTER_STEPS_MAX: u64 = 16_000_000;
 /// Steps beyond the free ones that all filters together may take on the events of one request.
 pub const BATCH_FILTER_STEPS_MAX: u64 = 32_000_000;
 
+/// Groups in a filter that was compiled from Workfront's filters: one for the whole, one for each
+/// group, and one for each value that is an object.
+pub const FILTER_STORED_GROUPS_MAX: usize = 100;
+/// Groups in Workfront's filters.
+pub const WORKFRONT_GROUPS_MAX: usize = 10;
+/// Filters in a group of Workfront's filters.
+pub const WORKFRONT_GROUP_FILTERS: std::ops::RangeInclusive<usize> = 2..=5;
+/// The bearer token of a subscription that Workfront's API creates.
+pub const WORKFRONT_TOKEN_CHARS_MAX: usize = 255;
+/// Subscriptions whose version one request changes by their identifiers.
+pub const WORKFRONT_VERSION_IDS_MAX: usize = 1000;
+
 /// A destination's URL.
 pub const URL_BYTES_MAX: usize = 2048;
 /// The reason given for enabling or freezing a destination.

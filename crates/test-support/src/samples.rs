@@ -24,6 +24,7 @@ pub fn subscription(
         object: None,
         filter: None,
         format: Format::Standard,
+        workfront: None,
         headers: Vec::new(),
         rate_limit: None,
         policy: SubscriptionPolicy::default(),

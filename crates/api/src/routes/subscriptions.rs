@@ -31,8 +31,8 @@ use crate::vault::VaultError;
 use crate::wire::delivery::OutcomeView;
 use crate::wire::subscription::{
     RotateBody, SubscriptionBody, SubscriptionView, SubscriptionWithSecret, apply_tls,
-    check_filter, check_format, check_headers, check_rate_limit, check_secret, check_token,
-    check_types,
+    apply_workfront, check_filter, check_format, check_headers, check_rate_limit, check_secret,
+    check_token, check_types,
 };
 
 /// The type of the test event.
@@ -66,6 +66,7 @@ pub(crate) async fn create(
         object: None,
         filter: None,
         format: Format::default(),
+        workfront: None,
         headers: Vec::new(),
         rate_limit: None,
         policy: SubscriptionPolicy::default(),
@@ -74,6 +75,7 @@ pub(crate) async fn create(
         updated_at: now,
     };
     apply(&state.policy(), &mut subscription, &body)?;
+    apply_workfront(&mut subscription, &body, now)?;
     let secret = match &body.secret {
         Patch::Absent | Patch::Null => {
             SigningSecret::generate_symmetric(*draw.secret_bytes::<32>("signing secret")?)
@@ -91,12 +93,7 @@ pub(crate) async fn create(
     let mut tls = TlsCredentials::default();
     apply_tls(&mut tls, &body, &subscription.url, now)?;
     let credentials = Credentials { secrets: SigningSecrets::new(secret), token, headers, tls };
-    // An earlier run of this request may have stored it, and others may have changed it since.
-    let is_stored = draw.repeats().is_some()
-        && state.store().subscription(&caller.tenant, subscription.id).await?.is_some();
-    if !is_stored {
-        put(&state, &subscription, &credentials).await?;
-    }
+    put_new(&state, &draw, &subscription, &credentials).await?;
     let view = SubscriptionView::of(&subscription, &credentials, &state.policy(), now);
     let secret = credentials.secrets.current().expose().to_string();
     Ok((StatusCode::CREATED, Json(SubscriptionWithSecret { view, secret })))
@@ -146,14 +143,27 @@ fn apply(
 }
 
 /// Vets a URL; returns its normal form.
-fn vet(state: &ApiState, url: &str) -> Result<String, Problem> {
+pub(crate) fn vet(state: &ApiState, url: &str) -> Result<String, Problem> {
     let vetted = vet_url(url, &state.egress());
     vetted
         .map(|url| url.as_str().to_owned())
         .map_err(|refusal| Problem::new(Code::UrlRefused, refusal.to_string()).at("url"))
 }
 
-async fn put(
+/// Stores a new subscription. An earlier run of the request may have stored it, and others may have
+/// changed it since.
+pub(crate) async fn put_new(
+    state: &ApiState,
+    draw: &Draw,
+    subscription: &Subscription,
+    credentials: &Credentials,
+) -> Result<(), Problem> {
+    let is_stored = draw.repeats().is_some()
+        && state.store().subscription(&subscription.tenant, subscription.id).await?.is_some();
+    if is_stored { Ok(()) } else { put(state, subscription, credentials).await }
+}
+
+pub(crate) async fn put(
     state: &ApiState,
     subscription: &Subscription,
     credentials: &Credentials,
@@ -350,6 +360,7 @@ pub(crate) async fn change(
     }
     apply_tls(&mut credentials.tls, &body, &subscription.url, state.now())?;
     apply(&state.policy(), &mut subscription, &body)?;
+    apply_workfront(&mut subscription, &body, state.now())?;
     subscription.updated_at = state.now();
     put(&state, &subscription, &credentials).await?;
     Ok(Json(shown(&state, &subscription, &credentials)))

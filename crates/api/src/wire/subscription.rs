@@ -11,6 +11,7 @@ use postrider_domain::policy::Policy;
 use postrider_domain::signature::SigningSecret;
 use postrider_domain::subscription::{CustomHeader, RateLimit, Subscription, TypePattern, TypeSet};
 use postrider_domain::time::Timestamp;
+use postrider_domain::workfront;
 use postrider_transport::{CertificateFacts, Part};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -46,10 +47,14 @@ pub(crate) struct SubscriptionBody {
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub(crate) filter: Patch<Value>,
-    /// The format of the body: `standard` (default), `cloudevents` or `raw`.
+    /// The format of the body: `standard` (default), `cloudevents`, `raw` or `workfront`.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub(crate) format: Patch<String>,
+    /// The options of the format `workfront`.
+    #[serde(default)]
+    #[schema(value_type = Option<WorkfrontBody>)]
+    pub(crate) workfront: Patch<WorkfrontBody>,
     /// Sent as `Authorization: Bearer …`. Answers show it masked.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
@@ -90,6 +95,52 @@ pub(crate) struct SubscriptionBody {
     #[serde(default)]
     #[schema(value_type = Option<bool>)]
     pub(crate) enabled: Patch<bool>,
+}
+
+/// How events look in the format `workfront`. Absent fields stay unchanged.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewWorkfrontOptions)]
+pub(crate) struct WorkfrontBody {
+    /// `v1` or `v2` (default). For five minutes after a change every event is sent in both.
+    #[serde(default)]
+    version: Option<String>,
+    /// Whether both states are sent as base64 texts.
+    #[serde(default)]
+    base64: Option<bool>,
+}
+
+/// Applies the options of the format `workfront`. Another format has none.
+pub(crate) fn apply_workfront(
+    subscription: &mut Subscription,
+    body: &SubscriptionBody,
+    now: Timestamp,
+) -> Result<(), Problem> {
+    let is_given = matches!(body.workfront, Patch::Value(_));
+    if subscription.format != Format::Workfront {
+        subscription.workfront = None;
+        let why = "is of use with the format `workfront` only";
+        return if is_given { Err(Problem::field("workfront", why)) } else { Ok(()) };
+    }
+    let mut options = match &body.workfront {
+        Patch::Absent | Patch::Value(_) => workfront::Options::of(subscription).clone(),
+        Patch::Null => workfront::Options::default(),
+    };
+    if let Patch::Value(given) = &body.workfront {
+        if let Some(version) = &given.version {
+            let version = version.parse().map_err(|e| Problem::field("workfront.version", e))?;
+            // A new subscription has sent nothing in another version.
+            if subscription.created_at == now {
+                options.version = version;
+            } else {
+                options.change_version(version, now);
+            }
+        }
+        options.base64 = given.base64.unwrap_or(options.base64);
+    }
+    options.forget_stale_filters(subscription);
+    subscription.workfront = Some(Box::new(options));
+    Ok(())
 }
 
 /// Headers as given, in order and with repetitions.
@@ -270,8 +321,10 @@ pub(crate) struct SubscriptionView {
     object: Option<String>,
     #[schema(value_type = Option<Object>)]
     filter: Option<Value>,
-    /// The format of the body: `standard`, `cloudevents` or `raw`.
+    /// The format of the body: `standard`, `cloudevents`, `raw` or `workfront`.
     format: &'static str,
+    /// The options of the format `workfront`; null for the others.
+    workfront: Option<WorkfrontView>,
     /// The masked token: at most its last four characters are shown.
     auth_token: Option<String>,
     /// The client certificate for the receiver. Its key is never shown.
@@ -300,6 +353,30 @@ pub(crate) struct SubscriptionView {
     updated_at: Timestamp,
 }
 
+/// How events look in the format `workfront`.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = WorkfrontOptions)]
+pub(crate) struct WorkfrontView {
+    /// `v1` or `v2`.
+    version: &'static str,
+    /// Whether both states are sent as base64 texts.
+    base64: bool,
+    /// When the version was last changed; every event is sent in both versions for five minutes then.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    version_changed_at: Option<Timestamp>,
+}
+
+impl WorkfrontView {
+    fn of(subscription: &Subscription) -> Option<Self> {
+        let options = workfront::Options::of(subscription);
+        (subscription.format == Format::Workfront).then(|| WorkfrontView {
+            version: options.version.as_str(),
+            base64: options.base64,
+            version_changed_at: options.version_changed_at,
+        })
+    }
+}
+
 /// A subscription with its secret, which is shown only this once.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SubscriptionWithSecret {
@@ -326,6 +403,7 @@ impl SubscriptionView {
             object: subscription.object.as_ref().map(ToString::to_string),
             filter: subscription.filter.as_ref().map(|filter| filter.source().clone()),
             format: subscription.format.as_str(),
+            workfront: WorkfrontView::of(subscription),
             auth_token: credentials.masked_token(),
             client_certificate: client_certificate.map(CertificateView::of),
             ca_certificates: ca_certificates.into_iter().map(CertificateView::of).collect(),

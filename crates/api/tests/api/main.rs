@@ -35,3 +35,4 @@ mod subscriptions;
 mod support;
 mod tenants;
 mod vault;
+mod workfront;

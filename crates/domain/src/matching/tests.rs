@@ -33,6 +33,7 @@ fn subscription(n: u32, types: &[&str]) -> Subscription {
         object: None,
         filter: None,
         format: Format::Standard,
+        workfront: None,
         headers: Vec::new(),
         rate_limit: None,
         policy: SubscriptionPolicy::default(),

@@ -72,7 +72,7 @@ struct Create {
     /// Only events that match this filter, as JSON.
     #[arg(long)]
     filter: Option<String>,
-    /// standard, cloudevents or raw.
+    /// standard, cloudevents, raw or workfront.
     #[arg(long)]
     format: Option<String>,
     /// A bearer token that is sent with each request.

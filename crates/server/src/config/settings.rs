@@ -205,6 +205,7 @@ pub(super) const ALL: &[Setting] = settings! {
     "server.tls_cert" = server.tls_cert, "file with the certificate chain of the API, in PEM; read again when it changes";
     "server.tls_key" = server.tls_key, "file with its private key, in PEM";
     "server.trusted_proxies" = server.trusted_proxies, "networks of proxies whose x-forwarded-for, x-forwarded-proto and forwarded headers are used";
+    "workfront.enabled" = api.workfront, "the API of Adobe Workfront's event subscriptions, under /attask/; with dev it is on unless set";
     "metrics.listen" = metrics.listen, "address of /metrics alone, which is then served nowhere else";
     "metrics.key" (secret) = metrics.key, "key for /metrics, as a bearer token; by default none is needed";
     "alerts.targets" (sensitive) = alerts.targets, "who is told when something is wrong: a list of targets, each with `name` and one of `url` (with `secret`), `slack` and `email`; and, if it wants less, `severity`, `kinds`, `tenants`";

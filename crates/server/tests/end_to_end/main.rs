@@ -30,3 +30,4 @@ mod slow_clients;
 mod support;
 mod way_in;
 mod weekend;
+mod workfront;

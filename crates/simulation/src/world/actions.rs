@@ -51,6 +51,7 @@ impl World {
                 object: None,
                 filter: None,
                 format: Format::Raw,
+                workfront: None,
                 headers: Vec::new(),
                 rate_limit: None,
                 policy: SubscriptionPolicy::default(),
