@@ -18,8 +18,10 @@ type NewSubscription struct {
 	Object string
 	// Filter limits it to the events that this filter lets through.
 	Filter Filter
-	// Format is FormatStandard (default), FormatCloudEvents or FormatRaw.
+	// Format is FormatStandard (default), FormatCloudEvents, FormatRaw or FormatWorkfront.
 	Format string
+	// Workfront are the options of FormatWorkfront.
+	Workfront *NewWorkfrontOptions
 	// AuthToken is sent as Authorization: Bearer ….
 	AuthToken Secret
 	// Headers are added to each request.
@@ -37,12 +39,23 @@ type NewSubscription struct {
 	CACertificates string
 }
 
+// NewWorkfrontOptions say how events look in FormatWorkfront. What is empty is left out.
+type NewWorkfrontOptions struct {
+	// Version is v1 or v2 (default).
+	Version string `json:"version,omitempty"`
+	// Base64 sends both states as base64 texts.
+	Base64 bool `json:"base64,omitempty"`
+}
+
 func (n NewSubscription) wire() map[string]any {
 	body := given("url", n.URL, "types", n.Types, "object", n.Object, "format", n.Format,
 		"auth_token", n.AuthToken, "secret", n.Secret, "rate_limit", n.RateLimit,
 		"client_certificate", n.ClientCertificate, "client_key", n.ClientKey, "ca_certificates", n.CACertificates)
 	if n.Filter != nil {
 		body["filter"] = n.Filter
+	}
+	if n.Workfront != nil {
+		body["workfront"] = n.Workfront
 	}
 	if n.Headers != nil {
 		body["headers"] = revealed(n.Headers)
@@ -89,6 +102,7 @@ type SubscriptionChange struct {
 	Object            Change[string]
 	Filter            Change[Filter]
 	Format            Change[string]
+	Workfront         Change[NewWorkfrontOptions]
 	AuthToken         Change[Secret]
 	Headers           Change[map[string]Secret]
 	RateLimit         Change[float64]
@@ -105,6 +119,7 @@ func (s SubscriptionChange) wire() map[string]any {
 	s.Object.into(body, "object")
 	s.Filter.into(body, "filter")
 	s.Format.into(body, "format")
+	s.Workfront.into(body, "workfront")
 	s.AuthToken.into(body, "auth_token")
 	s.Headers.into(body, "headers")
 	s.RateLimit.into(body, "rate_limit")

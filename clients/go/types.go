@@ -85,6 +85,7 @@ const (
 	FormatStandard    = "standard"
 	FormatCloudEvents = "cloudevents"
 	FormatRaw         = "raw"
+	FormatWorkfront   = "workfront"
 )
 
 // Tenant: one customer of the application that sends the events.
@@ -186,7 +187,7 @@ type Subscription struct {
 	DestinationID     string       `json:"destination_id"`
 	Enabled           bool         `json:"enabled"`
 	Filter            Filter       `json:"filter"`
-	// Format: `standard`, `cloudevents` or `raw`.
+	// Format: `standard`, `cloudevents`, `raw` or `workfront`.
 	Format string `json:"format"`
 	// Headers: names of the headers, each with the last four characters of its value, the rest masked; all
 	// masked where it is short.
@@ -201,6 +202,19 @@ type Subscription struct {
 	SecretOverlapEndsAt *time.Time `json:"secret_overlap_ends_at"`
 	Types               []string   `json:"types"`
 	UpdatedAt           time.Time  `json:"updated_at"`
+	// Workfront: the options of the format `workfront`; nil for the others.
+	Workfront *WorkfrontOptions `json:"workfront"`
+}
+
+// WorkfrontOptions: how events look in the format `workfront`.
+type WorkfrontOptions struct {
+	// Base64: whether both states are sent as base64 texts.
+	Base64 bool `json:"base64"`
+	// Version: `v1` or `v2`.
+	Version string `json:"version"`
+	// VersionChangedAt: when the version was last changed; every event is sent in both versions for five
+	// minutes then.
+	VersionChangedAt *time.Time `json:"version_changed_at"`
 }
 
 // SubscriptionWithSecret: a subscription with its secret, which is shown this once.

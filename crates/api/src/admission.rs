@@ -81,7 +81,7 @@ fn needed(method: &Method, path: &str) -> Option<Scope> {
     Some(match resource {
         "events" => Scope::Ingest,
         "filters" | "simulate" => Scope::Read,
-        "tenants" | "keys" | "backup" => Scope::Admin,
+        "tenants" | "keys" | "backup" | "alerts" => Scope::Admin,
         _ => Scope::Manage,
     })
 }

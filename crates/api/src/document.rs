@@ -50,7 +50,8 @@ const SESSION: &str = "session";
 struct Base;
 
 /// Schemas of bodies that come in: what is optional in them may be left out.
-const REQUESTS: [&str; 23] = [
+const REQUESTS: [&str; 29] = [
+    "AlertTest",
     "CatalogueChange",
     "Enable",
     "EventTypeChange",
@@ -63,8 +64,13 @@ const REQUESTS: [&str; 23] = [
     "NewPortalLink",
     "NewReplay",
     "NewSubscription",
+    "NewSubscriptionAttemptPolicy",
+    "NewSubscriptionPolicy",
+    "NewSubscriptionRecoveryPolicy",
+    "NewSubscriptionRetryPolicy",
     "NewTenant",
     "NewTheme",
+    "NewWorkfrontOptions",
     "Reason",
     "Rotation",
     "SignIn",
@@ -140,7 +146,7 @@ fn complete(operation: &mut Operation, method: &HttpMethod) {
     }
 }
 
-fn header(name: &str, description: &str) -> RefOr<Parameter> {
+pub(crate) fn header(name: &str, description: &str) -> RefOr<Parameter> {
     let parameter = ParameterBuilder::new()
         .name(name)
         .parameter_in(ParameterIn::Header)
@@ -201,11 +207,12 @@ fn require_fields(document: &mut utoipa::openapi::OpenApi) {
 fn require_all(name: &str, schema: &mut RefOr<Schema>) {
     match schema {
         RefOr::T(Schema::Object(object)) => {
-            // A problem always has its detail, and a fault of an event its detail and place.
-            let is_there = |field: &&String| {
-                !LEFT_OUT.contains(&field.as_str())
-                    || (name, field.as_str()) == ("Problem", "detail")
-                    || name == "Misfit"
+            // A problem always has its detail, a policy its schedule, and a misfit all of its fields.
+            let is_there = |field: &&String| match field.as_str() {
+                "detail" if name == "Problem" => true,
+                _ if name == "Misfit" => true,
+                "retry" if name.ends_with("Policy") => true,
+                field => !LEFT_OUT.contains(&field),
             };
             object.required = object.properties.keys().filter(is_there).cloned().collect();
         }

@@ -75,6 +75,8 @@ pub struct ApiSettings {
     pub scrub_interval: Duration,
     /// Whether the metrics are served at an address of their own, and only there.
     pub metrics_elsewhere: bool,
+    /// Whether the API of Adobe Workfront's event subscriptions is served.
+    pub workfront: bool,
 }
 
 /// A token bucket.
@@ -119,6 +121,7 @@ impl Default for ApiSettings {
             conducts: Conducts::default(),
             scrub_interval: Duration::from_secs(10 * 60),
             metrics_elsewhere: false,
+            workfront: false,
         }
     }
 }

@@ -15,6 +15,7 @@ use postrider_domain::destination::Destination;
 use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
 use postrider_domain::payload::Format;
+use postrider_domain::policy::SubscriptionPolicy;
 use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::signature::{SigningSecret, SigningSecrets};
 use postrider_domain::subscription::{Subscription, TypePattern, TypeSet};
@@ -119,8 +120,10 @@ impl Filler {
             object: None,
             filter: None,
             format: Format::Standard,
+            workfront: None,
             headers: Vec::new(),
             rate_limit: None,
+            policy: SubscriptionPolicy::default(),
             enabled: true,
             created_at: self.now,
             updated_at: self.now,

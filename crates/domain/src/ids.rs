@@ -133,14 +133,25 @@ uuid_id!(
     "aud_"
 );
 
+impl DeliveryId {
+    /// The time that it was made from.
+    pub fn made_at(&self) -> Timestamp {
+        let [a, b, c, d, e, f, ..] = *self.as_bytes();
+        Timestamp::from_unix_ms(i64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+    }
+}
+
 impl ReplayId {
-    /// The identifier of a job for one destination, whose owner runs it. At most one is made for a
-    /// destination in a millisecond.
-    pub fn of_destination(at: Timestamp, destination: DestinationId) -> Self {
+    /// The identifier of the n-th job that is made for one destination in a millisecond. The owner of the
+    /// destination runs it.
+    pub fn of_destination(at: Timestamp, destination: DestinationId, n: u32) -> Self {
         let mut bytes = [0; 10];
         let [_, rest @ ..] = destination.as_bytes();
         for (byte, of_id) in bytes.iter_mut().zip(rest) {
             *byte = *of_id;
+        }
+        for (byte, of_n) in bytes.iter_mut().zip(n.to_be_bytes()) {
+            *byte ^= of_n;
         }
         ReplayId::run_by_owner(at, bytes, destination)
     }

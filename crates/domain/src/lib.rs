@@ -19,10 +19,13 @@
 //! | how far is the erasure of payloads? | [`erasure`] |
 //! | what would all this do in an outage? | [`forecast`] |
 //! | what time is it, when somebody sets the clock? | [`steady`] |
+//! | who is told of it, and how often? | [`alerts`] |
 //! | which trace does an attempt belong to? | [`trace`] |
+//! | what makes a subscription one of Workfront's? | [`workfront`] |
 //! | which numbers? | [`policy`], [`limits`] |
 
 pub mod access;
+pub mod alerts;
 pub mod attempt;
 pub mod catalogue;
 pub mod circuit;
@@ -57,3 +60,4 @@ pub mod thresholds;
 pub mod time;
 pub mod token_bucket;
 pub mod trace;
+pub mod workfront;

@@ -3,6 +3,8 @@
 //! These fixed limits keep memory and work bounded; the numbers that an operator may change are in
 //! [`crate::policy`]. Every list, text and body that Postrider accepts has a limit here.
 
+use std::time::Duration;
+
 /// An event's request body, or its line in a batch.
 pub const EVENT_BODY_BYTES_MAX: usize = 1024 * 1024;
 /// Events in one batch.
@@ -31,6 +33,8 @@ pub const HEADER_NAME_BYTES_MAX: usize = 64;
 pub const HEADER_VALUE_BYTES_MAX: usize = 1024;
 /// A subscription's rate limit, in requests per second.
 pub const RATE_LIMIT_PER_SECOND_MAX: u32 = 1_000_000;
+/// The shortest deadline of an attempt that a subscription may have.
+pub const ATTEMPT_DEADLINE_MIN: Duration = Duration::from_millis(100);
 /// A certificate chain, a key or a list of authorities of a subscription, as PEM.
 pub const PEM_BYTES_MAX: usize = 64 * 1024;
 /// A subscription's bearer token.
@@ -78,6 +82,17 @@ pub const SCHEMA_STEPS_MAX: u64 = 16_000_000;
 pub const BATCH_SCHEMA_STEPS_MAX: u64 = 32_000_000;
 /// The compiled size of one pattern of a schema, in bytes.
 pub const SCHEMA_PATTERN_BYTES_MAX: usize = 64 * 1024;
+/// Groups in a filter that was compiled from Workfront's filters: one for the whole, one for each
+/// group, and one for each value that is an object.
+pub const FILTER_STORED_GROUPS_MAX: usize = 100;
+/// Groups in Workfront's filters.
+pub const WORKFRONT_GROUPS_MAX: usize = 10;
+/// Filters in a group of Workfront's filters.
+pub const WORKFRONT_GROUP_FILTERS: std::ops::RangeInclusive<usize> = 2..=5;
+/// The bearer token of a subscription that Workfront's API creates.
+pub const WORKFRONT_TOKEN_CHARS_MAX: usize = 255;
+/// Subscriptions whose version one request changes by their identifiers.
+pub const WORKFRONT_VERSION_IDS_MAX: usize = 1000;
 
 /// A destination's URL.
 pub const URL_BYTES_MAX: usize = 2048;

@@ -14,6 +14,7 @@ use postrider_domain::credentials::Scrubber;
 use postrider_domain::egress::DestinationUrl;
 use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
 use postrider_domain::matching::{SubscriptionIndex, TenantIndex};
+use postrider_domain::policy::{DestinationPolicy, Policy};
 use postrider_domain::signature::SigningSecrets;
 use postrider_domain::subscription::{CustomHeader, RateLimit, Subscription};
 use postrider_domain::trace;
@@ -170,8 +171,19 @@ impl Directory {
         destination: DestinationId,
     ) -> Option<RateLimit> {
         let index = self.snapshot(tenant)?;
-        let limits = index.of_destination(destination);
-        limits.filter_map(|s| s.rate_limit).min_by_key(|limit| limit.per_1000_seconds())
+        index.of_destination(destination).filter_map(|subscription| subscription.rate_limit).min()
+    }
+
+    /// What the subscriptions of a destination want together.
+    pub(crate) fn destination_policy(
+        &self,
+        tenant: &TenantId,
+        destination: DestinationId,
+        policy: &Policy,
+    ) -> DestinationPolicy {
+        let index = self.snapshot(tenant);
+        let all = index.iter().flat_map(|index| index.of_destination(destination));
+        DestinationPolicy::of(all.map(|subscription| &**subscription), policy)
     }
 
     fn prepare(&self, record: &SubscriptionRecord, subscription: Arc<Subscription>) -> Prepared {

@@ -16,6 +16,7 @@ use postrider_domain::matching::{Matched, TooMuch, Work};
 use postrider_domain::time::Timestamp;
 use postrider_domain::token_bucket::TokenBuckets;
 use postrider_domain::trace::TraceContext;
+use postrider_domain::workfront;
 use postrider_store::{Acceptance, Accepted, Store, StoreError};
 use postrider_transport::Clock;
 use sha2::{Digest, Sha256};
@@ -195,7 +196,7 @@ impl Ingest {
         // Check the quotas before the deliveries are created: a refused batch that matches
         // thousands of subscriptions must not cost the memory of its deliveries.
         if checked == Checked::Yes {
-            self.backlog.admit(tenant, owed(&batch, &matched), now)?;
+            self.backlog.admit(tenant, owed(&batch, &matched, now), now)?;
         }
         let mut over_budget = self.owe(&mut batch, matched, now);
         let mut pending = self.begin(tenant, &batch);
@@ -313,8 +314,12 @@ impl Ingest {
     ) -> Vec<(usize, SubscriptionId)> {
         let mut over_budget = Vec::new();
         for (n, (acceptance, matched)) in batch.iter_mut().zip(matched).enumerate() {
-            let deliveries = matched.subscriptions.iter().map(|subscription| {
-                let id = DeliveryId::new(now, ten(&*self.entropy));
+            let deliveries = matched.subscriptions.iter().flat_map(|subscription| {
+                workfront::owed(subscription, now).map(move |version| (subscription, version))
+            });
+            let deliveries = deliveries.map(|(subscription, version)| {
+                let random = workfront::mark(ten(&*self.entropy), version);
+                let id = DeliveryId::new(now, random);
                 let (whom, to) = (subscription.id, subscription.destination);
                 Delivery::accepted(id, &acceptance.event, whom, to, now)
             });
@@ -360,10 +365,12 @@ impl Ingest {
 }
 
 /// How many deliveries a batch makes, and how many bytes they are.
-fn owed(batch: &[Acceptance], matched: &[Matched]) -> Owed {
+fn owed(batch: &[Acceptance], matched: &[Matched], now: Timestamp) -> Owed {
     let mut all = Owed::default();
     for (acceptance, matched) in batch.iter().zip(matched) {
-        all.add(&acceptance.event, matched.subscriptions.len());
+        let subscriptions = matched.subscriptions.iter();
+        let deliveries = subscriptions.map(|one| workfront::owed(one, now).len()).sum();
+        all.add(&acceptance.event, deliveries);
     }
     all
 }

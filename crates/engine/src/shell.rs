@@ -302,7 +302,8 @@ impl Shell {
         for action in self.core.take_actions() {
             match action {
                 Action::Send(outgoing) => {
-                    let limits = self.policy.borrow().attempt.clone();
+                    let own = &outgoing.prepared.subscription.policy;
+                    let limits = self.policy.borrow().attempt_for(own);
                     self.runner.begin(job(outgoing, limits), self.inputs.clone());
                 }
                 Action::ReadEvents(wanted) => self.read_events(wanted),

@@ -2,6 +2,7 @@
 
 use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
 use postrider_domain::payload::Format;
+use postrider_domain::policy::SubscriptionPolicy;
 use postrider_domain::subscription::{Subscription, TypeSet};
 use postrider_domain::time::Timestamp;
 
@@ -23,8 +24,10 @@ pub fn subscription(
         object: None,
         filter: None,
         format: Format::Standard,
+        workfront: None,
         headers: Vec::new(),
         rate_limit: None,
+        policy: SubscriptionPolicy::default(),
         enabled: true,
         created_at: now,
         updated_at: now,

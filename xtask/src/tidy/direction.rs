@@ -3,7 +3,7 @@
 //! ```text
 //! server ─▶ api ─▶ engine ─▶ { store, transport } ─▶ entropy ─▶ domain
 //!       ├─▶ simulation ─┘
-//!       └─▶ bench ─▶ { cli ─▶ client, api, … }
+//!       └─▶ bench ─▶ { cli ─▶ { client, domain }, api, … }
 //! ```
 
 use super::{Finding, Tree};
@@ -27,7 +27,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("api", &["dashboard", "engine", "store", "transport", "entropy", "domain"]),
     ("simulation", &["engine", "store-testing", "store", "transport", "domain"]),
     ("client", &[]),
-    ("cli", &["client"]),
+    ("cli", &["client", "domain"]),
     ("bench", &["cli", "client", "api", "store", "transport", "entropy", "domain"]),
     (
         "server",

@@ -15,7 +15,7 @@ DestinationState = Literal["enabled", "disabled", "frozen"]
 ReplayState = Literal["running", "paused", "finished", "cancelled"]
 AttemptOutcome = Literal["delivered", "failed"]
 Scope = Literal["ingest", "manage", "read", "admin"]
-Format = Literal["standard", "cloudevents", "raw"]
+Format = Literal["standard", "cloudevents", "raw", "workfront"]
 
 Filter = dict[str, Any]
 """A filter: ``{"field": "data.status", "op": "eq", "value": "CUR"}``, ``{"all": [...]}`` or ``{"any": [...]}``."""
@@ -153,6 +153,18 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkfrontOptions:
+    """How events look in the format `workfront`."""
+
+    base64: bool
+    """Whether both states are sent as base64 texts."""
+    version: str
+    """`v1` or `v2`."""
+    version_changed_at: datetime | None
+    """When the version was last changed; every event is sent in both versions for five minutes then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
     """A subscription."""
 
@@ -169,7 +181,7 @@ class Subscription:
     enabled: bool
     filter: dict[str, Any] | None
     format: str
-    """`standard`, `cloudevents` or `raw`."""
+    """`standard`, `cloudevents`, `raw` or `workfront`."""
     headers: dict[str, str]
     """Names of the headers, each with the last four characters of its value, the rest masked; all masked
     where it is short."""
@@ -183,6 +195,8 @@ class Subscription:
     """When the last older secret stops signing along; null where none does."""
     types: list[str]
     updated_at: datetime
+    workfront: WorkfrontOptions | None
+    """The options of the format `workfront`; null for the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

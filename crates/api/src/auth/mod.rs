@@ -22,7 +22,7 @@ use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;
 use postrider_store::{Key, StoreError};
 
-pub use bootstrap::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin};
+pub use bootstrap::{Bootstrap, BootstrapError, GivenAdmin, bootstrap_admin, reset_admin};
 pub(crate) use key::{NewKey, new_key};
 pub(crate) use key_cache::KeyCache;
 

@@ -117,7 +117,9 @@ pub(crate) async fn list(
     let (now, policy) = (state.now(), state.policy());
     let mut waiting = waiting.into_iter();
     Ok(Json(List::of(&asked, records, |record| {
-        DestinationView::of(&record, waiting.next().unwrap_or(0), now, &policy.circuit)
+        let shared = state.engine().destination_policy(&caller.tenant, record.id);
+        let waiting = waiting.next().unwrap_or(0);
+        DestinationView::of(&record, waiting, now, &policy.circuit, &shared)
     })))
 }
 
@@ -154,7 +156,9 @@ async fn shown(
 ) -> Result<Json<DestinationView>, Problem> {
     let waiting = state.store().waiting_counts(&caller.tenant, &[record.id]).await?;
     let waiting = waiting.first().copied().unwrap_or(0);
-    Ok(Json(DestinationView::of(record, waiting, state.now(), &state.policy().circuit)))
+    let shared = state.engine().destination_policy(&caller.tenant, record.id);
+    let policy = state.policy();
+    Ok(Json(DestinationView::of(record, waiting, state.now(), &policy.circuit, &shared)))
 }
 
 /// Enable a destination

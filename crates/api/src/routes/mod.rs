@@ -1,6 +1,7 @@
 //! Every path of the API, one file per resource. A route that is not collected here is not served,
 //! and one that is served is in the OpenAPI document, but for the files of the web page.
 
+pub(crate) mod alerts;
 pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod catalogue;
@@ -78,6 +79,8 @@ pub(crate) fn guarded() -> OpenApiRouter<ApiState> {
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::show, keys::delete))
         .routes(routes!(backup::show, backup::begin))
+        .routes(routes!(alerts::list))
+        .routes(routes!(alerts::test))
         .routes(routes!(audit::list))
         .routes(routes!(event_types::list, event_types::create))
         .routes(routes!(event_types::show, event_types::change, event_types::delete))

@@ -9,6 +9,7 @@ use postrider_domain::egress::vet_url;
 use postrider_domain::event::RawJson;
 use postrider_domain::ids::{DestinationId, SubscriptionId};
 use postrider_domain::payload::Format;
+use postrider_domain::policy::{Policy, SubscriptionPolicy};
 use postrider_domain::signature::{SigningSecret, SigningSecrets};
 use postrider_domain::subscription::Subscription;
 use postrider_engine::NewEvent;
@@ -30,8 +31,8 @@ use crate::vault::VaultError;
 use crate::wire::delivery::OutcomeView;
 use crate::wire::subscription::{
     RotateBody, SubscriptionBody, SubscriptionView, SubscriptionWithSecret, apply_tls,
-    check_filter, check_format, check_headers, check_rate_limit, check_secret, check_token,
-    check_types,
+    apply_workfront, check_filter, check_format, check_headers, check_rate_limit, check_secret,
+    check_token, check_types,
 };
 
 /// The type of the test event.
@@ -65,13 +66,16 @@ pub(crate) async fn create(
         object: None,
         filter: None,
         format: Format::default(),
+        workfront: None,
         headers: Vec::new(),
         rate_limit: None,
+        policy: SubscriptionPolicy::default(),
         enabled: true,
         created_at: now,
         updated_at: now,
     };
-    apply(&mut subscription, &body)?;
+    apply(&state.policy(), &mut subscription, &body)?;
+    apply_workfront(&mut subscription, &body, now)?;
     let secret = match &body.secret {
         Patch::Absent | Patch::Null => {
             SigningSecret::generate_symmetric(*draw.secret_bytes::<32>("signing secret")?)
@@ -89,19 +93,18 @@ pub(crate) async fn create(
     let mut tls = TlsCredentials::default();
     apply_tls(&mut tls, &body, &subscription.url, now)?;
     let credentials = Credentials { secrets: SigningSecrets::new(secret), token, headers, tls };
-    // An earlier run of this request may have stored it, and others may have changed it since.
-    let is_stored = draw.repeats().is_some()
-        && state.store().subscription(&caller.tenant, subscription.id).await?.is_some();
-    if !is_stored {
-        put(&state, &subscription, &credentials).await?;
-    }
-    let view = SubscriptionView::of(&subscription, &credentials, now);
+    put_new(&state, &draw, &subscription, &credentials).await?;
+    let view = SubscriptionView::of(&subscription, &credentials, &state.policy(), now);
     let secret = credentials.secrets.current().expose().to_string();
     Ok((StatusCode::CREATED, Json(SubscriptionWithSecret { view, secret })))
 }
 
 /// Applies the optional fields.
-fn apply(subscription: &mut Subscription, body: &SubscriptionBody) -> Result<(), Problem> {
+fn apply(
+    policy: &Policy,
+    subscription: &mut Subscription,
+    body: &SubscriptionBody,
+) -> Result<(), Problem> {
     match &body.object {
         Patch::Absent => {}
         Patch::Null => subscription.object = None,
@@ -123,8 +126,14 @@ fn apply(subscription: &mut Subscription, body: &SubscriptionBody) -> Result<(),
     match body.rate_limit {
         Patch::Absent => {}
         Patch::Null => subscription.rate_limit = None,
-        Patch::Value(limit) => subscription.rate_limit = Some(check_rate_limit(limit)?),
+        Patch::Value(limit) => {
+            let limit = check_rate_limit(limit)?;
+            let checked = policy.check_rate_limit(limit);
+            checked.map_err(|error| Problem::field(error.field, error.problem))?;
+            subscription.rate_limit = Some(limit);
+        }
     }
+    body.policy.apply(&mut subscription.policy, policy)?;
     match body.enabled {
         Patch::Absent => {}
         Patch::Null => return Err(Problem::field("enabled", "true or false, not null")),
@@ -134,14 +143,27 @@ fn apply(subscription: &mut Subscription, body: &SubscriptionBody) -> Result<(),
 }
 
 /// Vets a URL; returns its normal form.
-fn vet(state: &ApiState, url: &str) -> Result<String, Problem> {
+pub(crate) fn vet(state: &ApiState, url: &str) -> Result<String, Problem> {
     let vetted = vet_url(url, &state.egress());
     vetted
         .map(|url| url.as_str().to_owned())
         .map_err(|refusal| Problem::new(Code::UrlRefused, refusal.to_string()).at("url"))
 }
 
-async fn put(
+/// Stores a new subscription. An earlier run of the request may have stored it, and others may have
+/// changed it since.
+pub(crate) async fn put_new(
+    state: &ApiState,
+    draw: &Draw,
+    subscription: &Subscription,
+    credentials: &Credentials,
+) -> Result<(), Problem> {
+    let is_stored = draw.repeats().is_some()
+        && state.store().subscription(&subscription.tenant, subscription.id).await?.is_some();
+    if is_stored { Ok(()) } else { put(state, subscription, credentials).await }
+}
+
+pub(crate) async fn put(
     state: &ApiState,
     subscription: &Subscription,
     credentials: &Credentials,
@@ -157,6 +179,15 @@ async fn put(
             Err(Problem::new(Code::Twin, detail).existing(id))
         }
     }
+}
+
+/// A subscription as it is now.
+fn shown(
+    state: &ApiState,
+    subscription: &Subscription,
+    credentials: &Credentials,
+) -> SubscriptionView {
+    SubscriptionView::of(subscription, credentials, &state.policy(), state.now())
 }
 
 async fn find(
@@ -221,10 +252,10 @@ pub(crate) async fn list(
         Some(destination) => of_one(&state, &caller, destination, &asked.request).await?,
         None => state.store().subscriptions(&caller.tenant, &asked.request).await?,
     };
-    let now = state.now();
+    let (now, policy) = (state.now(), state.policy());
     let list = List::try_of(&asked, records, |record| {
         let credentials = Credentials::open(state.vault(), &record)?;
-        Ok(SubscriptionView::of(&record.subscription, &credentials, now))
+        Ok(SubscriptionView::of(&record.subscription, &credentials, &policy, now))
     });
     list.map(Json)
 }
@@ -270,7 +301,7 @@ pub(crate) async fn show(
     id: PathId,
 ) -> Result<Json<SubscriptionView>, Problem> {
     let (subscription, credentials) = find(&state, &caller, &id).await?;
-    Ok(Json(SubscriptionView::of(&subscription, &credentials, state.now())))
+    Ok(Json(shown(&state, &subscription, &credentials)))
 }
 
 /// Change a subscription
@@ -328,10 +359,11 @@ pub(crate) async fn change(
         Patch::Value(headers) => credentials.headers = check_headers(headers)?,
     }
     apply_tls(&mut credentials.tls, &body, &subscription.url, state.now())?;
-    apply(&mut subscription, &body)?;
+    apply(&state.policy(), &mut subscription, &body)?;
+    apply_workfront(&mut subscription, &body, state.now())?;
     subscription.updated_at = state.now();
     put(&state, &subscription, &credentials).await?;
-    Ok(Json(SubscriptionView::of(&subscription, &credentials, state.now())))
+    Ok(Json(shown(&state, &subscription, &credentials)))
 }
 
 /// Delete a subscription
@@ -401,7 +433,7 @@ pub(crate) async fn rotate(
         subscription.updated_at = now;
         put(&state, &subscription, &credentials).await?;
     }
-    let (view, secret) = (SubscriptionView::of(&subscription, &credentials, state.now()), shown);
+    let (view, secret) = (self::shown(&state, &subscription, &credentials), shown);
     Ok(Json(SubscriptionWithSecret { view, secret }))
 }
 

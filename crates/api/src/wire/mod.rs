@@ -12,6 +12,7 @@ pub(crate) mod filter;
 pub(crate) mod key;
 pub(crate) mod ledger;
 pub(crate) mod live;
+pub(crate) mod own_policy;
 pub(crate) mod policy;
 pub(crate) mod portal;
 pub(crate) mod replay;

@@ -8,6 +8,7 @@ use super::*;
 use crate::event::RawJson;
 use crate::ids::EventId;
 use crate::payload::Format;
+use crate::policy::SubscriptionPolicy;
 use crate::subscription::TypeSet;
 use crate::time::Timestamp;
 
@@ -32,8 +33,10 @@ fn subscription(n: u32, types: &[&str]) -> Subscription {
         object: None,
         filter: None,
         format: Format::Standard,
+        workfront: None,
         headers: Vec::new(),
         rate_limit: None,
+        policy: SubscriptionPolicy::default(),
         enabled: true,
         created_at: Timestamp::EPOCH,
         updated_at: Timestamp::EPOCH,

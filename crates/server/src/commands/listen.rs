@@ -22,10 +22,9 @@ use serde_json::{Value as Json, json};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use super::subscriptions::pretty;
 use crate::config::parse_duration;
 use crate::exit::Failure;
-use crate::output::{Colour, Output, escaped, line};
+use crate::output::{Colour, Output, escaped, line, pretty};
 
 /// How much of a body that is not JSON is printed.
 const SHOWN_CHARS_MAX: usize = 4096;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use postrider_domain::attempt::{Ending, FailureClass, Turn};
 use postrider_domain::delivery::StateName;
 use postrider_domain::destination::DestinationState;
-use postrider_domain::ids::DestinationId;
+use postrider_domain::ids::{DestinationId, TenantId};
 use postrider_domain::ledger::Ledger;
 use postrider_engine::MisfitCounts;
 use postrider_store::ShardLeases;
@@ -39,11 +39,25 @@ struct State {
     spans_lost: u64,
     transitions: BTreeMap<(&'static str, &'static str), u64>,
     /// Destinations of this node's shards that are disabled or frozen. All others are enabled.
-    not_enabled: HashMap<DestinationId, DestinationState>,
+    not_enabled: HashMap<DestinationId, Standing>,
+    /// Those of them that have a subscription, as they were last counted.
+    standing: Arc<Vec<Standing>>,
     destinations: DestinationCounts,
+    /// Messages to the targets of alerts, sent and failed.
+    alerts: BTreeMap<String, (u64, u64)>,
     gauges: GaugeValues,
     /// How often each quota refused something.
     refused: Vec<(&'static str, u64)>,
+}
+
+/// A destination in this node's shards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) destination: DestinationId,
+    pub(crate) tenant: TenantId,
+    pub(crate) state: DestinationState,
+    /// Consecutive failures.
+    pub(crate) failures: u64,
 }
 
 /// Values that are read every few seconds.
@@ -168,13 +182,26 @@ impl Metrics {
     }
 
     /// Records the state of a destination in this node's shards.
-    pub(super) fn destination_is(&self, destination: DestinationId, state: DestinationState) {
-        match state {
-            DestinationState::Enabled => self.state().not_enabled.remove(&destination),
+    pub(super) fn destination_is(&self, standing: Standing) {
+        match standing.state {
+            DestinationState::Enabled => self.state().not_enabled.remove(&standing.destination),
             DestinationState::Disabled | DestinationState::Frozen => {
-                self.state().not_enabled.insert(destination, state)
+                self.state().not_enabled.insert(standing.destination, standing)
             }
         };
+    }
+
+    /// The disabled and frozen destinations that have a subscription, in this node's shards.
+    pub(super) fn standing(&self) -> Arc<Vec<Standing>> {
+        Arc::clone(&self.state().standing)
+    }
+
+    /// A target of alerts was told something, or that failed; without an outcome, it is there.
+    pub(crate) fn alert(&self, target: &str, sent: Option<bool>) {
+        let mut state = self.state();
+        let (good, bad) = state.alerts.entry(target.to_owned()).or_default();
+        *good += u64::from(sent == Some(true));
+        *bad += u64::from(sent == Some(false));
     }
 
     /// Counts the destinations that have a subscription, in the shards that this node owns. So a
@@ -193,15 +220,19 @@ impl Metrics {
         };
         // Counted without the lock, so that no settlement waits for it.
         let mut counts = DestinationCounts::default();
+        let mut standing = Vec::new();
         for destination in named.filter(|destination| holding.has(destination.shard())) {
             counts.all += 1;
-            match not_enabled.get(&destination) {
-                Some(DestinationState::Disabled) => counts.disabled += 1,
-                Some(DestinationState::Frozen) => counts.frozen += 1,
-                Some(DestinationState::Enabled) | None => {}
+            let Some(found) = not_enabled.get(&destination) else { continue };
+            match found.state {
+                DestinationState::Disabled => counts.disabled += 1,
+                DestinationState::Frozen => counts.frozen += 1,
+                DestinationState::Enabled => continue,
             }
+            standing.push(found.clone());
         }
-        self.state().destinations = counts;
+        let mut state = self.state();
+        (state.destinations, state.standing) = (counts, Arc::new(standing));
     }
 
     /// What quotas have refused so far.
@@ -252,6 +283,14 @@ impl State {
         page.head("postrider_quota_refusals_total", "counter", help);
         for (quota, count) in &self.refused {
             page.line(&format!("postrider_quota_refusals_total{{limit=\"{quota}\"}}"), count);
+        }
+        let help = "Messages to targets of alerts.";
+        page.head("postrider_alerts_total", "counter", help);
+        for (target, (sent, failed)) in &self.alerts {
+            for (outcome, count) in [("sent", sent), ("failed", failed)] {
+                let labels = format!("{{target=\"{target}\",outcome=\"{outcome}\"}}");
+                page.line(&format!("postrider_alerts_total{labels}"), count);
+            }
         }
         let help = "Spans that the trace collector accepted.";
         page.counter("postrider_spans_exported_total", help, self.spans_exported);
@@ -435,12 +474,16 @@ mod tests {
         (0..100).map(|n| DestinationId::of(&tenant, &url(n))).collect()
     }
 
+    fn standing(destination: DestinationId, state: DestinationState) -> Standing {
+        Standing { destination, tenant: TenantId::default_tenant(), state, failures: 1 }
+    }
+
     #[test]
     fn destinations_of_a_shard_that_moved_are_counted_by_its_new_owner_alone() {
         let all = destinations();
         let (old, new) = (Metrics::default(), Metrics::default());
         for destination in &all {
-            old.destination_is(*destination, DestinationState::Disabled);
+            old.destination_is(standing(*destination, DestinationState::Disabled));
         }
         old.count_destinations(all.iter().copied(), &holding(0..=255));
         assert_eq!(counted(&old), [0, 100, 0]);
@@ -448,7 +491,7 @@ mod tests {
         // Half of the shards move. Their new owner reads the destinations from the store.
         let moved = holding(128..=255);
         for destination in all.iter().filter(|destination| moved.has(destination.shard())) {
-            new.destination_is(*destination, DestinationState::Disabled);
+            new.destination_is(standing(*destination, DestinationState::Disabled));
         }
         old.count_destinations(all.iter().copied(), &holding(0..=127));
         new.count_destinations(all.iter().copied(), &moved);
@@ -462,14 +505,14 @@ mod tests {
     fn a_destination_that_no_subscription_names_is_not_counted() {
         let all = destinations();
         let metrics = Metrics::default();
-        metrics.destination_is(all[0], DestinationState::Frozen);
+        metrics.destination_is(standing(all[0], DestinationState::Frozen));
         metrics.count_destinations(all.iter().copied(), &holding(0..=255));
         assert_eq!(counted(&metrics), [99, 0, 1]);
         metrics.count_destinations(all[2..].iter().copied(), &holding(0..=255));
         assert_eq!(counted(&metrics), [98, 0, 0]);
         metrics.count_destinations(all.iter().copied(), &holding(0..=255));
         assert_eq!(counted(&metrics), [99, 0, 1], "it is still frozen when it is named again");
-        metrics.destination_is(all[0], DestinationState::Enabled);
+        metrics.destination_is(standing(all[0], DestinationState::Enabled));
         assert!(metrics.state().not_enabled.is_empty());
     }
 

@@ -4,6 +4,7 @@
 //! flight are repeated. **Every server has an admin key**: the first start creates one before the
 //! first request is answered, so it is safe to listen on any address.
 
+mod alerts;
 mod attempts;
 mod background;
 mod banner;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use postrider_api::process::Process;
+use postrider_api::process::{AlertDesk, Process};
 use postrider_api::{
     ApiParts, ApiSettings, ApiState, Bootstrap, GivenAdmin, Rate, Vault, bootstrap_admin,
     note_operator,
@@ -44,6 +45,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use zeroize::Zeroizing;
 
+use self::alerts::AlertFeed;
 use self::background::BackgroundRuntime;
 use self::banner::{AdminKey, Started};
 use self::clock::ServerClock;
@@ -55,7 +57,7 @@ use self::instrumented_store::InstrumentedStore;
 pub(crate) use self::metrics::Metrics;
 use self::process::ThisProcess;
 pub(crate) use self::sample::sample_metrics;
-pub(crate) use self::secrets::mark as ring_mark;
+pub(crate) use self::secrets::{mark as ring_mark, open_vault, write_admin_key};
 use self::signals::{Order, Signals};
 use self::traces::Exporter;
 use crate::cli::ServerArgs;
@@ -75,7 +77,7 @@ pub(crate) fn run(
     output: Output,
 ) -> Result<(), Failure> {
     let loaded = load(arguments, environment)?;
-    let log = telemetry::start(&loaded.config.telemetry, output.json)?;
+    let log = telemetry::start(&loaded.config.telemetry, output)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("postrider")
@@ -117,7 +119,7 @@ impl Server {
         let (server, first) = Server::open(loaded, log).await?;
         let is_terminal = std::io::stdout().is_terminal();
         let config = &server.loaded.config;
-        let link = if is_terminal || config.dev { sign_in_link(&server).await } else { None };
+        let link = if is_terminal || config.dev { server.sign_in().link().await } else { None };
         let started = Started {
             address: server.address,
             is_terminal,
@@ -135,6 +137,17 @@ impl Server {
     /// The address of the API.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The clock that all times of the API are on.
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
+    /// What makes links to sign in with.
+    pub(crate) fn sign_in(&self) -> SignIn {
+        let config = Arc::new(self.loaded.config.clone());
+        SignIn { api: self.api.clone(), address: self.address, config }
     }
 
     async fn open(loaded: Loaded, log: &LogHandle) -> anyhow::Result<(Server, Bootstrap)> {
@@ -172,8 +185,9 @@ impl Server {
         let background = BackgroundRuntime::start()?;
         let (store, steady) = open_store(config, fatal, background.handle()).await?;
         let clock: Arc<dyn Clock> = Arc::clone(&steady) as Arc<dyn Clock>;
+        let feed = alerts::feed(config);
         let store: Arc<dyn Store> =
-            Arc::new(InstrumentedStore::new(store, metrics.clone(), log.attempts()));
+            Arc::new(InstrumentedStore::new(store, metrics.clone(), log.attempts(), feed.clone()));
         let vault = secrets::open_vault(config, &*store).await?;
         secrets::reseal(config, &*store, &vault, clock.now()).await?;
         if config.store != StoreChoice::Embedded {
@@ -189,15 +203,13 @@ impl Server {
         let (engine, egress) =
             start_engine(&loaded, for_engine, now, vault.clone(), (spans, background.handle()))
                 .await?;
-        drop(tokio::spawn(steady.follow(engine.clone())));
         drop(tokio::spawn(transport_options::follow_own_addresses(config.clone(), egress.clone())));
-        let gauges =
-            gauges::follow(engine.clone(), Arc::clone(&store), Arc::clone(&clock), metrics.clone());
-        drop(tokio::spawn(gauges));
+        let watched = Watched { store: &store, engine: &engine, clock: &clock, metrics: &metrics };
+        let desk = watched.follow(config, steady, feed)?;
 
         let kept = vault.clone();
         let of_server = Arc::clone(&clock);
-        let process = Arc::new(ThisProcess::new(&loaded, clock.now()));
+        let process = Arc::new(ThisProcess::new(&loaded, clock.now(), desk));
         let about = Arc::clone(&process) as Arc<dyn Process>;
         let parts =
             Assembly { store: &store, engine: &engine, clock, vault, metrics, egress, about };
@@ -386,6 +398,33 @@ async fn start_engine(
     Ok((postrider_engine::start(parts, Arc::new(transport)).await?, egress))
 }
 
+/// The parts that are looked at while the server runs.
+struct Watched<'a> {
+    store: &'a Arc<dyn Store>,
+    engine: &'a EngineHandle,
+    clock: &'a Arc<dyn Clock>,
+    metrics: &'a Metrics,
+}
+
+impl Watched<'_> {
+    /// Starts to follow the clock and the gauges, and to tell the operator what is wrong.
+    fn follow(
+        self,
+        config: &Config,
+        steady: Arc<ServerClock>,
+        feed: Option<AlertFeed>,
+    ) -> anyhow::Result<Option<Arc<dyn AlertDesk>>> {
+        let (engine, metrics) = (self.engine.clone(), self.metrics.clone());
+        let (store, clock) = (Arc::clone(self.store), Arc::clone(self.clock));
+        drop(tokio::spawn(steady.follow(engine.clone(), feed.clone())));
+        let looked = (Arc::clone(&store), Arc::clone(&clock));
+        drop(tokio::spawn(gauges::follow(engine, looked, metrics.clone(), feed.clone())));
+        let Some(feed) = feed else { return Ok(None) };
+        let desk = alerts::start(config, alerts::Parts { store, clock, metrics, feed })?;
+        Ok(Some(desk))
+    }
+}
+
 /// The parts that the API is built from.
 struct Assembly<'a> {
     store: &'a Arc<dyn Store>,
@@ -437,13 +476,23 @@ fn keep_admin_key(config: &Config, first: &Bootstrap) {
     }
 }
 
-/// A link that signs in as the admin key, once. Without one there is still the key.
-async fn sign_in_link(server: &Server) -> Option<Zeroizing<String>> {
-    match postrider_api::sign_in_token(&server.api).await {
-        Ok(token) => token.map(|token| banner::link(server.address, &server.loaded.config, &token)),
-        Err(error) => {
-            tracing::warn!(%error, "there is no link to sign in with: use the admin key");
-            None
+/// Makes links that sign in, while the server runs.
+#[derive(Clone)]
+pub(crate) struct SignIn {
+    api: ApiState,
+    address: SocketAddr,
+    config: Arc<Config>,
+}
+
+impl SignIn {
+    /// A link that signs in as the admin key, once. Without one there is still the key.
+    pub(crate) async fn link(&self) -> Option<Zeroizing<String>> {
+        match postrider_api::sign_in_token(&self.api).await {
+            Ok(token) => token.map(|token| banner::link(self.address, &self.config, &token)),
+            Err(error) => {
+                tracing::warn!(%error, "there is no link to sign in with: use the admin key");
+                None
+            }
         }
     }
 }

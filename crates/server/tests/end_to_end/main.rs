@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod alerts;
 mod audit;
 mod backup;
 mod bench;
@@ -30,3 +31,4 @@ mod slow_clients;
 mod support;
 mod way_in;
 mod weekend;
+mod workfront;

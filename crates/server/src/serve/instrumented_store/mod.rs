@@ -6,6 +6,7 @@
 mod audit;
 mod circuit_change;
 mod documents;
+mod nodes;
 mod passes;
 
 use std::path::Path;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postrider_domain::attempt::{Attempt, Turn};
 use postrider_domain::circuit::Transition;
-use postrider_domain::delivery::Delivery;
+use postrider_domain::delivery::{DeadReason, Delivery, DeliveryState};
 use postrider_domain::event::Event;
 use postrider_domain::ids::{
     DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
@@ -23,19 +24,18 @@ use postrider_domain::ids::{
 use postrider_domain::ledger::Ledger;
 use postrider_domain::time::Timestamp;
 use postrider_store::{
-    Acceptance, Accepted, Changes, Commit, Configuration, DeliveryFilter, DestinationRecord,
-    DueMark, EventFilter, EventRecord, Hint, History, IdempotentAnswer, Intake, Key, Letter,
-    Member, Nodes, Page, PageRequest, Pruned, ReplayJob, Replays, ShardLeases, ShardSet, Store,
-    StoreError, SubscriptionPut, SubscriptionRecord, TallyAt, Tenant, Upkeep, Usage, Usages,
-    WaitingOrder, Work,
+    Acceptance, Accepted, Commit, Configuration, DeliveryChange, DeliveryFilter, DestinationRecord,
+    DueMark, EventFilter, EventRecord, History, IdempotentAnswer, Intake, Key, Page, PageRequest,
+    Pruned, ReplayJob, Replays, ShardLeases, Store, StoreError, SubscriptionPut,
+    SubscriptionRecord, TallyAt, Tenant, Upkeep, Usage, Usages, WaitingOrder, Work,
 };
-use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use self::circuit_change::CircuitChange;
+use super::alerts::AlertFeed;
 use super::attempts::AttemptLines;
 use super::cluster::ShardLog;
-use super::metrics::{Metrics, class};
+use super::metrics::{Metrics, Standing, class};
 use crate::telemetry::AttemptLog;
 
 /// The store with metrics and log lines.
@@ -44,6 +44,7 @@ pub(super) struct InstrumentedStore {
     metrics: Metrics,
     log: AttemptLog,
     shard_log: ShardLog,
+    alerts: Option<AlertFeed>,
 }
 
 impl InstrumentedStore {
@@ -51,8 +52,9 @@ impl InstrumentedStore {
         store: Arc<dyn Store>,
         metrics: Metrics,
         log: AttemptLog,
+        alerts: Option<AlertFeed>,
     ) -> InstrumentedStore {
-        InstrumentedStore { store, metrics, log, shard_log: ShardLog::default() }
+        InstrumentedStore { store, metrics, log, shard_log: ShardLog::default(), alerts }
     }
 }
 
@@ -70,7 +72,29 @@ impl InstrumentedStore {
         let (events, deliveries) =
             new.fold((0, 0), |(events, all), (_, owed)| (events + 1, all + owed));
         self.metrics.accepted(events, deliveries, began.elapsed());
+        if let Some(alerts) = &self.alerts {
+            alerts.full(None);
+        }
     }
+
+    fn refused(&self, error: &StoreError) {
+        self.metrics.store_failed("accept");
+        if let (Some(alerts), StoreError::DiskFull { place }) = (&self.alerts, error) {
+            alerts.full(Some(place));
+        }
+    }
+}
+
+/// The deliveries that a commit ends as dead.
+fn dead(commit: &Commit) -> Vec<(Delivery, DeadReason)> {
+    let reason = |change: &DeliveryChange| match change.delivery.state {
+        DeliveryState::Dead { reason, .. } => Some((change.delivery.clone(), reason)),
+        DeliveryState::Queued
+        | DeliveryState::Waiting(_)
+        | DeliveryState::Delivered { .. }
+        | DeliveryState::Cancelled { .. } => None,
+    };
+    commit.deliveries.iter().filter_map(reason).collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "measures how long something took, nothing else")]
@@ -86,7 +110,7 @@ impl Intake for InstrumentedStore {
         let result = self.store.accept(batch).await;
         match &result {
             Ok(answers) => self.accepted(answers, &owed, began),
-            Err(_) => self.metrics.store_failed("accept"),
+            Err(error) => self.refused(error),
         }
         result
     }
@@ -106,9 +130,11 @@ impl Work for InstrumentedStore {
                 destination: change.id,
                 tenant: change.tenant.clone(),
                 state: change.circuit.state_name().into(),
+                failures: change.circuit.counters.consecutive_failures,
                 transitions: change.transitions.clone(),
             })
             .collect();
+        let dead = self.alerts.as_ref().map(|_| dead(&commit)).unwrap_or_default();
         let began = instant();
         let result = self.store.settle(holding, commit).await;
         if result.is_err() {
@@ -117,7 +143,10 @@ impl Work for InstrumentedStore {
         }
         self.metrics.settled(began.elapsed(), attempts.into_iter());
         lines.log(&self.log);
-        circuit_changes.iter().for_each(|one| one.report(&self.metrics));
+        circuit_changes.iter().for_each(|one| one.report(&self.metrics, self.alerts.as_ref()));
+        if let Some(alerts) = &self.alerts {
+            dead.iter().for_each(|(delivery, reason)| alerts.died(delivery, *reason));
+        }
         result
     }
 
@@ -190,7 +219,12 @@ impl Configuration for InstrumentedStore {
     ) -> Result<Vec<DestinationRecord>, StoreError> {
         let result = self.store.held_destinations(holding).await;
         for destination in result.iter().flatten() {
-            self.metrics.destination_is(destination.id, destination.state());
+            self.metrics.destination_is(Standing {
+                destination: destination.id,
+                tenant: destination.tenant.clone(),
+                state: destination.state(),
+                failures: destination.circuit.counters.consecutive_failures,
+            });
         }
         result
     }
@@ -464,84 +498,6 @@ impl Replays for InstrumentedStore {
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
         self.store.replay_candidates(job, limit).await
-    }
-}
-
-#[async_trait]
-impl Nodes for InstrumentedStore {
-    fn node(&self) -> Option<&str> {
-        self.store.node()
-    }
-
-    fn lease(&self) -> Option<Duration> {
-        self.store.lease()
-    }
-
-    async fn hold_and_keep(&self) -> Result<(ShardLeases, ShardSet), StoreError> {
-        let result = self.store.hold_and_keep().await;
-        self.shard_log.tell(self.store.node(), result.as_ref().map(|(holding, _)| holding));
-        result
-    }
-
-    async fn give_back(&self, shards: &ShardSet) -> Result<(), StoreError> {
-        self.store.give_back(shards).await
-    }
-
-    fn hints(&self) -> Option<broadcast::Receiver<Hint>> {
-        self.store.hints()
-    }
-
-    async fn accept_as_of(
-        &self,
-        batch: Vec<Acceptance>,
-        version: u64,
-    ) -> Result<Option<Vec<Accepted>>, StoreError> {
-        let owed = owed(&batch);
-        let began = instant();
-        let result = self.store.accept_as_of(batch, version).await;
-        match &result {
-            Ok(Some(answers)) => self.accepted(answers, &owed, began),
-            Ok(None) => {}
-            Err(_) => self.metrics.store_failed("accept"),
-        }
-        result
-    }
-
-    async fn changes(&self, version: u64) -> Result<Changes, StoreError> {
-        self.store.changes(version).await
-    }
-
-    async fn format(&self) -> Result<u32, StoreError> {
-        self.store.format().await
-    }
-
-    async fn members(&self) -> Result<Vec<Member>, StoreError> {
-        self.store.members().await
-    }
-
-    async fn send_letters(&self, letters: &[Letter]) -> Result<(), StoreError> {
-        self.store.send_letters(letters).await
-    }
-
-    async fn take_letters(&self) -> Result<Vec<Letter>, StoreError> {
-        self.store.take_letters().await
-    }
-
-    async fn claim(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
-        self.store.claim(name, value).await
-    }
-
-    async fn begin_answer(
-        &self,
-        tenant: &TenantId,
-        key: &str,
-        within: Duration,
-    ) -> Result<bool, StoreError> {
-        self.store.begin_answer(tenant, key, within).await
-    }
-
-    async fn end_answer(&self, tenant: &TenantId, key: &str) -> Result<(), StoreError> {
-        self.store.end_answer(tenant, key).await
     }
 }
 

@@ -1,11 +1,16 @@
-//! `postrider keys`: creates, lists and deletes API keys.
+//! `postrider keys`: creates, lists and deletes API keys; replaces a lost admin key.
+
+mod reset;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
-use super::{Context, more, object, query, segment};
+use super::words::access as words;
+use super::{Context, Paging, object, segment};
+use crate::cli::Connection;
+use crate::config::Environment;
 use crate::exit::Failure;
-use crate::output::{entries, part, table};
+use crate::output::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct Keys {
@@ -31,22 +36,29 @@ enum Command {
         expires_at: Option<String>,
     },
     /// List keys.
-    List {
-        /// Show at most this many.
-        #[arg(long)]
-        limit: Option<u32>,
-        /// The cursor of the page.
-        #[arg(long)]
-        cursor: Option<String>,
-    },
+    List(Paging),
     /// Delete a key.
     Delete {
         /// The key's identifier.
         id: String,
     },
+    /// Replace the admin key that was lost: on the data directory, while no server is running.
+    ///
+    /// The key of the first start stops working, a new one is made and written to admin.key. Needs no
+    /// key, but the files: the data directory with its key ring, or the database and the key ring.
+    ResetAdmin(reset::ResetAdmin),
 }
 
-pub(crate) async fn run(context: &Context, keys: Keys) -> Result<(), Failure> {
+pub(crate) async fn run(
+    connection: &Connection,
+    keys: Keys,
+    environment: &Environment,
+    output: Output,
+) -> Result<(), Failure> {
+    if let Command::ResetAdmin(arguments) = &keys.command {
+        return reset::run(connection, arguments, environment, output).await;
+    }
+    let context = Context::new(connection, environment, output)?;
     match keys.command {
         Command::Create { scopes, tenant, name, expires_at } => {
             let body = object(vec![
@@ -56,28 +68,17 @@ pub(crate) async fn run(context: &Context, keys: Keys) -> Result<(), Failure> {
                 ("expires_at", expires_at.map(Json::from)),
             ]);
             let created = context.post("/v1/keys", Some(&body)).await?;
-            context.output.value(&created, |key| {
-                format!("{}\nKeep it: it is not shown again.", part(key, "key"))
-            })?;
+            output.value(&created, |key| words::created_key(&context.show(), key))?;
         }
-        Command::List { limit, cursor } => {
-            let query =
-                query(vec![("limit", limit.map(|limit| limit.to_string())), ("cursor", cursor)]);
-            let list = context.get("/v1/keys", &query).await?;
-            context.output.value(&list, |list| {
-                let row = |key: &Json| {
-                    ["id", "tenant", "scopes", "name", "expires_at", "last_used_at"]
-                        .map(|name| part(key, name))
-                        .to_vec()
-                };
-                let head = ["ID", "TENANT", "SCOPES", "NAME", "EXPIRES", "LAST USED"];
-                table(&head, entries(list).iter().map(row).collect()) + &more(list)
-            })?;
+        Command::List(paging) => {
+            let list = context.get("/v1/keys", &paging.query(vec![])).await?;
+            output.value(&list, |list| words::keys(&context.show(), list))?;
         }
         Command::Delete { id } => {
             let answer = context.delete(&format!("/v1/keys/{}", segment(&id)?)).await?;
-            context.output.value(&answer, |_| format!("deleted {id}"))?;
+            output.value(&answer, |_| format!("deleted {id}"))?;
         }
+        Command::ResetAdmin(_) => {}
     }
     Ok(())
 }

@@ -1,12 +1,14 @@
 //! `postrider replay`: bulk replay jobs.
 
+mod follow;
+
 use clap::{Args, Subcommand};
 use serde_json::Value as Json;
 
-use super::subscriptions::pretty;
-use super::{Context, more, object, query, segment};
+use super::words::replay as words;
+use super::{Context, Paging, object, segment};
 use crate::exit::Failure;
-use crate::output::{entries, part, table};
+use crate::output::part;
 
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
@@ -19,14 +21,7 @@ enum Command {
     /// Start a job, or only count the deliveries it would replay.
     Start(Box<Start>),
     /// List jobs.
-    List {
-        /// Show at most this many.
-        #[arg(long)]
-        limit: Option<u32>,
-        /// The cursor of the page.
-        #[arg(long)]
-        cursor: Option<String>,
-    },
+    List(Paging),
     /// Show the progress of a job.
     Get {
         /// The job's identifier.
@@ -78,42 +73,36 @@ struct Start {
     /// Only count, replay nothing.
     #[arg(long)]
     dry_run: bool,
+    /// Show the progress until all are sent, with how many were delivered and failed. Exits with 1 if
+    /// any failed.
+    #[arg(long, conflicts_with = "dry_run")]
+    follow: bool,
 }
 
 pub(crate) async fn run(context: &Context, arguments: Replay) -> Result<(), Failure> {
+    let (output, show) = (context.output, context.show());
     let (path, verb) = match arguments.command {
+        Command::Start(start) if start.follow => return follow::start(context, *start).await,
         Command::Start(start) => {
             let answer = context.post("/v1/replays", Some(&body(*start))).await?;
-            return Ok(context.output.value(&answer, pretty)?);
+            return Ok(output.value(&answer, |job| words::started(&show, job))?);
         }
-        Command::List { limit, cursor } => return list(context, limit, cursor).await,
+        Command::List(paging) => {
+            let list = context.get("/v1/replays", &paging.query(vec![])).await?;
+            return Ok(output.value(&list, |list| words::list(&show, list))?);
+        }
         Command::Get { id } => {
             let one = context.get(&path(&id, "")?, &[]).await?;
-            return Ok(context.output.value(&one, pretty)?);
+            return Ok(output.value(&one, |one| words::one(&show, one))?);
         }
         Command::Pause { id } => (path(&id, "/pause")?, "paused"),
         Command::Resume { id } => (path(&id, "/resume")?, "resumed"),
         Command::Cancel { id } => (path(&id, "/cancel")?, "cancelled"),
     };
     let answer = context.post(&path, None).await?;
-    Ok(context.output.value(&answer, |_| verb.to_owned())?)
-}
-
-async fn list(
-    context: &Context,
-    limit: Option<u32>,
-    cursor: Option<String>,
-) -> Result<(), Failure> {
-    let query = query(vec![("limit", limit.map(|limit| limit.to_string())), ("cursor", cursor)]);
-    let list = context.get("/v1/replays", &query).await?;
-    context.output.value(&list, |list| {
-        let row = |one: &Json| {
-            ["id", "state", "done", "total", "created_at"].map(|name| part(one, name)).to_vec()
-        };
-        let head = ["ID", "STATE", "DONE", "TOTAL", "CREATED"];
-        table(&head, entries(list).iter().map(row).collect()) + &more(list)
-    })?;
-    Ok(())
+    Ok(output.value(&answer, |job| {
+        format!("{verb}: {} of {} were sent", part(job, "done"), part(job, "total"))
+    })?)
 }
 
 fn body(start: Start) -> Json {
