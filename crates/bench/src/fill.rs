@@ -17,7 +17,7 @@ use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, 
 use postrider_domain::payload::Format;
 use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::signature::{SigningSecret, SigningSecrets};
-use postrider_domain::subscription::{Subscription, TypePattern, TypeSet};
+use postrider_domain::subscription::{About, Subscription, TypePattern, TypeSet};
 use postrider_domain::time::Timestamp;
 use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{
@@ -121,6 +121,7 @@ impl Filler {
             format: Format::Standard,
             headers: Vec::new(),
             rate_limit: None,
+            about: About::default(),
             enabled: true,
             created_at: self.now,
             updated_at: self.now,

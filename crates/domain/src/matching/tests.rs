@@ -8,7 +8,7 @@ use super::*;
 use crate::event::RawJson;
 use crate::ids::EventId;
 use crate::payload::Format;
-use crate::subscription::TypeSet;
+use crate::subscription::{About, TypeSet};
 use crate::time::Timestamp;
 
 fn tenant() -> TenantId {
@@ -34,6 +34,7 @@ fn subscription(n: u32, types: &[&str]) -> Subscription {
         format: Format::Standard,
         headers: Vec::new(),
         rate_limit: None,
+        about: About::default(),
         enabled: true,
         created_at: Timestamp::EPOCH,
         updated_at: Timestamp::EPOCH,
