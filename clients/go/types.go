@@ -92,6 +92,15 @@ type Tenant struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
 	CreatedAt time.Time `json:"created_at"`
+	// Description: a longer text than the name.
+	Description string `json:"description"`
+	// EventsPerSecond: nil where the server's limit holds.
+	EventsPerSecond *int              `json:"events_per_second"`
+	Metadata        map[string]string `json:"metadata"`
+	// Quotas: limits of its own, by name; for all others the server's hold.
+	Quotas map[string]int64 `json:"quotas"`
+	// RequestsPerSecond: nil where the server's limit holds.
+	RequestsPerSecond *int `json:"requests_per_second"`
 }
 
 // Key: a key, without the key.
@@ -135,6 +144,8 @@ type EventSummary struct {
 	Object        string `json:"object"`
 	// Time: when it happened.
 	Time time.Time `json:"time"`
+	// Tenant: only in lists of all tenants.
+	Tenant string `json:"tenant,omitempty"`
 }
 
 // EventDetail: one event with its payload and its deliveries.
@@ -187,12 +198,21 @@ type Subscription struct {
 	SecretOverlapEndsAt *time.Time `json:"secret_overlap_ends_at"`
 	Types               []string   `json:"types"`
 	UpdatedAt           time.Time  `json:"updated_at"`
+	Name                string     `json:"name"`
+	Description         string     `json:"description"`
+	// Metadata: pairs of the application's own.
+	Metadata map[string]string `json:"metadata"`
+	// UID: the application's own identifier.
+	UID string `json:"uid"`
+	// Tenant: only in lists of all tenants.
+	Tenant string `json:"tenant,omitempty"`
 }
 
 // SubscriptionWithSecret: a subscription with its secret, which is shown this once.
 type SubscriptionWithSecret struct {
 	Subscription
-	// Secret: the signing secret. It is not shown again.
+	// Secret: the signing secret. It is not shown again; empty where the subscription with this UID was there
+	// already.
 	Secret Secret `json:"secret"`
 }
 
@@ -248,6 +268,8 @@ type Delivery struct {
 	// Reason: why, where it is dead or cancelled.
 	Reason         string `json:"reason"`
 	SubscriptionID string `json:"subscription_id"`
+	// Tenant: only in lists of all tenants.
+	Tenant string `json:"tenant,omitempty"`
 }
 
 // DeliveryDetail: a delivery with the record of what was tried.
@@ -424,6 +446,8 @@ type Destination struct {
 	Thresholds Thresholds `json:"thresholds"`
 	// Waiting: deliveries in its retry lane.
 	Waiting int64 `json:"waiting"`
+	// Tenant: only in lists of all tenants.
+	Tenant string `json:"tenant,omitempty"`
 }
 
 // Counters: counters since the last reset.
@@ -519,6 +543,8 @@ type Limit struct {
 	Setting string `json:"setting"`
 	// Used: how much there is. `unfinished_bytes` is an estimate.
 	Used int64 `json:"used"`
+	// Own: whether it is the tenant's own limit, and not the server's.
+	Own bool `json:"own"`
 }
 
 // FilterVerdict: whether the event passes.

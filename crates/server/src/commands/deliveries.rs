@@ -53,7 +53,7 @@ struct List {
     /// Deliveries to this destination.
     #[arg(long)]
     destination: Option<String>,
-    /// Deliveries for this subscription.
+    /// Deliveries for this subscription, by its identifier or its uid.
     #[arg(long)]
     subscription: Option<String>,
     /// Deliveries of this event.
@@ -62,6 +62,9 @@ struct List {
     /// Deliveries of events of this type.
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
+    /// Deliveries of events of this object.
+    #[arg(long)]
+    object: Option<String>,
     /// Deliveries accepted at or after this RFC 3339 time.
     #[arg(long)]
     since: Option<String>,
@@ -137,6 +140,7 @@ fn filter(list: List) -> Vec<(&'static str, String)> {
         ("subscription", list.subscription),
         ("event", list.event),
         ("type", list.kind),
+        ("object", list.object),
         ("since", list.since),
         ("until", list.until),
         ("limit", list.limit.map(|limit| limit.to_string())),
