@@ -80,6 +80,7 @@ const ACTIONS: &[(&str, &str, ActionName)] = &[
     ("POST", "/v1/replays/{id}/resume", ("replay.resume", "replay")),
     ("POST", "/v1/replays/{id}/cancel", ("replay.cancel", "replay")),
     ("POST", "/v1/tenants", ("tenant.create", "tenant")),
+    ("PATCH", "/v1/tenants/{id}", ("tenant.change", "tenant")),
     ("DELETE", "/v1/tenants/{id}", ("tenant.delete", "tenant")),
     ("POST", "/v1/keys", ("key.create", "key")),
     ("DELETE", "/v1/keys/{id}", ("key.delete", "key")),
