@@ -2,10 +2,11 @@
 //!
 //! A tenant may have a hundred streams open, and a receiver that hangs ends hundreds of attempts in
 //! one moment. If each stream encoded each event, a tenant could keep the threads of everybody busy
-//! for a tenth of a second. So one task, in the background, encodes an event once, and only where
-//! somebody follows its tenant; once more without the bodies of responses where somebody wants it so. A
-//! stream that wants only some events picks them out of what was encoded. What happens in quick succession goes out together, and the streams of
-//! a tenant share what is sent at a time: the more there are, the longer a burst takes to go out.
+//! for a tenth of a second. So one background task encodes an event once, and only if a stream of
+//! its tenant is open; it encodes the event a second time, without the bodies of responses, if a
+//! stream wants it without them. A stream that wants only some events picks them out of the encoded
+//! chunk. Events in quick succession are sent together, and the streams of a tenant share one limit
+//! of bytes: the more streams there are, the longer a burst takes to be sent.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,19 +45,19 @@ pub(crate) struct Chunk {
     pub(crate) before: u64,
     pub(crate) events: u64,
     pub(crate) bytes: Bytes,
-    /// Where each event ends in the bytes, and what it is about.
+    /// For each event, the offset in `bytes` at which it ends, and what it is about.
     pub(crate) marks: Arc<[(usize, Mark)]>,
 }
 
-/// What an event is about, for streams that want only some.
+/// What an event is about. Streams that want only some events select by this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Mark {
     pub(crate) destination: Option<DestinationId>,
-    /// Whether it is an attempt that delivered; `None` for what is no attempt.
+    /// Whether the event is an attempt that delivered; `None` if the event is not an attempt.
     pub(crate) is_delivered: Option<bool>,
 }
 
-/// Whether a stream has the bodies of responses.
+/// Whether the events of a stream contain the bodies of responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bodies {
     Shown,
@@ -71,17 +72,17 @@ impl Bodies {
 #[derive(Debug)]
 pub(crate) struct Following {
     pub(crate) chunks: Receiver<Chunk>,
-    /// The number of events before the first chunk that it can get.
+    /// The number of events before the first chunk that this stream can get.
     pub(crate) before: u64,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LiveFeed(Arc<Mutex<Followed>>);
 
-/// The tenants that somebody follows. While there is one, the task is there.
+/// The channels of tenants with an open stream. The task runs while there is one.
 type Followed = HashMap<TenantId, Channels>;
 
-/// What a tenant's events go to, with and without the bodies of responses.
+/// The channels of a tenant: one with and one without the bodies of responses.
 #[derive(Debug, Clone)]
 struct Channels {
     shown: Channel,
@@ -100,7 +101,7 @@ impl Channels {
         }
     }
 
-    /// How many streams there are.
+    /// How many streams the tenant has open.
     fn streams(&self) -> usize {
         self.shown.sender.receiver_count() + self.left_out.sender.receiver_count()
     }
@@ -109,7 +110,7 @@ impl Channels {
 #[derive(Debug, Clone)]
 struct Channel {
     sender: Sender<Chunk>,
-    /// The number of events so far.
+    /// The number of events sent to this channel so far, including dropped ones.
     events: Arc<AtomicU64>,
 }
 
@@ -118,7 +119,7 @@ impl LiveFeed {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows a tenant.
+    /// Opens a stream of a tenant's events.
     pub(crate) fn follow(
         &self,
         engine: &EngineHandle,
@@ -141,7 +142,7 @@ impl LiveFeed {
         Following { chunks, before }
     }
 
-    /// The channels of a tenant that somebody follows.
+    /// The channels of a tenant; `None` if it has no open stream.
     fn channels(&self, tenant: &TenantId) -> Option<Channels> {
         self.followed().get(tenant).cloned()
     }
@@ -158,7 +159,7 @@ impl LiveFeed {
 struct Task {
     feed: LiveFeed,
     buffers: HashMap<TenantId, Buffers>,
-    /// What all buffers hold.
+    /// The bytes in all buffers together.
     waiting_bytes: usize,
 }
 
@@ -187,7 +188,7 @@ impl Buffers {
     }
 }
 
-/// What is to go out to one channel.
+/// Events that wait to be sent to one channel.
 #[derive(Default)]
 struct Buffer {
     events: VecDeque<(String, Mark)>,
@@ -291,7 +292,8 @@ impl Buffer {
         self.events.push_back((event, mark));
     }
 
-    /// Sends as much as is due to a tenant with so many streams, at least one event.
+    /// Sends the events that are due, at least one. The limit of bytes is shared by all `streams`
+    /// of the tenant.
     fn send(&mut self, channel: &Channel, streams: usize) {
         let mut left = SENT_BYTES_MAX / streams.max(1);
         let (mut bytes, mut marks) = (String::new(), Vec::new());
@@ -312,12 +314,12 @@ impl Buffer {
         }
     }
 
-    /// Drops the buffer, and tells the streams that they missed these events and `more`.
+    /// Drops the buffered events. Streams are told that they missed these and `more` others.
     fn give_up(&mut self, channel: &Channel, more: u64) {
         let dropped = u64::try_from(self.events.len()).unwrap_or(u64::MAX);
         *self = Buffer { sent_at: self.sent_at, ..Buffer::default() };
         channel.events.fetch_add(more.saturating_add(dropped), Ordering::AcqRel);
-        // Nothing, but after those: whoever gets it sees that some are missing.
+        // An empty chunk: its count of earlier events shows the streams that they missed some.
         channel.send(String::new(), Vec::new());
     }
 }
@@ -331,7 +333,7 @@ impl Channel {
         let events = u64::try_from(marks.len()).unwrap_or(u64::MAX);
         let before = self.events.fetch_add(events, Ordering::AcqRel);
         let (bytes, marks) = (bytes.into(), marks.into());
-        // Where nobody follows any more, the next round forgets the channel.
+        // Sending fails if no stream is left; the next round removes the channel.
         drop(self.sender.send(Chunk { before, events, bytes, marks }));
     }
 }
@@ -341,7 +343,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// A server-sent event.
+/// Encodes a server-sent event.
 pub(crate) fn encoded(name: &str, data: &serde_json::Value) -> String {
     format!("event: {name}\ndata: {data}\n\n")
 }
@@ -371,7 +373,7 @@ mod tests {
             assert_eq!(bytes, expected, "{streams} streams");
             assert_eq!(buffer.bytes, 2_000 * 1_024 - expected, "the others wait");
         }
-        // One event goes out however long it is.
+        // An event that is longer than the limit is sent nevertheless.
         let channel = Channel::new();
         let mut stream = channel.sender.subscribe();
         buffer(2, 2 * SENT_BYTES_MAX).send(&channel, 1);

@@ -1,21 +1,24 @@
-//! What only the process knows that serves the API: its settings with their origins, its age, its disk.
+//! What the API needs to know of the process that serves it: settings with their origins, version,
+//! start time, disk.
 
 use postrider_domain::time::Timestamp;
 use serde_json::Value;
 
-/// The process around the API. Asked for each request: what it answers may change while it runs.
+/// The process around the API. It is asked again for each request, because the answers may change
+/// while the process runs.
 pub trait Process: Send + Sync {
     /// Every setting as it is in force. **The value of a secret is masked.**
     fn settings(&self) -> Vec<Setting>;
 
-    /// What it is.
+    /// Version, start time, time scale and kind of store.
     fn about(&self) -> About;
 
-    /// The disk that it stores on. Reads the file system: not for a thread that others wait for.
+    /// The disk that the store is on. Reads the file system: do not call this on a thread that
+    /// other requests wait for.
     fn disk(&self) -> Option<Disk>;
 }
 
-/// What a process is.
+/// Facts about the process that do not change while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct About {
     /// The version of the program.
@@ -24,34 +27,35 @@ pub struct About {
     pub started_at: Timestamp,
     /// What the policy's durations are divided by.
     pub time_scale: u32,
-    /// Where everything is remembered: `embedded` or `postgres`.
+    /// The kind of store: `embedded` or `postgres`.
     pub store: &'static str,
 }
 
 /// A disk, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disk {
-    /// What is left for this process.
+    /// The bytes that this process can still write.
     pub free: u64,
-    /// All of it.
+    /// The size of the disk.
     pub total: u64,
-    /// What the data directory takes.
+    /// The bytes that the data directory takes.
     pub data: u64,
 }
 
 /// One setting.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
-    /// As it is written in the file, such as `retry.max`.
+    /// The name of the setting in the file, such as `retry.max`.
     pub key: &'static str,
-    /// Its value as it would be written; null where it is not set, masked where it is a secret.
+    /// The value as it would be written in the file; null if it is not set, masked if it is a
+    /// secret.
     pub value: Value,
-    /// The kind of place that it comes from: `default`, `file`, `env` or `flag`.
+    /// The kind of source that the value comes from: `default`, `file`, `env` or `flag`.
     pub origin: &'static str,
-    /// That place in words, such as `/etc/postrider.toml:7`.
+    /// The exact source, such as `/etc/postrider.toml:7`.
     pub place: String,
-    /// What it is, in a sentence.
+    /// What the setting does, in a sentence.
     pub help: &'static str,
-    /// Whether a running server takes a change of it.
+    /// Whether a running server applies a change of the setting at SIGHUP, without a restart.
     pub live: bool,
 }

@@ -1,21 +1,21 @@
-//! Which scopes each call needs, for those who document it. The handlers ask for the scopes themselves;
-//! a test calls every route with a key of every scope and compares.
+//! The scopes that each call needs, for the reference documentation. The handlers check the scopes
+//! themselves; a test calls every route with a key of every scope and compares.
 
 use postrider_domain::access::Scope;
 
 use crate::document::openapi;
 
-/// Calls that do not follow the rule that looking needs `read` and changing needs `manage`.
-const EXCEPTIONS: [(&str, &str, Needs); 12] = [
+/// Calls to which the general rule does not apply. The rule: reading needs `read`, changing needs
+/// `manage`.
+const EXCEPTIONS: [(&str, &str, Needs); 11] = [
     ("post", "/v1/events", Some(&[Scope::Ingest])),
     ("post", "/v1/events/batch", Some(&[Scope::Ingest])),
     ("post", "/v1/filters/test", Some(&[Scope::Read])),
     ("post", "/v1/filters/test/events", Some(&[Scope::Read])),
     ("post", "/v1/simulate", Some(&[Scope::Read])),
     ("get", "/v1/audit", Some(&[Scope::Manage])),
-    ("get", "/v1/portal-links", Some(&[Scope::Read, Scope::Manage])),
+    ("get", "/v1/portal-links", Some(&[Scope::Manage])),
     ("post", "/v1/portal-links", Some(&[Scope::Read, Scope::Manage])),
-    ("delete", "/v1/portal-links/{id}", Some(&[Scope::Read, Scope::Manage])),
     ("get", "/v1/session", Some(&[])),
     ("post", "/v1/session", None),
     ("delete", "/v1/session", None),
@@ -24,7 +24,8 @@ const EXCEPTIONS: [(&str, &str, Needs); 12] = [
 /// The scopes that a key needs, all of them; `None` if the call needs no key.
 pub type Needs = Option<&'static [Scope]>;
 
-/// What a call needs, by its method in lowercase and its path as the OpenAPI document has it.
+/// The scopes that a call needs, by its method in lowercase and its path as the OpenAPI document
+/// has it.
 pub fn scopes_of(method: &str, path: &str) -> Needs {
     if !path.starts_with("/v1/") {
         return None;
@@ -38,7 +39,7 @@ pub fn scopes_of(method: &str, path: &str) -> Needs {
     }
 }
 
-/// Whether the call stands under administration.
+/// Whether the call has the tag `administration` in the OpenAPI document.
 fn is_for_admins(path: &str) -> bool {
     let document = openapi();
     let item = document.paths.paths.get(path);

@@ -1,8 +1,10 @@
-//! A delivery's schedule as people see it: every slot, with what became of it or when it comes.
+//! A delivery's retry schedule as the API shows it: every slot, with what became of it or when it
+//! falls due.
 //!
-//! The slots come from [`crate::retry::next_slot`], which also decides when a retry is made; **nothing
-//! here computes a due time by itself.** A delivery that waits knows its slot and what its slots are
-//! counted from. One that has ended does not keep that: its schedule is worked out from its attempts.
+//! The slots come from [`crate::retry::next_slot`], which also decides when a retry is made;
+//! **nothing here computes a due time by itself.** A waiting delivery stores its next slot and the
+//! time from which its slots are counted. A delivery that has ended stores neither: its schedule is
+//! derived from its attempts.
 
 use std::cmp::Ordering;
 
@@ -15,16 +17,17 @@ use crate::time::Timestamp;
 /// The schedule that a delivery follows, or followed last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
-    /// What its slots are counted from: its first attempt, else its acceptance or its replay.
+    /// The time from which the slots are counted: the first attempt, else the acceptance or the
+    /// replay.
     pub started_at: Timestamp,
-    /// Whether that is known; else it was worked out, because a delivery that has ended keeps no
-    /// schedule, or because its first attempt is still to come.
+    /// Whether `started_at` is certain. It is not before the first attempt, nor if it had to be
+    /// derived because a delivery that has ended stores no schedule.
     pub is_exact: bool,
-    /// Whether it began with a replay.
+    /// Whether the schedule began with a replay.
     pub is_replay: bool,
-    /// When an attempt is made that somebody asked for before the next slot.
+    /// When an attempt is made that somebody requested before the next slot.
     pub asked_for_at: Option<Timestamp>,
-    /// The first attempt as slot 0, then the retries.
+    /// Slot 0 is the first attempt; the others are the retries.
     pub slots: Vec<SlotView>,
 }
 
@@ -33,35 +36,35 @@ pub struct Schedule {
 pub struct SlotView {
     /// Retry n is made in slot n; slot 0 is the first attempt.
     pub number: u32,
-    /// When it falls or fell due.
+    /// When the slot falls or fell due.
     pub due_at: Timestamp,
-    /// What became of it.
+    /// What became of the slot.
     pub state: SlotState,
-    /// The number of the attempt that was made in it.
+    /// The number of the attempt that was made in the slot.
     pub attempt: Option<u32>,
 }
 
 /// What became of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotState {
-    /// Its attempt delivered.
+    /// An attempt was made in the slot and delivered.
     Delivered,
-    /// Its attempt failed.
+    /// An attempt was made in the slot and failed.
     Failed,
-    /// It passed without an attempt.
+    /// The slot passed without an attempt.
     Spent,
-    /// Its attempt is being made.
+    /// The attempt of the slot is in flight.
     InFlight,
-    /// It is the next one.
+    /// The slot is the next one.
     Next,
-    /// It comes later.
+    /// The slot comes after the next one.
     Ahead,
-    /// It is not needed any more: the delivery was delivered or cancelled before.
+    /// The delivery was delivered or cancelled before the slot fell due.
     Unneeded,
 }
 
 impl SlotState {
-    /// As it is written.
+    /// The word in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             SlotState::Delivered => "delivered",
@@ -75,19 +78,19 @@ impl SlotState {
     }
 }
 
-/// Before every slot: none has passed by then.
+/// Passed to `next_slot` as the current time, so that it skips no slot as already past.
 const LONG_AGO: Timestamp = Timestamp::from_unix_ms(i64::MIN);
 
-/// What is known of where a schedule stands.
+/// How far a delivery has come in its schedule.
 struct Place {
     clock: ScheduleClock,
     is_exact: bool,
-    /// The slot that comes next, where one does.
+    /// The next slot, if there is one.
     next: Option<Slot>,
 }
 
-/// The schedule of a delivery. `log` has its attempts, oldest first; `is_whole` says that none of the
-/// last ones is missing.
+/// The schedule of a delivery. `log` has its attempts, oldest first; `is_whole` says that none of
+/// the last ones is missing.
 pub fn schedule(
     delivery: &Delivery,
     in_flight: bool,
@@ -123,12 +126,12 @@ pub fn schedule(
     }
 }
 
-/// The attempts of the last schedule.
+/// The attempts that belong to the last schedule of a delivery.
 fn last_run<'a>(delivery: &Delivery, log: &'a [Attempt]) -> &'a [Attempt] {
     match delivery.state {
         DeliveryState::Queued => log,
         DeliveryState::Waiting(Slot { number: 0, .. }) => &log[log.len()..],
-        // No attempt of a schedule began before what its slots are counted from.
+        // Attempts before the time from which the slots are counted belong to an earlier schedule.
         DeliveryState::Waiting(Slot { clock, .. }) => {
             let before = log.iter().take_while(|attempt| attempt.started_at < clock.anchor_at);
             &log[before.count()..]
@@ -139,8 +142,8 @@ fn last_run<'a>(delivery: &Delivery, log: &'a [Attempt]) -> &'a [Attempt] {
     }
 }
 
-/// Where the last schedule of a finished delivery begins: only a replay goes on after a success, and only
-/// a replay goes back to an earlier slot.
+/// The index of the first attempt of a finished delivery's last schedule. A schedule begins after a
+/// success, or where the slot number does not grow: only a replay causes either.
 fn last_beginning(log: &[Attempt]) -> usize {
     let (mut begins, mut slot) = (0, None);
     for (n, attempt) in log.iter().enumerate() {
@@ -154,11 +157,11 @@ fn last_beginning(log: &[Attempt]) -> usize {
     begins
 }
 
-/// Whether its schedule began with a replay.
+/// Whether the delivery's last schedule began with a replay.
 fn is_replay(delivery: &Delivery, run: &[Attempt], log: &[Attempt]) -> bool {
     let is_first = run.iter().any(|attempt| attempt.turn == Turn::First);
     match delivery.state {
-        // Without a first attempt the slots are counted from acceptance, or from the replay.
+        // Without a first attempt the slots are counted from the acceptance, or from the replay.
         DeliveryState::Waiting(slot) if !is_first => slot.clock.anchor_at > delivery.created_at,
         DeliveryState::Queued
         | DeliveryState::Waiting(_)
@@ -168,7 +171,7 @@ fn is_replay(delivery: &Delivery, run: &[Attempt], log: &[Attempt]) -> bool {
     }
 }
 
-/// The slot that an attempt was made in; `None` for one that takes none.
+/// The slot that an attempt was made in; `None` for a probe or a requested attempt.
 const fn slot_of(turn: Turn) -> Option<u32> {
     match turn {
         Turn::First => Some(0),
@@ -195,8 +198,9 @@ fn place(delivery: &Delivery, run: &[Attempt], is_replay: bool) -> Place {
         DeliveryState::Delivered { .. }
         | DeliveryState::Dead { .. }
         | DeliveryState::Cancelled { .. } => {
-            // Without a first attempt the clock started at acceptance; of a replay that was never
-            // admitted nobody knows when it began, but not after its first attempt.
+            // Without a first attempt the slots are counted from the acceptance. If a replay had no
+            // first attempt, the time of the replay is unknown: the start of its earliest attempt
+            // is the best estimate.
             let unknown = run.first().filter(|_| is_replay).map(|attempt| attempt.started_at);
             let at = first.map(|attempt| attempt.started_at).or(unknown);
             let clock = ScheduleClock::starting_at(at.unwrap_or(delivery.created_at));
@@ -205,8 +209,7 @@ fn place(delivery: &Delivery, run: &[Attempt], is_replay: bool) -> Place {
     }
 }
 
-/// When a slot falls due: as it is written for the next one, and as it was or will be computed for the
-/// others.
+/// When a slot falls due: as stored for the next slot, and computed for the others.
 fn due_at(
     delivery: &Delivery,
     number: u32,
@@ -220,7 +223,7 @@ fn due_at(
     }
     let Some(spent) = number.checked_sub(1) else { return place.clock.anchor_at };
     let slot = retry::next_slot(clock, spent, LONG_AGO, delivery.id, policy);
-    // What the receiver asked for after the attempt before moved it.
+    // A `Retry-After` in the response to the previous attempt moves the slot.
     let wish = before.and_then(|attempt| {
         let ended_at = attempt.started_at.saturating_add(attempt.timings.total);
         attempt.ending.retry_after(ended_at)
@@ -228,7 +231,7 @@ fn due_at(
     slot.map_or(clock.previous_at, |slot| slot.not_before(wish, policy).due_at)
 }
 
-/// What becomes of a slot in which no attempt was made.
+/// The state of a slot in which no attempt was made.
 fn unattempted(
     delivery: &Delivery,
     (number, due_at): (u32, Timestamp),
@@ -272,7 +275,7 @@ mod tests {
         START.saturating_add(Duration::from_millis(ms))
     }
 
-    /// A delivery with its log, moved by the functions that move the real ones.
+    /// A delivery with its attempts, changed by the same functions as in the engine.
     struct Life {
         delivery: Delivery,
         log: Vec<Attempt>,
@@ -341,7 +344,7 @@ mod tests {
         }
     }
 
-    /// The slots as `0:failed(1)@0 1:next@84800`, those that come later left out.
+    /// The slots as `0:failed(1)@0 1:next@84800`, without those that come after the next one.
     fn shown(schedule: &Schedule) -> String {
         let slots = schedule.slots.iter().filter(|slot| slot.state != SlotState::Ahead);
         let slots = slots.filter(|slot| slot.state != SlotState::Unneeded).map(|slot| {
@@ -374,7 +377,7 @@ mod tests {
         check("fail@0 cancel@90000", "0:failed(1)@0 1:spent@84800");
         let asked = check("fail@0 ask@5000", "0:failed(1)@0 1:next@84800");
         assert_eq!(asked.asked_for_at, Some(after(5_000)));
-        // What the receiver asked for moves the slot, before its attempt and after it.
+        // A `Retry-After` moves the slot, both before the attempt of that slot and after it.
         check("busy@0", "0:failed(1)@0 1:next@1000000");
         check(
             "busy@0 fail@1000000",
@@ -400,7 +403,7 @@ mod tests {
     }
 
     proptest! {
-        /// The slots ahead are those in which the delivery is then attempted.
+        /// The slots that are shown as ahead are the times at which the delivery is then attempted.
         #[test]
         fn slots_ahead_are_where_the_attempts_will_be(
             first in 0..100_000u64,

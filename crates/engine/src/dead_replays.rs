@@ -1,8 +1,9 @@
-//! What died of an outage is replayed when it is over, where the policy says so.
+//! Replays the dead deliveries of an outage when it is over, if the policy says so.
 //!
-//! The core says that a destination is back. Here its dead are counted and a job for them is kept, as soon
-//! as the quotas of its tenant allow one more. Until then the circuit remembers that it is to be, so
-//! neither a crash nor a full quota loses it.
+//! When a destination has recovered, the core sends a replay job for its dead deliveries. This task
+//! counts these deliveries and stores the job, as soon as the tenant's quotas allow one more job.
+//! Until then the circuit keeps the start of the outage, so neither a crash nor a full quota loses
+//! the replay.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Weak;
@@ -16,11 +17,11 @@ use crate::core::{Command, OnReplay};
 use crate::handle::{CommandError, EngineHandle, Shared};
 use crate::upkeep::pause;
 
-/// Between two tries to keep a job that the quotas or the store refused.
+/// The pause before another try to store a job that the quotas or the store refused.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Keeps the jobs that the core asks for, until the engine has ended. It holds no handle while it waits:
-/// an engine ends when nobody has one any more.
+/// Stores the jobs that the core sends, until the engine has shut down. It holds no engine handle
+/// while it waits, because the engine shuts down only when the last handle is dropped.
 pub(crate) async fn keep(engine: Weak<Shared>, mut jobs: mpsc::UnboundedReceiver<ReplayJob>) {
     let mut pending: VecDeque<ReplayJob> = VecDeque::new();
     loop {
@@ -40,7 +41,8 @@ pub(crate) async fn keep(engine: Weak<Shared>, mut jobs: mpsc::UnboundedReceiver
     }
 }
 
-/// Keeps those that may be kept now. A tenant that may have no more is tried once.
+/// Stores the jobs that the quotas allow now. After a tenant's job was refused, its other jobs are
+/// not tried in this round.
 async fn keep_some(engine: &EngineHandle, pending: &mut VecDeque<ReplayJob>) {
     let mut full: HashSet<TenantId> = HashSet::new();
     for _ in 0..pending.len() {
@@ -65,7 +67,7 @@ async fn keep_some(engine: &EngineHandle, pending: &mut VecDeque<ReplayJob>) {
     }
 }
 
-/// Keeps one; `None` where nothing is to be replayed.
+/// Counts the deliveries of a job and stores the job; `None` if there is nothing to replay.
 async fn keep_one(
     engine: &EngineHandle,
     job: &ReplayJob,

@@ -1,4 +1,4 @@
-//! How somebody enables a destination, and what is to be sent then.
+//! Enabling a destination by hand, and what is sent to it then.
 
 use postrider_domain::delivery::StateName;
 use postrider_domain::destination::Destination;
@@ -12,21 +12,23 @@ use crate::core::{Command, OnDestination, Reopening};
 use crate::handle::{CommandError, EngineHandle};
 use crate::new_replay::NewReplay;
 
-/// How a destination is enabled.
+/// How somebody enables a destination, and what is to be sent to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Enabling {
-    /// What for; it stands in the timeline.
+    /// The reason, which is shown in the destination's timeline.
     pub reason: Option<String>,
-    /// How what waits is sent; as the policy says where it is `None`.
+    /// Whether deliveries that wait for a retry follow their slots or drain; `None` for what the
+    /// policy says.
     pub waiting: Option<RecoveryMode>,
-    /// Replays what died there since then.
+    /// Replays deliveries of this destination that died at this time or later.
     pub dead_since: Option<Timestamp>,
-    /// The identifier of that replay; made where it is `None`.
+    /// The identifier of that replay; `None` to generate one.
     pub replay: Option<ReplayId>,
 }
 
 impl EngineHandle {
-    /// Enables a destination: its circuit closed, its counters reset. The only way out of frozen.
+    /// Enables a destination: closes its circuit and resets its counters. The only way out of
+    /// frozen.
     pub async fn enable(
         &self,
         tenant: &TenantId,
@@ -37,8 +39,8 @@ impl EngineHandle {
         Ok(self.enable_and_send(tenant, destination, wish).await?.0)
     }
 
-    /// Enables a destination and sends what waits there, what died there, or both. Answers with the
-    /// replay job where there is one.
+    /// Enables a destination, and as requested drains its waiting deliveries, replays its dead
+    /// ones, or both. Returns the replay job, if there is one.
     pub async fn enable_and_send(
         &self,
         tenant: &TenantId,
@@ -50,7 +52,7 @@ impl EngineHandle {
             replays_dead: wish.dead_since.is_some(),
         };
         if how.replays_dead {
-            // Refused before anything is done.
+            // Check the quota first: a refused call must not enable the destination.
             self.admit_replay(tenant, true).await?;
         }
         let (owner, reason) = (tenant.clone(), wish.reason.clone());

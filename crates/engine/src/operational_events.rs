@@ -1,15 +1,16 @@
-//! The events that Postrider sends itself, for those who document them: types, fields, when.
+//! A table of the events that Postrider itself sends, for the reference documentation: their types,
+//! their fields, and when they are sent.
 //!
 //! [`crate::live`] makes the events; a test makes one of each and compares its fields with this table.
 
 /// One type of event that Postrider sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OperationalEvent {
-    /// Its type.
+    /// The type, which begins with `postrider.`.
     pub name: &'static str,
-    /// When it is sent.
+    /// When the event is sent.
     pub when: &'static str,
-    /// The fields of its `data`, each with what it says.
+    /// The fields of the event's `data`, each with its meaning.
     pub fields: &'static [(&'static str, &'static str)],
 }
 
@@ -32,7 +33,7 @@ const TRANSITION: &[(&str, &str)] = &[
     ),
 ];
 
-/// All of them.
+/// All types of events that Postrider itself sends.
 pub const OPERATIONAL_EVENTS: &[OperationalEvent] = &[
     OperationalEvent {
         name: "postrider.destination.failing",

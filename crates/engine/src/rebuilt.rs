@@ -1,5 +1,6 @@
-//! The request of an attempt, put together once more. Requests are not kept: what was sent is rendered
-//! again from the event, by the code that sends, as the subscription is now. **No secret is in it.**
+//! Rebuilds the HTTP request of a past attempt. Requests are not stored: this one is rendered again
+//! from the event, by the code that sends, with the subscription as it is now. **Its secrets are
+//! masked.**
 
 use std::sync::Arc;
 
@@ -18,21 +19,22 @@ use crate::attempt::{self, Job};
 use crate::handle::{CommandError, EngineHandle};
 use crate::loaded::Loaded;
 
-/// A request as it would be sent now for an attempt of the past.
+/// The request of a past attempt, as it would be sent now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RebuiltRequest {
-    /// Where it went.
+    /// The URL of the destination.
     pub url: String,
-    /// Names and values, the secrets among them masked.
+    /// The names and values of the headers, with secrets masked.
     pub headers: Vec<(String, String)>,
-    /// The body.
+    /// The body of the request.
     pub body: Bytes,
-    /// Whether the subscription was changed after the attempt: headers and format may have been others.
+    /// Whether the subscription was changed after the attempt: headers and format may have been
+    /// different.
     pub is_changed_since: bool,
 }
 
 impl EngineHandle {
-    /// The request of attempt `number` of a delivery, which began then.
+    /// Rebuilds the request of attempt `number` of a delivery, which began at `started_at`.
     pub async fn rebuild_request(
         &self,
         delivery: &Delivery,
@@ -42,7 +44,7 @@ impl EngineHandle {
         let shared = &self.shared;
         let mut prepared = shared.directory.get(delivery.subscription);
         if prepared.is_none() {
-            // Another node may have made it a moment ago.
+            // Another node may have created the subscription a moment ago.
             shared.refresher.catch_up().await?;
             prepared = shared.directory.get(delivery.subscription);
         }
@@ -92,7 +94,7 @@ fn text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
-/// `Bearer ****abcd`.
+/// Masks the header `authorization`, as `Bearer ****abcd`.
 fn masked_authorization(value: &HeaderValue) -> String {
     let text = text(value);
     match text.split_once(' ') {
@@ -101,7 +103,8 @@ fn masked_authorization(value: &HeaderValue) -> String {
     }
 }
 
-/// `v1,****`, once for each signature: secrets may have been rotated since.
+/// Masks each signature, as `v1,****`. The signatures are not those that were sent if secrets were
+/// rotated since.
 fn masked_signatures(value: &HeaderValue) -> String {
     let text = text(value);
     let each = text.split(' ').map(|one| {

@@ -42,15 +42,21 @@ pub(crate) fn begin(
     tasks.spawn(prune(store, clock, policy.subscribe(), options.prune_every));
 }
 
-/// Prunes finished deliveries after the retention time, at intervals.
+/// The longest wait from the start to the first round of pruning. With the full interval, a server
+/// that restarts more often than that would never prune.
+const FIRST_PRUNE_AFTER_MAX: Duration = Duration::from_secs(10);
+
+/// Prunes finished deliveries after the retention time: soon after the start, then at intervals.
 async fn prune(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     policy: watch::Receiver<Arc<Policy>>,
     every: Duration,
 ) {
+    let mut wait = every.min(FIRST_PRUNE_AFTER_MAX);
     loop {
-        pause(every).await;
+        pause(wait).await;
+        wait = every;
         let keep = policy.borrow().retention.finished;
         let before = clock.now().saturating_sub(keep);
         // After an error, pruning continues the next time.

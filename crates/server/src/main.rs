@@ -67,7 +67,7 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
     }
     match command {
         Command::Serve(arguments) => serve::run(&arguments, environment, output),
-        Command::Demo(demo) => demo::run(&demo, environment, output),
+        Command::Demo(demo) => demo::run(&demo, output),
         Command::Config(arguments) => {
             commands::config::run(&commands::load(&arguments, environment)?, output)
         }

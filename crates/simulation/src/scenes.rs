@@ -18,7 +18,7 @@ use crate::world::life::Outcome;
 use crate::world::receivers::Mood;
 use crate::world::{Nature, Pace};
 
-/// All of them.
+/// All scenes.
 pub const SCENES: [Edge; 26] = [
     ("a probe that a crash took is made again ten minutes after it was sent", probe_lost),
     ("where none waits, the next one that arrives is the probe", probe_of_arrival),

@@ -1,8 +1,8 @@
-//! Passes: what lets somebody in for a while without showing a key: a session, or a link that is exchanged
-//! for one; and the logos of portal links, which live as long as these.
+//! Passes: short-lived records of the API. A pass is a session, a link that can be exchanged for a
+//! session, or the logo of a portal link, which is kept as long as the link.
 //!
-//! The store does not know what is in a pass. **A pass holds no secret**: the layer above keeps a keyed hash
-//! in its body. Passes are short-lived and are not moved to another store.
+//! The store does not know what is in the body of a pass. **A pass holds no secret**: the API puts
+//! only a keyed hash into the body. Passes are not moved to another store.
 
 use async_trait::async_trait;
 use postrider_domain::ids::TenantId;
@@ -11,46 +11,46 @@ use postrider_domain::time::Timestamp;
 use crate::error::StoreError;
 use crate::records::{Page, PageRequest};
 
-/// What lets somebody in for a while.
+/// A session, a link or a logo, as the store keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pass {
-    /// Its identifier, which is no secret.
+    /// The identifier, which is not a secret.
     pub id: String,
-    /// What kind of pass it is.
+    /// What the pass is.
     pub kind: PassKind,
-    /// Whose limit it counts for, such as the identifier of the key that it was made with.
+    /// Whose limit the pass counts for, such as the identifier of the key that it was made with.
     pub owner: String,
-    /// The tenant that it is for; `None` where it is for all of them.
+    /// The tenant that the pass is for; `None` if it is for all tenants.
     pub tenant: Option<TenantId>,
-    /// When it was made.
+    /// When the pass was made.
     pub created_at: Timestamp,
-    /// From when on it may be removed.
+    /// From when on the pass may be removed.
     pub expires_at: Timestamp,
-    /// When it was used; `None` until then.
+    /// When the pass was used; `None` until then.
     pub used_at: Option<Timestamp>,
-    /// Everything else. Opaque here.
+    /// Everything else, as bytes that the store does not interpret.
     pub body: Vec<u8>,
 }
 
 /// The kinds of passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PassKind {
-    /// Somebody is signed in.
+    /// A session: somebody is signed in.
     Session,
     /// A link that signs in as a key, once.
     SignInLink,
     /// A link that opens the portal of a tenant, once.
     PortalLink,
-    /// A picture that portals show.
+    /// A picture that a portal shows.
     Logo,
 }
 
 impl PassKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [PassKind; 4] =
         [PassKind::Session, PassKind::SignInLink, PassKind::PortalLink, PassKind::Logo];
 
-    /// The number that a store writes.
+    /// The number that a store writes for this kind.
     pub(crate) const fn number(self) -> i16 {
         match self {
             PassKind::Session => 0,
@@ -66,31 +66,32 @@ impl PassKind {
     }
 }
 
-/// How many passes of a kind there may be.
+/// How many passes of one kind there may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PassLimits {
-    /// Of one owner; the oldest give way to a new one. At least 1.
+    /// The most passes of one owner, at least 1. The oldest are removed for a new one.
     pub of_owner: u64,
-    /// Of all owners together.
+    /// The most passes of all owners together.
     pub in_total: u64,
 }
 
-/// What became of a new pass.
+/// The result of storing a new pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PassPut {
-    /// The store has it.
+    /// The pass is stored.
     Stored,
-    /// There are too many of its kind: nothing was written.
+    /// There are too many passes of its kind: nothing was written.
     Full,
 }
 
-/// Passes.
+/// The store of passes.
 #[async_trait]
 pub trait Passes: Send + Sync + 'static {
-    /// Stores a new pass. One that has its identifier already stays as it is, but lives at least as long as
-    /// the new one. Of an owner that has too many of the kind, the oldest are removed.
+    /// Stores a new pass. If a pass with this identifier exists, it stays as it is, but is kept at
+    /// least as long as the new one would be. If the owner has too many of the kind, its oldest are
+    /// removed.
     async fn put_pass(&self, pass: &Pass, limits: PassLimits) -> Result<PassPut, StoreError>;
-    /// The pass with this identifier, of any tenant: this is how a request finds its tenant.
+    /// Finds a pass of any tenant by its identifier: a request learns its tenant from the pass.
     async fn pass(&self, id: &str) -> Result<Option<Pass>, StoreError>;
     /// Passes of one kind of a tenant, newest first.
     async fn passes(
@@ -99,16 +100,16 @@ pub trait Passes: Send + Sync + 'static {
         kind: PassKind,
         page: &PageRequest,
     ) -> Result<Page<Pass>, StoreError>;
-    /// Uses a pass, once: returns `false`, and writes nothing, where there is none, or where it was used
-    /// before. It lives at least until `keep_until`.
+    /// Marks a pass as used. Returns `false`, and writes nothing, if there is no such pass or it
+    /// was used before. The pass is kept at least until `keep_until`.
     async fn use_pass(
         &self,
         id: &str,
         now: Timestamp,
         keep_until: Timestamp,
     ) -> Result<bool, StoreError>;
-    /// Removes a pass; `false` where there is none.
+    /// Removes a pass; `false` if there is none.
     async fn delete_pass(&self, id: &str) -> Result<bool, StoreError>;
-    /// Removes passes that expired before `before`. Returns how many.
+    /// Removes the passes that expired before this time. Returns how many.
     async fn prune_passes(&self, before: Timestamp) -> Result<u64, StoreError>;
 }

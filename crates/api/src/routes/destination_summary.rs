@@ -1,4 +1,4 @@
-//! How many destinations are in which state.
+//! Counts a tenant's destinations by state.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,7 +12,7 @@ use crate::auth::CanRead;
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-/// Pages of the store that are counted.
+/// The most pages of destinations that are read from the store for one count.
 const PAGES_MAX: usize = 20;
 
 /// Destinations by state.

@@ -36,12 +36,12 @@ pub(crate) struct DestinationQuery {
     cursor: Option<String>,
 }
 
-/// Characters of a part of a URL.
+/// The most characters of `q`, the part of a URL to search for.
 const PART_CHARS_MAX: usize = 200;
-/// Pages of the store that are looked through for one page of those that are wanted.
+/// The most pages of the store that are read to fill one page with matching destinations.
 const LOOKED_THROUGH_MAX: usize = 10;
 
-/// What is wanted of a destination.
+/// The conditions of a list of destinations.
 struct Wanted {
     state: Option<DestinationState>,
     part: Option<String>,
@@ -71,8 +71,8 @@ impl Wanted {
     }
 }
 
-/// Those of the tenant's destinations that are wanted. However few they are, a bounded number is looked
-/// through: the page may be short, or empty, and yet not the last one.
+/// The tenant's destinations that match the conditions. Reads at most [`LOOKED_THROUGH_MAX`] pages
+/// of the store, so the page may be short or empty although more pages follow.
 async fn find_wanted(
     state: &ApiState,
     caller: &Caller,
@@ -181,7 +181,8 @@ pub(crate) async fn enable(
     if wish.dead_since.is_some() {
         let random = draw.bytes("replay id")?;
         let job = ReplayId::run_by_owner(draw.created_at(&state), random, destination);
-        // An earlier run of this request may have started it.
+        // If an earlier request with the same idempotency key stored the job, do not start another
+        // one.
         if draw.repeats().is_some() && state.store().replay(&caller.tenant, job).await?.is_some() {
             wish.dead_since = None;
         }

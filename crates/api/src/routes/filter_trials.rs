@@ -1,4 +1,4 @@
-//! Trying a filter on events that were accepted, while somebody writes it.
+//! Tries a filter on accepted events, for somebody who is writing the filter.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::state::ApiState;
 use crate::wire::filter::ConditionView;
 use crate::wire::subscription::check_filter;
 
-/// Events that a filter is tried on.
+/// The most events that a filter is tried on in one request.
 const EVENTS_MAX: usize = 50;
 const RECENT_DEFAULT: usize = 20;
 
@@ -97,7 +97,8 @@ pub(crate) async fn test_events(
             if ids.len() > EVENTS_MAX {
                 return Err(Problem::field("event_ids", format!("at most {EVENTS_MAX}")));
             }
-            // One after the other: fifty large events at once would fill the memory.
+            // Events are read one after the other: fifty large events at once would fill the
+            // memory.
             for (n, id) in ids.iter().enumerate() {
                 let record = named(&state, &caller, n, id).await?;
                 let tried = judge(&state, &caller, &filter, vec![record], steps_left).await?;
@@ -140,7 +141,7 @@ async fn recent(
     Ok(state.store().list_events(&caller.tenant, &wanted, &page).await?.items)
 }
 
-/// What the filter says of these events, and the steps that are left.
+/// The filter's result for each of these events, and how many steps are left.
 async fn judge(
     state: &ApiState,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! Why an event goes to a subscription, and why not: by the subscriptions as they are now.
+//! Why an event goes to a subscription or not, judged by the subscriptions as they are now.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ pub(crate) async fn matches(
     let is_more = found.len() > limit;
     found.truncate(limit);
     let next = found.last().filter(|_| is_more).map(|last| Cursor(last.id.to_string()));
-    // The work of a page is as large as the tenant made its filters.
+    // Run as a job of the tenant: how long it takes depends on the filters that the tenant wrote.
     let work = move || judge_all(&found, &record);
     let items = state.engine().compute(&caller.tenant, work).await.map_err(busy)?;
     Ok(Json(List::of(&asked, Page { items, next }, |view| view)))
@@ -104,7 +104,8 @@ fn judge_all(subscriptions: &[Arc<Subscription>], record: &EventRecord) -> Vec<M
     subscriptions.iter().map(judge).collect()
 }
 
-/// Why it matches or not, and each condition of its filter.
+/// Judges one subscription: why it gets the event or not, and the result of each condition of its
+/// filter.
 fn judge(
     subscription: &Subscription,
     record: &EventRecord,

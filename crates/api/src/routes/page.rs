@@ -1,4 +1,5 @@
-//! The web page: files, and nothing that a key would be needed for. It calls the API like everybody else.
+//! The web page: static files, for which no key is needed. The page calls the API like any other
+//! client.
 
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -11,7 +12,8 @@ use crate::problem::Problem;
 use crate::settings::Origin;
 use crate::state::ApiState;
 
-/// Scripts, styles and pictures of our own, calls to ourselves, and nothing else.
+/// The content security policy: scripts, styles and pictures only from this server, calls only to
+/// this server, and nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
@@ -21,7 +23,8 @@ const ASK_FIRST: HeaderValue = HeaderValue::from_static("no-cache");
 const NO_PAGE: &str =
     "This binary was built without the dashboard: `cargo xtask serve` builds one with it.\n";
 
-/// The paths of the page: its files by their names, and those with a hash below `/assets/`.
+/// The routes of the page: `/`, `/portal`, files at the top by their names, and files with a hash
+/// in their names below `/assets/`.
 pub(crate) fn routes() -> axum::Router<ApiState> {
     let router = axum::Router::new()
         .route("/", get(index))
@@ -38,22 +41,24 @@ async fn index(headers: HeaderMap) -> Response {
     page(&headers)
 }
 
-/// The same page for the customers of the application. **It alone may be framed**, by the origins that the
-/// operator lists: nobody can lay a frame with an operator's session under something else.
+/// The same page as `/`, for the customers of the application. **Only this path may be framed**, by
+/// the origins that the operator lists. `/` never may, so another site cannot hide an operator's
+/// session in a frame and have it clicked (clickjacking).
 async fn portal(State(state): State<ApiState>, headers: HeaderMap) -> Response {
     let mut response = page(&headers);
     let origins = &state.settings().frame_ancestors.0;
     if let Some(framed) = framed_by(origins) {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_SECURITY_POLICY, framed);
-        // For a page that isolates itself (COEP).
+        // An embedding page with a `Cross-Origin-Embedder-Policy` loads the frame only with this
+        // header.
         headers.insert(CORP, HeaderValue::from_static("cross-origin"));
         response.extensions_mut().insert(MayBeFramed);
     }
     response
 }
 
-/// The policy of a page that these may frame; `None` where there are none.
+/// The content security policy that lets these origins frame the page; `None` if there are none.
 fn framed_by(origins: &[Origin]) -> Option<HeaderValue> {
     if origins.is_empty() {
         return None;
@@ -77,7 +82,7 @@ async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response,
     Ok(answer(file, &headers))
 }
 
-/// The parts of a header that is a list.
+/// The elements of a header whose value is a comma-separated list.
 fn parts_of<'h>(asked: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
     let values = asked.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim)

@@ -1,4 +1,4 @@
-//! The numbers of the contract, as this server has them.
+//! The policy that is in force on this server: retries, circuit, limits and retention.
 
 use axum::Json;
 use axum::extract::State;

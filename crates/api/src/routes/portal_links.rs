@@ -1,4 +1,5 @@
-//! Links to the portal of a tenant, for the customers of the application, and the logos that it shows.
+//! Links to the portal of a tenant, for the customers of the application, and the logos that
+//! portals show.
 
 use std::time::Duration;
 
@@ -6,12 +7,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use postrider_domain::access::Scope;
 use postrider_store::PassKind;
 
 use super::PathId;
 use super::subscriptions::PageQuery;
-use crate::auth::CanManage;
+use crate::auth::{CanManage, CanRead};
 use crate::body::Strict;
 use crate::draw::Draw;
 use crate::paging::{List, ListOf, Query, page};
@@ -25,7 +25,7 @@ use crate::wire::check_text;
 use crate::wire::portal::{PortalLinkBody, PortalLinkCreated, PortalLinkView, ThemeBody};
 
 const NAME_CHARS_MAX: usize = 100;
-/// Its identifier follows from its bytes.
+/// Cached by browsers without asking again: a logo's identifier is a hash of its bytes.
 const FOR_A_DAY: HeaderValue = HeaderValue::from_static("public, max-age=86400, immutable");
 
 /// Create a portal link
@@ -40,13 +40,13 @@ const FOR_A_DAY: HeaderValue = HeaderValue::from_static("public, max-age=86400, 
 )]
 pub(crate) async fn create(
     State(state): State<ApiState>,
+    // The portal can read, so its creator must have the scope `read` too.
+    _: CanRead,
     CanManage(caller): CanManage,
     own: OwnOrigin,
     draw: Draw,
     Strict(body): Strict<PortalLinkBody>,
 ) -> Result<(StatusCode, Json<PortalLinkCreated>), Problem> {
-    // Nobody gives away what they do not have.
-    caller.permits(Scope::Read)?;
     let access = match body.access.as_deref() {
         None => return Err(Problem::missing("access")),
         Some("read") => Access::Read,
@@ -137,7 +137,7 @@ pub(crate) async fn delete(
     });
     let deleted = is_own && state.store().delete_pass(&id.0).await?;
     state.passes().forget(&id.0);
-    // What is gone may have been deleted by an earlier run of this request.
+    // If an earlier request with the same idempotency key began, it may have deleted the link.
     let is_gone = deleted || draw.repeats().is_some();
     if is_gone { Ok(StatusCode::NO_CONTENT) } else { Err(id.unknown("portal link")) }
 }

@@ -1,4 +1,4 @@
-//! The server as its operator sees it: version, lanes, guard, disk, nodes.
+//! The state of the server for its operator: version, lanes, mass-failure guard, disk, nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,7 +147,7 @@ pub(crate) async fn server(
     }))
 }
 
-/// For how long the oldest of each lane is due.
+/// For how long the oldest due delivery of each lane has been due.
 async fn oldest(
     state: &ApiState,
     now: Timestamp,

@@ -60,7 +60,8 @@ pub(crate) async fn create(
     let bytes = body::read(request.into_body(), SIGN_IN_BYTES_MAX, &state).await?;
     let wish: SignInBody = body::parse(&bytes)?;
     if !wish.in_memory {
-        // Before a link is used: it works once.
+        // Checked before the link is used up: a link works once, and the browser would not keep the
+        // cookie.
         has_tls?;
     }
     let (grant, who) = granted(&state, &wish, now).await.inspect_err(|problem| {
@@ -72,7 +73,8 @@ pub(crate) async fn create(
     answer(opened, wish.in_memory, now)
 }
 
-/// What the request stands for. A link is used by this.
+/// Checks the key or token of a sign-in and returns its right and its identity. A link is used up
+/// by this.
 async fn granted(
     state: &ApiState,
     wish: &SignInBody,
@@ -107,7 +109,7 @@ async fn granted(
     }
 }
 
-/// The refusal of a key, in the words of a page that asks for one.
+/// Words the refusal of a key for the sign-in page.
 fn not_valid(problem: Problem) -> Problem {
     if problem.code() != Code::Unauthorized {
         return problem;
@@ -125,7 +127,8 @@ fn answer(opened: Opened, in_memory: bool, now: Timestamp) -> Result<Response, P
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
 }
 
-/// Who counts as one in the limit of attempts: an address, or the network that one has with IPv6.
+/// The key of the rate limit for sign-ins: an IPv4 address, or the /64 network of an IPv6 address,
+/// because one client can use every address of that network.
 fn network_of(address: Option<IpAddr>) -> String {
     match address.map(|address| address.to_canonical()) {
         None => String::new(),

@@ -12,7 +12,7 @@ use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 use crate::wire::simulation::{Plan, PlanView, SimulationBody, SimulationView};
 
-/// What one plan may take: about a tenth of a second, and 20 MiB.
+/// The limits of one plan: about a tenth of a second of computing, and 20 MiB.
 const WORK: Work = Work::limited(200_000, 50_000);
 
 /// Simulate an outage
@@ -34,7 +34,7 @@ pub(crate) async fn simulate(
     let plans = body.plans(&state.policy())?;
     let mut answers = Vec::with_capacity(plans.len());
     for plan in plans {
-        // One job for each plan: between two of them other tenants have their turn.
+        // One job for each plan, so that work of other tenants runs between two plans.
         let asked = scenario.clone();
         let work = move || match &plan {
             Plan::Policy(name, policy) => forecast::forecast_within(&asked, policy, WORK)

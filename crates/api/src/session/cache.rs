@@ -1,7 +1,7 @@
-//! Passes that were looked up a moment ago, so that a request with a session does not cost a query.
+//! Caches passes for a few seconds, so that a request with a session does not cost a query.
 //!
-//! Forgotten after a few seconds, as keys are, and at once where this node ends one. What does not exist is
-//! not remembered.
+//! An entry is dropped after a few seconds, as in the cache of keys, and at once if this node
+//! changes or deletes the pass. That a pass does not exist is not cached.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,12 +13,12 @@ use postrider_store::{Pass, StoreError};
 use crate::settings::REMEMBERED_MAX;
 use crate::state::ApiState;
 
-/// What was looked up.
+/// The cached passes by identifier, each with the time of its lookup.
 #[derive(Debug, Default)]
 pub(crate) struct PassCache(Mutex<HashMap<String, (Arc<Pass>, Timestamp)>>);
 
 impl PassCache {
-    /// The pass with this identifier.
+    /// The pass with this identifier, from the cache or from the store.
     pub(crate) async fn get(
         &self,
         state: &ApiState,
@@ -47,12 +47,12 @@ impl PassCache {
         Ok(found)
     }
 
-    /// A pass was changed or deleted.
+    /// Drops a pass that was changed or deleted.
     pub(crate) fn forget(&self, id: &str) {
         self.lock().remove(id);
     }
 
-    /// A tenant was deleted, with its passes.
+    /// Drops the passes of a tenant that was deleted.
     pub(crate) fn forget_tenant(&self, id: &TenantId) {
         self.lock().retain(|_, (pass, _)| pass.tenant.as_ref() != Some(id));
     }

@@ -1,8 +1,9 @@
 //! The cookie of a session.
 //!
-//! `__Host-`: a browser takes it only over TLS (or from loopback), for this host and the whole of it, so no
-//! neighbour under the same domain can set or read it. Scripts cannot read it, and it is not sent with what
-//! another site asks for.
+//! The prefix `__Host-` makes the browser accept the cookie only over TLS (or from loopback) and
+//! for exactly this host, so another host of the same domain can neither set nor read it. Scripts
+//! cannot read it (`HttpOnly`), and it is not sent with a request that another site makes
+//! (`SameSite=Strict`).
 
 use axum::http::header::COOKIE;
 use axum::http::{HeaderMap, HeaderValue};
@@ -10,7 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::problem::Problem;
 
-/// Its name.
+/// The name of the cookie.
 pub(crate) const NAME: &str = "__Host-postrider";
 const ATTRIBUTES: &str = "Path=/; HttpOnly; Secure; SameSite=Strict";
 
@@ -22,13 +23,14 @@ pub(crate) fn set(token: &str, seconds: u64) -> Result<HeaderValue, Problem> {
     Ok(value)
 }
 
-/// The value of `Set-Cookie` that removes it.
+/// The value of `Set-Cookie` that removes the cookie.
 pub(crate) fn clear() -> HeaderValue {
     const CLEAR: &str = "__Host-postrider=; Max-Age=0; Path=/; HttpOnly; Secure; SameSite=Strict";
     HeaderValue::from_static(CLEAR)
 }
 
-/// The token in the cookie. Two different ones are none: one of them is somebody else's.
+/// The session's token in the cookie. A request with two different tokens counts as having none,
+/// because one of them may have been planted by somebody else.
 pub(crate) fn read(headers: &HeaderMap) -> Option<&str> {
     let texts = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut found = texts

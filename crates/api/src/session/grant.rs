@@ -1,46 +1,47 @@
-//! What the store keeps of a session and of a link, as the JSON in the body of a pass. **No secret is in it**:
-//! only keyed hashes.
+//! The JSON that the store keeps in the body of a pass, for sessions and for links. **It holds no
+//! secret**: only keyed hashes of tokens.
 
 use postrider_domain::access::Scope;
 use postrider_domain::time::Timestamp;
 use postrider_store::{Pass, PassKind};
 use serde::{Deserialize, Serialize};
 
-/// What a session or a link stands for.
+/// The right that a session has, or that a link gives to the session it opens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Grant {
-    /// A key, with the scopes that it has.
+    /// An API key: the session has the scopes that the key has now.
     Key {
-        /// Its public part.
+        /// The public part of the key.
         id: String,
     },
-    /// The admin key that the operator chose, as long as it is this one.
+    /// The admin key that the operator set in the configuration. The session ends when the operator
+    /// sets another one.
     Given {
-        /// Made of its hash.
+        /// Derived from the hash of that key; it differs for every key.
         mark: String,
     },
-    /// One tenant's portal.
+    /// The portal of one tenant.
     Portal {
-        /// The link that opened it.
+        /// The identifier of the portal link that opened the session.
         link: String,
-        /// What may be done in it.
+        /// Whether the session may only read, or also change things.
         access: Access,
     },
 }
 
-/// What may be done in a portal.
+/// What the session of a portal link may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Access {
-    /// Look.
+    /// Read everything that a portal shows.
     Read,
-    /// Look, and change subscriptions, destinations and deliveries.
+    /// Read, and change subscriptions, destinations and deliveries.
     Manage,
 }
 
 impl Access {
-    /// The scopes of such a session. Never `ingest` and never `admin`.
+    /// The scopes of a portal session with this access. Never `ingest` and never `admin`.
     pub(crate) const fn scopes(self) -> &'static [Scope] {
         match self {
             Access::Read => &[Scope::Read],
@@ -48,7 +49,7 @@ impl Access {
         }
     }
 
-    /// As it is written.
+    /// The word in JSON: `read` or `manage`.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Access::Read => "read",
@@ -57,29 +58,29 @@ impl Access {
     }
 }
 
-/// How a portal looks.
+/// The appearance of a portal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Theme {
     pub(crate) name: Option<String>,
     /// The identifier of the logo.
     pub(crate) logo: Option<String>,
-    /// `#rrggbb`.
+    /// A colour as `#rrggbb`.
     pub(crate) accent: Option<String>,
     pub(crate) mode: Option<Mode>,
 }
 
-/// Light or dark.
+/// The colour scheme of a portal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
-    /// Dark on light.
+    /// Dark text on a light ground.
     Light,
-    /// Light on dark.
+    /// Light text on a dark ground.
     Dark,
 }
 
 impl Mode {
-    /// As it is written.
+    /// The word in JSON: `light` or `dark`.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Mode::Light => "light",
@@ -88,21 +89,23 @@ impl Mode {
     }
 }
 
-/// The body of a session.
+/// The body of a session's pass.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SessionBody {
     pub(super) hash: String,
     pub(super) grant: Grant,
-    /// Whether its token is held by a script and sent as a bearer token, and never a cookie.
+    /// Whether a script holds the session's token and sends it as a bearer token. Such a token is
+    /// never accepted from a cookie.
     pub(super) in_memory: bool,
 }
 
-/// The body of a link.
+/// The body of a link's pass.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct LinkBody {
     pub(super) hash: String,
     pub(super) grant: Grant,
-    /// Until when it can be used. Its pass lives longer, as long as the session that it opened.
+    /// Until when the link can be used. Its pass is kept longer: as long as the session that it
+    /// opened may last.
     pub(crate) usable_until: Timestamp,
     pub(crate) theme: Theme,
 }
@@ -128,7 +131,7 @@ impl LinkBody {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// What may be done in the portal that it opens; `None` where it opens none.
+    /// What the portal session of this link may do; `None` if the link opens no portal.
     pub(crate) fn access(&self) -> Option<Access> {
         match self.grant {
             Grant::Portal { access, .. } => Some(access),

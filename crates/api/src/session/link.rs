@@ -1,4 +1,5 @@
-//! Links that are exchanged for a session, once: the sign-in link that a server prints, and portal links.
+//! Links that can be exchanged for a session, once: the sign-in link that a server prints at its
+//! start, and portal links.
 
 use std::time::Duration;
 
@@ -16,27 +17,27 @@ use crate::problem::{Code, Problem};
 use crate::random::NoRandomness;
 use crate::state::ApiState;
 
-/// How long the link that a server prints can be used.
+/// How long a sign-in link can be used.
 pub const SIGN_IN_LINK_LIFETIME: Duration = Duration::from_secs(600);
-/// Sign-in links of one key, and of all: one for each start, and a few more.
+/// The most sign-in links of one key, and of all keys: one for each start, and a few more.
 const SIGN_IN_LINKS: PassLimits = PassLimits { of_owner: 16, in_total: 1_000 };
 
-/// Why there is no sign-in link.
+/// Why no sign-in link could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SignInLinkError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// None can be drawn.
+    /// The system gave no random bytes for the token.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
-    /// There are too many.
+    /// The limit of sign-in links is reached.
     #[error("there are too many sign-in links: they expire after ten minutes")]
     Full,
 }
 
-/// The token of a link that signs in as an admin key, once; `None` where there is no admin key. The key is
-/// the one that the operator chose, else the oldest.
+/// The token of a new link that signs in as an admin key, once; `None` if there is no admin key.
+/// The key is the one that the operator set in the configuration, else the oldest one in the store.
 pub async fn sign_in_token(state: &ApiState) -> Result<Option<Zeroizing<String>>, SignInLinkError> {
     let now = state.now();
     let (grant, owner) = match state.given_admin() {
@@ -84,7 +85,7 @@ async fn oldest_admin_key(state: &ApiState, now: Timestamp) -> Result<Option<Str
     }
 }
 
-/// A portal link to be made.
+/// The settings of a portal link that is to be made.
 pub(crate) struct NewPortalLink {
     pub(crate) tenant: TenantId,
     pub(crate) access: Access,
@@ -124,14 +125,14 @@ pub(crate) async fn new_portal_link(
     }
 }
 
-/// What a token stands for, and who that is. It is not used yet.
+/// A link that was found by its token and can still be used.
 pub(crate) struct Redeemable {
     id: String,
     pub(crate) grant: Grant,
     pub(crate) who: Identity,
 }
 
-/// Looks a token up.
+/// Finds the link of a token, and checks that it can be used.
 pub(crate) async fn find(
     state: &ApiState,
     token: &[u8],
@@ -156,7 +157,8 @@ pub(crate) async fn find(
     Ok(Redeemable { id, grant: body.grant, who })
 }
 
-/// Uses a link, once. It stays in the store as long as its session may last.
+/// Marks a link as used; fails if it was used before. Its pass stays in the store as long as its
+/// session may last.
 pub(crate) async fn redeem(
     state: &ApiState,
     link: &Redeemable,

@@ -1,8 +1,8 @@
 //! Logos of portals: small pictures that an application uploads with a link.
 //!
-//! **A picture is served as what its first bytes say**, never as anything that can hold a script: PNG, JPEG
-//! or WebP. Its identifier is a keyed hash of its bytes, so the same picture is kept once for a tenant, and
-//! nobody finds it who was not told.
+//! **The first bytes of a picture decide its content type**, and only PNG, JPEG and WebP are
+//! served: a file that can hold a script never is. The identifier of a logo is a keyed hash of its
+//! bytes. So the same picture is stored once for each tenant, and nobody can guess its address.
 
 use std::time::Duration;
 
@@ -16,21 +16,22 @@ use super::full;
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-/// The bytes of a logo.
+/// The most bytes of a logo.
 pub(crate) const LOGO_BYTES_MAX: usize = 32 * 1024;
-/// What an identifier begins with.
+/// The prefix of a logo's identifier.
 const PREFIX: &str = "lg_";
-/// Logos of one tenant, of which the oldest give way, and of all tenants.
+/// The most logos of one tenant, and of all tenants. A tenant's oldest logo is removed for a new
+/// one.
 const LOGOS: PassLimits = PassLimits { of_owner: 20, in_total: 20_000 };
 const FIELD: &str = "theme.logo";
 
-/// Decodes a picture and checks what it is.
+/// Decodes a picture from base64, and checks its size and its type.
 pub(crate) fn decode(text: &str) -> Result<Vec<u8>, Problem> {
     let wrong = || {
         let detail = format!("a PNG, JPEG or WebP of at most {LOGO_BYTES_MAX} bytes, in base64");
         Problem::field(FIELD, detail)
     };
-    // Before it is decoded: base64 has four characters for three bytes.
+    // Checked before decoding: base64 has four characters for three bytes.
     if text.len() > LOGO_BYTES_MAX.div_ceil(3) * 4 {
         return Err(wrong());
     }
@@ -39,7 +40,7 @@ pub(crate) fn decode(text: &str) -> Result<Vec<u8>, Problem> {
     if is_logo { Ok(bytes) } else { Err(wrong()) }
 }
 
-/// Keeps a picture for as long as a link and its session may live. Returns its identifier.
+/// Stores a picture for as long as a link and its session may live. Returns its identifier.
 pub(crate) async fn keep(
     state: &ApiState,
     tenant: &TenantId,
@@ -66,7 +67,7 @@ pub(crate) async fn keep(
     }
 }
 
-/// A picture and its content type.
+/// Finds a picture by its identifier, with its content type.
 pub(crate) async fn find(
     state: &ApiState,
     id: &str,
@@ -79,7 +80,7 @@ pub(crate) async fn find(
     Ok(pass.and_then(|pass| Some((content_type(&pass.body)?, pass.body))))
 }
 
-/// What a picture is, by its first bytes.
+/// The content type of a picture, by its first bytes; `None` if it is not PNG, JPEG or WebP.
 fn content_type(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),

@@ -1,9 +1,10 @@
-//! Sessions: who is signed in without showing a key with every request.
+//! Sessions: a browser signs in once instead of sending a key with every request.
 //!
-//! A browser exchanges a key, or a link, for a session. **The key is never kept in the browser**: the cookie
-//! holds a random token, of which the store has a keyed hash. **A session is never more than what it was
-//! made with**: its key or its portal link is looked up for every request, so it ends when that is revoked
-//! or expires, and has the scopes that the key has now.
+//! A browser exchanges a key, or a link, for a session. **The key is never kept in the browser**:
+//! the cookie holds a random token, of which the store has a keyed hash. **A session never has more
+//! rights than its key or portal link**: that key or link is looked up for every request. So the
+//! session ends when the key or link is revoked or expires, and it has the scopes that the key has
+//! now.
 //!
 //! | question | module |
 //! |---|---|
@@ -39,8 +40,9 @@ use crate::draw::Draw;
 use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 
-/// What a portal never shows, by the first word of its path: what belongs to the operator and the
-/// application, not to its customers. (What needs the scope `admin` is closed anyway.)
+/// Parts of the API that a portal session must not call, by the first segment after `/v1/`: they
+/// belong to the operator and the application, not to the application's customers. (Calls that need
+/// the scope `admin` are refused anyway.)
 const CLOSED_TO_PORTALS: [&str; 7] =
     ["keys", "tenants", "backup", "audit", "config", "server", "portal-links"];
 
@@ -49,7 +51,7 @@ const CLOSED_TO_PORTALS: [&str; 7] =
 pub struct Session {
     id: String,
     expires_at: Timestamp,
-    /// The portal link that it was made with; `None` where that was a key.
+    /// The portal link that opened the session; `None` if a key did.
     portal: Option<String>,
 }
 
@@ -62,12 +64,12 @@ impl Session {
         self.expires_at
     }
 
-    /// The portal link that it was made with.
+    /// The portal link that opened the session; `None` if a key did.
     pub(crate) fn portal(&self) -> Option<&str> {
         self.portal.as_deref()
     }
 
-    /// Refuses what is closed to portals.
+    /// Refuses a call that a portal session must not make.
     pub(crate) fn permits(&self, path: &str) -> Result<(), Problem> {
         let resource = path.strip_prefix("/v1/").unwrap_or(path).split('/').next();
         if self.portal.is_some() && resource.is_some_and(|name| CLOSED_TO_PORTALS.contains(&name)) {
@@ -78,18 +80,18 @@ impl Session {
     }
 }
 
-/// A session that was just opened. Its text is shown once.
+/// A session that was just opened. Its token, in `text`, is shown once.
 pub(crate) struct Opened {
     pub(crate) text: Zeroizing<String>,
     pub(crate) expires_at: Timestamp,
 }
 
-/// Whether a bearer token is that of a session.
+/// Whether a bearer token is a session's token, and not a key.
 pub(crate) fn is_token(token: &[u8]) -> bool {
     token.starts_with(token::SESSION.as_bytes())
 }
 
-/// Who sent a token that is held in memory.
+/// The identity behind a session token that a script sent as a bearer token.
 pub(crate) async fn by_bearer(
     state: &ApiState,
     token: &[u8],
@@ -98,7 +100,8 @@ pub(crate) async fn by_bearer(
     identify(state, token, now, true).await
 }
 
-/// Who sent a cookie. The caller has checked that no other site made the request: see [`origin`].
+/// The identity behind the token in a cookie. The caller has checked that no other site made the
+/// request: see [`origin`].
 pub(crate) async fn by_cookie(
     state: &ApiState,
     token: &str,
@@ -117,7 +120,8 @@ async fn identify(
     let id = format!("{}{id}", token::SESSION);
     let pass = state.passes().get(state, &id, now).await?.ok_or_else(over)?;
     let body = SessionBody::of(&pass).ok_or_else(over)?;
-    // A token that a script can read is never a cookie, and the other way round.
+    // A bearer token must not work as a cookie, and a cookie's token must not work as a bearer
+    // token.
     if body.in_memory != in_memory || !token::is_secret_of(state.vault(), &id, secret, &body.hash) {
         return Err(over());
     }
@@ -128,7 +132,7 @@ fn over() -> Problem {
     Problem::new(Code::Unauthorized, "the session has ended: sign in again")
 }
 
-/// Who is signed in by this session; `None` where it has ended.
+/// The identity that this session signs in as; `None` if the session has ended.
 async fn valid(
     state: &ApiState,
     pass: &Pass,
@@ -149,7 +153,7 @@ async fn valid(
     Ok(Some(identity))
 }
 
-/// Who a grant stands for now; `None` where its key or link is gone.
+/// The identity that a grant stands for now; `None` if its key or link was deleted or has expired.
 async fn behind(
     state: &ApiState,
     grant: &Grant,
@@ -176,7 +180,7 @@ async fn behind(
     }
 }
 
-/// Whether a session goes on. A store that cannot be asked now changes nothing.
+/// Whether a session is still valid. If the store cannot be read, the session counts as valid.
 pub(crate) async fn is_still_valid(state: &ApiState, session: &Session, now: Timestamp) -> bool {
     if now >= session.expires_at {
         return false;
@@ -219,13 +223,13 @@ pub(crate) async fn open(
     }
 }
 
-/// The problem of a server that has as many of something as it may.
+/// The error for a server that has reached its limit of `most` sessions or links.
 pub(crate) fn full(what: &str, most: u64) -> Problem {
     let detail = format!("the server has {most} {what}, which is its limit: try again later");
     Problem::new(Code::ServerFull, detail)
 }
 
-/// Ends the session of a request, where it has one. Returns whose it was.
+/// Ends the session of a request, if it has one. Returns who was signed in.
 pub(crate) async fn close(
     state: &ApiState,
     headers: &HeaderMap,
@@ -236,7 +240,7 @@ pub(crate) async fn close(
     let Some(token) = token else { return Ok(None) };
     let identity = match identify(state, token, now, bearer.is_some()).await {
         Ok(identity) => identity,
-        // It has ended already.
+        // The session has ended already.
         Err(problem) if problem.code() == Code::Unauthorized => return Ok(None),
         Err(problem) => return Err(problem),
     };

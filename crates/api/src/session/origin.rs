@@ -1,8 +1,9 @@
-//! Where a request was made: on a page of our own, or on somebody else's.
+//! Tells whether a request was made by a page of this server or by a page of another site.
 //!
-//! A browser sends a cookie with whatever a page asks for. So a request with a cookie must show that one of
-//! our own pages made it, by `Sec-Fetch-Site` or `Origin`, which no script can set. A request with a key in
-//! its header needs no such proof: no other page has the key.
+//! A browser attaches the cookie to any request to this server, whichever page makes it. So a
+//! request with a cookie must show that one of our own pages made it, by `Sec-Fetch-Site` or
+//! `Origin`, which no script can set. A request with a key in its header needs no such proof: no
+//! other page has the key.
 
 use std::net::IpAddr;
 
@@ -13,14 +14,15 @@ use axum::http::{Extensions, HeaderMap, HeaderName, Uri, header};
 
 use crate::problem::{Code, Problem};
 
-/// Whether a request came over TLS, here or at a trusted proxy. The listener puts it into the extensions of
-/// each request; where it is missing, it did not.
+/// Whether the client's request came over TLS, to this server or to a trusted proxy. The listener
+/// puts this into the extensions of each request; a request without it counts as plain http.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverTls(pub bool);
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Refuses a request that another site made. A browser that says nothing is refused where proof is needed.
+/// Refuses a request that a page of another site made. If `needs_proof`, a request with neither
+/// `Sec-Fetch-Site` nor `Origin` is refused too.
 pub(crate) fn refuse_cross_site(request: &Request, needs_proof: bool) -> Result<(), Problem> {
     let own = OwnOrigin::new(request.uri(), request.headers(), request.extensions());
     let is_ours = judge(request.headers(), own.as_ref(), needs_proof);
@@ -34,7 +36,7 @@ pub(crate) fn refuse_cross_site(request: &Request, needs_proof: bool) -> Result<
 fn judge(headers: &HeaderMap, own: Option<&OwnOrigin>, needs_proof: bool) -> bool {
     match headers.get(SEC_FETCH_SITE).map(|value| value.as_bytes()) {
         Some(b"same-origin") => return true,
-        // Somebody typed the address, which changes nothing.
+        // `none`: the user typed the address or opened a bookmark.
         Some(b"none") if !needs_proof => return true,
         Some(_) => return false,
         None => {}
@@ -45,8 +47,8 @@ fn judge(headers: &HeaderMap, own: Option<&OwnOrigin>, needs_proof: bool) -> boo
     }
 }
 
-/// Refuses a request that cannot be answered with a cookie: over plain http, browsers take it from loopback
-/// alone.
+/// Refuses a request whose answer sets a cookie that the browser would not keep: over plain http,
+/// browsers keep a `__Host-` cookie only from loopback.
 pub(crate) fn require_tls(request: &Request) -> Result<(), Problem> {
     let host = host(request.uri(), request.headers()).unwrap_or_default();
     if is_over_tls(request.extensions()) || is_loopback(host) {
@@ -59,7 +61,7 @@ pub(crate) fn require_tls(request: &Request) -> Result<(), Problem> {
     Err(Problem::new(Code::TlsNeeded, detail))
 }
 
-/// Where this server is, as the client of a request sees it: `https://host:port`.
+/// The origin of this server, as the client of a request sees it: `https://host:port`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OwnOrigin(pub(crate) String);
 
@@ -86,7 +88,7 @@ fn is_over_tls(extensions: &Extensions) -> bool {
     extensions.get::<OverTls>().is_some_and(|over| over.0)
 }
 
-/// The host of a request: of its target in HTTP/2, of its header in HTTP/1.1.
+/// The host that a request names: in its target with HTTP/2, in the header `host` with HTTP/1.1.
 fn host<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> Option<&'r str> {
     let of_target = uri.authority().map(|authority| authority.as_str());
     let host = of_target.or_else(|| headers.get(header::HOST)?.to_str().ok());

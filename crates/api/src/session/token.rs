@@ -1,5 +1,5 @@
-//! The text of a session or a link: `ps_<id>_<secret>`, `pt_<id>_<secret>`. The identifier finds the pass; of
-//! the secret, only a keyed hash is kept.
+//! The token of a session (`ps_<id>_<secret>`) or of a link (`pt_<id>_<secret>`). The identifier
+//! finds the pass in the store, which keeps only a keyed hash of the secret.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,16 +10,16 @@ use crate::draw::Draw;
 use crate::random::NoRandomness;
 use crate::vault::Vault;
 
-/// What the token of a session begins with, and the identifier of its pass.
+/// The prefix of a session's token, and of the identifier of its pass.
 pub(crate) const SESSION: &str = "ps_";
-/// What the token of a link begins with.
+/// The prefix of a link's token.
 pub(crate) const LINK: &str = "pt_";
-/// What the identifier of a link's pass begins with.
+/// The prefix of the identifier of a link's pass.
 pub(crate) const LINK_ID: &str = "pl_";
 
-/// What separates these hashes from other keyed hashes.
+/// Part of the hashed text, so that these hashes differ from keyed hashes for other purposes.
 const PURPOSE: &[u8] = b"pass";
-/// Digits of an identifier.
+/// How many characters an identifier has after its prefix.
 const ID_CHARS: usize = 16;
 
 /// A new token: the identifier of its pass, the hash to keep, and the text, which is shown once.
@@ -29,7 +29,7 @@ pub(crate) struct NewToken {
     pub(crate) text: Zeroizing<String>,
 }
 
-/// A new token whose text and pass begin with these.
+/// Makes a token with one prefix for its text and one for the identifier of its pass.
 pub(crate) fn new(
     vault: &Vault,
     prefix: &str,
@@ -45,7 +45,7 @@ pub(crate) fn new(
     Ok(NewToken { id, hash, text })
 }
 
-/// The identifier's digits and the secret of a token that begins with this.
+/// Splits a token with this prefix into the identifier (without its prefix) and the secret.
 pub(super) fn parse<'t>(prefix: &str, token: &'t [u8]) -> Option<(&'t str, &'t [u8])> {
     let rest = token.strip_prefix(prefix.as_bytes())?;
     let (digits, rest) = rest.split_at_checked(ID_CHARS)?;
@@ -55,7 +55,7 @@ pub(super) fn parse<'t>(prefix: &str, token: &'t [u8]) -> Option<(&'t str, &'t [
     Some((digits, secret))
 }
 
-/// Whether this is the secret of that pass. Takes as long for a wrong one as for the right one.
+/// Whether `secret` is the secret of the pass `id`. Compares in constant time.
 pub(super) fn is_secret_of(vault: &Vault, id: &str, secret: &[u8], kept: &str) -> bool {
     hash(vault, id, secret).as_bytes().ct_eq(kept.as_bytes()).into()
 }

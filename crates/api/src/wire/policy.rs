@@ -1,4 +1,4 @@
-//! The numbers of the contract, as a server has them. Durations are seconds with decimals.
+//! The policy that is in force on a server, as JSON. Durations are seconds with decimals.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Portal links.
+//! Portal links as JSON.
 
 use postrider_domain::time::Timestamp;
 use postrider_store::Pass;
@@ -94,7 +94,7 @@ pub(crate) struct PortalLinkView {
 }
 
 impl PortalLinkView {
-    /// Shows a link; `None` for a pass that is none.
+    /// The view of a link; `None` if the pass is not a portal link.
     pub(crate) fn of(pass: &Pass) -> Option<Self> {
         let body = LinkBody::of(pass)?;
         Some(PortalLinkView {

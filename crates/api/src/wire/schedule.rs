@@ -1,4 +1,4 @@
-//! The schedule of a delivery: every slot, with what became of it or when it comes.
+//! The schedule of a delivery as JSON: every slot, with what became of it or when it falls due.
 
 use postrider_domain::schedule::{Schedule, SlotState, SlotView};
 use postrider_domain::time::Timestamp;

@@ -1,4 +1,4 @@
-//! Sessions.
+//! Signing in, and who is signed in, as JSON.
 
 use postrider_domain::time::Timestamp;
 use serde::{Deserialize, Serialize};

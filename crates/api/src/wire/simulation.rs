@@ -1,4 +1,4 @@
-//! What would a policy do in an outage? The question and the answer.
+//! The forecast of what a policy does in an outage, as JSON: the request and the answer.
 
 use std::time::Duration;
 
@@ -115,12 +115,12 @@ struct TriedRecovery {
     dead_per_second: Option<u32>,
 }
 
-/// Whose plan is forecast.
+/// One column of the forecast: a policy of Postrider, or another schedule to compare it with.
 #[derive(Debug, Clone)]
 pub(crate) enum Plan {
-    /// A policy of ours, with its name.
+    /// A policy for Postrider, with the name under which it is shown.
     Policy(&'static str, Box<Policy>),
-    /// A schedule to compare with.
+    /// A built-in schedule to compare with.
     Preset(Preset),
 }
 
@@ -134,7 +134,7 @@ impl Plan {
 }
 
 impl SimulationBody {
-    /// What happens.
+    /// The outage and the traffic to forecast.
     pub(crate) fn scenario(&self, in_flight_max: u32) -> Result<Scenario, Problem> {
         let outage = self.outage_seconds.ok_or_else(|| Problem::missing("outage_seconds"))?;
         let deliveries = self.deliveries.ok_or_else(|| Problem::missing("deliveries"))?;
@@ -160,7 +160,7 @@ impl SimulationBody {
         })
     }
 
-    /// What is forecast, each plan once.
+    /// The plans to forecast, each once.
     pub(crate) fn plans(&self, server: &Policy) -> Result<Vec<Plan>, Problem> {
         let mut plans = Vec::new();
         if let Some(tried) = &self.policy {
@@ -200,7 +200,7 @@ fn within(field: &str, value: u64, min: u64, max: u64) -> Result<(), Problem> {
 }
 
 impl TriedPolicy {
-    /// The server's policy with what is to be tried.
+    /// The server's policy, changed by the settings that the request wants to try.
     fn over(&self, server: &Policy) -> Result<Policy, Problem> {
         let mut policy = server.clone();
         let TriedRetry { unit_seconds, max, measured_from, jitter } = &self.retry;
@@ -396,7 +396,7 @@ impl PlanView {
     }
 }
 
-/// Changes that are shown of one plan, the first ones.
+/// How many state changes are shown of one plan: the first ones.
 const CHANGES_MAX: usize = 1_000;
 
 impl ChangeView {

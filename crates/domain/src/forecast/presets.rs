@@ -1,4 +1,4 @@
-//! Schedules to compare with.
+//! Built-in schedules to compare a policy with: Postrider's own and those of other services.
 
 use std::time::Duration;
 
@@ -7,14 +7,15 @@ use super::{
 };
 use crate::policy::{DeadRecovery, Policy};
 
-/// A schedule to compare with.
+/// A built-in schedule to compare with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
     /// Postrider's defaults.
     Default,
     /// Postrider's defaults with `recovery.dead = "replay"`.
     Replay,
-    /// Svix: seven retries within 27 h 35 min, switched off after 5 days.
+    /// Svix: seven retries within 27 h 35 min; the endpoint is switched off after 5 days of
+    /// failures.
     Svix,
     /// Stripe: retries for three days. The intervals are not published; here they double from 5 min.
     Stripe,
@@ -24,10 +25,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 impl Preset {
-    /// All of them.
+    /// All presets.
     pub const ALL: [Preset; 4] = [Preset::Default, Preset::Replay, Preset::Svix, Preset::Stripe];
 
-    /// As it is written.
+    /// The name in commands and in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Preset::Default => "default",
@@ -37,7 +38,7 @@ impl Preset {
         }
     }
 
-    /// What it would do.
+    /// Forecasts the scenario with this schedule.
     pub fn forecast(self, scenario: &Scenario, work: Work) -> Result<Forecast, ForecastError> {
         match self {
             Preset::Default => forecast_within(scenario, &Policy::default(), work),

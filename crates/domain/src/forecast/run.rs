@@ -32,10 +32,10 @@ pub(super) struct Run<'a> {
     ends_at: Timestamp,
     enable_at: Option<Timestamp>,
     ramp: Option<Ramp>,
-    /// What is dead, in the order of dying: from which delivery on, how many, and whether they were ever
-    /// attempted.
+    /// The dead deliveries, in the order in which they died, as ranges: the number of the first
+    /// delivery, the length of the range, and whether its deliveries were ever attempted.
     dead: VecDeque<(u64, u64, bool)>,
-    /// How many of them, from the first on, are to be replayed.
+    /// How many of the dead deliveries, from the front, are to be replayed.
     to_replay: u64,
     work: Work,
 }
@@ -122,7 +122,7 @@ impl<'a> Run<'a> {
         Ok(self.tally.finish(self.accepted, self.waiting.count(), self.now))
     }
 
-    /// Takes one step; whether there was one left. Without one the forecast ends as too much work.
+    /// Takes one step; `false` if none is left. The forecast then fails with `TooMuchWork`.
     fn may_go_on(&mut self) -> bool {
         self.work.step(self.waiting.groups())
     }
@@ -131,7 +131,7 @@ impl<'a> Run<'a> {
         self.circuit.ask(now, Hold::Released, &self.policy.circuit)
     }
 
-    /// Until when nothing changes, whatever the state of the circuit.
+    /// The earliest time at which something may change, whatever the state of the circuit.
     fn boundary(&self) -> Timestamp {
         let freeze_at = self
             .circuit
@@ -248,8 +248,8 @@ impl<'a> Run<'a> {
         self.now = end;
     }
 
-    /// Replays what died of the outage at its pace, where nothing is drained any more. All of it was
-    /// accepted after the outage began.
+    /// Replays dead deliveries of the outage at the policy's rate, once no drain is under way. All
+    /// of them were accepted after the outage began.
     fn replay(&mut self, end: Timestamp) {
         let is_draining = self.ramp.is_some() && self.waiting.count() > 0;
         if self.to_replay == 0 || is_draining {
@@ -271,7 +271,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Replays those from number `first` on that are not too old.
+    /// Replays the dead deliveries `first..after`, except those that are too old.
     fn replay_range(&mut self, first: u64, after: u64, is_attempted: bool, at: Timestamp) {
         let oldest_at = at.saturating_sub(self.policy.recovery.dead_max_age);
         let mut first = first.max(self.traffic.before(oldest_at)).min(after);
@@ -285,8 +285,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// So many successes at the same time. After the first one the circuit is closed, and a success of a
-    /// closed circuit counts and changes nothing else: the others are counted together.
+    /// Counts `count` successes at the same time. The first one closes the circuit; the others only
+    /// count, so they are added in one step.
     fn learn_successes(&mut self, first: u64, count: u64, at: Timestamp) {
         let policy = &self.policy.circuit;
         let transition =
@@ -324,7 +324,8 @@ impl<'a> Run<'a> {
         {
             left -= cohort.count;
             self.learn_successes(cohort.first, cohort.count, end);
-            // Those of one cohort were accepted one after the other: each is late by its own time.
+            // The deliveries of a cohort were accepted one after the other, so each is late by a
+            // different time.
             let (mut first, after) = (cohort.first, cohort.first + cohort.count);
             while first < after && self.may_go_on() {
                 first += self.tally.arrived_together(first, after - first, end);
@@ -376,7 +377,7 @@ impl<'a> Run<'a> {
         self.now = end;
     }
 
-    /// Files a delivery, and those that are treated like it, by its new state.
+    /// Stores a delivery, and `count - 1` others that are treated like it, by its new state.
     fn keep(&mut self, delivery: &Delivery, count: u64) {
         match delivery.state {
             DeliveryState::Waiting(slot) => self.waiting.insert(Cohort {
@@ -404,7 +405,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The number of this delivery in the forecast.
+/// The number of a delivery in the forecast, read from its identifier.
 fn number(delivery: &Delivery) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&delivery.id.as_bytes()[..8]);

@@ -49,8 +49,8 @@ impl Tally {
         }
     }
 
-    /// Of so many deliveries from number `first` on, those that are late by the same number of seconds
-    /// arrived at this time, all at once. Returns how many those are; at least one.
+    /// Counts deliveries, from number `first` on and at most `most`, that all arrived at this time
+    /// and are late by the same number of seconds. Returns how many they are; at least one.
     pub(super) fn arrived_together(&mut self, first: u64, most: u64, at: Timestamp) -> u64 {
         let seconds = at.since(self.traffic.at(first)).as_secs();
         let newest = at.saturating_sub(Duration::from_secs(seconds));
@@ -66,13 +66,13 @@ impl Tally {
         count
     }
 
-    /// So many deliveries died, the first of them at this time.
+    /// Counts `count` deliveries that died, the first of them at this time.
     pub(super) fn died(&mut self, first: u64, count: u64, at: Timestamp) {
         self.forecast.dead += count;
         self.ended(first, count, at);
     }
 
-    /// So many that had died are replayed, and arrive.
+    /// Counts `count` dead deliveries as replayed and no longer dead.
     pub(super) fn replayed(&mut self, count: u64, is_attempted: bool) {
         self.forecast.dead = self.forecast.dead.saturating_sub(count);
         if !is_attempted {
@@ -88,7 +88,7 @@ impl Tally {
         self.last_end_at = self.last_end_at.max(at.saturating_add(later));
     }
 
-    /// Looks at how things stand.
+    /// Updates the peak backlog and the time of recovery, and takes a sample if one is due.
     pub(super) fn look(&mut self, now: Timestamp, backlog: u64, to_replay: u64) {
         let at = now.since(OUTAGE_AT);
         let forecast = &mut self.forecast;

@@ -1,9 +1,9 @@
-//! An attempt before its slot, because somebody asked for it: one person for one delivery, or a job for many.
+//! Attempts before their slot, requested by a person for one delivery or by a job for many.
 //!
-//! At a disabled destination one of those that were asked for is the next probe. The others wait for its
-//! outcome: where it succeeds they are sent, where it fails they follow their slots again. So a job that
-//! asks for a million deliveries there costs two writes each, and not one at every probe. One whose slot
-//! comes before the probe has ended follows its slot.
+//! At a disabled destination, one of the requested deliveries becomes the next probe. The others
+//! wait for the outcome of the probe: if it succeeds they are sent, if it fails they follow their
+//! slots again. So a job that requests a million deliveries there costs two writes for each, and
+//! not one at every probe. A delivery whose slot comes before the probe has ended follows its slot.
 
 use postrider_domain::circuit::CircuitState;
 use postrider_domain::delivery::{Delivery, DeliveryState, StateName, WrongState};
@@ -16,18 +16,18 @@ use super::state::Core;
 use super::table::Position;
 use crate::handle::CommandError;
 
-/// Who asked for an attempt.
+/// Who requested an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asker {
-    /// Somebody, for this delivery.
+    /// A person, for this one delivery.
     Somebody,
-    /// A job.
+    /// A bulk job.
     Job,
 }
 
 impl Core {
-    /// Has a delivery that waits attempted before its slot: now, or at the next probe where its
-    /// destination is disabled. One whose turn has come already is left as it is.
+    /// Schedules an attempt of a waiting delivery before its slot: now, or at the next probe if its
+    /// destination is disabled. A delivery that is already in a lane stays as it is.
     pub(super) fn ask_for(
         &mut self,
         delivery: &Delivery,
@@ -48,7 +48,7 @@ impl Core {
                 if asker == Asker::Job {
                     return Err(WrongState::OnItsWay(StateName::Waiting).into());
                 }
-                // Only one that waits can be asked for.
+                // Fails if the delivery is not waiting.
                 return Ok(delivery.asked_for(self.now).map(|_| delivery.clone())?);
             }
         }
@@ -62,7 +62,7 @@ impl Core {
         };
         let asked = delivery.asked_for(at)?;
         if asker == Asker::Job && asked == *delivery {
-            // Its slot comes before that.
+            // The delivery's own slot comes first.
             return Err(WrongState::OnItsWay(StateName::Waiting).into());
         }
         if probe_at.is_some() && is_next {
@@ -74,15 +74,16 @@ impl Core {
         Ok(asked)
     }
 
-    /// Whether a delivery that is asked for is the next probe of a disabled destination. Somebody's wish
-    /// goes before a job's.
+    /// Whether a requested delivery becomes the next probe of a disabled destination. A person's
+    /// request goes before a job's.
     fn is_next_probe(&self, delivery: &Delivery, ix: DestIx, asker: Asker) -> bool {
         let next = self.dests[ix.get()].next_probe;
         asker == Asker::Somebody || next.is_none_or(|next| next == delivery.id)
     }
 
-    /// The same delivery, asked for again because the circuit did not let it through; `None` where nobody
-    /// asked for it, or where the probe has failed and another one is the next.
+    /// Repeats the request for a delivery that the circuit did not admit, for the time of the next
+    /// probe. `None` if no attempt was requested, or if the probe failed and another delivery is
+    /// the next probe.
     pub(super) fn put_off(&mut self, delivery: &Delivery, ix: DestIx) -> Option<Delivery> {
         if !delivery.is_asked_for() {
             return None;
@@ -97,8 +98,8 @@ impl Core {
         delivery.asked_for(at).ok()
     }
 
-    /// The circuit says no to a delivery that has been taken out of memory: it waits for its next slot,
-    /// or is dead. One that somebody asked for may wait for the next probe.
+    /// The circuit does not admit a delivery that has been taken out of memory: it waits for its
+    /// next slot, or is dead. A requested delivery may wait for the next probe instead.
     pub(super) fn not_admitted(&mut self, delivery: &Delivery, ix: DestIx) {
         let before = delivery.state.name();
         let after = self
@@ -107,7 +108,7 @@ impl Core {
         if let DeliveryState::Waiting(slot) = delivery.state
             && slot.due_at > self.now
         {
-            // A ramp had brought it forward; its slot is still to come.
+            // A drain had brought the delivery forward; its slot is still to come.
             self.place(after, ix);
             return;
         }
@@ -116,8 +117,8 @@ impl Core {
         self.place(after, ix);
     }
 
-    /// Whether a delivery that a job is to retry needs no wish: it is due, somebody asked for it, or it
-    /// has ended.
+    /// Whether a job need not request an attempt of this delivery: it is due, an attempt is already
+    /// requested, or it has ended.
     pub(super) fn is_on_its_way(&self, delivery: &Delivery) -> bool {
         let is_due = |at: Timestamp| at <= self.now;
         match delivery.state {

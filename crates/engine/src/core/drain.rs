@@ -1,7 +1,9 @@
-//! A destination is back: with `recovery = "drain"`, or where whoever enabled it asked for that, what
-//! waits there is sent at once, oldest first, by a ramp of 1, 2, 4, … at a time. A failure stops the ramp;
-//! the rest follows its slots. That it is under way is kept with the circuit, so a ramp that a crash
-//! interrupted begins anew. So is what died of the outage, until a job that replays it is kept.
+//! Drains: sends the deliveries that wait at a recovered destination at once, oldest first, by a
+//! ramp of 1, 2, 4, … at a time. A destination drains with `recovery = "drain"`, or if the person
+//! who enabled it asked for that. A failure stops the ramp; the deliveries that are left follow
+//! their slots. The circuit stores that a drain is under way, so after a crash the ramp starts
+//! again from 1. The circuit also stores that the dead deliveries of the outage are to be replayed,
+//! until a job for them is stored.
 
 use std::collections::VecDeque;
 
@@ -18,17 +20,18 @@ use super::messages::{Action, Load};
 use super::state::Core;
 use super::table::{Entry, Position};
 
-/// How a delivery of a ramp ended.
+/// How a delivery that a drain sent has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Drained {
     Delivered,
     Failed,
-    /// It was cancelled, and is not attempted any more.
+    /// The delivery was cancelled, and is not attempted any more.
     Cancelled,
 }
 
 impl Core {
-    /// A destination's circuit has closed, or what waits there is to be sent as if it had.
+    /// Handles a destination whose circuit has closed, or whose waiting deliveries somebody wants
+    /// to be sent as if it had.
     pub(super) fn recovered(&mut self, ix: DestIx, mode: RecoveryMode) {
         let (start, max) =
             (self.options.destination_in_flight_start, self.options.destination_in_flight_max);
@@ -50,8 +53,8 @@ impl Core {
         self.activate(ix);
     }
 
-    /// A destination was read from the store: a drain that was under way begins anew, and so does the
-    /// replay of what died.
+    /// Handles a destination that was read from the store: restarts its drain if one was under way,
+    /// and the replay of the outage's dead deliveries if no job for it is stored.
     pub(super) fn recover_again(&mut self, ix: DestIx) {
         let circuit = &self.dests[ix.get()].record.circuit;
         match (circuit.draining, &circuit.state) {
@@ -61,7 +64,8 @@ impl Core {
         }
     }
 
-    /// Has a job made that replays what died of the outage, where that is to be.
+    /// Sends a job that replays the dead deliveries of the outage, if the circuit says that they
+    /// are to be replayed.
     fn replay_dead(&mut self, ix: DestIx) {
         let dest = &mut self.dests[ix.get()];
         let Some(since) = dest.record.circuit.replay_dead_since.filter(|_| !dest.lost) else {
@@ -91,10 +95,12 @@ impl Core {
         })));
     }
 
-    /// The job that replays what died at a destination is kept, or nothing is to be replayed.
+    /// The job that replays the destination's dead deliveries is stored, or there is nothing to
+    /// replay.
     pub(super) fn dead_counted(&mut self, ix: DestIx, id: ReplayId) {
         let dest = &mut self.dests[ix.get()];
-        // Where another outage has ended meanwhile, its job is still to be kept.
+        // If another outage has ended meanwhile, the job for its dead deliveries is still to be
+        // stored.
         if dest.dead_replay == Some(id) && !dest.lost {
             dest.dead_replay = None;
             dest.record.circuit.replay_dead_since = None;

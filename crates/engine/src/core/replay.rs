@@ -1,5 +1,5 @@
-//! Bulk replays: a job brings back what has ended, or has what waits attempted before its slots, at its
-//! pace, each delivery once.
+//! Bulk jobs: a job replays deliveries that have ended, or requests attempts of waiting deliveries
+//! before their slots, at its rate and each delivery once.
 //!
 //! The progress of a job is committed together with the deliveries that it replayed: after a
 //! restart it continues exactly there.
@@ -25,7 +25,7 @@ const FULL_PAUSE: Duration = Duration::from_millis(100);
 /// How long a job waits while its destination drains.
 const DRAIN_PAUSE: Duration = Duration::from_secs(1);
 
-/// A paced job brings back what is due in this time together.
+/// A job with a rate replays this fraction of a second's deliveries at a time: a tenth.
 const PACE_STEP: u32 = 10;
 
 /// A running replay job.
@@ -36,7 +36,7 @@ pub(super) struct Job {
     busy: bool,
     /// Whether the destinations of its next deliveries have been looked up.
     has_sought: bool,
-    /// Results of earlier reads are ignored: another node may have run the job then.
+    /// Results of reads before this one are ignored: another node may have run the job then.
     known_since: LoadId,
 }
 
@@ -60,7 +60,8 @@ impl Core {
                 if let Some(ix) = self.dest_ix(destination) {
                     self.dead_counted(ix, id);
                 }
-                // Where the shard is another node's by now, that one finds the job.
+                // If another node owns the job's shard by now, that node finds the job in the
+                // store.
                 if let Some(job) = job.filter(|job| self.holding.has(job.shard())) {
                     self.run_job(*job);
                 }
@@ -92,7 +93,8 @@ impl Core {
             let ix = self.dest_by_id.get(&id);
             ix.is_some_and(|ix: &DestIx| self.dests[ix.get()].ramp.is_some())
         };
-        // What has ended goes after what waits: where a destination drains, its replay waits for that.
+        // Waiting deliveries go before dead ones: a replay for a destination pauses while it
+        // drains.
         let pause = match job.job.filter.destination {
             Some(id) if !job.job.retries() && drains(id) => Some(DRAIN_PAUSE),
             Some(_) | None => full.then_some(FULL_PAUSE),
@@ -229,9 +231,9 @@ impl Core {
         true
     }
 
-    /// Has one delivery attempted before its slot; `false` where it is not to be: it was attempted since
-    /// the job was created, it is sent without the job, its subscription is gone, or its destination is
-    /// frozen.
+    /// Requests an attempt of one delivery before its slot. `false` if the job skips it: it was
+    /// attempted since the job was created, it is sent without the job, its subscription is
+    /// deleted, or its destination is frozen.
     fn retry_row(&mut self, job: &ReplayJob, row: &Delivery) -> bool {
         let Some(ix) = self.dest_ix(row.destination) else { return false };
         let resident = self.entries.get(&row.id).map(|entry| &entry.delivery);
@@ -245,7 +247,7 @@ impl Core {
         self.ask_for(&newest, ix, Asker::Job).is_ok()
     }
 
-    /// What a job brought back is durable.
+    /// The deliveries that a job has just replayed are durable.
     pub(super) fn replay_durable(&mut self, id: ReplayId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.busy = false;

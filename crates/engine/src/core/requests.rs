@@ -33,7 +33,7 @@ impl Core {
         if !self.holding.has(delivery.destination.shard()) {
             return command.refuse(CommandError::Moved);
         }
-        // It may have changed while it was read.
+        // The delivery may have changed while it was read.
         let resident = self.entries.get(&id).map(|entry| entry.delivery.clone());
         let is_resident = resident.is_some();
         let newest = resident.or_else(|| self.commits.dirty(id).cloned()).unwrap_or(delivery);
@@ -45,7 +45,8 @@ impl Core {
                 if self.is_on_its_way(&newest)
                     || newest.last_attempt_at.is_some_and(|at| at > since)
                 {
-                    // The job has sent it, or it is sent without the job.
+                    // The job has requested this attempt already, or the delivery is sent without
+                    // the job.
                     return command.refuse(WrongState::OnItsWay(newest.state.name()).into());
                 }
                 self.retry_one(&newest, Asker::Job, command);
@@ -70,7 +71,7 @@ impl Core {
         }
     }
 
-    /// An attempt before the slot of a delivery that waits.
+    /// Requests an attempt of a waiting delivery before its slot.
     fn retry_one(&mut self, delivery: &Delivery, asker: Asker, command: OnDelivery) {
         if !self.directory.has(delivery.subscription) {
             return command.refuse(CommandError::SubscriptionGone);

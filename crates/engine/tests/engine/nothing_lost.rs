@@ -294,6 +294,18 @@ async fn finished_deliveries_are_kept_for_the_retention_time_and_then_removed() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn engine_that_runs_for_half_an_hour_at_a_time_prunes_all_the_same() {
+    let retention = Retention { finished: HOUR * 72 };
+    let policy = Policy { retention, ..Policy::default() };
+    let mut world = World::with(policy, Options::default()).await;
+    world.subscribe(URL).await;
+    let ingested = world.send().await;
+    world.crash_for(HOUR * 121).await;
+    world.pass(MINUTE * 29).await;
+    assert!(world.store.event(&tenant(), &ingested.id).await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_engine_at_rest_holds_nothing() {
     let mut world = World::new().await;
     world.subscribe(URL).await;

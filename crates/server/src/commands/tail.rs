@@ -83,7 +83,7 @@ fn attempt(output: Output, value: &Json) -> String {
 
 /// Parses server-sent events that arrive in pieces.
 #[derive(Default)]
-struct Events {
+pub(crate) struct Events {
     pending: Vec<u8>,
     name: String,
     data: String,
@@ -91,7 +91,7 @@ struct Events {
 
 impl Events {
     /// Adds bytes and returns the events that they complete.
-    fn take(&mut self, bytes: &[u8]) -> Result<Vec<(String, String)>, Failure> {
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<Vec<(String, String)>, Failure> {
         let mut complete = Vec::new();
         self.pending.extend_from_slice(bytes);
         while let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {

@@ -117,7 +117,7 @@ impl Server {
         let (server, first) = Server::open(loaded, log).await?;
         let is_terminal = std::io::stdout().is_terminal();
         let config = &server.loaded.config;
-        let link = if is_terminal || config.dev { sign_in_link(&server).await } else { None };
+        let link = if is_terminal || config.dev { server.sign_in().link().await } else { None };
         let started = Started {
             address: server.address,
             is_terminal,
@@ -135,6 +135,17 @@ impl Server {
     /// The address of the API.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The clock that all times of the API are on.
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
+    /// What makes links to sign in with.
+    pub(crate) fn sign_in(&self) -> SignIn {
+        let config = Arc::new(self.loaded.config.clone());
+        SignIn { api: self.api.clone(), address: self.address, config }
     }
 
     async fn open(loaded: Loaded, log: &LogHandle) -> anyhow::Result<(Server, Bootstrap)> {
@@ -438,13 +449,23 @@ fn keep_admin_key(config: &Config, first: &Bootstrap) {
     }
 }
 
-/// A link that signs in as the admin key, once. Without one there is still the key.
-async fn sign_in_link(server: &Server) -> Option<Zeroizing<String>> {
-    match postrider_api::sign_in_token(&server.api).await {
-        Ok(token) => token.map(|token| banner::link(server.address, &server.loaded.config, &token)),
-        Err(error) => {
-            tracing::warn!(%error, "there is no link to sign in with: use the admin key");
-            None
+/// Makes links that sign in, while the server runs.
+#[derive(Clone)]
+pub(crate) struct SignIn {
+    api: ApiState,
+    address: SocketAddr,
+    config: Arc<Config>,
+}
+
+impl SignIn {
+    /// A link that signs in as the admin key, once. Without one there is still the key.
+    pub(crate) async fn link(&self) -> Option<Zeroizing<String>> {
+        match postrider_api::sign_in_token(&self.api).await {
+            Ok(token) => token.map(|token| banner::link(self.address, &self.config, &token)),
+            Err(error) => {
+                tracing::warn!(%error, "there is no link to sign in with: use the admin key");
+                None
+            }
         }
     }
 }

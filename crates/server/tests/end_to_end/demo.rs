@@ -1,55 +1,163 @@
-//! `postrider demo` shows all behaviours, and leaves nothing behind.
+//! `postrider demo` tells a whole story, and leaves nothing behind.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::io::{BufRead as _, BufReader, Lines};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Stdio};
 
 use serde_json::Value as Json;
 
-use crate::support::{postrider, stdout};
+use crate::support::{Deadline, postrider};
 
-#[test]
-fn a_demonstration_shows_every_mood_and_ends_by_itself() {
-    let scratch = tempfile::tempdir().unwrap();
-    let output = postrider(&["demo", "--for", "8s", "--json"])
-        .env("TMPDIR", scratch.path())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", crate::support::stderr(&output));
-    let lines: Vec<Json> =
-        stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(lines[0]["server"].as_str().unwrap().starts_with("http://127.0.0.1:"));
-    let end = &lines.last().unwrap()["end"];
-    let destinations = end["destinations"].as_array().unwrap();
-    assert_eq!(destinations.len(), 6);
-    let find = |path: &str| {
-        let is_it = |one: &&Json| one["url"].as_str().unwrap().ends_with(path);
-        destinations.iter().find(is_it).unwrap()
-    };
-    assert_eq!(find("/healthy")["failures"], 0);
-    assert!(find("/healthy")["attempts"].as_u64().unwrap() > 0);
-    assert!(find("/flaky")["failures"].as_u64().unwrap() > 0);
-    assert!(find("/broken")["failures"].as_u64().unwrap() > 0);
-    assert!(crate::support::balances(&end["ledger"]), "{end}");
-    assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "nothing is left behind");
+/// A running demonstration without a terminal.
+struct Running {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Running {
+    /// Starts one whose files are in `scratch`.
+    fn start(arguments: &[&str], scratch: &Path) -> Running {
+        let mut process = postrider(&[&["demo"], arguments].concat())
+            .env("TMPDIR", scratch)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        Running { process, lines }
+    }
+
+    /// Reads lines until one satisfies `is_it`; returns all of them.
+    fn read_until(&mut self, mut is_it: impl FnMut(&str) -> bool) -> Vec<String> {
+        let (mut read, deadline) = (Vec::new(), Deadline::new());
+        loop {
+            let line = self.lines.next();
+            let line = line.unwrap_or_else(|| panic!("it ended: {read:#?}")).unwrap();
+            read.push(line);
+            let last = read.last().unwrap();
+            if is_it(last) {
+                return read;
+            }
+            assert!(!deadline.has_passed(), "{read:#?}");
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.process.id().to_string();
+        let sent = std::process::Command::new("kill").args(["-s", name, &pid]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits for the end; returns the rest of the lines.
+    fn end(mut self) -> Vec<String> {
+        let rest: Vec<String> = self.lines.map_while(Result::ok).collect();
+        assert!(self.process.wait().unwrap().success(), "{rest:#?}");
+        rest
+    }
+}
+
+fn assert_empty(scratch: &Path) {
+    let left: Vec<_> =
+        std::fs::read_dir(scratch).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
 }
 
 #[test]
-fn ctrl_c_ends_a_demonstration_cleanly() {
+fn story_has_an_outage_a_recovery_a_death_and_a_replay() {
     let scratch = tempfile::tempdir().unwrap();
-    let mut demo =
-        postrider(&["demo"]).env("TMPDIR", scratch.path()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let told: Vec<String> =
-        lines.by_ref().take_while(|line| !line.contains("  accepted ")).collect();
-    let told = told.join("\n");
-    for words in ["postrider tail --server", "/hangs", "Ctrl-C"] {
-        assert!(told.contains(words), "{told}");
+    let mut demo = Running::start(&["--plain", "--time-scale", "1000"], scratch.path());
+    let intro = demo.read_until(|line| line.contains("Ctrl-C"));
+    let intro = intro.join("\n");
+    for words in ["time × 1000", "postrider tail --server", "/hangs", "Dashboard", "6 retries"] {
+        assert!(intro.contains(words), "{words} in {intro}");
     }
-    let pid = demo.id().to_string();
-    let killed = std::process::Command::new("kill").args(["-s", "INT", &pid]).status().unwrap();
-    assert!(killed.success());
-    let rest: Vec<String> = lines.collect();
-    assert!(demo.wait().unwrap().success(), "{rest:?}");
-    assert!(rest.iter().any(|line| line.starts_with("RECEIVER")), "{rest:?}");
-    assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+    // Each is told when it happens, however long that takes on this machine.
+    let mut awaited = vec![
+        "/gone answered 410 Gone: frozen",
+        "/comes failed 101 times: disabled",
+        "/comes recovered at its ",
+        "/hangs leaves ",
+        "/broken: a delivery died after ",
+        " that died were replayed and are delivered",
+    ];
+    let told = demo.read_until(|line| {
+        awaited.retain(|words| !line.contains(words));
+        awaited.is_empty()
+    });
+    let recovered = told.iter().find(|line| line.contains("/comes recovered")).unwrap();
+    assert!(recovered.contains(" waiting are sent"), "{recovered}");
+    demo.signal("INT");
+    let rest = demo.end();
+    assert!(rest.iter().any(|line| line.starts_with("RECEIVER")), "{rest:#?}");
+    assert_empty(scratch.path());
+}
+
+#[test]
+fn demonstration_ends_by_itself_and_its_ledger_balances() {
+    let scratch = tempfile::tempdir().unwrap();
+    let demo = Running::start(&["--for", "4s", "--json"], scratch.path());
+    let lines = demo.end();
+    let lines: Vec<Json> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines[0]["server"].as_str().unwrap().starts_with("http://127.0.0.1:"));
+    assert!(lines[0]["dashboard"].as_str().unwrap().contains("/go/"));
+    assert!(lines[1..].iter().any(|line| line["kind"] == "frozen" && line["receiver"] == "gone"));
+    let end = &lines.last().unwrap()["end"];
+    let destinations = end["destinations"].as_array().unwrap();
+    assert_eq!(destinations.len(), 7);
+    assert_eq!(destinations[0]["failures"], 0, "nothing fails at /healthy");
+    assert!(destinations[0]["attempts"].as_u64().unwrap() > 0);
+    assert!(crate::support::balances(&end["ledger"]), "{end}");
+    assert_empty(scratch.path());
+}
+
+#[test]
+fn dashboard_link_leads_to_a_fresh_sign_in_link_each_time() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut demo = Running::start(&["--json"], scratch.path());
+    let begin: Json = serde_json::from_str(&demo.read_until(|_| true)[0]).unwrap();
+    let (server, link) = (begin["server"].as_str().unwrap(), begin["dashboard"].as_str().unwrap());
+    let [first, second] = [(); 2].map(|()| location_of(link));
+    for location in [&first, &second] {
+        assert!(location.starts_with(&format!("{server}/#/signin?token=pt_")), "{location}");
+    }
+    assert_ne!(first, second);
+    let (without_word, _) = link.rsplit_once('/').unwrap();
+    assert!(answer_of(&format!("{without_word}/0000000000")).starts_with("HTTP/1.1 404"));
+    demo.signal("TERM");
+    demo.end();
+    assert_empty(scratch.path());
+}
+
+#[test]
+fn closed_pipe_and_closed_terminal_end_it_without_a_trace() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut demo = Running::start(&["--plain"], scratch.path());
+    demo.read_until(|line| line.contains("Ctrl-C"));
+    let Running { mut process, lines } = demo;
+    drop(lines);
+    assert!(process.wait().unwrap().success());
+    assert_empty(scratch.path());
+
+    let mut demo = Running::start(&["--plain"], scratch.path());
+    demo.read_until(|line| line.contains("frozen"));
+    demo.signal("HUP");
+    demo.end();
+    assert_empty(scratch.path());
+}
+
+/// The head of the answer to a GET.
+fn answer_of(url: &str) -> String {
+    use std::io::{Read as _, Write as _};
+    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(stream, "GET /{path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn location_of(url: &str) -> String {
+    let answer = answer_of(url);
+    assert!(answer.starts_with("HTTP/1.1 303"), "{answer}");
+    let line = answer.lines().find_map(|line| line.strip_prefix("location: "));
+    line.unwrap_or_else(|| panic!("{answer}")).to_owned()
 }

@@ -1,5 +1,6 @@
-//! Bulk jobs, modelled from section 7: a job sends each delivery once, counts what it sends, and what
-//! died of an outage is replayed where the rules say so.
+//! The model of bulk jobs, from the section "Replay" of docs/contract.md: a job sends each delivery
+//! once and counts those that it sent. If the rules say so, the dead deliveries of an outage are
+//! replayed when it is over.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +11,12 @@ use postrider_store::{Commit, ReplayJob};
 use super::{Dest, Oracle, Stand};
 use crate::coverage::Cover;
 
-/// What was accepted longer ago than this when the outage ends need not be replayed: less than the seven
-/// days of the contract by the longest downtime, in which deliveries grow older.
+/// Deliveries that were accepted longer ago than this at the end of an outage need not be replayed.
+/// It is the seven days of the contract less the longest downtime of a process, because deliveries
+/// grow older during a downtime.
 const DEAD_AGE_MS: i64 = (7 * 24 - 80) * 3_600_000;
 
-/// What a job has sent so far.
+/// The deliveries that a job has sent so far.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     deliveries: BTreeSet<DeliveryId>,
@@ -22,7 +24,8 @@ pub(super) struct Sent {
 }
 
 impl Oracle {
-    /// Checks how far a job has come with a commit, which has the job's deliveries and no others.
+    /// Checks the progress of a job in a commit. The commit contains deliveries of this job and no
+    /// others.
     pub(super) fn job_advanced(&mut self, job: &ReplayJob, commit: &Commit) {
         let is_retry = job.filter.state == Some(StateName::Waiting);
         let mut found = Vec::new();
@@ -52,7 +55,8 @@ impl Oracle {
             self.coverage.hit(Cover::RetryBulk);
         }
         if !self.bulk_replay && !commit.deliveries.is_empty() {
-            // Nobody asked for it.
+            // Nobody has asked for a bulk replay in this life so far: the engine itself started the
+            // job.
             self.coverage.hit(Cover::DeadReplayed);
             found.extend(self.wrong_by_itself(job, commit));
         }
@@ -61,7 +65,7 @@ impl Oracle {
         }
     }
 
-    /// What is wrong with a job that was begun without being asked for.
+    /// What is wrong with a job that the engine started by itself.
     fn wrong_by_itself(
         &self,
         job: &ReplayJob,
@@ -80,7 +84,8 @@ impl Oracle {
         }
     }
 
-    /// A destination is back: what died there since it was disabled or frozen is to be replayed.
+    /// A destination has recovered: its deliveries that died since it was disabled or frozen are to
+    /// be replayed.
     pub(super) fn outage_ended(&mut self, destination: DestinationId, began_at: i64) {
         let (now, slack) = (self.now, self.slack);
         if !self.rules.replay_dead {
@@ -95,7 +100,7 @@ impl Oracle {
         }
     }
 
-    /// Checks, long after everything was healed, that what was to be replayed was.
+    /// Checks, long after all faults have ended, that the dead deliveries of outages were replayed.
     pub(super) fn check_replayed(&mut self) {
         let left: Vec<_> = self
             .owed
@@ -114,7 +119,8 @@ impl Oracle {
 }
 
 impl Dest {
-    /// Takes in whether it drains now. Returns whether it began to, and nobody asked for it.
+    /// Records whether the destination drains now. Returns whether a drain began that neither a
+    /// rule nor a person asked for.
     pub(super) fn drains(&mut self, is_draining: bool, by_rule: bool, now: i64) -> bool {
         let (from, until) = self.drained;
         let was_draining = until == i64::MAX;
@@ -129,14 +135,14 @@ impl Dest {
         begins && !by_rule && !is_asked
     }
 
-    /// Whether it drained then.
+    /// Whether the destination was draining at this time.
     pub(super) fn drained_at(&self, at: i64) -> bool {
         let (from, until) = self.drained;
         from <= at && at <= until
     }
 
-    /// Takes in its transitions. Returns when the outage began, where one has ended whose dead nobody
-    /// replays by a job of their own.
+    /// Records transitions of the destination. If an outage has ended, returns when it began,
+    /// unless somebody asked for a replay of its dead deliveries.
     pub(super) fn outage_ended(
         &mut self,
         transitions: &[postrider_domain::circuit::Transition],

@@ -139,8 +139,9 @@ fn draw_more(nature: &mut Nature) {
     }
 }
 
-/// Whether people end outages in this life by bulk retries and by enabling with all that is owed, and
-/// the rules may replay what died. Not in every life: those that found something stay as they were.
+/// Whether people in this life end outages by bulk retries and by enabling destinations with a
+/// drain and a replay, and the rules may replay dead deliveries. Not in every life: seeds that
+/// found bugs earlier keep their worlds.
 fn is_recovering(seed: u64) -> bool {
     seed.is_multiple_of(4) && (PLAIN_SEEDS..1 << 32).contains(&seed)
 }

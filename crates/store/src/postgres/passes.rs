@@ -1,4 +1,4 @@
-//! Passes.
+//! Passes of the PostgreSQL store.
 
 use async_trait::async_trait;
 use postrider_domain::ids::TenantId;
@@ -17,7 +17,7 @@ use crate::records::{Page, PageRequest};
 
 /// Held while a pass is counted and stored, so that two nodes cannot exceed a limit together.
 const PASS_LOCK: i64 = 0x706f_7374_0011;
-/// Passes that are removed in one transaction.
+/// The most passes that are removed in one transaction.
 const CHUNK: i64 = 2_000;
 
 #[async_trait]
@@ -113,7 +113,7 @@ impl Passes for PostgresStore {
     }
 }
 
-/// Reads a pass.
+/// Reads a pass from a row.
 fn pass(row: &Row) -> Result<Pass, StoreError> {
     let tenant: Option<&str> = get(row, "tenant")?;
     let kind: i16 = get(row, "kind")?;

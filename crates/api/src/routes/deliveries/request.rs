@@ -1,4 +1,4 @@
-//! The request of an attempt, as it was sent.
+//! Shows the HTTP request of an attempt, rendered again from its event.
 
 use axum::Json;
 use axum::extract::{Path, State};

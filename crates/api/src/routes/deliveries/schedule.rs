@@ -10,10 +10,10 @@ use crate::problem::Problem;
 use crate::state::ApiState;
 use crate::wire::schedule::ScheduleView;
 
-/// Pages of attempts that are read for a schedule, of at most 1 MiB each.
+/// The most pages of attempts that are read for one schedule; a page has at most 1 MiB.
 const PAGES_MAX: usize = 8;
 
-/// The schedule of a delivery, whose first page of attempts was read already.
+/// The schedule of a delivery. The caller has already read the first page of its attempts.
 pub(super) async fn of(
     state: &ApiState,
     delivery: &Delivery,

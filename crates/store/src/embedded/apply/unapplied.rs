@@ -1,9 +1,9 @@
-//! What is acknowledged and not in SQLite yet.
+//! Records that are acknowledged but not in SQLite yet.
 //!
-//! A reader of one tenant's deliveries and events need not wait for the applier, which may be at work
-//! for other tenants: it takes the batches that are not applied, picks its tenant's records out of
-//! them, and puts these over what SQLite has ([`Overlay`]). A batch is indexed by tenant when a reader
-//! needs it for the first time, so whoever does not read does not pay for it.
+//! A read of one tenant's deliveries and events need not wait for the applier, which may be busy
+//! with other tenants: it takes the batches that are not applied, picks the tenant's records out of
+//! them, and lays them over the rows of SQLite ([`Overlay`]). A batch is indexed by tenant when a
+//! read needs it for the first time, so batches that nobody reads cost nothing.
 
 use std::sync::{Arc, OnceLock};
 
@@ -92,7 +92,7 @@ impl Batch {
 pub(in crate::embedded) struct Unapplied(pub(super) Vec<Arc<Batch>>);
 
 impl Unapplied {
-    /// What a tenant has in them; `None` where that is too much to be put together for one read.
+    /// A tenant's changes in these batches; `None` if they are too many to be merged for one read.
     pub(in crate::embedded) fn of(&self, tenant: &TenantId) -> Option<Overlay> {
         let mut overlay = Overlay::default();
         let mut changes = 0;

@@ -1,8 +1,9 @@
 //! Lists of events.
 //!
-//! A list reads a day's rows by their numbers, which are in the order of time. With a type, the table
-//! `seconds` says in which seconds of the day there are events of it. Payloads are read at the end, for
-//! the page alone. Unapplied events are listed as the [`Overlay`] has them.
+//! A list reads the rows of a day by their numbers, which are in the order of time. If a type is
+//! asked for, the table `seconds` says in which seconds of the day there are events of this type.
+//! Payloads are read last, and only for the events on the page. Unapplied events come from the
+//! [`Overlay`].
 
 use std::path::Path;
 
@@ -21,7 +22,7 @@ use crate::embedded::files::{At, Day};
 use crate::error::StoreError;
 use crate::records::{EventFilter, EventRecord, Page, PageRequest};
 
-/// One page, newest first.
+/// One page of a tenant's events, newest first.
 pub(in crate::embedded) fn list(
     guard: &ReadGuard<'_>,
     tenant: &TenantId,
@@ -90,7 +91,7 @@ struct Listed {
     bytes: usize,
 }
 
-/// Where the whole of it is: in a day's file, by its number, or not applied yet.
+/// Where the whole event is: in the file of a day, under its row number, or not applied yet.
 enum ListedIn {
     Row(Day, i64),
     Overlay(EventRecord),
@@ -116,7 +117,7 @@ fn sort_newest_first(found: &mut [Listed]) {
     });
 }
 
-/// Which events a page is to have.
+/// Which events a page selects.
 struct WantedEvents<'w> {
     kind: Option<&'w str>,
     since: Timestamp,

@@ -1,4 +1,4 @@
-//! Passes.
+//! Passes of the embedded store, in SQLite.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::passes::{Pass, PassKind, PassLimits, PassPut, Passes};
 use crate::records::{Page, PageRequest};
 
-/// Passes that are removed in one transaction.
+/// The most passes that are removed in one transaction.
 const CHUNK: usize = 2_000;
 
 /// The columns that [`pass_of`] reads.
@@ -31,7 +31,7 @@ impl Passes for EmbeddedStore {
 
     async fn pass(&self, id: &str) -> Result<Option<Pass>, StoreError> {
         let id = id.to_owned();
-        // As for keys: authentication does not wait for the applier or for a list.
+        // As for keys: authentication must not wait for the applier or for a slow list.
         self.read_now(move |guard| guard.main(|connection, path| find(connection, path, &id))).await
     }
 
@@ -156,7 +156,7 @@ fn put(
     Ok(PassPut::Stored)
 }
 
-/// Writes the times of a pass that exists.
+/// Writes the times of an existing pass.
 fn change(transaction: &Transaction<'_>, path: &Path, pass: &Pass) -> Result<(), StoreError> {
     let update = "UPDATE passes SET expires_at = ?2, used_at = ?3, crc = ?4 WHERE id = ?1";
     let values = params![
@@ -169,7 +169,7 @@ fn change(transaction: &Transaction<'_>, path: &Path, pass: &Pass) -> Result<(),
     Ok(())
 }
 
-/// A pass, of the columns of [`PASS`].
+/// Reads a pass from the columns of [`PASS`].
 pub(in crate::embedded) fn pass_of(reading: &Reading<'_>) -> Result<Pass, StoreError> {
     let damaged = || reading.damaged("a value is not what it should be");
     let tenant: Option<String> = reading.get(3)?;
