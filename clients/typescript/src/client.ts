@@ -390,6 +390,11 @@ export class Client {
     return this.#api.post("/v1/filters/test", options, { filter, event });
   }
 
+  /** Any call of the API, for those that have no method here. */
+  request<T>(call: Call, options?: CallOptions): Promise<T> {
+    return this.#api.transport.send(call, options);
+  }
+
   /** What happens from now on, live. Ends when the server ends it or `signal` aborts; connect again then. */
   stream(options?: StreamOptions): AsyncGenerator<StreamEvent> {
     return follow(this.#api.transport, options);
