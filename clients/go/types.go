@@ -141,12 +141,26 @@ type EventSummary struct {
 	// AcceptedAt: when it was accepted.
 	AcceptedAt time.Time `json:"accepted_at"`
 	// DeliveryCount: how many deliveries are owed for it.
-	DeliveryCount int    `json:"delivery_count"`
-	Object        string `json:"object"`
+	DeliveryCount int `json:"delivery_count"`
+	// ErasedAt: when its payload was erased; nil where it was not.
+	ErasedAt *time.Time `json:"erased_at"`
+	// Flagged: why it did not fit the catalogue when it was accepted; nil where it did, or where that was not checked.
+	Flagged *Misfit `json:"flagged"`
+	Object  string  `json:"object"`
 	// Time: when it happened.
 	Time time.Time `json:"time"`
 	// Tenant: only in lists of all tenants.
 	Tenant string `json:"tenant,omitempty"`
+}
+
+// Misfit: why an event does not fit the catalogue.
+type Misfit struct {
+	// Detail: what was expected; empty once the payload is erased.
+	Detail string `json:"detail"`
+	// Pointer: where in the data, as a JSON pointer; empty where the fault has no place.
+	Pointer string `json:"pointer"`
+	// Reason: unknown_type, payload or too_much_work.
+	Reason string `json:"reason"`
 }
 
 // EventDetail: one event with its payload and its deliveries.

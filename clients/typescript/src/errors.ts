@@ -24,6 +24,8 @@ export class ProblemError extends PostriderError {
   readonly field: string | null;
   /** What exists already, where that is the problem. */
   readonly existingId: string | null;
+  /** The place of the fault in a payload or schema, as a JSON pointer; null where there is none. */
+  readonly pointer: string | null;
   /** What the server's `Retry-After` says; null where it says nothing. */
   readonly retryAfterSeconds: number | null;
   /** How many times the request was sent. */
@@ -40,6 +42,7 @@ export class ProblemError extends PostriderError {
     this.detail = detail;
     this.field = problem.field ?? null;
     this.existingId = problem.existing_id ?? null;
+    this.pointer = problem.pointer ?? null;
     this.retryAfterSeconds = retryAfterSeconds;
     this.attempts = attempts;
   }

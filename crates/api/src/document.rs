@@ -31,6 +31,8 @@ const SESSION: &str = "session";
     components(schemas(ProblemBody)),
     tags(
         (name = "events", description = "Things that happened"),
+        (name = "event types", description = "The catalogue of event types"),
+        (name = "erasures", description = "Erasing payloads"),
         (name = "subscriptions", description = "Who wants to know, and where"),
         (name = "destinations", description = "URLs with their circuits"),
         (name = "deliveries", description = "One event owed to one subscription"),
@@ -48,12 +50,16 @@ const SESSION: &str = "session";
 struct Base;
 
 /// Schemas of bodies that come in: what is optional in them may be left out.
-const REQUESTS: [&str; 25] = [
+const REQUESTS: [&str; 29] = [
     "AlertTest",
+    "CatalogueChange",
     "Enable",
+    "EventTypeChange",
     "FilterTest",
     "FilterTrial",
+    "NewErasure",
     "NewEvent",
+    "NewEventType",
     "NewKey",
     "NewPortalLink",
     "NewReplay",
@@ -77,7 +83,7 @@ const REQUESTS: [&str; 25] = [
     "TriedRetry",
 ];
 /// Fields of answers that are left out where they say nothing.
-const LEFT_OUT: [&str; 4] = ["detail", "duplicate", "existing_id", "retry"];
+const LEFT_OUT: [&str; 5] = ["detail", "duplicate", "existing_id", "pointer", "retry"];
 /// Answers that have a `tenant` only in lists of all tenants.
 const WITHOUT_TENANT: [&str; 4] = ["Delivery", "Destination", "EventSummary", "Subscription"];
 
@@ -196,10 +202,11 @@ fn require_fields(document: &mut utoipa::openapi::OpenApi) {
 fn require_all(name: &str, schema: &mut RefOr<Schema>) {
     match schema {
         RefOr::T(Schema::Object(object)) => {
-            // A problem always has its detail, and a policy its schedule.
+            // A problem always has its detail, a policy its schedule, and a misfit all of its fields.
             let is_there = |field: &&String| match field.as_str() {
                 "tenant" => !WITHOUT_TENANT.contains(&name),
                 "detail" if name == "Problem" => true,
+                _ if name == "Misfit" => true,
                 "retry" if name.ends_with("Policy") => true,
                 field => !LEFT_OUT.contains(&field),
             };

@@ -21,9 +21,11 @@ mod audit;
 pub mod auth;
 mod body;
 mod budget;
+mod catalogue;
 pub mod credentials;
 mod document;
 mod draw;
+mod erasing;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod gate;

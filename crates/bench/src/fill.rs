@@ -184,6 +184,7 @@ impl Filler {
             accepted_at: at,
             fingerprint: [7; 32],
             id_given: false,
+            mark: postrider_domain::catalogue::EventMark::default(),
             deliveries: vec![delivery],
         })
     }

@@ -123,6 +123,11 @@ uuid_id!(
     "rpl_"
 );
 uuid_id!(
+    /// A job that erases payloads.
+    ErasureId,
+    "ers_"
+);
+uuid_id!(
     /// An entry of the audit log.
     AuditId,
     "aud_"

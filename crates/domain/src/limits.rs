@@ -77,6 +77,24 @@ pub const EVENT_FILTER_STEPS_MAX: u64 = 16_000_000;
 /// Steps beyond the free ones that all filters together may take on the events of one request.
 pub const BATCH_FILTER_STEPS_MAX: u64 = 32_000_000;
 
+/// The JSON Schema of an event type.
+pub const SCHEMA_BYTES_MAX: usize = 64 * 1024;
+/// The example of an event type.
+pub const EXAMPLE_BYTES_MAX: usize = 64 * 1024;
+/// The description of an event type.
+pub const DESCRIPTION_CHARS_MAX: usize = 2_000;
+/// Subschemas of a schema, also when each reference is replaced by what it names.
+pub const SCHEMA_NODES_MAX: usize = 5_000;
+/// Subschemas of which each applies the next one to the same value.
+pub const SCHEMA_CHAIN_MAX: usize = 32;
+/// Rules that a schema may apply to one value.
+pub const SCHEMA_RULES_MAX: u64 = 20_000;
+/// Steps that validating one event may take: see [`crate::catalogue::bounds`].
+pub const SCHEMA_STEPS_MAX: u64 = 16_000_000;
+/// Steps that validating the events of one request may take.
+pub const BATCH_SCHEMA_STEPS_MAX: u64 = 32_000_000;
+/// The compiled size of one pattern of a schema, in bytes.
+pub const SCHEMA_PATTERN_BYTES_MAX: usize = 64 * 1024;
 /// Groups in a filter that was compiled from Workfront's filters: one for the whole, one for each
 /// group, and one for each value that is an object.
 pub const FILTER_STORED_GROUPS_MAX: usize = 100;

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use postrider_domain::catalogue::{EventMark, Misfit};
 use postrider_domain::delivery::Delivery;
 use postrider_domain::event::{Event, EventType, RawJson};
 use postrider_domain::ids::{DeliveryId, EventId, ObjectId, SubscriptionId, TenantId};
@@ -25,6 +26,7 @@ use crate::cluster::Refresher;
 use crate::entropy::{Entropy, ten};
 use crate::heavy::{Busy, Heavy};
 use crate::inbox::{Inbox, Pending};
+use crate::misfits::Misfits;
 use crate::notices::Notices;
 use crate::options::{IngestRate, Options};
 use crate::quotas::QuotaReached;
@@ -47,6 +49,8 @@ pub struct NewEvent {
     pub time: Option<Timestamp>,
     /// The trace context of the request, if it had one.
     pub trace: Option<TraceContext>,
+    /// Why it does not fit the catalogue, where it is accepted all the same.
+    pub flagged: Option<Misfit>,
 }
 
 /// The result for an event.
@@ -123,6 +127,8 @@ pub(crate) struct Ingest {
     rates: Mutex<TokenBuckets<TenantId>>,
     /// The counts of unfinished deliveries.
     pub(crate) backlog: Arc<Backlog>,
+    /// The counts of events that did not fit the catalogue.
+    pub(crate) misfits: Misfits,
 }
 
 impl Ingest {
@@ -151,6 +157,7 @@ impl Ingest {
                 &refresher.directory.own_limits,
                 &**store,
             )),
+            misfits: Misfits::default(),
         }
     }
 
@@ -289,7 +296,8 @@ impl Ingest {
             time: new.time.unwrap_or(now),
             trace: new.trace,
         });
-        Acceptance { event, accepted_at: now, fingerprint, id_given, deliveries: Vec::new() }
+        let mark = EventMark { flagged: new.flagged, erased_at: None };
+        Acceptance { event, accepted_at: now, fingerprint, id_given, mark, deliveries: Vec::new() }
     }
 
     async fn match_batch(

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use postrider_domain::ids::{SubscriptionId, TenantId};
-use postrider_store::{ReplayState, SubscriptionRecord};
+use postrider_store::{DocumentKind, ReplayState, SubscriptionRecord};
 
 use crate::handle::{CommandError, EngineHandle};
 
@@ -112,6 +112,21 @@ quotas! {
     /// Stored bulk replays of one tenant; beyond this the oldest ended ones are removed.
     TenantReplays, tenant_replays = "replays", "limits.tenant_replays", Tenant, 1_000,
         "replays of the tenant", "cancel replays that are paused";
+    /// Event types of one tenant's catalogue; the server's own has the same limit.
+    TenantEventTypes, tenant_event_types = "event_types", "limits.tenant_event_types", Tenant, 1_000,
+        "event types of the tenant", "delete some, or ask the operator for more";
+    /// Bytes of one tenant's catalogue, as it is stored.
+    TenantEventTypeBytes, tenant_event_type_bytes = "event_type_bytes", "limits.tenant_event_type_bytes", Tenant, 8 * MIB,
+        "bytes of the tenant's event types", "make schemas and examples smaller, or ask the operator for more";
+    /// Event types of all catalogues.
+    EventTypes, event_types = "server_event_types", "limits.event_types", Server, 100_000,
+        "event types of all tenants", "try again later; the operator must raise the limit";
+    /// Erasures of one tenant that are not finished.
+    TenantErasuresOpen, tenant_erasures_open = "erasures_open", "limits.tenant_erasures_open", Tenant, 100,
+        "unfinished erasures of the tenant", "wait until one has finished; erase by object rather than event by event";
+    /// Erasures of all tenants that are not finished.
+    ErasuresOpen, erasures_open = "server_erasures_open", "limits.erasures_open", Server, 10_000,
+        "unfinished erasures of all tenants", "wait until one has finished";
     /// Deliveries of one tenant that wait for their first attempt.
     TenantQueued, tenant_queued = "queued", "limits.tenant_queued", Tenant, 500_000,
         "queued deliveries of the tenant", "send more slowly: events come in faster than their receivers take them";
@@ -306,6 +321,9 @@ impl EngineHandle {
         let shared = &self.shared;
         let stored = shared.store.usage(Some(tenant)).await?;
         let ledger = shared.store.ledger(Some(tenant)).await?;
+        let count = |kind| shared.store.count_documents(kind, Some(tenant));
+        let types = count(DocumentKind::EventType).await?;
+        let erasures = count(DocumentKind::Erasure).await?;
         let (held, _) = shared.directory.holdings.of(tenant);
         let bytes = shared.ingest.backlog.bytes_of(tenant, &ledger);
         let own = shared.directory.own_limits.of(tenant);
@@ -316,6 +334,9 @@ impl EngineHandle {
             Quota::TenantKeys => Some(stored.keys),
             Quota::TenantReplaysRunning => Some(stored.replays_running),
             Quota::TenantReplays => Some(stored.replays),
+            Quota::TenantEventTypes => Some(types.count),
+            Quota::TenantEventTypeBytes => Some(types.bytes),
+            Quota::TenantErasuresOpen => Some(erasures.open),
             Quota::TenantQueued => Some(ledger.queued),
             Quota::TenantUnfinished => Some(ledger.queued + ledger.waiting),
             Quota::TenantUnfinishedBytes => Some(bytes),
@@ -323,6 +344,8 @@ impl EngineHandle {
             | Quota::SubscriptionBytes
             | Quota::Tenants
             | Quota::ReplaysRunning
+            | Quota::EventTypes
+            | Quota::ErasuresOpen
             | Quota::Queued
             | Quota::Unfinished
             | Quota::UnfinishedBytes => None,

@@ -7,8 +7,8 @@ use clap::builder::styling::Styles;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    alerts, audit, backup, deliveries, destinations, doctor, events, forecast, keys, listen,
-    migrate, reference, replay, restore, send, subscriptions, tail, tenants,
+    alerts, audit, backup, deliveries, destinations, doctor, erase, event_types, events, forecast,
+    keys, listen, migrate, reference, replay, restore, send, subscriptions, tail, tenants,
 };
 use crate::output::ColourChoice;
 
@@ -150,6 +150,10 @@ pub(crate) enum Command {
     Events(Remote<events::Events>),
     /// Replay many deliveries.
     Replay(Remote<replay::Replay>),
+    /// Show and change the catalogue of event types.
+    EventTypes(Remote<event_types::EventTypes>),
+    /// Erase the payload of an event, or of all events of an object.
+    Erase(Remote<erase::Erase>),
     /// Create, show and delete tenants.
     Tenants(Remote<tenants::Tenants>),
     /// Create, list and delete API keys.

@@ -125,6 +125,8 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
         | Command::Deliveries(_)
         | Command::Events(_)
         | Command::Replay(_)
+        | Command::EventTypes(_)
+        | Command::Erase(_)
         | Command::Keys(_)
         | Command::Tenants(_)
         | Command::Alerts(_)
@@ -164,6 +166,12 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
         }
         Command::Replay(remote) => {
             commands::replay::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::EventTypes(remote) => {
+            commands::event_types::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::Erase(remote) => {
+            commands::erase::run(&context(&remote.connection)?, remote.command).await
         }
         Command::Events(remote) => {
             commands::events::run(&context(&remote.connection)?, remote.command).await

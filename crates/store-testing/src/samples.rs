@@ -11,6 +11,7 @@ use postrider_domain::attempt::{
     Answer, Attempt, BodyEnd, Connection, Ending, Failure, FailureClass, Finished, OwnFault,
     OwnFaultKind, Phase, RetryAfter, Timings, Turn,
 };
+use postrider_domain::catalogue::EventMark;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::destination::Destination;
 use postrider_domain::event::{Event, EventType, RawJson};
@@ -151,6 +152,7 @@ pub fn acceptance(event: Event, accepted_at: Timestamp, deliveries: &[(u64, u64)
         accepted_at,
         fingerprint: digest(1),
         id_given: true,
+        mark: EventMark::default(),
         deliveries: owed,
     }
 }

@@ -38,6 +38,8 @@ use postrider_domain::limits::PAGE_MAX;
 use postrider_domain::time::Timestamp;
 
 use crate::audit::Audit;
+use crate::documents::Documents;
+use crate::erasing::Erasing;
 use crate::error::StoreError;
 use crate::nodes::Nodes;
 use crate::overview::Overview;
@@ -55,9 +57,11 @@ pub trait Store:
     + Work
     + History
     + Overview
+    + Erasing
     + Replays
     + Usages
     + Audit
+    + Documents
     + Passes
     + Upkeep
     + Nodes
@@ -70,9 +74,11 @@ impl<T> Store for T where
         + Work
         + History
         + Overview
+        + Erasing
         + Replays
         + Usages
         + Audit
+        + Documents
         + Passes
         + Upkeep
         + Nodes
@@ -91,7 +97,7 @@ pub trait Configuration: Send + Sync + 'static {
     /// Replaces the name and the details of a tenant; `false` where it does not exist. The time of its creation
     /// stays.
     async fn update_tenant(&self, tenant: &Tenant) -> Result<bool, StoreError>;
-    /// Removes a tenant with its keys and passes; `false` where it does not exist. Its subscriptions must be
+    /// Removes a tenant with its keys, passes and catalogue; `false` where it does not exist. Its subscriptions must be
     /// gone, not only marked: [`StoreError::Internal`] otherwise. Its destinations and ledger stay;
     /// history goes by retention.
     async fn delete_tenant(&self, id: &TenantId) -> Result<bool, StoreError>;
@@ -281,7 +287,7 @@ pub trait Work: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError>;
     /// The events of deliveries that are to be attempted, in the order given; `None` where there is
-    /// no such event.
+    /// no such event. One whose payload was erased has no `data`.
     async fn events(
         &self,
         ids: &[(TenantId, EventId)],

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use postrider_domain::access::Scope;
 use postrider_domain::attempt::Attempt;
+use postrider_domain::catalogue::EventMark;
 use postrider_domain::circuit::{Circuit, Transition};
 use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::event::{Event, EventType};
@@ -111,6 +112,8 @@ pub struct EventRecord {
     pub accepted_at: Timestamp,
     /// How many deliveries it had.
     pub deliveries: u32,
+    /// What is noted about it.
+    pub mark: EventMark,
 }
 
 /// An event to be accepted, with all its deliveries.
@@ -126,6 +129,8 @@ pub struct Acceptance {
     /// repeat, so a store need not look it up. It is stored all the same: the application may send
     /// it later, which is then a repeat.
     pub id_given: bool,
+    /// What is noted about it, such as why it does not fit the catalogue.
+    pub mark: EventMark,
     /// Its deliveries. All of them are queued.
     pub deliveries: Vec<Delivery>,
 }

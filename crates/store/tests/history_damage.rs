@@ -57,7 +57,14 @@ fn acceptance(n: u64) -> Acceptance {
     };
     let deliveries = samples::acceptance(event.clone(), at, &[(n, 1)]).deliveries;
     let event = Arc::new(event);
-    Acceptance { event, accepted_at: at, fingerprint: [1; 32], id_given: true, deliveries }
+    Acceptance {
+        event,
+        accepted_at: at,
+        fingerprint: [1; 32],
+        id_given: true,
+        mark: postrider_domain::catalogue::EventMark::default(),
+        deliveries,
+    }
 }
 
 /// Fills a store and keeps it open: its files have rows in every table, many of them only in the

@@ -42,7 +42,14 @@ fn acceptance(n: u64) -> Acceptance {
         trace: None,
     });
     let deliveries = samples::acceptance((*event).clone(), AT, &[(n, 1)]).deliveries;
-    Acceptance { event, accepted_at: AT, fingerprint: [1; 32], id_given: true, deliveries }
+    Acceptance {
+        event,
+        accepted_at: AT,
+        fingerprint: [1; 32],
+        id_given: true,
+        mark: postrider_domain::catalogue::EventMark::default(),
+        deliveries,
+    }
 }
 
 fn runtime() -> tokio::runtime::Runtime {

@@ -85,6 +85,18 @@ class EventAccepted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """Why an event does not fit the catalogue."""
+
+    detail: str
+    """What was expected; empty once the payload is erased."""
+    pointer: str | None
+    """Where in the data, as a JSON pointer; None where the fault has no place."""
+    reason: str
+    """``unknown_type``, ``payload`` or ``too_much_work``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventSummary:
     """An event in a list, without its payload."""
 
@@ -94,6 +106,10 @@ class EventSummary:
     """When it was accepted."""
     delivery_count: int
     """How many deliveries are owed for it."""
+    erased_at: datetime | None
+    """When its payload was erased; None where it was not."""
+    flagged: Misfit | None
+    """Why it did not fit the catalogue when it was accepted; None where it did, or where that was not checked."""
     object: str | None
     time: datetime
     """When it happened."""

@@ -69,6 +69,7 @@ fn answers_have_the_fields_of_the_openapi_document() {
     check::<KeyCreated>("KeyCreated");
     check::<EventAccepted>("EventAccepted");
     check::<EventSummary>("EventSummary");
+    check::<Misfit>("Misfit");
     // Raw JSON cannot be read from a parsed value: read the text.
     let document = document();
     let detail = sample(&document, &document["components"]["schemas"]["EventDetail"], "");

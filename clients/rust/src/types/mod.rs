@@ -21,7 +21,7 @@ pub use destination::{
 };
 pub use event::{
     ConditionVerdict, EventAccepted, EventDetail, EventSummary, FilterVerdict, Json, Match,
-    MatchReason, NewEvent,
+    MatchReason, Misfit, NewEvent,
 };
 pub use operation::{
     AuditEntry, Key, KeyCreated, Ledger, Limit, NewKey, NewReplay, NewTenant, Replay, ReplayFilter,

@@ -4,11 +4,14 @@
 pub(crate) mod alerts;
 pub(crate) mod audit;
 pub(crate) mod backup;
+pub(crate) mod catalogue;
 pub(crate) mod config;
 pub(crate) mod deliveries;
 pub(crate) mod destination_summary;
 pub(crate) mod destinations;
 pub(crate) mod docs;
+pub(crate) mod erasures;
+pub(crate) mod event_types;
 pub(crate) mod events;
 pub(crate) mod filter_trials;
 pub(crate) mod filters;
@@ -81,6 +84,11 @@ pub(crate) fn guarded() -> OpenApiRouter<ApiState> {
         .routes(routes!(alerts::list))
         .routes(routes!(alerts::test))
         .routes(routes!(audit::list))
+        .routes(routes!(event_types::list, event_types::create))
+        .routes(routes!(event_types::show, event_types::change, event_types::delete))
+        .routes(routes!(catalogue::show, catalogue::change))
+        .routes(routes!(erasures::list, erasures::create))
+        .routes(routes!(erasures::show))
         .routes(routes!(session::show))
         .routes(routes!(portal_links::list, portal_links::create))
         .routes(routes!(portal_links::delete))

@@ -518,5 +518,6 @@ fn test_event() -> Result<NewEvent, Problem> {
         old: None,
         time: None,
         trace: None,
+        flagged: None,
     })
 }

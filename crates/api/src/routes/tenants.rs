@@ -151,6 +151,7 @@ pub(crate) async fn delete(
     state.key_cache().forget_tenant(&tenant);
     state.passes().forget_tenant(&tenant);
     state.engine().tenant_changed(&tenant, None);
+    state.catalogue().forget(Some(&tenant));
     // What is gone may have been deleted by an earlier run of this request.
     let is_gone = deleted || draw.repeats().is_some();
     if is_gone { Ok(StatusCode::NO_CONTENT) } else { Err(id.unknown("tenant")) }

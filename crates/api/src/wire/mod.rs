@@ -4,7 +4,9 @@
 pub(crate) mod audit;
 pub(crate) mod delivery;
 pub(crate) mod destination;
+pub(crate) mod erasure;
 pub(crate) mod event;
+pub(crate) mod event_type;
 pub(crate) mod explanation;
 pub(crate) mod filter;
 pub(crate) mod key;

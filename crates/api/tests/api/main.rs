@@ -10,6 +10,8 @@ mod certificates;
 mod deliveries;
 mod describing;
 mod destinations;
+mod erasures;
+mod event_types;
 mod events;
 mod filters;
 mod idempotency;

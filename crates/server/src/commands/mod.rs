@@ -8,6 +8,8 @@ pub(crate) mod config;
 pub(crate) mod deliveries;
 pub(crate) mod destinations;
 pub(crate) mod doctor;
+pub(crate) mod erase;
+pub(crate) mod event_types;
 pub(crate) mod events;
 pub(crate) mod forecast;
 pub(crate) mod keyring;

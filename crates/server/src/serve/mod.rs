@@ -214,8 +214,7 @@ impl Server {
         let parts =
             Assembly { store: &store, engine: &engine, clock, vault, metrics, egress, about };
         let state = parts.api(config, &first)?;
-        drop(tokio::spawn(state.clone().follow_changes()));
-        drop(tokio::spawn(state.clone().keep_house()));
+        keep(&state);
         let (stop_listening, stop) = watch::channel(false);
         apart.serve(config, &state, &stop);
         let router = postrider_api::router(state.clone());
@@ -531,4 +530,11 @@ fn announce(
         "listening"
     );
     Ok(())
+}
+
+/// Starts the tasks of the API that run beside its requests.
+fn keep(state: &ApiState) {
+    drop(tokio::spawn(state.clone().follow_changes()));
+    drop(tokio::spawn(state.clone().keep_house()));
+    drop(tokio::spawn(state.clone().run_erasures()));
 }

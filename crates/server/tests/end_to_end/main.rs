@@ -10,6 +10,7 @@ mod clock;
 mod command_line;
 mod crash;
 mod demo;
+mod erasure;
 mod error_paths;
 mod first_steps;
 mod lifecycle;

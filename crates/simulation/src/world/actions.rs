@@ -263,6 +263,7 @@ impl World {
             old: None,
             time: None,
             trace: None,
+            flagged: None,
         }
     }
 

@@ -44,7 +44,9 @@ macro_rules! suite {
 pub mod audit;
 pub mod configuration;
 pub mod describing;
+pub mod documents;
 mod dump;
+pub mod erasing;
 mod ground;
 pub mod history;
 pub mod intake;
@@ -70,6 +72,8 @@ macro_rules! conformance {
         $crate::conformance_audit!($backend);
         $crate::conformance_configuration!($backend);
         $crate::conformance_describing!($backend);
+        $crate::conformance_documents!($backend);
+        $crate::conformance_erasing!($backend);
         $crate::conformance_history!($backend);
         $crate::conformance_intake!($backend);
         $crate::conformance_isolation!($backend);

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use postrider_domain::ids::{DestinationId, SubscriptionId, SubscriptionUid, TenantId};
 use postrider_domain::time::Timestamp;
 use postrider_store::{
-    Configuration, DestinationRecord, IdempotentAnswer, Key, Page, PageRequest, ShardLeases,
-    StoreError, SubscriptionPut, SubscriptionRecord, Tenant,
+    Configuration, DestinationRecord, DocumentKind, IdempotentAnswer, Key, Page, PageRequest,
+    ShardLeases, StoreError, SubscriptionPut, SubscriptionRecord, Tenant,
 };
 
 use super::MemoryStore;
@@ -61,6 +61,9 @@ impl Configuration for MemoryStore {
             if existed {
                 state.keys.retain(|_, key| key.tenant.as_ref() != Some(&id));
                 state.passes.retain(|_, pass| pass.tenant.as_ref() != Some(&id));
+                state.documents.retain(|(kind, tenant, _), _| {
+                    *kind == DocumentKind::Erasure || tenant.as_ref() != Some(&id)
+                });
             }
             Ok(existed)
         })

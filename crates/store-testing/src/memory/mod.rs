@@ -8,6 +8,8 @@
 
 mod audit;
 mod configuration;
+mod documents;
+mod erasing;
 mod faults;
 mod history;
 mod index;

@@ -78,8 +78,9 @@ impl Configuration for PostgresStore {
         let sql = "DELETE FROM postrider.tenants WHERE id = $1";
         let existed = transaction.execute(sql, &[&name]).await? > 0;
         if existed {
-            for table in ["keys", "passes"] {
-                let sql = format!("DELETE FROM postrider.{table} WHERE tenant = $1");
+            // Erasures stay: what they were told to erase is still there.
+            for table in ["keys WHERE", "passes WHERE", "documents WHERE kind < 2 AND"] {
+                let sql = format!("DELETE FROM postrider.{table} tenant = $1");
                 transaction.execute(&sql, &[&name]).await?;
             }
             note(&mut transaction, Kind::Tenant, id, name).await?;

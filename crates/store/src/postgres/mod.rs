@@ -25,6 +25,8 @@ mod configuration;
 mod counts;
 mod days;
 mod delivery_columns;
+mod documents;
+mod erasing;
 mod error;
 mod history;
 mod intake;

@@ -22,7 +22,7 @@ use crate::auth::{Caller, CanManage, CanRead, CanReadAll, one_tenant};
 use crate::body::{Nothing, StrictOrNone};
 use crate::draw::Draw;
 use crate::paging::{List, ListOf, ListRequest, Query, page, parameter};
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 use crate::wire::delivery::{AttemptView, DeliveryDetail, DeliveryView, is_in_flight};
 use crate::wire::explanation::ExplanationView;
@@ -345,9 +345,22 @@ pub(crate) async fn replay(
     if let Some(view) = done_before(&state, &caller, &draw, &id, is_done).await? {
         return Ok((StatusCode::ACCEPTED, Json(view)));
     }
+    refuse_erased(&state, &find(&state, &caller, &id).await?).await?;
     let replayed = state.engine().replay(&caller.tenant, id.of("delivery")?).await;
     let delivery = replayed.map_err(|error| id.refused("delivery", error))?;
     Ok((StatusCode::ACCEPTED, Json(DeliveryView::of(&delivery, false))))
+}
+
+/// Refuses what needs the payload of an event whose payload was erased.
+async fn refuse_erased(state: &ApiState, delivery: &Delivery) -> Result<(), Problem> {
+    let event = state.store().event(&delivery.tenant, &delivery.event).await?;
+    match event.and_then(|record| record.mark.erased_at) {
+        None => Ok(()),
+        Some(at) => {
+            let detail = format!("the payload of event {} was erased at {at}", delivery.event);
+            Err(Problem::new(Code::EventErased, detail))
+        }
+    }
 }
 
 /// Cancel a delivery

@@ -5,6 +5,7 @@
 
 mod audit;
 mod circuit_change;
+mod documents;
 mod nodes;
 mod overview;
 mod passes;

@@ -85,8 +85,9 @@ impl Configuration for EmbeddedStore {
             let delete = "DELETE FROM tenants WHERE id = ?1";
             let existed = transaction.execute(delete, [id.as_str()]).at(path)? > 0;
             if existed {
-                for table in ["keys", "passes"] {
-                    let delete = format!("DELETE FROM {table} WHERE tenant = ?1");
+                // Erasures stay: what they were told to erase is still there.
+                for table in ["keys WHERE", "passes WHERE", "documents WHERE kind < 2 AND"] {
+                    let delete = format!("DELETE FROM {table} tenant = ?1");
                     transaction.execute(&delete, [id.as_str()]).at(path)?;
                 }
             }

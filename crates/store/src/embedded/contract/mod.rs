@@ -8,6 +8,8 @@ pub(in crate::embedded) mod audit;
 pub(in crate::embedded) mod configuration;
 mod cursor;
 mod deliveries;
+pub(in crate::embedded) mod documents;
+mod erasing;
 mod event_list;
 pub(in crate::embedded) mod history;
 mod intake;

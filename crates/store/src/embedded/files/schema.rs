@@ -168,6 +168,16 @@ pub(in crate::embedded) const MAIN: &[&str] = &[
     CREATE INDEX destinations_failing ON destinations (created_at, id)
         WHERE failing = 1 AND unused_since IS NULL;
 ",
+    "
+    -- Event types, what tenants do with events that do not fit them, and jobs that erase payloads. The tenant ''
+    -- is the server. From this version on, the column `trace` of a day's events may also have what is noted about
+    -- an event, which an earlier version could not read.
+    CREATE TABLE documents (
+        kind INTEGER NOT NULL, tenant TEXT NOT NULL, name TEXT NOT NULL, open INTEGER NOT NULL,
+        body TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (kind, tenant, name)
+    );
+    CREATE INDEX documents_open ON documents (kind) WHERE open = 1;
+",
 ];
 
 /// The first migration of a day's file.
@@ -187,7 +197,7 @@ const DAY_FIRST: &str = "
     CREATE INDEX routes_of_kind ON routes (tenant, kind);
 
     -- What the numbers of rows say is told in row_numbers.rs. An identifier that Postrider made is
-    -- kept as its sixteen bytes.
+    -- kept as its sixteen bytes. `trace` has the trace context, and what is noted about the event.
     CREATE TABLE events (
         n INTEGER PRIMARY KEY, odd INTEGER, tenant INTEGER NOT NULL, id NOT NULL,
         kind INTEGER NOT NULL, object TEXT, time INTEGER NOT NULL, accepted_at INTEGER NOT NULL,

@@ -14,6 +14,7 @@ use super::super::PostgresStore;
 use super::super::configuration::details_text;
 use super::super::days::day_of;
 use super::super::delivery_columns::{DeliveryColumns, INSERT_DONE, INSERT_OPEN};
+use super::super::documents::whose;
 use super::super::intake::{EventColumns, INSERT_EVENTS, INSERT_IDS};
 use super::super::pool::{Refused, Scope, Step};
 use super::super::replays::{filter_text, state_number as job_state};
@@ -128,6 +129,16 @@ fn row<'a>(item: &'a Item, rows: &mut Rows, events: &mut Events<'a>) -> Result<(
         }
         Item::Audit(entry) => (insert!("audit"), audit_row(entry)?),
         Item::Replay(job) => (insert!("replays"), job_row(job)?),
+        Item::Document(document) => {
+            let row = json!({
+                "kind": document.kind.number(),
+                "tenant": whose(document.tenant.as_ref()),
+                "name": document.name,
+                "open": document.is_open,
+                "body": document.body,
+            });
+            (insert!("documents"), row)
+        }
         Item::Event(whole) => {
             events.push(whole);
             return Ok(());
@@ -264,6 +275,7 @@ impl<'a> Events<'a> {
             accepted_at: whole.record.accepted_at,
             fingerprint: whole.fingerprint,
             id_given: true,
+            mark: whole.record.mark.clone(),
             deliveries: whole.deliveries.clone(),
         };
         self.0.push((acceptance, whole));
