@@ -37,6 +37,13 @@ type NewSubscription struct {
 	ClientKey         Secret
 	// CACertificates (PEM) are the authorities that are believed instead of the usual ones.
 	CACertificates string
+	// Name, Description and Metadata describe it.
+	Name        string
+	Description string
+	Metadata    map[string]string
+	// UID is the application's own identifier, unique in the tenant. With the UID and the fields of one that exists,
+	// Create answers that one, without its secret.
+	UID string
 }
 
 // NewWorkfrontOptions say how events look in FormatWorkfront. What is empty is left out.
@@ -50,7 +57,11 @@ type NewWorkfrontOptions struct {
 func (n NewSubscription) wire() map[string]any {
 	body := given("url", n.URL, "types", n.Types, "object", n.Object, "format", n.Format,
 		"auth_token", n.AuthToken, "secret", n.Secret, "rate_limit", n.RateLimit,
-		"client_certificate", n.ClientCertificate, "client_key", n.ClientKey, "ca_certificates", n.CACertificates)
+		"client_certificate", n.ClientCertificate, "client_key", n.ClientKey, "ca_certificates", n.CACertificates,
+		"name", n.Name, "description", n.Description, "uid", n.UID)
+	if n.Metadata != nil {
+		body["metadata"] = n.Metadata
+	}
 	if n.Filter != nil {
 		body["filter"] = n.Filter
 	}
@@ -110,6 +121,10 @@ type SubscriptionChange struct {
 	ClientCertificate Change[string]
 	ClientKey         Change[Secret]
 	CACertificates    Change[string]
+	Name              Change[string]
+	Description       Change[string]
+	Metadata          Change[map[string]string]
+	UID               Change[string]
 }
 
 func (s SubscriptionChange) wire() map[string]any {
@@ -127,6 +142,10 @@ func (s SubscriptionChange) wire() map[string]any {
 	s.ClientCertificate.into(body, "client_certificate")
 	s.ClientKey.into(body, "client_key")
 	s.CACertificates.into(body, "ca_certificates")
+	s.Name.into(body, "name")
+	s.Description.into(body, "description")
+	s.Metadata.into(body, "metadata")
+	s.UID.into(body, "uid")
 	return body
 }
 

@@ -93,6 +93,15 @@ type Tenant struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
 	CreatedAt time.Time `json:"created_at"`
+	// Description: a longer text than the name.
+	Description string `json:"description"`
+	// EventsPerSecond: nil where the server's limit holds.
+	EventsPerSecond *int              `json:"events_per_second"`
+	Metadata        map[string]string `json:"metadata"`
+	// Quotas: limits of its own, by name; for all others the server's hold.
+	Quotas map[string]int64 `json:"quotas"`
+	// RequestsPerSecond: nil where the server's limit holds.
+	RequestsPerSecond *int `json:"requests_per_second"`
 }
 
 // Key: a key, without the key.
@@ -140,6 +149,8 @@ type EventSummary struct {
 	Object  string  `json:"object"`
 	// Time: when it happened.
 	Time time.Time `json:"time"`
+	// Tenant: only in lists of all tenants.
+	Tenant string `json:"tenant,omitempty"`
 }
 
 // Misfit: why an event does not fit the catalogue.
@@ -204,6 +215,14 @@ type Subscription struct {
 	UpdatedAt           time.Time  `json:"updated_at"`
 	// Workfront: the options of the format `workfront`; nil for the others.
 	Workfront *WorkfrontOptions `json:"workfront"`
+	Name                string     `json:"name"`
+	Description         string     `json:"description"`
+	// Metadata: pairs of the application's own.
+	Metadata map[string]string `json:"metadata"`
+	// UID: the application's own identifier.
+	UID string `json:"uid"`
+	// Tenant: only in lists of all tenants.
+	Tenant string `json:"tenant,omitempty"`
 }
 
 // WorkfrontOptions: how events look in the format `workfront`.
@@ -220,7 +239,8 @@ type WorkfrontOptions struct {
 // SubscriptionWithSecret: a subscription with its secret, which is shown this once.
 type SubscriptionWithSecret struct {
 	Subscription
-	// Secret: the signing secret. It is not shown again.
+	// Secret: the signing secret. It is not shown again; empty where the subscription with this UID was there
+	// already.
 	Secret Secret `json:"secret"`
 }
 
@@ -276,6 +296,8 @@ type Delivery struct {
 	// Reason: why, where it is dead or cancelled.
 	Reason         string `json:"reason"`
 	SubscriptionID string `json:"subscription_id"`
+	// Tenant: only in lists of all tenants.
+	Tenant string `json:"tenant,omitempty"`
 }
 
 // DeliveryDetail: a delivery with the record of what was tried.
@@ -452,6 +474,8 @@ type Destination struct {
 	Thresholds Thresholds `json:"thresholds"`
 	// Waiting: deliveries in its retry lane.
 	Waiting int64 `json:"waiting"`
+	// Tenant: only in lists of all tenants.
+	Tenant string `json:"tenant,omitempty"`
 }
 
 // Counters: counters since the last reset.
@@ -547,6 +571,8 @@ type Limit struct {
 	Setting string `json:"setting"`
 	// Used: how much there is. `unfinished_bytes` is an estimate.
 	Used int64 `json:"used"`
+	// Own: whether it is the tenant's own limit, and not the server's.
+	Own bool `json:"own"`
 }
 
 // FilterVerdict: whether the event passes.

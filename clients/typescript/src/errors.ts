@@ -16,6 +16,8 @@ export class ProblemError extends PostriderError {
   readonly status: number;
   /** The stable name of the problem, such as `invalid_field`. */
   readonly code: string;
+  /** The problem in a few words; the same for every occurrence. */
+  readonly title: string;
   /** What is wrong this time, and what to do. */
   readonly detail: string;
   /** The offending field, such as `filter.all[2].op`; null where it is no field. */
@@ -36,6 +38,7 @@ export class ProblemError extends PostriderError {
     super(`${problem.status} ${code}${place}: ${detail}`);
     this.status = problem.status;
     this.code = code;
+    this.title = problem.title ?? `status ${problem.status}`;
     this.detail = detail;
     this.field = problem.field ?? null;
     this.existingId = problem.existing_id ?? null;

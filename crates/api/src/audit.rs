@@ -85,6 +85,7 @@ const ACTIONS: &[(&str, &str, ActionName)] = &[
     ("PATCH", "/v1/catalogue", ("catalogue.change", "catalogue")),
     ("POST", "/v1/erasures", ("erasure.start", "erasure")),
     ("POST", "/v1/tenants", ("tenant.create", "tenant")),
+    ("PATCH", "/v1/tenants/{id}", ("tenant.change", "tenant")),
     ("DELETE", "/v1/tenants/{id}", ("tenant.delete", "tenant")),
     ("POST", "/v1/keys", ("key.create", "key")),
     ("DELETE", "/v1/keys/{id}", ("key.delete", "key")),

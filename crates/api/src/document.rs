@@ -76,6 +76,7 @@ const REQUESTS: [&str; 29] = [
     "SignIn",
     "Simulation",
     "SubscriptionChange",
+    "TenantChange",
     "TriedCircuit",
     "TriedPolicy",
     "TriedRecovery",
@@ -83,6 +84,8 @@ const REQUESTS: [&str; 29] = [
 ];
 /// Fields of answers that are left out where they say nothing.
 const LEFT_OUT: [&str; 5] = ["detail", "duplicate", "existing_id", "pointer", "retry"];
+/// Answers that have a `tenant` only in lists of all tenants.
+const WITHOUT_TENANT: [&str; 4] = ["Delivery", "Destination", "EventSummary", "Subscription"];
 
 /// The OpenAPI 3.1 document of all routes.
 pub fn openapi() -> utoipa::openapi::OpenApi {
@@ -118,13 +121,8 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 fn complete(operation: &mut Operation, method: &HttpMethod) {
     let is_mutation = *method != HttpMethod::Get;
     let parameters = operation.parameters.get_or_insert_default();
-    let is_query = |parameter: &RefOr<Parameter>| match parameter {
-        RefOr::T(parameter) => parameter.parameter_in == ParameterIn::Query,
-        RefOr::Ref(_) => false,
-    };
-    let has_input = is_mutation || parameters.iter().any(is_query);
-    parameters
-        .push(header(TENANT_HEADER.as_str(), "The tenant, for admin keys; default otherwise"));
+    let whose = "The tenant, for admin keys; default otherwise. Some lists take `*`: all tenants";
+    parameters.push(header(TENANT_HEADER.as_str(), whose));
     if is_mutation {
         let repeat = "Makes a repeat of this request safe: the same answer, done once";
         parameters.push(header(IDEMPOTENCY_KEY.as_str(), repeat));
@@ -133,11 +131,8 @@ fn complete(operation: &mut Operation, method: &HttpMethod) {
         SecurityRequirement::new::<_, _, String>(KEY, []),
         SecurityRequirement::new::<_, _, String>(SESSION, []),
     ]);
-    for status in [400, 401, 403, 404, 429, 500, 503] {
+    for status in [400, 401, 403, 404, 422, 429, 500, 503] {
         refuse(operation, status);
-    }
-    if has_input {
-        refuse(operation, 422);
     }
     if is_mutation {
         for status in [408, 409, 413, 415] {
@@ -209,6 +204,7 @@ fn require_all(name: &str, schema: &mut RefOr<Schema>) {
         RefOr::T(Schema::Object(object)) => {
             // A problem always has its detail, a policy its schedule, and a misfit all of its fields.
             let is_there = |field: &&String| match field.as_str() {
+                "tenant" => !WITHOUT_TENANT.contains(&name),
                 "detail" if name == "Problem" => true,
                 _ if name == "Misfit" => true,
                 "retry" if name.ends_with("Policy") => true,

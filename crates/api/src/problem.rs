@@ -125,6 +125,9 @@ codes! {
     /// An identical subscription exists.
     Twin = "twin_subscription", CONFLICT, "An identical subscription exists",
         "Use or change the existing subscription, which existing_id names.";
+    /// The `uid` belongs to a different subscription.
+    UidTaken = "uid_taken", CONFLICT, "The uid belongs to another subscription",
+        "Change the existing subscription, which existing_id names, repeat its body, or choose another uid.";
     /// The event identifier belongs to a different event.
     EventConflict = "event_id_conflict", CONFLICT, "The event id was used for another event",
         "Give a new event another id; repeat an event with exactly the same content.";
@@ -164,6 +167,9 @@ codes! {
     /// A required field is missing.
     MissingField = "missing_field", UNPROCESSABLE_ENTITY, "A field is missing",
         "Add the field that is named.";
+    /// A call for all tenants that is about one.
+    OneTenantNeeded = "one_tenant_needed", UNPROCESSABLE_ENTITY, "The call is about one tenant",
+        "Name the tenant in the header postrider-tenant; `*` is for lists that detail allows.";
     /// A question whose answer takes too long to compute.
     TooMuchWork = "too_much_work", UNPROCESSABLE_ENTITY, "The question is too large",
         "Ask for less, as detail says.";

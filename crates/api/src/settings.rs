@@ -146,6 +146,8 @@ pub(crate) const BODY_BYTES_MAX: usize = 256 * 1024;
 pub(crate) const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
 /// The most cached keys and tenants.
 pub(crate) const REMEMBERED_MAX: usize = 100_000;
+/// The most that a tenant's own rate can be, per second.
+pub(crate) const RATE_MAX: u32 = 1_000_000;
 /// The longest name of a tenant or a key.
 pub(crate) const NAME_CHARS_MAX: usize = 100;
 /// The longest text in a query.

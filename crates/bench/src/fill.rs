@@ -18,7 +18,7 @@ use postrider_domain::payload::Format;
 use postrider_domain::policy::SubscriptionPolicy;
 use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::signature::{SigningSecret, SigningSecrets};
-use postrider_domain::subscription::{Subscription, TypePattern, TypeSet};
+use postrider_domain::subscription::{About, Subscription, TypePattern, TypeSet};
 use postrider_domain::time::Timestamp;
 use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{
@@ -124,6 +124,7 @@ impl Filler {
             headers: Vec::new(),
             rate_limit: None,
             policy: SubscriptionPolicy::default(),
+            about: About::default(),
             enabled: true,
             created_at: self.now,
             updated_at: self.now,

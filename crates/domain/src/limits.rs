@@ -23,6 +23,19 @@ pub const OBJECT_ID_CHARS_MAX: usize = 256;
 /// An event's type.
 pub const EVENT_TYPE_CHARS_MAX: usize = 128;
 
+/// A subscription's identifier that the application chose.
+pub const SUBSCRIPTION_UID_BYTES_MAX: usize = 128;
+/// The description of a subscription or a tenant.
+pub const DESCRIPTION_CHARS_MAX: usize = 1000;
+/// Pairs in the metadata of a subscription or a tenant.
+pub const METADATA_PAIRS_MAX: usize = 50;
+/// A key of metadata.
+pub const METADATA_KEY_CHARS_MAX: usize = 64;
+/// A value of metadata.
+pub const METADATA_VALUE_CHARS_MAX: usize = 500;
+/// All keys and values of the metadata of a subscription or a tenant.
+pub const METADATA_BYTES_MAX: usize = 16 * 1024;
+
 /// Types that one subscription names.
 pub const SUBSCRIPTION_TYPES_MAX: usize = 100;
 /// Custom headers of one subscription.

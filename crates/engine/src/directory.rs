@@ -22,6 +22,7 @@ use postrider_store::SubscriptionRecord;
 use postrider_transport::{ClientIdentity, Target};
 use zeroize::Zeroizing;
 
+use crate::own_limits::OwnLimits;
 use crate::quotas::Holdings;
 
 /// Opens the sealed credentials of a subscription. The layer above defines how they are sealed.
@@ -85,6 +86,8 @@ pub(crate) struct Directory {
     prepared: RwLock<HashMap<SubscriptionId, Arc<Prepared>>>,
     /// The sums over the subscriptions of each tenant.
     pub(crate) holdings: Holdings,
+    /// Limits that tenants have of their own.
+    pub(crate) own_limits: Arc<OwnLimits>,
     /// All changes of the configuration up to this version are applied.
     version: AtomicU64,
     /// How often a filter exceeded its budget on an accepted event.
@@ -98,6 +101,7 @@ impl Directory {
             index: RwLock::default(),
             prepared: RwLock::default(),
             holdings: Holdings::default(),
+            own_limits: Arc::default(),
             version: AtomicU64::new(0),
             over_budget: AtomicU64::new(0),
         }

@@ -28,7 +28,7 @@ use crate::heavy::{Busy, Heavy};
 use crate::inbox::{Inbox, Pending};
 use crate::misfits::Misfits;
 use crate::notices::Notices;
-use crate::options::Options;
+use crate::options::{IngestRate, Options};
 use crate::quotas::QuotaReached;
 use crate::spans::{Accepting, Spans};
 
@@ -122,7 +122,9 @@ pub(crate) struct Ingest {
     /// Notices to tenants whose filters exceed their budget.
     pub(crate) notices: Notices,
     spans: Option<Arc<dyn Spans>>,
-    rates: Option<Mutex<TokenBuckets<TenantId>>>,
+    /// The server's limit of a tenant's events.
+    pub(crate) rate: Option<IngestRate>,
+    rates: Mutex<TokenBuckets<TenantId>>,
     /// The counts of unfinished deliveries.
     pub(crate) backlog: Arc<Backlog>,
     /// The counts of events that did not fit the catalogue.
@@ -148,10 +150,13 @@ impl Ingest {
             heavy: Heavy::new(options.matching_threads),
             notices,
             spans,
-            rates: options.tenant_ingest.map(|rate| {
-                Mutex::new(TokenBuckets::new(rate.per_second, rate.burst, BUCKETS_MAX))
-            }),
-            backlog: Arc::new(Backlog::new(options.quotas, &**store)),
+            rate: options.tenant_ingest,
+            rates: Mutex::new(TokenBuckets::new(BUCKETS_MAX)),
+            backlog: Arc::new(Backlog::new(
+                options.quotas,
+                &refresher.directory.own_limits,
+                &**store,
+            )),
             misfits: Misfits::default(),
         }
     }
@@ -355,11 +360,13 @@ impl Ingest {
     }
 
     fn admit(&self, tenant: &TenantId, events: usize) -> Result<(), IngestError> {
-        let Some(rates) = &self.rates else { return Ok(()) };
+        let own = self.refresher.directory.own_limits.of(tenant).events_per_second;
+        let own = own.map(|per_second| IngestRate { per_second, burst: per_second });
+        let Some(rate) = own.or(self.rate) else { return Ok(()) };
         let now = self.clock.now();
-        let mut rates = rates.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
         let events = u64::try_from(events).unwrap_or(u64::MAX);
-        let taken = rates.take(tenant.clone(), events, now);
+        let taken = rates.take(tenant.clone(), (rate.per_second, rate.burst), events, now);
         taken.map_err(|at| IngestError::TooFast { retry_after: at.since(now) })
     }
 }

@@ -177,6 +177,8 @@ pub struct QuotaUse {
     pub used: u64,
     /// The limit; `None` for no limit.
     pub limit: Option<u64>,
+    /// Whether it is the tenant's own limit, and not the server's.
+    pub is_own: bool,
 }
 
 /// How often each quota refused something.
@@ -294,9 +296,14 @@ fn bytes_of(record: &SubscriptionRecord) -> u64 {
 }
 
 impl EngineHandle {
-    /// Refuses a change after which `used` would exceed the quota.
-    pub fn check_quota(&self, quota: Quota, used: u64) -> Result<(), QuotaReached> {
-        let limit = self.shared.ingest.backlog.quotas.of(quota);
+    /// Refuses a change of a tenant, or of none, after which `used` would exceed the quota.
+    pub fn check_quota(
+        &self,
+        tenant: Option<&TenantId>,
+        quota: Quota,
+        used: u64,
+    ) -> Result<(), QuotaReached> {
+        let limit = self.shared.ingest.backlog.limit(tenant, quota);
         if used <= limit {
             return Ok(());
         }
@@ -319,6 +326,7 @@ impl EngineHandle {
         let erasures = count(DocumentKind::Erasure).await?;
         let (held, _) = shared.directory.holdings.of(tenant);
         let bytes = shared.ingest.backlog.bytes_of(tenant, &ledger);
+        let own = shared.directory.own_limits.of(tenant);
         let used = |quota| match quota {
             Quota::TenantSubscriptions => Some(held.count),
             Quota::TenantSubscriptionBytes => Some(held.bytes),
@@ -343,9 +351,10 @@ impl EngineHandle {
             | Quota::UnfinishedBytes => None,
         };
         let all = Quota::ALL.iter().filter_map(|&quota| {
-            let limit =
-                Some(shared.ingest.backlog.quotas.of(quota)).filter(|limit| *limit < u64::MAX);
-            Some(QuotaUse { quota, used: used(quota)?, limit })
+            let limit = shared.ingest.backlog.limit(Some(tenant), quota);
+            let limit = Some(limit).filter(|limit| *limit < u64::MAX);
+            let is_own = own.quota(quota).is_some();
+            Some(QuotaUse { quota, used: used(quota)?, limit, is_own })
         });
         Ok(all.collect())
     }
@@ -368,12 +377,14 @@ impl EngineHandle {
             (Quota::SubscriptionBytes, before_all.bytes, total.bytes),
         ] {
             if after > before {
-                self.check_quota(quota, after)?;
+                self.check_quota(Some(tenant), quota, after)?;
             }
         }
-        if is_destination_new && self.shared.ingest.backlog.quotas.tenant_destinations < u64::MAX {
+        let backlog = &self.shared.ingest.backlog;
+        let destinations_max = backlog.limit(Some(tenant), Quota::TenantDestinations);
+        if is_destination_new && destinations_max < u64::MAX {
             let usage = self.shared.store.usage(Some(tenant)).await?;
-            self.check_quota(Quota::TenantDestinations, usage.destinations + 1)?;
+            self.check_quota(Some(tenant), Quota::TenantDestinations, usage.destinations + 1)?;
         }
         Ok(())
     }
@@ -385,19 +396,24 @@ impl EngineHandle {
         tenant: &TenantId,
         is_new: bool,
     ) -> Result<(), CommandError> {
-        let (store, quotas) = (&self.shared.store, &self.shared.ingest.backlog.quotas);
-        if quotas.tenant_replays_running == u64::MAX && quotas.replays_running == u64::MAX {
+        let store = &self.shared.store;
+        let limit = |quota| self.shared.ingest.backlog.limit(Some(tenant), quota);
+        let replays_max = limit(Quota::TenantReplays);
+        if [Quota::TenantReplaysRunning, Quota::ReplaysRunning, Quota::TenantReplays]
+            .iter()
+            .all(|quota| limit(*quota) == u64::MAX)
+        {
             return Ok(());
         }
         let running = store.running_replays().await?;
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX).saturating_add(1);
         let own = running.iter().filter(|job| job.tenant == *tenant).count();
-        self.check_quota(Quota::TenantReplaysRunning, count(own))?;
-        self.check_quota(Quota::ReplaysRunning, count(running.len()))?;
-        if is_new && store.usage(Some(tenant)).await?.replays >= quotas.tenant_replays {
-            store.forget_replays(tenant, quotas.tenant_replays / 2).await?;
+        self.check_quota(Some(tenant), Quota::TenantReplaysRunning, count(own))?;
+        self.check_quota(None, Quota::ReplaysRunning, count(running.len()))?;
+        if is_new && store.usage(Some(tenant)).await?.replays >= replays_max {
+            store.forget_replays(tenant, replays_max / 2).await?;
             let kept = store.usage(Some(tenant)).await?.replays;
-            self.check_quota(Quota::TenantReplays, kept.saturating_add(1))?;
+            self.check_quota(Some(tenant), Quota::TenantReplays, kept.saturating_add(1))?;
         }
         Ok(())
     }

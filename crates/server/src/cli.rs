@@ -171,6 +171,8 @@ pub(crate) enum Command {
     Forecast(forecast::ForecastArgs),
     /// Show the key ring of secrets at rest, or add a key to it.
     Keyring(crate::commands::keyring::Keyring),
+    /// Serve an assistant by the Model Context Protocol, on standard input and output.
+    Mcp(Remote<crate::commands::mcp::Mcp>),
     /// Find problems: configuration, files, server, key, ledger.
     Doctor(doctor::Doctor),
     /// Measure this machine: deliveries per second, latency, cost, and the limit of HTTP itself.

@@ -135,6 +135,7 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
         | Command::Keyring(_)
         | Command::Restore(_)
         | Command::Doctor(_)
+        | Command::Mcp(_)
         | Command::Migrate(_)) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(Box::pin(ask(command, environment, output)))
@@ -192,6 +193,9 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
             commands::backup::run(&remote.connection, &remote.command, environment, output).await
         }
         Command::Restore(restore) => commands::restore::run(&restore, output).await,
+        Command::Mcp(remote) => {
+            commands::mcp::run(&context(&remote.connection)?, remote.command).await
+        }
         Command::Doctor(doctor) => {
             Box::pin(commands::doctor::run(doctor, environment, output)).await
         }

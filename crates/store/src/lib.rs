@@ -18,6 +18,7 @@ mod erasing;
 mod error;
 mod fair_semaphore;
 mod nodes;
+mod overview;
 mod passes;
 pub mod postgres;
 mod records;
@@ -32,5 +33,6 @@ pub use documents::{Document, DocumentCount, DocumentKind, DocumentOrder, Docume
 pub use erasing::{Erasing, EventErasure};
 pub use error::StoreError;
 pub use nodes::{Change, Changes, FORMAT, Hint, Letter, Member, Nodes, PROGRAM, ShardSet};
+pub use overview::{Overview, Shown, Span};
 pub use passes::{Pass, PassKind, PassLimits, PassPut, Passes};
 pub use records::*;

@@ -39,6 +39,14 @@ class Tenant:
     id: str
     name: str | None
     created_at: datetime
+    description: str | None = None
+    events_per_second: int | None = None
+    """Null where the server's limit holds."""
+    metadata: dict[str, str] = field(default_factory=dict)
+    quotas: dict[str, int] = field(default_factory=dict)
+    """Limits of its own, by name; for all others the server's hold."""
+    requests_per_second: int | None = None
+    """Null where the server's limit holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +113,8 @@ class EventSummary:
     object: str | None
     time: datetime
     """When it happened."""
+    tenant: str | None = None
+    """Only in lists of all tenants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +136,8 @@ class Delivery:
     reason: str | None
     """Why, where it is dead or cancelled."""
     subscription_id: str
+    tenant: str | None = None
+    """Only in lists of all tenants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,14 +209,21 @@ class Subscription:
     updated_at: datetime
     workfront: WorkfrontOptions | None
     """The options of the format `workfront`; null for the others."""
+    description: str | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
+    name: str | None = None
+    tenant: str | None = None
+    """Only in lists of all tenants."""
+    uid: str | None = None
+    """The application's own identifier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionWithSecret(Subscription):
     """A subscription with its secret, which is shown this once."""
 
-    secret: str = field(repr=False)
-    """The signing secret. It is not shown again."""
+    secret: str = field(default="", repr=False)
+    """The signing secret. It is not shown again; empty where the subscription with this ``uid`` was there already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -448,6 +467,8 @@ class Destination:
     thresholds: Thresholds
     waiting: int
     """Deliveries in its retry lane."""
+    tenant: str | None = None
+    """Only in lists of all tenants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -559,6 +580,8 @@ class Limit:
     """The operator's setting."""
     used: int
     """How much there is. `unfinished_bytes` is an estimate."""
+    own: bool = False
+    """Whether it is the tenant's own limit, and not the server's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,6 @@ pub use simulation::{
     LateBy, SimulatedChange, SimulatedPlan, SimulatedSample, Simulation, SimulationAnswer,
 };
 pub use subscription::{
-    Certificate, Filter, NewSubscription, Subscription, SubscriptionChange, SubscriptionWithSecret,
-    TestOutcome,
+    Certificate, Filter, NewSubscription, NewWorkfrontOptions, Subscription, SubscriptionChange,
+    SubscriptionWithSecret, TestOutcome, WorkfrontOptions,
 };

@@ -11,13 +11,13 @@ use postrider_domain::limits::{
 };
 use postrider_domain::trace::{self, TraceContext};
 use postrider_engine::{IngestError, Ingested, NewEvent};
-use postrider_store::{DeliveryFilter, EventFilter, PageRequest};
+use postrider_store::{DeliveryFilter, EventFilter, PageRequest, Span};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::IntoParams;
 
 use super::{PathId, busy, stopping};
-use crate::auth::{Caller, CanIngest, CanRead};
+use crate::auth::{Caller, CanIngest, CanRead, CanReadAll, one_tenant};
 use crate::body::{self, json_problem, media_type, require_json};
 use crate::draw::Draw;
 use crate::paging::{List, ListOf, Query, page, parameter};
@@ -199,6 +199,8 @@ pub(crate) struct EventQuery {
     #[serde(rename = "type")]
     #[param(required = false)]
     kind: Option<String>,
+    /// Events of this object.
+    object: Option<String>,
     /// Events accepted at this time or later.
     since: Option<String>,
     /// Events accepted before this time.
@@ -211,25 +213,42 @@ pub(crate) struct EventQuery {
 
 /// List events
 ///
-/// Newest first, without their payloads.
+/// Newest first, without their payloads. An admin key that names the tenant `*` gets those of all tenants, each
+/// with its `tenant`; its filters are `since` and `until`.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events", params(EventQuery),
     responses((status = 200, body = List<EventSummary>, description = "A page of events"))
 )]
 pub(crate) async fn list(
     State(state): State<ApiState>,
-    CanRead(caller): CanRead,
+    CanReadAll(caller): CanReadAll,
     Query(query): Query<EventQuery>,
 ) -> Result<Json<List<EventSummary>>, Problem> {
-    let filters = [query.kind.as_deref(), query.since.as_deref(), query.until.as_deref()];
-    let list = ListOf { name: "events", tenant: Some(&caller.tenant), filters: &filters };
+    let mut given = vec![query.kind.as_deref(), query.since.as_deref(), query.until.as_deref()];
+    // Without an object the list is the one that cursors of earlier versions are good for.
+    given.extend(query.object.as_deref().map(Some));
+    let tenant = (!caller.sees_all()).then_some(&caller.tenant);
+    let list = ListOf { name: "events", tenant, filters: &given };
     let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
     let filter = EventFilter {
         kind: parameter("type", query.kind.as_deref())?,
+        object: parameter("object", query.object.as_deref())?,
         since: parameter("since", query.since.as_deref())?,
         until: parameter("until", query.until.as_deref())?,
     };
-    let events = state.store().list_events(&caller.tenant, &filter, &asked.request).await?;
+    let Some(tenant) = tenant else {
+        if filter.kind.is_some() || filter.object.is_some() {
+            return Err(one_tenant("events of all tenants are listed by since and until"));
+        }
+        let span = Span { since: filter.since, until: filter.until };
+        let events = state.store().events_of_all(span, &asked.request).await?;
+        return Ok(Json(List::of(&asked, events, |record| {
+            let mut summary = EventSummary::of(&record);
+            summary.tenant = Some(record.event.tenant.to_string());
+            summary
+        })));
+    };
+    let events = state.store().list_events(tenant, &filter, &asked.request).await?;
     Ok(Json(List::of(&asked, events, |record| EventSummary::of(&record))))
 }
 

@@ -28,6 +28,8 @@ pub(crate) mod server;
 pub(crate) mod session;
 pub(crate) mod simulate;
 pub(crate) mod stream;
+mod subscription_search;
+pub(crate) mod subscription_uid;
 pub(crate) mod subscriptions;
 pub(crate) mod tenants;
 
@@ -75,7 +77,7 @@ pub(crate) fn guarded() -> OpenApiRouter<ApiState> {
         .routes(routes!(filters::test))
         .routes(routes!(stream::stream))
         .routes(routes!(tenants::list, tenants::create))
-        .routes(routes!(tenants::show, tenants::delete))
+        .routes(routes!(tenants::show, tenants::change, tenants::delete))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::show, keys::delete))
         .routes(routes!(backup::show, backup::begin))

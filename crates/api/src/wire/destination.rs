@@ -23,6 +23,9 @@ use crate::problem::Problem;
 #[schema(as = Destination)]
 pub(crate) struct DestinationView {
     id: String,
+    /// The tenant; only in lists of all tenants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<String>,
     url: String,
     state: DestinationStateWord,
     /// Why it is disabled or frozen.
@@ -130,6 +133,7 @@ impl DestinationView {
             circuit.shown_counters();
         DestinationView {
             id: destination.id.to_string(),
+            tenant: None,
             url: destination.url.clone(),
             state: DestinationStateWord::of(destination.state()),
             reason: destination.evidence().map(|evidence| Words(evidence).to_string()),

@@ -137,6 +137,9 @@ pub(crate) struct BatchAccepted {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventSummary {
     id: String,
+    /// The tenant; only in lists of all tenants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<String>,
     #[serde(rename = "type")]
     kind: String,
     object: Option<String>,
@@ -160,6 +163,7 @@ impl EventSummary {
         let event = &record.event;
         EventSummary {
             id: event.id.to_string(),
+            tenant: None,
             kind: event.kind.to_string(),
             object: event.object.as_ref().map(ToString::to_string),
             time: event.time,

@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use postrider_domain::filter::Filter;
-use postrider_domain::limits::{AUTH_TOKEN_BYTES_MAX, PEM_BYTES_MAX};
+use postrider_domain::ids::SubscriptionUid;
+use postrider_domain::limits::{AUTH_TOKEN_BYTES_MAX, DESCRIPTION_CHARS_MAX, PEM_BYTES_MAX};
 use postrider_domain::payload::Format;
 use postrider_domain::policy::Policy;
 use postrider_domain::signature::SigningSecret;
-use postrider_domain::subscription::{CustomHeader, RateLimit, Subscription, TypePattern, TypeSet};
+use postrider_domain::subscription::{
+    About, CustomHeader, Metadata, RateLimit, Subscription, TypePattern, TypeSet,
+};
 use postrider_domain::time::Timestamp;
 use postrider_domain::workfront;
 use postrider_transport::{CertificateFacts, Part};
@@ -20,6 +23,7 @@ use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 use super::own_policy::{EffectivePolicyView, OwnPolicyBody, OwnPolicyView};
+use super::{check_name, check_text};
 use crate::body::{Patch, SecretText};
 use crate::credentials::{ClientCertificate, Credentials, TlsCredentials};
 use crate::problem::Problem;
@@ -95,6 +99,59 @@ pub(crate) struct SubscriptionBody {
     #[serde(default)]
     #[schema(value_type = Option<bool>)]
     pub(crate) enabled: Patch<bool>,
+    /// The display name.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, max_length = 100)]
+    pub(crate) name: Patch<String>,
+    /// A longer text.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, max_length = 1000)]
+    pub(crate) description: Patch<String>,
+    /// Pairs of the application's own: at most 50, keys of up to 64 letters, digits, `-`, `_` and `.`, values of up
+    /// to 500 characters, 16 KiB together. A change replaces all of them.
+    #[serde(default)]
+    #[schema(value_type = Option<BTreeMap<String, String>>, example = json!({"team": "blue"}))]
+    pub(crate) metadata: Patch<BTreeMap<String, String>>,
+    /// The application's own identifier, unique in the tenant: 1 to 128 letters, digits, `-`, `_`, `.`, `:` and `~`. It
+    /// can be used wherever the `id` can.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, max_length = 128, example = "warehouse-7")]
+    pub(crate) uid: Patch<String>,
+}
+
+/// Applies and checks what describes a subscription.
+pub(crate) fn apply_about(about: &mut About, body: &SubscriptionBody) -> Result<(), Problem> {
+    match &body.name {
+        Patch::Absent => {}
+        Patch::Null => about.name = None,
+        Patch::Value(name) => about.name = check_name(Some(name.clone()))?,
+    }
+    match &body.description {
+        Patch::Absent => {}
+        Patch::Null => about.description = None,
+        Patch::Value(text) => about.description = check_description(text)?,
+    }
+    match &body.metadata {
+        Patch::Absent => {}
+        Patch::Null => about.metadata = Metadata::default(),
+        Patch::Value(pairs) => about.metadata = check_metadata(pairs)?,
+    }
+    match &body.uid {
+        Patch::Absent => {}
+        Patch::Null => about.uid = None,
+        Patch::Value(uid) => {
+            about.uid = Some(uid.parse().map_err(|error| Problem::field("uid", error))?);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn check_description(text: &str) -> Result<Option<String>, Problem> {
+    check_text("description", Some(text.to_owned()), DESCRIPTION_CHARS_MAX)
+}
+
+pub(crate) fn check_metadata(pairs: &BTreeMap<String, String>) -> Result<Metadata, Problem> {
+    Metadata::new(pairs.clone()).map_err(|error| Problem::field("metadata", error))
 }
 
 /// How events look in the format `workfront`. Absent fields stay unchanged.
@@ -315,6 +372,14 @@ impl CertificateView {
 #[schema(as = Subscription)]
 pub(crate) struct SubscriptionView {
     id: String,
+    /// The tenant; only in lists of all tenants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<String>,
+    /// The application's own identifier.
+    uid: Option<String>,
+    name: Option<String>,
+    description: Option<String>,
+    metadata: BTreeMap<String, String>,
     url: String,
     destination_id: String,
     types: Vec<String>,
@@ -395,8 +460,14 @@ impl SubscriptionView {
         now: Timestamp,
     ) -> Self {
         let (client_certificate, ca_certificates) = credentials.tls.facts();
+        let about = &subscription.about;
         SubscriptionView {
             id: subscription.id.to_string(),
+            tenant: None,
+            uid: about.uid.as_ref().map(SubscriptionUid::to_string),
+            name: about.name.clone(),
+            description: about.description.clone(),
+            metadata: about.metadata.pairs().clone(),
             url: subscription.url.clone(),
             destination_id: subscription.destination.to_string(),
             types: subscription.types.patterns().iter().map(ToString::to_string).collect(),

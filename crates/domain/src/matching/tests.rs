@@ -9,7 +9,7 @@ use crate::event::RawJson;
 use crate::ids::EventId;
 use crate::payload::Format;
 use crate::policy::SubscriptionPolicy;
-use crate::subscription::TypeSet;
+use crate::subscription::{About, TypeSet};
 use crate::time::Timestamp;
 
 fn tenant() -> TenantId {
@@ -37,6 +37,7 @@ fn subscription(n: u32, types: &[&str]) -> Subscription {
         headers: Vec::new(),
         rate_limit: None,
         policy: SubscriptionPolicy::default(),
+        about: About::default(),
         enabled: true,
         created_at: Timestamp::EPOCH,
         updated_at: Timestamp::EPOCH,

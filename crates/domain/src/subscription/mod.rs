@@ -3,6 +3,7 @@
 //! A [`Subscription`] contains no secret, no token and no header value: credentials are stored
 //! separately, so that matching, listing and logging a subscription can never show one.
 
+mod about;
 mod headers;
 mod rate_limit;
 mod types;
@@ -11,6 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::about::{About, InvalidMetadata, Metadata};
 pub use self::headers::{CustomHeader, InvalidHeader};
 pub use self::rate_limit::{InvalidRateLimit, RateLimit};
 pub use self::types::{InvalidTypePattern, InvalidTypeSet, TypePattern, TypeSet};
@@ -60,6 +62,9 @@ pub struct Subscription {
     pub policy: SubscriptionPolicy,
     /// A disabled subscription gets no new deliveries.
     pub enabled: bool,
+    /// Its name, description, metadata and the application's own identifier.
+    #[serde(default, skip_serializing_if = "About::is_empty")]
+    pub about: About,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it was last changed.
@@ -143,6 +148,7 @@ mod tests {
         full.headers = vec![CustomHeader::new("x-a", "1").unwrap()];
         full.rate_limit = Some(RateLimit::per_second(2.5).unwrap());
         full.policy.retry_max = Some(3);
+        full.about.uid = Some("hook-7".parse().unwrap());
         for subscription in [subscription(), full] {
             let json = serde_json::to_value(&subscription).unwrap();
             assert_eq!(serde_json::from_value::<Subscription>(json).unwrap(), subscription);
@@ -160,7 +166,7 @@ mod tests {
     #[test]
     fn twins_differ_in_nothing_that_changes_what_is_sent() {
         type Change = fn(&mut Subscription);
-        let no_matter: [Change; 6] = [
+        let no_matter: [Change; 8] = [
             |s| s.id = SubscriptionId::from_bytes([1; 16]),
             |s| s.enabled = false,
             |s| s.rate_limit = RateLimit::per_second(1.0).ok(),
@@ -168,6 +174,7 @@ mod tests {
             |s| s.headers = vec![CustomHeader::new("x-a", "1").unwrap()],
             |s| s.updated_at = Timestamp::EPOCH,
             |s| s.workfront = options(workfront::Version::V1, false),
+            |s| s.about.name = Some("Orders".to_owned()),
         ];
         let matter: [Change; 7] = [
             |s| s.tenant = "other".parse().unwrap(),

@@ -23,6 +23,7 @@ impl Core {
                 }
                 reply.send(()).ok();
             }
+            Command::Forget { destination } => self.forget_destination(destination),
             Command::Rate { destination, rate } => {
                 if let Some(ix) = self.dest_ix(destination) {
                     self.set_rate(ix, rate);

@@ -16,6 +16,7 @@ pub(crate) mod keyring;
 pub(crate) mod keys;
 pub(crate) mod listen;
 pub(crate) mod manual;
+pub(crate) mod mcp;
 pub(crate) mod migrate;
 pub(crate) mod reference;
 pub(crate) mod replay;

@@ -28,12 +28,21 @@ enum Command {
         /// Those to this destination.
         #[arg(long, value_name = "ID")]
         destination: Option<String>,
+        /// The one with this identifier of the application.
+        #[arg(long)]
+        uid: Option<String>,
+        /// Those with this in their name, description, uid, URL or metadata.
+        #[arg(long, value_name = "TEXT")]
+        search: Option<String>,
+        /// Those with this pair in their metadata.
+        #[arg(long, value_name = "KEY:VALUE")]
+        metadata: Option<String>,
         #[command(flatten)]
         paging: Paging,
     },
     /// Show a subscription.
     Get {
-        /// The subscription's identifier.
+        /// The subscription's identifier, or its uid.
         id: String,
     },
     /// Change a subscription: only the given fields. A new URL removes the token and the
@@ -41,17 +50,17 @@ enum Command {
     Update(Box<Update>),
     /// Delete a subscription and cancel its unfinished deliveries.
     Delete {
-        /// The subscription's identifier.
+        /// The subscription's identifier, or its uid.
         id: String,
     },
     /// Send a test event to a subscription now, and show the outcome. Exits with 1 if it failed.
     Test {
-        /// The subscription's identifier.
+        /// The subscription's identifier, or its uid.
         id: String,
     },
     /// Give a subscription a new secret; the old one stays valid for a while.
     Rotate {
-        /// The subscription's identifier.
+        /// The subscription's identifier, or its uid.
         id: String,
         /// How long the old secret stays valid; 24 hours by default.
         #[arg(long, value_name = "SECONDS")]
@@ -88,6 +97,44 @@ struct Create {
     rate_limit: Option<f64>,
     #[command(flatten)]
     policy: OwnPolicy,
+    #[command(flatten)]
+    about: About,
+}
+
+/// What describes a subscription.
+#[derive(Debug, Args)]
+struct About {
+    /// The display name.
+    #[arg(long)]
+    name: Option<String>,
+    /// A longer text.
+    #[arg(long)]
+    description: Option<String>,
+    /// A pair of the application's own; may be given several times. A change replaces all of them.
+    #[arg(long, value_name = "KEY=VALUE")]
+    metadata: Vec<String>,
+    /// The application's own identifier, unique in the tenant; it stands wherever an identifier can.
+    #[arg(long)]
+    uid: Option<String>,
+}
+
+impl About {
+    /// The fields for the request.
+    fn fields(self) -> Result<Vec<(&'static str, Option<Json>)>, Failure> {
+        let mut pairs = serde_json::Map::new();
+        for pair in &self.metadata {
+            let (key, value) = pair.split_once('=').ok_or_else(|| {
+                Failure::usage(format!("--metadata {pair}: give a key and a value, as KEY=VALUE"))
+            })?;
+            pairs.insert(key.to_owned(), value.into());
+        }
+        Ok(vec![
+            ("name", self.name.map(Json::from)),
+            ("description", self.description.map(Json::from)),
+            ("metadata", (!pairs.is_empty()).then_some(Json::Object(pairs))),
+            ("uid", self.uid.map(Json::from)),
+        ])
+    }
 }
 
 /// Certificates, as PEM files.
@@ -151,6 +198,8 @@ struct Update {
     /// Whether it gets events.
     #[arg(long)]
     enabled: Option<bool>,
+    #[command(flatten)]
+    about: About,
 }
 
 /// What a subscription wants otherwise than the server's policy, within the operator's limits.
@@ -223,6 +272,12 @@ pub(crate) async fn run(context: &Context, arguments: Subscriptions) -> Result<(
         Command::Create(create) => {
             let created = context.post("/v1/subscriptions", Some(&body(*create)?)).await?;
             output.value(&created, |created| {
+                if created.get("secret").is_none() {
+                    return format!(
+                        "{}\nIt was there already, with the same uid.",
+                        part(created, "id")
+                    );
+                }
                 let secret = part(created, "secret");
                 format!(
                     "{}\nsecret: {secret}\nKeep the secret: it is not shown again.{}",
@@ -231,8 +286,13 @@ pub(crate) async fn run(context: &Context, arguments: Subscriptions) -> Result<(
                 )
             })?;
         }
-        Command::List { destination, paging } => {
-            let query = paging.query(vec![("destination", destination)]);
+        Command::List { destination, uid, search, metadata, paging } => {
+            let query = paging.query(vec![
+                ("destination", destination),
+                ("uid", uid),
+                ("q", search),
+                ("metadata", metadata),
+            ]);
             let list = context.get("/v1/subscriptions", &query).await?;
             output.value(&list, |list| words::list(&context.show(), list))?;
         }
@@ -289,6 +349,7 @@ fn path(id: &str, what: &str) -> Result<String, Failure> {
 fn body(create: Create) -> Result<Json, Failure> {
     let filter = create.filter.map(|filter| parse_json(&filter, "--filter")).transpose()?;
     let mut fields = create.tls.fields()?;
+    fields.extend(create.about.fields()?);
     fields.extend([
         ("url", Some(json!(create.url))),
         ("types", Some(json!(create.types))),
@@ -306,6 +367,7 @@ fn body(create: Create) -> Result<Json, Failure> {
 fn changes(update: Update) -> Result<Json, Failure> {
     let filter = update.filter.map(|filter| parse_json(&filter, "--filter")).transpose()?;
     let mut fields = update.tls.fields()?;
+    fields.extend(update.about.fields()?);
     fields.extend([
         ("url", update.url.map(Json::from)),
         ("types", update.types.map(Json::from)),

@@ -15,6 +15,7 @@ mod error_paths;
 mod first_steps;
 mod lifecycle;
 mod lost_history;
+mod mcp;
 mod migrate;
 mod mutual_tls;
 mod operational;

@@ -12,7 +12,7 @@ use postrider_domain::event::RawJson;
 use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
 use postrider_domain::payload::Format;
 use postrider_domain::policy::SubscriptionPolicy;
-use postrider_domain::subscription::{RateLimit, Subscription};
+use postrider_domain::subscription::{About, RateLimit, Subscription};
 use postrider_domain::time::Timestamp;
 use postrider_engine::{CommandError, EngineHandle, IngestError, NewEvent, NewReplay};
 use postrider_store::{Configuration, DeliveryFilter, SubscriptionRecord};
@@ -55,6 +55,7 @@ impl World {
                 headers: Vec::new(),
                 rate_limit: None,
                 policy: SubscriptionPolicy::default(),
+                about: About::default(),
                 enabled: true,
                 created_at: now,
                 updated_at: now,

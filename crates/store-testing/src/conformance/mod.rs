@@ -43,6 +43,7 @@ macro_rules! suite {
 
 pub mod audit;
 pub mod configuration;
+pub mod describing;
 pub mod documents;
 mod dump;
 pub mod erasing;
@@ -51,6 +52,7 @@ pub mod history;
 pub mod intake;
 pub mod isolation;
 pub mod lists;
+pub mod overview;
 pub mod passes;
 pub mod queues;
 pub mod records;
@@ -69,12 +71,14 @@ macro_rules! conformance {
     ($backend:expr) => {
         $crate::conformance_audit!($backend);
         $crate::conformance_configuration!($backend);
+        $crate::conformance_describing!($backend);
         $crate::conformance_documents!($backend);
         $crate::conformance_erasing!($backend);
         $crate::conformance_history!($backend);
         $crate::conformance_intake!($backend);
         $crate::conformance_isolation!($backend);
         $crate::conformance_lists!($backend);
+        $crate::conformance_overview!($backend);
         $crate::conformance_passes!($backend);
         $crate::conformance_queues!($backend);
         $crate::conformance_records!($backend);

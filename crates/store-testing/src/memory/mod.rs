@@ -14,6 +14,7 @@ mod faults;
 mod history;
 mod index;
 mod intake;
+mod overview;
 mod paging;
 mod passes;
 mod replays;

@@ -41,6 +41,8 @@ pub(super) struct State {
     pub(super) keys: BTreeMap<String, Key>,
     pub(super) subscriptions: BTreeMap<(TenantId, SubscriptionId), SubscriptionRecord>,
     pub(super) destinations: BTreeMap<(TenantId, DestinationId), DestinationRecord>,
+    /// Destinations that nothing uses, with the time since when.
+    pub(super) unused_since: BTreeMap<(TenantId, DestinationId), Timestamp>,
     pub(super) answers: BTreeMap<(TenantId, String), IdempotentAnswer>,
     pub(super) audit: BTreeMap<AuditId, AuditEntry>,
     pub(super) passes: BTreeMap<String, Pass>,

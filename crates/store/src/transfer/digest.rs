@@ -115,6 +115,7 @@ impl Digest {
                 out.text(tenant.id.as_str());
                 out.text_or_none(tenant.name.as_deref());
                 out.signed(tenant.created_at.as_unix_ms());
+                out.json(&tenant.details);
                 (RecordKind::Tenant, Some(&tenant.id))
             }
             Item::Key(key) => {
