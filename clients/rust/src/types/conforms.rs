@@ -116,7 +116,9 @@ fn requests_have_the_fields_of_the_openapi_document() {
         object: text(),
         format: text(),
         rate_limit: Some(1.0),
+        policy: Some(SubscriptionPolicy::default()),
         enabled: Some(true),
+        workfront: Some(NewWorkfrontOptions::default()),
         client_certificate: text(),
         client_key: Some("k".into()),
         ca_certificates: text(),
@@ -136,8 +138,10 @@ fn requests_have_the_fields_of_the_openapi_document() {
         .auth_token(None)
         .headers(&subscription.headers)
         .rate_limit(None)
+        .policy(None)
         .enabled(true)
         .client_certificate(None)
+        .workfront(&NewWorkfrontOptions::default())
         .ca_certificates(None);
     check_request("SubscriptionChange", &change, &["secret"]);
     check_request("NewTenant", &NewTenant { id: "a".to_owned(), name: text() }, &[]);
@@ -163,6 +167,7 @@ fn requests_have_the_fields_of_the_openapi_document() {
         policy: Some(json!({})),
         presets: Some(Vec::new()),
         samples: Some(10),
+        subscription: text(),
         ..Simulation::new(1, 1)
     };
     check_request("Simulation", &simulation, &[]);

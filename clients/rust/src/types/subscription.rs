@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::delivery::RequestOutcome;
+use super::policy::{EffectivePolicy, SubscriptionPolicy};
 use crate::secret::{self, Secret};
 
 /// A subscription to be created.
@@ -24,9 +25,12 @@ pub struct NewSubscription {
     /// Only events that pass this filter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
-    /// The format of the body: `standard` (default), `cloudevents` or `raw`.
+    /// The format of the body: `standard` (default), `cloudevents`, `raw` or `workfront`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
+    /// The options of the format `workfront`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workfront: Option<NewWorkfrontOptions>,
     /// Sent as `Authorization: Bearer …`. Answers show it masked.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "secret::reveal_option")]
     pub auth_token: Option<Secret>,
@@ -39,6 +43,9 @@ pub struct NewSubscription {
     /// The most requests per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<f64>,
+    /// What it wants otherwise than the server's policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<SubscriptionPolicy>,
     /// Whether it gets new deliveries; by default it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
@@ -92,6 +99,30 @@ impl NewSubscription {
         self.headers.insert(name.into(), value.into());
         self
     }
+}
+
+/// How events look in the format `workfront`. In a change, absent fields stay unchanged.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct NewWorkfrontOptions {
+    /// Whether both states are sent as base64 texts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base64: Option<bool>,
+    /// `v1` or `v2` (default).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+/// How events look in the format `workfront`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct WorkfrontOptions {
+    /// Whether both states are sent as base64 texts.
+    pub base64: bool,
+    /// `v1` or `v2`.
+    pub version: String,
+    /// When the version was last changed; every event is sent in both versions for five minutes
+    /// then.
+    pub version_changed_at: Option<Timestamp>,
 }
 
 /// Fields of a subscription to be changed. What is not named stays as it is; `None` removes.
@@ -162,6 +193,12 @@ impl SubscriptionChange {
         self.set("rate_limit", per_second)
     }
 
+    /// Changes the fields of its policy that are given. `None` goes back to the server's policy.
+    #[must_use]
+    pub fn policy(self, policy: Option<&SubscriptionPolicy>) -> SubscriptionChange {
+        self.set("policy", policy.map(|policy| json!(policy)))
+    }
+
     /// Enables or disables it.
     #[must_use]
     pub fn enabled(self, enabled: bool) -> SubscriptionChange {
@@ -173,6 +210,12 @@ impl SubscriptionChange {
     pub fn client_certificate(self, both: Option<(&str, &Secret)>) -> SubscriptionChange {
         let (certificate, key) = both.unzip();
         self.set("client_certificate", certificate).set("client_key", key.map(Secret::expose))
+    }
+
+    /// Changes the options of the format `workfront`.
+    #[must_use]
+    pub fn workfront(self, options: &NewWorkfrontOptions) -> SubscriptionChange {
+        self.set("workfront", serde_json::to_value(options).unwrap_or_default())
     }
 
     /// Changes the trusted authorities, PEM.
@@ -248,11 +291,13 @@ pub struct Subscription {
     pub created_at: Timestamp,
     /// The destination.
     pub destination_id: String,
+    /// What holds for its deliveries.
+    pub effective_policy: EffectivePolicy,
     /// Whether it gets new deliveries.
     pub enabled: bool,
     /// Only what passes this filter.
     pub filter: Option<Filter>,
-    /// The format of the body: `standard`, `cloudevents` or `raw`.
+    /// The format of the body: `standard`, `cloudevents`, `raw` or `workfront`.
     pub format: String,
     /// The headers by name, with masked values: at most the last four characters are shown.
     pub headers: BTreeMap<String, String>,
@@ -260,6 +305,8 @@ pub struct Subscription {
     pub id: String,
     /// The object of the event.
     pub object: Option<String>,
+    /// What it wants otherwise than the server's policy.
+    pub policy: SubscriptionPolicy,
     /// The key that verifies signatures, if the secret is a `whsk_` one.
     pub public_key: Option<String>,
     /// The most requests per second.
@@ -274,6 +321,8 @@ pub struct Subscription {
     pub updated_at: Timestamp,
     /// The URL.
     pub url: String,
+    /// The options of the format `workfront`; absent for the others.
+    pub workfront: Option<WorkfrontOptions>,
 }
 
 /// A subscription with its secret, which is shown only this once.
