@@ -79,6 +79,7 @@ fn answers_have_the_fields_of_the_openapi_document() {
     check::<FilterVerdict>("FilterVerdict");
     check::<Subscription>("Subscription");
     check::<SubscriptionWithSecret>("SubscriptionWithSecret");
+    check::<WorkfrontOptions>("WorkfrontOptions");
     check::<TestOutcome>("TestOutcome");
     check::<Delivery>("Delivery");
     check::<DeliveryDetail>("DeliveryDetail");
@@ -115,10 +116,10 @@ fn requests_have_the_fields_of_the_openapi_document() {
     let subscription = NewSubscription {
         object: text(),
         format: text(),
+        workfront: Some(NewWorkfrontOptions { version: text(), base64: Some(true) }),
         rate_limit: Some(1.0),
         policy: Some(SubscriptionPolicy::default()),
         enabled: Some(true),
-        workfront: Some(NewWorkfrontOptions::default()),
         client_certificate: text(),
         client_key: Some("k".into()),
         ca_certificates: text(),
@@ -135,13 +136,13 @@ fn requests_have_the_fields_of_the_openapi_document() {
         .object(None)
         .filter(None)
         .format("raw")
+        .workfront(&NewWorkfrontOptions::default())
         .auth_token(None)
         .headers(&subscription.headers)
         .rate_limit(None)
         .policy(None)
         .enabled(true)
         .client_certificate(None)
-        .workfront(&NewWorkfrontOptions::default())
         .ca_certificates(None);
     check_request("SubscriptionChange", &change, &["secret"]);
     check_request("NewTenant", &NewTenant { id: "a".to_owned(), name: text() }, &[]);

@@ -62,6 +62,17 @@ pub struct NewSubscription {
     pub ca_certificates: Option<String>,
 }
 
+/// How events look in the format `workfront`. What is left out stays as it is.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct NewWorkfrontOptions {
+    /// `v1` or `v2` (default). For five minutes after a change every event is sent in both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Whether both states are sent as base64 texts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base64: Option<bool>,
+}
+
 impl NewSubscription {
     /// A subscription of this URL to these types.
     pub fn new<T: Into<String>>(
@@ -99,17 +110,6 @@ impl NewSubscription {
         self.headers.insert(name.into(), value.into());
         self
     }
-}
-
-/// How events look in the format `workfront`. In a change, absent fields stay unchanged.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct NewWorkfrontOptions {
-    /// Whether both states are sent as base64 texts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub base64: Option<bool>,
-    /// `v1` or `v2` (default).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
 }
 
 /// How events look in the format `workfront`.
@@ -174,6 +174,12 @@ impl SubscriptionChange {
         self.set("format", format)
     }
 
+    /// Changes the options of the format `workfront`.
+    #[must_use]
+    pub fn workfront(self, options: &NewWorkfrontOptions) -> SubscriptionChange {
+        self.set("workfront", json!(options))
+    }
+
     /// Changes the bearer token.
     #[must_use]
     pub fn auth_token(self, token: Option<&str>) -> SubscriptionChange {
@@ -210,12 +216,6 @@ impl SubscriptionChange {
     pub fn client_certificate(self, both: Option<(&str, &Secret)>) -> SubscriptionChange {
         let (certificate, key) = both.unzip();
         self.set("client_certificate", certificate).set("client_key", key.map(Secret::expose))
-    }
-
-    /// Changes the options of the format `workfront`.
-    #[must_use]
-    pub fn workfront(self, options: &NewWorkfrontOptions) -> SubscriptionChange {
-        self.set("workfront", serde_json::to_value(options).unwrap_or_default())
     }
 
     /// Changes the trusted authorities, PEM.
