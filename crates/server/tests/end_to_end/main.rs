@@ -13,6 +13,7 @@ mod error_paths;
 mod first_steps;
 mod lifecycle;
 mod lost_history;
+mod messages;
 mod migrate;
 mod mutual_tls;
 mod operational;
