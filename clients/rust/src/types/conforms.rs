@@ -69,6 +69,7 @@ fn answers_have_the_fields_of_the_openapi_document() {
     check::<KeyCreated>("KeyCreated");
     check::<EventAccepted>("EventAccepted");
     check::<EventSummary>("EventSummary");
+    check::<Misfit>("Misfit");
     // Raw JSON cannot be read from a parsed value: read the text.
     let document = document();
     let detail = sample(&document, &document["components"]["schemas"]["EventDetail"], "");
@@ -78,6 +79,7 @@ fn answers_have_the_fields_of_the_openapi_document() {
     check::<FilterVerdict>("FilterVerdict");
     check::<Subscription>("Subscription");
     check::<SubscriptionWithSecret>("SubscriptionWithSecret");
+    check::<WorkfrontOptions>("WorkfrontOptions");
     check::<TestOutcome>("TestOutcome");
     check::<Delivery>("Delivery");
     check::<DeliveryDetail>("DeliveryDetail");
@@ -114,6 +116,7 @@ fn requests_have_the_fields_of_the_openapi_document() {
     let subscription = NewSubscription {
         object: text(),
         format: text(),
+        workfront: Some(NewWorkfrontOptions { version: text(), base64: Some(true) }),
         rate_limit: Some(1.0),
         enabled: Some(true),
         client_certificate: text(),
@@ -132,6 +135,7 @@ fn requests_have_the_fields_of_the_openapi_document() {
         .object(None)
         .filter(None)
         .format("raw")
+        .workfront(&NewWorkfrontOptions::default())
         .auth_token(None)
         .headers(&subscription.headers)
         .rate_limit(None)

@@ -21,7 +21,7 @@ pub use destination::{
 };
 pub use event::{
     ConditionVerdict, EventAccepted, EventDetail, EventSummary, FilterVerdict, Json, Match,
-    MatchReason, NewEvent,
+    MatchReason, Misfit, NewEvent,
 };
 pub use operation::{
     AuditEntry, Key, KeyCreated, Ledger, Limit, NewKey, NewReplay, NewTenant, Replay, ReplayFilter,
@@ -31,6 +31,6 @@ pub use simulation::{
     LateBy, SimulatedChange, SimulatedPlan, SimulatedSample, Simulation, SimulationAnswer,
 };
 pub use subscription::{
-    Certificate, Filter, NewSubscription, Subscription, SubscriptionChange, SubscriptionWithSecret,
-    TestOutcome,
+    Certificate, Filter, NewSubscription, NewWorkfrontOptions, Subscription, SubscriptionChange,
+    SubscriptionWithSecret, TestOutcome, WorkfrontOptions,
 };

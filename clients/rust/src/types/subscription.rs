@@ -24,9 +24,12 @@ pub struct NewSubscription {
     /// Only events that pass this filter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
-    /// The format of the body: `standard` (default), `cloudevents` or `raw`.
+    /// The format of the body: `standard` (default), `cloudevents`, `raw` or `workfront`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
+    /// The options of the format `workfront`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workfront: Option<NewWorkfrontOptions>,
     /// Sent as `Authorization: Bearer …`. Answers show it masked.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "secret::reveal_option")]
     pub auth_token: Option<Secret>,
@@ -53,6 +56,17 @@ pub struct NewSubscription {
     /// the default ones. For an https URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_certificates: Option<String>,
+}
+
+/// How events look in the format `workfront`. What is left out stays as it is.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct NewWorkfrontOptions {
+    /// `v1` or `v2` (default). For five minutes after a change every event is sent in both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Whether both states are sent as base64 texts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base64: Option<bool>,
 }
 
 impl NewSubscription {
@@ -141,6 +155,12 @@ impl SubscriptionChange {
     #[must_use]
     pub fn format(self, format: &str) -> SubscriptionChange {
         self.set("format", format)
+    }
+
+    /// Changes the options of the format `workfront`.
+    #[must_use]
+    pub fn workfront(self, options: &NewWorkfrontOptions) -> SubscriptionChange {
+        self.set("workfront", json!(options))
     }
 
     /// Changes the bearer token.
@@ -252,7 +272,7 @@ pub struct Subscription {
     pub enabled: bool,
     /// Only what passes this filter.
     pub filter: Option<Filter>,
-    /// The format of the body: `standard`, `cloudevents` or `raw`.
+    /// The format of the body: `standard`, `cloudevents`, `raw` or `workfront`.
     pub format: String,
     /// The headers by name, with masked values: at most the last four characters are shown.
     pub headers: BTreeMap<String, String>,
@@ -274,6 +294,20 @@ pub struct Subscription {
     pub updated_at: Timestamp,
     /// The URL.
     pub url: String,
+    /// The options of the format `workfront`; absent for the others.
+    pub workfront: Option<WorkfrontOptions>,
+}
+
+/// How events look in the format `workfront`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct WorkfrontOptions {
+    /// Whether both states are sent as base64 texts.
+    pub base64: bool,
+    /// `v1` or `v2`.
+    pub version: String,
+    /// When the version was last changed; every event is sent in both versions for five minutes then.
+    pub version_changed_at: Option<Timestamp>,
 }
 
 /// A subscription with its secret, which is shown only this once.

@@ -4,6 +4,7 @@
 //! flight are repeated. **Every server has an admin key**: the first start creates one before the
 //! first request is answered, so it is safe to listen on any address.
 
+mod alerts;
 mod attempts;
 mod background;
 mod banner;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use postrider_api::process::Process;
+use postrider_api::process::{AlertDesk, Process};
 use postrider_api::{
     ApiParts, ApiSettings, ApiState, Bootstrap, GivenAdmin, Rate, Vault, bootstrap_admin,
     note_operator,
@@ -44,6 +45,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use zeroize::Zeroizing;
 
+use self::alerts::AlertFeed;
 use self::background::BackgroundRuntime;
 use self::banner::{AdminKey, Started};
 use self::clock::ServerClock;
@@ -184,8 +186,9 @@ impl Server {
         let background = BackgroundRuntime::start()?;
         let (store, steady) = open_store(config, fatal, background.handle()).await?;
         let clock: Arc<dyn Clock> = Arc::clone(&steady) as Arc<dyn Clock>;
+        let feed = alerts::feed(config);
         let store: Arc<dyn Store> =
-            Arc::new(InstrumentedStore::new(store, metrics.clone(), log.attempts()));
+            Arc::new(InstrumentedStore::new(store, metrics.clone(), log.attempts(), feed.clone()));
         let vault = secrets::open_vault(config, &*store).await?;
         secrets::reseal(config, &*store, &vault, clock.now()).await?;
         if config.store != StoreChoice::Embedded {
@@ -201,21 +204,18 @@ impl Server {
         let (engine, egress) =
             start_engine(&loaded, for_engine, now, vault.clone(), (spans, background.handle()))
                 .await?;
-        drop(tokio::spawn(steady.follow(engine.clone())));
         drop(tokio::spawn(transport_options::follow_own_addresses(config.clone(), egress.clone())));
-        let gauges =
-            gauges::follow(engine.clone(), Arc::clone(&store), Arc::clone(&clock), metrics.clone());
-        drop(tokio::spawn(gauges));
+        let watched = Watched { store: &store, engine: &engine, clock: &clock, metrics: &metrics };
+        let desk = watched.follow(config, steady, feed)?;
 
         let kept = vault.clone();
         let of_server = Arc::clone(&clock);
-        let process = Arc::new(ThisProcess::new(&loaded, clock.now()));
+        let process = Arc::new(ThisProcess::new(&loaded, clock.now(), desk));
         let about = Arc::clone(&process) as Arc<dyn Process>;
         let parts =
             Assembly { store: &store, engine: &engine, clock, vault, metrics, egress, about };
         let state = parts.api(config, &first)?;
-        drop(tokio::spawn(state.clone().follow_changes()));
-        drop(tokio::spawn(state.clone().keep_house()));
+        keep(&state);
         let (stop_listening, stop) = watch::channel(false);
         apart.serve(config, &state, &stop);
         let router = postrider_api::router(state.clone());
@@ -423,6 +423,33 @@ async fn start_engine(
     Ok((postrider_engine::start(parts, Arc::new(transport)).await?, egress))
 }
 
+/// The parts that are looked at while the server runs.
+struct Watched<'a> {
+    store: &'a Arc<dyn Store>,
+    engine: &'a EngineHandle,
+    clock: &'a Arc<dyn Clock>,
+    metrics: &'a Metrics,
+}
+
+impl Watched<'_> {
+    /// Starts to follow the clock and the gauges, and to tell the operator what is wrong.
+    fn follow(
+        self,
+        config: &Config,
+        steady: Arc<ServerClock>,
+        feed: Option<AlertFeed>,
+    ) -> anyhow::Result<Option<Arc<dyn AlertDesk>>> {
+        let (engine, metrics) = (self.engine.clone(), self.metrics.clone());
+        let (store, clock) = (Arc::clone(self.store), Arc::clone(self.clock));
+        drop(tokio::spawn(steady.follow(engine.clone(), feed.clone())));
+        let looked = (Arc::clone(&store), Arc::clone(&clock));
+        drop(tokio::spawn(gauges::follow(engine, looked, metrics.clone(), feed.clone())));
+        let Some(feed) = feed else { return Ok(None) };
+        let desk = alerts::start(config, alerts::Parts { store, clock, metrics, feed })?;
+        Ok(Some(desk))
+    }
+}
+
 /// The parts that the API is built from.
 struct Assembly<'a> {
     store: &'a Arc<dyn Store>,
@@ -532,4 +559,11 @@ fn announce(
         "listening"
     );
     Ok(())
+}
+
+/// Starts the tasks of the API that run beside its requests.
+fn keep(state: &ApiState) {
+    drop(tokio::spawn(state.clone().follow_changes()));
+    drop(tokio::spawn(state.clone().keep_house()));
+    drop(tokio::spawn(state.clone().run_erasures()));
 }
