@@ -93,7 +93,7 @@ impl StoreLocation {
         };
         let advice = "give the data directory of the server to move (often ./postrider-data or \
                       /var/lib/postrider), or postgres://…";
-        Err(Failure::usage(format!("--from {}: {why}\n{advice}", path.display())))
+        Err(Failure::failed(format!("--from {}: {why}\n{advice}", path.display())))
     }
 
     async fn open_source(&self) -> anyhow::Result<Arc<dyn Source>> {

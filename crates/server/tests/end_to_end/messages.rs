@@ -96,12 +96,12 @@ fn damaged_key_ring_is_reported_with_what_to_do() {
 fn missing_sources_and_unknown_scenarios_are_reported_with_what_to_do() {
     check(
         &["migrate", "--from", "/nonexistent/data", "--to", "/nonexistent/new"],
-        2,
+        1,
         &["--from /nonexistent/data: there is no such directory", "postgres://"],
     );
     let empty = tempfile::tempdir().unwrap();
     let place = empty.path().to_str().unwrap();
-    check(&["migrate", "--from", place, "--to", "/nonexistent/new"], 2, &["no data directory"]);
+    check(&["migrate", "--from", place, "--to", "/nonexistent/new"], 1, &["no data directory"]);
     check(&["restore", "--from", place, "--data-dir", "/nonexistent/x"], 2, &["no backup"]);
     check(
         &["restore", "--from", "/nonexistent/b", "--data-dir", "/nonexistent/x"],
@@ -236,7 +236,7 @@ fn doctor_finds_a_damaged_store_and_files_that_others_can_read() {
     assert!(server.ended().0.success());
     let data = server.data_dir.to_str().unwrap();
     let doctor = ["doctor", "--dev", "--data-dir", data, "--server", "http://127.0.0.1:1"];
-    check(&doctor, 1, &["ok   store", "ok   schema", "ok   clock", "ok   disk", "FAIL server"]);
+    check(&doctor, 1, &["ok   store", "ok   schema", "ok   clock", "FAIL server"]);
     let main = server.data_dir.join("main.db");
     std::fs::set_permissions(&main, std::fs::Permissions::from_mode(0o644)).unwrap();
     check(&doctor, 1, &["FAIL data directory", "chmod -R go="]);
