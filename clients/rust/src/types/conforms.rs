@@ -118,6 +118,7 @@ fn requests_have_the_fields_of_the_openapi_document() {
         format: text(),
         workfront: Some(NewWorkfrontOptions { version: text(), base64: Some(true) }),
         rate_limit: Some(1.0),
+        policy: Some(SubscriptionPolicy::default()),
         enabled: Some(true),
         client_certificate: text(),
         client_key: Some("k".into()),
@@ -139,6 +140,7 @@ fn requests_have_the_fields_of_the_openapi_document() {
         .auth_token(None)
         .headers(&subscription.headers)
         .rate_limit(None)
+        .policy(None)
         .enabled(true)
         .client_certificate(None)
         .ca_certificates(None);
@@ -166,6 +168,7 @@ fn requests_have_the_fields_of_the_openapi_document() {
         policy: Some(json!({})),
         presets: Some(Vec::new()),
         samples: Some(10),
+        subscription: text(),
         ..Simulation::new(1, 1)
     };
     check_request("Simulation", &simulation, &[]);
