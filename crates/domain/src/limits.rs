@@ -82,7 +82,7 @@ pub const SCHEMA_BYTES_MAX: usize = 64 * 1024;
 /// The example of an event type.
 pub const EXAMPLE_BYTES_MAX: usize = 64 * 1024;
 /// The description of an event type.
-pub const DESCRIPTION_CHARS_MAX: usize = 2_000;
+pub const EVENT_TYPE_DESCRIPTION_CHARS_MAX: usize = 2_000;
 /// Subschemas of a schema, also when each reference is replaced by what it names.
 pub const SCHEMA_NODES_MAX: usize = 5_000;
 /// Subschemas of which each applies the next one to the same value.

@@ -1,7 +1,9 @@
 //! Event types, and what is done with events that do not fit them.
 
 use postrider_domain::catalogue::{Conduct, Conducts, Misfit, OwnConducts};
-use postrider_domain::limits::{DESCRIPTION_CHARS_MAX, EXAMPLE_BYTES_MAX, SCHEMA_BYTES_MAX};
+use postrider_domain::limits::{
+    EVENT_TYPE_DESCRIPTION_CHARS_MAX, EXAMPLE_BYTES_MAX, SCHEMA_BYTES_MAX,
+};
 use postrider_domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -104,9 +106,13 @@ fn changed<T>(patch: Patch<T>, before: Option<T>) -> Option<T> {
 fn check_description(text: Option<String>) -> Result<Option<String>, Problem> {
     let is_odd = |c: char| c.is_control() && c != '\n';
     match text {
-        Some(text) if text.chars().any(is_odd) || text.chars().count() > DESCRIPTION_CHARS_MAX => {
-            let allowed =
-                format!("at most {DESCRIPTION_CHARS_MAX} characters, none of them control");
+        Some(text)
+            if text.chars().any(is_odd)
+                || text.chars().count() > EVENT_TYPE_DESCRIPTION_CHARS_MAX =>
+        {
+            let allowed = format!(
+                "at most {EVENT_TYPE_DESCRIPTION_CHARS_MAX} characters, none of them control"
+            );
             Err(Problem::field("description", allowed))
         }
         text => Ok(text.filter(|text| !text.is_empty())),
