@@ -50,7 +50,7 @@ const SESSION: &str = "session";
 struct Base;
 
 /// Schemas of bodies that come in: what is optional in them may be left out.
-const REQUESTS: [&str; 29] = [
+const REQUESTS: &[&str] = &[
     "AlertTest",
     "CatalogueChange",
     "Enable",

@@ -83,7 +83,12 @@ impl Wish<'_> {
         fields.extend(self.differing_credentials(&credentials, is_secret_given));
         let existing = &found.subscription;
         if fields.is_empty() {
-            return Ok(Some(SubscriptionView::of(existing, &credentials, state.now())));
+            return Ok(Some(SubscriptionView::of(
+                existing,
+                &credentials,
+                &state.policy(),
+                state.now(),
+            )));
         }
         let detail = format!(
             "{} has this uid and another {}: change it with PATCH /v1/subscriptions/{uid}, or repeat its body",

@@ -16,8 +16,9 @@ use postrider_domain::limits::{
     PAGE_BYTES_MAX, PAGE_MAX, REASON_CHARS_MAX, WORKFRONT_VERSION_IDS_MAX,
 };
 use postrider_domain::payload::Format;
+use postrider_domain::policy::SubscriptionPolicy;
 use postrider_domain::signature::{SigningSecret, SigningSecrets};
-use postrider_domain::subscription::{Subscription, TypeSet};
+use postrider_domain::subscription::{About, Subscription, TypeSet};
 use postrider_domain::workfront::{Options, Subject, Version};
 use postrider_store::{DestinationRecord, SubscriptionRecord};
 
@@ -78,6 +79,8 @@ pub(super) async fn create(
         workfront: Some(Box::new(wish.options)),
         headers: Vec::new(),
         rate_limit: None,
+        policy: SubscriptionPolicy::default(),
+        about: About::default(),
         enabled: true,
         created_at: now,
         updated_at: now,

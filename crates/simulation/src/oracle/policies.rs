@@ -128,6 +128,18 @@ impl Oracle {
         self.policies.known.insert(subscription.id, vec![Own::of(subscription)]);
     }
 
+    /// These are all subscriptions that are stored. One that was refused, as a twin, has no voice.
+    pub fn policies_are<'a>(&mut self, stored: impl Iterator<Item = &'a Subscription>) {
+        let stored: Vec<&Subscription> = stored.collect();
+        let deleted = &self.deleted;
+        let is_known =
+            |id: &SubscriptionId| deleted.contains(id) || stored.iter().any(|one| one.id == *id);
+        self.policies.known.retain(|id, _| is_known(id));
+        for subscription in stored {
+            self.policy_is(subscription);
+        }
+    }
+
     /// Whether a subscription that has policies of its own is being changed.
     pub fn is_policy_changing(&self, id: SubscriptionId) -> bool {
         let has_own = |own: &Own| {

@@ -158,9 +158,7 @@ impl World {
         self.subscriptions = all.into_iter().filter(|one| one.deleted_at.is_none()).collect();
         self.subscriptions.sort_by_key(|one| one.subscription.id);
         let mut oracle = self.oracle();
-        for record in &self.subscriptions {
-            oracle.policy_is(&record.subscription);
-        }
+        oracle.policies_are(self.subscriptions.iter().map(|record| &record.subscription));
         Ok(())
     }
 
