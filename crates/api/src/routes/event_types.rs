@@ -290,13 +290,13 @@ async fn admit(
     let used = state.store().count_documents(KIND, owner).await?;
     let engine = state.engine();
     if bytes_before == 0 {
-        engine.check_quota(Quota::TenantEventTypes, used.count.saturating_add(1))?;
+        engine.check_quota(owner, Quota::TenantEventTypes, used.count.saturating_add(1))?;
         let all = state.store().count_all_documents(KIND).await?;
-        engine.check_quota(Quota::EventTypes, all.count.saturating_add(1))?;
+        engine.check_quota(None, Quota::EventTypes, all.count.saturating_add(1))?;
     }
     let bytes = used.bytes.saturating_sub(count(bytes_before)) + count(document.body.len());
     if bytes > used.bytes {
-        engine.check_quota(Quota::TenantEventTypeBytes, bytes)?;
+        engine.check_quota(owner, Quota::TenantEventTypeBytes, bytes)?;
     }
     Ok(())
 }

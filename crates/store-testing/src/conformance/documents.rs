@@ -3,6 +3,7 @@
 use postrider_domain::ids::TenantId;
 use postrider_store::{
     Document, DocumentCount, DocumentKind, DocumentOrder, Expected, PageRequest, Tenant,
+    TenantDetails,
 };
 
 use super::Ground;
@@ -128,7 +129,8 @@ async fn documents_are_counted_and_removed(ground: Ground) {
 }
 
 async fn deleted_tenant_loses_its_catalogue_and_keeps_its_erasures(ground: Ground) {
-    let tenant = Tenant { id: acme(), name: None, created_at: at(0) };
+    let tenant =
+        Tenant { id: acme(), name: None, created_at: at(0), details: TenantDetails::default() };
     ground.store.create_tenant(&tenant).await.unwrap();
     for kind in DocumentKind::ALL {
         put(&ground, &document(kind, Some(acme()), "a", "{}")).await;
