@@ -197,13 +197,12 @@ impl Eraser {
     ) -> Result<(Vec<EventId>, Option<Cursor>), Stopped> {
         let ErasureTarget::Object(object) = &job.target else { return Ok((Vec::new(), None)) };
         let until = Some(Timestamp::from_unix_ms(job.created_at.as_unix_ms().saturating_add(1)));
-        let filter = EventFilter { until, ..EventFilter::default() };
+        let filter = EventFilter { object: Some(object.clone()), until, ..EventFilter::default() };
         let cursor = job.position.clone().map(Cursor);
         let page = PageRequest { limit: STEP_EVENTS, cursor };
         let found = self.state.store().list_events(&job.tenant, &filter, &page).await?;
-        let events = found.items.iter().map(|record| &record.event);
-        let wanted = events.filter(|event| event.object.as_ref() == Some(object));
-        Ok((wanted.map(|event| event.id.clone()).collect(), found.next))
+        let events = found.items.iter().map(|record| record.event.id.clone());
+        Ok((events.collect(), found.next))
     }
 
     async fn erase_all(&self, job: &mut ErasureJob, events: Vec<EventId>) -> Result<(), Stopped> {

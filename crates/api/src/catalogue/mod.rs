@@ -206,6 +206,7 @@ async fn faults(
         return Ok(wanted.iter().map(Wanted::unknown).collect());
     }
     if bytes <= LIGHT_BYTES
+        && wanted.iter().all(Wanted::is_compiled)
         && let Some(faults) = judged(&wanted, LIGHT_STEPS)
     {
         return Ok(faults);
@@ -234,6 +235,14 @@ impl Wanted {
         match self {
             Wanted::Unknown | Wanted::Plain => 0,
             Wanted::Data(_, data) => data.len(),
+        }
+    }
+
+    /// Whether no schema has to be compiled first.
+    fn is_compiled(&self) -> bool {
+        match self {
+            Wanted::Unknown | Wanted::Plain => true,
+            Wanted::Data(known, _) => known.compiled.get().is_some(),
         }
     }
 

@@ -56,13 +56,10 @@ pub(crate) async fn create(
     };
     if is_begun.is_none() {
         let used = state.store().count_documents(KIND, Some(&caller.tenant)).await?;
-        state.engine().check_quota(
-            Some(&caller.tenant),
-            Quota::TenantErasuresOpen,
-            used.open.saturating_add(1),
-        )?;
+        let (engine, whose) = (state.engine(), Some(&caller.tenant));
+        engine.check_quota(whose, Quota::TenantErasuresOpen, used.open.saturating_add(1))?;
         let all = state.store().count_all_documents(KIND).await?;
-        state.engine().check_quota(None, Quota::ErasuresOpen, all.open.saturating_add(1))?;
+        engine.check_quota(whose, Quota::ErasuresOpen, all.open.saturating_add(1))?;
         if used.count >= erasing::KEPT_MAX {
             let keep = erasing::KEPT_MAX / 2;
             state.store().forget_documents(KIND, &caller.tenant, keep).await?;

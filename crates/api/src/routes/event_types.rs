@@ -292,7 +292,7 @@ async fn admit(
     if bytes_before == 0 {
         engine.check_quota(owner, Quota::TenantEventTypes, used.count.saturating_add(1))?;
         let all = state.store().count_all_documents(KIND).await?;
-        engine.check_quota(None, Quota::EventTypes, all.count.saturating_add(1))?;
+        engine.check_quota(owner, Quota::EventTypes, all.count.saturating_add(1))?;
     }
     let bytes = used.bytes.saturating_sub(count(bytes_before)) + count(document.body.len());
     if bytes > used.bytes {

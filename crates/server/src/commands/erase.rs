@@ -5,10 +5,11 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use serde_json::Value as Json;
 
-use super::subscriptions::pretty;
-use super::{Context, more, object, query, segment};
+use super::{Context, object, query, segment};
 use crate::exit::Failure;
-use crate::output::{entries, part, table};
+use crate::output::{part, pretty};
+use crate::show::{Empty, cell, state};
+use crate::table::{Cell, Column};
 
 /// How long to wait before the progress is looked at again.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -102,13 +103,31 @@ async fn list(
     let query = query(vec![("limit", limit.map(|limit| limit.to_string())), ("cursor", cursor)]);
     let list = context.get("/v1/erasures", &query).await?;
     context.output.value(&list, |list| {
+        let show = context.show();
+        let columns = [
+            Column::new("ID"),
+            Column::new("STATE"),
+            Column::new("OF").cut(10),
+            Column::new("ERASED").right(),
+            Column::new("CREATED"),
+            Column::new("CANCELLED").right().optional(),
+        ];
         let row = |one: &Json| {
-            ["id", "state", "event", "object", "erased", "cancelled", "created_at"]
-                .map(|name| part(one, name))
-                .to_vec()
+            let of = if one["event"].is_null() { part(one, "object") } else { part(one, "event") };
+            vec![
+                cell(one, "id"),
+                state(one),
+                Cell::from(of),
+                cell(one, "erased"),
+                show.when(one, "created_at"),
+                cell(one, "cancelled"),
+            ]
         };
-        let head = ["ID", "STATE", "EVENT", "OBJECT", "ERASED", "CANCELLED", "CREATED"];
-        table(&head, entries(list).iter().map(row).collect()) + &more(list)
+        let empty = Empty {
+            nothing: "No erasures.",
+            next: &["Erase the payload of an event: postrider erase --event ID"],
+        };
+        show.list(list, &columns, row, empty)
     })?;
     Ok(())
 }

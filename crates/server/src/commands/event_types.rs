@@ -7,10 +7,11 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value as Json, json};
 
-use super::subscriptions::pretty;
-use super::{Context, bytes, more, object, parse_json, query};
+use super::{Context, bytes, object, parse_json, query};
 use crate::exit::Failure;
-use crate::output::{entries, line, part, table};
+use crate::output::{entries, line, part, pretty};
+use crate::show::{Empty, cell};
+use crate::table::{Cell, Column};
 
 #[derive(Debug, Args)]
 pub(crate) struct EventTypes {
@@ -135,7 +136,7 @@ pub(crate) async fn run(context: &Context, arguments: EventTypes) -> Result<(), 
         }
         Command::Delete { name, server_wide } => {
             let (path, query) = (path(&name)?, scope_of(server_wide));
-            let answer = context.client.ask(Method::DELETE, &path, &query, None).await?;
+            let answer = context.ask(Method::DELETE, &path, &query, None).await?;
             Ok(context.output.value(&answer, |_| format!("deleted {name}"))?)
         }
         Command::Import { file, server_wide } => import(context, &file, server_wide).await,
@@ -196,7 +197,7 @@ async fn change(
     body: &Json,
 ) -> Result<Json, Failure> {
     let (path, query) = (path(name)?, scope_of(server_wide));
-    context.client.ask(Method::PATCH, &path, &query, Some(bytes(body))).await
+    context.ask(Method::PATCH, &path, &query, Some(bytes(body))).await
 }
 
 async fn list(
@@ -209,17 +210,28 @@ async fn list(
     let query = query(vec![("scope", scope), ("limit", limit), ("cursor", cursor)]);
     let list = context.get("/v1/event-types", &query).await?;
     context.output.value(&list, |list| {
+        let columns = [
+            Column::new("NAME"),
+            Column::new("SCOPE"),
+            Column::new("SCHEMA"),
+            Column::new("DEPRECATED"),
+            Column::new("DESCRIPTION").wrap(),
+        ];
         let row = |one: &Json| {
-            let has = |name: &str| match one.get(name) {
-                None | Some(Json::Null) => "-".to_owned(),
-                Some(_) => "yes".to_owned(),
-            };
-            let mut row = vec![part(one, "name"), part(one, "scope"), has("schema")];
-            row.extend(["deprecated", "description"].map(|name| part(one, name)));
-            row
+            let has_schema = one.get("schema").is_some_and(|schema| !schema.is_null());
+            vec![
+                cell(one, "name"),
+                cell(one, "scope"),
+                Cell::from(if has_schema { "yes" } else { "-" }),
+                cell(one, "deprecated"),
+                cell(one, "description"),
+            ]
         };
-        let head = ["NAME", "SCOPE", "SCHEMA", "DEPRECATED", "DESCRIPTION"];
-        table(&head, entries(list).iter().map(row).collect()) + &more(list)
+        let empty = Empty {
+            nothing: "No event types.",
+            next: &["See how to add some: postrider event-types --help"],
+        };
+        context.show().list(list, &columns, row, empty)
     })?;
     Ok(())
 }
@@ -302,7 +314,7 @@ async fn policy(
     let answer = match is_change {
         true => {
             let body = Some(bytes(&body));
-            context.client.ask(Method::PATCH, "/v1/catalogue", &[], body).await?
+            context.ask(Method::PATCH, "/v1/catalogue", &[], body).await?
         }
         false => context.get("/v1/catalogue", &[]).await?,
     };

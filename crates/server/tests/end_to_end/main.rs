@@ -16,6 +16,7 @@ mod first_steps;
 mod lifecycle;
 mod lost_history;
 mod mcp;
+mod messages;
 mod migrate;
 mod mutual_tls;
 mod operational;

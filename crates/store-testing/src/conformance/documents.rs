@@ -2,13 +2,12 @@
 
 use postrider_domain::ids::TenantId;
 use postrider_store::{
-    Document, DocumentCount, DocumentKind, DocumentOrder, Expected, PageRequest, Tenant,
-    TenantDetails,
+    Document, DocumentCount, DocumentKind, DocumentOrder, Expected, PageRequest,
 };
 
 use super::Ground;
 use super::ground::ALL;
-use crate::samples::{acme, at, umbrella};
+use crate::samples::{acme, at, tenant, umbrella};
 
 fn document(kind: DocumentKind, tenant: Option<TenantId>, name: &str, body: &str) -> Document {
     Document { kind, tenant, name: name.to_owned(), is_open: false, body: body.to_owned() }
@@ -129,9 +128,7 @@ async fn documents_are_counted_and_removed(ground: Ground) {
 }
 
 async fn deleted_tenant_loses_its_catalogue_and_keeps_its_erasures(ground: Ground) {
-    let tenant =
-        Tenant { id: acme(), name: None, created_at: at(0), details: TenantDetails::default() };
-    ground.store.create_tenant(&tenant).await.unwrap();
+    ground.store.create_tenant(&tenant("acme", at(0))).await.unwrap();
     for kind in DocumentKind::ALL {
         put(&ground, &document(kind, Some(acme()), "a", "{}")).await;
         put(&ground, &document(kind, Some(umbrella()), "a", "{}")).await;

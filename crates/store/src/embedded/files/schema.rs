@@ -273,16 +273,18 @@ pub(in crate::embedded) fn version(
     connection.query_row("PRAGMA user_version", [], |row| row.get(0)).at(path)
 }
 
+/// The version in a file's header; `None` where the file is missing or too short to have one.
+pub(in crate::embedded) fn stored_version(path: &Path) -> Option<u32> {
+    let mut header = [0; 64];
+    File::open(path).and_then(|file| file.read_exact_at(&mut header, 0)).ok()?;
+    header.last_chunk::<4>().map(|version| u32::from_be_bytes(*version))
+}
+
 /// Refuses a day's file that a newer version of the program has written. Reads only the file's
 /// header.
 pub(in crate::embedded) fn check_day(path: &Path) -> Result<(), StoreError> {
-    let mut header = [0; 64];
-    let read = File::open(path).and_then(|file| file.read_exact_at(&mut header, 0));
-    let found = match (read, header.last_chunk::<4>()) {
-        (Ok(()), Some(version)) => u32::from_be_bytes(*version),
-        // Too short: it was just created, and its first page is still in its write-ahead log.
-        (Ok(()), None) | (Err(_), _) => return Ok(()),
-    };
+    // Without a version it was just created, and its first page is still in its write-ahead log.
+    let Some(found) = stored_version(path) else { return Ok(()) };
     let known = u32::try_from(DAY.len()).unwrap_or(u32::MAX);
     if found > known {
         return Err(StoreError::NewerVersion { place: place(path), found, known });

@@ -444,6 +444,10 @@ impl Writer {
             if !is_ready {
                 return Ok(());
             }
+            if self.following.is_some() {
+                // It was made of a used file.
+                self.rotate(false)?;
+            }
             self.spares.renew().map_err(Trouble::of)?;
             self.rotate(false)?;
             let from = self.active.number;
