@@ -25,7 +25,7 @@ use crate::records::{Acceptance, Accepted, ShardLeases};
 /// |---|---|---|
 /// | 0 | 0.1.0, commit 414a721 | nodes without a level in the database |
 /// | 1 | the version after it | nodes write their version and level |
-/// | 2 | 0.2.0 | subscriptions with a name, description, metadata, `uid` |
+/// | 2 | 0.2.0 | subscriptions with a name, description, metadata, `uid`, a policy or the format `workfront` |
 pub const FORMAT: u32 = 2;
 
 /// The version of this program, as a node tells it to the others.

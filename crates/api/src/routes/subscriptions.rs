@@ -36,8 +36,9 @@ use crate::wire::subscription::{
     check_token, check_types,
 };
 
-/// The format level from which on nodes read what describes a subscription.
-const ABOUT_SINCE: u32 = 2;
+/// The format level from which on nodes read what describes a subscription, its own policy and its
+/// options of the format `workfront`.
+const DETAILS_SINCE: u32 = 2;
 /// The type of the test event.
 const TEST_TYPE: &str = "postrider.test";
 
@@ -196,9 +197,12 @@ pub(crate) async fn put(
     credentials: &Credentials,
 ) -> Result<(), Problem> {
     let form = HeaderForm::of(&**state.store()).await?;
-    if !subscription.about.is_empty() && state.store().format().await? < ABOUT_SINCE {
-        let detail = "name, description, metadata and uid can be stored when all nodes of the cluster run this \
-                      version: upgrade the others, or leave these fields out";
+    let has_details = !subscription.about.is_empty()
+        || !subscription.policy.is_empty()
+        || subscription.format == Format::Workfront;
+    if has_details && state.store().format().await? < DETAILS_SINCE {
+        let detail = "name, description, metadata, uid, policy and the format workfront can be stored when all \
+                      nodes of the cluster run this version: upgrade the others, or leave these out";
         return Err(Problem::new(Code::Unavailable, detail));
     }
     let record = credentials.record(state.vault(), subscription, form)?;
