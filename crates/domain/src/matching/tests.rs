@@ -319,14 +319,14 @@ fn any_event() -> impl Strategy<Value = Event> {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Insert(Subscription),
+    Insert(Box<Subscription>),
     Remove(u32),
     Match(Event),
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        3 => any_subscription().prop_map(Step::Insert),
+        3 => any_subscription().prop_map(|one| Step::Insert(Box::new(one))),
         1 => (0u32..12).prop_map(Step::Remove),
         3 => any_event().prop_map(Step::Match),
     ]
@@ -342,7 +342,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Insert(subscription) => {
-                    let subscription = Arc::new(subscription);
+                    let subscription = Arc::new(*subscription);
                     let key = (subscription.tenant.clone(), subscription.id);
                     let replaced = all.insert(key, Arc::clone(&subscription));
                     prop_assert_eq!(index.insert(Arc::clone(&subscription)), replaced);

@@ -343,23 +343,21 @@ impl Server {
 /// Why a server cannot listen on an address, and what to do.
 pub(crate) fn cannot_listen(address: SocketAddr, error: &io::Error, flag: &str) -> anyhow::Error {
     let another = SocketAddr::new(address.ip(), address.port().checked_add(1).unwrap_or(0));
-    let advice = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            format!(
-                "another program listens there: stop it, or choose another port, such as {flag} {another}"
-            )
-        }
-        io::ErrorKind::PermissionDenied => {
-            format!(
-                "ports below 1024 are for root: choose another by {flag}, or give the program CAP_NET_BIND_SERVICE"
-            )
-        }
-        io::ErrorKind::AddrNotAvailable => {
-            format!(
-                "this machine has no such address: choose one of its own by {flag}, or 0.0.0.0 for all"
-            )
-        }
-        _ => format!("choose another address by {flag}"),
+    let kind = error.kind();
+    let advice = if kind == io::ErrorKind::AddrInUse {
+        format!(
+            "another program listens there: stop it, or choose another port, such as {flag} {another}"
+        )
+    } else if kind == io::ErrorKind::PermissionDenied {
+        format!(
+            "ports below 1024 are for root: choose another by {flag}, or give the program CAP_NET_BIND_SERVICE"
+        )
+    } else if kind == io::ErrorKind::AddrNotAvailable {
+        format!(
+            "this machine has no such address: choose one of its own by {flag}, or 0.0.0.0 for all"
+        )
+    } else {
+        format!("choose another address by {flag}")
     };
     anyhow::anyhow!("cannot listen on {address}: {error}\n{advice}")
 }
