@@ -161,6 +161,23 @@ fn told_alert_is_not_repeated_after_a_restart_and_its_end_is_told() {
 }
 
 #[test]
+fn end_of_an_outage_is_told_although_the_server_saw_nothing_wrong_since_its_start() {
+    let (webhook, bad) = (Receiver::start(200), Receiver::start(500));
+    let targets = json!([{"name": "hook", "url": webhook.url(), "secret": SECRET}]);
+    let server = touchy(start(&targets)).fresh();
+    let made = server.subscribe(&bad.url());
+    server.send(2);
+    webhook.wait_until(1);
+    // Without a subscription the destination is not counted any more.
+    server.ask("DELETE", &format!("/v1/subscriptions/{}", made["id"].as_str().unwrap()), None, 204);
+    let server = server.restart(touchy(start(&targets)));
+    webhook.wait_until(2);
+    let told: Vec<Json> = webhook.arrived().iter().map(signed).collect();
+    assert_eq!(told[1]["data"]["status"], "resolved", "{told:?}");
+    drop(server);
+}
+
+#[test]
 fn dead_deliveries_are_counted_and_no_payload_is_told() {
     let (webhook, bad) = (Receiver::start(200), Receiver::start(500));
     let targets = json!([

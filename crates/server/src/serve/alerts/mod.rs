@@ -126,7 +126,7 @@ pub(super) fn start(config: &Config, parts: Parts) -> anyhow::Result<Arc<Desk>> 
         metrics,
         feed,
         sight,
-        reported: Vec::new(),
+        reported: None,
         looks: 0,
         finished,
     };
@@ -201,8 +201,9 @@ struct Teller {
     metrics: Metrics,
     feed: AlertFeed,
     sight: Sight,
-    /// What this node reported last.
-    reported: Vec<Seen>,
+    /// What this node reported last; `None` before its first report, which replaces what the process
+    /// before it saw.
+    reported: Option<Vec<Seen>>,
     looks: u32,
     finished: mpsc::Sender<Sent>,
 }
@@ -233,9 +234,11 @@ impl Teller {
             // If it fails, the book in memory goes on.
             is_anew = self.keeper.read().await.is_ok();
         }
-        let (seen, happened) = (self.sight.look().await, self.feed.drain());
-        is_anew &= !seen.is_empty();
-        let is_changed = is_anew || seen != self.reported || !happened.is_empty();
+        let Some(seen) = self.sight.look().await else { return };
+        let happened = self.feed.drain();
+        // Also where this node sees nothing: a node that has left may have seen something.
+        is_anew &= !seen.is_empty() || !self.keeper.book().is_quiet();
+        let is_changed = is_anew || self.reported.as_ref() != Some(&seen) || !happened.is_empty();
         let now = self.desk.clock.now();
         if !is_changed && !self.keeper.is_behind() && !self.is_due(now) {
             return;
@@ -265,7 +268,7 @@ impl Teller {
         for (target, message) in self.keeper.change(change).await {
             self.send(target, message);
         }
-        self.reported = seen;
+        self.reported = Some(seen);
     }
 
     /// Whether a target would be told something now, as far as this node knows.

@@ -76,8 +76,8 @@ struct State {
     transitions: BTreeMap<(&'static str, &'static str), u64>,
     /// Destinations of this node's shards that are disabled or frozen. All others are enabled.
     not_enabled: HashMap<DestinationId, Standing>,
-    /// Those of them that have a subscription, as they were last counted.
-    standing: Arc<Vec<Standing>>,
+    /// Those of them that have a subscription, as they were last counted; `None` before that.
+    standing: Option<Arc<Vec<Standing>>>,
     destinations: DestinationCounts,
     /// Messages to the targets of alerts, sent and failed.
     alerts: BTreeMap<String, (u64, u64)>,
@@ -291,9 +291,10 @@ impl Metrics {
         };
     }
 
-    /// The disabled and frozen destinations that have a subscription, in this node's shards.
-    pub(super) fn standing(&self) -> Arc<Vec<Standing>> {
-        Arc::clone(&self.state().standing)
+    /// The disabled and frozen destinations that have a subscription, in this node's shards; `None`
+    /// until they are counted for the first time.
+    pub(super) fn standing(&self) -> Option<Arc<Vec<Standing>>> {
+        self.state().standing.clone()
     }
 
     /// Shows one destination among the worst, for those who document the page.
@@ -302,7 +303,7 @@ impl Metrics {
         let destination = DestinationId::of(&tenant, "https://hooks.example.com/");
         let state = DestinationState::Disabled;
         self.state().standing =
-            Arc::new(vec![Standing { destination, tenant, state, failures: 101 }]);
+            Some(Arc::new(vec![Standing { destination, tenant, state, failures: 101 }]));
     }
 
     /// A target of alerts was told something, or that failed; without an outcome, it is there.
@@ -341,7 +342,7 @@ impl Metrics {
             standing.push(found.clone());
         }
         let mut state = self.state();
-        (state.destinations, state.standing) = (counts, Arc::new(standing));
+        (state.destinations, state.standing) = (counts, Some(Arc::new(standing)));
     }
 
     /// What quotas have refused so far.
@@ -434,7 +435,7 @@ impl State {
         }
         let help = "Consecutive failures of the ten worst disabled and frozen destinations in this node's shards.";
         page.head("postrider_worst_destination_failures", "gauge", help);
-        let mut worst: Vec<&Standing> = self.standing.iter().collect();
+        let mut worst: Vec<&Standing> = self.standing.iter().flat_map(|all| all.iter()).collect();
         worst.sort_by_key(|one| (std::cmp::Reverse(one.failures), one.destination));
         for one in worst.into_iter().take(WORST_MAX) {
             let (destination, state) = (one.destination, one.state.as_str());
