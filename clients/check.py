@@ -3,7 +3,7 @@
 
     python3 clients/check.py --binary target/debug/postrider --work target/clients
 
-Needs node and npm, go, and Python 3.11 or newer with venv; packages come from the registries that this machine is set
+Needs node and npm, go, cargo, and Python 3.11 or newer with venv; packages come from the registries that this machine is set
 up for. Sources are copied to the work folder first: nothing is written beside them. It prints one line of figures for
 each client, and ends with 1 where something failed. A second run in the same work folder installs nothing again
 unless the requirements have changed.
@@ -377,6 +377,27 @@ def go(server: Server, work: Path) -> str:
     return f"{tests} tests with {version}, {ran} README examples"
 
 
+def rust(server: Server, work: Path) -> str:
+    """A member of the workspace. Features are those of the whole workspace, so that what CI has built is used."""
+    root = HERE.parent
+    run(["cargo", "check", "--quiet", "--package", "postrider-client", "--no-default-features"], root)
+    tests = [word for name in ("readme", "real_server", "scripted", "verify") for word in ("--test", name)]
+    access = {"POSTRIDER_SERVER": server.url, "POSTRIDER_KEY": server.key}
+    tested = run(["cargo", "test", "--quiet", "--workspace", *tests, "--", "--include-ignored"], root, access)
+    results = re.findall(r"test result: ok\. (\d+) passed; 0 failed; (\d+) ignored", tested)
+    count = sum(int(passed) for passed, _ in results)
+    if len(results) * 2 != len(tests) or any(ignored != "0" for _, ignored in results):
+        raise Failed(f"a test was skipped:\n{tested[-2000:]}")
+    examples = sorted((HERE / "rust" / "examples").glob("*.rs"))
+    names = [word for one in examples for word in ("--example", one.stem)]
+    run(["cargo", "build", "--quiet", "--workspace", *names], root)
+    folder = work / "rust-examples"
+    folder.mkdir(exist_ok=True)
+    binaries = root / "target" / "debug" / "examples"
+    ran = run_examples(server, [([binaries / one.stem], folder, one.read_text()) for one in examples])
+    return f"{count} tests, {ran} README examples"
+
+
 def void(_: object) -> None:
     """Takes a value and gives none."""
 
@@ -399,7 +420,7 @@ def check_openapi(server: Server, is_update: bool) -> None:
         )
 
 
-CLIENTS: dict[str, Callable[[Server, Path], str]] = {"typescript": typescript, "python": python, "go": go}
+CLIENTS: dict[str, Callable[[Server, Path], str]] = {"typescript": typescript, "python": python, "go": go, "rust": rust}
 
 
 def main() -> int:

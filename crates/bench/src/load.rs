@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use hyper::StatusCode;
+use postrider_client::{Call, Client};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -46,6 +48,13 @@ pub(crate) struct Load {
     /// With no rate: the most deliveries on their way. Accepting more than arrives only grows a
     /// queue, which is not a sustainable rate. Zero for no limit.
     pub(crate) window: u64,
+}
+
+impl Load {
+    /// About how long the body of a request is.
+    fn body_bytes(&self) -> usize {
+        usize::try_from(self.batch * (self.payload_bytes + 64)).unwrap_or(0)
+    }
 }
 
 /// The result of the load generator.
@@ -120,7 +129,7 @@ impl Window {
 /// Asks the receiver repeatedly how many deliveries have arrived.
 #[expect(clippy::disallowed_methods, reason = "arrivals are looked at a thousand times a second")]
 async fn watch_arrivals(mut receiver: Connection, seen: watch::Sender<u64>) {
-    while let Ok((200, count)) = receiver.exchange(receiver::COUNT_REQUEST).await {
+    while let Ok(count) = receiver.exchange(receiver::COUNT_REQUEST).await {
         seen.send_replace(count.parse().unwrap_or(0));
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -142,17 +151,18 @@ pub(crate) fn run() -> Result<(), Failure> {
 }
 
 async fn send(load: Load) -> Result<Sent, Failure> {
-    let mut connections = Vec::new();
-    // At least one connection per server, distributed evenly.
+    let mut clients = Vec::new();
+    // At least one client per server, distributed evenly. A client sends one request at a time, so
+    // each keeps one connection.
     let count = usize::try_from(load.connections).unwrap_or(usize::MAX).max(load.servers.len());
     for server in load.servers.iter().cycle().take(count) {
-        connections.push(Connection::open(server).await?);
+        clients.push(client(server, &load)?);
     }
     let source = Arc::new(source(&load).await?);
     let load = Arc::new(load);
-    let tasks: Vec<_> = connections
+    let tasks: Vec<_> = clients
         .into_iter()
-        .map(|connection| tokio::spawn(work(connection, Arc::clone(&load), Arc::clone(&source))))
+        .map(|client| tokio::spawn(work(client, Arc::clone(&load), Arc::clone(&source))))
         .collect();
     let (mut sent, mut latencies) = (Sent { first_us: u64::MAX, ..Sent::default() }, Vec::new());
     for task in tasks {
@@ -221,31 +231,32 @@ struct Part {
     latencies: Vec<u64>,
 }
 
-async fn work(
-    mut connection: Connection,
-    load: Arc<Load>,
-    source: Arc<Source>,
-) -> Result<Part, Failure> {
+/// A client that repeats nothing: a measurement counts what was refused or lost.
+fn client(server: &str, load: &Load) -> Result<Client, Failure> {
+    let builder = Client::builder(format!("http://{server}")).retries(0);
+    let client = builder.key(&load.key).tenant(&load.tenant).build();
+    client.map_err(|error| Failure::usage(error.to_string()))
+}
+
+async fn work(client: Client, load: Arc<Load>, source: Arc<Source>) -> Result<Part, Failure> {
     let mut part = Part { first_us: u64::MAX, ..Part::default() };
-    let (mut body, mut request) = (Vec::new(), Vec::new());
     while let Some((number, meant_us)) = source.next().await {
         let first = number * load.batch;
-        body.clear();
+        let mut body = Vec::with_capacity(load.body_bytes());
         put_body(&mut body, &load, first, meant_us);
-        request.clear();
-        put_request(&mut request, &connection.server, &load, &body);
-        let answer = connection.exchange(&request).await;
+        let call = match load.batch {
+            1 => Call::post("/v1/events").body(body),
+            _ => Call::post("/v1/events/batch").lines(body),
+        };
+        let answer = client.fetch(&call).await;
         part.first_us = part.first_us.min(meant_us);
         part.last_us = message::now_us();
         part.latencies.push(part.last_us.saturating_sub(meant_us));
         part.events += load.batch;
         let refusal = match answer {
-            Ok((202, _)) => continue,
-            Ok((status, text)) => format!("{status}: {text}"),
-            Err(error) => {
-                connection = Connection::open(&connection.server).await?;
-                error.to_string()
-            }
+            Ok((StatusCode::ACCEPTED, _)) => continue,
+            Ok((status, text)) => format!("{status}: {}", String::from_utf8_lossy(&text)),
+            Err(error) => error.to_string(),
         };
         part.refused.extend(first..first + load.batch);
         if part.refused.len() > REFUSED_MAX {
@@ -263,26 +274,8 @@ fn put_body(out: &mut Vec<u8>, load: &Load, first: u64, meant_us: u64) {
     }
 }
 
-fn put_request(out: &mut Vec<u8>, server: &str, load: &Load, body: &[u8]) {
-    let (path, kind) = match load.batch {
-        1 => ("/v1/events", "application/json"),
-        _ => ("/v1/events/batch", "application/x-ndjson"),
-    };
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\npostrider-tenant: {}\r\n\
-         content-type: {kind}\r\ncontent-length: {}\r\n\r\n",
-        server,
-        load.key,
-        load.tenant,
-        body.len()
-    );
-    out.extend_from_slice(head.as_bytes());
-    out.extend_from_slice(body);
-}
-
-/// A connection to a server, with one request at a time.
+/// A connection to the receiver of the measurement, with one request at a time.
 struct Connection {
-    server: String,
     stream: TcpStream,
     buffer: Vec<u8>,
 }
@@ -291,11 +284,11 @@ impl Connection {
     async fn open(server: &str) -> Result<Connection, Failure> {
         let stream = TcpStream::connect(server).await?;
         stream.set_nodelay(true)?;
-        Ok(Connection { server: server.to_owned(), stream, buffer: Vec::with_capacity(32 * 1024) })
+        Ok(Connection { stream, buffer: Vec::with_capacity(1024) })
     }
 
-    /// The status of the answer and, if it is not a success, its text.
-    async fn exchange(&mut self, request: &[u8]) -> std::io::Result<(u16, String)> {
+    /// The text of the answer.
+    async fn exchange(&mut self, request: &[u8]) -> std::io::Result<String> {
         self.stream.write_all(request).await?;
         self.buffer.clear();
         loop {
@@ -303,10 +296,8 @@ impl Connection {
                 return Err(std::io::ErrorKind::UnexpectedEof.into());
             }
             if let Some(answer) = http::message(&self.buffer) {
-                let status = http::status(&self.buffer).unwrap_or(0);
-                let text = self.buffer.get(answer.body..answer.end).filter(|_| status != 202);
-                let text = String::from_utf8_lossy(text.unwrap_or_default()).into_owned();
-                return Ok((status, text));
+                let text = self.buffer.get(answer.body..answer.end).unwrap_or_default();
+                return Ok(String::from_utf8_lossy(text).into_owned());
             }
         }
     }

@@ -8,6 +8,9 @@
 //! | 3 | the record does not exist |
 //! | 4 | the key is missing, unknown, expired, or may not do this |
 //! | 5 | the server cannot be reached |
+//!
+//! Where a command watches something (`subscriptions test`, `replay start --follow`, `deliveries watch`),
+//! code 1 also means that a delivery failed.
 
 use std::fmt;
 
@@ -57,10 +60,32 @@ impl Failure {
         if let Some(field) = part("field") {
             message = format!("{field}: {message}");
         }
-        if status == StatusCode::UNAUTHORIZED {
-            message.push_str("\nGive a key by --key, POSTRIDER_KEY, or admin.key in --data-dir");
-        }
         Failure { code, message, problem: Some(problem.clone()) }
+    }
+
+    /// With what to do about it, in a line of its own.
+    #[must_use]
+    pub fn hint(mut self, what_to_do: &str) -> Failure {
+        self.message = format!("{}\n{what_to_do}", self.message);
+        self
+    }
+
+    /// With another message; the exit code and the problem document stay.
+    #[must_use]
+    pub fn instead(mut self, message: impl Into<String>) -> Failure {
+        self.message = message.into();
+        self
+    }
+
+    /// The first line of the message: what failed, without what to do.
+    pub fn first_line(&self) -> &str {
+        self.message.lines().next().unwrap_or_default()
+    }
+
+    /// Whether the server knows no such key, as opposed to a key that may not do this.
+    pub fn is_unauthenticated(&self) -> bool {
+        let status = self.problem.as_ref().and_then(|problem| problem.get("status"));
+        status.and_then(Json::as_u64) == Some(401)
     }
 
     /// As JSON, for scripts.

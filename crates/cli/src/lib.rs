@@ -6,3 +6,6 @@
 pub mod client;
 pub mod exit;
 pub mod output;
+pub mod show;
+pub mod table;
+pub mod times;

@@ -12,12 +12,13 @@ mod packaged;
 mod serve;
 mod telemetry;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser as _;
-use postrider_cli::{client, exit, output};
+use clap::FromArgMatches as _;
+use postrider_cli::{client, exit, output, show, table, times};
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, Early};
 use crate::commands::Context;
 use crate::config::Environment;
 use crate::exit::Failure;
@@ -39,21 +40,56 @@ pub(crate) const VERSION: &str = concat!(
 );
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let arguments: Vec<OsString> = std::env::args_os().collect();
     let environment = Environment::of_the_process();
-    let output = Output::new(cli.json, environment.no_color());
+    let cli = match parse(&arguments) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let output = Output::new(cli.json, cli.color.into(), environment.terminal());
     match run(cli.command, &environment, output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            report(&failure, output);
+            report(&failure, output.json);
             ExitCode::from(failure.code)
         }
     }
 }
 
+/// Parses the command line; if that fails, or help is wanted, prints it and returns the exit code.
+fn parse(arguments: &[OsString]) -> Result<Cli, ExitCode> {
+    let early = Early::of(arguments);
+    let mut command = cli::command(early.color);
+    let parsed = command.try_get_matches_from_mut(arguments).and_then(|matches| {
+        Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    });
+    parsed.map_err(|error| {
+        let code = u8::try_from(error.exit_code()).unwrap_or(2);
+        if early.json && code != 0 {
+            report(&Failure::usage(usage(&error)), true);
+        } else if error.print().is_err() {
+            // Nobody reads the output any more.
+        }
+        ExitCode::from(code)
+    })
+}
+
+/// What is wrong with the command line, without how it is used.
+fn usage(error: &clap::Error) -> String {
+    use clap::error::ErrorKind;
+
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "a command is missing: see --help".to_owned();
+    }
+    let text = error.render().to_string();
+    let text = text.split("\n\nUsage:").next().unwrap_or(&text);
+    let text = text.split("\n\nFor more information").next().unwrap_or(text);
+    text.trim().trim_start_matches("error: ").to_owned()
+}
+
 #[expect(clippy::print_stderr, reason = "this is where a command says why it failed")]
-fn report(failure: &Failure, output: Output) {
-    if output.json {
+fn report(failure: &Failure, json: bool) {
+    if json {
         eprintln!("{}", failure.json());
     } else {
         eprintln!("postrider: {failure}");
@@ -87,14 +123,19 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
         | Command::Subscriptions(_)
         | Command::Destinations(_)
         | Command::Deliveries(_)
+        | Command::Events(_)
         | Command::Replay(_)
+        | Command::EventTypes(_)
+        | Command::Erase(_)
         | Command::Keys(_)
+        | Command::Tenants(_)
         | Command::Alerts(_)
         | Command::Audit(_)
         | Command::Backup(_)
         | Command::Keyring(_)
         | Command::Restore(_)
         | Command::Doctor(_)
+        | Command::Mcp(_)
         | Command::Migrate(_)) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(Box::pin(ask(command, environment, output)))
@@ -126,6 +167,18 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
         Command::Replay(remote) => {
             commands::replay::run(&context(&remote.connection)?, remote.command).await
         }
+        Command::EventTypes(remote) => {
+            commands::event_types::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::Erase(remote) => {
+            commands::erase::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::Events(remote) => {
+            commands::events::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::Tenants(remote) => {
+            commands::tenants::run(&context(&remote.connection)?, remote.command).await
+        }
         Command::Alerts(remote) => {
             commands::alerts::run(&context(&remote.connection)?, remote.command).await
         }
@@ -133,12 +186,16 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
             commands::audit::run(&context(&remote.connection)?, remote.command).await
         }
         Command::Keys(remote) => {
-            commands::keys::run(&context(&remote.connection)?, remote.command).await
+            let connection = &remote.connection;
+            commands::keys::run(connection, remote.command, environment, output).await
         }
         Command::Backup(remote) => {
             commands::backup::run(&remote.connection, &remote.command, environment, output).await
         }
         Command::Restore(restore) => commands::restore::run(&restore, output).await,
+        Command::Mcp(remote) => {
+            commands::mcp::run(&context(&remote.connection)?, remote.command).await
+        }
         Command::Doctor(doctor) => {
             Box::pin(commands::doctor::run(doctor, environment, output)).await
         }

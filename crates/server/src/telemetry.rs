@@ -20,6 +20,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, Registry};
 
 use crate::config::{LogFormat, TelemetrySettings};
+use crate::output::Output;
 
 /// The tracing target of the lines of attempts.
 pub(crate) const ATTEMPTS: &str = "postrider::attempt";
@@ -79,19 +80,19 @@ fn effective(settings: &TelemetrySettings) -> anyhow::Result<Targets> {
     Ok(if settings.attempts { targets } else { targets.with_target(ATTEMPTS, LevelFilter::OFF) })
 }
 
-/// Starts logging to the standard error; `json` overrides the configured format.
-pub(crate) fn start(settings: &TelemetrySettings, json: bool) -> anyhow::Result<LogHandle> {
+/// Starts logging to the standard error; `--json` overrides the configured format.
+pub(crate) fn start(settings: &TelemetrySettings, output: Output) -> anyhow::Result<LogHandle> {
     let (targets, level) = reload::Layer::new(effective(settings)?);
     let is_terminal = io::stderr().is_terminal();
     let human = match settings.format {
-        LogFormat::Auto => is_terminal && !json,
-        LogFormat::Human => !json,
+        LogFormat::Auto => is_terminal && !output.json,
+        LogFormat::Human => !output.json,
         LogFormat::Json => false,
     };
     let lines = Lines::to(io::stderr())?;
     let layer = tracing_subscriber::fmt::layer().with_writer(lines.clone());
     let layer = if human {
-        layer.with_ansi(is_terminal).with_target(false).boxed()
+        layer.with_ansi(output.colours_log()).with_target(false).boxed()
     } else {
         layer.json().flatten_event(true).with_span_list(false).with_current_span(false).boxed()
     };

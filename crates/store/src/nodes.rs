@@ -25,7 +25,8 @@ use crate::records::{Acceptance, Accepted, ShardLeases};
 /// |---|---|---|
 /// | 0 | 0.1.0, commit 414a721 | nodes without a level in the database |
 /// | 1 | the version after it | nodes write their version and level |
-pub const FORMAT: u32 = 1;
+/// | 2 | 0.2.0 | subscriptions with a name, description, metadata, `uid`, a policy or the format `workfront` |
+pub const FORMAT: u32 = 2;
 
 /// The version of this program, as a node tells it to the others.
 pub const PROGRAM: &str = env!("CARGO_PKG_VERSION");
@@ -179,7 +180,7 @@ pub enum Change {
     Subscription(TenantId, SubscriptionId),
     /// A key was deleted.
     Key(String),
-    /// A tenant was deleted.
+    /// A tenant was changed or deleted.
     Tenant(TenantId),
 }
 

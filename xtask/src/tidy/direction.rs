@@ -3,7 +3,7 @@
 //! ```text
 //! server ─▶ api ─▶ engine ─▶ { store, transport } ─▶ entropy ─▶ domain
 //!       ├─▶ simulation ─┘
-//!       └─▶ bench ─▶ { cli, api, … }
+//!       └─▶ bench ─▶ { cli ─▶ { client, domain }, api, … }
 //! ```
 
 use super::{Finding, Tree};
@@ -26,11 +26,23 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("engine", &["store", "transport", "entropy", "domain"]),
     ("api", &["dashboard", "engine", "store", "transport", "entropy", "domain"]),
     ("simulation", &["engine", "store-testing", "store", "transport", "domain"]),
-    ("cli", &[]),
-    ("bench", &["cli", "api", "store", "transport", "entropy", "domain"]),
+    ("client", &[]),
+    ("cli", &["client", "domain"]),
+    ("bench", &["cli", "client", "api", "store", "transport", "entropy", "domain"]),
     (
         "server",
-        &["bench", "cli", "simulation", "api", "engine", "store", "transport", "entropy", "domain"],
+        &[
+            "bench",
+            "cli",
+            "client",
+            "simulation",
+            "api",
+            "engine",
+            "store",
+            "transport",
+            "entropy",
+            "domain",
+        ],
     ),
 ];
 

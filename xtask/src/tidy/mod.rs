@@ -30,7 +30,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-/// Folders that are built or fetched, never written by us.
+/// Folders and files that are built or fetched, never written by us.
 const NOT_OURS: &[&str] = &[
     ".git",
     "target",
@@ -41,6 +41,8 @@ const NOT_OURS: &[&str] = &[
     "postrider-data",
     "corpus",
     "artifacts",
+    // The TypeScript client's types, made from the OpenAPI document.
+    "schema.ts",
 ];
 
 type Rule = fn(&Tree) -> Vec<Finding>;
@@ -164,9 +166,13 @@ impl Tree {
             || self.files.keys().any(|file| file.starts_with(&folder))
     }
 
-    /// The crates in `crates/`: the folder's name, the manifest's path, its text.
+    /// The crates in `crates/`, and the client in `clients/rust`: the name, the manifest's path, its
+    /// text.
     fn crates(&self) -> impl Iterator<Item = (&str, &str, &str)> {
         self.texts().filter_map(|(path, text)| {
+            if path == "clients/rust/Cargo.toml" {
+                return Some(("client", path, text));
+            }
             let folder = path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
             (!folder.contains('/')).then_some((folder, path, text))
         })
@@ -213,7 +219,9 @@ mod tests {
         );
         assert!(tree.text("xtask/src/dist/mod.rs").is_some());
         assert!(!tree.files.keys().any(|path| path.contains("target/")));
-        assert!(tree.crates().any(|(folder, ..)| folder == "domain"));
+        for expected in ["domain", "client"] {
+            assert!(tree.crates().any(|(folder, ..)| folder == expected), "{expected}");
+        }
         assert!(tree.has("xtask/src") && tree.has("") && !tree.has("xtask/sr"));
     }
 

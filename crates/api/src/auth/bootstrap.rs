@@ -3,17 +3,19 @@
 use postrider_domain::access::Scope;
 use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;
-use postrider_store::{PageRequest, Store, StoreError, Tenant};
+use postrider_store::{Key, PageRequest, Store, StoreError, Tenant, TenantDetails};
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
 use super::key::{NewKey, new_key};
-use crate::audit::{AuditError, note_server};
+use crate::audit::{AuditError, note_operator, note_server};
 use crate::draw::Draw;
 use crate::random::NoRandomness;
 use crate::vault::Vault;
 
 const PURPOSE: &[u8] = b"admin";
+/// The display name of the first admin key.
+const FIRST_KEY: &str = "first admin key";
 /// The allowed length of an admin key that the operator chose.
 const GIVEN_CHARS: std::ops::RangeInclusive<usize> = 24..=256;
 
@@ -63,7 +65,12 @@ pub async fn bootstrap_admin(
     given: Option<&str>,
     now: Timestamp,
 ) -> Result<Bootstrap, BootstrapError> {
-    let tenant = Tenant { id: TenantId::default_tenant(), name: None, created_at: now };
+    let tenant = Tenant {
+        id: TenantId::default_tenant(),
+        name: None,
+        created_at: now,
+        details: TenantDetails::default(),
+    };
     store.create_tenant(&tenant).await?;
     if let Some(given) = given {
         return GivenAdmin::new(vault, given).map(Bootstrap::Given);
@@ -72,12 +79,46 @@ pub async fn bootstrap_admin(
     if !store.keys(None, &page).await?.items.is_empty() {
         return Ok(Bootstrap::Exists);
     }
-    let name = Some("first admin key".to_owned());
-    let wish = NewKey { tenant: None, name, scopes: vec![Scope::Admin], expires_at: None };
-    let (key, text) = new_key(vault, wish, now, &Draw::default())?;
+    let (key, text) = first_key(vault, now)?;
     store.create_key(&key).await?;
     note_server(store, "key.create", "key", Some(&key.id), now).await?;
     Ok(Bootstrap::Created(text))
+}
+
+fn first_key(vault: &Vault, now: Timestamp) -> Result<(Key, Zeroizing<String>), NoRandomness> {
+    let name = Some(FIRST_KEY.to_owned());
+    let wish = NewKey { tenant: None, name, scopes: vec![Scope::Admin], expires_at: None };
+    new_key(vault, wish, now, &Draw::default())
+}
+
+/// Replaces the first admin key, whose text was lost. Call it on a store that no server has open: a
+/// server keeps keys in memory. Other admin keys stay.
+pub async fn reset_admin(
+    store: &dyn Store,
+    vault: &Vault,
+    now: Timestamp,
+) -> Result<Zeroizing<String>, BootstrapError> {
+    let (key, text) = first_key(vault, now)?;
+    let mut page = PageRequest { limit: 1000, cursor: None };
+    let mut replaced = Vec::new();
+    loop {
+        let keys = store.keys(None, &page).await?;
+        let first = keys.items.into_iter().filter(|key| key.name.as_deref() == Some(FIRST_KEY));
+        replaced.extend(first.map(|key| key.id));
+        match keys.next {
+            Some(cursor) => page.cursor = Some(cursor),
+            None => break,
+        }
+    }
+    // First the new one, so that a crash leaves the store with a key.
+    store.create_key(&key).await?;
+    note_operator(store, "key.create", "key", Some(&key.id), now).await?;
+    for id in replaced {
+        if store.delete_key(None, &id).await? {
+            note_operator(store, "key.delete", "key", Some(&id), now).await?;
+        }
+    }
+    Ok(text)
 }
 
 impl GivenAdmin {

@@ -5,9 +5,10 @@ use std::io::Write as _;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value as Json;
 
-use super::{Context, more, query};
+use super::words::access as words;
+use super::{Context, query};
 use crate::exit::Failure;
-use crate::output::{entries, part, table};
+use crate::output::entries;
 
 /// Entries per request.
 const PAGE: &str = "1000";
@@ -107,16 +108,7 @@ pub(crate) async fn run(context: &Context, audit: Audit) -> Result<(), Failure> 
         Command::List { filter, limit, cursor } => {
             let query = filter.query(limit.map(|limit| limit.to_string()), cursor);
             let list = context.get("/v1/audit", &query).await?;
-            context.output.value(&list, |list| {
-                let row = |entry: &Json| {
-                    ["at", "tenant", "key", "action", "target", "address", "status", "problem"]
-                        .map(|name| part(entry, name))
-                        .to_vec()
-                };
-                let head =
-                    ["AT", "TENANT", "KEY", "ACTION", "TARGET", "ADDRESS", "STATUS", "PROBLEM"];
-                table(&head, entries(list).iter().map(row).collect()) + &more(list)
-            })?;
+            context.output.value(&list, |list| words::audit(&context.show(), list))?;
         }
         Command::Export { filter, format } => export(context, filter, format).await?,
     }

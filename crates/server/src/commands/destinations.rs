@@ -3,10 +3,9 @@
 use clap::{Args, Subcommand};
 use serde_json::Value as Json;
 
-use super::subscriptions::pretty;
-use super::{Context, more, object, query, segment};
+use super::words::destination as words;
+use super::{Context, Paging, object, segment};
 use crate::exit::Failure;
-use crate::output::{entries, part, table};
 
 #[derive(Debug, Args)]
 pub(crate) struct Destinations {
@@ -18,18 +17,14 @@ pub(crate) struct Destinations {
 enum Command {
     /// List destinations.
     List {
-        /// Those that are enabled, disabled or frozen.
+        /// Those that are enabled, disabled or frozen, or failing: disabled or frozen.
         #[arg(long)]
         state: Option<String>,
         /// Those whose URL has this in it.
         #[arg(long, value_name = "TEXT")]
         search: Option<String>,
-        /// At most so many.
-        #[arg(long)]
-        limit: Option<u32>,
-        /// The cursor of the page.
-        #[arg(long)]
-        cursor: Option<String>,
+        #[command(flatten)]
+        paging: Paging,
     },
     /// Show a destination, and how near it is to each threshold.
     Get {
@@ -40,6 +35,8 @@ enum Command {
     Timeline {
         /// The destination's identifier.
         id: String,
+        #[command(flatten)]
+        paging: Paging,
     },
     /// Enable one: the only way out of frozen. May send what waits and what died there.
     Enable(Enable),
@@ -70,20 +67,19 @@ struct Enable {
 
 pub(crate) async fn run(context: &Context, arguments: Destinations) -> Result<(), Failure> {
     match arguments.command {
-        Command::List { state, search, limit, cursor } => {
-            let limit = limit.map(|limit| limit.to_string());
-            let query =
-                query(vec![("state", state), ("q", search), ("limit", limit), ("cursor", cursor)]);
+        Command::List { state, search, paging } => {
+            let is_filtered = state.is_some() || search.is_some();
+            let query = paging.query(vec![("state", state), ("q", search)]);
             let list = context.get("/v1/destinations", &query).await?;
-            context.output.value(&list, |list| shown(context, list) + &more(list))?;
+            context.output.value(&list, |list| words::list(&context.show(), list, is_filtered))?;
         }
         Command::Get { id } => {
             let one = context.get(&path(&id, "")?, &[]).await?;
-            context.output.value(&one, pretty)?;
+            context.output.value(&one, |one| words::one(&context.show(), one))?;
         }
-        Command::Timeline { id } => {
-            let list = context.get(&path(&id, "/timeline")?, &[]).await?;
-            context.output.value(&list, pretty)?;
+        Command::Timeline { id, paging } => {
+            let list = context.get(&path(&id, "/timeline")?, &paging.query(vec![])).await?;
+            context.output.value(&list, |list| words::timeline(&context.show(), list))?;
         }
         Command::Enable(Enable { by_hand: ByHand { id, reason }, waiting, dead_since }) => {
             let body = object(vec![
@@ -109,21 +105,6 @@ async fn turn(context: &Context, id: &str, what: &str, body: &Json) -> Result<()
     let replay = replay.unwrap_or_default();
     context.output.value(&answer, |_| format!("{id} is {state}{replay}"))?;
     Ok(())
-}
-
-fn shown(context: &Context, list: &Json) -> String {
-    let row = |one: &Json| {
-        let state = one.get("state").and_then(Json::as_str).unwrap_or("-");
-        let mut row = vec![part(one, "id"), context.output.state(state)];
-        row.extend(
-            ["waiting", "attempts", "failures", "consecutive_failures", "last_success_at", "url"]
-                .map(|name| part(one, name)),
-        );
-        row
-    };
-    let head =
-        ["ID", "STATE", "WAITING", "ATTEMPTS", "FAILURES", "CONSECUTIVE", "LAST SUCCESS", "URL"];
-    table(&head, entries(list).iter().map(row).collect())
 }
 
 fn path(id: &str, what: &str) -> Result<String, Failure> {

@@ -22,10 +22,9 @@ use serde_json::{Value as Json, json};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use super::subscriptions::pretty;
 use crate::config::parse_duration;
 use crate::exit::Failure;
-use crate::output::{Colour, Output, escaped, line};
+use crate::output::{Colour, Output, escaped, line, pretty};
 
 /// How much of a body that is not JSON is printed.
 const SHOWN_CHARS_MAX: usize = 4096;
@@ -75,7 +74,10 @@ pub(crate) async fn run(listen: Listen, output: Output) -> Result<(), Failure> {
     let receiver = Arc::new(Receiver::new(&listen, output)?);
     let listener =
         TcpListener::bind(SocketAddr::new(listen.host, listen.port)).await.map_err(|error| {
-            Failure::failed(format!("cannot listen on {}:{}: {error}", listen.host, listen.port))
+            let address = SocketAddr::new(listen.host, listen.port);
+            Failure::failed(format!(
+                "cannot listen on {address}: {error}\nchoose another port by --port; 0 takes a free one"
+            ))
         })?;
     let url = format!("http://{}/", listener.local_addr()?);
     let verifies = !receiver.keys.is_empty();

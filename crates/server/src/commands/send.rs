@@ -70,7 +70,7 @@ pub(crate) async fn run(context: &Context, send: Send) -> Result<(), Failure> {
         time: send.time.as_deref(),
     };
     let body = serde_json::to_vec(&event).map_err(|error| Failure::usage(error.to_string()))?;
-    let answer = context.client.ask(Method::POST, "/v1/events", &[], Some(body.into())).await?;
+    let answer = context.ask(Method::POST, "/v1/events", &[], Some(body.into())).await?;
     context.output.value(&answer, |answer| {
         let repeat = if answer["duplicate"] == true { ", accepted before" } else { "" };
         let deliveries = part(answer, "deliveries");

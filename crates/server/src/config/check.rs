@@ -8,7 +8,7 @@ use postrider_domain::limits::BATCH_BODY_BYTES_MAX;
 use postrider_store::postgres::PostgresOptions;
 
 use super::alerts::{is_mail_server, is_sender};
-use super::fault::Fault;
+use super::fault::{Fault, Origin};
 use super::{Config, Loaded, SmtpTls, StoreChoice};
 
 const MINUTE: u64 = 60;
@@ -194,6 +194,9 @@ const RULES: &[Rule] = &[
 /// Finds all violated rules.
 pub(super) fn whole(loaded: &mut Loaded, faults: &mut Vec<Fault>) {
     loaded.config.egress.dev = loaded.config.dev;
+    if loaded.config.dev && loaded.origin("workfront.enabled") == Origin::Default {
+        loaded.config.api.workfront = true;
+    }
     for (key, holds, problem) in RULES {
         if !holds(&loaded.config) {
             faults.push(Fault::new(loaded.origin(key), format!("`{key}` {problem}")));

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use super::fault::{Fault, Origin};
 use super::value::Raw;
 use super::{Given, value};
+use crate::output::Terminal;
 
 const PREFIX: &str = "POSTRIDER_";
 /// Variables of the other commands, which the server ignores.
@@ -32,7 +33,7 @@ fn is_of_a_service(name: &str) -> bool {
 pub(crate) struct Environment {
     /// Name and value; `None` if the value is not UTF-8.
     variables: Vec<(String, Option<String>)>,
-    no_color: bool,
+    terminal: Terminal,
 }
 
 impl Environment {
@@ -42,11 +43,17 @@ impl Environment {
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok())))
             .collect();
         variables.sort();
-        let no_color = variables
-            .iter()
-            .any(|(name, value)| name == "NO_COLOR" && value.as_deref() != Some(""));
+        let value = |name: &str| {
+            let found = variables.iter().find(|(found, _)| found == name);
+            found.and_then(|(_, value)| value.as_deref()).filter(|value| !value.is_empty())
+        };
+        let terminal = Terminal {
+            no_color: value("NO_COLOR").is_some(),
+            is_dumb: value("TERM") == Some("dumb"),
+            columns: value("COLUMNS").and_then(|columns| columns.parse().ok()),
+        };
         variables.retain(|(name, _)| name.starts_with(PREFIX));
-        Environment { variables, no_color }
+        Environment { variables, terminal }
     }
 
     /// Exactly these variables.
@@ -56,12 +63,12 @@ impl Environment {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), Some((*value).to_owned())))
             .collect();
-        Environment { variables, no_color: false }
+        Environment { variables, terminal: Terminal::default() }
     }
 
-    /// Whether the user has disabled colours for all programs (`NO_COLOR`).
-    pub(crate) const fn no_color(&self) -> bool {
-        self.no_color
+    /// What it says of the terminal: `NO_COLOR`, `TERM` and `COLUMNS`.
+    pub(crate) const fn terminal(&self) -> Terminal {
+        self.terminal
     }
 
     /// The file named by `POSTRIDER_CONFIG`.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv6Net};
 use postrider_api::{Origin, Origins};
+use postrider_domain::catalogue::Conduct;
 use postrider_domain::ids::TenantId;
 use postrider_domain::policy::{DeadRecovery, MeasuredFrom, RecoveryMode, Share};
 use postrider_transport::Nameservers;
@@ -549,6 +550,13 @@ words!(
     "\"keep\" or \"replay\"",
     "keep" => DeadRecovery::Keep,
     "replay" => DeadRecovery::Replay
+);
+words!(
+    Conduct,
+    "\"accept\", \"flag\" or \"refuse\"",
+    "accept" => Conduct::Accept,
+    "flag" => Conduct::Flag,
+    "refuse" => Conduct::Refuse
 );
 words!(
     LogFormat,

@@ -110,7 +110,7 @@ pub(crate) fn run(demo: &Demo, output: Output) -> Result<(), Failure> {
         ..ServerArgs::default()
     };
     let loaded = load(&arguments, &Environment::default())?;
-    let log = telemetry::start(&loaded.config.telemetry, output.json)?;
+    let log = telemetry::start(&loaded.config.telemetry, output)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let show = async {
         let word = postrider_domain::hex::encode(

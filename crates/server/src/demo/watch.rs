@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::receivers::CAST;
 use super::scene::{Change, Ledger, Seen, Standing, State};
 use crate::client::Client;
-use crate::commands::tail::Events;
+use crate::commands::stream::Events;
 use crate::exit::Failure;
 use crate::output::{entries, escaped};
 

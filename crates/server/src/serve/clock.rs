@@ -259,6 +259,11 @@ fn boot() -> Option<String> {
     Some(id.trim().to_owned())
 }
 
+/// The clock that the last server saved in its data directory, if there was one.
+pub(crate) fn saved(data_dir: &Path) -> anyhow::Result<Option<Saved>> {
+    read(&data_dir.join(FILE))
+}
+
 fn read(path: &Path) -> anyhow::Result<Option<Saved>> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),

@@ -53,6 +53,7 @@ pub(super) async fn follow(
             in_flight_first: u64::try_from(gauges.in_flight_first).unwrap_or(u64::MAX),
             in_flight_retry: u64::try_from(gauges.in_flight_retry).unwrap_or(u64::MAX),
             filters_over_budget: gauges.filters_over_budget,
+            misfits: engine.misfits(),
             first_lane_age: ages.0,
             retry_lane_overdue: ages.1,
         });

@@ -27,7 +27,7 @@ mod signals;
 mod traces;
 mod transport_options;
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,15 +52,16 @@ use self::alerts::AlertFeed;
 use self::background::BackgroundRuntime;
 use self::banner::{AdminKey, Started};
 use self::clock::ServerClock;
+pub(crate) use self::clock::saved as saved_clock;
 pub(crate) use self::cluster::is_name as is_node_name;
-pub(crate) use self::files::keep_private;
+pub(crate) use self::files::{keep_private, needed as files_needed};
 pub(crate) use self::health::address as health_address;
 pub(crate) use self::http::{ListenerOptions, serve as listen_http};
 use self::instrumented_store::InstrumentedStore;
 pub(crate) use self::metrics::Metrics;
 use self::process::ThisProcess;
 pub(crate) use self::sample::sample_metrics;
-pub(crate) use self::secrets::mark as ring_mark;
+pub(crate) use self::secrets::{mark as ring_mark, open_vault, write_admin_key};
 use self::signals::{Order, Signals};
 use self::traces::Exporter;
 use crate::cli::ServerArgs;
@@ -80,7 +81,7 @@ pub(crate) fn run(
     output: Output,
 ) -> Result<(), Failure> {
     let loaded = load(arguments, environment)?;
-    let log = telemetry::start(&loaded.config.telemetry, output.json)?;
+    let log = telemetry::start(&loaded.config.telemetry, output)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("postrider")
@@ -179,7 +180,7 @@ impl Server {
         // Bind first: if the address is in use, nothing has been read or sent yet.
         let listener = TcpListener::bind(config.listen)
             .await
-            .with_context(|| format!("cannot listen on {}", config.listen))?;
+            .map_err(|error| cannot_listen(config.listen, &error, "--listen"))?;
         let address = listener.local_addr()?;
         let apart = health::HealthListeners::bind(config).await?;
         let tls = http::Tls::of(config)?;
@@ -218,8 +219,7 @@ impl Server {
         let parts =
             Assembly { store: &store, engine: &engine, clock, vault, metrics, egress, about };
         let state = parts.api(config, &first)?;
-        drop(tokio::spawn(state.clone().follow_changes()));
-        drop(tokio::spawn(state.clone().keep_house()));
+        keep(&state);
         let (stop_listening, stop) = watch::channel(false);
         apart.serve(config, &state, &stop);
         let router = postrider_api::router(state.clone());
@@ -343,6 +343,30 @@ impl Server {
             }
         }
     }
+}
+
+/// Why a server cannot listen on an address, and what to do.
+pub(crate) fn cannot_listen(address: SocketAddr, error: &io::Error, flag: &str) -> anyhow::Error {
+    let another = SocketAddr::new(address.ip(), address.port().checked_add(1).unwrap_or(0));
+    let advice = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!(
+                "another program listens there: stop it, or choose another port, such as {flag} {another}"
+            )
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!(
+                "ports below 1024 are for root: choose another by {flag}, or give the program CAP_NET_BIND_SERVICE"
+            )
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            format!(
+                "this machine has no such address: choose one of its own by {flag}, or 0.0.0.0 for all"
+            )
+        }
+        _ => format!("choose another address by {flag}"),
+    };
+    anyhow::anyhow!("cannot listen on {address}: {error}\n{advice}")
 }
 
 /// The store has stopped for good: nothing can be acknowledged any more, so the process ends.
@@ -512,7 +536,11 @@ fn announce(
 ) -> anyhow::Result<()> {
     let path = config.admin_key_path();
     let key = match first {
-        Bootstrap::Created(key) => AdminKey::Created { key, path: &path },
+        Bootstrap::Created(key) => {
+            let written = std::fs::read_to_string(&path);
+            let is_written = written.is_ok_and(|text| text.trim() == key.as_str());
+            AdminKey::Created { key, path: &path, is_written }
+        }
         Bootstrap::Given(_) => AdminKey::Given,
         Bootstrap::Exists => AdminKey::Exists { path: &path },
     };
@@ -536,4 +564,11 @@ fn announce(
         "listening"
     );
     Ok(())
+}
+
+/// Starts the tasks of the API that run beside its requests.
+fn keep(state: &ApiState) {
+    drop(tokio::spawn(state.clone().follow_changes()));
+    drop(tokio::spawn(state.clone().keep_house()));
+    drop(tokio::spawn(state.clone().run_erasures()));
 }

@@ -34,13 +34,13 @@ impl Config {
     }
 
     /// The path of the admin key.
-    pub(super) fn admin_key_path(&self) -> PathBuf {
+    pub(crate) fn admin_key_path(&self) -> PathBuf {
         self.data_dir.join(ADMIN_KEY)
     }
 }
 
 /// Loads the key ring, and checks that it opens every sealed secret of the store.
-pub(super) async fn open_vault(config: &Config, store: &dyn Store) -> anyhow::Result<Vault> {
+pub(crate) async fn open_vault(config: &Config, store: &dyn Store) -> anyhow::Result<Vault> {
     let path = config.keyring_path();
     let ring = if path.exists() {
         KeyRing::read(&path)?
@@ -173,7 +173,7 @@ pub(super) fn reload_ring(config: &Config, vault: &Vault) -> Option<String> {
 }
 
 /// Writes the admin key atomically, readable by its owner alone.
-pub(super) fn write_admin_key(path: &Path, key: &str) -> anyhow::Result<()> {
+pub(crate) fn write_admin_key(path: &Path, key: &str) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let beside = path.with_extension("key.new");
         // A leftover file, or a link that somebody placed there, is removed and not followed.

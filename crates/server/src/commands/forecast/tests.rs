@@ -77,7 +77,7 @@ fn weekend() -> (Question, Vec<Plan>) {
 fn forecast_of_a_weekend_outage_matches_the_snapshot() {
     let (question, mut plans) = weekend();
     plans.retain(|plan| plan.name != Preset::Replay.name());
-    let output = Output::new(false, true);
+    let output = Output::plain(80);
     let mut shown = words::table(&question, &plans, output);
     for plan in &plans {
         shown += &format!("\n\n{}", chart::draw(&question, plan, &plans, output));

@@ -5,8 +5,11 @@
 
 mod audit;
 mod circuit_change;
+mod documents;
 mod nodes;
+mod overview;
 mod passes;
+mod replays;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,15 +21,15 @@ use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::{DeadReason, Delivery, DeliveryState};
 use postrider_domain::event::Event;
 use postrider_domain::ids::{
-    DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
+    DeliveryId, DestinationId, EventId, ObjectId, SubscriptionId, SubscriptionUid, TenantId,
 };
 use postrider_domain::ledger::Ledger;
 use postrider_domain::time::Timestamp;
 use postrider_store::{
     Acceptance, Accepted, Commit, Configuration, DeliveryChange, DeliveryFilter, DestinationRecord,
     DueMark, EventFilter, EventRecord, History, IdempotentAnswer, Intake, Key, Page, PageRequest,
-    Pruned, ReplayJob, Replays, ShardLeases, Store, StoreError, SubscriptionPut,
-    SubscriptionRecord, TallyAt, Tenant, Upkeep, Usage, Usages, WaitingOrder, Work,
+    Pruned, ShardLeases, Store, StoreError, SubscriptionPut, SubscriptionRecord, TallyAt, Tenant,
+    Upkeep, WaitingOrder, Work,
 };
 use tokio::time::Instant;
 
@@ -226,6 +229,24 @@ impl Configuration for InstrumentedStore {
         self.store.put_subscription(record, destination).await
     }
 
+    async fn unused_destinations(
+        &self,
+        now: Timestamp,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(TenantId, DestinationId)>, StoreError> {
+        self.store.unused_destinations(now, before, limit).await
+    }
+
+    async fn remove_destination(
+        &self,
+        tenant: &TenantId,
+        id: DestinationId,
+        before: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.store.remove_destination(tenant, id, before).await
+    }
+
     async fn held_destinations(
         &self,
         holding: &ShardLeases,
@@ -253,6 +274,10 @@ impl Configuration for InstrumentedStore {
 
     async fn tenants(&self, page: &PageRequest) -> Result<Page<Tenant>, StoreError> {
         self.store.tenants(page).await
+    }
+
+    async fn update_tenant(&self, tenant: &Tenant) -> Result<bool, StoreError> {
+        self.store.update_tenant(tenant).await
     }
 
     async fn delete_tenant(&self, id: &TenantId) -> Result<bool, StoreError> {
@@ -289,6 +314,14 @@ impl Configuration for InstrumentedStore {
         id: SubscriptionId,
     ) -> Result<Option<SubscriptionRecord>, StoreError> {
         self.store.subscription(tenant, id).await
+    }
+
+    async fn subscription_by_uid(
+        &self,
+        tenant: &TenantId,
+        uid: &SubscriptionUid,
+    ) -> Result<Option<SubscriptionRecord>, StoreError> {
+        self.store.subscription_by_uid(tenant, uid).await
     }
 
     async fn subscriptions(
@@ -410,6 +443,16 @@ impl History for InstrumentedStore {
         self.store.list_deliveries(tenant, filter, page).await
     }
 
+    async fn deliveries_of_object(
+        &self,
+        tenant: &TenantId,
+        object: &ObjectId,
+        filter: &DeliveryFilter,
+        page: &PageRequest,
+    ) -> Result<Page<Delivery>, StoreError> {
+        self.store.deliveries_of_object(tenant, object, filter, page).await
+    }
+
     async fn count_deliveries(
         &self,
         tenant: &TenantId,
@@ -464,56 +507,6 @@ impl History for InstrumentedStore {
         step_minutes: u32,
     ) -> Result<Vec<TallyAt>, StoreError> {
         self.store.tallies(tenant, since, until, step_minutes).await
-    }
-}
-
-#[async_trait]
-impl Usages for InstrumentedStore {
-    async fn usage(&self, tenant: Option<&TenantId>) -> Result<Usage, StoreError> {
-        self.store.usage(tenant).await
-    }
-
-    async fn tenant_count(&self) -> Result<u64, StoreError> {
-        self.store.tenant_count().await
-    }
-
-    async fn forget_replays(&self, tenant: &TenantId, keep: u64) -> Result<u64, StoreError> {
-        self.store.forget_replays(tenant, keep).await
-    }
-}
-
-#[async_trait]
-impl Replays for InstrumentedStore {
-    async fn put_replay(&self, job: &ReplayJob) -> Result<(), StoreError> {
-        self.store.put_replay(job).await
-    }
-
-    async fn replay(
-        &self,
-        tenant: &TenantId,
-        id: ReplayId,
-    ) -> Result<Option<ReplayJob>, StoreError> {
-        self.store.replay(tenant, id).await
-    }
-
-    async fn replays(
-        &self,
-        tenant: &TenantId,
-        page: &PageRequest,
-    ) -> Result<Page<ReplayJob>, StoreError> {
-        self.store.replays(tenant, page).await
-    }
-
-    async fn running_replays(&self) -> Result<Vec<ReplayJob>, StoreError> {
-        self.store.running_replays().await
-    }
-
-    async fn replay_candidates(
-        &self,
-        job: &ReplayJob,
-        limit: usize,
-    ) -> Result<Vec<Delivery>, StoreError> {
-        self.store.replay_candidates(job, limit).await
     }
 }
 

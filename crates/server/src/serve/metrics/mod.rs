@@ -14,6 +14,7 @@ use postrider_domain::delivery::{DeadReason, StateName};
 use postrider_domain::destination::DestinationState;
 use postrider_domain::ids::{DestinationId, TenantId};
 use postrider_domain::ledger::Ledger;
+use postrider_engine::MisfitCounts;
 use postrider_store::ShardLeases;
 
 use super::machine;
@@ -111,6 +112,7 @@ pub(crate) struct GaugeValues {
     pub(crate) leased: bool,
     /// How often a filter exceeded its budget since the start.
     pub(crate) filters_over_budget: u64,
+    pub(crate) misfits: MisfitCounts,
     /// Attempts in flight from the first lane.
     pub(crate) in_flight_first: u64,
     /// Attempts in flight from the retry lane.
@@ -474,6 +476,11 @@ impl State {
             "Filters that exceeded their budget of steps; the event was delivered unfiltered.";
         page.head("postrider_filters_over_budget_total", "counter", help);
         page.line("postrider_filters_over_budget_total", &self.gauges.filters_over_budget);
+        let help = "Events that did not fit the catalogue of event types.";
+        page.head("postrider_misfits_total", "counter", help);
+        let MisfitCounts { flagged, refused } = self.gauges.misfits;
+        page.line("postrider_misfits_total{outcome=\"flagged\"}", &flagged);
+        page.line("postrider_misfits_total{outcome=\"refused\"}", &refused);
         let help =
             "Age of the oldest queued delivery; by how much the first waiting one is overdue.";
         page.head("postrider_lane_age_seconds", "gauge", help);

@@ -1,0 +1,89 @@
+//! Deliveries: one event owed to one subscription.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{get, post};
+use crate::call::{Call, path};
+use crate::client::Client;
+use crate::error::Error;
+use crate::list::List;
+use crate::types::{Attempt, Delivery, DeliveryDetail, DeliveryState, Explanation};
+
+/// Deliveries: one event owed to one subscription.
+#[derive(Clone, Copy)]
+pub struct Deliveries<'a> {
+    pub(crate) client: &'a Client,
+}
+
+/// Which deliveries.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct DeliveryQuery {
+    /// In this state.
+    pub state: Option<DeliveryState>,
+    /// To this destination.
+    pub destination: Option<String>,
+    /// Of this subscription.
+    pub subscription: Option<String>,
+    /// Of this event.
+    pub event: Option<String>,
+    /// Of events of this type.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// Accepted at this time or later.
+    pub since: Option<Timestamp>,
+    /// Accepted before this time.
+    pub until: Option<Timestamp>,
+}
+
+impl Deliveries<'_> {
+    /// Deliveries, newest first.
+    pub fn list(&self, query: &DeliveryQuery) -> List<Delivery> {
+        List::new(self.client, path(&["deliveries"]).map(|path| Call::get(path).fields(query)))
+    }
+
+    /// One delivery with its first attempts; see [`Deliveries::attempts`] for all of them.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn get(&self, id: &str) -> Result<DeliveryDetail, Error> {
+        get(self.client, &["deliveries", id]).await
+    }
+
+    /// The attempts, oldest first.
+    pub fn attempts(&self, id: &str) -> List<Attempt> {
+        List::new(self.client, path(&["deliveries", id, "attempts"]).map(Call::get))
+    }
+
+    /// Where it stands, why, what happens next, and what would help.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn explain(&self, id: &str) -> Result<Explanation, Error> {
+        get(self.client, &["deliveries", id, "explain"]).await
+    }
+
+    /// Attempts a waiting delivery now, without waiting for its slot.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn retry(&self, id: &str) -> Result<Delivery, Error> {
+        post(self.client, &["deliveries", id, "retry"]).await
+    }
+
+    /// Sends a delivery that has ended once more.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn replay(&self, id: &str) -> Result<Delivery, Error> {
+        post(self.client, &["deliveries", id, "replay"]).await
+    }
+
+    /// Ends a delivery that has not ended.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn cancel(&self, id: &str) -> Result<Delivery, Error> {
+        post(self.client, &["deliveries", id, "cancel"]).await
+    }
+}

@@ -1,0 +1,8 @@
+//! Tests against the real server. `cargo xtask clients` starts one and names it in the environment.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
+
+mod records;
+mod repeats;
+mod support;
+mod webhooks;
