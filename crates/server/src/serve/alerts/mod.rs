@@ -296,14 +296,14 @@ impl Teller {
         self.metrics.alert(name, Some(result.is_ok()));
         match result {
             Ok(()) => {
-                tracing::info!(target = name, subject = message.subject(), "alert sent");
+                tracing::info!(to = name, subject = message.subject(), "alert sent");
                 let policy = self.policy.clone();
                 self.keeper.change(|book| book.sent(name, &message, &policy, now)).await;
             }
             Err(error) => {
                 let pause = self.keeper.change(|book| book.failed(name, now)).await;
                 tracing::warn!(
-                    target = name,
+                    to = name,
                     error,
                     again_in_seconds = pause.as_secs(),
                     "an alert was not sent"

@@ -31,7 +31,7 @@ fn start_on(place: &Path, mebibytes: usize, alerts: &Receiver) -> Server {
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     let targets = json!([{"name": "x", "url": alerts.url(), "secret": secret, "kinds": ["disk"]}]);
     let mut start = Start::dev().variable("POSTRIDER_ALERTS__TARGETS", &targets.to_string());
-    for quick in ["group_window=1s", "interval_min=1s", "resolve_after=1s"] {
+    for quick in ["group_window=1s", "interval_min=1s", "resolve_after=1s", "disk_free_min=0"] {
         start = start.with(&["--set", &format!("alerts.{quick}")]);
     }
     start
