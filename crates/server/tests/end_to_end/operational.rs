@@ -146,10 +146,10 @@ fn metrics_have_everything_that_was_promised() {
 #[test]
 fn access_log_has_a_line_for_each_request_without_its_query() {
     let mut server = Start::dev().with(&["--set", "telemetry.access=true"]).fresh();
-    server.get("/v1/deliveries?limit=7&q=secret-in-a-query");
+    server.get("/v1/destinations?limit=7&q=secret-in-a-query");
     let line = server.wait_for_line(|line| line.contains("postrider::access"));
     let line: Json = serde_json::from_str(&line).unwrap();
-    assert_eq!((&line["method"], &line["path"]), (&json!("GET"), &json!("/v1/deliveries")));
+    assert_eq!((&line["method"], &line["path"]), (&json!("GET"), &json!("/v1/destinations")));
     assert_eq!((&line["status"], &line["address"]), (&json!(200), &json!("127.0.0.1")));
     assert!(line["ms"].is_u64() && !line.to_string().contains("secret-in-a-query"), "{line}");
 }
