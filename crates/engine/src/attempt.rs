@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue};
 use postrider_domain::attempt::{Ending, Finished, OwnFault, OwnFaultKind, Timings};
-use postrider_domain::ids::{DeliveryId, DestinationId};
+use postrider_domain::ids::DeliveryId;
 use postrider_domain::policy::AttemptPolicy;
 use postrider_domain::signature;
 use postrider_domain::time::Timestamp;
@@ -107,19 +107,13 @@ async fn run<T: Transport>(
     let mut finished = transport.send(request).await;
     scrub(&mut finished, keys);
     if let Some(spans) = spans.filter(|_| context.is_sampled()) {
-        tell(spans, context, &job, target.destination(), &finished);
+        tell(spans, context, &job, target, &finished);
     }
     finished
 }
 
 /// Reports an attempt as a span, if its trace is recorded.
-fn tell(
-    spans: &dyn Spans,
-    context: TraceContext,
-    job: &Job,
-    destination: DestinationId,
-    finished: &Finished,
-) {
+fn tell(spans: &dyn Spans, context: TraceContext, job: &Job, target: &Target, finished: &Finished) {
     let ended = spans.now();
     let took = u64::try_from(finished.timings.total.as_nanos()).unwrap_or(u64::MAX);
     spans.attempted(AttemptSpan {
@@ -129,7 +123,8 @@ fn tell(
         event: &job.event.event.id,
         kind: &job.event.event.kind,
         delivery: job.delivery,
-        destination,
+        destination: target.destination(),
+        url: target.url(),
         number: job.number,
         finished,
         time: (ended.saturating_sub(took), ended),

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use postrider_domain::attempt::Finished;
+use postrider_domain::egress::DestinationUrl;
 use postrider_domain::event::EventType;
 use postrider_domain::ids::{DeliveryId, DestinationId, EventId, TenantId};
 use postrider_domain::trace::TraceContext;
@@ -63,6 +64,8 @@ pub struct AttemptSpan<'a> {
     pub delivery: DeliveryId,
     /// The destination.
     pub destination: DestinationId,
+    /// Its URL.
+    pub url: &'a DestinationUrl,
     /// The number of the attempt, from 1.
     pub number: u32,
     /// The outcome.

@@ -86,6 +86,10 @@ fn exposed() -> BTreeMap<String, BTreeMap<String, BTreeSet<String>>> {
     metrics.store_failed("accept");
     metrics.refused(vec![("limits.queued", 1)]);
     metrics.alert("ops", Some(true));
+    metrics.watch_disk("/".into());
+    let what = (&axum::http::Method::POST, "/v1/events");
+    metrics.request(what, 429, Some("rate_limited"), Duration::ZERO);
+    metrics.show_destination();
     let mut exposed: BTreeMap<String, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
     for line in metrics.render().lines().filter(|line| !line.starts_with('#')) {
         let series = line.rsplit_once(' ').unwrap().0;
@@ -128,7 +132,8 @@ fn metrics_and_labels_that_alerts_and_dashboard_name_are_exposed() {
     let mut named = BTreeSet::new();
     for file in ["rules.yml", "rules_test.yml", "dashboard.json"] {
         let text = read(&format!("monitoring/{file}")).replace("\\\"", "\"");
-        for (at, _) in text.match_indices("postrider_") {
+        let ours = ["postrider_", "process_"];
+        for (at, _) in ours.iter().flat_map(|first| text.match_indices(first)) {
             let rest = &text[at..];
             let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
             let (name, rest) = rest.split_at(rest.find(|c| !is_name(c)).unwrap_or(rest.len()));

@@ -232,6 +232,7 @@ pub(super) const ALL: &[Setting] = settings! {
     "telemetry.log" (live) = telemetry.log, "what is logged: error, warn, info, debug, trace, or a filter such as info,postrider=debug";
     "telemetry.format" = telemetry.format, "format of log lines";
     "telemetry.attempts" = telemetry.attempts, "one log line for each attempt";
+    "telemetry.access" = telemetry.access, "one log line for each request to the API: method, path without query, status, time";
     "telemetry.otlp_endpoint" = telemetry.otlp_endpoint, "collector of traces (OTLP over HTTP), such as http://127.0.0.1:4318";
     "telemetry.otlp_token" (secret) = telemetry.otlp_token, "bearer token for the collector";
     "telemetry.otlp_sample" = telemetry.otlp_sample, "share of the traces that begin here that is recorded";

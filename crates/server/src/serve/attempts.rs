@@ -5,6 +5,7 @@
 //! none are formatted.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use postrider_domain::attempt::{Attempt, Ending, Turn};
@@ -13,6 +14,7 @@ use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
 use postrider_domain::time::Timestamp;
 use postrider_transport::{Clock as _, SystemClock};
 
+use super::hosts::Hosts;
 use super::metrics::class;
 use crate::telemetry::{ATTEMPTS, AttemptLog};
 
@@ -33,13 +35,14 @@ impl AttemptLines {
     pub(super) fn of<'a>(
         attempts: impl Iterator<Item = (&'a Delivery, &'a Attempt)> + Clone,
         log: &AttemptLog,
+        hosts: &Hosts,
     ) -> AttemptLines {
         if !AttemptLog::is_wanted() {
             return AttemptLines::Nothing;
         }
         if !log.is_json() {
             return AttemptLines::Attempts(
-                attempts.map(|(delivery, one)| AttemptLine::of(delivery, one)).collect(),
+                attempts.map(|(delivery, one)| AttemptLine::of(delivery, one, hosts)).collect(),
             );
         }
         let now = SystemClock.now().to_string();
@@ -47,7 +50,8 @@ impl AttemptLines {
             (String::with_capacity(attempts.clone().count() * LINE_BYTES), 0);
         for (delivery, attempt) in attempts {
             // Writing to a string cannot fail.
-            put_line(&mut text, &now, delivery, attempt).unwrap_or_default();
+            let host = hosts.of(delivery.destination);
+            put_line(&mut text, &now, (delivery, attempt), host.as_deref()).unwrap_or_default();
             count += 1;
         }
         AttemptLines::Lines { text, count }
@@ -68,8 +72,8 @@ impl AttemptLines {
 fn put_line(
     out: &mut String,
     now: &str,
-    delivery: &Delivery,
-    attempt: &Attempt,
+    (delivery, attempt): (&Delivery, &Attempt),
+    host: Option<&str>,
 ) -> std::fmt::Result {
     write!(
         out,
@@ -81,6 +85,10 @@ fn put_line(
         attempt.number,
         attempt.turn.as_str(),
     )?;
+    if let Some(host) = host {
+        // A host of a parsed URL has nothing that JSON escapes.
+        write!(out, ",\"host\":\"{host}\"")?;
+    }
     if let Some(retry) = attempt.turn.retry() {
         write!(out, ",\"retry\":{retry}")?;
     }
@@ -112,6 +120,7 @@ fn error(ending: &Ending) -> Option<&str> {
 pub(super) struct AttemptLine {
     delivery: DeliveryId,
     destination: DestinationId,
+    host: Option<Arc<str>>,
     tenant: TenantId,
     number: u32,
     turn: Turn,
@@ -124,10 +133,11 @@ pub(super) struct AttemptLine {
 }
 
 impl AttemptLine {
-    fn of(delivery: &Delivery, attempt: &Attempt) -> AttemptLine {
+    fn of(delivery: &Delivery, attempt: &Attempt, hosts: &Hosts) -> AttemptLine {
         AttemptLine {
             delivery: delivery.id,
             destination: delivery.destination,
+            host: hosts.of(delivery.destination),
             tenant: delivery.tenant.clone(),
             number: attempt.number,
             turn: attempt.turn,
@@ -145,6 +155,7 @@ impl AttemptLine {
             target: ATTEMPTS,
             delivery = %self.delivery,
             destination = %self.destination,
+            host = self.host.as_deref(),
             tenant = %self.tenant,
             attempt = self.number,
             turn = self.turn.as_str(),
@@ -193,7 +204,7 @@ mod tests {
             ending: Ending::Failed(Failure { class: FailureClass::Reset, detail: detail.clone() }),
         };
         let mut text = String::new();
-        put_line(&mut text, &at.to_string(), &delivery, &attempt).unwrap();
+        put_line(&mut text, &at.to_string(), (&delivery, &attempt), Some("[::1]")).unwrap();
         assert!(text.ends_with("}\n") && text.lines().count() == 1);
         let line: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&line["message"], &line["attempt"]), (&"attempt".into(), &2.into()));
@@ -201,7 +212,7 @@ mod tests {
         assert_eq!((&line["turn"], &line["retry"]), (&"retry".into(), &1.into()));
         assert_eq!((&line["ms"], &line["state"]), (&7.into(), &"queued".into()));
         assert_eq!(line["delivery"], id.to_string());
-        assert_eq!(line["target"], ATTEMPTS);
+        assert_eq!((&line["target"], &line["host"]), (&ATTEMPTS.into(), &"[::1]".into()));
         assert_eq!(line.get("status"), None);
     }
 }

@@ -13,11 +13,14 @@ mod cluster;
 mod files;
 mod gauges;
 mod health;
+mod hosts;
 mod http;
 mod instrumented_store;
+mod machine;
 mod metrics;
 mod process;
 mod reload;
+mod requests;
 mod sample;
 mod secrets;
 mod signals;
@@ -182,6 +185,7 @@ impl Server {
         let apart = health::HealthListeners::bind(config).await?;
         let tls = http::Tls::of(config)?;
         let metrics = Metrics::default();
+        metrics.watch_disk(config.data_dir.clone());
         let (fatal, stopped) = mpsc::unbounded_channel();
         let background = BackgroundRuntime::start()?;
         let (store, steady) = open_store(config, fatal, background.handle()).await?;
@@ -198,7 +202,7 @@ impl Server {
         let given = config.admin_key.as_deref();
         let first = bootstrap_admin(&*store, &vault, given, clock.now()).await?;
         keep_admin_key(config, &first);
-        let traces = Exporter::start(&config.telemetry, &metrics)?;
+        let traces = Exporter::start(&config.telemetry, &metrics, store.node())?;
         let spans = traces.clone().map(|traces| Arc::new(traces) as Arc<dyn Spans>);
         let (for_engine, now) = (Arc::clone(&store), Arc::clone(&clock));
         let (engine, egress) =
@@ -208,7 +212,7 @@ impl Server {
         let watched = Watched { store: &store, engine: &engine, clock: &clock, metrics: &metrics };
         let desk = watched.follow(config, steady, feed)?;
 
-        let kept = vault.clone();
+        let (kept, observed) = (vault.clone(), metrics.clone());
         let of_server = Arc::clone(&clock);
         let process = Arc::new(ThisProcess::new(&loaded, clock.now(), desk));
         let about = Arc::clone(&process) as Arc<dyn Process>;
@@ -219,6 +223,7 @@ impl Server {
         let (stop_listening, stop) = watch::channel(false);
         apart.serve(config, &state, &stop);
         let router = postrider_api::router(state.clone());
+        let router = requests::observed(router, observed, config.telemetry.access);
         let options = http::ListenerOptions { tls, ..http::ListenerOptions::of(config) };
         let listening = tokio::spawn(http::serve(listener, router, options, stop));
         let server = Server {

@@ -27,6 +27,10 @@ pub(crate) fn sample_metrics() -> String {
     }
     metrics.refused(Quota::ALL.iter().map(|quota| (quota.name(), 1)).collect());
     metrics.alert("ops", Some(true));
+    metrics.watch_disk("/".into());
+    let what = (&axum::http::Method::POST, "/v1/events");
+    metrics.request(what, 429, Some("rate_limited"), Duration::ZERO);
+    metrics.show_destination();
     metrics.render()
 }
 

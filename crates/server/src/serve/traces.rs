@@ -2,8 +2,8 @@
 //! (OTLP over HTTP, JSON).
 //!
 //! **Nothing waits for the collector**: spans are queued up to a limit. If the queue is full, or
-//! the collector fails, they are dropped and counted. A span consists of identifiers, classes and
-//! times; it has no payload, URL, token or address.
+//! the collector fails, they are dropped and counted. A span consists of identifiers, classes,
+//! times and the host of the receiver; it has no payload, token, path or resolved address.
 
 use std::time::{Duration, SystemTime};
 
@@ -54,12 +54,18 @@ impl Exporter {
     pub(super) fn start(
         settings: &TelemetrySettings,
         metrics: &Metrics,
+        node: Option<&str>,
     ) -> anyhow::Result<Option<Exporter>> {
         let Some(endpoint) = &settings.otlp_endpoint else { return Ok(None) };
         let collector = Client::new(endpoint, settings.otlp_token.clone(), None)
             .map_err(|_| anyhow::anyhow!("telemetry.otlp_endpoint is not a URL"))?;
         let (queue, spans) = mpsc::channel(QUEUE_MAX);
-        drop(tokio::spawn(send_all(spans, collector, metrics.clone())));
+        // A node keeps its name; another server is another instance after each start.
+        let instance = match node {
+            Some(node) => node.to_owned(),
+            None => hex::encode(&postrider_entropy::system_bytes::<16>()?),
+        };
+        drop(tokio::spawn(send_all(spans, (collector, instance), metrics.clone())));
         let sample = settings.otlp_sample;
         Ok(Some(Exporter { queue, sample, metrics: metrics.clone() }))
     }
@@ -116,6 +122,8 @@ impl Spans for Exporter {
             ("postrider.delivery.id", json!({"stringValue": span.delivery})),
             ("postrider.destination.id", json!({"stringValue": span.destination})),
             ("postrider.attempt", json!({"intValue": span.number.to_string()})),
+            ("server.address", json!({"stringValue": span.url.host().to_string()})),
+            ("server.port", json!({"intValue": span.url.port_or_default().to_string()})),
         ];
         if let Some(status) = ending.status() {
             let status = json!({"intValue": status.to_string()});
@@ -164,20 +172,25 @@ fn written(
 }
 
 /// A request with spans, in OTLP's JSON form.
-fn request(spans: &[Json]) -> Json {
+fn request(spans: &[Json], instance: &str) -> Json {
     let about = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
     let version = env!("CARGO_PKG_VERSION");
     json!({"resourceSpans": [{
         "resource": {"attributes": [
             about("service.name", "postrider"),
             about("service.version", version),
+            about("service.instance.id", instance),
         ]},
         "scopeSpans": [{"scope": {"name": "postrider", "version": version}, "spans": spans}],
     }]})
 }
 
 /// Sends queued spans in batches, until all exporters are dropped.
-async fn send_all(mut queue: mpsc::Receiver<QueueItem>, collector: Client, metrics: Metrics) {
+async fn send_all(
+    mut queue: mpsc::Receiver<QueueItem>,
+    (collector, instance): (Client, String),
+    metrics: Metrics,
+) {
     let mut complaints = Complaints::default();
     while let Some(first) = queue.recv().await {
         let (mut spans, mut waiting) = (Vec::new(), Vec::new());
@@ -192,7 +205,7 @@ async fn send_all(mut queue: mpsc::Receiver<QueueItem>, collector: Client, metri
         drop(tokio::time::timeout(GATHER, gather).await);
         if !spans.is_empty() {
             let count = u64::try_from(spans.len()).unwrap_or(u64::MAX);
-            let body = request(&spans).to_string().into();
+            let body = request(&spans, &instance).to_string().into();
             let sent = collector.ask(Method::POST, "/v1/traces", &[], Some(body));
             match tokio::time::timeout(DEADLINE, sent).await {
                 Ok(Ok(_)) => metrics.spans(count, 0),

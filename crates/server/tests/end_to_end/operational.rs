@@ -99,7 +99,7 @@ fn every_attempt_has_its_one_line() {
     for (name, value) in [("tenant", "default"), ("outcome", "status_5xx"), ("state", "waiting")] {
         assert_eq!(line[name], value, "{line}");
     }
-    assert_eq!(line["status"], 503);
+    assert_eq!((&line["status"], &line["host"]), (&json!(503), &json!("127.0.0.1")));
     assert!(line["ms"].is_u64() && line["turn"] == "first", "{line}");
 }
 
@@ -110,6 +110,8 @@ fn metrics_have_everything_that_was_promised() {
     server.subscribe(&good.url());
     server.subscribe(&bad.url());
     server.send(1);
+    let (status, _) = http::request(server.address, "wrong", "GET", "/v1/keys", None).unwrap();
+    assert_eq!(status, 401);
     let wanted = [
         "postrider_events_accepted_total",
         "postrider_deliveries_accepted_total",
@@ -121,6 +123,13 @@ fn metrics_have_everything_that_was_promised() {
         "postrider_circuits{state=",
         "postrider_settlement_seconds_bucket",
         "postrider_accept_sync_seconds_bucket",
+        "postrider_delivery_seconds_count 1",
+        "postrider_deliveries_dead_total{reason=\"exhausted\"} 0",
+        "postrider_http_requests_total{method=\"POST\",route=\"/v1/subscriptions\",status=\"201\"} 2",
+        "postrider_problems_total{code=\"unauthorized\"} 1",
+        "postrider_build_info{version=",
+        "postrider_disk_free_bytes ",
+        "process_resident_memory_bytes ",
         "postrider_ledger{state=\"waiting\"} 1",
         "postrider_ledger{state=\"delivered\"} 1",
     ];
@@ -132,6 +141,17 @@ fn metrics_have_everything_that_was_promised() {
             None
         })
     });
+}
+
+#[test]
+fn access_log_has_a_line_for_each_request_without_its_query() {
+    let mut server = Start::dev().with(&["--set", "telemetry.access=true"]).fresh();
+    server.get("/v1/destinations?limit=7&q=secret-in-a-query");
+    let line = server.wait_for_line(|line| line.contains("postrider::access"));
+    let line: Json = serde_json::from_str(&line).unwrap();
+    assert_eq!((&line["method"], &line["path"]), (&json!("GET"), &json!("/v1/destinations")));
+    assert_eq!((&line["status"], &line["address"]), (&json!(200), &json!("127.0.0.1")));
+    assert!(line["ms"].is_u64() && !line.to_string().contains("secret-in-a-query"), "{line}");
 }
 
 #[test]
@@ -197,6 +217,10 @@ fn traces_go_to_the_collector_as_the_receiver_sees_them() {
     assert_eq!(*seen, sent, "the receiver continues this very span");
     assert_eq!(attribute(&attempt, "http.response.status_code"), "503");
     assert_eq!(attribute(&attempt, "postrider.delivery.id"), &receiver.arrived()[0].webhook_id);
+    assert_eq!(attribute(&attempt, "server.address"), "127.0.0.1");
+    let request: Json = serde_json::from_slice(&collector.arrived()[0].body).unwrap();
+    let resource = &request["resourceSpans"][0]["resource"];
+    assert_eq!(attribute(resource, "service.instance.id").as_str().unwrap().len(), 32);
     assert_eq!(attempt["status"]["code"], 2);
     assert_eq!(accepted["status"]["code"], 1);
     let time = |name: &str| text(&attempt, name).parse::<u64>().unwrap();

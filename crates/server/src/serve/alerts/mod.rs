@@ -39,9 +39,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A node of a cluster reads the book after this many looks, and reports what it sees.
 const READ_AFTER_LOOKS: u32 = 30;
 
-/// The first report is made at this look: by then the destinations are counted.
-const FIRST_LOOKS: u32 = 3;
-
 /// One of those who are told.
 struct Target {
     name: String,
@@ -230,9 +227,6 @@ impl Teller {
 
     async fn look(&mut self) {
         self.looks += 1;
-        if self.reported.is_none() && self.looks < FIRST_LOOKS {
-            return;
-        }
         let mut members = None;
         let mut is_anew = false;
         if self.store.node().is_some() && self.looks >= READ_AFTER_LOOKS {
@@ -240,7 +234,8 @@ impl Teller {
             // If it fails, the book in memory goes on.
             is_anew = self.keeper.read().await.is_ok();
         }
-        let (seen, happened) = (self.sight.look().await, self.feed.drain());
+        let Some(seen) = self.sight.look().await else { return };
+        let happened = self.feed.drain();
         // Also where this node sees nothing: a node that has left may have seen something.
         is_anew &= !seen.is_empty() || !self.keeper.book().is_quiet();
         let is_changed = is_anew || self.reported.as_ref() != Some(&seen) || !happened.is_empty();

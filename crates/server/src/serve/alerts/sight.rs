@@ -61,10 +61,10 @@ impl Sight {
         Sight { store, metrics, feed, probes, scopes, name, examples: HashMap::new() }
     }
 
-    /// What lasts now.
-    pub(super) async fn look(&mut self) -> Vec<Seen> {
+    /// What lasts now; `None` until the destinations are counted after the start.
+    pub(super) async fn look(&mut self) -> Option<Vec<Seen>> {
+        let standing = self.metrics.standing()?;
         let mut seen = self.server();
-        let standing = self.metrics.standing();
         if self.examples.len() > REMEMBERED_MAX || standing.is_empty() {
             self.examples.clear();
         }
@@ -90,7 +90,7 @@ impl Sight {
                 seen.push(Seen { kind, scope: scope.clone(), count, worst });
             }
         }
-        seen
+        Some(seen)
     }
 
     /// What is wrong with the server itself.

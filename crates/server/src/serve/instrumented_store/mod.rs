@@ -37,7 +37,8 @@ use self::circuit_change::CircuitChange;
 use super::alerts::AlertFeed;
 use super::attempts::AttemptLines;
 use super::cluster::ShardLog;
-use super::metrics::{Metrics, Standing, class};
+use super::hosts::Hosts;
+use super::metrics::{Endings, Metrics, Standing, class};
 use crate::telemetry::AttemptLog;
 
 /// The store with metrics and log lines.
@@ -47,6 +48,7 @@ pub(super) struct InstrumentedStore {
     log: AttemptLog,
     shard_log: ShardLog,
     alerts: Option<AlertFeed>,
+    hosts: Hosts,
 }
 
 impl InstrumentedStore {
@@ -56,7 +58,8 @@ impl InstrumentedStore {
         log: AttemptLog,
         alerts: Option<AlertFeed>,
     ) -> InstrumentedStore {
-        InstrumentedStore { store, metrics, log, shard_log: ShardLog::default(), alerts }
+        let (shard_log, hosts) = (ShardLog::default(), Hosts::default());
+        InstrumentedStore { store, metrics, log, shard_log, alerts, hosts }
     }
 }
 
@@ -87,16 +90,25 @@ impl InstrumentedStore {
     }
 }
 
-/// The deliveries that a commit ends as dead.
-fn dead(commit: &Commit) -> Vec<(Delivery, DeadReason)> {
-    let reason = |change: &DeliveryChange| match change.delivery.state {
-        DeliveryState::Dead { reason, .. } => Some((change.delivery.clone(), reason)),
-        DeliveryState::Queued
-        | DeliveryState::Waiting(_)
-        | DeliveryState::Delivered { .. }
-        | DeliveryState::Cancelled { .. } => None,
-    };
-    commit.deliveries.iter().filter_map(reason).collect()
+/// How a commit ends deliveries, and the dead ones themselves if they are to be told.
+fn endings(commit: &Commit, is_told: bool) -> (Endings, Vec<(Delivery, DeadReason)>) {
+    let (mut endings, mut dead) = (Endings::default(), Vec::new());
+    for DeliveryChange { delivery, .. } in &commit.deliveries {
+        match delivery.state {
+            DeliveryState::Delivered { at } => {
+                endings.delivered.push(at.since(delivery.created_at));
+            }
+            DeliveryState::Dead { reason, .. } => {
+                endings.dead.push(reason);
+                if is_told {
+                    dead.push((delivery.clone(), reason));
+                }
+            }
+            DeliveryState::Queued | DeliveryState::Waiting(_) | DeliveryState::Cancelled { .. } => {
+            }
+        }
+    }
+    (endings, dead)
 }
 
 #[expect(clippy::disallowed_methods, reason = "measures how long something took, nothing else")]
@@ -126,7 +138,7 @@ impl Work for InstrumentedStore {
         let attempts: Vec<(Turn, &'static str, Duration)> = (with_attempt.clone())
             .map(|(_, attempt)| (attempt.turn, class(&attempt.ending), attempt.timings.total))
             .collect();
-        let lines = AttemptLines::of(with_attempt, &self.log);
+        let lines = AttemptLines::of(with_attempt, &self.log, &self.hosts);
         let circuit_changes: Vec<CircuitChange> = (commit.destinations.iter())
             .map(|change| CircuitChange {
                 destination: change.id,
@@ -136,7 +148,7 @@ impl Work for InstrumentedStore {
                 transitions: change.transitions.clone(),
             })
             .collect();
-        let dead = self.alerts.as_ref().map(|_| dead(&commit)).unwrap_or_default();
+        let (endings, dead) = endings(&commit, self.alerts.is_some());
         let began = instant();
         let result = self.store.settle(holding, commit).await;
         if result.is_err() {
@@ -144,6 +156,7 @@ impl Work for InstrumentedStore {
             return result;
         }
         self.metrics.settled(began.elapsed(), attempts.into_iter());
+        self.metrics.ended(&endings);
         lines.log(&self.log);
         circuit_changes.iter().for_each(|one| one.report(&self.metrics, self.alerts.as_ref()));
         if let Some(alerts) = &self.alerts {
@@ -212,6 +225,7 @@ impl Configuration for InstrumentedStore {
         record: &SubscriptionRecord,
         destination: &DestinationRecord,
     ) -> Result<SubscriptionPut, StoreError> {
+        self.hosts.remember([destination]);
         self.store.put_subscription(record, destination).await
     }
 
@@ -238,6 +252,7 @@ impl Configuration for InstrumentedStore {
         holding: &ShardLeases,
     ) -> Result<Vec<DestinationRecord>, StoreError> {
         let result = self.store.held_destinations(holding).await;
+        self.hosts.remember(result.iter().flatten());
         for destination in result.iter().flatten() {
             self.metrics.destination_is(Standing {
                 destination: destination.id,
@@ -351,7 +366,9 @@ impl Configuration for InstrumentedStore {
         tenant: &TenantId,
         id: DestinationId,
     ) -> Result<Option<DestinationRecord>, StoreError> {
-        self.store.destination(tenant, id).await
+        let result = self.store.destination(tenant, id).await;
+        self.hosts.remember(result.iter().flatten());
+        result
     }
 
     async fn destinations(

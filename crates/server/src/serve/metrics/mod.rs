@@ -5,30 +5,67 @@
 //! are read every few seconds. No label has a value that a tenant can choose.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use postrider_domain::attempt::{Ending, FailureClass, Turn};
-use postrider_domain::delivery::StateName;
+use postrider_domain::delivery::{DeadReason, StateName};
 use postrider_domain::destination::DestinationState;
 use postrider_domain::ids::{DestinationId, TenantId};
 use postrider_domain::ledger::Ledger;
 use postrider_engine::MisfitCounts;
 use postrider_store::ShardLeases;
 
+use super::machine;
+use super::requests::Requests;
+
 /// Upper bounds of the latency histogram's buckets, in microseconds.
 const BUCKETS_US: [u64; 12] = [
     250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 500_000, 2_500_000, 10_000_000,
 ];
 
+/// Upper bounds of the time from acceptance to delivery, in microseconds: an attempt may take 5 s, and
+/// what fails at first is delivered minutes or hours later.
+const DELIVERY_US: [u64; 16] = [
+    5_000,
+    25_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    4_000_000,
+    5_000_000,
+    6_000_000,
+    10_000_000,
+    30_000_000,
+    120_000_000,
+    600_000_000,
+    3_600_000_000,
+    86_400_000_000,
+];
+/// How many of the worst destinations are shown.
+const WORST_MAX: usize = 10;
+
 /// All metrics of a process. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct Metrics(Arc<Mutex<State>>);
+pub(crate) struct Metrics {
+    state: Arc<Mutex<State>>,
+    /// Apart from the rest, so that no request waits for a settlement.
+    requests: Arc<Mutex<Requests>>,
+}
 
 #[derive(Default)]
 struct State {
     events: u64,
     deliveries: u64,
+    /// From acceptance to delivery.
+    delivery_seconds: Option<Histogram>,
+    /// Dead deliveries by reason.
+    dead: BTreeMap<&'static str, u64>,
+    /// The data directory, whose disk is shown.
+    data_dir: Option<PathBuf>,
     /// Attempts by turn and outcome.
     attempts: BTreeMap<(&'static str, &'static str), u64>,
     attempt_seconds: Histogram,
@@ -40,8 +77,8 @@ struct State {
     transitions: BTreeMap<(&'static str, &'static str), u64>,
     /// Destinations of this node's shards that are disabled or frozen. All others are enabled.
     not_enabled: HashMap<DestinationId, Standing>,
-    /// Those of them that have a subscription, as they were last counted.
-    standing: Arc<Vec<Standing>>,
+    /// Those of them that have a subscription, as they were last counted; `None` before that.
+    standing: Option<Arc<Vec<Standing>>>,
     destinations: DestinationCounts,
     /// Messages to the targets of alerts, sent and failed.
     alerts: BTreeMap<String, (u64, u64)>,
@@ -104,32 +141,60 @@ impl DestinationCounts {
     }
 }
 
-#[derive(Default)]
-struct Histogram {
-    buckets: [u64; BUCKETS_US.len()],
+pub(super) struct Histogram {
+    bounds: &'static [u64],
+    buckets: Vec<u64>,
     count: u64,
     sum_us: u64,
 }
 
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram::with(&BUCKETS_US)
+    }
+}
+
 impl Histogram {
-    fn observe(&mut self, took: Duration) {
+    fn with(bounds: &'static [u64]) -> Self {
+        Histogram { bounds, buckets: vec![0; bounds.len()], count: 0, sum_us: 0 }
+    }
+
+    pub(super) fn observe(&mut self, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.count += 1;
         self.sum_us = self.sum_us.saturating_add(us);
-        for (bucket, end) in self.buckets.iter_mut().zip(BUCKETS_US) {
-            *bucket += u64::from(us <= end);
+        for (bucket, end) in self.buckets.iter_mut().zip(self.bounds) {
+            *bucket += u64::from(us <= *end);
         }
     }
 
     fn render(&self, page: &mut Page, name: &str, help: &str) {
         page.head(name, "histogram", help);
-        for (count, end) in self.buckets.iter().zip(BUCKETS_US) {
-            page.line(&format!("{name}_bucket{{le=\"{}\"}}", seconds(end)), count);
-        }
-        page.line(&format!("{name}_bucket{{le=\"+Inf\"}}"), &self.count);
-        page.line(&format!("{name}_sum"), &seconds(self.sum_us));
-        page.line(&format!("{name}_count"), &self.count);
+        self.lines(page, name, None);
     }
+
+    /// The lines, with a label where there is one.
+    pub(super) fn lines(&self, page: &mut Page, name: &str, label: Option<&str>) {
+        let (before, alone) = match label {
+            Some(label) => (format!("{label},"), format!("{{{label}}}")),
+            None => (String::new(), String::new()),
+        };
+        for (count, end) in self.buckets.iter().zip(self.bounds) {
+            page.line(&format!("{name}_bucket{{{before}le=\"{}\"}}", seconds(*end)), count);
+        }
+        page.line(&format!("{name}_bucket{{{before}le=\"+Inf\"}}"), &self.count);
+        page.line(&format!("{name}_sum{alone}"), &seconds(self.sum_us));
+        page.line(&format!("{name}_count{alone}"), &self.count);
+    }
+}
+
+/// How deliveries of a commit ended.
+#[derive(Debug, Default)]
+pub(crate) struct Endings {
+    /// From acceptance to delivery.
+    pub(crate) delivered: Vec<Duration>,
+    /// Why they died.
+    pub(crate) dead: Vec<DeadReason>,
 }
 
 /// Microseconds as decimal seconds, exactly.
@@ -139,7 +204,44 @@ fn seconds(us: u64) -> String {
 
 impl Metrics {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request to the API was answered.
+    pub(crate) fn request(
+        &self,
+        what: (&axum::http::Method, &str),
+        status: u16,
+        problem: Option<&'static str>,
+        took: Duration,
+    ) {
+        self.requests().add(what, status, problem, took);
+    }
+
+    /// Shows the disk of this directory.
+    pub(crate) fn watch_disk(&self, data_dir: PathBuf) {
+        self.state().data_dir = Some(data_dir);
+    }
+
+    /// Deliveries ended, durably.
+    pub(crate) fn ended(&self, endings: &Endings) {
+        if endings.delivered.is_empty() && endings.dead.is_empty() {
+            return;
+        }
+        let mut state = self.state();
+        let seconds = state.delivery_seconds.get_or_insert_with(|| Histogram::with(&DELIVERY_US));
+        endings.delivered.iter().for_each(|took| seconds.observe(*took));
+        for reason in &endings.dead {
+            let reason = match reason {
+                DeadReason::Exhausted => "exhausted",
+                DeadReason::NotAdmitted => "not_admitted",
+            };
+            *state.dead.entry(reason).or_default() += 1;
+        }
     }
 
     /// Events with their deliveries became durable.
@@ -191,9 +293,19 @@ impl Metrics {
         };
     }
 
-    /// The disabled and frozen destinations that have a subscription, in this node's shards.
-    pub(super) fn standing(&self) -> Arc<Vec<Standing>> {
-        Arc::clone(&self.state().standing)
+    /// The disabled and frozen destinations that have a subscription, in this node's shards; `None`
+    /// until they are counted for the first time.
+    pub(super) fn standing(&self) -> Option<Arc<Vec<Standing>>> {
+        self.state().standing.clone()
+    }
+
+    /// Shows one destination among the worst, for those who document the page.
+    pub(crate) fn show_destination(&self) {
+        let tenant = TenantId::default_tenant();
+        let destination = DestinationId::of(&tenant, "https://hooks.example.com/");
+        let state = DestinationState::Disabled;
+        self.state().standing =
+            Some(Arc::new(vec![Standing { destination, tenant, state, failures: 101 }]));
     }
 
     /// A target of alerts was told something, or that failed; without an outcome, it is there.
@@ -232,7 +344,7 @@ impl Metrics {
             standing.push(found.clone());
         }
         let mut state = self.state();
-        (state.destinations, state.standing) = (counts, Arc::new(standing));
+        (state.destinations, state.standing) = (counts, Some(Arc::new(standing)));
     }
 
     /// What quotas have refused so far.
@@ -250,7 +362,15 @@ impl Metrics {
         let state = self.state();
         let mut page = Page(String::with_capacity(8 * 1024));
         state.render_counters(&mut page);
+        state.render_endings(&mut page);
         state.render_lanes(&mut page);
+        let data_dir = state.data_dir.clone();
+        drop(state);
+        self.requests().render(&mut page);
+        machine::render_process(&mut page);
+        if let Some(data_dir) = data_dir {
+            machine::render_disk(&mut page, &data_dir);
+        }
         page.0
     }
 }
@@ -302,6 +422,29 @@ impl State {
         self.accept_seconds.render(page, "postrider_accept_sync_seconds", help);
         let help = "From a settlement to its durability.";
         self.settle_seconds.render(page, "postrider_settlement_seconds", help);
+    }
+
+    fn render_endings(&self, page: &mut Page) {
+        let help = "From the acceptance of a delivery to its delivery.";
+        let none = Histogram::with(&DELIVERY_US);
+        let seconds = self.delivery_seconds.as_ref().unwrap_or(&none);
+        seconds.render(page, "postrider_delivery_seconds", help);
+        let help = "Deliveries that died, by reason.";
+        page.head("postrider_deliveries_dead_total", "counter", help);
+        for reason in ["exhausted", "not_admitted"] {
+            let count = self.dead.get(reason).copied().unwrap_or_default();
+            page.line(&format!("postrider_deliveries_dead_total{{reason=\"{reason}\"}}"), &count);
+        }
+        let help = "Consecutive failures of the ten worst disabled and frozen destinations in this node's shards.";
+        page.head("postrider_worst_destination_failures", "gauge", help);
+        let mut worst: Vec<&Standing> = self.standing.iter().flat_map(|all| all.iter()).collect();
+        worst.sort_by_key(|one| (std::cmp::Reverse(one.failures), one.destination));
+        for one in worst.into_iter().take(WORST_MAX) {
+            let (destination, state) = (one.destination, one.state.as_str());
+            let labels = format!("destination=\"{destination}\",state=\"{state}\"");
+            let name = format!("postrider_worst_destination_failures{{{labels}}}");
+            page.line(&name, &one.failures);
+        }
     }
 
     fn render_lanes(&self, page: &mut Page) {
@@ -393,14 +536,14 @@ pub(super) fn class(ending: &Ending) -> &'static str {
 }
 
 /// The text format of Prometheus.
-struct Page(String);
+pub(super) struct Page(String);
 
 impl Page {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
+    pub(super) fn head(&mut self, name: &str, kind: &str, help: &str) {
         self.0.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
     }
 
-    fn line(&mut self, name: &str, value: &dyn std::fmt::Display) {
+    pub(super) fn line(&mut self, name: &str, value: &dyn std::fmt::Display) {
         self.0.push_str(&format!("{name} {value}\n"));
     }
 
@@ -411,121 +554,4 @@ impl Page {
 }
 
 #[cfg(test)]
-mod tests {
-    use postrider_domain::attempt::{Answer, BodyEnd, Failure, Phase};
-    use postrider_domain::ids::{Shard, TenantId};
-    use postrider_store::Epoch;
-
-    use super::*;
-
-    #[test]
-    fn endings_have_few_classes() {
-        let answered = |status| {
-            let body_end = BodyEnd::Whole;
-            Ending::Answered(Answer { status, retry_after: None, body: "".into(), body_end })
-        };
-        let failed = |class| Ending::Failed(Failure { class, detail: String::new() });
-        for (ending, expected) in [
-            (answered(204), "delivered"),
-            (answered(301), "status_3xx"),
-            (answered(503), "status_5xx"),
-            (failed(FailureClass::Timeout(Phase::Connect)), "timeout"),
-            (failed(FailureClass::Refused), "refused"),
-        ] {
-            assert_eq!(class(&ending), expected);
-        }
-    }
-
-    #[test]
-    fn a_histogram_is_cumulative() {
-        let metrics = Metrics::default();
-        for us in [100, 400, 400, 20_000_000] {
-            metrics.settled(Duration::from_micros(us), std::iter::empty());
-        }
-        let page = metrics.render();
-        for line in [
-            "postrider_settlement_seconds_bucket{le=\"0.000250\"} 1",
-            "postrider_settlement_seconds_bucket{le=\"0.000500\"} 3",
-            "postrider_settlement_seconds_bucket{le=\"10.000000\"} 3",
-            "postrider_settlement_seconds_bucket{le=\"+Inf\"} 4",
-            "postrider_settlement_seconds_sum 20.000900",
-            "postrider_ledger_balanced 1",
-        ] {
-            assert!(page.lines().any(|found| found == line), "{line} is not in\n{page}");
-        }
-    }
-
-    fn holding(shards: std::ops::RangeInclusive<u8>) -> ShardLeases {
-        ShardLeases { shards: shards.map(|shard| (Shard(shard), Epoch(1))).collect() }
-    }
-
-    /// The counts of enabled, disabled and frozen destinations on the page.
-    fn counted(metrics: &Metrics) -> [u64; 3] {
-        let page = metrics.render();
-        DestinationState::ALL.map(|state| {
-            let line = format!("postrider_circuits{{state=\"{}\"}} ", state.as_str());
-            page.lines().find_map(|found| found.strip_prefix(&line)).unwrap().parse().unwrap()
-        })
-    }
-
-    fn destinations() -> Vec<DestinationId> {
-        let tenant = TenantId::default_tenant();
-        let url = |n| format!("https://hooks.example.com/{n}");
-        (0..100).map(|n| DestinationId::of(&tenant, &url(n))).collect()
-    }
-
-    fn standing(destination: DestinationId, state: DestinationState) -> Standing {
-        Standing { destination, tenant: TenantId::default_tenant(), state, failures: 1 }
-    }
-
-    #[test]
-    fn destinations_of_a_shard_that_moved_are_counted_by_its_new_owner_alone() {
-        let all = destinations();
-        let (old, new) = (Metrics::default(), Metrics::default());
-        for destination in &all {
-            old.destination_is(standing(*destination, DestinationState::Disabled));
-        }
-        old.count_destinations(all.iter().copied(), &holding(0..=255));
-        assert_eq!(counted(&old), [0, 100, 0]);
-
-        // Half of the shards move. Their new owner reads the destinations from the store.
-        let moved = holding(128..=255);
-        for destination in all.iter().filter(|destination| moved.has(destination.shard())) {
-            new.destination_is(standing(*destination, DestinationState::Disabled));
-        }
-        old.count_destinations(all.iter().copied(), &holding(0..=127));
-        new.count_destinations(all.iter().copied(), &moved);
-        let (left, gained) = (counted(&old)[1], counted(&new)[1]);
-        assert_eq!(left + gained, 100, "{left} and {gained}");
-        assert!(left > 0 && gained > 0, "{left} and {gained}");
-        assert_eq!(old.state().not_enabled.len() as u64, left, "what moved is forgotten");
-    }
-
-    #[test]
-    fn a_destination_that_no_subscription_names_is_not_counted() {
-        let all = destinations();
-        let metrics = Metrics::default();
-        metrics.destination_is(standing(all[0], DestinationState::Frozen));
-        metrics.count_destinations(all.iter().copied(), &holding(0..=255));
-        assert_eq!(counted(&metrics), [99, 0, 1]);
-        metrics.count_destinations(all[2..].iter().copied(), &holding(0..=255));
-        assert_eq!(counted(&metrics), [98, 0, 0]);
-        metrics.count_destinations(all.iter().copied(), &holding(0..=255));
-        assert_eq!(counted(&metrics), [99, 0, 1], "it is still frozen when it is named again");
-        metrics.destination_is(standing(all[0], DestinationState::Enabled));
-        assert!(metrics.state().not_enabled.is_empty());
-    }
-
-    #[test]
-    fn every_line_is_of_the_text_format() {
-        let metrics = Metrics::default();
-        metrics.accepted(1, 2, Duration::from_millis(1));
-        metrics.transition(DestinationState::Enabled, DestinationState::Disabled);
-        metrics.store_failed("accept");
-        for line in metrics.render().lines().filter(|line| !line.starts_with("# ")) {
-            let (name, value) = line.rsplit_once(' ').unwrap();
-            assert!(name.starts_with("postrider_"), "{line}");
-            assert!(value.parse::<f64>().is_ok(), "{line}");
-        }
-    }
-}
+mod tests;
