@@ -25,6 +25,8 @@ type ProblemError struct {
 	Field string `json:"field"`
 	// ExistingID names what exists already, where that is the problem.
 	ExistingID string `json:"existing_id"`
+	// Pointer is the place of the fault in a payload or schema, as a JSON pointer; empty where there is none.
+	Pointer string `json:"pointer"`
 	// RetryAfter is what the server's Retry-After says; nil where it says nothing.
 	RetryAfter *time.Duration `json:"-"`
 	// Attempts says how many times the request was sent.

@@ -170,11 +170,12 @@ func (r *Events) Get(ctx context.Context, id string) (*EventDetail, error) {
 type EventQuery struct {
 	Type         string
 	Since, Until time.Time
+	Object       string
 }
 
 // List lists events, newest first.
 func (r *Events) List(ctx context.Context, q EventQuery) *List[EventSummary] {
-	values := query("type", q.Type, "since", q.Since, "until", q.Until)
+	values := query("type", q.Type, "object", q.Object, "since", q.Since, "until", q.Until)
 	return newList[EventSummary](ctx, r.api, path("events"), values)
 }
 
@@ -186,12 +187,13 @@ type DeliveryQuery struct {
 	State                                  DeliveryState
 	Destination, Subscription, Event, Type string
 	Since, Until                           time.Time
+	Object                                 string
 }
 
 // List lists deliveries, newest first.
 func (r *Deliveries) List(ctx context.Context, q DeliveryQuery) *List[Delivery] {
 	values := query("state", q.State, "destination", q.Destination, "subscription", q.Subscription,
-		"event", q.Event, "type", q.Type, "since", q.Since, "until", q.Until)
+		"event", q.Event, "type", q.Type, "object", q.Object, "since", q.Since, "until", q.Until)
 	return newList[Delivery](ctx, r.api, path("deliveries"), values)
 }
 

@@ -18,8 +18,10 @@ type NewSubscription struct {
 	Object string
 	// Filter limits it to the events that this filter lets through.
 	Filter Filter
-	// Format is FormatStandard (default), FormatCloudEvents or FormatRaw.
+	// Format is FormatStandard (default), FormatCloudEvents, FormatRaw or FormatWorkfront.
 	Format string
+	// Workfront are the options of FormatWorkfront.
+	Workfront *NewWorkfrontOptions
 	// AuthToken is sent as Authorization: Bearer ….
 	AuthToken Secret
 	// Headers are added to each request.
@@ -35,14 +37,36 @@ type NewSubscription struct {
 	ClientKey         Secret
 	// CACertificates (PEM) are the authorities that are believed instead of the usual ones.
 	CACertificates string
+	// Name, Description and Metadata describe it.
+	Name        string
+	Description string
+	Metadata    map[string]string
+	// UID is the application's own identifier, unique in the tenant. With the UID and the fields of one that exists,
+	// Create answers that one, without its secret.
+	UID string
+}
+
+// NewWorkfrontOptions say how events look in FormatWorkfront. What is empty is left out.
+type NewWorkfrontOptions struct {
+	// Version is v1 or v2 (default).
+	Version string `json:"version,omitempty"`
+	// Base64 sends both states as base64 texts.
+	Base64 bool `json:"base64,omitempty"`
 }
 
 func (n NewSubscription) wire() map[string]any {
 	body := given("url", n.URL, "types", n.Types, "object", n.Object, "format", n.Format,
 		"auth_token", n.AuthToken, "secret", n.Secret, "rate_limit", n.RateLimit,
-		"client_certificate", n.ClientCertificate, "client_key", n.ClientKey, "ca_certificates", n.CACertificates)
+		"client_certificate", n.ClientCertificate, "client_key", n.ClientKey, "ca_certificates", n.CACertificates,
+		"name", n.Name, "description", n.Description, "uid", n.UID)
+	if n.Metadata != nil {
+		body["metadata"] = n.Metadata
+	}
 	if n.Filter != nil {
 		body["filter"] = n.Filter
+	}
+	if n.Workfront != nil {
+		body["workfront"] = n.Workfront
 	}
 	if n.Headers != nil {
 		body["headers"] = revealed(n.Headers)
@@ -89,6 +113,7 @@ type SubscriptionChange struct {
 	Object            Change[string]
 	Filter            Change[Filter]
 	Format            Change[string]
+	Workfront         Change[NewWorkfrontOptions]
 	AuthToken         Change[Secret]
 	Headers           Change[map[string]Secret]
 	RateLimit         Change[float64]
@@ -96,6 +121,10 @@ type SubscriptionChange struct {
 	ClientCertificate Change[string]
 	ClientKey         Change[Secret]
 	CACertificates    Change[string]
+	Name              Change[string]
+	Description       Change[string]
+	Metadata          Change[map[string]string]
+	UID               Change[string]
 }
 
 func (s SubscriptionChange) wire() map[string]any {
@@ -105,6 +134,7 @@ func (s SubscriptionChange) wire() map[string]any {
 	s.Object.into(body, "object")
 	s.Filter.into(body, "filter")
 	s.Format.into(body, "format")
+	s.Workfront.into(body, "workfront")
 	s.AuthToken.into(body, "auth_token")
 	s.Headers.into(body, "headers")
 	s.RateLimit.into(body, "rate_limit")
@@ -112,6 +142,10 @@ func (s SubscriptionChange) wire() map[string]any {
 	s.ClientCertificate.into(body, "client_certificate")
 	s.ClientKey.into(body, "client_key")
 	s.CACertificates.into(body, "ca_certificates")
+	s.Name.into(body, "name")
+	s.Description.into(body, "description")
+	s.Metadata.into(body, "metadata")
+	s.UID.into(body, "uid")
 	return body
 }
 

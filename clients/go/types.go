@@ -85,6 +85,7 @@ const (
 	FormatStandard    = "standard"
 	FormatCloudEvents = "cloudevents"
 	FormatRaw         = "raw"
+	FormatWorkfront   = "workfront"
 )
 
 // Tenant: one customer of the application that sends the events.
@@ -92,6 +93,15 @@ type Tenant struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
 	CreatedAt time.Time `json:"created_at"`
+	// Description: a longer text than the name.
+	Description string `json:"description"`
+	// EventsPerSecond: nil where the server's limit holds.
+	EventsPerSecond *int              `json:"events_per_second"`
+	Metadata        map[string]string `json:"metadata"`
+	// Quotas: limits of its own, by name; for all others the server's hold.
+	Quotas map[string]int64 `json:"quotas"`
+	// RequestsPerSecond: nil where the server's limit holds.
+	RequestsPerSecond *int `json:"requests_per_second"`
 }
 
 // Key: a key, without the key.
@@ -131,10 +141,26 @@ type EventSummary struct {
 	// AcceptedAt: when it was accepted.
 	AcceptedAt time.Time `json:"accepted_at"`
 	// DeliveryCount: how many deliveries are owed for it.
-	DeliveryCount int    `json:"delivery_count"`
-	Object        string `json:"object"`
+	DeliveryCount int `json:"delivery_count"`
+	// ErasedAt: when its payload was erased; nil where it was not.
+	ErasedAt *time.Time `json:"erased_at"`
+	// Flagged: why it did not fit the catalogue when it was accepted; nil where it did, or where that was not checked.
+	Flagged *Misfit `json:"flagged"`
+	Object  string  `json:"object"`
 	// Time: when it happened.
 	Time time.Time `json:"time"`
+	// Tenant: only in lists of all tenants.
+	Tenant string `json:"tenant,omitempty"`
+}
+
+// Misfit: why an event does not fit the catalogue.
+type Misfit struct {
+	// Detail: what was expected; empty once the payload is erased.
+	Detail string `json:"detail"`
+	// Pointer: where in the data, as a JSON pointer; empty where the fault has no place.
+	Pointer string `json:"pointer"`
+	// Reason: unknown_type, payload or too_much_work.
+	Reason string `json:"reason"`
 }
 
 // EventDetail: one event with its payload and its deliveries.
@@ -172,7 +198,7 @@ type Subscription struct {
 	DestinationID     string       `json:"destination_id"`
 	Enabled           bool         `json:"enabled"`
 	Filter            Filter       `json:"filter"`
-	// Format: `standard`, `cloudevents` or `raw`.
+	// Format: `standard`, `cloudevents`, `raw` or `workfront`.
 	Format string `json:"format"`
 	// Headers: names of the headers, each with the last four characters of its value, the rest masked; all
 	// masked where it is short.
@@ -187,12 +213,34 @@ type Subscription struct {
 	SecretOverlapEndsAt *time.Time `json:"secret_overlap_ends_at"`
 	Types               []string   `json:"types"`
 	UpdatedAt           time.Time  `json:"updated_at"`
+	// Workfront: the options of the format `workfront`; nil for the others.
+	Workfront *WorkfrontOptions `json:"workfront"`
+	Name                string     `json:"name"`
+	Description         string     `json:"description"`
+	// Metadata: pairs of the application's own.
+	Metadata map[string]string `json:"metadata"`
+	// UID: the application's own identifier.
+	UID string `json:"uid"`
+	// Tenant: only in lists of all tenants.
+	Tenant string `json:"tenant,omitempty"`
+}
+
+// WorkfrontOptions: how events look in the format `workfront`.
+type WorkfrontOptions struct {
+	// Base64: whether both states are sent as base64 texts.
+	Base64 bool `json:"base64"`
+	// Version: `v1` or `v2`.
+	Version string `json:"version"`
+	// VersionChangedAt: when the version was last changed; every event is sent in both versions for five
+	// minutes then.
+	VersionChangedAt *time.Time `json:"version_changed_at"`
 }
 
 // SubscriptionWithSecret: a subscription with its secret, which is shown this once.
 type SubscriptionWithSecret struct {
 	Subscription
-	// Secret: the signing secret. It is not shown again.
+	// Secret: the signing secret. It is not shown again; empty where the subscription with this UID was there
+	// already.
 	Secret Secret `json:"secret"`
 }
 
@@ -248,6 +296,8 @@ type Delivery struct {
 	// Reason: why, where it is dead or cancelled.
 	Reason         string `json:"reason"`
 	SubscriptionID string `json:"subscription_id"`
+	// Tenant: only in lists of all tenants.
+	Tenant string `json:"tenant,omitempty"`
 }
 
 // DeliveryDetail: a delivery with the record of what was tried.
@@ -424,6 +474,8 @@ type Destination struct {
 	Thresholds Thresholds `json:"thresholds"`
 	// Waiting: deliveries in its retry lane.
 	Waiting int64 `json:"waiting"`
+	// Tenant: only in lists of all tenants.
+	Tenant string `json:"tenant,omitempty"`
 }
 
 // Counters: counters since the last reset.
@@ -519,6 +571,8 @@ type Limit struct {
 	Setting string `json:"setting"`
 	// Used: how much there is. `unfinished_bytes` is an estimate.
 	Used int64 `json:"used"`
+	// Own: whether it is the tenant's own limit, and not the server's.
+	Own bool `json:"own"`
 }
 
 // FilterVerdict: whether the event passes.

@@ -36,7 +36,8 @@ func TestTypesHaveTheFieldsOfTheOpenAPIDocument(t *testing.T) {
 	}
 	schemas := document.Components.Schemas
 	for _, value := range []any{
-		Tenant{}, Key{}, KeyCreated{}, EventAccepted{}, EventSummary{}, EventDetail{}, Certificate{}, Subscription{},
+		Tenant{}, Key{}, KeyCreated{}, EventAccepted{}, EventSummary{}, Misfit{}, EventDetail{}, Certificate{}, Subscription{},
+		WorkfrontOptions{},
 		SubscriptionWithSecret{}, TestOutcome{}, Timings{}, Delivery{}, DeliveryDetail{}, Attempt{}, NextStep{}, Wait{},
 		Standing{}, Unblock{}, RetryPlace{}, Schedule{}, ScheduleSlot{}, Explanation{}, CountThreshold{}, ShareThreshold{}, TimeThreshold{}, Thresholds{},
 		Destination{}, Counters{}, Transition{}, ReplayFilter{}, Replay{}, Ledger{}, Span{}, Stats{}, Limit{},

@@ -45,18 +45,6 @@ test('the accent of a portal can be read in light and in dark', async () => {
   assert.equal(readableOn('url(x)', false), null);
 });
 
-test('server-sent events are cut at any place', async () => {
-  const { sseParser } = await load('sse');
-  const text = ': alive\n\nevent: attempt\ndata: {"a":1}\n\nevent: dead\ndata: x\ndata: y\n\n';
-  for (let cut = 0; cut <= text.length; cut += 1) {
-    const found = [];
-    const parse = sseParser((name, data) => found.push([name, data]));
-    parse(text.slice(0, cut));
-    parse(text.slice(cut));
-    assert.deepEqual(found, [['attempt', '{"a":1}'], ['dead', 'x\ny']]);
-  }
-});
-
 test('the difference names each leaf that changed', async () => {
   const { difference } = await load('json');
   const found = difference({ a: 1, b: { c: [1, 2], d: null }, e: 'x' }, { a: 1, b: { c: [1, 3, 4], d: 0 }, f: true });

@@ -1,5 +1,5 @@
 """Holds the running server against other people's work: the Standard Webhooks libraries for Python
-and JavaScript verify what it signs, and Schemathesis tries the API against its own document.
+and JavaScript verify what it signs, and Schemathesis tries the API, and Workfront's, against its own document.
 
 Run by `cargo xtask references` in a network namespace that has nothing but loopback, so whatever URL
 a generated request names, nothing leaves it. Arguments: the binary, and the folder with the
@@ -108,16 +108,15 @@ def check_signatures(base, node_folder):
     print(f"signatures: {len(messages)} verified by Python and by JavaScript, forgeries refused")
 
 
-def check_document(base):
+def check_document(base, path, header):
     """No 5xx, and no answer that the document does not describe."""
     tool = pathlib.Path(sys.executable).parent / "schemathesis"
     checks = "not_a_server_error,status_code_conformance,content_type_conformance,"
     checks += "response_schema_conformance"
-    words = f"run {base}/openapi.json --exclude-path /v1/stream --phases examples,coverage,fuzzing "
+    words = f"run {base}{path} --exclude-path /v1/stream --phases examples,coverage,fuzzing "
     words += f"--max-examples 20 --seed 1 --checks {checks} --continue-on-failure --warnings off"
-    authorization = f"Authorization: Bearer {ADMIN_KEY}"
     done = subprocess.run(
-        [tool, *words.split(), "--no-color", "--header", authorization],
+        [tool, *words.split(), "--no-color", "--header", header],
         capture_output=True,
         text=True,
         cwd=tempfile.gettempdir(),
@@ -125,7 +124,7 @@ def check_document(base):
     figures = [line.strip() for line in done.stdout.splitlines() if "generated" in line]
     if done.returncode != 0 or not figures:
         sys.exit(done.stdout + done.stderr)
-    print(f"openapi: {figures[-1]}")
+    print(f"openapi: {path}: {figures[-1]}")
 
 
 def main():
@@ -134,7 +133,9 @@ def main():
         server, base = start(binary, folder)
         try:
             check_signatures(base, node_folder)
-            check_document(base)
+            check_document(base, "/openapi.json", f"Authorization: Bearer {ADMIN_KEY}")
+            workfront = "/attask/eventsubscription/openapi.json"
+            check_document(base, workfront, f"sessionID: {ADMIN_KEY}")
             assert server.poll() is None, "the server has ended"
         finally:
             server.terminate()

@@ -12,7 +12,9 @@ use crate::process::{command, run as run_command};
 use crate::{deny, install};
 
 /// What the page is made of, beside its packages.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 10] = [
+    "../clients/openapi.json",
+    "../clients/typescript/src",
     "index.html",
     "openapi.json",
     "package-lock.json",

@@ -125,6 +125,13 @@ fn needs(manifest: &str, dashboard: Option<&str>) -> Vec<Need> {
     if has("postrider-transport") {
         needs.extend(TESTS);
     }
+    if has("lettre") {
+        needs.push(Need {
+            package: "python3-aiosmtpd",
+            probe: "/usr/lib/python3/dist-packages/aiosmtpd/__init__.py",
+            purpose: "tests send their e-mails to this mail server",
+        });
+    }
     if has("tokio-postgres") {
         needs.push(Need {
             package: "postgresql",
@@ -259,6 +266,8 @@ mod tests {
         assert_eq!(packages(postgres, None), ["postgresql", "pgbouncer"]);
         let transport = "[workspace.dependencies]\npostrider-transport = { path = \"x\" }\n";
         assert_eq!(packages(transport, None), ["iproute2", "strace"]);
+        let mails = "[workspace.dependencies]\nlettre = \"0.11\"\n";
+        assert_eq!(packages(mails, None), ["python3-aiosmtpd"]);
         let allocator = "[workspace.dependencies]\ntikv-jemallocator = \"1\"\n";
         assert_eq!(packages(allocator, None), ["make"]);
         assert_eq!(packages("", Some("{}")), ["nodejs", "npm"]);

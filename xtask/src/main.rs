@@ -35,7 +35,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask <chore>
 
-  serve [args…]  build postrider in release and run `postrider serve` with the arguments
+  serve [args…]  build postrider, optimised, and run `postrider serve` with the arguments
   install        what the chores and tests need beside cargo, where it is missing
   ci [--quick]   everything that must pass before a commit, with a summary at the end;
                  --quick leaves out what takes more than a few minutes

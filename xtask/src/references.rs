@@ -1,7 +1,7 @@
 //! `cargo xtask references`: tests Postrider with independent libraries and tools.
 //!
 //! The Standard Webhooks libraries for Python and JavaScript verify the signatures of the real
-//! binary, Schemathesis tests the API against its OpenAPI document, and the HTTP clients of Python,
+//! binary, Schemathesis tests the API and that of Workfront against their OpenAPI documents, and the HTTP clients of Python,
 //! Node and Go and curl must read every refusal. The libraries are installed from their registries
 //! into the target folder. Everything runs in a network namespace that has nothing but loopback:
 //! **no host in a generated request is ever contacted**.

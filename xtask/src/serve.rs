@@ -1,4 +1,7 @@
 //! `cargo xtask serve`: builds and runs the server from a fresh checkout.
+//!
+//! The build is optimised, but not as slowly as that of the packages: see `[profile.serve]` in
+//! `Cargo.toml`.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -13,9 +16,9 @@ use crate::{dashboard, install, process};
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     dashboard::build(root)?;
     install::make()?;
-    process::run(&mut command(root, "cargo build --release --package postrider"))?;
+    process::run(&mut command(root, "cargo build --profile serve --package postrider"))?;
     // Relative paths in the arguments (`--data-dir`) are relative to the user's current folder.
-    let mut serve = Command::new(root.join("target/release/postrider"));
+    let mut serve = Command::new(root.join("target/serve/postrider"));
     serve.arg("serve").args(arguments);
     println!("$ {}", shown(&serve));
     Err(serve.exec()).context("cannot start `postrider`")

@@ -78,6 +78,8 @@ pub struct Problem {
     pub field: Option<String>,
     /// The existing record that conflicts.
     pub existing_id: Option<String>,
+    /// The place of the fault in a payload or schema, as a JSON pointer.
+    pub pointer: Option<String>,
     /// What `Retry-After` says.
     pub retry_after: Option<Duration>,
     /// How many times the request was sent.
@@ -108,6 +110,7 @@ impl Problem {
             detail: part("detail").unwrap_or_else(|| FOREIGN.to_owned()),
             field: part("field"),
             existing_id: part("existing_id"),
+            pointer: part("pointer"),
             retry_after,
             attempts,
             document,

@@ -22,6 +22,7 @@ export interface DeliveryQuery {
   subscription?: string;
   event?: string;
   type?: string;
+  object?: string;
   since?: Time;
   until?: Time;
 }
@@ -185,7 +186,10 @@ export class Events {
   get(id: string, options?: CallOptions): Promise<EventDetail> {
     return this.#api.get(`/v1/events/${part(id)}`, options);
   }
-  list(query: { type?: string; since?: Time; until?: Time } = {}, options?: ListOptions): List<EventSummary> {
+  list(
+    query: { type?: string; object?: string; since?: Time; until?: Time } = {},
+    options?: ListOptions,
+  ): List<EventSummary> {
     return this.#api.list("/v1/events", options, query);
   }
 
@@ -201,7 +205,10 @@ export class Subscriptions {
   readonly #api: Api;
   constructor(api: Api) { this.#api = api; }
 
-  /** The answer's `secret` is shown this once. */
+  /**
+   * The answer's `secret` is shown this once. With the `uid` and the fields of a subscription that exists, the answer
+   * is that one, and its `secret` is absent.
+   */
   async create(subscription: NewSubscription, options?: CallOptions): Promise<SubscriptionWithSecret> {
     const created = this.#api.post<SubscriptionWithSecret>("/v1/subscriptions", options, subscription);
     return hide(await created, "secret");
@@ -381,6 +388,11 @@ export class Client {
   /** Tries a filter on an event. Nothing is stored and nothing is sent. */
   testFilter(filter: Filter, event: NewEvent, options?: CallOptions): Promise<FilterVerdict> {
     return this.#api.post("/v1/filters/test", options, { filter, event });
+  }
+
+  /** Any call of the API, for those that have no method here. */
+  request<T>(call: Call, options?: CallOptions): Promise<T> {
+    return this.#api.transport.send(call, options);
   }
 
   /** What happens from now on, live. Ends when the server ends it or `signal` aborts; connect again then. */

@@ -16,12 +16,16 @@ export class ProblemError extends PostriderError {
   readonly status: number;
   /** The stable name of the problem, such as `invalid_field`. */
   readonly code: string;
+  /** The problem in a few words; the same for every occurrence. */
+  readonly title: string;
   /** What is wrong this time, and what to do. */
   readonly detail: string;
   /** The offending field, such as `filter.all[2].op`; null where it is no field. */
   readonly field: string | null;
   /** What exists already, where that is the problem. */
   readonly existingId: string | null;
+  /** The place of the fault in a payload or schema, as a JSON pointer; null where there is none. */
+  readonly pointer: string | null;
   /** What the server's `Retry-After` says; null where it says nothing. */
   readonly retryAfterSeconds: number | null;
   /** How many times the request was sent. */
@@ -34,9 +38,11 @@ export class ProblemError extends PostriderError {
     super(`${problem.status} ${code}${place}: ${detail}`);
     this.status = problem.status;
     this.code = code;
+    this.title = problem.title ?? `status ${problem.status}`;
     this.detail = detail;
     this.field = problem.field ?? null;
     this.existingId = problem.existing_id ?? null;
+    this.pointer = problem.pointer ?? null;
     this.retryAfterSeconds = retryAfterSeconds;
     this.attempts = attempts;
   }

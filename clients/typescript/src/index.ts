@@ -4,7 +4,7 @@ export {
 } from "./client.js";
 export { ConnectionError, PostriderError, ProblemError, TimeoutError } from "./errors.js";
 export type { StreamOptions } from "./stream.js";
-export type { CallOptions, ClientOptions } from "./transport.js";
+export type { Call, CallOptions, ClientOptions, Query } from "./transport.js";
 export type * from "./types.js";
 export {
   VerificationError, verify, type HeaderSource, type VerificationFailure, type Verified, type VerifyOptions,

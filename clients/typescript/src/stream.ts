@@ -9,6 +9,12 @@ export interface StreamOptions {
   signal?: AbortSignal;
   /** The longest silence. The server sends a sign of life every 15 s. 60 s where it is left out. */
   silenceMaxMs?: number;
+  /** Of the attempts only those that failed, or were delivered. */
+  outcome?: "failed" | "delivered";
+  /** Of this destination only. */
+  destination?: string;
+  /** `no`: attempts without the body of the receiver's answer. */
+  body?: "no";
   /** Called when the stream is open: what happens from now on is told. */
   onOpen?: () => void;
 }
@@ -19,12 +25,13 @@ export async function* follow(transport: Transport, options: StreamOptions = {})
   const onAbort = () => stop.abort();
   options.signal?.addEventListener("abort", onAbort, { once: true });
   if (options.signal?.aborted) stop.abort();
+  const query = { outcome: options.outcome, destination: options.destination, body: options.body };
   const silenceMaxMs = options.silenceMaxMs ?? 60_000;
   let silent = false;
   const alarm = () => setTimeout(() => { silent = true; stop.abort(); }, silenceMaxMs);
   let timer = alarm();
   try {
-    const response = await transport.open({ method: "GET", path: "/v1/stream" }, stop.signal);
+    const response = await transport.open({ method: "GET", path: "/v1/stream", query }, stop.signal);
     options.onOpen?.();
     const reader = (response.body ?? new ReadableStream<Uint8Array>()).getReader();
     const decoder = new TextDecoder();

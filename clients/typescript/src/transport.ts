@@ -13,8 +13,8 @@ import type { Problem } from "./types.js";
 export interface ClientOptions {
   /** Where the server is, such as `https://hooks.example.com`. */
   url: string;
-  /** An API key. */
-  key: string;
+  /** An API key. A page that the server itself serves leaves it out, and is known by its session. */
+  key?: string;
   /** The tenant to act for. Only for admin keys; `default` where it is left out. */
   tenant?: string;
   /** Time limit of one attempt, until the whole answer has arrived. 35 s where it is left out. */
@@ -48,6 +48,10 @@ export interface Call {
   /** A value to be sent as JSON, or text that is NDJSON already. */
   body?: unknown;
   ndjson?: string;
+  /** True for a POST that changes nothing: it needs no idempotency key. */
+  pure?: boolean;
+  /** Reads the text of the answer. `JSON.parse` where it is left out. */
+  parse?: (text: string) => unknown;
 }
 
 const USER_AGENT = "postrider-typescript/0.1.0";
@@ -56,7 +60,7 @@ const FIRST_WAIT_MS = 200;
 /** Sends calls to one server with one key. The key is private: no log, `JSON.stringify` or inspection shows it. */
 export class Transport {
   readonly #base: string;
-  readonly #key: string;
+  readonly #key: string | undefined;
   readonly #tenant: string | undefined;
   readonly #timeoutMs: number;
   readonly #retries: number;
@@ -69,9 +73,9 @@ export class Transport {
       throw new PostriderError("the server's url must have no credentials, query or fragment");
     }
     this.#base = url.href.replace(/\/+$/, "");
-    this.#key = options.key.trim();
+    this.#key = options.key?.trim();
     // Checked here, because fetch would repeat a key that it refuses in its error message.
-    if (!/^[\x21-\x7e]+$/.test(this.#key)) {
+    if (this.#key !== undefined && !/^[\x21-\x7e]+$/.test(this.#key)) {
       throw new PostriderError("the key must be visible ASCII characters without spaces");
     }
     this.#tenant = options.tenant;
@@ -125,13 +129,13 @@ export class Transport {
 
   #request(call: Call, options: CallOptions): RequestInit {
     const headers: Record<string, string> = {
-      authorization: `Bearer ${this.#key}`,
       accept: call.path === "/v1/stream" ? "text/event-stream" : "application/json",
     };
+    if (this.#key !== undefined) headers["authorization"] = `Bearer ${this.#key}`;
     // A browser sends its own name and would ask the server for leave to send another.
     if (!("document" in globalThis)) headers["user-agent"] = USER_AGENT;
     if (this.#tenant !== undefined) headers["postrider-tenant"] = this.#tenant;
-    if (call.method !== "GET") headers["idempotency-key"] = options.idempotencyKey ?? randomKey();
+    if (call.method !== "GET" && !call.pure) headers["idempotency-key"] = options.idempotencyKey ?? randomKey();
     // A redirect is never followed, so that the key goes to no other server.
     const init: RequestInit = { method: call.method, headers, redirect: "manual" };
     if (call.ndjson !== undefined) {
@@ -160,7 +164,7 @@ export class Transport {
       const response = await this.#fetch(this.#url(call), { ...init, signal: limit.signal });
       if (response.ok) {
         const text = await response.text();
-        return { value: text === "" ? undefined : JSON.parse(text) };
+        return { value: text === "" ? undefined : (call.parse ?? JSON.parse)(text) };
       }
       const error = await problem(response, attempt);
       const again = response.status === 408 || response.status === 429 || response.status >= 500;

@@ -26,7 +26,7 @@ export type Filter = FilterCondition | { all: Filter[] } | { any: Filter[] };
 /** What a key may do. */
 export type Scope = "ingest" | "manage" | "read" | "admin";
 /** How the payload of a delivery looks. */
-export type Format = "standard" | "cloudevents" | "raw";
+export type Format = "standard" | "cloudevents" | "raw" | "workfront";
 
 /** One page of a list. */
 export type Page<T> = { data: T[]; next_cursor: string | null };

@@ -19,7 +19,7 @@ use postrider_domain::access::Scope;
 use postrider_domain::ids::TenantId;
 
 use crate::audit;
-use crate::auth::Caller;
+use crate::auth::{Caller, one_tenant};
 use crate::budget::{Budget, Share};
 use crate::gate::Permit;
 use crate::idempotency;
@@ -68,7 +68,11 @@ fn may(caller: &Caller, method: &Method, path: &str) -> Result<(), Problem> {
     if let Some(session) = &caller.session {
         session.permits(path)?;
     }
-    needed(method, path).map_or(Ok(()), |scope| caller.permits(scope))
+    let scope = needed(method, path);
+    if caller.sees_all() && scope.is_some() {
+        return Err(one_tenant("all tenants together can be looked at, and not be changed"));
+    }
+    scope.map_or(Ok(()), |scope| caller.permits(scope))
 }
 
 /// The scope without which the body of a mutation is not read. The handler checks its scope again; a test
@@ -81,7 +85,7 @@ fn needed(method: &Method, path: &str) -> Option<Scope> {
     Some(match resource {
         "events" => Scope::Ingest,
         "filters" | "simulate" => Scope::Read,
-        "tenants" | "keys" | "backup" => Scope::Admin,
+        "tenants" | "keys" | "backup" | "alerts" => Scope::Admin,
         _ => Scope::Manage,
     })
 }

@@ -45,6 +45,31 @@ const ACTIONS: &[(&str, &str, ActionName)] = &[
         ("subscription.rotate_secret", "subscription"),
     ),
     ("POST", "/v1/subscriptions/{id}/test", ("subscription.test", "subscription")),
+    (
+        "POST",
+        "/attask/eventsubscription/api/v1/subscriptions",
+        ("subscription.create", "subscription"),
+    ),
+    (
+        "DELETE",
+        "/attask/eventsubscription/api/v1/subscriptions/{id}",
+        ("subscription.delete", "subscription"),
+    ),
+    (
+        "PUT",
+        "/attask/eventsubscription/api/v1/subscriptions/{id}/version",
+        ("subscription.change", "subscription"),
+    ),
+    (
+        "PUT",
+        "/attask/eventsubscription/api/v1/subscriptions/version",
+        ("subscription.change", "subscription"),
+    ),
+    (
+        "POST",
+        "/attask/eventsubscription/api/v1/subscriptions/{id}/enable",
+        ("destination.enable", "subscription"),
+    ),
     ("POST", "/v1/destinations/{id}/enable", ("destination.enable", "destination")),
     ("POST", "/v1/destinations/{id}/freeze", ("destination.freeze", "destination")),
     ("POST", "/v1/deliveries/{id}/replay", ("delivery.replay", "delivery")),
@@ -54,11 +79,18 @@ const ACTIONS: &[(&str, &str, ActionName)] = &[
     ("POST", "/v1/replays/{id}/pause", ("replay.pause", "replay")),
     ("POST", "/v1/replays/{id}/resume", ("replay.resume", "replay")),
     ("POST", "/v1/replays/{id}/cancel", ("replay.cancel", "replay")),
+    ("POST", "/v1/event-types", ("event_type.create", "event_type")),
+    ("PATCH", "/v1/event-types/{id}", ("event_type.change", "event_type")),
+    ("DELETE", "/v1/event-types/{id}", ("event_type.delete", "event_type")),
+    ("PATCH", "/v1/catalogue", ("catalogue.change", "catalogue")),
+    ("POST", "/v1/erasures", ("erasure.start", "erasure")),
     ("POST", "/v1/tenants", ("tenant.create", "tenant")),
+    ("PATCH", "/v1/tenants/{id}", ("tenant.change", "tenant")),
     ("DELETE", "/v1/tenants/{id}", ("tenant.delete", "tenant")),
     ("POST", "/v1/keys", ("key.create", "key")),
     ("DELETE", "/v1/keys/{id}", ("key.delete", "key")),
     ("POST", "/v1/backup", ("backup.start", "backup")),
+    ("POST", "/v1/alerts/test", ("alerts.test", "alerts")),
     ("POST", "/v1/portal-links", ("portal_link.create", "portal_link")),
     ("DELETE", "/v1/portal-links/{id}", ("portal_link.delete", "portal_link")),
 ];
@@ -128,7 +160,7 @@ pub(crate) fn begin(caller: &Caller, request: &Request) -> Option<PendingEntry> 
     let target = target_of(path, request.uri().path());
     let tenant = match (target_kind, &target) {
         ("tenant", Some(id)) => id.parse().ok(),
-        ("backup", _) => None,
+        ("backup" | "alerts", _) => None,
         (_, _) => Some(caller.tenant.clone()),
     };
     let address = request.extensions().get::<ClientAddress>().map(|client| client.0.to_string());

@@ -20,7 +20,7 @@ use crate::settings::BODY_BYTES_MAX;
 use crate::state::ApiState;
 
 /// Fields whose values are secrets: no error repeats them.
-const SECRET_FIELDS: [&str; 5] = ["secret", "auth_token", "headers", "key", "token"];
+const SECRET_FIELDS: [&str; 6] = ["secret", "auth_token", "authToken", "headers", "key", "token"];
 
 /// A JSON body without unknown fields.
 #[derive(Debug)]

@@ -15,6 +15,7 @@ use crate::auth::TENANT_HEADER;
 use crate::idempotency::IDEMPOTENCY_KEY;
 use crate::problem::{Code, Problem};
 use crate::state::ApiState;
+use crate::workfront;
 
 /// The client's address. The listener inserts it into the extensions of each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,10 +41,16 @@ pub(crate) async fn around(
     request: Request,
     next: Next,
 ) -> Response {
+    let is_workfront =
+        state.settings().workfront && request.uri().path().starts_with(workfront::PREFIX);
     let mut response = match unambiguous(request.headers()) {
         Ok(()) => note(&state, request, next).await,
         Err(problem) => problem.into_response(),
     };
+    if is_workfront {
+        // Boxed, because a rare case must not make every request's future larger.
+        response = Box::pin(workfront::errors::reshape(response)).await;
+    }
     secure(&mut response);
     response
 }

@@ -12,6 +12,7 @@
 //! | what if a request comes twice? | [`idempotency`] |
 //! | what if its caller goes away? | `running_mutations` |
 //! | who did what? | `audit` |
+//! | what does it look like to a client of Workfront? | `workfront` |
 //! | what is it made of? | [`state`], [`settings`] |
 //! | what does only the process know? | [`process`] |
 
@@ -20,9 +21,11 @@ mod audit;
 pub mod auth;
 mod body;
 mod budget;
+mod catalogue;
 pub mod credentials;
 mod document;
 mod draw;
+mod erasing;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod gate;
@@ -44,6 +47,7 @@ pub mod state;
 pub mod vault;
 mod web_origin;
 mod wire;
+mod workfront;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -60,13 +64,18 @@ pub use session::origin::OverTls;
 pub use settings::{ApiSettings, InvalidOrigin, Origin, Origins, Rate};
 pub use state::{ApiParts, ApiState, RenderMetrics};
 pub use vault::{KeyRing, Vault};
+pub use workfront::openapi as workfront_openapi;
 
 /// The router of all paths.
 pub fn router(state: ApiState) -> Router {
     let guarded =
         routes::guarded().route_layer(from_fn_with_state(state.clone(), auth::authenticate));
     let (router, _) = guarded.merge(routes::open()).split_for_parts();
-    around(router.merge(routes::page::routes()), state)
+    let mut router = router.merge(routes::page::routes());
+    if state.settings().workfront {
+        router = router.merge(workfront::router(state.clone()));
+    }
+    around(router, state)
 }
 
 /// Health and metrics alone, for a listener of their own.

@@ -22,6 +22,7 @@ pub struct Problem {
     field: Option<String>,
     existing_id: Option<String>,
     retry_after_seconds: Option<u64>,
+    pointer: Option<String>,
 }
 
 /// A problem document, as it is sent.
@@ -47,6 +48,9 @@ pub struct ProblemBody {
     /// The identifier of the existing record that conflicts.
     #[serde(skip_serializing_if = "Option::is_none")]
     existing_id: Option<String>,
+    /// The place of the fault in the payload, the schema or the example, as a JSON pointer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pointer: Option<String>,
 }
 
 macro_rules! codes {
@@ -121,12 +125,18 @@ codes! {
     /// An identical subscription exists.
     Twin = "twin_subscription", CONFLICT, "An identical subscription exists",
         "Use or change the existing subscription, which existing_id names.";
+    /// The `uid` belongs to a different subscription.
+    UidTaken = "uid_taken", CONFLICT, "The uid belongs to another subscription",
+        "Change the existing subscription, which existing_id names, repeat its body, or choose another uid.";
     /// The event identifier belongs to a different event.
     EventConflict = "event_id_conflict", CONFLICT, "The event id was used for another event",
         "Give a new event another id; repeat an event with exactly the same content.";
     /// The identifier exists already.
     AlreadyExists = "already_exists", CONFLICT, "It exists already",
         "Choose another identifier, or use what exists.";
+    /// The payload of the event was erased.
+    EventErased = "event_erased", CONFLICT, "The payload of the event was erased",
+        "There is nothing left to send. Send the event again with a new id, if it may be sent.";
     /// The state of the record does not allow this.
     WrongState = "wrong_state", CONFLICT, "Its state does not permit this",
         "Look at its state first; detail says what would be possible.";
@@ -157,12 +167,21 @@ codes! {
     /// A required field is missing.
     MissingField = "missing_field", UNPROCESSABLE_ENTITY, "A field is missing",
         "Add the field that is named.";
+    /// A call for all tenants that is about one.
+    OneTenantNeeded = "one_tenant_needed", UNPROCESSABLE_ENTITY, "The call is about one tenant",
+        "Name the tenant in the header postrider-tenant; `*` is for lists that detail allows.";
     /// A question whose answer takes too long to compute.
     TooMuchWork = "too_much_work", UNPROCESSABLE_ENTITY, "The question is too large",
         "Ask for less, as detail says.";
     /// A URL that may not be contacted.
     UrlRefused = "url_refused", UNPROCESSABLE_ENTITY, "The URL may not be a destination",
         "Give a URL as detail asks for; what is not public must be allowed by the operator.";
+    /// The type is not in the catalogue.
+    UnknownEventType = "unknown_event_type", UNPROCESSABLE_ENTITY, "The event type is not in the catalogue",
+        "Correct the type, or add it to the catalogue by POST /v1/event-types.";
+    /// The payload does not fit the schema of its type.
+    PayloadMisfit = "payload_misfit", UNPROCESSABLE_ENTITY, "The payload does not fit the schema of its type",
+        "Correct what pointer names, or change the schema; GET /v1/event-types/{name} shows it.";
     /// The type is reserved for Postrider's own events.
     ReservedType = "reserved_type", UNPROCESSABLE_ENTITY, "The event type is reserved",
         "Event types that begin with postrider. are made by Postrider alone; choose another name.";
@@ -203,7 +222,14 @@ impl Problem {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let retry_after_seconds =
             (code.status() == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_SECONDS);
-        Problem { code, detail: detail.into(), field: None, existing_id: None, retry_after_seconds }
+        Problem {
+            code,
+            detail: detail.into(),
+            field: None,
+            existing_id: None,
+            retry_after_seconds,
+            pointer: None,
+        }
     }
 
     /// The problem of an invalid field.
@@ -248,6 +274,13 @@ impl Problem {
         self
     }
 
+    /// Sets the place of the fault, as a JSON pointer.
+    #[must_use]
+    pub fn pointer(mut self, pointer: impl Into<String>) -> Self {
+        self.pointer = Some(pointer.into());
+        self
+    }
+
     /// Sets the `Retry-After`.
     #[must_use]
     pub fn retry_after(mut self, seconds: u64) -> Self {
@@ -270,6 +303,7 @@ impl Problem {
             detail: self.detail.clone(),
             field: self.field.clone(),
             existing_id: self.existing_id.clone(),
+            pointer: self.pointer.clone(),
         }
     }
 }

@@ -1,6 +1,10 @@
 //! What the API needs to know of the process that serves it: settings with their origins, version,
 //! start time, disk.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
 use postrider_domain::time::Timestamp;
 use serde_json::Value;
 
@@ -16,6 +20,56 @@ pub trait Process: Send + Sync {
     /// The disk that the store is on. Reads the file system: do not call this on a thread that
     /// other requests wait for.
     fn disk(&self) -> Option<Disk>;
+
+    /// Who is told when something is wrong; `None` if nobody is.
+    fn alerts(&self) -> Option<Arc<dyn AlertDesk>> {
+        None
+    }
+}
+
+/// The targets of alerts. **Nothing that it answers has a secret.**
+pub trait AlertDesk: Send + Sync {
+    /// Every target and how it does.
+    fn targets(&self) -> Vec<AlertTargetState>;
+
+    /// Sends a test message to each target, or to one, and waits for the outcome.
+    fn test<'a>(&'a self, only: Option<&'a str>) -> BoxFuture<'a, Vec<AlertTrial>>;
+}
+
+/// A target of alerts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AlertTargetState {
+    /// Its name in the settings.
+    pub name: String,
+    /// `webhook`, `slack` or `email`.
+    pub kind: &'static str,
+    /// Where it is, without secrets.
+    pub to: String,
+    /// Messages that were sent.
+    pub messages: u64,
+    /// When the last one was sent.
+    pub last_message_at: Option<Timestamp>,
+    /// Consecutive failures.
+    pub failures: u32,
+    /// When the next try is made, after a failure.
+    pub next_try_at: Option<Timestamp>,
+    /// What it was told and is not over, each with its number.
+    pub firing: Vec<(&'static str, u64)>,
+}
+
+/// The outcome of a test message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AlertTrial {
+    /// The target's name in the settings.
+    pub target: String,
+    /// `webhook`, `slack` or `email`.
+    pub kind: &'static str,
+    /// Where it is, without secrets.
+    pub to: String,
+    /// How long it took.
+    pub took: Duration,
+    /// Why it failed; `None` if the target accepted it.
+    pub error: Option<String>,
 }
 
 /// Facts about the process that do not change while it runs.

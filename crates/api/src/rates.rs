@@ -8,21 +8,35 @@ use postrider_domain::token_bucket::TokenBuckets;
 use crate::problem::{Code, Problem};
 use crate::settings::{REMEMBERED_MAX, Rate};
 
-/// A token bucket for each name; `None` without a limit.
+/// A token bucket for each name.
 #[derive(Debug)]
-pub(crate) struct Buckets(Option<Mutex<TokenBuckets<String>>>);
+pub(crate) struct Buckets {
+    /// The rate of a name without a rate of its own; `None` without a limit.
+    rate: Option<Rate>,
+    buckets: Mutex<TokenBuckets<String>>,
+}
 
 impl Buckets {
     pub(crate) fn new(rate: Option<Rate>) -> Self {
-        let limited = |rate: Rate| TokenBuckets::new(rate.per_second, rate.burst, REMEMBERED_MAX);
-        Buckets(rate.map(|rate| Mutex::new(limited(rate))))
+        Buckets { rate, buckets: Mutex::new(TokenBuckets::new(REMEMBERED_MAX)) }
     }
 
     /// Takes one request from the bucket of this name, or returns how many seconds to wait.
     pub(crate) fn take(&self, name: &str, now: Timestamp) -> Result<(), u64> {
-        let Some(buckets) = &self.0 else { return Ok(()) };
-        let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        buckets.take(name.to_owned(), 1, now).map_err(|at| {
+        self.take_within(name, None, now)
+    }
+
+    /// The same for a name that may have a rate of its own.
+    pub(crate) fn take_within(
+        &self,
+        name: &str,
+        own: Option<Rate>,
+        now: Timestamp,
+    ) -> Result<(), u64> {
+        let Some(rate) = own.or(self.rate) else { return Ok(()) };
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = buckets.take(name.to_owned(), (rate.per_second, rate.burst), 1, now);
+        taken.map_err(|at| {
             let ms = u64::try_from(at.since(now).as_millis()).unwrap_or(u64::MAX);
             ms.div_ceil(1000)
         })
@@ -53,6 +67,15 @@ mod tests {
         assert_eq!(buckets.take("a", at(499)), Err(1));
         assert_eq!(buckets.take("a", at(500)), Ok(()));
         assert_eq!(buckets.take("b", at(500)), Ok(()));
+    }
+
+    #[test]
+    fn own_rate_of_a_name_takes_the_place_of_the_common_one() {
+        let (own, none) = (Some(Rate { per_second: 1, burst: 2 }), Buckets::new(None));
+        assert_eq!(none.take_within("a", own, at(0)), Ok(()));
+        assert_eq!(none.take_within("a", own, at(0)), Ok(()));
+        assert_eq!(none.take_within("a", own, at(0)), Err(1));
+        assert_eq!(none.take_within("b", None, at(0)), Ok(()));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use postrider_domain::catalogue::Conducts;
+
 pub use crate::web_origin::{InvalidOrigin, Origin, Origins};
 
 use crate::budget::Quota;
@@ -67,8 +69,14 @@ pub struct ApiSettings {
     pub frame_ancestors: Origins,
     /// Where browsers reach this server; what the request for a link names unless set.
     pub public_url: Option<Origin>,
+    /// What is done with events that do not fit the catalogue, where a tenant has made no choice.
+    pub conducts: Conducts,
+    /// The shortest time between two scrubs of the store's files after erasures.
+    pub scrub_interval: Duration,
     /// Whether the metrics are served at an address of their own, and only there.
     pub metrics_elsewhere: bool,
+    /// Whether the API of Adobe Workfront's event subscriptions is served.
+    pub workfront: bool,
 }
 
 /// A token bucket.
@@ -110,7 +118,10 @@ impl Default for ApiSettings {
             portal_links_max: 100_000,
             frame_ancestors: Origins::default(),
             public_url: None,
+            conducts: Conducts::default(),
+            scrub_interval: Duration::from_secs(10 * 60),
             metrics_elsewhere: false,
+            workfront: false,
         }
     }
 }
@@ -135,6 +146,8 @@ pub(crate) const BODY_BYTES_MAX: usize = 256 * 1024;
 pub(crate) const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
 /// The most cached keys and tenants.
 pub(crate) const REMEMBERED_MAX: usize = 100_000;
+/// The most that a tenant's own rate can be, per second.
+pub(crate) const RATE_MAX: u32 = 1_000_000;
 /// The longest name of a tenant or a key.
 pub(crate) const NAME_CHARS_MAX: usize = 100;
 /// The longest text in a query.

@@ -15,6 +15,8 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::audit::REFUSED_RATE;
 use crate::auth::{GivenAdmin, KeyCache};
 use crate::budget::Budget;
+use crate::catalogue::Catalogue;
+use crate::erasing::Erasures;
 use crate::gate::Gate;
 use crate::live_feed::LiveFeed;
 use crate::locks::Locks;
@@ -84,6 +86,8 @@ struct Inner {
     refusal_rates: Buckets,
     passes: PassCache,
     sign_in_rates: Buckets,
+    catalogue: Catalogue,
+    erasures: Erasures,
 }
 
 impl ApiState {
@@ -111,6 +115,8 @@ impl ApiState {
             refusal_rates: Buckets::new(Some(REFUSED_RATE)),
             passes: PassCache::default(),
             sign_in_rates: Buckets::new(Some(SIGN_IN_RATE)),
+            catalogue: Catalogue::default(),
+            erasures: Erasures::default(),
         }))
     }
 
@@ -196,6 +202,16 @@ impl ApiState {
         &self.0.sign_in_rates
     }
 
+    /// The catalogues of tenants.
+    pub(crate) fn catalogue(&self) -> &Catalogue {
+        &self.0.catalogue
+    }
+
+    /// The task that erases payloads.
+    pub(crate) fn erasures(&self) -> &Erasures {
+        &self.0.erasures
+    }
+
     pub(crate) fn running(&self) -> &RunningMutations {
         &self.0.running
     }
@@ -215,6 +231,7 @@ impl ApiState {
                 Ok(Some(Change::Tenant(id))) => {
                     self.key_cache().forget_tenant(&id);
                     self.passes().forget_tenant(&id);
+                    self.catalogue().forget(Some(&id));
                 }
                 Ok(Some(Change::Subscription(..))) => {}
                 Ok(None) | Err(RecvError::Lagged(_)) => self.key_cache().forget_all(),

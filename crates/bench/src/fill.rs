@@ -15,9 +15,10 @@ use postrider_domain::destination::Destination;
 use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
 use postrider_domain::payload::Format;
+use postrider_domain::policy::SubscriptionPolicy;
 use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::signature::{SigningSecret, SigningSecrets};
-use postrider_domain::subscription::{Subscription, TypePattern, TypeSet};
+use postrider_domain::subscription::{About, Subscription, TypePattern, TypeSet};
 use postrider_domain::time::Timestamp;
 use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{
@@ -119,8 +120,11 @@ impl Filler {
             object: None,
             filter: None,
             format: Format::Standard,
+            workfront: None,
             headers: Vec::new(),
             rate_limit: None,
+            policy: SubscriptionPolicy::default(),
+            about: About::default(),
             enabled: true,
             created_at: self.now,
             updated_at: self.now,
@@ -180,6 +184,7 @@ impl Filler {
             accepted_at: at,
             fingerprint: [7; 32],
             id_given: false,
+            mark: postrider_domain::catalogue::EventMark::default(),
             deliveries: vec![delivery],
         })
     }

@@ -128,10 +128,16 @@ fn measure(settings: &Settings, output: Output) -> Result<(), Failure> {
     let wanted = |name: &str| {
         settings.only.is_empty() || settings.only.iter().any(|only| name.contains(only.as_str()))
     };
-    let scenarios = plan::scenarios(extent);
-    let scenarios: Vec<_> = scenarios.into_iter().filter(|one| wanted(&one.name)).collect();
+    let all = plan::scenarios(extent);
+    let names: Vec<_> = all.iter().map(|one| one.name.clone()).collect();
+    let scenarios: Vec<_> = all.into_iter().filter(|one| wanted(&one.name)).collect();
     if scenarios.is_empty() {
-        return Err(Failure::usage("--only names no scenario"));
+        let message = format!(
+            "no scenario has {} in its name\nthere are: {}",
+            settings.only.join(" or "),
+            names.join(", ")
+        );
+        return Err(Failure::usage(message));
     }
     if settings.nodes > 1 && settings.store.is_none() {
         return Err(Failure::usage("several nodes share a database: give --store postgres://…"));

@@ -36,6 +36,19 @@ pub struct Event {
     pub trace: Option<TraceContext>,
 }
 
+impl Event {
+    /// Whether its payload was erased: `data` is then empty, which no accepted JSON is.
+    pub fn is_erased(&self) -> bool {
+        self.data.as_bytes().is_empty()
+    }
+
+    /// The event without its payload.
+    #[must_use]
+    pub fn erased(&self) -> Event {
+        Event { data: RawJson::from_trusted(Bytes::new()), old: None, ..self.clone() }
+    }
+}
+
 /// An event's type: words joined by dots, such as `task.updated`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventType(Arc<str>);

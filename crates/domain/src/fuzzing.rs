@@ -13,12 +13,15 @@ use crate::attempt::RetryAfter;
 use crate::egress::{EgressPolicy, vet_address, vet_url};
 use crate::event::{Event, EventType, RawJson};
 use crate::filter::{Budget, EventView, Filter, OverBudget};
-use crate::ids::{DeliveryId, EventId, ObjectId, TenantId};
+use crate::ids::{DeliveryId, EventId, ObjectId, SubscriptionId, TenantId};
 use crate::mixing::STEP;
 use crate::signature::{SignedHeaders, SigningSecret, VerifyKey, verify};
 use crate::subscription::{CustomHeader, TypePattern};
 use crate::time::Timestamp;
 use crate::trace::TraceContext;
+use crate::workfront::filters::{Connector, compile};
+use crate::workfront::payload::{Encoding, body, states};
+use crate::workfront::{Happening, Version};
 
 /// A fuzz target.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +49,14 @@ pub const TARGETS: &[Target] = &[
             b"{\"any\":[{\"field\":\"data.n\",\"op\":\"gte\",\"value\":3},{\"field\":\"data.t\",\"op\":\"lt\",\"value\":\"2026-01-01T00:00:00Z\"}]}\0{\"n\":3,\"t\":\"2025-01-01T00:00:00Z\"}",
             b"{\"field\":\"data.tags\",\"op\":\"contains_only\",\"value\":[\"a\"]}\0{\"tags\":[\"a\",\"a\"]}",
             b"{\"field\":\"data.x\",\"op\":\"changed\"}\0{\"x\":1e400}",
+        ],
+    },
+    Target {
+        name: "workfront",
+        run: workfront,
+        seeds: &[
+            b"[{\"fieldName\":\"a\",\"fieldValue\":\"1\",\"comparison\":\"lt\"},{\"type\":\"group\",\"connector\":\"OR\",\"filters\":[{\"fieldName\":\"b\",\"fieldValue\":{\"c\":{\"d\":1,\"e\":2}}},{\"fieldName\":\"f\",\"comparison\":\"changed\"}]}]\0{\"a\":[\"x\"],\"b\":[ \"y\" ]}",
+            b"[{\"fieldName\":\"t\",\"fieldValue\":\"2022-12-11T16:00:00.000-0800\",\"comparison\":\"gte\",\"state\":\"oldState\"}]\0{\"t\":\"2022-12-11T16:00:00.000-0700\"}",
         ],
     },
     Target {
@@ -149,6 +160,33 @@ fn filter(bytes: &[u8]) {
                 if taken > 0 {
                     assert_eq!(verdict(Budget::new(taken - 1)).0, Err(OverBudget), "one too few");
                 }
+            }
+        }
+    }
+}
+
+fn workfront(bytes: &[u8]) {
+    let mut parts = bytes.splitn(2, |byte| *byte == 0);
+    let (Some(source), Some(data)) = (parts.next(), parts.next()) else { return };
+    if let Some(event) = event_of(data) {
+        for version in Version::ALL {
+            for base64 in [false, true] {
+                let states = states(&event, Encoding { version, base64 });
+                let id = SubscriptionId::from_bytes([7; 16]);
+                let body = body(&event, id, (version, version), &states).body;
+                let json = serde_json::from_slice::<&serde_json::value::RawValue>(&body);
+                assert!(json.is_ok(), "the body of an event is JSON");
+            }
+        }
+    }
+    let Ok(source) = serde_json::from_slice::<Value>(source) else { return };
+    for connector in [Connector::And, Connector::Or] {
+        match compile(&source, connector, Happening::Update) {
+            Err(error) => assert!(!error.why.is_empty()),
+            Ok(None) => {}
+            Ok(Some(filter)) => {
+                let stored = filter.source().to_string();
+                assert!(serde_json::from_str::<Filter>(&stored).is_ok(), "what is stored is read");
             }
         }
     }

@@ -123,19 +123,35 @@ uuid_id!(
     "rpl_"
 );
 uuid_id!(
+    /// A job that erases payloads.
+    ErasureId,
+    "ers_"
+);
+uuid_id!(
     /// An entry of the audit log.
     AuditId,
     "aud_"
 );
 
+impl DeliveryId {
+    /// The time that it was made from.
+    pub fn made_at(&self) -> Timestamp {
+        let [a, b, c, d, e, f, ..] = *self.as_bytes();
+        Timestamp::from_unix_ms(i64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+    }
+}
+
 impl ReplayId {
-    /// The identifier of a job for one destination, whose owner runs it. At most one is made for a
-    /// destination in a millisecond.
-    pub fn of_destination(at: Timestamp, destination: DestinationId) -> Self {
+    /// The identifier of the n-th job that is made for one destination in a millisecond. The owner of the
+    /// destination runs it.
+    pub fn of_destination(at: Timestamp, destination: DestinationId, n: u32) -> Self {
         let mut bytes = [0; 10];
         let [_, rest @ ..] = destination.as_bytes();
         for (byte, of_id) in bytes.iter_mut().zip(rest) {
             *byte = *of_id;
+        }
+        for (byte, of_n) in bytes.iter_mut().zip(n.to_be_bytes()) {
+            *byte ^= of_n;
         }
         ReplayId::run_by_owner(at, bytes, destination)
     }
@@ -222,6 +238,13 @@ text_id!(
     "1 to 64 lowercase letters, digits, `-` and `_`, beginning with a letter or digit"
 );
 text_id!(
+    /// A subscription's identifier that the application chose, unique in its tenant. It never looks like one that
+    /// Postrider made, so that both can stand in the same place.
+    SubscriptionUid,
+    is_subscription_uid,
+    "1 to 128 letters, digits, `-`, `_`, `.`, `:` and `~`, beginning with a letter or digit and not with `sub_`"
+);
+text_id!(
     /// An event, unique in its tenant: chosen by the application, or made by Postrider.
     EventId,
     is_visible,
@@ -256,6 +279,15 @@ fn is_tenant(text: &str) -> bool {
         && !text.starts_with(['-', '_'])
 }
 
+fn is_subscription_uid(text: &str) -> bool {
+    let is_first = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:~".contains(&byte);
+    is_first
+        && text.bytes().all(is_known)
+        && text.len() <= limits::SUBSCRIPTION_UID_BYTES_MAX
+        && !text.starts_with(SubscriptionId::PREFIX)
+}
+
 fn is_visible(text: &str) -> bool {
     (1..=limits::EVENT_ID_BYTES_MAX).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_graphic())
@@ -272,6 +304,16 @@ mod tests {
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_unix_ms(1_763_199_000_120);
+
+    #[test]
+    fn uid_of_a_subscription_fits_into_a_path_and_is_never_an_identifier() {
+        for good in ["a", "7", "hook-7_a.b:c~d", &"u".repeat(128)] {
+            assert!(good.parse::<SubscriptionUid>().is_ok(), "{good}");
+        }
+        for bad in ["", ".", "..", "-a", "a/b", "a b", "ä", "sub_1", &"u".repeat(129)] {
+            assert!(bad.parse::<SubscriptionUid>().is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn identifier_round_trips_through_text_and_bytes() {

@@ -14,19 +14,26 @@
 //! | do so many destinations fail at once that the fault is ours? | [`mass_failure`] |
 //! | what does one outcome change? | [`settlement`] |
 //! | where does a delivery stand, and why? | [`delivery`], [`explain`] |
+//! | does an event fit the catalogue of types? | [`catalogue`] |
 //! | is anything lost? | [`ledger`] |
+//! | how far is the erasure of payloads? | [`erasure`] |
 //! | what would all this do in an outage? | [`forecast`] |
 //! | what time is it, when somebody sets the clock? | [`steady`] |
+//! | who is told of it, and how often? | [`alerts`] |
 //! | which trace does an attempt belong to? | [`trace`] |
+//! | what makes a subscription one of Workfront's? | [`workfront`] |
 //! | which numbers? | [`policy`], [`limits`] |
 
 pub mod access;
+pub mod alerts;
 pub mod attempt;
+pub mod catalogue;
 pub mod circuit;
 pub mod credentials;
 pub mod delivery;
 pub mod destination;
 pub mod egress;
+pub mod erasure;
 pub mod event;
 pub mod explain;
 pub mod filter;
@@ -53,3 +60,4 @@ pub mod thresholds;
 pub mod time;
 pub mod token_bucket;
 pub mod trace;
+pub mod workfront;

@@ -1,7 +1,8 @@
 //! The bytes that are sent for an event, in the format that its subscription asks for.
 //!
 //! `data` and `old` are never parsed or rewritten here: the receiver gets exactly the bytes that
-//! were accepted. The same event in the same format always gives the same bytes, so every attempt
+//! were accepted. The body of the format `workfront` names its subscription and is rendered in
+//! [`crate::workfront::payload`]. The same event in the same format always gives the same bytes, so every attempt
 //! of a delivery sends the same body.
 
 use std::fmt;
@@ -23,11 +24,14 @@ pub enum Format {
     CloudEvents,
     /// `data` alone.
     Raw,
+    /// As Adobe Workfront sends it; see [`crate::workfront`].
+    Workfront,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 3] = [Format::Standard, Format::CloudEvents, Format::Raw];
+    pub const ALL: [Format; 4] =
+        [Format::Standard, Format::CloudEvents, Format::Raw, Format::Workfront];
 
     /// The name in the API.
     pub const fn as_str(self) -> &'static str {
@@ -35,13 +39,14 @@ impl Format {
             Format::Standard => "standard",
             Format::CloudEvents => "cloudevents",
             Format::Raw => "raw",
+            Format::Workfront => "workfront",
         }
     }
 }
 
 /// The text is not the name of a format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a format: one of standard, cloudevents, raw")]
+#[error("not a format: one of standard, cloudevents, raw, workfront")]
 pub struct InvalidFormat;
 
 impl FromStr for Format {
@@ -80,20 +85,20 @@ pub struct Payload {
     pub content_type: &'static str,
 }
 
-/// Renders an event. `raw` copies nothing; the other formats copy `data` and `old` once.
-pub fn render(event: &Event, format: Format) -> Payload {
-    match format {
-        Format::Standard => {
-            Payload { body: Bytes::from(render_standard(event)), content_type: "application/json" }
-        }
-        Format::CloudEvents => Payload {
-            body: Bytes::from(render_cloudevents(event)),
-            content_type: "application/cloudevents+json",
-        },
-        Format::Raw => {
-            Payload { body: event.data.as_bytes().clone(), content_type: "application/json" }
-        }
-    }
+/// The body in the format `standard`. Copies `data` and `old` once.
+pub fn standard(event: &Event) -> Payload {
+    Payload { body: Bytes::from(render_standard(event)), content_type: "application/json" }
+}
+
+/// The body in the format `cloudevents`. Copies `data` and `old` once.
+pub fn cloudevents(event: &Event) -> Payload {
+    let body = Bytes::from(render_cloudevents(event));
+    Payload { body, content_type: "application/cloudevents+json" }
+}
+
+/// The body in the format `raw`. Copies nothing.
+pub fn raw(event: &Event) -> Payload {
+    Payload { body: event.data.as_bytes().clone(), content_type: "application/json" }
 }
 
 fn render_standard(event: &Event) -> Vec<u8> {
@@ -232,6 +237,18 @@ mod tests {
         }
     }
 
+    /// The formats whose body is the same for all subscriptions.
+    const SHARED: [Format; 3] = [Format::Standard, Format::CloudEvents, Format::Raw];
+
+    fn render(event: &Event, format: Format) -> Payload {
+        match format {
+            Format::Standard => standard(event),
+            Format::CloudEvents => cloudevents(event),
+            Format::Raw => raw(event),
+            Format::Workfront => panic!("its body names a subscription"),
+        }
+    }
+
     fn check(event: &Event, format: Format, content_type: &str, body: &str) {
         let payload = render(event, format);
         assert_eq!(std::str::from_utf8(&payload.body).unwrap(), body);
@@ -293,7 +310,7 @@ mod tests {
     fn bytes_that_a_store_vouches_for_wrongly_do_not_panic() {
         let mut event = event(None, "1", None);
         event.old = Some(RawJson::from_trusted(Bytes::from_static(b"\"\xff\"")));
-        for format in Format::ALL {
+        for format in SHARED {
             assert!(!render(&event, format).body.is_empty());
         }
     }
@@ -312,6 +329,7 @@ mod tests {
             (Format::Standard, "standard"),
             (Format::CloudEvents, "cloudevents"),
             (Format::Raw, "raw"),
+            (Format::Workfront, "workfront"),
         ] {
             assert_eq!(format.to_string(), word);
             assert_eq!(word.parse(), Ok(format));
@@ -322,7 +340,10 @@ mod tests {
         assert_eq!(Format::default(), Format::Standard);
         for bad in ["", "Standard", "cloud_events", "raw "] {
             let error = bad.parse::<Format>().unwrap_err();
-            assert_eq!(error.to_string(), "not a format: one of standard, cloudevents, raw");
+            assert_eq!(
+                error.to_string(),
+                "not a format: one of standard, cloudevents, raw, workfront"
+            );
         }
         assert!(serde_json::from_str::<Format>("\"xml\"").is_err());
         assert!(serde_json::from_str::<Format>("7").is_err());

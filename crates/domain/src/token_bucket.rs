@@ -69,31 +69,39 @@ impl TokenBucket {
     }
 }
 
-/// A bucket for each key, all with the same rate.
+/// A bucket for each key, each with its own rate.
 ///
 /// A full bucket is equivalent to no bucket and is removed, so only active keys take memory.
 #[derive(Debug)]
 pub struct TokenBuckets<K> {
-    per_second: u32,
-    burst: u32,
     buckets_max: usize,
     buckets: HashMap<K, TokenBucket>,
 }
 
 impl<K: Eq + Hash> TokenBuckets<K> {
-    /// Buckets with this rate, at most `buckets_max` of them.
-    pub fn new(per_second: u32, burst: u32, buckets_max: usize) -> Self {
-        TokenBuckets { per_second, burst, buckets_max, buckets: HashMap::new() }
+    /// At most `buckets_max` buckets.
+    pub fn new(buckets_max: usize) -> Self {
+        TokenBuckets { buckets_max, buckets: HashMap::new() }
     }
 
-    /// Takes tokens from the bucket of a key, or returns when there will be enough.
-    pub fn take(&mut self, key: K, tokens: u64, now: Timestamp) -> Result<(), Timestamp> {
+    /// Takes tokens from the bucket of a key with this rate per second and burst, or returns when there will be
+    /// enough. A bucket whose rate has changed begins full.
+    pub fn take(
+        &mut self,
+        key: K,
+        (per_second, burst): (u32, u32),
+        tokens: u64,
+        now: Timestamp,
+    ) -> Result<(), Timestamp> {
         if self.buckets.len() >= self.buckets_max {
             self.make_room(now);
         }
-        let full =
-            || TokenBucket::new(u64::from(self.per_second) * 1000, u64::from(self.burst), now);
-        self.buckets.entry(key).or_insert_with(full).take(tokens, now)
+        let full = TokenBucket::new(u64::from(per_second) * 1000, u64::from(burst), now);
+        let bucket = self.buckets.entry(key).or_insert(full);
+        if (bucket.per_1000_seconds, bucket.burst) != (full.per_1000_seconds, full.burst) {
+            *bucket = full;
+        }
+        bucket.take(tokens, now)
     }
 
     fn make_room(&mut self, now: Timestamp) {
@@ -156,47 +164,60 @@ mod tests {
 
     #[test]
     fn every_key_has_a_burst_and_then_its_rate() {
-        let mut buckets = TokenBuckets::new(2, 3, 10);
+        let mut buckets = TokenBuckets::new(10);
         for _ in 0..3 {
-            assert_eq!(buckets.take("a", 1, at(0)), Ok(()));
+            assert_eq!(buckets.take("a", (2, 3), 1, at(0)), Ok(()));
         }
-        assert_eq!(buckets.take("a", 1, at(0)), Err(at(500)));
-        assert_eq!(buckets.take("b", 1, at(0)), Ok(()), "every key has a bucket of its own");
-        assert_eq!(buckets.take("a", 1, at(499)), Err(at(500)));
-        assert_eq!(buckets.take("a", 1, at(500)), Ok(()));
-        assert_eq!(buckets.take("a", 1, at(500)), Err(at(1_000)));
-        assert_eq!(buckets.take("a", 3, at(1_000_000)), Ok(()));
+        assert_eq!(buckets.take("a", (2, 3), 1, at(0)), Err(at(500)));
         assert_eq!(
-            buckets.take("a", 1, at(1_000_000)),
+            buckets.take("b", (2, 3), 1, at(0)),
+            Ok(()),
+            "every key has a bucket of its own"
+        );
+        assert_eq!(buckets.take("a", (2, 3), 1, at(499)), Err(at(500)));
+        assert_eq!(buckets.take("a", (2, 3), 1, at(500)), Ok(()));
+        assert_eq!(buckets.take("a", (2, 3), 1, at(500)), Err(at(1_000)));
+        assert_eq!(buckets.take("a", (2, 3), 3, at(1_000_000)), Ok(()));
+        assert_eq!(
+            buckets.take("a", (2, 3), 1, at(1_000_000)),
             Err(at(1_000_500)),
             "never more than the burst"
         );
     }
 
     #[test]
+    fn bucket_whose_rate_changes_begins_full() {
+        let mut buckets = TokenBuckets::new(10);
+        assert_eq!(buckets.take("a", (1, 1), 1, at(0)), Ok(()));
+        assert_eq!(buckets.take("a", (1, 1), 1, at(0)), Err(at(1_000)));
+        assert_eq!(buckets.take("a", (2, 1), 1, at(0)), Ok(()));
+        assert_eq!(buckets.take("a", (2, 1), 1, at(0)), Err(at(500)));
+    }
+
+    #[test]
     fn clock_that_goes_back_fills_no_bucket() {
-        let mut buckets = TokenBuckets::new(1, 1, 10);
-        assert_eq!(buckets.take("a", 1, at(5_000)), Ok(()));
-        assert_eq!(buckets.take("a", 1, at(0)), Err(at(1_000)));
+        let mut buckets = TokenBuckets::new(10);
+        assert_eq!(buckets.take("a", (1, 1), 1, at(5_000)), Ok(()));
+        assert_eq!(buckets.take("a", (1, 1), 1, at(0)), Err(at(1_000)));
     }
 
     #[test]
     fn buckets_stay_bounded_when_ever_more_keys_use_them() {
-        let mut buckets = TokenBuckets::new(1, 10, 1_000);
+        let mut buckets = TokenBuckets::new(1_000);
         for key in 0..2_000 {
-            assert_eq!(buckets.take(key, 1, at(0)), Ok(()));
+            assert_eq!(buckets.take(key, (1, 10), 1, at(0)), Ok(()));
             assert!(buckets.buckets.len() <= 1_000);
         }
     }
 
     #[test]
     fn full_buckets_are_forgotten_before_those_in_use() {
-        let mut buckets = TokenBuckets::new(1, 1, 100);
-        (0..99).for_each(|key| assert_eq!(buckets.take(key, 1, at(0)), Ok(())));
-        assert_eq!(buckets.take(99, 1, at(999)), Ok(()));
+        let mut buckets = TokenBuckets::new(100);
+        (0..99).for_each(|key| assert_eq!(buckets.take(key, (1, 1), 1, at(0)), Ok(())));
+        assert_eq!(buckets.take(99, (1, 1), 1, at(999)), Ok(()));
         // The bucket of 99 is empty, all others are full again.
-        assert_eq!(buckets.take(100, 1, at(1_000)), Ok(()));
+        assert_eq!(buckets.take(100, (1, 1), 1, at(1_000)), Ok(()));
         assert_eq!(buckets.buckets.len(), 2);
-        assert_eq!(buckets.take(99, 1, at(1_000)), Err(at(1_999)));
+        assert_eq!(buckets.take(99, (1, 1), 1, at(1_000)), Err(at(1_999)));
     }
 }

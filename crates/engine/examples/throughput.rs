@@ -83,6 +83,7 @@ async fn feed(engine: EngineHandle, destinations: usize, batches: usize, offset:
             old: None,
             time: None,
             trace: None,
+            flagged: None,
         });
         engine.ingest(&TenantId::default_tenant(), events.collect()).await.unwrap();
     }

@@ -144,7 +144,7 @@ pub(crate) fn request(
     (now, wall): (Timestamp, Timestamp),
 ) -> Request {
     let Job { delivery, event, prepared, limits, .. } = job;
-    let payload = event.payload(prepared.subscription.format);
+    let payload = event.payload(&prepared.subscription, *delivery);
     let (id, seconds) = (delivery.to_string(), wall.as_unix_seconds());
     let signed = signature::sign(keys.secrets.valid_at(now), &id, seconds, &payload.body);
     // Token and headers belong to the subscription's current URL: deliveries to an earlier URL are

@@ -20,6 +20,7 @@ use postrider_store::Store;
 use postrider_transport::Clock;
 use tokio::sync::Notify;
 
+use crate::own_limits::OwnLimits;
 use crate::quotas::{Quota, QuotaReached, Quotas, Refusals};
 use crate::upkeep::pause;
 
@@ -37,6 +38,8 @@ const BYTES_UNKNOWN: u64 = 1024;
 
 pub(crate) struct Backlog {
     pub(crate) quotas: Quotas,
+    /// Limits that tenants have instead.
+    own: Arc<OwnLimits>,
     pub(crate) refusals: Refusals,
     is_cluster: bool,
     tenants: RwLock<HashMap<TenantId, Arc<Account>>>,
@@ -91,9 +94,10 @@ const OF_TENANT: [Quota; 3] =
 const OF_ALL: [Quota; 3] = [Quota::Queued, Quota::Unfinished, Quota::UnfinishedBytes];
 
 impl Backlog {
-    pub(crate) fn new(quotas: Quotas, store: &dyn Store) -> Self {
+    pub(crate) fn new(quotas: Quotas, own: &Arc<OwnLimits>, store: &dyn Store) -> Self {
         Backlog {
             quotas,
+            own: Arc::clone(own),
             refusals: Refusals::default(),
             is_cluster: store.node().is_some(),
             tenants: RwLock::default(),
@@ -134,8 +138,15 @@ impl Backlog {
         }
     }
 
+    /// The value of a quota for a tenant: its own, or the server's.
+    pub(crate) fn limit(&self, tenant: Option<&TenantId>, quota: Quota) -> u64 {
+        let own = tenant.and_then(|tenant| self.own.of(tenant).quota(quota));
+        own.unwrap_or_else(|| self.quotas.of(quota))
+    }
+
     fn limits_anything(&self) -> bool {
-        OF_TENANT.iter().chain(&OF_ALL).any(|quota| self.quotas.of(*quota) < u64::MAX)
+        self.own.is_used()
+            || OF_TENANT.iter().chain(&OF_ALL).any(|quota| self.quotas.of(*quota) < u64::MAX)
     }
 
     fn admit_to(
@@ -150,7 +161,7 @@ impl Backlog {
         let bytes_now = account.bytes.fetch_add(bytes, Relaxed) + bytes;
         let (queued, unfinished) = (account.queued.load(Relaxed), account.unfinished.load(Relaxed));
         let used = [queued + since, unfinished + since, bytes_now];
-        let limits = quotas.map(|quota| self.quotas.of(quota));
+        let limits = quotas.map(|quota| self.limit(whose, quota));
         let reached = (0..3).find(|&n| used[n] > limits[n]);
         let is_due = since >= limits[0] / 4 || bytes_now >= limits[2] / 4 && since > more * 64;
         if reached.is_some() || is_due || account.is_stale(now, self.is_cluster) {
@@ -289,7 +300,7 @@ mod tests {
     }
 
     fn backlog(quotas: Quotas) -> Backlog {
-        Backlog::new(quotas, &MemoryStore::default())
+        Backlog::new(quotas, &Arc::default(), &MemoryStore::default())
     }
 
     fn ledger(queued: u64, waiting: u64) -> Ledger {

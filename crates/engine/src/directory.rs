@@ -14,6 +14,7 @@ use postrider_domain::credentials::Scrubber;
 use postrider_domain::egress::DestinationUrl;
 use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
 use postrider_domain::matching::{SubscriptionIndex, TenantIndex};
+use postrider_domain::policy::{DestinationPolicy, Policy};
 use postrider_domain::signature::SigningSecrets;
 use postrider_domain::subscription::{CustomHeader, RateLimit, Subscription};
 use postrider_domain::trace;
@@ -21,6 +22,7 @@ use postrider_store::SubscriptionRecord;
 use postrider_transport::{ClientIdentity, Target};
 use zeroize::Zeroizing;
 
+use crate::own_limits::OwnLimits;
 use crate::quotas::Holdings;
 
 /// Opens the sealed credentials of a subscription. The layer above defines how they are sealed.
@@ -84,6 +86,8 @@ pub(crate) struct Directory {
     prepared: RwLock<HashMap<SubscriptionId, Arc<Prepared>>>,
     /// The sums over the subscriptions of each tenant.
     pub(crate) holdings: Holdings,
+    /// Limits that tenants have of their own.
+    pub(crate) own_limits: Arc<OwnLimits>,
     /// All changes of the configuration up to this version are applied.
     version: AtomicU64,
     /// How often a filter exceeded its budget on an accepted event.
@@ -97,6 +101,7 @@ impl Directory {
             index: RwLock::default(),
             prepared: RwLock::default(),
             holdings: Holdings::default(),
+            own_limits: Arc::default(),
             version: AtomicU64::new(0),
             over_budget: AtomicU64::new(0),
         }
@@ -170,8 +175,19 @@ impl Directory {
         destination: DestinationId,
     ) -> Option<RateLimit> {
         let index = self.snapshot(tenant)?;
-        let limits = index.of_destination(destination);
-        limits.filter_map(|s| s.rate_limit).min_by_key(|limit| limit.per_1000_seconds())
+        index.of_destination(destination).filter_map(|subscription| subscription.rate_limit).min()
+    }
+
+    /// What the subscriptions of a destination want together.
+    pub(crate) fn destination_policy(
+        &self,
+        tenant: &TenantId,
+        destination: DestinationId,
+        policy: &Policy,
+    ) -> DestinationPolicy {
+        let index = self.snapshot(tenant);
+        let all = index.iter().flat_map(|index| index.of_destination(destination));
+        DestinationPolicy::of(all.map(|subscription| &**subscription), policy)
     }
 
     fn prepare(&self, record: &SubscriptionRecord, subscription: Arc<Subscription>) -> Prepared {

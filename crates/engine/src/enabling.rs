@@ -68,7 +68,7 @@ impl EngineHandle {
             ..DeliveryFilter::default()
         };
         let replay = NewReplay {
-            id: Some(wish.replay.unwrap_or_else(|| ReplayId::of_destination(now, destination))),
+            id: Some(wish.replay.unwrap_or_else(|| ReplayId::of_destination(now, destination, 0))),
             filter,
             per_second: Some(self.policy().recovery.dead_per_second),
         };

@@ -9,10 +9,10 @@ use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::destination::Destination;
 use postrider_domain::event::RawJson;
 use postrider_domain::explain::{Standing, Words};
-use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, TenantId};
+use postrider_domain::ids::{DeliveryId, DestinationId, ReplayId, SubscriptionId, TenantId};
 use postrider_domain::ledger::Ledger;
 use postrider_domain::matching::TenantIndex;
-use postrider_domain::policy::Policy;
+use postrider_domain::policy::{DestinationPolicy, Policy};
 use postrider_domain::time::Timestamp;
 use postrider_store::{Change, DeliveryFilter, ReplayJob, ReplayState, ShardLeases, Store};
 use postrider_transport::Clock;
@@ -448,6 +448,22 @@ impl EngineHandle {
     /// The policy in force.
     pub fn policy(&self) -> Arc<Policy> {
         Arc::clone(&self.shared.policy.borrow())
+    }
+
+    /// The policy for the deliveries of a subscription; the server's where it is unknown.
+    pub fn policy_of(&self, subscription: SubscriptionId) -> Policy {
+        let known = self.shared.directory.get(subscription);
+        let own = known.map(|known| known.subscription.policy).unwrap_or_default();
+        self.policy().for_subscription(&own)
+    }
+
+    /// What the subscriptions of a destination want together.
+    pub fn destination_policy(
+        &self,
+        tenant: &TenantId,
+        destination: DestinationId,
+    ) -> DestinationPolicy {
+        self.shared.directory.destination_policy(tenant, destination, &self.policy())
     }
 
     /// Applies another policy to all later decisions.

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use postrider_domain::catalogue::{EventMark, Misfit};
 use postrider_domain::delivery::Delivery;
 use postrider_domain::event::{Event, EventType, RawJson};
 use postrider_domain::ids::{DeliveryId, EventId, ObjectId, SubscriptionId, TenantId};
@@ -15,6 +16,7 @@ use postrider_domain::matching::{Matched, TooMuch, Work};
 use postrider_domain::time::Timestamp;
 use postrider_domain::token_bucket::TokenBuckets;
 use postrider_domain::trace::TraceContext;
+use postrider_domain::workfront;
 use postrider_store::{Acceptance, Accepted, Store, StoreError};
 use postrider_transport::Clock;
 use sha2::{Digest, Sha256};
@@ -24,8 +26,9 @@ use crate::cluster::Refresher;
 use crate::entropy::{Entropy, ten};
 use crate::heavy::{Busy, Heavy};
 use crate::inbox::{Inbox, Pending};
+use crate::misfits::Misfits;
 use crate::notices::Notices;
-use crate::options::Options;
+use crate::options::{IngestRate, Options};
 use crate::quotas::QuotaReached;
 use crate::spans::{Accepting, Spans};
 
@@ -46,6 +49,8 @@ pub struct NewEvent {
     pub time: Option<Timestamp>,
     /// The trace context of the request, if it had one.
     pub trace: Option<TraceContext>,
+    /// Why it does not fit the catalogue, where it is accepted all the same.
+    pub flagged: Option<Misfit>,
 }
 
 /// The result for an event.
@@ -117,9 +122,13 @@ pub(crate) struct Ingest {
     /// Notices to tenants whose filters exceed their budget.
     pub(crate) notices: Notices,
     spans: Option<Arc<dyn Spans>>,
-    rates: Option<Mutex<TokenBuckets<TenantId>>>,
+    /// The server's limit of a tenant's events.
+    pub(crate) rate: Option<IngestRate>,
+    rates: Mutex<TokenBuckets<TenantId>>,
     /// The counts of unfinished deliveries.
     pub(crate) backlog: Arc<Backlog>,
+    /// The counts of events that did not fit the catalogue.
+    pub(crate) misfits: Misfits,
 }
 
 impl Ingest {
@@ -141,10 +150,14 @@ impl Ingest {
             heavy: Heavy::new(options.matching_threads),
             notices,
             spans,
-            rates: options.tenant_ingest.map(|rate| {
-                Mutex::new(TokenBuckets::new(rate.per_second, rate.burst, BUCKETS_MAX))
-            }),
-            backlog: Arc::new(Backlog::new(options.quotas, &**store)),
+            rate: options.tenant_ingest,
+            rates: Mutex::new(TokenBuckets::new(BUCKETS_MAX)),
+            backlog: Arc::new(Backlog::new(
+                options.quotas,
+                &refresher.directory.own_limits,
+                &**store,
+            )),
+            misfits: Misfits::default(),
         }
     }
 
@@ -188,7 +201,7 @@ impl Ingest {
         // Check the quotas before the deliveries are created: a refused batch that matches
         // thousands of subscriptions must not cost the memory of its deliveries.
         if checked == Checked::Yes {
-            self.backlog.admit(tenant, owed(&batch, &matched), now)?;
+            self.backlog.admit(tenant, owed(&batch, &matched, now), now)?;
         }
         let mut over_budget = self.owe(&mut batch, matched, now);
         let mut pending = self.begin(tenant, &batch);
@@ -283,7 +296,8 @@ impl Ingest {
             time: new.time.unwrap_or(now),
             trace: new.trace,
         });
-        Acceptance { event, accepted_at: now, fingerprint, id_given, deliveries: Vec::new() }
+        let mark = EventMark { flagged: new.flagged, erased_at: None };
+        Acceptance { event, accepted_at: now, fingerprint, id_given, mark, deliveries: Vec::new() }
     }
 
     async fn match_batch(
@@ -305,8 +319,12 @@ impl Ingest {
     ) -> Vec<(usize, SubscriptionId)> {
         let mut over_budget = Vec::new();
         for (n, (acceptance, matched)) in batch.iter_mut().zip(matched).enumerate() {
-            let deliveries = matched.subscriptions.iter().map(|subscription| {
-                let id = DeliveryId::new(now, ten(&*self.entropy));
+            let deliveries = matched.subscriptions.iter().flat_map(|subscription| {
+                workfront::owed(subscription, now).map(move |version| (subscription, version))
+            });
+            let deliveries = deliveries.map(|(subscription, version)| {
+                let random = workfront::mark(ten(&*self.entropy), version);
+                let id = DeliveryId::new(now, random);
                 let (whom, to) = (subscription.id, subscription.destination);
                 Delivery::accepted(id, &acceptance.event, whom, to, now)
             });
@@ -342,20 +360,24 @@ impl Ingest {
     }
 
     fn admit(&self, tenant: &TenantId, events: usize) -> Result<(), IngestError> {
-        let Some(rates) = &self.rates else { return Ok(()) };
+        let own = self.refresher.directory.own_limits.of(tenant).events_per_second;
+        let own = own.map(|per_second| IngestRate { per_second, burst: per_second });
+        let Some(rate) = own.or(self.rate) else { return Ok(()) };
         let now = self.clock.now();
-        let mut rates = rates.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
         let events = u64::try_from(events).unwrap_or(u64::MAX);
-        let taken = rates.take(tenant.clone(), events, now);
+        let taken = rates.take(tenant.clone(), (rate.per_second, rate.burst), events, now);
         taken.map_err(|at| IngestError::TooFast { retry_after: at.since(now) })
     }
 }
 
 /// How many deliveries a batch makes, and how many bytes they are.
-fn owed(batch: &[Acceptance], matched: &[Matched]) -> Owed {
+fn owed(batch: &[Acceptance], matched: &[Matched], now: Timestamp) -> Owed {
     let mut all = Owed::default();
     for (acceptance, matched) in batch.iter().zip(matched) {
-        all.add(&acceptance.event, matched.subscriptions.len());
+        let subscriptions = matched.subscriptions.iter();
+        let deliveries = subscriptions.map(|one| workfront::owed(one, now).len()).sum();
+        all.add(&acceptance.event, deliveries);
     }
     all
 }

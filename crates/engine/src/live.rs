@@ -171,9 +171,21 @@ pub(crate) fn operational(
     };
     let kind: EventType = kind.parse().ok()?;
     let data = RawJson::parse(data.to_string().into()).ok()?;
-    let new =
-        NewEvent { id: None, kind, object: None, data, old: None, time: Some(now), trace: None };
-    Some((tenant.cloned(), new))
+    Some((tenant.cloned(), own_event(kind, data, now)))
+}
+
+/// An event of Postrider's own.
+fn own_event(kind: EventType, data: RawJson, now: Timestamp) -> NewEvent {
+    NewEvent {
+        id: None,
+        kind,
+        object: None,
+        data,
+        old: None,
+        time: Some(now),
+        trace: None,
+        flagged: None,
+    }
 }
 
 /// The engine event of a dead delivery; `None` if it is not dead.

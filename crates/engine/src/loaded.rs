@@ -1,14 +1,20 @@
 //! An event in memory, with the bodies that are sent for it.
 //!
 //! All deliveries of an event share one `Loaded`: its bytes are in memory once, and each format is
-//! rendered once, however many subscriptions and attempts there are. Signature and headers differ
-//! between attempts and are not here.
+//! rendered once, however many subscriptions and attempts there are. A body in the format `workfront`
+//! names its subscription: there the two states, which are nearly all of it, are rendered once.
+//! Signature and headers differ between attempts and are not here.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use postrider_domain::event::Event;
+use postrider_domain::ids::DeliveryId;
 use postrider_domain::payload::{self, Format, Payload};
+use postrider_domain::subscription::Subscription;
+use postrider_domain::workfront::Options;
+use postrider_domain::workfront::payload::{self as workfront, Encoding};
 
 /// An event and its rendered bodies.
 #[derive(Debug)]
@@ -16,6 +22,9 @@ pub(crate) struct Loaded {
     pub(crate) event: Arc<Event>,
     standard: OnceLock<Payload>,
     cloudevents: OnceLock<Payload>,
+    /// The states of the format `workfront`, by their encoding. In a box, because few events are
+    /// sent in this format.
+    workfront: OnceLock<Box<[OnceLock<Bytes>; Encoding::COUNT]>>,
     /// How many deliveries keep it in memory until their first attempt. Only the core changes it.
     pub(crate) queued: Holders,
     /// How many attempts with this event are in flight. Only the core changes it.
@@ -28,20 +37,37 @@ impl Loaded {
             event,
             standard: OnceLock::new(),
             cloudevents: OnceLock::new(),
+            workfront: OnceLock::new(),
             queued: Holders::default(),
             flying: Holders::default(),
         }
     }
 
-    /// The body in a format; it is rendered at the first call.
-    pub(crate) fn payload(&self, format: Format) -> Payload {
-        let rendered = match format {
-            Format::Standard => &self.standard,
-            Format::CloudEvents => &self.cloudevents,
-            // The raw format is the event's own bytes.
-            Format::Raw => return payload::render(&self.event, format),
-        };
-        rendered.get_or_init(|| payload::render(&self.event, format)).clone()
+    /// The body of a delivery to this subscription; what can be shared is rendered at the first call.
+    pub(crate) fn payload(&self, subscription: &Subscription, delivery: DeliveryId) -> Payload {
+        let event = &self.event;
+        match subscription.format {
+            Format::Standard => self.standard.get_or_init(|| payload::standard(event)).clone(),
+            Format::CloudEvents => {
+                self.cloudevents.get_or_init(|| payload::cloudevents(event)).clone()
+            }
+            Format::Raw => payload::raw(event),
+            Format::Workfront => {
+                let options = Options::of(subscription);
+                let version = options.version_of(delivery);
+                let states = self.states(Encoding { version, base64: options.base64 });
+                workfront::body(event, subscription.id, (options.version, version), &states)
+            }
+        }
+    }
+
+    fn states(&self, encoding: Encoding) -> Bytes {
+        let render = || workfront::states(&self.event, encoding);
+        let all = self.workfront.get_or_init(Box::default);
+        match all.get(encoding.index()) {
+            Some(rendered) => rendered.get_or_init(render).clone(),
+            None => render(),
+        }
     }
 
     /// The bytes of the event itself.
@@ -74,14 +100,15 @@ impl Holders {
 #[cfg(test)]
 mod tests {
     use postrider_domain::event::RawJson;
-    use postrider_domain::ids::{EventId, TenantId};
+    use postrider_domain::ids::{EventId, SubscriptionId, TenantId};
     use postrider_domain::time::Timestamp;
+    use postrider_domain::workfront::Version;
+    use postrider_test_support::samples::subscription;
 
     use super::*;
 
-    #[test]
-    fn body_of_a_format_is_rendered_once_and_shared() {
-        let event = Arc::new(Event {
+    fn event() -> Arc<Event> {
+        Arc::new(Event {
             id: EventId::new(Timestamp::EPOCH, [1; 10]),
             tenant: TenantId::default_tenant(),
             kind: "task.updated".parse().unwrap(),
@@ -90,12 +117,42 @@ mod tests {
             old: None,
             time: Timestamp::EPOCH,
             trace: None,
-        });
+        })
+    }
+
+    #[test]
+    fn body_of_a_format_is_rendered_once_and_shared() {
+        let event = event();
         let loaded = Loaded::new(Arc::clone(&event));
-        for format in [Format::Standard, Format::CloudEvents, Format::Raw] {
-            let (first, second) = (loaded.payload(format), loaded.payload(format));
-            assert_eq!(first, payload::render(&event, format));
-            assert_eq!(first.body.as_ptr(), second.body.as_ptr(), "the same memory");
+        let delivery = DeliveryId::new(Timestamp::EPOCH, [1; 10]);
+        let subscription = |format| {
+            let id = SubscriptionId::from_bytes([7; 16]);
+            let url = "https://hooks.example.com/";
+            let sample = subscription(id, &event.tenant, url, &["task.*"], Timestamp::EPOCH);
+            Subscription { format, ..sample }
+        };
+        for (format, expected) in [
+            (Format::Standard, payload::standard(&event)),
+            (Format::CloudEvents, payload::cloudevents(&event)),
+            (Format::Raw, payload::raw(&event)),
+        ] {
+            let one = loaded.payload(&subscription(format), delivery);
+            let other = loaded.payload(&subscription(format), delivery);
+            assert_eq!(one, expected);
+            assert_eq!(one.body.as_ptr(), other.body.as_ptr(), "the same memory");
+        }
+    }
+
+    #[test]
+    fn states_of_the_workfront_format_are_rendered_once_for_each_encoding() {
+        let loaded = Loaded::new(event());
+        for version in Version::ALL {
+            for base64 in [false, true] {
+                let encoding = Encoding { version, base64 };
+                let (first, second) = (loaded.states(encoding), loaded.states(encoding));
+                assert_eq!(first, workfront::states(&loaded.event, encoding));
+                assert_eq!(first.as_ptr(), second.as_ptr(), "the same memory");
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use postrider_domain::ids::{SubscriptionId, TenantId};
-use postrider_store::{ReplayState, SubscriptionRecord};
+use postrider_store::{DocumentKind, ReplayState, SubscriptionRecord};
 
 use crate::handle::{CommandError, EngineHandle};
 
@@ -112,6 +112,21 @@ quotas! {
     /// Stored bulk replays of one tenant; beyond this the oldest ended ones are removed.
     TenantReplays, tenant_replays = "replays", "limits.tenant_replays", Tenant, 1_000,
         "replays of the tenant", "cancel replays that are paused";
+    /// Event types of one tenant's catalogue; the server's own has the same limit.
+    TenantEventTypes, tenant_event_types = "event_types", "limits.tenant_event_types", Tenant, 1_000,
+        "event types of the tenant", "delete some, or ask the operator for more";
+    /// Bytes of one tenant's catalogue, as it is stored.
+    TenantEventTypeBytes, tenant_event_type_bytes = "event_type_bytes", "limits.tenant_event_type_bytes", Tenant, 8 * MIB,
+        "bytes of the tenant's event types", "make schemas and examples smaller, or ask the operator for more";
+    /// Event types of all catalogues.
+    EventTypes, event_types = "server_event_types", "limits.event_types", Server, 100_000,
+        "event types of all tenants", "try again later; the operator must raise the limit";
+    /// Erasures of one tenant that are not finished.
+    TenantErasuresOpen, tenant_erasures_open = "erasures_open", "limits.tenant_erasures_open", Tenant, 100,
+        "unfinished erasures of the tenant", "wait until one has finished; erase by object rather than event by event";
+    /// Erasures of all tenants that are not finished.
+    ErasuresOpen, erasures_open = "server_erasures_open", "limits.erasures_open", Server, 10_000,
+        "unfinished erasures of all tenants", "wait until one has finished";
     /// Deliveries of one tenant that wait for their first attempt.
     TenantQueued, tenant_queued = "queued", "limits.tenant_queued", Tenant, 500_000,
         "queued deliveries of the tenant", "send more slowly: events come in faster than their receivers take them";
@@ -162,6 +177,8 @@ pub struct QuotaUse {
     pub used: u64,
     /// The limit; `None` for no limit.
     pub limit: Option<u64>,
+    /// Whether it is the tenant's own limit, and not the server's.
+    pub is_own: bool,
 }
 
 /// How often each quota refused something.
@@ -279,9 +296,14 @@ fn bytes_of(record: &SubscriptionRecord) -> u64 {
 }
 
 impl EngineHandle {
-    /// Refuses a change after which `used` would exceed the quota.
-    pub fn check_quota(&self, quota: Quota, used: u64) -> Result<(), QuotaReached> {
-        let limit = self.shared.ingest.backlog.quotas.of(quota);
+    /// Refuses a change of a tenant, or of none, after which `used` would exceed the quota.
+    pub fn check_quota(
+        &self,
+        tenant: Option<&TenantId>,
+        quota: Quota,
+        used: u64,
+    ) -> Result<(), QuotaReached> {
+        let limit = self.shared.ingest.backlog.limit(tenant, quota);
         if used <= limit {
             return Ok(());
         }
@@ -299,8 +321,12 @@ impl EngineHandle {
         let shared = &self.shared;
         let stored = shared.store.usage(Some(tenant)).await?;
         let ledger = shared.store.ledger(Some(tenant)).await?;
+        let count = |kind| shared.store.count_documents(kind, Some(tenant));
+        let types = count(DocumentKind::EventType).await?;
+        let erasures = count(DocumentKind::Erasure).await?;
         let (held, _) = shared.directory.holdings.of(tenant);
         let bytes = shared.ingest.backlog.bytes_of(tenant, &ledger);
+        let own = shared.directory.own_limits.of(tenant);
         let used = |quota| match quota {
             Quota::TenantSubscriptions => Some(held.count),
             Quota::TenantSubscriptionBytes => Some(held.bytes),
@@ -308,6 +334,9 @@ impl EngineHandle {
             Quota::TenantKeys => Some(stored.keys),
             Quota::TenantReplaysRunning => Some(stored.replays_running),
             Quota::TenantReplays => Some(stored.replays),
+            Quota::TenantEventTypes => Some(types.count),
+            Quota::TenantEventTypeBytes => Some(types.bytes),
+            Quota::TenantErasuresOpen => Some(erasures.open),
             Quota::TenantQueued => Some(ledger.queued),
             Quota::TenantUnfinished => Some(ledger.queued + ledger.waiting),
             Quota::TenantUnfinishedBytes => Some(bytes),
@@ -315,14 +344,17 @@ impl EngineHandle {
             | Quota::SubscriptionBytes
             | Quota::Tenants
             | Quota::ReplaysRunning
+            | Quota::EventTypes
+            | Quota::ErasuresOpen
             | Quota::Queued
             | Quota::Unfinished
             | Quota::UnfinishedBytes => None,
         };
         let all = Quota::ALL.iter().filter_map(|&quota| {
-            let limit =
-                Some(shared.ingest.backlog.quotas.of(quota)).filter(|limit| *limit < u64::MAX);
-            Some(QuotaUse { quota, used: used(quota)?, limit })
+            let limit = shared.ingest.backlog.limit(Some(tenant), quota);
+            let limit = Some(limit).filter(|limit| *limit < u64::MAX);
+            let is_own = own.quota(quota).is_some();
+            Some(QuotaUse { quota, used: used(quota)?, limit, is_own })
         });
         Ok(all.collect())
     }
@@ -345,12 +377,14 @@ impl EngineHandle {
             (Quota::SubscriptionBytes, before_all.bytes, total.bytes),
         ] {
             if after > before {
-                self.check_quota(quota, after)?;
+                self.check_quota(Some(tenant), quota, after)?;
             }
         }
-        if is_destination_new && self.shared.ingest.backlog.quotas.tenant_destinations < u64::MAX {
+        let backlog = &self.shared.ingest.backlog;
+        let destinations_max = backlog.limit(Some(tenant), Quota::TenantDestinations);
+        if is_destination_new && destinations_max < u64::MAX {
             let usage = self.shared.store.usage(Some(tenant)).await?;
-            self.check_quota(Quota::TenantDestinations, usage.destinations + 1)?;
+            self.check_quota(Some(tenant), Quota::TenantDestinations, usage.destinations + 1)?;
         }
         Ok(())
     }
@@ -362,19 +396,24 @@ impl EngineHandle {
         tenant: &TenantId,
         is_new: bool,
     ) -> Result<(), CommandError> {
-        let (store, quotas) = (&self.shared.store, &self.shared.ingest.backlog.quotas);
-        if quotas.tenant_replays_running == u64::MAX && quotas.replays_running == u64::MAX {
+        let store = &self.shared.store;
+        let limit = |quota| self.shared.ingest.backlog.limit(Some(tenant), quota);
+        let replays_max = limit(Quota::TenantReplays);
+        if [Quota::TenantReplaysRunning, Quota::ReplaysRunning, Quota::TenantReplays]
+            .iter()
+            .all(|quota| limit(*quota) == u64::MAX)
+        {
             return Ok(());
         }
         let running = store.running_replays().await?;
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX).saturating_add(1);
         let own = running.iter().filter(|job| job.tenant == *tenant).count();
-        self.check_quota(Quota::TenantReplaysRunning, count(own))?;
-        self.check_quota(Quota::ReplaysRunning, count(running.len()))?;
-        if is_new && store.usage(Some(tenant)).await?.replays >= quotas.tenant_replays {
-            store.forget_replays(tenant, quotas.tenant_replays / 2).await?;
+        self.check_quota(Some(tenant), Quota::TenantReplaysRunning, count(own))?;
+        self.check_quota(None, Quota::ReplaysRunning, count(running.len()))?;
+        if is_new && store.usage(Some(tenant)).await?.replays >= replays_max {
+            store.forget_replays(tenant, replays_max / 2).await?;
             let kept = store.usage(Some(tenant)).await?.replays;
-            self.check_quota(Quota::TenantReplays, kept.saturating_add(1))?;
+            self.check_quota(Some(tenant), Quota::TenantReplays, kept.saturating_add(1))?;
         }
         Ok(())
     }

@@ -60,7 +60,8 @@ impl EngineHandle {
                 Target::new(delivery.tenant.clone(), delivery.destination, url, None).ok()
             })
             .ok_or(CommandError::NotFound)?;
-        let (target, limits) = (Arc::new(target), shared.policy.borrow().attempt.clone());
+        let limits = shared.policy.borrow().attempt_for(&prepared.subscription.policy);
+        let target = Arc::new(target);
         let context = TraceContext::of_attempt(event.trace, delivery.id, number);
         let is_changed_since = prepared.subscription.updated_at > started_at;
         let event = Arc::new(Loaded::new(event));

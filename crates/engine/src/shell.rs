@@ -36,6 +36,7 @@ use crate::notices::Notices;
 use crate::options::Options;
 use crate::spans::Spans;
 use crate::trial::Elsewhere;
+use crate::unused;
 use crate::upkeep::{self, Holder, ToHolder, pause};
 
 /// How many inputs are processed before the core acts on them: few enough that new events do not
@@ -96,6 +97,7 @@ pub async fn start<T: Transport>(
     let held = ShardLeases::clone(&core.holding());
     tasks.spawn(Holder::new(&store, &inputs, held, options.hold_every, told).run());
     let ((elsewhere, replays), (dead, died)) = (channel(), channel());
+    let prune_every = options.prune_every;
     let shell = Shell {
         core,
         store: Arc::clone(&store),
@@ -135,17 +137,20 @@ pub async fn start<T: Transport>(
         holder: to_holder,
     };
     let engine = EngineHandle { shared: Arc::new(shared) };
-    Ok(with_replays(engine, replays, died))
+    Ok(with_replays(engine, replays, died, prune_every))
 }
 
-/// Begins to have deliveries of jobs replayed by their owners, and to keep jobs for what died.
+/// Begins to have deliveries of jobs replayed by their owners, to keep jobs for what died, and to remove what
+/// nothing uses.
 fn with_replays(
     engine: EngineHandle,
     replays: mpsc::UnboundedReceiver<ToReplay>,
     died: mpsc::UnboundedReceiver<ReplayJob>,
+    prune_every: Duration,
 ) -> EngineHandle {
     cluster::begin(&engine, replays);
     tokio::spawn(dead_replays::keep(Arc::downgrade(&engine.shared), died));
+    tokio::spawn(unused::remove_unused(Arc::downgrade(&engine.shared), prune_every));
     engine
 }
 
@@ -173,6 +178,7 @@ async fn load(
     let holding = store.hold_shards().await?;
     let version = store.changes(NEWEST).await?.version;
     let subscriptions = store.all_subscriptions().await?;
+    directory.own_limits.read_all(&**store).await?;
     let destinations = store.held_destinations(&holding).await?;
     let mut jobs = store.running_replays().await?;
     jobs.retain(|job| holding.has(job.shard()));
@@ -302,7 +308,8 @@ impl Shell {
         for action in self.core.take_actions() {
             match action {
                 Action::Send(outgoing) => {
-                    let limits = self.policy.borrow().attempt.clone();
+                    let own = &outgoing.prepared.subscription.policy;
+                    let limits = self.policy.borrow().attempt_for(own);
                     self.runner.begin(job(outgoing, limits), self.inputs.clone());
                 }
                 Action::ReadEvents(wanted) => self.read_events(wanted),

@@ -13,6 +13,7 @@ use postrider_domain::egress::DestinationUrl;
 use postrider_domain::event::Event;
 use postrider_domain::explain::Words;
 use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
+use postrider_domain::workfront;
 use postrider_transport::Target;
 use tokio::sync::oneshot;
 
@@ -158,8 +159,10 @@ impl EngineHandle {
             trace: event.trace,
         };
         let event = Arc::new(Loaded::new(Arc::new(event)));
-        let delivery = DeliveryId::new(now, ten(&*shared.entropy));
-        let limits = shared.policy.borrow().attempt.clone();
+        // A test is sent in the version that the subscription has.
+        let version = workfront::owed(wish, now).next().flatten();
+        let delivery = DeliveryId::new(now, workfront::mark(ten(&*shared.entropy), version));
+        let limits = shared.policy.borrow().attempt_for(&wish.policy);
         let target = target.map(Arc::new);
         let (report, finished) = oneshot::channel();
         let job = Job { delivery, number: 1, event, prepared, target, limits };

@@ -7,8 +7,8 @@ use clap::builder::styling::Styles;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    audit, backup, deliveries, destinations, doctor, events, forecast, keys, listen, migrate,
-    reference, replay, restore, send, subscriptions, tail, tenants,
+    alerts, audit, backup, deliveries, destinations, doctor, erase, event_types, events, forecast,
+    keys, listen, migrate, reference, replay, restore, send, subscriptions, tail, tenants,
 };
 use crate::output::ColourChoice;
 
@@ -150,10 +150,16 @@ pub(crate) enum Command {
     Events(Remote<events::Events>),
     /// Replay many deliveries.
     Replay(Remote<replay::Replay>),
+    /// Show and change the catalogue of event types.
+    EventTypes(Remote<event_types::EventTypes>),
+    /// Erase the payload of an event, or of all events of an object.
+    Erase(Remote<erase::Erase>),
     /// Create, show and delete tenants.
     Tenants(Remote<tenants::Tenants>),
     /// Create, list and delete API keys.
     Keys(Remote<keys::Keys>),
+    /// Show the targets of alerts, and send them a test message.
+    Alerts(Remote<alerts::Alerts>),
     /// Show the audit log: who changed what.
     Audit(Remote<audit::Audit>),
     /// Make a backup of all data, also while a server is running.
@@ -165,6 +171,8 @@ pub(crate) enum Command {
     Forecast(forecast::ForecastArgs),
     /// Show the key ring of secrets at rest, or add a key to it.
     Keyring(crate::commands::keyring::Keyring),
+    /// Serve an assistant by the Model Context Protocol, on standard input and output.
+    Mcp(Remote<crate::commands::mcp::Mcp>),
     /// Find problems: configuration, files, server, key, ledger.
     Doctor(doctor::Doctor),
     /// Measure this machine: deliveries per second, latency, cost, and the limit of HTTP itself.

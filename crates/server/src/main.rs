@@ -125,13 +125,17 @@ fn run(command: Command, environment: &Environment, output: Output) -> Result<()
         | Command::Deliveries(_)
         | Command::Events(_)
         | Command::Replay(_)
+        | Command::EventTypes(_)
+        | Command::Erase(_)
         | Command::Keys(_)
         | Command::Tenants(_)
+        | Command::Alerts(_)
         | Command::Audit(_)
         | Command::Backup(_)
         | Command::Keyring(_)
         | Command::Restore(_)
         | Command::Doctor(_)
+        | Command::Mcp(_)
         | Command::Migrate(_)) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(Box::pin(ask(command, environment, output)))
@@ -163,11 +167,20 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
         Command::Replay(remote) => {
             commands::replay::run(&context(&remote.connection)?, remote.command).await
         }
+        Command::EventTypes(remote) => {
+            commands::event_types::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::Erase(remote) => {
+            commands::erase::run(&context(&remote.connection)?, remote.command).await
+        }
         Command::Events(remote) => {
             commands::events::run(&context(&remote.connection)?, remote.command).await
         }
         Command::Tenants(remote) => {
             commands::tenants::run(&context(&remote.connection)?, remote.command).await
+        }
+        Command::Alerts(remote) => {
+            commands::alerts::run(&context(&remote.connection)?, remote.command).await
         }
         Command::Audit(remote) => {
             commands::audit::run(&context(&remote.connection)?, remote.command).await
@@ -180,6 +193,9 @@ async fn ask(command: Command, environment: &Environment, output: Output) -> Res
             commands::backup::run(&remote.connection, &remote.command, environment, output).await
         }
         Command::Restore(restore) => commands::restore::run(&restore, output).await,
+        Command::Mcp(remote) => {
+            commands::mcp::run(&context(&remote.connection)?, remote.command).await
+        }
         Command::Doctor(doctor) => {
             Box::pin(commands::doctor::run(doctor, environment, output)).await
         }

@@ -85,6 +85,7 @@ fn exposed() -> BTreeMap<String, BTreeMap<String, BTreeSet<String>>> {
     metrics.transition(DestinationState::Enabled, DestinationState::Disabled);
     metrics.store_failed("accept");
     metrics.refused(vec![("limits.queued", 1)]);
+    metrics.alert("ops", Some(true));
     let mut exposed: BTreeMap<String, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
     for line in metrics.render().lines().filter(|line| !line.starts_with('#')) {
         let series = line.rsplit_once(' ').unwrap().0;

@@ -104,6 +104,8 @@ covers! {
     DrainedByHand => "enabled by hand with a drain",
     EnabledWithDead => "enabled by hand with what died",
     DeadReplayed => "dead of an outage replayed by itself",
+    OwnSchedule => "slot of a subscription's own schedule",
+    OwnPolicyChanged => "a subscription's own policy changed",
     TightLimits => "limits so tight that lanes spill",
     Timeout => "attempt timed out",
     Late => "answer just before the deadline",

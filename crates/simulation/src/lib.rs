@@ -9,6 +9,7 @@ pub mod coverage;
 pub mod edges;
 pub mod oracle;
 pub mod planted;
+mod policy_scenes;
 pub mod random;
 mod recovery_scenes;
 pub mod scenes;

@@ -13,13 +13,17 @@ use crate::edges::{Edge, FAIL, HOUR, MINUTE, OK, Stage, crashed};
 use crate::oracle::Stand;
 use crate::oracle::circuit::State;
 use crate::oracle::rules::{RETRIES, Rules, due};
+use crate::policy_scenes::{
+    changed_while_waiting, limits_cut, own_deadline, own_offsets, own_schedule_not_admitted,
+    shared_url,
+};
 use crate::recovery_scenes::{bulk_retry, drain_by_hand, weekend, weekend_crash};
 use crate::world::life::Outcome;
 use crate::world::receivers::Mood;
 use crate::world::{Nature, Pace};
 
 /// All scenes.
-pub const SCENES: [Edge; 26] = [
+pub const SCENES: [Edge; 32] = [
     ("a probe that a crash took is made again ten minutes after it was sent", probe_lost),
     ("where none waits, the next one that arrives is the probe", probe_of_arrival),
     ("what does not fit into the lanes is sent all the same", overflow),
@@ -38,6 +42,12 @@ pub const SCENES: [Edge; 26] = [
     ("a destination that is enabled with a drain sends what waits", drain_by_hand),
     ("what died over a weekend is replayed when the receiver is back", weekend),
     ("the replay of what died is not lost in a crash", weekend_crash),
+    ("a subscription's own offsets, to the millisecond, and dead after its own last", own_offsets),
+    ("slots of an own schedule pass while a destination is disabled", own_schedule_not_admitted),
+    ("a changed policy leaves the slot that a delivery waits for", changed_while_waiting),
+    ("an attempt ends at its subscription's own deadline", own_deadline),
+    ("the operator's limits cut what a subscription wants", limits_cut),
+    ("subscriptions of one URL have their own dead and one recovery", shared_url),
     ("Retry-After moves a retry later, and not past the last slot", retry_after),
     ("delays counted from the attempt before end at 48 hours", previous_attempt),
     ("jitter moves slots within its share, and the same after a crash", jitter),

@@ -2,6 +2,7 @@
 //! bug.
 
 use postrider_simulation::edges::EDGES;
+use postrider_simulation::scenes::SCENES;
 use postrider_simulation::seeds;
 use postrider_simulation::world::life::live;
 
@@ -40,6 +41,19 @@ fn circuit_and_schedule_change_exactly_at_the_edges_of_the_contract() {
         let outcome = edge().unwrap_or_else(|error| panic!("{name}: {error}"));
         let first = outcome.violations.first();
         assert!(first.is_none(), "{name}: {first:?}\n{}", outcome.trace);
+    }
+}
+
+#[test]
+fn subscriptions_with_policies_of_their_own_have_no_violation() {
+    for (name, scene) in SCENES.iter().filter(|(name, _)| name.contains("subscription")) {
+        let outcome = scene().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let first = outcome.violations.first();
+        assert!(first.is_none(), "{name}: {first:?}\n{}", outcome.trace);
+    }
+    // Lives whose subscriptions have policies: the numbers of the seeds say so.
+    for seed in [300, 309, 316, 319] {
+        check(seed, Some(8));
     }
 }
 

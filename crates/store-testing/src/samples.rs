@@ -11,6 +11,7 @@ use postrider_domain::attempt::{
     Answer, Attempt, BodyEnd, Connection, Ending, Failure, FailureClass, Finished, OwnFault,
     OwnFaultKind, Phase, RetryAfter, Timings, Turn,
 };
+use postrider_domain::catalogue::EventMark;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::destination::Destination;
 use postrider_domain::event::{Event, EventType, RawJson};
@@ -18,7 +19,7 @@ use postrider_domain::ids::{AuditId, DeliveryId, ReplayId, SubscriptionId, Tenan
 use postrider_domain::time::Timestamp;
 use postrider_store::{
     Acceptance, Actor, ActorKind, AuditEntry, DeliveryFilter, IdempotentAnswer, Key, ReplayJob,
-    ReplayState, SubscriptionRecord, Tenant,
+    ReplayState, SubscriptionRecord, Tenant, TenantDetails,
 };
 use postrider_test_support::samples;
 
@@ -79,7 +80,9 @@ pub fn digest(n: u8) -> [u8; 32] {
 
 /// A tenant.
 pub fn tenant(name: &str, created_at: Timestamp) -> Tenant {
-    Tenant { id: tenant_id(name), name: Some(format!("{name} & Söhne")), created_at }
+    let details =
+        TenantDetails { description: Some(format!("all of {name}")), ..TenantDetails::default() };
+    Tenant { id: tenant_id(name), name: Some(format!("{name} & Söhne")), created_at, details }
 }
 
 /// A key with every field set.
@@ -149,6 +152,7 @@ pub fn acceptance(event: Event, accepted_at: Timestamp, deliveries: &[(u64, u64)
         accepted_at,
         fingerprint: digest(1),
         id_given: true,
+        mark: EventMark::default(),
         deliveries: owed,
     }
 }

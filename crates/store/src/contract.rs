@@ -30,15 +30,19 @@ use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::event::Event;
 use postrider_domain::ids::{
-    DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
+    DeliveryId, DestinationId, EventId, ObjectId, ReplayId, SubscriptionId, SubscriptionUid,
+    TenantId,
 };
 use postrider_domain::ledger::Ledger;
 use postrider_domain::limits::PAGE_MAX;
 use postrider_domain::time::Timestamp;
 
 use crate::audit::Audit;
+use crate::documents::Documents;
+use crate::erasing::Erasing;
 use crate::error::StoreError;
 use crate::nodes::Nodes;
+use crate::overview::Overview;
 use crate::passes::Passes;
 use crate::records::{
     Acceptance, Accepted, Commit, DeliveryFilter, DestinationRecord, DueMark, EventFilter,
@@ -48,12 +52,36 @@ use crate::records::{
 
 /// A whole store: all of the traits below.
 pub trait Store:
-    Configuration + Intake + Work + History + Replays + Usages + Audit + Passes + Upkeep + Nodes
+    Configuration
+    + Intake
+    + Work
+    + History
+    + Overview
+    + Erasing
+    + Replays
+    + Usages
+    + Audit
+    + Documents
+    + Passes
+    + Upkeep
+    + Nodes
 {
 }
 
 impl<T> Store for T where
-    T: Configuration + Intake + Work + History + Replays + Usages + Audit + Passes + Upkeep + Nodes
+    T: Configuration
+        + Intake
+        + Work
+        + History
+        + Overview
+        + Erasing
+        + Replays
+        + Usages
+        + Audit
+        + Documents
+        + Passes
+        + Upkeep
+        + Nodes
 {
 }
 
@@ -66,7 +94,10 @@ pub trait Configuration: Send + Sync + 'static {
     async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>, StoreError>;
     /// All tenants, by identifier.
     async fn tenants(&self, page: &PageRequest) -> Result<Page<Tenant>, StoreError>;
-    /// Removes a tenant with its keys and passes; `false` where it does not exist. Its subscriptions must be
+    /// Replaces the name and the details of a tenant; `false` where it does not exist. The time of its creation
+    /// stays.
+    async fn update_tenant(&self, tenant: &Tenant) -> Result<bool, StoreError>;
+    /// Removes a tenant with its keys, passes and catalogue; `false` where it does not exist. Its subscriptions must be
     /// gone, not only marked: [`StoreError::Internal`] otherwise. Its destinations and ledger stay;
     /// history goes by retention.
     async fn delete_tenant(&self, id: &TenantId) -> Result<bool, StoreError>;
@@ -89,7 +120,8 @@ pub trait Configuration: Send + Sync + 'static {
 
     /// Creates or replaces a subscription. Creates its destination too, unless that exists: an
     /// existing destination keeps its circuit. If another subscription of the tenant that is not
-    /// deleted is its twin, nothing is written.
+    /// deleted has its `uid`, or is its twin, nothing is written. The destination that it had before, and has
+    /// no longer, is marked as unused since the subscription's last change, if nothing else uses it.
     async fn put_subscription(
         &self,
         record: &SubscriptionRecord,
@@ -107,6 +139,12 @@ pub trait Configuration: Send + Sync + 'static {
         &self,
         tenant: &TenantId,
         id: SubscriptionId,
+    ) -> Result<Option<SubscriptionRecord>, StoreError>;
+    /// The subscription to which the application gave this identifier, deleted ones excluded.
+    async fn subscription_by_uid(
+        &self,
+        tenant: &TenantId,
+        uid: &SubscriptionUid,
     ) -> Result<Option<SubscriptionRecord>, StoreError>;
     /// Subscriptions of a tenant, newest first, deleted ones excluded.
     async fn subscriptions(
@@ -127,7 +165,8 @@ pub trait Configuration: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<bool, StoreError>;
     /// Removes a subscription that is marked as deleted and has no unfinished deliveries; does
-    /// nothing otherwise.
+    /// nothing otherwise. Its destination is marked as unused since the subscription was deleted, if nothing
+    /// else uses it.
     async fn remove_subscription(
         &self,
         tenant: &TenantId,
@@ -140,12 +179,29 @@ pub trait Configuration: Send + Sync + 'static {
         tenant: &TenantId,
         id: DestinationId,
     ) -> Result<Option<DestinationRecord>, StoreError>;
-    /// Destinations of a tenant, newest first.
+    /// Destinations of a tenant, newest first, without those that are marked as unused.
     async fn destinations(
         &self,
         tenant: &TenantId,
         page: &PageRequest,
     ) -> Result<Page<DestinationRecord>, StoreError>;
+    /// Marks destinations that nothing uses (no subscription and no unfinished delivery) as unused since
+    /// `now`, where they are not marked yet, and takes the mark from those that something uses again. Returns
+    /// destinations that are marked as unused since before `before`, at most `limit` of them.
+    async fn unused_destinations(
+        &self,
+        now: Timestamp,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(TenantId, DestinationId)>, StoreError>;
+    /// Removes a destination with its timeline if it is marked as unused since before `before` and nothing
+    /// uses it; `false` otherwise. A later commit that changes its circuit has no effect.
+    async fn remove_destination(
+        &self,
+        tenant: &TenantId,
+        id: DestinationId,
+        before: Timestamp,
+    ) -> Result<bool, StoreError>;
     /// Every destination in the shards of `holding`, in any order.
     async fn held_destinations(
         &self,
@@ -231,7 +287,7 @@ pub trait Work: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError>;
     /// The events of deliveries that are to be attempted, in the order given; `None` where there is
-    /// no such event.
+    /// no such event. One whose payload was erased has no `data`.
     async fn events(
         &self,
         ids: &[(TenantId, EventId)],
@@ -239,7 +295,8 @@ pub trait Work: Send + Sync + 'static {
     /// Applies a commit, all of it or nothing. It is refused with [`StoreError::Fenced`] where the
     /// node does not hold a shard that it touches: the shard is not in `holding`, or its epoch there is
     /// stale. The caller settles only what the store has: accepted deliveries, with their stored state
-    /// as `before`, and destinations and jobs that were put.
+    /// as `before`, and destinations and jobs that were put. A change of a destination that was removed has no
+    /// effect.
     async fn settle(&self, holding: &ShardLeases, commit: Commit) -> Result<(), StoreError>;
 }
 
@@ -269,6 +326,15 @@ pub trait History: Send + Sync + 'static {
     async fn list_deliveries(
         &self,
         tenant: &TenantId,
+        filter: &DeliveryFilter,
+        page: &PageRequest,
+    ) -> Result<Page<Delivery>, StoreError>;
+    /// Deliveries of a tenant's events of one object, of those that the filter selects. The cost follows the
+    /// number of deliveries of this object that are read for the page.
+    async fn deliveries_of_object(
+        &self,
+        tenant: &TenantId,
+        object: &ObjectId,
         filter: &DeliveryFilter,
         page: &PageRequest,
     ) -> Result<Page<Delivery>, StoreError>;

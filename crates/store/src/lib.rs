@@ -12,10 +12,13 @@ extern crate self as postrider_store;
 
 mod audit;
 mod contract;
+mod documents;
 pub mod embedded;
+mod erasing;
 mod error;
 mod fair_semaphore;
 mod nodes;
+mod overview;
 mod passes;
 pub mod postgres;
 mod records;
@@ -26,7 +29,10 @@ pub mod transfer;
 
 pub use audit::{Actor, ActorKind, Audit, AuditEntry, AuditFilter};
 pub use contract::{Configuration, History, Intake, Replays, Store, Upkeep, Usages, Work};
+pub use documents::{Document, DocumentCount, DocumentKind, DocumentOrder, Documents, Expected};
+pub use erasing::{Erasing, EventErasure};
 pub use error::StoreError;
 pub use nodes::{Change, Changes, FORMAT, Hint, Letter, Member, Nodes, PROGRAM, ShardSet};
+pub use overview::{Overview, Shown, Span};
 pub use passes::{Pass, PassKind, PassLimits, PassPut, Passes};
 pub use records::*;

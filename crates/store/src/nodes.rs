@@ -25,7 +25,8 @@ use crate::records::{Acceptance, Accepted, ShardLeases};
 /// |---|---|---|
 /// | 0 | 0.1.0, commit 414a721 | nodes without a level in the database |
 /// | 1 | the version after it | nodes write their version and level |
-pub const FORMAT: u32 = 1;
+/// | 2 | 0.2.0 | subscriptions with a name, description, metadata, `uid`, a policy or the format `workfront` |
+pub const FORMAT: u32 = 2;
 
 /// The version of this program, as a node tells it to the others.
 pub const PROGRAM: &str = env!("CARGO_PKG_VERSION");
@@ -103,11 +104,23 @@ pub trait Nodes: Intake + Upkeep {
         Ok(Vec::new())
     }
 
-    /// Sets a value under a name for ever: the first value stays. Returns the value that is set.
+    /// Sets a value under a name: the first value stays. Returns the value that is set.
     async fn claim(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
         let _ = name;
         Ok(value.to_vec())
     }
+
+    /// The value that is set under a name.
+    async fn claimed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// Replaces the value under a name, if it is `expected` (`None`: if none is set). Returns whether
+    /// it was: of several callers that expect the same, one succeeds.
+    async fn replace_claim(
+        &self,
+        name: &str,
+        expected: Option<&[u8]>,
+        value: &[u8],
+    ) -> Result<bool, StoreError>;
 
     /// Claims the work on the answer for an idempotency key. Returns whether the caller may do the
     /// work: no other node has claimed it within the time `within`.
@@ -167,7 +180,7 @@ pub enum Change {
     Subscription(TenantId, SubscriptionId),
     /// A key was deleted.
     Key(String),
-    /// A tenant was deleted.
+    /// A tenant was changed or deleted.
     Tenant(TenantId),
 }
 

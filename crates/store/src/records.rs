@@ -1,17 +1,20 @@
 //! The values that go into a store and come out of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use postrider_domain::access::Scope;
 use postrider_domain::attempt::Attempt;
+use postrider_domain::catalogue::EventMark;
 use postrider_domain::circuit::{Circuit, Transition};
 use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::event::{Event, EventType};
 use postrider_domain::ids::{
-    DeliveryId, DestinationId, EventId, ReplayId, Shard, SubscriptionId, TenantId,
+    DeliveryId, DestinationId, EventId, ObjectId, ReplayId, Shard, SubscriptionId, TenantId,
 };
-use postrider_domain::subscription::Subscription;
+use postrider_domain::subscription::{Metadata, Subscription};
 use postrider_domain::time::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// A tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +25,35 @@ pub struct Tenant {
     pub name: Option<String>,
     /// When it was created.
     pub created_at: Timestamp,
+    /// Its description and its own limits.
+    pub details: TenantDetails,
+}
+
+/// The description and the own limits of a tenant. All of it is optional.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantDetails {
+    /// A longer text than the name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Pairs that the operator keeps here.
+    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: Metadata,
+    /// Quotas by name, instead of the server's.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub quotas: BTreeMap<String, u64>,
+    /// The most requests per second, instead of the server's limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_second: Option<u32>,
+    /// The most events per second, instead of the server's limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events_per_second: Option<u32>,
+}
+
+impl TenantDetails {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        *self == TenantDetails::default()
+    }
 }
 
 /// An API key. The key itself is never stored, only the keyed hash of its secret part.
@@ -64,6 +96,8 @@ pub enum SubscriptionPut {
     Stored,
     /// An identical subscription exists already.
     Twin(SubscriptionId),
+    /// Another subscription of the tenant has the `uid`.
+    UidTaken(SubscriptionId),
 }
 
 /// A destination as it is stored; the same type as in the domain.
@@ -78,6 +112,8 @@ pub struct EventRecord {
     pub accepted_at: Timestamp,
     /// How many deliveries it had.
     pub deliveries: u32,
+    /// What is noted about it.
+    pub mark: EventMark,
 }
 
 /// An event to be accepted, with all its deliveries.
@@ -93,6 +129,8 @@ pub struct Acceptance {
     /// repeat, so a store need not look it up. It is stored all the same: the application may send
     /// it later, which is then a repeat.
     pub id_given: bool,
+    /// What is noted about it, such as why it does not fit the catalogue.
+    pub mark: EventMark,
     /// Its deliveries. All of them are queued.
     pub deliveries: Vec<Delivery>,
 }
@@ -259,6 +297,8 @@ impl DeliveryFilter {
 pub struct EventFilter {
     /// Events of this type.
     pub kind: Option<EventType>,
+    /// Events of this object.
+    pub object: Option<ObjectId>,
     /// Events accepted at this time or later.
     pub since: Option<Timestamp>,
     /// Events accepted before this time.
@@ -269,6 +309,7 @@ impl EventFilter {
     /// Whether the filter selects an event.
     pub fn matches(&self, record: &EventRecord) -> bool {
         self.kind.as_ref().is_none_or(|kind| *kind == record.event.kind)
+            && (self.object.is_none() || self.object == record.event.object)
             && self.since.is_none_or(|since| since <= record.accepted_at)
             && self.until.is_none_or(|until| record.accepted_at < until)
     }

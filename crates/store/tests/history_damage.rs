@@ -16,7 +16,9 @@ use postrider_domain::ids::TenantId;
 use postrider_domain::mixing::Sequence;
 use postrider_domain::time::Timestamp;
 use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
-use postrider_store::{Acceptance, Configuration, History, Intake, StoreError, Tenant, Upkeep};
+use postrider_store::{
+    Acceptance, Configuration, History, Intake, StoreError, Tenant, TenantDetails, Upkeep,
+};
 use postrider_store_testing::samples;
 
 /// A way to damage a file.
@@ -55,7 +57,14 @@ fn acceptance(n: u64) -> Acceptance {
     };
     let deliveries = samples::acceptance(event.clone(), at, &[(n, 1)]).deliveries;
     let event = Arc::new(event);
-    Acceptance { event, accepted_at: at, fingerprint: [1; 32], id_given: true, deliveries }
+    Acceptance {
+        event,
+        accepted_at: at,
+        fingerprint: [1; 32],
+        id_given: true,
+        mark: postrider_domain::catalogue::EventMark::default(),
+        deliveries,
+    }
 }
 
 /// Fills a store and keeps it open: its files have rows in every table, many of them only in the
@@ -66,6 +75,7 @@ async fn fill(data: &Path) -> Arc<EmbeddedStore> {
         id: TenantId::default_tenant(),
         name: None,
         created_at: Timestamp::from_unix_ms(DAYS[0].0),
+        details: TenantDetails::default(),
     };
     store.create_tenant(&tenant).await.unwrap();
     let record = samples::subscription(&tenant.id, 1, 1);

@@ -45,7 +45,14 @@ fn acceptance(n: u64, bytes: usize) -> Acceptance {
     };
     let deliveries = samples::acceptance(event.clone(), AT, &[(n, 1)]).deliveries;
     let event = Arc::new(event);
-    Acceptance { event, accepted_at: AT, fingerprint: [1; 32], id_given: true, deliveries }
+    Acceptance {
+        event,
+        accepted_at: AT,
+        fingerprint: [1; 32],
+        id_given: true,
+        mark: postrider_domain::catalogue::EventMark::default(),
+        deliveries,
+    }
 }
 
 fn arrived(delivery: &Delivery) -> Commit {

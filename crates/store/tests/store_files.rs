@@ -14,8 +14,8 @@ use postrider_domain::retry::{ScheduleClock, Slot};
 use postrider_domain::time::Timestamp;
 use postrider_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use postrider_store::{
-    Acceptance, Commit, Configuration, DeliveryChange, History, Intake, StoreError, Tenant, Upkeep,
-    Work,
+    Acceptance, Commit, Configuration, DeliveryChange, History, Intake, StoreError, Tenant,
+    TenantDetails, Upkeep, Work,
 };
 use postrider_store_testing::samples;
 
@@ -42,7 +42,14 @@ fn acceptance(n: u64) -> Acceptance {
         trace: None,
     });
     let deliveries = samples::acceptance((*event).clone(), AT, &[(n, 1)]).deliveries;
-    Acceptance { event, accepted_at: AT, fingerprint: [1; 32], id_given: true, deliveries }
+    Acceptance {
+        event,
+        accepted_at: AT,
+        fingerprint: [1; 32],
+        id_given: true,
+        mark: postrider_domain::catalogue::EventMark::default(),
+        deliveries,
+    }
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -53,7 +60,12 @@ fn runtime() -> tokio::runtime::Runtime {
 fn closed_store(data: &Path) {
     runtime().block_on(async {
         let store = EmbeddedStore::open(data, options()).unwrap();
-        let tenant = Tenant { id: TenantId::default_tenant(), name: None, created_at: AT };
+        let tenant = Tenant {
+            id: TenantId::default_tenant(),
+            name: None,
+            created_at: AT,
+            details: TenantDetails::default(),
+        };
         assert!(store.create_tenant(&tenant).await.unwrap());
         let (record, to) =
             (samples::subscription(&tenant.id, 1, 1), samples::destination(&tenant.id, 1));

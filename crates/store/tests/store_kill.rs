@@ -73,7 +73,14 @@ fn acceptance(number: u64) -> Acceptance {
     let delivery =
         |nth| Delivery::accepted(delivery_id(number, nth), &event, subscription, destination, at);
     let deliveries = (0..OWED).map(delivery).collect();
-    Acceptance { accepted_at: at, fingerprint: [3; 32], id_given: true, deliveries, event }
+    Acceptance {
+        accepted_at: at,
+        fingerprint: [3; 32],
+        id_given: true,
+        mark: postrider_domain::catalogue::EventMark::default(),
+        deliveries,
+        event,
+    }
 }
 
 /// One commit in which the first delivery succeeds, the second waits and the third dies.

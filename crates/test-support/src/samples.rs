@@ -2,7 +2,8 @@
 
 use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
 use postrider_domain::payload::Format;
-use postrider_domain::subscription::{Subscription, TypeSet};
+use postrider_domain::policy::SubscriptionPolicy;
+use postrider_domain::subscription::{About, Subscription, TypeSet};
 use postrider_domain::time::Timestamp;
 
 /// An enabled subscription to these types without a filter, in the standard format, created at
@@ -23,8 +24,11 @@ pub fn subscription(
         object: None,
         filter: None,
         format: Format::Standard,
+        workfront: None,
         headers: Vec::new(),
         rate_limit: None,
+        policy: SubscriptionPolicy::default(),
+        about: About::default(),
         enabled: true,
         created_at: now,
         updated_at: now,

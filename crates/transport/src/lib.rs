@@ -36,6 +36,6 @@ pub use options::{
 };
 pub use pool::PoolStats;
 pub use request::{InvalidTarget, Request, Target};
-pub use resolve::ResolverSetupError;
+pub use resolve::{ResolverSetupError, resolver_answers};
 pub use tls::{ClientIdentity, Part, TlsSetupError};
 pub use transport::{HttpTransport, SetupError, Transport};

@@ -193,6 +193,11 @@ impl Resolver {
     }
 }
 
+/// Whether the resolver with these options answers at all.
+pub async fn resolver_answers(options: &DnsOptions) -> Result<bool, ResolverSetupError> {
+    Ok(Resolver::new(options.clone())?.is_alive().await)
+}
+
 fn configure(opts: &mut ResolverOpts, options: &DnsOptions) {
     // Two tries within the time limit of a name.
     opts.timeout = options.timeout / 2;

@@ -9,6 +9,7 @@ export interface Condition {
   field: string;
   op: string;
   value?: unknown;
+  as?: 'time';
 }
 
 export const OPS: Record<string, string> = {

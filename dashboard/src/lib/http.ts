@@ -1,22 +1,13 @@
-// Requests and their repetition. Only api.ts uses this.
+// The clients of the API that the page uses, with the patience and the credentials of a page. Only api.ts uses this.
+import { Client, ConnectionError, ProblemError, type Call, type CallOptions } from '@postrider/client';
 import { connection } from './connection.svelte';
 import { Away, Problem } from './problem';
 
-export type Query = Record<string, string | number | boolean | null | undefined>;
-
-export interface Call {
-  query?: Query;
-  body?: unknown;
-  signal?: AbortSignal;
-  /** False: never wait for a server that is away. */
-  patient?: boolean;
-  accept?: string;
-  /** True for a POST that changes nothing: it needs no idempotency key and may be repeated. */
-  pure?: boolean;
-}
-
-const UNSAFE_TRIES = 4;
-const BUSY_TRIES = 3;
+/** How often a request is repeated where the server is busy, or where its answer to a change was lost. */
+const RETRIES = 3;
+const RETRY_WAIT_MAX_MS = 10_000;
+/** A page waits for as long as it is open: the longest time that a timer can wait. */
+const TIMEOUT_MS = 2 ** 31 - 1;
 
 /** In a frame of another site there is no cookie: what a link is exchanged for stays in memory. */
 export const isFramed = window.self !== window.top;
@@ -31,7 +22,6 @@ export const setBearer = (token: string | null) => (bearer = token);
 export const setTenant = (id: string | null) => (tenant = id);
 export const whenUnauthorized = (act: () => void) => (onUnauthorized = act);
 
-const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 const isGateway = (status: number) => status === 502 || status === 504;
 
 async function isThere(): Promise<boolean> {
@@ -49,69 +39,64 @@ export function waitForServer(signal?: AbortSignal): Promise<void> {
   return connection.back(signal);
 }
 
-function address(path: string, query: Query = {}): string {
-  const pairs = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== '');
-  const text = new URLSearchParams(pairs.map(([name, value]) => [name, String(value)])).toString();
-  return text ? `${path}?${text}` : path;
-}
-
-function headersOf(call: Call, idempotencyKey: string | null): Headers {
-  const headers = new Headers({ accept: call.accept ?? 'application/json' });
+/** What a client sends its requests with: the cookie or the token of the session, and the tenant. */
+async function once(input: RequestInfo | URL, init: RequestInit = {}): Promise<Response | null> {
+  const headers = new Headers(init.headers);
   if (bearer) headers.set('authorization', `Bearer ${bearer}`);
   if (tenant) headers.set('postrider-tenant', tenant);
-  if (call.body !== undefined) headers.set('content-type', 'application/json');
-  if (idempotencyKey) headers.set('idempotency-key', idempotencyKey);
-  return headers;
-}
-
-/** Sends a request, and again where that is safe. Resolves with a success, or throws why not. */
-export async function send(method: string, path: string, call: Call = {}): Promise<Response> {
-  const isSafe = method === 'GET' || call.pure === true;
-  const idempotencyKey = isSafe ? null : crypto.randomUUID();
-  let tries = 0;
-  let busy = 0;
-  for (;;) {
-    let response: Response | null = null;
-    try {
-      response = await fetch(address(path, call.query), {
-        method,
-        headers: headersOf(call, idempotencyKey),
-        body: call.body === undefined ? null : JSON.stringify(call.body),
-        signal: call.signal ?? null,
-        credentials: isFramed ? 'omit' : 'same-origin',
-        cache: 'no-store',
-      });
-    } catch (error) {
-      if (call.signal?.aborted) throw error;
-    }
-    if (response && !isGateway(response.status)) {
-      if (response.ok) return response;
-      const pause = Number(response.headers.get('retry-after') ?? NaN);
-      const problem = await Problem.of(response);
-      const isBusy = problem.status === 429 || problem.status === 503;
-      if (isSafe && isBusy && call.patient !== false && ++busy <= BUSY_TRIES) {
-        await sleep(Math.min(Number.isFinite(pause) ? pause * 1000 : 1000, 10_000));
-        continue;
-      }
-      if (problem.status === 401) onUnauthorized();
-      throw problem;
-    }
-    if (call.patient === false) {
-      connection.lost(isThere);
-      throw new Away();
-    }
-    if (isSafe) {
-      await waitForServer(call.signal);
-    } else {
-      connection.lost(isThere);
-      // The idempotency key makes the repetition safe.
-      if (++tries >= UNSAFE_TRIES) throw new Away();
-      await sleep(500 * 2 ** tries);
-    }
+  try {
+    const credentials = isFramed ? 'omit' : 'same-origin';
+    const response = await fetch(input, { ...init, headers, credentials, cache: 'no-store' });
+    return isGateway(response.status) ? null : response;
+  } catch (error) {
+    if (init.signal?.aborted) throw error;
+    return null;
   }
 }
 
-export async function json<T>(method: string, path: string, call?: Call): Promise<T> {
-  const response = await send(method, path, call);
-  return (response.status === 204 ? undefined : await response.json()) as T;
+/** Waits for a server that is away, where a repetition is safe without an idempotency key. */
+const patiently: typeof fetch = async (input, init) => {
+  const isSafe = !new Headers(init?.headers).has('idempotency-key');
+  for (;;) {
+    const response = await once(input, init);
+    if (response) return response;
+    if (!isSafe) break;
+    await waitForServer(init?.signal ?? undefined);
+  }
+  connection.lost(isThere);
+  // The client repeats it with the same idempotency key.
+  throw new TypeError('the server does not answer');
+};
+
+const hastily: typeof fetch = async (input, init) => {
+  const response = await once(input, init);
+  if (response) return response;
+  connection.lost(isThere);
+  throw new TypeError('the server does not answer');
+};
+
+// Relative to the page, so that it works below any prefix of a reverse proxy.
+const url = new URL('.', document.baseURI).href;
+const common = { url, timeoutMs: TIMEOUT_MS, retryWaitMaxMs: RETRY_WAIT_MAX_MS };
+
+/** The client that waits for a server that is away. */
+export const client = new Client({ ...common, retries: RETRIES, fetch: patiently });
+/** The client that does not wait. */
+const hasty = new Client({ ...common, retries: 0, fetch: hastily });
+
+/** What a client answers, with the errors that the page shows. */
+export async function told<T>(answer: Promise<T>): Promise<T> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof ConnectionError) throw new Away();
+    if (!(error instanceof ProblemError)) throw error;
+    if (error.status === 401) onUnauthorized();
+    throw new Problem(error.status, error);
+  }
 }
+
+/** A call that has no method of its own in the client. */
+export const request = <T>(call: Call, options: CallOptions = {}) => told(client.request<T>(call, options));
+/** The same, never waiting for a server that is away. */
+export const requestNow = <T>(call: Call) => told(hasty.request<T>(call));

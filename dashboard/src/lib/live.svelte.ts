@@ -1,8 +1,8 @@
 // One stream for the whole page, handed out once per animation frame.
-import { follow, type StreamEvents } from './api';
+import { follow, type Told } from './api';
 import { session } from './session.svelte';
 
-export type Told = { [Name in keyof StreamEvents]: { name: Name; data: StreamEvents[Name] } }[keyof StreamEvents];
+export type { Told };
 type Listener = (batch: Told[]) => void;
 
 const PENDING_MAX = 20_000;
@@ -15,7 +15,7 @@ class Live {
   missed = $state(0);
   #listeners = new Set<Listener>();
   #abort: AbortController | null = null;
-  #pending: { name: string; data: string }[] = [];
+  #pending: Told[] = [];
   #isScheduled = false;
 
   /** Listens during the life of a component: use it in an effect and return its result. */
@@ -36,7 +36,7 @@ class Live {
     const abort = (this.#abort = new AbortController());
     while (!abort.signal.aborted) {
       try {
-        await follow((name, data) => this.#take(name, data), abort.signal, () => (this.isOpen = true));
+        await follow((told) => this.#take(told), abort.signal, () => (this.isOpen = true));
       } catch {
         // A refusal or a lost connection: both are tried again.
       }
@@ -45,12 +45,12 @@ class Live {
     }
   }
 
-  #take(name: string, data: string) {
+  #take(told: Told) {
     if (this.#pending.length >= PENDING_MAX) {
       this.#pending.splice(0, PENDING_MAX / 2);
       this.missed += PENDING_MAX / 2;
     }
-    this.#pending.push({ name, data });
+    this.#pending.push(told);
     if (this.#isScheduled) return;
     this.#isScheduled = true;
     const flush = () => this.#flush();
@@ -60,7 +60,7 @@ class Live {
 
   #flush() {
     this.#isScheduled = false;
-    const batch = this.#pending.splice(0).map(({ name, data }) => ({ name, data: JSON.parse(data) }) as Told);
+    const batch = this.#pending.splice(0);
     for (const told of batch) if (told.name === 'lagged') this.missed += told.data.missed;
     for (const listener of this.#listeners) listener(batch);
   }

@@ -1,4 +1,4 @@
-import type { ProblemBody } from './types';
+import type { ProblemError } from '@postrider/client';
 
 /** A refusal of the server, as its problem document says it. */
 export class Problem extends Error {
@@ -8,22 +8,14 @@ export class Problem extends Error {
   readonly field: string | null;
   readonly existingId: string | null;
 
-  constructor(status: number, body: Partial<ProblemBody>) {
-    super(body.detail ?? body.title ?? `the server answered ${status}`);
+  constructor(status: number, said: Partial<Pick<ProblemError, 'code' | 'title' | 'detail' | 'field' | 'existingId'>>) {
+    super(said.detail ?? said.title ?? `the server answered ${status}`);
     this.name = 'Problem';
     this.status = status;
-    this.code = body.code ?? 'unknown';
-    this.title = body.title ?? `Status ${status}`;
-    this.field = body.field ?? null;
-    this.existingId = body.existing_id ?? null;
-  }
-
-  static async of(response: Response): Promise<Problem> {
-    let body: Partial<ProblemBody> = {};
-    if (response.headers.get('content-type')?.includes('json')) {
-      body = await response.json().catch(() => ({}));
-    }
-    return new Problem(response.status, body);
+    this.code = said.code ?? 'unknown';
+    this.title = said.title ?? `Status ${status}`;
+    this.field = said.field ?? null;
+    this.existingId = said.existingId ?? null;
   }
 }
 

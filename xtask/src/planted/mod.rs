@@ -18,7 +18,7 @@ use self::list::Bug;
 use crate::process::{command, output, run as run_command};
 
 /// The parts of the repository that are copied.
-const SOURCES: &str = "crates xtask Cargo.toml Cargo.lock";
+const SOURCES: &str = "clients/rust crates xtask Cargo.toml Cargo.lock";
 /// The module with the switches, which exists only in the copy.
 const SWITCHES: &str = "crates/domain/src/planted.rs";
 /// The file in which the copy declares that module.

@@ -21,6 +21,7 @@ const ORDER: &[&str] = &[
     "messages",
     "commits",
     STATE,
+    "policies",
     // The path of a delivery.
     "payloads",
     "reads",

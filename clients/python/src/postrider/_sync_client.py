@@ -126,8 +126,53 @@ class Tenants:
     def __init__(self, api: _Api) -> None:
         self._api = api
 
-    def create(self, id: str, *, name: str | None = None, idempotency_key: str | None = None) -> Tenant:
-        return self._api.fetch(Tenant, post("/v1/tenants", idempotency_key, core.given(id=id, name=name)))
+    def create(
+        self,
+        id: str,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        quotas: Mapping[str, int] | None = None,
+        requests_per_second: int | None = None,
+        events_per_second: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Tenant:
+        body = core.given(
+            id=id,
+            name=name,
+            description=description,
+            metadata=metadata,
+            quotas=quotas,
+            requests_per_second=requests_per_second,
+            events_per_second=events_per_second,
+        )
+        return self._api.fetch(Tenant, post("/v1/tenants", idempotency_key, body))
+
+    def update(
+        self,
+        id: str,
+        *,
+        name: str | None | Unset = UNSET,
+        description: str | None | Unset = UNSET,
+        metadata: Mapping[str, str] | None | Unset = UNSET,
+        quotas: Mapping[str, int] | None | Unset = UNSET,
+        requests_per_second: int | None | Unset = UNSET,
+        events_per_second: int | None | Unset = UNSET,
+        idempotency_key: str | None = None,
+    ) -> Tenant:
+        """What is left out stays as it is; None removes a value."""
+        body = core.changed(
+            name=name,
+            description=description,
+            metadata=metadata,
+            quotas=quotas,
+            requests_per_second=requests_per_second,
+            events_per_second=events_per_second,
+        )
+        path = f"/v1/tenants/{part(id)}"
+        call = Call("PATCH", path, body=core.encode(body), idempotency_key=idempotency_key)
+        return self._api.fetch(Tenant, call)
 
     def get(self, id: str) -> Tenant:
         return self._api.fetch(Tenant, get(f"/v1/tenants/{part(id)}"))
@@ -241,11 +286,14 @@ class Events:
         self,
         *,
         type: str | None = None,
+        object: str | None = None,
         since: Time | None = None,
         until: Time | None = None,
         page_size: int | None = None,
     ) -> Pages[EventSummary]:
-        return self._api.list(EventSummary, "/v1/events", page_size, type=type, since=since, until=until)
+        return self._api.list(
+            EventSummary, "/v1/events", page_size, type=type, object=object, since=since, until=until
+        )
 
 
 class Subscriptions:
@@ -262,6 +310,7 @@ class Subscriptions:
         object: str | None = None,
         filter: Filter | None = None,
         format: Format | None = None,
+        workfront: Mapping[str, Any] | None = None,
         auth_token: str | None = None,
         headers: Mapping[str, str] | None = None,
         secret: str | None = None,
@@ -270,15 +319,23 @@ class Subscriptions:
         client_certificate: str | None = None,
         client_key: str | None = None,
         ca_certificates: str | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        uid: str | None = None,
         idempotency_key: str | None = None,
     ) -> SubscriptionWithSecret:
-        """The answer's ``secret`` is shown this once."""
+        """The answer's ``secret`` is shown this once.
+
+        With the ``uid`` and the fields of one that exists, the answer is that one, without its secret.
+        """
         body = core.given(
             url=url,
             types=list(types),
             object=object,
             filter=filter,
             format=format,
+            workfront=workfront,
             auth_token=auth_token,
             headers=headers,
             secret=secret,
@@ -287,14 +344,29 @@ class Subscriptions:
             client_certificate=client_certificate,
             client_key=client_key,
             ca_certificates=ca_certificates,
+            name=name,
+            description=description,
+            metadata=metadata,
+            uid=uid,
         )
         return self._api.fetch(SubscriptionWithSecret, post("/v1/subscriptions", idempotency_key, body))
 
     def get(self, id: str) -> Subscription:
         return self._api.fetch(Subscription, get(f"/v1/subscriptions/{part(id)}"))
 
-    def list(self, *, page_size: int | None = None) -> Pages[Subscription]:
-        return self._api.list(Subscription, "/v1/subscriptions", page_size)
+    def list(
+        self,
+        *,
+        destination: str | None = None,
+        uid: str | None = None,
+        q: str | None = None,
+        metadata: str | None = None,
+        page_size: int | None = None,
+    ) -> Pages[Subscription]:
+        """``q`` is a part of the name, description, uid, URL or a value of the metadata; ``metadata`` is ``key:value``."""
+        return self._api.list(
+            Subscription, "/v1/subscriptions", page_size, destination=destination, uid=uid, q=q, metadata=metadata
+        )
 
     def update(
         self,
@@ -305,6 +377,7 @@ class Subscriptions:
         object: str | None | Unset = UNSET,
         filter: Filter | None | Unset = UNSET,
         format: Format | None | Unset = UNSET,
+        workfront: Mapping[str, Any] | None | Unset = UNSET,
         auth_token: str | None | Unset = UNSET,
         headers: Mapping[str, str] | None | Unset = UNSET,
         rate_limit: float | None | Unset = UNSET,
@@ -312,6 +385,10 @@ class Subscriptions:
         client_certificate: str | None | Unset = UNSET,
         client_key: str | None | Unset = UNSET,
         ca_certificates: str | None | Unset = UNSET,
+        name: str | None | Unset = UNSET,
+        description: str | None | Unset = UNSET,
+        metadata: Mapping[str, str] | None | Unset = UNSET,
+        uid: str | None | Unset = UNSET,
         idempotency_key: str | None = None,
     ) -> Subscription:
         """What is left out stays as it is; None removes what can be removed."""
@@ -321,6 +398,7 @@ class Subscriptions:
             object=object,
             filter=filter,
             format=format,
+            workfront=workfront,
             auth_token=auth_token,
             headers=headers,
             rate_limit=rate_limit,
@@ -328,6 +406,10 @@ class Subscriptions:
             client_certificate=client_certificate,
             client_key=client_key,
             ca_certificates=ca_certificates,
+            name=name,
+            description=description,
+            metadata=metadata,
+            uid=uid,
         )
         path = f"/v1/subscriptions/{part(id)}"
         call = Call("PATCH", path, body=core.encode(body), idempotency_key=idempotency_key)
@@ -364,6 +446,7 @@ class Deliveries:
         subscription: str | None = None,
         event: str | None = None,
         type: str | None = None,
+        object: str | None = None,
         since: Time | None = None,
         until: Time | None = None,
         page_size: int | None = None,
@@ -377,6 +460,7 @@ class Deliveries:
             subscription=subscription,
             event=event,
             type=type,
+            object=object,
             since=since,
             until=until,
         )

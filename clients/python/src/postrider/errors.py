@@ -32,6 +32,8 @@ class ProblemError(PostriderError):
         """The offending field, such as ``filter.all[2].op``; None where it is no field."""
         self.existing_id: str | None = document.get("existing_id")
         """What exists already, where that is the problem."""
+        self.pointer: str | None = document.get("pointer")
+        """The place of the fault in a payload or schema, as a JSON pointer; None where there is none."""
         self.retry_after = retry_after
         """The seconds that the server's ``Retry-After`` says; None where it says nothing."""
         self.attempts = attempts

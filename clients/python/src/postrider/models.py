@@ -15,7 +15,7 @@ DestinationState = Literal["enabled", "disabled", "frozen"]
 ReplayState = Literal["running", "paused", "finished", "cancelled"]
 AttemptOutcome = Literal["delivered", "failed"]
 Scope = Literal["ingest", "manage", "read", "admin"]
-Format = Literal["standard", "cloudevents", "raw"]
+Format = Literal["standard", "cloudevents", "raw", "workfront"]
 
 Filter = dict[str, Any]
 """A filter: ``{"field": "data.status", "op": "eq", "value": "CUR"}``, ``{"all": [...]}`` or ``{"any": [...]}``."""
@@ -39,6 +39,14 @@ class Tenant:
     id: str
     name: str | None
     created_at: datetime
+    description: str | None = None
+    events_per_second: int | None = None
+    """Null where the server's limit holds."""
+    metadata: dict[str, str] = field(default_factory=dict)
+    quotas: dict[str, int] = field(default_factory=dict)
+    """Limits of its own, by name; for all others the server's hold."""
+    requests_per_second: int | None = None
+    """Null where the server's limit holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +85,18 @@ class EventAccepted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """Why an event does not fit the catalogue."""
+
+    detail: str
+    """What was expected; empty once the payload is erased."""
+    pointer: str | None
+    """Where in the data, as a JSON pointer; None where the fault has no place."""
+    reason: str
+    """``unknown_type``, ``payload`` or ``too_much_work``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventSummary:
     """An event in a list, without its payload."""
 
@@ -86,9 +106,15 @@ class EventSummary:
     """When it was accepted."""
     delivery_count: int
     """How many deliveries are owed for it."""
+    erased_at: datetime | None
+    """When its payload was erased; None where it was not."""
+    flagged: Misfit | None
+    """Why it did not fit the catalogue when it was accepted; None where it did, or where that was not checked."""
     object: str | None
     time: datetime
     """When it happened."""
+    tenant: str | None = None
+    """Only in lists of all tenants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +136,8 @@ class Delivery:
     reason: str | None
     """Why, where it is dead or cancelled."""
     subscription_id: str
+    tenant: str | None = None
+    """Only in lists of all tenants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +165,18 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkfrontOptions:
+    """How events look in the format `workfront`."""
+
+    base64: bool
+    """Whether both states are sent as base64 texts."""
+    version: str
+    """`v1` or `v2`."""
+    version_changed_at: datetime | None
+    """When the version was last changed; every event is sent in both versions for five minutes then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
     """A subscription."""
 
@@ -153,7 +193,7 @@ class Subscription:
     enabled: bool
     filter: dict[str, Any] | None
     format: str
-    """`standard`, `cloudevents` or `raw`."""
+    """`standard`, `cloudevents`, `raw` or `workfront`."""
     headers: dict[str, str]
     """Names of the headers, each with the last four characters of its value, the rest masked; all masked
     where it is short."""
@@ -167,14 +207,23 @@ class Subscription:
     """When the last older secret stops signing along; null where none does."""
     types: list[str]
     updated_at: datetime
+    workfront: WorkfrontOptions | None
+    """The options of the format `workfront`; null for the others."""
+    description: str | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
+    name: str | None = None
+    tenant: str | None = None
+    """Only in lists of all tenants."""
+    uid: str | None = None
+    """The application's own identifier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionWithSecret(Subscription):
     """A subscription with its secret, which is shown this once."""
 
-    secret: str = field(repr=False)
-    """The signing secret. It is not shown again."""
+    secret: str = field(default="", repr=False)
+    """The signing secret. It is not shown again; empty where the subscription with this ``uid`` was there already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -418,6 +467,8 @@ class Destination:
     thresholds: Thresholds
     waiting: int
     """Deliveries in its retry lane."""
+    tenant: str | None = None
+    """Only in lists of all tenants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -529,6 +580,8 @@ class Limit:
     """The operator's setting."""
     used: int
     """How much there is. `unfinished_bytes` is an estimate."""
+    own: bool = False
+    """Whether it is the tenant's own limit, and not the server's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

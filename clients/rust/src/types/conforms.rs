@@ -69,6 +69,7 @@ fn answers_have_the_fields_of_the_openapi_document() {
     check::<KeyCreated>("KeyCreated");
     check::<EventAccepted>("EventAccepted");
     check::<EventSummary>("EventSummary");
+    check::<Misfit>("Misfit");
     // Raw JSON cannot be read from a parsed value: read the text.
     let document = document();
     let detail = sample(&document, &document["components"]["schemas"]["EventDetail"], "");
@@ -78,6 +79,7 @@ fn answers_have_the_fields_of_the_openapi_document() {
     check::<FilterVerdict>("FilterVerdict");
     check::<Subscription>("Subscription");
     check::<SubscriptionWithSecret>("SubscriptionWithSecret");
+    check::<WorkfrontOptions>("WorkfrontOptions");
     check::<TestOutcome>("TestOutcome");
     check::<Delivery>("Delivery");
     check::<DeliveryDetail>("DeliveryDetail");
@@ -114,7 +116,9 @@ fn requests_have_the_fields_of_the_openapi_document() {
     let subscription = NewSubscription {
         object: text(),
         format: text(),
+        workfront: Some(NewWorkfrontOptions { version: text(), base64: Some(true) }),
         rate_limit: Some(1.0),
+        policy: Some(SubscriptionPolicy::default()),
         enabled: Some(true),
         client_certificate: text(),
         client_key: Some("k".into()),
@@ -132,9 +136,11 @@ fn requests_have_the_fields_of_the_openapi_document() {
         .object(None)
         .filter(None)
         .format("raw")
+        .workfront(&NewWorkfrontOptions::default())
         .auth_token(None)
         .headers(&subscription.headers)
         .rate_limit(None)
+        .policy(None)
         .enabled(true)
         .client_certificate(None)
         .ca_certificates(None);
@@ -162,6 +168,7 @@ fn requests_have_the_fields_of_the_openapi_document() {
         policy: Some(json!({})),
         presets: Some(Vec::new()),
         samples: Some(10),
+        subscription: text(),
         ..Simulation::new(1, 1)
     };
     check_request("Simulation", &simulation, &[]);

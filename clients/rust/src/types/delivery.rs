@@ -89,6 +89,8 @@ pub struct Schedule {
     /// Whether that is known. False before the first attempt, and where a replay that has ended had
     /// none.
     pub exact: bool,
+    /// Whether its subscription has a schedule of its own.
+    pub own_policy: bool,
     /// Whether it began with a replay.
     pub replay: bool,
     /// Slot 0, the first attempt, then one for each retry. Probes and attempts that somebody asked

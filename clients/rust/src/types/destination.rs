@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::policy::{DestinationRate, DestinationRecovery};
+
 /// Whether a destination is attempted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -42,8 +44,12 @@ pub struct Destination {
     pub last_success_at: Option<Timestamp>,
     /// When the next probe is due; absent if none is due, or one is in flight.
     pub next_probe_at: Option<Timestamp>,
+    /// The most requests a second; absent for no limit.
+    pub rate_limit: Option<DestinationRate>,
     /// Why it is disabled or frozen.
     pub reason: Option<String>,
+    /// How what waits is sent when it recovers.
+    pub recovery: DestinationRecovery,
     /// The replay of what died there; absent but in the answer to a call that enabled it with
     /// `dead_since`.
     pub replay: Option<String>,

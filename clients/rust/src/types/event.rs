@@ -97,6 +97,18 @@ pub struct EventAccepted {
     pub id: String,
 }
 
+/// Why an event does not fit the catalogue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Misfit {
+    /// What was expected; empty once the payload is erased.
+    pub detail: String,
+    /// Where in the data, as a JSON pointer; `None` where the fault has no place.
+    pub pointer: Option<String>,
+    /// `unknown_type`, `payload` or `too_much_work`.
+    pub reason: String,
+}
+
 /// An event in a list, without its payload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -105,6 +117,12 @@ pub struct EventSummary {
     pub accepted_at: Timestamp,
     /// How many deliveries it has.
     pub delivery_count: u32,
+    /// When its payload was erased; `None` if it was not.
+    #[serde(default)]
+    pub erased_at: Option<Timestamp>,
+    /// Why it did not fit the catalogue when it was accepted; `None` if it did, or if that was not checked.
+    #[serde(default)]
+    pub flagged: Option<Misfit>,
     /// Its identifier.
     pub id: String,
     /// The object of the event.
@@ -137,6 +155,12 @@ pub struct EventDetail {
     pub old: Box<RawValue>,
     /// How many deliveries it has.
     pub delivery_count: u32,
+    /// When its payload was erased; `None` if it was not.
+    #[serde(default)]
+    pub erased_at: Option<Timestamp>,
+    /// Why it did not fit the catalogue when it was accepted; `None` if it did, or if that was not checked.
+    #[serde(default)]
+    pub flagged: Option<Misfit>,
     /// The newest thousand; see [`crate::Deliveries::list`] for more.
     pub deliveries: Vec<Delivery>,
 }

@@ -7,6 +7,7 @@ mod delivery;
 mod destination;
 mod event;
 mod operation;
+mod policy;
 mod simulation;
 mod subscription;
 
@@ -21,16 +22,20 @@ pub use destination::{
 };
 pub use event::{
     ConditionVerdict, EventAccepted, EventDetail, EventSummary, FilterVerdict, Json, Match,
-    MatchReason, NewEvent,
+    MatchReason, Misfit, NewEvent,
 };
 pub use operation::{
     AuditEntry, Key, KeyCreated, Ledger, Limit, NewKey, NewReplay, NewTenant, Replay, ReplayFilter,
     ReplayState, Span, Stats, Tenant,
 };
+pub use policy::{
+    DestinationRate, DestinationRecovery, EffectivePolicy, RetryPolicy, SubscriptionAttemptPolicy,
+    SubscriptionPolicy, SubscriptionRecoveryPolicy, SubscriptionRetryPolicy,
+};
 pub use simulation::{
     LateBy, SimulatedChange, SimulatedPlan, SimulatedSample, Simulation, SimulationAnswer,
 };
 pub use subscription::{
-    Certificate, Filter, NewSubscription, Subscription, SubscriptionChange, SubscriptionWithSecret,
-    TestOutcome,
+    Certificate, Filter, NewSubscription, NewWorkfrontOptions, Subscription, SubscriptionChange,
+    SubscriptionWithSecret, TestOutcome, WorkfrontOptions,
 };

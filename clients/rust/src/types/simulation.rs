@@ -34,6 +34,9 @@ pub struct Simulation {
     /// Points of the course of time, 10 to 1000; 600 where it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u32>,
+    /// A subscription, whose policy is tried as the plan `subscription`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subscription: Option<String>,
 }
 
 impl Simulation {

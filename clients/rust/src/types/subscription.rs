@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::delivery::RequestOutcome;
+use super::policy::{EffectivePolicy, SubscriptionPolicy};
 use crate::secret::{self, Secret};
 
 /// A subscription to be created.
@@ -24,9 +25,12 @@ pub struct NewSubscription {
     /// Only events that pass this filter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
-    /// The format of the body: `standard` (default), `cloudevents` or `raw`.
+    /// The format of the body: `standard` (default), `cloudevents`, `raw` or `workfront`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
+    /// The options of the format `workfront`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workfront: Option<NewWorkfrontOptions>,
     /// Sent as `Authorization: Bearer …`. Answers show it masked.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "secret::reveal_option")]
     pub auth_token: Option<Secret>,
@@ -39,6 +43,9 @@ pub struct NewSubscription {
     /// The most requests per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<f64>,
+    /// What it wants otherwise than the server's policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<SubscriptionPolicy>,
     /// Whether it gets new deliveries; by default it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
@@ -53,6 +60,17 @@ pub struct NewSubscription {
     /// the default ones. For an https URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_certificates: Option<String>,
+}
+
+/// How events look in the format `workfront`. What is left out stays as it is.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct NewWorkfrontOptions {
+    /// `v1` or `v2` (default). For five minutes after a change every event is sent in both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Whether both states are sent as base64 texts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base64: Option<bool>,
 }
 
 impl NewSubscription {
@@ -92,6 +110,19 @@ impl NewSubscription {
         self.headers.insert(name.into(), value.into());
         self
     }
+}
+
+/// How events look in the format `workfront`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct WorkfrontOptions {
+    /// Whether both states are sent as base64 texts.
+    pub base64: bool,
+    /// `v1` or `v2`.
+    pub version: String,
+    /// When the version was last changed; every event is sent in both versions for five minutes
+    /// then.
+    pub version_changed_at: Option<Timestamp>,
 }
 
 /// Fields of a subscription to be changed. What is not named stays as it is; `None` removes.
@@ -143,6 +174,12 @@ impl SubscriptionChange {
         self.set("format", format)
     }
 
+    /// Changes the options of the format `workfront`.
+    #[must_use]
+    pub fn workfront(self, options: &NewWorkfrontOptions) -> SubscriptionChange {
+        self.set("workfront", json!(options))
+    }
+
     /// Changes the bearer token.
     #[must_use]
     pub fn auth_token(self, token: Option<&str>) -> SubscriptionChange {
@@ -160,6 +197,12 @@ impl SubscriptionChange {
     #[must_use]
     pub fn rate_limit(self, per_second: Option<f64>) -> SubscriptionChange {
         self.set("rate_limit", per_second)
+    }
+
+    /// Changes the fields of its policy that are given. `None` goes back to the server's policy.
+    #[must_use]
+    pub fn policy(self, policy: Option<&SubscriptionPolicy>) -> SubscriptionChange {
+        self.set("policy", policy.map(|policy| json!(policy)))
     }
 
     /// Enables or disables it.
@@ -248,11 +291,13 @@ pub struct Subscription {
     pub created_at: Timestamp,
     /// The destination.
     pub destination_id: String,
+    /// What holds for its deliveries.
+    pub effective_policy: EffectivePolicy,
     /// Whether it gets new deliveries.
     pub enabled: bool,
     /// Only what passes this filter.
     pub filter: Option<Filter>,
-    /// The format of the body: `standard`, `cloudevents` or `raw`.
+    /// The format of the body: `standard`, `cloudevents`, `raw` or `workfront`.
     pub format: String,
     /// The headers by name, with masked values: at most the last four characters are shown.
     pub headers: BTreeMap<String, String>,
@@ -260,6 +305,8 @@ pub struct Subscription {
     pub id: String,
     /// The object of the event.
     pub object: Option<String>,
+    /// What it wants otherwise than the server's policy.
+    pub policy: SubscriptionPolicy,
     /// The key that verifies signatures, if the secret is a `whsk_` one.
     pub public_key: Option<String>,
     /// The most requests per second.
@@ -274,6 +321,8 @@ pub struct Subscription {
     pub updated_at: Timestamp,
     /// The URL.
     pub url: String,
+    /// The options of the format `workfront`; absent for the others.
+    pub workfront: Option<WorkfrontOptions>,
 }
 
 /// A subscription with its secret, which is shown only this once.

@@ -3,7 +3,7 @@
 use postrider_domain::access::Scope;
 use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;
-use postrider_store::{Key, PageRequest, Store, StoreError, Tenant};
+use postrider_store::{Key, PageRequest, Store, StoreError, Tenant, TenantDetails};
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
@@ -65,7 +65,12 @@ pub async fn bootstrap_admin(
     given: Option<&str>,
     now: Timestamp,
 ) -> Result<Bootstrap, BootstrapError> {
-    let tenant = Tenant { id: TenantId::default_tenant(), name: None, created_at: now };
+    let tenant = Tenant {
+        id: TenantId::default_tenant(),
+        name: None,
+        created_at: now,
+        details: TenantDetails::default(),
+    };
     store.create_tenant(&tenant).await?;
     if let Some(given) = given {
         return GivenAdmin::new(vault, given).map(Bootstrap::Given);

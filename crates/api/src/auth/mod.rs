@@ -31,6 +31,7 @@ use crate::audit;
 use crate::problem::{Code, Problem};
 use crate::rates;
 use crate::session::{self, Session, cookie, origin};
+use crate::settings::Rate;
 use crate::state::ApiState;
 
 /// The header by which an admin key names the tenant.
@@ -49,7 +50,23 @@ pub struct Caller {
     pub key_name: Option<Arc<str>>,
     /// The session that the request was made with; `None` where it was made with the key itself.
     pub session: Option<Arc<Session>>,
+    /// How the request came to its tenant.
+    pub view: View,
 }
+
+/// Whose records a request is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    /// Those of the key's tenant, or of the tenant `default` where an admin key names none.
+    Own,
+    /// Those of the tenant that the header names.
+    Named,
+    /// Those of all tenants, to look at: an admin key named `*`.
+    All,
+}
+
+/// The name by which an admin key asks for all tenants.
+pub(crate) const ALL_TENANTS: &str = "*";
 
 impl Caller {
     /// Whether the key may do everything, for every tenant.
@@ -63,7 +80,17 @@ impl Caller {
     }
 
     fn require(self, scope: Scope) -> Result<Self, Problem> {
-        self.permits(scope).map(|()| self)
+        self.permits(scope)?;
+        // What administrators do is not about one tenant.
+        if self.view == View::All && scope != Scope::Admin {
+            return Err(one_tenant("this call is about one tenant"));
+        }
+        Ok(self)
+    }
+
+    /// Whether the request asks for the records of all tenants.
+    pub(crate) fn sees_all(&self) -> bool {
+        self.view == View::All
     }
 
     /// Checks that the key has this scope.
@@ -103,6 +130,20 @@ extractors! {
     CanIngest needs Ingest;
     /// A caller with an admin key.
     IsAdmin needs Admin;
+}
+
+/// A caller with the scope `read`, who may ask for the records of all tenants: the handler must look at
+/// [`Caller::sees_all`].
+#[derive(Debug, Clone)]
+pub(crate) struct CanReadAll(pub(crate) Caller);
+
+impl<S: Sync> FromRequestParts<S> for CanReadAll {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let caller = parts.extensions.get::<Caller>().cloned().ok_or_else(unauthorized)?;
+        caller.permits(Scope::Read).map(|()| CanReadAll(caller))
+    }
 }
 
 /// Any caller that is authenticated.
@@ -179,10 +220,12 @@ async fn caller(
     };
     let Identity { key_id, key_name, bound_to, scopes, session, .. } = identity;
     state.key_rates().take(&key_id, now).map_err(|seconds| rates::refusal("key", seconds))?;
-    let tenant = tenant(state, headers, bound_to, now).await?;
-    let tenant_rates = state.tenant_rates();
-    tenant_rates.take(tenant.as_str(), now).map_err(|seconds| rates::refusal("tenant", seconds))?;
-    Ok(Caller { tenant, scopes, key_id, key_name, session })
+    let (tenant, view) = tenant(state, headers, bound_to, now).await?;
+    let own = state.engine().limits_of(&tenant).requests_per_second;
+    let own = own.map(|per_second| Rate { per_second, burst: per_second });
+    let taken = state.tenant_rates().take_within(tenant.as_str(), own, now);
+    taken.map_err(|seconds| rates::refusal("tenant", seconds))?;
+    Ok(Caller { tenant, scopes, key_id, key_name, session, view })
 }
 
 /// Whose key it is, and what it may do.
@@ -277,9 +320,17 @@ async fn tenant(
     headers: &HeaderMap,
     bound_to: Option<TenantId>,
     now: Timestamp,
-) -> Result<TenantId, Problem> {
+) -> Result<(TenantId, View), Problem> {
     let named = match headers.get(&TENANT_HEADER) {
-        None => return Ok(bound_to.unwrap_or_else(TenantId::default_tenant)),
+        None => return Ok((bound_to.unwrap_or_else(TenantId::default_tenant), View::Own)),
+        Some(name) if name == ALL_TENANTS => {
+            // What the request takes of limits counts for the tenant `default`.
+            let detail = "only an admin key sees all tenants: leave the header out, or use one";
+            return match bound_to {
+                None => Ok((TenantId::default_tenant(), View::All)),
+                Some(_) => Err(Problem::new(Code::MissingScope, detail).at(TENANT_HEADER.as_str())),
+            };
+        }
         Some(name) => name.to_str().ok().and_then(|name| name.parse::<TenantId>().ok()),
     };
     // To a tenant's key, other tenants do not exist.
@@ -288,7 +339,14 @@ async fn tenant(
         (Some(named), Some(own)) => named == own,
         (Some(named), None) => state.key_cache().has_tenant(state, named, now).await?,
     };
-    named.filter(|_| exists).ok_or_else(unknown_tenant)
+    let named = named.filter(|_| exists).ok_or_else(unknown_tenant)?;
+    Ok((named, View::Named))
+}
+
+/// The problem of a request for all tenants that must name one.
+pub(crate) fn one_tenant(why: &str) -> Problem {
+    let detail = format!("{why}: name it in the header postrider-tenant, instead of `*`");
+    Problem::new(Code::OneTenantNeeded, detail).at(TENANT_HEADER.as_str())
 }
 
 fn unknown_tenant() -> Problem {
@@ -351,7 +409,8 @@ mod tests {
         for held in Scope::ALL {
             let tenant = TenantId::default_tenant();
             let (scopes, key_id) = (Arc::from([held]), Arc::from("k"));
-            let caller = Caller { tenant, scopes, key_id, key_name: None, session: None };
+            let (key_name, session, view) = (None, None, View::Own);
+            let caller = Caller { tenant, scopes, key_id, key_name, session, view };
             for needed in Scope::ALL {
                 let permitted = caller.clone().require(needed).is_ok();
                 assert_eq!(permitted, held == needed || held == Scope::Admin, "{held} {needed}");

@@ -35,6 +35,8 @@ const SESSION: &str = "session";
     components(schemas(ProblemBody)),
     tags(
         (name = "events", description = "Things that happened"),
+        (name = "event types", description = "The catalogue of event types"),
+        (name = "erasures", description = "Erasing payloads"),
         (name = "subscriptions", description = "Who wants to know, and where"),
         (name = "destinations", description = "URLs with their circuits"),
         (name = "deliveries", description = "One event owed to one subscription"),
@@ -52,29 +54,42 @@ const SESSION: &str = "session";
 struct Base;
 
 /// Schemas of bodies that come in: what is optional in them may be left out.
-const REQUESTS: [&str; 19] = [
+const REQUESTS: &[&str] = &[
+    "AlertTest",
+    "CatalogueChange",
     "Enable",
+    "EventTypeChange",
     "FilterTest",
     "FilterTrial",
+    "NewErasure",
     "NewEvent",
+    "NewEventType",
     "NewKey",
     "NewPortalLink",
     "NewReplay",
     "NewSubscription",
+    "NewSubscriptionAttemptPolicy",
+    "NewSubscriptionPolicy",
+    "NewSubscriptionRecoveryPolicy",
+    "NewSubscriptionRetryPolicy",
     "NewTenant",
     "NewTheme",
+    "NewWorkfrontOptions",
     "Reason",
     "Rotation",
     "SignIn",
     "Simulation",
     "SubscriptionChange",
+    "TenantChange",
     "TriedCircuit",
     "TriedPolicy",
     "TriedRecovery",
     "TriedRetry",
 ];
 /// Fields of answers that are left out where they say nothing.
-const LEFT_OUT: [&str; 4] = ["detail", "duplicate", "existing_id", "retry"];
+const LEFT_OUT: [&str; 5] = ["detail", "duplicate", "existing_id", "pointer", "retry"];
+/// Answers that have a `tenant` only in lists of all tenants.
+const WITHOUT_TENANT: [&str; 4] = ["Delivery", "Destination", "EventSummary", "Subscription"];
 
 /// The OpenAPI 3.1 document of all routes.
 pub fn openapi() -> serde_json::Value {
@@ -117,13 +132,8 @@ pub(crate) fn collected() -> utoipa::openapi::OpenApi {
 fn complete(operation: &mut Operation, method: &HttpMethod, path: &str) {
     let is_mutation = *method != HttpMethod::Get;
     let parameters = operation.parameters.get_or_insert_default();
-    let is_query = |parameter: &RefOr<Parameter>| match parameter {
-        RefOr::T(parameter) => parameter.parameter_in == ParameterIn::Query,
-        RefOr::Ref(_) => false,
-    };
-    let has_input = is_mutation || parameters.iter().any(is_query);
-    parameters
-        .push(header(TENANT_HEADER.as_str(), "The tenant, for admin keys; default otherwise"));
+    let whose = "The tenant, for admin keys; default otherwise. Some lists take `*`: all tenants";
+    parameters.push(header(TENANT_HEADER.as_str(), whose));
     if is_mutation {
         let repeat = "Makes a repeat of this request safe: the same answer, done once";
         parameters.push(header(IDEMPOTENCY_KEY.as_str(), repeat));
@@ -132,11 +142,8 @@ fn complete(operation: &mut Operation, method: &HttpMethod, path: &str) {
         SecurityRequirement::new::<_, _, String>(KEY, []),
         SecurityRequirement::new::<_, _, String>(SESSION, []),
     ]);
-    for status in [400, 401, 403, 404, 429, 500, 503] {
+    for status in [400, 401, 403, 404, 422, 429, 500, 503] {
         refuse(operation, status, is_mutation, path);
-    }
-    if has_input {
-        refuse(operation, 422, is_mutation, path);
     }
     if is_mutation {
         for status in [408, 409, 413, 415] {
@@ -145,7 +152,7 @@ fn complete(operation: &mut Operation, method: &HttpMethod, path: &str) {
     }
 }
 
-fn header(name: &str, description: &str) -> RefOr<Parameter> {
+pub(crate) fn header(name: &str, description: &str) -> RefOr<Parameter> {
     let parameter = ParameterBuilder::new()
         .name(name)
         .parameter_in(ParameterIn::Header)
@@ -178,6 +185,9 @@ fn is_possible(code: Code, is_mutation: bool, path: &str) -> bool {
         | Code::MissingField
         | Code::StorageFull
         | Code::AlreadyExists
+        | Code::UidTaken
+        | Code::UnknownEventType
+        | Code::PayloadMisfit
         | Code::IdempotencyConflict => is_mutation,
         Code::BadRequest
         | Code::Unauthorized
@@ -186,6 +196,8 @@ fn is_possible(code: Code, is_mutation: bool, path: &str) -> bool {
         | Code::TlsNeeded
         | Code::UnknownTenant
         | Code::WrongState
+        | Code::EventErased
+        | Code::OneTenantNeeded
         | Code::InvalidField
         | Code::UnknownField
         | Code::TooMuchWork
@@ -249,10 +261,13 @@ fn require_fields(document: &mut utoipa::openapi::OpenApi) {
 fn require_all(name: &str, schema: &mut RefOr<Schema>) {
     match schema {
         RefOr::T(Schema::Object(object)) => {
-            // A problem always has its detail.
-            let is_there = |field: &&String| {
-                !LEFT_OUT.contains(&field.as_str())
-                    || (name, field.as_str()) == ("Problem", "detail")
+            // A problem always has its detail, a policy its schedule, and a misfit all of its fields.
+            let is_there = |field: &&String| match field.as_str() {
+                "tenant" => !WITHOUT_TENANT.contains(&name),
+                "detail" if name == "Problem" => true,
+                _ if name == "Misfit" => true,
+                "retry" if name.ends_with("Policy") => true,
+                field => !LEFT_OUT.contains(&field),
             };
             object.required = object.properties.keys().filter(is_there).cloned().collect();
         }

@@ -6,13 +6,13 @@ use postrider_domain::destination::DestinationState;
 use postrider_domain::ids::{DestinationId, ReplayId};
 use postrider_domain::limits::REASON_CHARS_MAX;
 use postrider_engine::CommandError;
-use postrider_store::{DestinationRecord, Page, PageRequest};
+use postrider_store::{DestinationRecord, Page, PageRequest, Shown};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::PathId;
 use super::subscriptions::PageQuery;
-use crate::auth::{Caller, CanManage, CanRead};
+use crate::auth::{Caller, CanManage, CanRead, CanReadAll};
 use crate::body::StrictOrNone;
 use crate::draw::Draw;
 use crate::paging::{List, ListOf, Query, page};
@@ -26,7 +26,7 @@ use crate::wire::destination::{DestinationView, EnableBody, ReasonBody, Transiti
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DestinationQuery {
-    /// `enabled`, `disabled` or `frozen`.
+    /// `enabled`, `disabled`, `frozen`, or `failing`: disabled or frozen.
     state: Option<String>,
     /// A part of the URL, at most 200 characters; upper and lower case are the same.
     q: Option<String>,
@@ -43,36 +43,46 @@ const LOOKED_THROUGH_MAX: usize = 10;
 
 /// The conditions of a list of destinations.
 struct Wanted {
-    state: Option<DestinationState>,
+    /// Any of these states.
+    states: &'static [DestinationState],
     part: Option<String>,
 }
 
+const FAILING: &[DestinationState] = &[DestinationState::Disabled, DestinationState::Frozen];
+
 impl Wanted {
     fn of(query: &DestinationQuery) -> Result<Self, Problem> {
-        let state = match query.state.as_deref() {
-            None => None,
-            Some("enabled") => Some(DestinationState::Enabled),
-            Some("disabled") => Some(DestinationState::Disabled),
-            Some("frozen") => Some(DestinationState::Frozen),
-            Some(_) => return Err(Problem::field("state", "one of enabled, disabled, frozen")),
+        let states: &[DestinationState] = match query.state.as_deref() {
+            None => &DestinationState::ALL,
+            Some("enabled") => &[DestinationState::Enabled],
+            Some("disabled") => &[DestinationState::Disabled],
+            Some("frozen") => &[DestinationState::Frozen],
+            Some("failing") => FAILING,
+            Some(_) => {
+                return Err(Problem::field("state", "one of enabled, disabled, frozen, failing"));
+            }
         };
         let part = check_text("q", query.q.clone(), PART_CHARS_MAX)?;
-        Ok(Wanted { state, part: part.map(|part| part.to_lowercase()) })
+        Ok(Wanted { states, part: part.map(|part| part.to_lowercase()) })
     }
 
     fn is_everything(&self) -> bool {
-        self.state.is_none() && self.part.is_none()
+        self.states == DestinationState::ALL && self.part.is_none()
+    }
+
+    /// Whether none that is enabled is wanted: those are in a list of their own.
+    fn is_failing(&self) -> bool {
+        !self.states.contains(&DestinationState::Enabled)
     }
 
     fn has(&self, record: &DestinationRecord) -> bool {
         let is_there = |part: &String| record.url.to_lowercase().contains(part.as_str());
-        self.state.is_none_or(|state| record.state() == state)
-            && self.part.as_ref().is_none_or(is_there)
+        self.states.contains(&record.state()) && self.part.as_ref().is_none_or(is_there)
     }
 }
 
-/// The tenant's destinations that match the conditions. Reads at most [`LOOKED_THROUGH_MAX`] pages
-/// of the store, so the page may be short or empty although more pages follow.
+/// The tenant's destinations, or those of all tenants, that match the conditions. Reads at most
+/// [`LOOKED_THROUGH_MAX`] pages of the store, so the page may be short or empty although more pages follow.
 async fn find_wanted(
     state: &ApiState,
     caller: &Caller,
@@ -83,7 +93,11 @@ async fn find_wanted(
     let mut next = asked.cursor.clone();
     for _ in 0..LOOKED_THROUGH_MAX {
         let request = PageRequest { limit: asked.limit - items.len(), cursor: next.take() };
-        let page = state.store().destinations(&caller.tenant, &request).await?;
+        let page = match (caller.sees_all(), wanted.is_failing()) {
+            (false, _) => state.store().destinations(&caller.tenant, &request).await?,
+            (true, true) => state.store().destinations_of_all(Shown::Failing, &request).await?,
+            (true, false) => state.store().destinations_of_all(Shown::All, &request).await?,
+        };
         items.extend(page.items.into_iter().filter(|record| wanted.has(record)));
         next = page.next;
         if next.is_none() || wanted.is_everything() || items.len() >= asked.limit {
@@ -96,28 +110,38 @@ async fn find_wanted(
 /// List destinations
 ///
 /// Newest first. With `state` or `q` a page may have fewer entries than asked for, or none, and yet a
-/// `next_cursor`: a bounded number of destinations is looked through for each page.
+/// `next_cursor`: a bounded number of destinations is looked through for each page. A destination without a
+/// subscription and without unfinished deliveries is not in the list; it keeps its state for the retention time.
+/// An admin key that names the tenant `*` gets those of all tenants, each with its `tenant`.
 #[utoipa::path(
     get, path = "/v1/destinations", tag = "destinations", params(DestinationQuery),
     responses((status = 200, body = List<DestinationView>, description = "A page of destinations"))
 )]
 pub(crate) async fn list(
     State(state): State<ApiState>,
-    CanRead(caller): CanRead,
+    CanReadAll(caller): CanReadAll,
     Query(query): Query<DestinationQuery>,
 ) -> Result<Json<List<DestinationView>>, Problem> {
     let wanted = Wanted::of(&query)?;
     let given = [query.state.as_deref(), query.q.as_deref()];
     let filters = if wanted.is_everything() { &[] } else { &given[..] };
-    let list = ListOf { name: "destinations", tenant: Some(&caller.tenant), filters };
+    let tenant = (!caller.sees_all()).then_some(&caller.tenant);
+    let list = ListOf { name: "destinations", tenant, filters };
     let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
     let records = find_wanted(&state, &caller, &wanted, &asked.request).await?;
     let ids: Vec<DestinationId> = records.items.iter().map(|record| record.id).collect();
-    let waiting = state.store().waiting_counts(&caller.tenant, &ids).await?;
+    let waiting = match tenant {
+        Some(tenant) => state.store().waiting_counts(tenant, &ids).await?,
+        None => state.store().waiting_of_all(&ids).await?,
+    };
     let (now, policy) = (state.now(), state.policy());
     let mut waiting = waiting.into_iter();
     Ok(Json(List::of(&asked, records, |record| {
-        DestinationView::of(&record, waiting.next().unwrap_or(0), now, &policy.circuit)
+        let shared = state.engine().destination_policy(&record.tenant, record.id);
+        let waiting = waiting.next().unwrap_or(0);
+        let mut view = DestinationView::of(&record, waiting, now, &policy.circuit, &shared);
+        view.tenant = caller.sees_all().then(|| record.tenant.to_string());
+        view
     })))
 }
 
@@ -154,7 +178,9 @@ async fn shown(
 ) -> Result<Json<DestinationView>, Problem> {
     let waiting = state.store().waiting_counts(&caller.tenant, &[record.id]).await?;
     let waiting = waiting.first().copied().unwrap_or(0);
-    Ok(Json(DestinationView::of(record, waiting, state.now(), &state.policy().circuit)))
+    let shared = state.engine().destination_policy(&caller.tenant, record.id);
+    let policy = state.policy();
+    Ok(Json(DestinationView::of(record, waiting, state.now(), &policy.circuit, &shared)))
 }
 
 /// Enable a destination

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::PathId;
-use crate::auth::{IsAdmin, NewKey, new_key};
+use crate::auth::{IsAdmin, NewKey, View, new_key};
 use crate::body::Strict;
 use crate::draw::Draw;
 use crate::paging::{List, ListOf, Query, page, parameter};
@@ -63,7 +63,11 @@ pub(crate) async fn create(
     // An existing key was created by an earlier run of this request.
     if state.store().key(&key.id).await?.is_none() {
         let keys = state.store().usage(key.tenant.as_ref()).await?.keys;
-        state.engine().check_quota(Quota::TenantKeys, keys.saturating_add(1))?;
+        state.engine().check_quota(
+            key.tenant.as_ref(),
+            Quota::TenantKeys,
+            keys.saturating_add(1),
+        )?;
     }
     if !state.store().create_key(&key).await? && draw.repeats().is_none() {
         return Err(Problem::internal());
@@ -92,7 +96,8 @@ fn check_scopes(texts: &[String]) -> Result<Vec<Scope>, Problem> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct KeyQuery {
-    /// Keys of this tenant; by default of the request's tenant.
+    /// Keys of this tenant; by default of the tenant that the header `postrider-tenant` names, and where that names
+    /// none, or `*`, all keys.
     tenant: Option<String>,
     /// `admin`: the admin keys, which belong to no tenant.
     scope: Option<String>,
@@ -104,7 +109,7 @@ pub(crate) struct KeyQuery {
 
 /// List keys
 ///
-/// The keys of one tenant, or the admin keys, newest first.
+/// All keys with their tenants, admin keys included, or those of one tenant, or the admin keys alone; newest first.
 #[utoipa::path(
     get, path = "/v1/keys", tag = "administration", params(KeyQuery),
     responses((status = 200, body = List<KeyView>, description = "A page of keys"))
@@ -115,8 +120,12 @@ pub(crate) async fn list(
     Query(query): Query<KeyQuery>,
 ) -> Result<Json<List<KeyView>>, Problem> {
     let tenant = parameter("tenant", query.tenant.as_deref())?;
+    let named = (caller.view == View::Named).then_some(caller.tenant);
     let whose = match (query.scope.as_deref(), tenant) {
-        (None, tenant) => Some(tenant.unwrap_or(caller.tenant)),
+        (None, tenant) => match tenant.or(named) {
+            Some(tenant) => Some(tenant),
+            None => return all_keys(&state, &query).await,
+        },
         (Some("admin"), None) => None,
         (Some("admin"), Some(_)) => {
             return Err(Problem::field("tenant", "admin keys belong to no tenant: leave it out"));
@@ -126,6 +135,14 @@ pub(crate) async fn list(
     let list = ListOf { name: "keys", tenant: whose.as_ref(), filters: &[] };
     let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
     let keys = state.store().keys(whose.as_ref(), &asked.request).await?;
+    Ok(Json(List::of(&asked, keys, |key| KeyView::of(&key))))
+}
+
+/// The keys of all tenants, and the admin keys.
+async fn all_keys(state: &ApiState, query: &KeyQuery) -> Result<Json<List<KeyView>>, Problem> {
+    let list = ListOf { name: "all keys", tenant: None, filters: &[] };
+    let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
+    let keys = state.store().keys_of_all(&asked.request).await?;
     Ok(Json(List::of(&asked, keys, |key| KeyView::of(&key))))
 }
 

@@ -16,6 +16,23 @@ use crate::state::ApiState;
 pub(crate) struct LimitsView {
     /// One entry for each limit.
     data: Vec<LimitView>,
+    /// What the tenant may do in a second.
+    rates: Vec<RateView>,
+}
+
+/// A rate.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = RateLimit)]
+pub(crate) struct RateView {
+    /// `requests_per_second` or `events_per_second`.
+    name: &'static str,
+    /// The limit; null if there is none.
+    limit: Option<u32>,
+    /// Whether it is the tenant's own limit, and not the server's.
+    own: bool,
+    /// The operator's setting for all tenants.
+    #[schema(example = "limits.tenant_requests_per_second")]
+    setting: &'static str,
 }
 
 /// A limit and its current use.
@@ -29,15 +46,17 @@ pub(crate) struct LimitView {
     used: u64,
     /// The limit; null if there is none.
     limit: Option<u64>,
-    /// The operator's setting.
+    /// Whether it is the tenant's own limit, and not the server's.
+    own: bool,
+    /// The operator's setting for all tenants.
     #[schema(example = "limits.tenant_subscriptions")]
     setting: &'static str,
 }
 
 impl LimitView {
     fn of(one: &QuotaUse) -> Self {
-        let QuotaUse { quota, used, limit } = *one;
-        LimitView { name: quota.name(), used, limit, setting: quota.setting() }
+        let QuotaUse { quota, used, limit, is_own } = *one;
+        LimitView { name: quota.name(), used, limit, own: is_own, setting: quota.setting() }
     }
 }
 
@@ -53,7 +72,25 @@ pub(crate) async fn limits(
     CanRead(caller): CanRead,
 ) -> Result<Json<LimitsView>, Problem> {
     let all = state.engine().quota_use(&caller.tenant).await?;
-    Ok(Json(LimitsView { data: all.iter().map(LimitView::of).collect() }))
+    let own = state.engine().limits_of(&caller.tenant);
+    let rate = |name, setting, own: Option<u32>, limit: Option<u32>| RateView {
+        name,
+        limit: own.or(limit),
+        own: own.is_some(),
+        setting,
+    };
+    let requests = state.settings().tenant_rate.map(|rate| rate.per_second);
+    let events = state.engine().events_per_second();
+    let rates = vec![
+        rate(
+            "requests_per_second",
+            "limits.tenant_requests_per_second",
+            own.requests_per_second,
+            requests,
+        ),
+        rate("events_per_second", "limits.tenant_events_per_second", own.events_per_second, events),
+    ];
+    Ok(Json(LimitsView { data: all.iter().map(LimitView::of).collect(), rates }))
 }
 
 impl From<QuotaReached> for Problem {

@@ -1,13 +1,17 @@
 //! Every path of the API, one file per resource. A route that is not collected here is not served,
 //! and one that is served is in the OpenAPI document, but for the files of the web page.
 
+pub(crate) mod alerts;
 pub(crate) mod audit;
 pub(crate) mod backup;
+pub(crate) mod catalogue;
 pub(crate) mod config;
 pub(crate) mod deliveries;
 pub(crate) mod destination_summary;
 pub(crate) mod destinations;
 pub(crate) mod docs;
+pub(crate) mod erasures;
+pub(crate) mod event_types;
 pub(crate) mod events;
 pub(crate) mod filter_trials;
 pub(crate) mod filters;
@@ -24,6 +28,8 @@ pub(crate) mod server;
 pub(crate) mod session;
 pub(crate) mod simulate;
 pub(crate) mod stream;
+mod subscription_search;
+pub(crate) mod subscription_uid;
 pub(crate) mod subscriptions;
 pub(crate) mod tenants;
 
@@ -71,11 +77,18 @@ pub(crate) fn guarded() -> OpenApiRouter<ApiState> {
         .routes(routes!(filters::test))
         .routes(routes!(stream::stream))
         .routes(routes!(tenants::list, tenants::create))
-        .routes(routes!(tenants::show, tenants::delete))
+        .routes(routes!(tenants::show, tenants::change, tenants::delete))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::show, keys::delete))
         .routes(routes!(backup::show, backup::begin))
+        .routes(routes!(alerts::list))
+        .routes(routes!(alerts::test))
         .routes(routes!(audit::list))
+        .routes(routes!(event_types::list, event_types::create))
+        .routes(routes!(event_types::show, event_types::change, event_types::delete))
+        .routes(routes!(catalogue::show, catalogue::change))
+        .routes(routes!(erasures::list, erasures::create))
+        .routes(routes!(erasures::show))
         .routes(routes!(session::show))
         .routes(routes!(portal_links::list, portal_links::create))
         .routes(routes!(portal_links::delete))

@@ -9,6 +9,7 @@ use postrider_engine::CommandError;
 use postrider_store::{ReplayJob, ReplayState};
 
 use super::PathId;
+use super::subscription_uid;
 use super::subscriptions::PageQuery;
 use crate::auth::{CanManage, CanRead};
 use crate::body::{Nothing, Strict, StrictOrNone};
@@ -38,8 +39,11 @@ pub(crate) async fn create(
     State(state): State<ApiState>,
     CanManage(caller): CanManage,
     draw: Draw,
-    Strict(body): Strict<ReplayBody>,
+    Strict(mut body): Strict<ReplayBody>,
 ) -> Result<Response, Problem> {
+    let named = body.subscription.as_deref();
+    let subscription = subscription_uid::in_filter(&state, &caller.tenant, named).await?;
+    body.subscription = subscription.map(|id| id.to_string());
     let (mut wish, dry_run) = body.check()?;
     if dry_run {
         let total = state.engine().count_replay(&caller.tenant, &wish).await?;

@@ -3,11 +3,14 @@
 use axum::Json;
 use axum::extract::State;
 use postrider_domain::forecast::{self, ForecastError, Work};
+use postrider_domain::ids::SubscriptionId;
+use postrider_domain::policy::Policy;
 use postrider_engine::Options;
 
 use super::busy;
-use crate::auth::CanRead;
+use crate::auth::{Caller, CanRead};
 use crate::body::Strict;
+use crate::paging::parameter;
 use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 use crate::wire::simulation::{Plan, PlanView, SimulationBody, SimulationView};
@@ -31,7 +34,8 @@ pub(crate) async fn simulate(
     Strict(body): Strict<SimulationBody>,
 ) -> Result<Json<SimulationView>, Problem> {
     let scenario = body.scenario(Options::default().destination_in_flight_max)?;
-    let plans = body.plans(&state.policy())?;
+    let subscription = subscription_policy(&state, &caller, body.subscription.as_deref()).await?;
+    let plans = body.plans(&state.policy(), subscription)?;
     let mut answers = Vec::with_capacity(plans.len());
     for plan in plans {
         // One job for each plan, so that work of other tenants runs between two plans.
@@ -54,6 +58,22 @@ pub(crate) async fn simulate(
         enabled_after_seconds: scenario.enabled_after.map(|after| after.as_secs_f64()),
         plans: answers,
     }))
+}
+
+/// The policy of a subscription of the caller's tenant. Its recovery mode is its destination's.
+async fn subscription_policy(
+    state: &ApiState,
+    caller: &Caller,
+    id: Option<&str>,
+) -> Result<Option<Policy>, Problem> {
+    let Some(id) = parameter::<SubscriptionId>("subscription", id)? else { return Ok(None) };
+    let record = state.store().subscription(&caller.tenant, id).await?;
+    let unknown = || Problem::field("subscription", "there is no such subscription");
+    let subscription = record.ok_or_else(unknown)?.subscription;
+    let mut policy = state.policy().for_subscription(&subscription.policy);
+    let shared = state.engine().destination_policy(&caller.tenant, subscription.destination);
+    policy.recovery.mode = shared.recovery_mode.0;
+    Ok(Some(policy))
 }
 
 fn refused(error: ForecastError) -> Problem {

@@ -5,53 +5,62 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
 use postrider_domain::egress::vet_url;
 use postrider_domain::event::RawJson;
 use postrider_domain::ids::{DestinationId, SubscriptionId};
 use postrider_domain::payload::Format;
+use postrider_domain::policy::{Policy, SubscriptionPolicy};
 use postrider_domain::signature::{SigningSecret, SigningSecrets};
-use postrider_domain::subscription::Subscription;
+use postrider_domain::subscription::{About, Subscription};
 use postrider_engine::NewEvent;
-use postrider_store::{Cursor, Page, PageRequest, SubscriptionPut, SubscriptionRecord};
+use postrider_store::SubscriptionPut;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
-use super::PathId;
-use crate::auth::{Caller, CanManage, CanRead};
+use super::{PathId, subscription_search, subscription_uid};
+use crate::auth::{Caller, CanManage, CanRead, CanReadAll, one_tenant};
 use crate::body::{Nothing, Patch, Strict, StrictOrNone};
 use crate::credentials::{Credentials, HeaderForm, TlsCredentials};
 use crate::draw::Draw;
-use crate::paging::{List, ListOf, Query, bad_cursor, page, parameter};
+use crate::paging::{List, ListOf, Query, page};
 use crate::problem::{Code, Problem};
 use crate::settings::{OVERLAP_SECONDS_DEFAULT, OVERLAP_SECONDS_MAX};
 use crate::state::ApiState;
 use crate::vault::VaultError;
 use crate::wire::delivery::OutcomeView;
 use crate::wire::subscription::{
-    RotateBody, SubscriptionBody, SubscriptionView, SubscriptionWithSecret, apply_tls,
-    check_filter, check_format, check_headers, check_rate_limit, check_secret, check_token,
-    check_types,
+    RotateBody, SubscriptionBody, SubscriptionView, SubscriptionWithSecret, apply_about, apply_tls,
+    apply_workfront, check_filter, check_format, check_headers, check_rate_limit, check_secret,
+    check_token, check_types,
 };
 
+/// The format level from which on nodes read what describes a subscription, its own policy and its
+/// options of the format `workfront`.
+const DETAILS_SINCE: u32 = 2;
 /// The type of the test event.
 const TEST_TYPE: &str = "postrider.test";
 
 /// Create a subscription
 ///
 /// The secret is shown only in this answer. A subscription with the same URL, types, object, filter
-/// and format as an existing one is refused.
+/// and format as an existing one is refused. With a `uid` that a subscription has already, and the same body,
+/// the answer is that subscription, without its secret; with another body it is refused.
 #[utoipa::path(
     post, path = "/v1/subscriptions", tag = "subscriptions",
     request_body = SubscriptionBody,
-    responses((status = 201, body = SubscriptionWithSecret, description = "Created"))
+    responses(
+        (status = 201, body = SubscriptionWithSecret, description = "Created"),
+        (status = 200, body = SubscriptionView, description = "The one that has this uid already")
+    )
 )]
 pub(crate) async fn create(
     State(state): State<ApiState>,
     CanManage(caller): CanManage,
     draw: Draw,
     Strict(body): Strict<SubscriptionBody>,
-) -> Result<(StatusCode, Json<SubscriptionWithSecret>), Problem> {
+) -> Result<Response, Problem> {
     let now = draw.created_at(&state);
     let Patch::Value(url) = &body.url else { return Err(Problem::missing("url")) };
     let Patch::Value(types) = &body.types else { return Err(Problem::missing("types")) };
@@ -65,13 +74,17 @@ pub(crate) async fn create(
         object: None,
         filter: None,
         format: Format::default(),
+        workfront: None,
         headers: Vec::new(),
         rate_limit: None,
+        policy: SubscriptionPolicy::default(),
+        about: About::default(),
         enabled: true,
         created_at: now,
         updated_at: now,
     };
-    apply(&mut subscription, &body)?;
+    apply(&state.policy(), &mut subscription, &body)?;
+    apply_workfront(&mut subscription, &body, now)?;
     let secret = match &body.secret {
         Patch::Absent | Patch::Null => {
             SigningSecret::generate_symmetric(*draw.secret_bytes::<32>("signing secret")?)
@@ -93,15 +106,33 @@ pub(crate) async fn create(
     let is_stored = draw.repeats().is_some()
         && state.store().subscription(&caller.tenant, subscription.id).await?.is_some();
     if !is_stored {
-        put(&state, &subscription, &credentials).await?;
+        let wish =
+            subscription_uid::Wish { subscription: &subscription, credentials: &credentials };
+        let is_secret_given = matches!(body.secret, Patch::Value(_));
+        if let Some(existing) = wish.existing(&state, is_secret_given).await? {
+            return Ok(Json(existing).into_response());
+        }
+        match put(&state, &subscription, &credentials).await {
+            Ok(()) => {}
+            // Another request was faster.
+            Err(problem) if problem.code() == Code::UidTaken => {
+                let existing = wish.existing(&state, is_secret_given).await?;
+                return existing.map(|existing| Json(existing).into_response()).ok_or(problem);
+            }
+            Err(problem) => return Err(problem),
+        }
     }
-    let view = SubscriptionView::of(&subscription, &credentials, now);
+    let view = SubscriptionView::of(&subscription, &credentials, &state.policy(), now);
     let secret = credentials.secrets.current().expose().to_string();
-    Ok((StatusCode::CREATED, Json(SubscriptionWithSecret { view, secret })))
+    Ok((StatusCode::CREATED, Json(SubscriptionWithSecret { view, secret })).into_response())
 }
 
 /// Applies the optional fields.
-fn apply(subscription: &mut Subscription, body: &SubscriptionBody) -> Result<(), Problem> {
+fn apply(
+    policy: &Policy,
+    subscription: &mut Subscription,
+    body: &SubscriptionBody,
+) -> Result<(), Problem> {
     match &body.object {
         Patch::Absent => {}
         Patch::Null => subscription.object = None,
@@ -123,30 +154,57 @@ fn apply(subscription: &mut Subscription, body: &SubscriptionBody) -> Result<(),
     match body.rate_limit {
         Patch::Absent => {}
         Patch::Null => subscription.rate_limit = None,
-        Patch::Value(limit) => subscription.rate_limit = Some(check_rate_limit(limit)?),
+        Patch::Value(limit) => {
+            let limit = check_rate_limit(limit)?;
+            let checked = policy.check_rate_limit(limit);
+            checked.map_err(|error| Problem::field(error.field, error.problem))?;
+            subscription.rate_limit = Some(limit);
+        }
     }
+    body.policy.apply(&mut subscription.policy, policy)?;
     match body.enabled {
         Patch::Absent => {}
         Patch::Null => return Err(Problem::field("enabled", "true or false, not null")),
         Patch::Value(enabled) => subscription.enabled = enabled,
     }
-    Ok(())
+    apply_about(&mut subscription.about, body)
 }
 
 /// Vets a URL; returns its normal form.
-fn vet(state: &ApiState, url: &str) -> Result<String, Problem> {
+pub(crate) fn vet(state: &ApiState, url: &str) -> Result<String, Problem> {
     let vetted = vet_url(url, &state.egress());
     vetted
         .map(|url| url.as_str().to_owned())
         .map_err(|refusal| Problem::new(Code::UrlRefused, refusal.to_string()).at("url"))
 }
 
-async fn put(
+/// Stores a new subscription. An earlier run of the request may have stored it, and others may have
+/// changed it since.
+pub(crate) async fn put_new(
+    state: &ApiState,
+    draw: &Draw,
+    subscription: &Subscription,
+    credentials: &Credentials,
+) -> Result<(), Problem> {
+    let is_stored = draw.repeats().is_some()
+        && state.store().subscription(&subscription.tenant, subscription.id).await?.is_some();
+    if is_stored { Ok(()) } else { put(state, subscription, credentials).await }
+}
+
+pub(crate) async fn put(
     state: &ApiState,
     subscription: &Subscription,
     credentials: &Credentials,
 ) -> Result<(), Problem> {
     let form = HeaderForm::of(&**state.store()).await?;
+    let has_details = !subscription.about.is_empty()
+        || !subscription.policy.is_empty()
+        || subscription.format == Format::Workfront;
+    if has_details && state.store().format().await? < DETAILS_SINCE {
+        let detail = "name, description, metadata, uid, policy and the format workfront can be stored when all \
+                      nodes of the cluster run this version: upgrade the others, or leave these out";
+        return Err(Problem::new(Code::Unavailable, detail));
+    }
     let record = credentials.record(state.vault(), subscription, form)?;
     match state.engine().put_subscription(record).await? {
         SubscriptionPut::Stored => Ok(()),
@@ -156,7 +214,20 @@ async fn put(
             );
             Err(Problem::new(Code::Twin, detail).existing(id))
         }
+        SubscriptionPut::UidTaken(id) => {
+            let detail = format!("{id} has this uid: choose another one, or change that one");
+            Err(Problem::new(Code::UidTaken, detail).at("uid").existing(id))
+        }
     }
+}
+
+/// A subscription as it is now.
+fn shown(
+    state: &ApiState,
+    subscription: &Subscription,
+    credentials: &Credentials,
+) -> SubscriptionView {
+    SubscriptionView::of(subscription, credentials, &state.policy(), state.now())
 }
 
 async fn find(
@@ -164,7 +235,7 @@ async fn find(
     caller: &Caller,
     id: &PathId,
 ) -> Result<(Subscription, Credentials), Problem> {
-    let record = state.store().subscription(&caller.tenant, id.of("subscription")?).await?;
+    let record = subscription_uid::find(state, &caller.tenant, &id.0).await?;
     let record = record.ok_or_else(|| id.unknown("subscription"))?;
     let credentials = Credentials::open(state.vault(), &record)?;
     Ok((record.subscription, credentials))
@@ -194,7 +265,14 @@ pub(crate) struct PageQuery {
 #[into_params(parameter_in = Query)]
 pub(crate) struct SubscriptionQuery {
     /// To this destination. A page has at most 100 entries then.
-    destination: Option<String>,
+    pub(super) destination: Option<String>,
+    /// The one with this identifier of the application.
+    pub(super) uid: Option<String>,
+    /// A part of the name, the description, the `uid`, the URL or a value of the metadata, at most 200 characters;
+    /// upper and lower case are the same. A page has at most 100 entries then.
+    pub(super) q: Option<String>,
+    /// With this pair in the metadata, as `key:value`. A page has at most 100 entries then.
+    pub(super) metadata: Option<String>,
     /// Entries on a page, 1 to 1000; 50 where it is left out.
     limit: Option<String>,
     /// `next_cursor` of the page before.
@@ -203,65 +281,52 @@ pub(crate) struct SubscriptionQuery {
 
 /// List subscriptions
 ///
-/// Newest first.
+/// Newest first. An admin key that names the tenant `*` gets those of all tenants, each with its `tenant`, and no
+/// other filter.
 #[utoipa::path(
     get, path = "/v1/subscriptions", tag = "subscriptions", params(SubscriptionQuery),
     responses((status = 200, body = List<SubscriptionView>, description = "A page of subscriptions"))
 )]
 pub(crate) async fn list(
     State(state): State<ApiState>,
-    CanRead(caller): CanRead,
+    CanReadAll(caller): CanReadAll,
     Query(query): Query<SubscriptionQuery>,
 ) -> Result<Json<List<SubscriptionView>>, Problem> {
-    let of_destination = [query.destination.as_deref()];
-    let filters = if query.destination.is_some() { &of_destination[..] } else { &[] };
-    let list = ListOf { name: "subscriptions", tenant: Some(&caller.tenant), filters };
-    let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
-    let records = match parameter("destination", query.destination.as_deref())? {
-        Some(destination) => of_one(&state, &caller, destination, &asked.request).await?,
-        None => state.store().subscriptions(&caller.tenant, &asked.request).await?,
+    let given =
+        [&query.destination, &query.uid, &query.q, &query.metadata].map(|one| one.as_deref());
+    // Without new filters the list has the name that cursors of earlier versions are good for.
+    let filters = match given {
+        [None, None, None, None] => &[],
+        [_, None, None, None] => &given[..1],
+        [..] => &given[..],
     };
-    let now = state.now();
+    let tenant = (!caller.sees_all()).then_some(&caller.tenant);
+    let list = ListOf { name: "subscriptions", tenant, filters };
+    let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
+    let records = match (tenant, filters) {
+        (None, []) => state.store().subscriptions_of_all(&asked.request).await?,
+        (None, _) => {
+            return Err(one_tenant("subscriptions of all tenants are listed without filters"));
+        }
+        (Some(tenant), []) => state.store().subscriptions(tenant, &asked.request).await?,
+        (Some(tenant), _) => {
+            subscription_search::find(&state, tenant, &query, &asked.request).await?
+        }
+    };
+    let (now, policy) = (state.now(), state.policy());
     let list = List::try_of(&asked, records, |record| {
         let credentials = Credentials::open(state.vault(), &record)?;
-        Ok(SubscriptionView::of(&record.subscription, &credentials, now))
+        let mut view = SubscriptionView::of(&record.subscription, &credentials, &policy, now);
+        view.tenant = caller.sees_all().then(|| record.subscription.tenant.to_string());
+        Ok(view)
     });
     list.map(Json)
-}
-
-/// Entries on a page of one destination's subscriptions: each is read by itself.
-const OF_DESTINATION_MAX: usize = 100;
-
-/// The subscriptions to one destination, found in memory and read from the store.
-async fn of_one(
-    state: &ApiState,
-    caller: &Caller,
-    destination: DestinationId,
-    asked: &PageRequest,
-) -> Result<Page<SubscriptionRecord>, Problem> {
-    let before: Option<SubscriptionId> = match &asked.cursor {
-        Some(cursor) => Some(cursor.0.parse().map_err(|_| bad_cursor())?),
-        None => None,
-    };
-    let index = state.engine().subscriptions_of(&caller.tenant);
-    let all = index.iter().flat_map(|index| index.of_destination(destination));
-    let mut ids: Vec<SubscriptionId> = all.map(|subscription| subscription.id).collect();
-    ids.retain(|id| before.is_none_or(|before| *id < before));
-    ids.reverse();
-    let limit = asked.limit.min(OF_DESTINATION_MAX);
-    let next = ids.get(limit.saturating_sub(1)).filter(|_| ids.len() > limit);
-    let next = next.map(|last| Cursor(last.to_string()));
-    let mut items = Vec::new();
-    for id in ids.into_iter().take(limit) {
-        items.extend(state.store().subscription(&caller.tenant, id).await?);
-    }
-    Ok(Page { items, next })
 }
 
 /// Show a subscription
 #[utoipa::path(
     get, path = "/v1/subscriptions/{id}", tag = "subscriptions",
-    params(("id" = String, Path, description = "The subscription")),
+    params(("id" = String, Path, description = "The subscription, by its id or its uid")),
     responses((status = 200, body = SubscriptionView, description = "The subscription"))
 )]
 pub(crate) async fn show(
@@ -270,7 +335,7 @@ pub(crate) async fn show(
     id: PathId,
 ) -> Result<Json<SubscriptionView>, Problem> {
     let (subscription, credentials) = find(&state, &caller, &id).await?;
-    Ok(Json(SubscriptionView::of(&subscription, &credentials, state.now())))
+    Ok(Json(shown(&state, &subscription, &credentials)))
 }
 
 /// Change a subscription
@@ -279,7 +344,7 @@ pub(crate) async fn show(
 /// the certificates unless they are given again.
 #[utoipa::path(
     patch, path = "/v1/subscriptions/{id}", tag = "subscriptions",
-    params(("id" = String, Path, description = "The subscription")),
+    params(("id" = String, Path, description = "The subscription, by its id or its uid")),
     request_body = SubscriptionBody,
     responses((status = 200, body = SubscriptionView, description = "As it is now"))
 )]
@@ -289,6 +354,7 @@ pub(crate) async fn change(
     id: PathId,
     Strict(body): Strict<SubscriptionBody>,
 ) -> Result<Json<SubscriptionView>, Problem> {
+    let id = subscription_uid::canonical(&state, &caller.tenant, id).await?;
     let lock = state.locks().of_subscription(&caller.tenant, &id.0);
     let _turn = lock.lock().await;
     let (mut subscription, mut credentials) = find(&state, &caller, &id).await?;
@@ -328,10 +394,11 @@ pub(crate) async fn change(
         Patch::Value(headers) => credentials.headers = check_headers(headers)?,
     }
     apply_tls(&mut credentials.tls, &body, &subscription.url, state.now())?;
-    apply(&mut subscription, &body)?;
+    apply(&state.policy(), &mut subscription, &body)?;
+    apply_workfront(&mut subscription, &body, state.now())?;
     subscription.updated_at = state.now();
     put(&state, &subscription, &credentials).await?;
-    Ok(Json(SubscriptionView::of(&subscription, &credentials, state.now())))
+    Ok(Json(shown(&state, &subscription, &credentials)))
 }
 
 /// Delete a subscription
@@ -339,7 +406,7 @@ pub(crate) async fn change(
 /// Its unfinished deliveries are cancelled.
 #[utoipa::path(
     delete, path = "/v1/subscriptions/{id}", tag = "subscriptions",
-    params(("id" = String, Path, description = "The subscription")),
+    params(("id" = String, Path, description = "The subscription, by its id or its uid")),
     responses((status = 204, description = "Deleted"))
 )]
 pub(crate) async fn delete(
@@ -348,6 +415,11 @@ pub(crate) async fn delete(
     draw: Draw,
     id: PathId,
 ) -> Result<StatusCode, Problem> {
+    let id = match subscription_uid::canonical(&state, &caller.tenant, id).await {
+        // An earlier run of this request has deleted it, and its uid is free.
+        Err(_) if draw.repeats().is_some() => return Ok(StatusCode::NO_CONTENT),
+        found => found?,
+    };
     let lock = state.locks().of_subscription(&caller.tenant, &id.0);
     let _turn = lock.lock().await;
     let deleted =
@@ -364,7 +436,7 @@ pub(crate) async fn delete(
 /// rotation is refused with 429 until an overlap has ended.
 #[utoipa::path(
     post, path = "/v1/subscriptions/{id}/secret/rotate", tag = "subscriptions",
-    params(("id" = String, Path, description = "The subscription")),
+    params(("id" = String, Path, description = "The subscription, by its id or its uid")),
     request_body = RotateBody,
     responses((status = 200, body = SubscriptionWithSecret, description = "With its new secret"))
 )]
@@ -380,6 +452,7 @@ pub(crate) async fn rotate(
         let allowed = format!("a number of seconds from 0 to {OVERLAP_SECONDS_MAX}");
         return Err(Problem::field("overlap_seconds", allowed));
     }
+    let id = subscription_uid::canonical(&state, &caller.tenant, id).await?;
     let lock = state.locks().of_subscription(&caller.tenant, &id.0);
     let _turn = lock.lock().await;
     let (mut subscription, mut credentials) = find(&state, &caller, &id).await?;
@@ -401,7 +474,7 @@ pub(crate) async fn rotate(
         subscription.updated_at = now;
         put(&state, &subscription, &credentials).await?;
     }
-    let (view, secret) = (SubscriptionView::of(&subscription, &credentials, state.now()), shown);
+    let (view, secret) = (self::shown(&state, &subscription, &credentials), shown);
     Ok(Json(SubscriptionWithSecret { view, secret }))
 }
 
@@ -421,7 +494,7 @@ pub(crate) struct TestOutcome {
 /// frozen.
 #[utoipa::path(
     post, path = "/v1/subscriptions/{id}/test", tag = "subscriptions",
-    params(("id" = String, Path, description = "The subscription")),
+    params(("id" = String, Path, description = "The subscription, by its id or its uid")),
     responses((status = 200, body = TestOutcome, description = "What became of it"))
 )]
 pub(crate) async fn test(
@@ -430,6 +503,7 @@ pub(crate) async fn test(
     id: PathId,
     StrictOrNone(Nothing {}): StrictOrNone<Nothing>,
 ) -> Result<Json<TestOutcome>, Problem> {
+    let id = subscription_uid::canonical(&state, &caller.tenant, id).await?;
     let subscription = id.of("subscription")?;
     let finished = state.engine().test_send(&caller.tenant, subscription, test_event()?).await;
     let finished = finished.map_err(|error| id.refused("subscription", error))?;
@@ -448,5 +522,6 @@ fn test_event() -> Result<NewEvent, Problem> {
         old: None,
         time: None,
         trace: None,
+        flagged: None,
     })
 }

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use postrider_domain::ids::TenantId;
 use postrider_engine::Quota;
-use postrider_store::{PageRequest, StoreError, Tenant};
+use postrider_store::{PageRequest, StoreError, Tenant, TenantDetails};
 
 use super::PathId;
 use super::subscriptions::PageQuery;
@@ -15,8 +15,7 @@ use crate::draw::Draw;
 use crate::paging::{List, ListOf, Query, page};
 use crate::problem::{Code, Problem};
 use crate::state::ApiState;
-use crate::wire::check_name;
-use crate::wire::tenant::{TenantBody, TenantView};
+use crate::wire::tenant::{TenantBody, TenantChange, TenantView};
 
 /// Create a tenant
 #[utoipa::path(
@@ -30,16 +29,18 @@ pub(crate) async fn create(
     draw: Draw,
     Strict(body): Strict<TenantBody>,
 ) -> Result<(StatusCode, Json<TenantView>), Problem> {
-    let id = body.id.ok_or_else(|| Problem::missing("id"))?;
+    let (id, rest) = body.split();
+    let id = id.ok_or_else(|| Problem::missing("id"))?;
     let id: TenantId = id.parse().map_err(|error| Problem::field("id", error))?;
     let created_at = draw.created_at(&state);
-    let tenant = Tenant { id, name: check_name(body.name)?, created_at };
+    let mut tenant = Tenant { id, name: None, created_at, details: TenantDetails::default() };
+    rest.apply(&mut tenant)?;
     let lock = state.locks().of_quota(Quota::Tenants.name(), None);
     let _turn = lock.lock().await;
     let there = state.store().tenant(&tenant.id).await?;
     if there.is_none() {
         let tenants = state.store().tenant_count().await?;
-        state.engine().check_quota(Quota::Tenants, tenants.saturating_add(1))?;
+        state.engine().check_quota(None, Quota::Tenants, tenants.saturating_add(1))?;
     }
     // An existing tenant with this request's creation time was created by an earlier run of it.
     let is_ours = draw.repeats().is_some() && there.as_ref() == Some(&tenant);
@@ -47,7 +48,37 @@ pub(crate) async fn create(
         let detail = format!("the tenant {} exists already", tenant.id);
         return Err(Problem::new(Code::AlreadyExists, detail).at("id").existing(&tenant.id));
     }
+    state.engine().tenant_changed(&tenant.id, Some(&tenant));
     Ok((StatusCode::CREATED, Json(TenantView::of(&tenant))))
+}
+
+/// Change a tenant
+///
+/// Absent fields stay unchanged, null removes a value. A limit of its own holds at once; on other nodes of a cluster
+/// within seconds. One that is below what the tenant has already takes nothing away.
+#[utoipa::path(
+    patch, path = "/v1/tenants/{id}", tag = "administration",
+    params(("id" = String, Path, description = "The tenant")),
+    request_body = TenantChange,
+    responses((status = 200, body = TenantView, description = "As it is now"))
+)]
+pub(crate) async fn change(
+    State(state): State<ApiState>,
+    IsAdmin(_): IsAdmin,
+    id: PathId,
+    Strict(body): Strict<TenantChange>,
+) -> Result<Json<TenantView>, Problem> {
+    let tenant: TenantId = id.of("tenant")?;
+    let lock = state.locks().of_quota(Quota::Tenants.name(), Some(&tenant));
+    let _turn = lock.lock().await;
+    let found = state.store().tenant(&tenant).await?;
+    let mut tenant = found.ok_or_else(|| id.unknown("tenant"))?;
+    body.apply(&mut tenant)?;
+    if !state.store().update_tenant(&tenant).await? {
+        return Err(id.unknown("tenant"));
+    }
+    state.engine().tenant_changed(&tenant.id, Some(&tenant));
+    Ok(Json(TenantView::of(&tenant)))
 }
 
 /// List tenants
@@ -119,6 +150,8 @@ pub(crate) async fn delete(
     };
     state.key_cache().forget_tenant(&tenant);
     state.passes().forget_tenant(&tenant);
+    state.engine().tenant_changed(&tenant, None);
+    state.catalogue().forget(Some(&tenant));
     // What is gone may have been deleted by an earlier run of this request.
     let is_gone = deleted || draw.repeats().is_some();
     if is_gone { Ok(StatusCode::NO_CONTENT) } else { Err(id.unknown("tenant")) }

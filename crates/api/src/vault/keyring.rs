@@ -73,9 +73,20 @@ pub enum KeyRingError {
         /// Its mode.
         mode: u32,
     },
-    /// The file is not a key ring. Its contents are not repeated.
+    /// The text is not a key ring. It is not repeated.
     #[error("not a key ring: {0}")]
     Malformed(&'static str),
+    /// The file is not a key ring, or a damaged one. Its contents are not repeated.
+    #[error(
+        "the key ring {path} is damaged: {what}\nput your copy of it there, or name the copy by \
+         POSTRIDER_KEYRING; what was sealed with it cannot be opened by another one"
+    )]
+    Damaged {
+        /// The path.
+        path: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
     /// No random key can be generated.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
@@ -139,7 +150,15 @@ impl KeyRing {
             let mode = found.mode() & 0o7777;
             return Err(KeyRingError::Exposed { path: path.display().to_string(), mode });
         }
-        KeyRing::parse(&text)
+        KeyRing::parse(&text).map_err(|error| match error {
+            KeyRingError::Malformed(what) => {
+                KeyRingError::Damaged { path: path.display().to_string(), what }
+            }
+            error @ (KeyRingError::File { .. }
+            | KeyRingError::Exposed { .. }
+            | KeyRingError::Damaged { .. }
+            | KeyRingError::NoRandomness(_)) => error,
+        })
     }
 
     /// Writes the ring to a file that must not exist, readable by its owner alone.

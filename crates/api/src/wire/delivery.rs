@@ -17,6 +17,9 @@ use crate::state::ApiState;
 pub(crate) struct DeliveryView {
     /// What the receiver sees as `webhook-id`.
     id: String,
+    /// The tenant; only in lists of all tenants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<String>,
     event_id: String,
     subscription_id: String,
     destination_id: String,
@@ -167,6 +170,7 @@ impl DeliveryView {
         let name = if in_flight { StateName::InFlight } else { delivery.state.name() };
         DeliveryView {
             id: delivery.id.to_string(),
+            tenant: None,
             event_id: delivery.event.to_string(),
             subscription_id: delivery.subscription.to_string(),
             destination_id: delivery.destination.to_string(),

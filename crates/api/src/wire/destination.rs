@@ -4,7 +4,7 @@ use postrider_domain::circuit::{CircuitState, Counters, Transition};
 use postrider_domain::destination::DestinationState;
 use postrider_domain::explain::Words;
 use postrider_domain::limits::REASON_CHARS_MAX;
-use postrider_domain::policy::{CircuitPolicy, RecoveryMode};
+use postrider_domain::policy::{CircuitPolicy, DestinationPolicy, RecoveryMode};
 use postrider_domain::thresholds::{self, Progress};
 use postrider_domain::time::Timestamp;
 use postrider_engine::Enabling;
@@ -14,6 +14,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::check_text;
+use super::own_policy::{DestinationRateView, DestinationRecoveryView};
 use crate::paging::parameter;
 use crate::problem::Problem;
 
@@ -22,6 +23,9 @@ use crate::problem::Problem;
 #[schema(as = Destination)]
 pub(crate) struct DestinationView {
     id: String,
+    /// The tenant; only in lists of all tenants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<String>,
     url: String,
     state: DestinationStateWord,
     /// Why it is disabled or frozen.
@@ -45,6 +49,9 @@ pub(crate) struct DestinationView {
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     thresholds: ThresholdsView,
+    /// The most requests a second; null for no limit.
+    rate_limit: Option<DestinationRateView>,
+    recovery: DestinationRecoveryView,
     /// The replay of what died there; null but in the answer to a call that enabled it with `dead_since`.
     pub(crate) replay: Option<String>,
 }
@@ -113,6 +120,7 @@ impl DestinationView {
         waiting: u64,
         now: Timestamp,
         policy: &CircuitPolicy,
+        shared: &DestinationPolicy,
     ) -> Self {
         let circuit = &destination.circuit;
         let (disabled_at, frozen_at, next_probe_at) = match &circuit.state {
@@ -125,6 +133,7 @@ impl DestinationView {
             circuit.shown_counters();
         DestinationView {
             id: destination.id.to_string(),
+            tenant: None,
             url: destination.url.clone(),
             state: DestinationStateWord::of(destination.state()),
             reason: destination.evidence().map(|evidence| Words(evidence).to_string()),
@@ -139,6 +148,8 @@ impl DestinationView {
             waiting,
             created_at: destination.created_at,
             thresholds: ThresholdsView::of(destination, now, policy),
+            rate_limit: DestinationRateView::of(shared),
+            recovery: DestinationRecoveryView::of(shared),
             replay: None,
         }
     }
@@ -184,8 +195,8 @@ pub(crate) struct EnableBody {
     /// What for; it stands in the timeline.
     #[schema(max_length = 500)]
     pub(crate) reason: Option<String>,
-    /// What waits there follows its `slots`, or is sent at once by a ramp (`drain`); as `recovery.mode`
-    /// says where it is left out.
+    /// What waits there follows its `slots`, or is sent at once by a ramp (`drain`); as the
+    /// destination's `recovery` says where it is left out.
     waiting: Option<String>,
     /// Replays what died there at this time or later. The answer names the job.
     #[schema(format = DateTime)]

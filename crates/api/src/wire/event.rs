@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::delivery::DeliveryView;
+use super::event_type::MisfitView;
 use crate::body;
 use crate::problem::{Code, Problem};
 
@@ -83,6 +84,7 @@ pub(crate) fn read(text: &[u8], keep: Keep<'_>) -> Result<NewEvent, Problem> {
         id: parse("id", body.id)?,
         time: parse("time", body.time)?,
         trace: None,
+        flagged: None,
     })
 }
 
@@ -135,6 +137,9 @@ pub(crate) struct BatchAccepted {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventSummary {
     id: String,
+    /// The tenant; only in lists of all tenants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<String>,
     #[serde(rename = "type")]
     kind: String,
     object: Option<String>,
@@ -146,6 +151,11 @@ pub(crate) struct EventSummary {
     accepted_at: Timestamp,
     /// How many deliveries it has.
     delivery_count: u32,
+    /// Why it did not fit the catalogue when it was accepted; null if it did, or if that was not checked.
+    flagged: Option<MisfitView>,
+    /// When its payload was erased; null if it was not.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    erased_at: Option<Timestamp>,
 }
 
 impl EventSummary {
@@ -153,11 +163,14 @@ impl EventSummary {
         let event = &record.event;
         EventSummary {
             id: event.id.to_string(),
+            tenant: None,
             kind: event.kind.to_string(),
             object: event.object.as_ref().map(ToString::to_string),
             time: event.time,
             accepted_at: record.accepted_at,
             delivery_count: record.deliveries,
+            flagged: record.mark.flagged.as_ref().map(MisfitView::of),
+            erased_at: record.mark.erased_at,
         }
     }
 }
@@ -167,7 +180,7 @@ impl EventSummary {
 pub(crate) struct EventDetail {
     #[serde(flatten)]
     summary: EventSummary,
-    /// The new state.
+    /// The new state; null once it is erased.
     #[schema(value_type = serde_json::Value)]
     data: Box<RawValue>,
     /// The state before; null if none was given.
@@ -187,6 +200,8 @@ impl EventDetail {
 
 fn boxed(json: &RawJson) -> Result<Box<RawValue>, Problem> {
     let text = std::str::from_utf8(json.as_bytes()).map_err(|_| Problem::internal())?;
+    // What is erased has no bytes.
+    let text = if text.is_empty() { "null" } else { text };
     RawValue::from_string(text.to_owned()).map_err(|_| Problem::internal())
 }
 

@@ -4,12 +4,15 @@
 pub(crate) mod audit;
 pub(crate) mod delivery;
 pub(crate) mod destination;
+pub(crate) mod erasure;
 pub(crate) mod event;
+pub(crate) mod event_type;
 pub(crate) mod explanation;
 pub(crate) mod filter;
 pub(crate) mod key;
 pub(crate) mod ledger;
 pub(crate) mod live;
+pub(crate) mod own_policy;
 pub(crate) mod policy;
 pub(crate) mod portal;
 pub(crate) mod replay;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use postrider_domain::policy::{
     AttemptPolicy, CircuitPolicy, DeadRecovery, MassFailurePolicy, MeasuredFrom, Policy,
-    RecoveryMode, RecoveryPolicy, RetryPolicy, Share,
+    PolicyLimits, RecoveryMode, RecoveryPolicy, RetryPolicy, Share,
 };
 use postrider_domain::retry;
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,25 @@ pub(crate) struct PolicyView {
     recovery: RecoveryPolicyView,
     mass_failure: MassFailureView,
     retention: RetentionView,
+    subscription_limits: SubscriptionLimitsView,
+}
+
+/// How far the policy of a subscription may go.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SubscriptionPolicyLimits)]
+struct SubscriptionLimitsView {
+    /// The shortest `retry.unit_seconds`.
+    retry_unit_seconds_min: f64,
+    /// The largest `retry.max`.
+    retry_max: u32,
+    /// The longest time from the first attempt to the last retry.
+    retry_span_seconds_max: f64,
+    /// The longest `attempt.deadline_seconds`.
+    attempt_deadline_seconds_max: f64,
+    /// The largest `recovery.dead_max_age_seconds`.
+    dead_max_age_seconds_max: f64,
+    /// The most requests a second to any destination; null for no limit.
+    rate_limit_max: Option<u32>,
 }
 
 /// One attempt.
@@ -37,7 +56,7 @@ struct AttemptPolicyView {
 /// The schedule of the retries.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = RetryPolicy)]
-struct RetryPolicyView {
+pub(crate) struct RetryPolicyView {
     /// Retry n falls due (2^n - 1) units after the first attempt.
     unit_seconds: f64,
     /// How many retries there are.
@@ -142,7 +161,8 @@ fn share(share: Share) -> f64 {
 
 impl PolicyView {
     pub(crate) fn of(policy: &Policy) -> Self {
-        let Policy { attempt, retry, circuit, recovery, mass_failure, retention } = policy;
+        let Policy { attempt, retry, circuit, recovery, mass_failure, retention, limits, .. } =
+            policy;
         PolicyView {
             attempt: AttemptPolicyView::of(attempt),
             retry: RetryPolicyView::of(retry),
@@ -150,6 +170,56 @@ impl PolicyView {
             recovery: RecoveryPolicyView::of(recovery),
             mass_failure: MassFailureView::of(mass_failure),
             retention: RetentionView { finished_seconds: seconds(retention.finished) },
+            subscription_limits: SubscriptionLimitsView::of(limits),
+        }
+    }
+}
+
+impl SubscriptionLimitsView {
+    fn of(limits: &PolicyLimits) -> Self {
+        SubscriptionLimitsView {
+            retry_unit_seconds_min: seconds(limits.retry_unit_min),
+            retry_max: limits.retry_max,
+            retry_span_seconds_max: seconds(limits.retry_span_max),
+            attempt_deadline_seconds_max: seconds(limits.attempt_deadline_max),
+            dead_max_age_seconds_max: seconds(limits.dead_max_age_max),
+            rate_limit_max: limits.rate_limit_max,
+        }
+    }
+}
+
+impl DeadWord {
+    pub(crate) const fn of(dead: DeadRecovery) -> Self {
+        match dead {
+            DeadRecovery::Keep => DeadWord::Keep,
+            DeadRecovery::Replay => DeadWord::Replay,
+        }
+    }
+}
+
+impl From<DeadWord> for DeadRecovery {
+    fn from(word: DeadWord) -> Self {
+        match word {
+            DeadWord::Keep => DeadRecovery::Keep,
+            DeadWord::Replay => DeadRecovery::Replay,
+        }
+    }
+}
+
+impl RecoveryWord {
+    pub(crate) const fn of(mode: RecoveryMode) -> Self {
+        match mode {
+            RecoveryMode::Slots => RecoveryWord::Slots,
+            RecoveryMode::Drain => RecoveryWord::Drain,
+        }
+    }
+}
+
+impl From<RecoveryWord> for RecoveryMode {
+    fn from(word: RecoveryWord) -> Self {
+        match word {
+            RecoveryWord::Slots => RecoveryMode::Slots,
+            RecoveryWord::Drain => RecoveryMode::Drain,
         }
     }
 }
@@ -164,7 +234,7 @@ impl AttemptPolicyView {
 }
 
 impl RetryPolicyView {
-    fn of(policy: &RetryPolicy) -> Self {
+    pub(crate) fn of(policy: &RetryPolicy) -> Self {
         RetryPolicyView {
             unit_seconds: seconds(policy.unit),
             max: policy.max,
@@ -195,15 +265,9 @@ impl CircuitPolicyView {
 impl RecoveryPolicyView {
     fn of(policy: &RecoveryPolicy) -> Self {
         RecoveryPolicyView {
-            mode: match policy.mode {
-                RecoveryMode::Slots => RecoveryWord::Slots,
-                RecoveryMode::Drain => RecoveryWord::Drain,
-            },
+            mode: RecoveryWord::of(policy.mode),
             ramp_step_seconds: seconds(policy.ramp_step),
-            dead: match policy.dead {
-                DeadRecovery::Keep => DeadWord::Keep,
-                DeadRecovery::Replay => DeadWord::Replay,
-            },
+            dead: DeadWord::of(policy.dead),
             dead_max_age_seconds: seconds(policy.dead_max_age),
             dead_per_second: policy.dead_per_second,
         }

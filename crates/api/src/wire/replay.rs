@@ -19,8 +19,8 @@ use crate::settings::REPLAY_PER_SECOND_MAX;
 pub(crate) struct ReplayBody {
     /// Deliveries to this destination.
     destination: Option<String>,
-    /// Deliveries for this subscription.
-    subscription: Option<String>,
+    /// Deliveries for this subscription, by its id or its uid.
+    pub(crate) subscription: Option<String>,
     /// Deliveries of events of this type.
     #[serde(rename = "type")]
     kind: Option<String>,

@@ -16,6 +16,8 @@ pub(crate) struct ScheduleView {
     exact: bool,
     /// Whether it began with a replay.
     replay: bool,
+    /// Whether its subscription has a schedule of its own, and does not follow the server's.
+    own_policy: bool,
     /// When an attempt is made that somebody asked for before the next slot; it takes no slot.
     #[schema(value_type = Option<String>, format = DateTime)]
     asked_for_at: Option<Timestamp>,
@@ -29,7 +31,7 @@ pub(crate) struct ScheduleView {
 struct ScheduleSlot {
     /// Retry n; 0 for the first attempt.
     number: u32,
-    /// When it falls or fell due, by the policy as it is now.
+    /// When it falls or fell due, by the policy of its subscription as it is now.
     #[schema(value_type = String, format = DateTime)]
     due_at: Timestamp,
     state: SlotWord,
@@ -53,11 +55,12 @@ enum SlotWord {
 }
 
 impl ScheduleView {
-    pub(crate) fn of(schedule: &Schedule) -> Self {
+    pub(crate) fn of(schedule: &Schedule, own_policy: bool) -> Self {
         ScheduleView {
             started_at: schedule.started_at,
             exact: schedule.is_exact,
             replay: schedule.is_replay,
+            own_policy,
             asked_for_at: schedule.asked_for_at,
             slots: schedule.slots.iter().map(ScheduleSlot::of).collect(),
         }

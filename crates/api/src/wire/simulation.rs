@@ -50,9 +50,13 @@ pub(crate) struct SimulationBody {
     /// A policy to try, as the plan `yours`. What is left out is as in `GET /v1/policy`.
     #[serde(default)]
     policy: Option<TriedPolicy>,
+    /// A subscription, whose policy is tried as the plan `subscription`: what is its own, and the server's
+    /// for the rest.
+    #[serde(default)]
+    pub(crate) subscription: Option<String>,
     /// What to compare with: `server` (as in `GET /v1/policy`), `default`, `replay` (the
-    /// default with `recovery.dead = "replay"`), `svix`, `stripe`. Left out: `default` beside a policy, all
-    /// but `server` without one.
+    /// default with `recovery.dead = "replay"`), `svix`, `stripe`. Left out: `default` beside a policy or a
+    /// subscription, all but `server` without one.
     #[serde(default)]
     presets: Option<Vec<PlanWord>>,
 }
@@ -161,15 +165,21 @@ impl SimulationBody {
     }
 
     /// The plans to forecast, each once.
-    pub(crate) fn plans(&self, server: &Policy) -> Result<Vec<Plan>, Problem> {
+    pub(crate) fn plans(
+        &self,
+        server: &Policy,
+        subscription: Option<Policy>,
+    ) -> Result<Vec<Plan>, Problem> {
         let mut plans = Vec::new();
+        let is_tried = self.policy.is_some() || subscription.is_some();
+        plans.extend(subscription.map(|policy| Plan::Policy("subscription", Box::new(policy))));
         if let Some(tried) = &self.policy {
             plans.push(Plan::Policy("yours", Box::new(tried.over(server)?)));
         }
-        let presets = match (&self.presets, &self.policy) {
+        let presets = match (&self.presets, is_tried) {
             (Some(presets), _) => presets.as_slice(),
-            (None, Some(_)) => &[PlanWord::Default],
-            (None, None) => {
+            (None, true) => &[PlanWord::Default],
+            (None, false) => {
                 &[PlanWord::Default, PlanWord::Replay, PlanWord::Svix, PlanWord::Stripe]
             }
         };
@@ -225,18 +235,10 @@ impl TriedPolicy {
 impl TriedRecovery {
     fn put_into(&self, policy: &mut Policy) -> Result<(), Problem> {
         let recovery = &mut policy.recovery;
-        let mode = self.mode.map(|word| match word {
-            RecoveryWord::Slots => RecoveryMode::Slots,
-            RecoveryWord::Drain => RecoveryMode::Drain,
-        });
-        put(&mut recovery.mode, mode);
+        put(&mut recovery.mode, self.mode.map(RecoveryMode::from));
         let place = "policy.recovery.ramp_step_seconds";
         put_duration(&mut recovery.ramp_step, self.ramp_step_seconds, place)?;
-        let dead = self.dead.map(|word| match word {
-            DeadWord::Keep => DeadRecovery::Keep,
-            DeadWord::Replay => DeadRecovery::Replay,
-        });
-        put(&mut recovery.dead, dead);
+        put(&mut recovery.dead, self.dead.map(DeadRecovery::from));
         let place = "policy.recovery.dead_max_age_seconds";
         put_duration(&mut recovery.dead_max_age, self.dead_max_age_seconds, place)?;
         put(&mut recovery.dead_per_second, self.dead_per_second);
@@ -303,7 +305,7 @@ pub(crate) struct SimulationView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SimulatedPlan)]
 pub(crate) struct PlanView {
-    /// `yours`, `server`, `default`, `replay`, `svix` or `stripe`.
+    /// `subscription`, `yours`, `server`, `default`, `replay`, `svix` or `stripe`.
     name: &'static str,
     /// Deliveries from the beginning of the outage to the end of the forecast.
     accepted: u64,

@@ -5,11 +5,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use postrider_domain::filter::Filter;
-use postrider_domain::limits::{AUTH_TOKEN_BYTES_MAX, PEM_BYTES_MAX};
+use postrider_domain::ids::SubscriptionUid;
+use postrider_domain::limits::{AUTH_TOKEN_BYTES_MAX, DESCRIPTION_CHARS_MAX, PEM_BYTES_MAX};
 use postrider_domain::payload::Format;
+use postrider_domain::policy::Policy;
 use postrider_domain::signature::SigningSecret;
-use postrider_domain::subscription::{CustomHeader, RateLimit, Subscription, TypePattern, TypeSet};
+use postrider_domain::subscription::{
+    About, CustomHeader, Metadata, RateLimit, Subscription, TypePattern, TypeSet,
+};
 use postrider_domain::time::Timestamp;
+use postrider_domain::workfront;
 use postrider_transport::{CertificateFacts, Part};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -17,6 +22,8 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
+use super::own_policy::{EffectivePolicyView, OwnPolicyBody, OwnPolicyView};
+use super::{check_name, check_text};
 use crate::body::{Patch, SecretText};
 use crate::credentials::{ClientCertificate, Credentials, TlsCredentials};
 use crate::problem::Problem;
@@ -44,10 +51,14 @@ pub(crate) struct SubscriptionBody {
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub(crate) filter: Patch<Value>,
-    /// The format of the body: `standard` (default), `cloudevents` or `raw`.
+    /// The format of the body: `standard` (default), `cloudevents`, `raw` or `workfront`.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub(crate) format: Patch<String>,
+    /// The options of the format `workfront`.
+    #[serde(default)]
+    #[schema(value_type = Option<WorkfrontBody>)]
+    pub(crate) workfront: Patch<WorkfrontBody>,
     /// Sent as `Authorization: Bearer …`. Answers show it masked.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
@@ -79,10 +90,114 @@ pub(crate) struct SubscriptionBody {
     #[serde(default)]
     #[schema(value_type = Option<f64>)]
     pub(crate) rate_limit: Patch<f64>,
+    /// What it wants otherwise than the server's policy (`GET /v1/policy`). A delivery that waits keeps
+    /// the slot that it waits for; what comes after follows the changed policy.
+    #[serde(default)]
+    #[schema(value_type = Option<OwnPolicyBody>)]
+    pub(crate) policy: Patch<OwnPolicyBody>,
     /// Whether it gets new deliveries.
     #[serde(default)]
     #[schema(value_type = Option<bool>)]
     pub(crate) enabled: Patch<bool>,
+    /// The display name.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, max_length = 100)]
+    pub(crate) name: Patch<String>,
+    /// A longer text.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, max_length = 1000)]
+    pub(crate) description: Patch<String>,
+    /// Pairs of the application's own: at most 50, keys of up to 64 letters, digits, `-`, `_` and `.`, values of up
+    /// to 500 characters, 16 KiB together. A change replaces all of them.
+    #[serde(default)]
+    #[schema(value_type = Option<BTreeMap<String, String>>, example = json!({"team": "blue"}))]
+    pub(crate) metadata: Patch<BTreeMap<String, String>>,
+    /// The application's own identifier, unique in the tenant: 1 to 128 letters, digits, `-`, `_`, `.`, `:` and `~`. It
+    /// can be used wherever the `id` can.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, max_length = 128, example = "warehouse-7")]
+    pub(crate) uid: Patch<String>,
+}
+
+/// Applies and checks what describes a subscription.
+pub(crate) fn apply_about(about: &mut About, body: &SubscriptionBody) -> Result<(), Problem> {
+    match &body.name {
+        Patch::Absent => {}
+        Patch::Null => about.name = None,
+        Patch::Value(name) => about.name = check_name(Some(name.clone()))?,
+    }
+    match &body.description {
+        Patch::Absent => {}
+        Patch::Null => about.description = None,
+        Patch::Value(text) => about.description = check_description(text)?,
+    }
+    match &body.metadata {
+        Patch::Absent => {}
+        Patch::Null => about.metadata = Metadata::default(),
+        Patch::Value(pairs) => about.metadata = check_metadata(pairs)?,
+    }
+    match &body.uid {
+        Patch::Absent => {}
+        Patch::Null => about.uid = None,
+        Patch::Value(uid) => {
+            about.uid = Some(uid.parse().map_err(|error| Problem::field("uid", error))?);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn check_description(text: &str) -> Result<Option<String>, Problem> {
+    check_text("description", Some(text.to_owned()), DESCRIPTION_CHARS_MAX)
+}
+
+pub(crate) fn check_metadata(pairs: &BTreeMap<String, String>) -> Result<Metadata, Problem> {
+    Metadata::new(pairs.clone()).map_err(|error| Problem::field("metadata", error))
+}
+
+/// How events look in the format `workfront`. Absent fields stay unchanged.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewWorkfrontOptions)]
+pub(crate) struct WorkfrontBody {
+    /// `v1` or `v2` (default). For five minutes after a change every event is sent in both.
+    #[serde(default)]
+    version: Option<String>,
+    /// Whether both states are sent as base64 texts.
+    #[serde(default)]
+    base64: Option<bool>,
+}
+
+/// Applies the options of the format `workfront`. Another format has none.
+pub(crate) fn apply_workfront(
+    subscription: &mut Subscription,
+    body: &SubscriptionBody,
+    now: Timestamp,
+) -> Result<(), Problem> {
+    let is_given = matches!(body.workfront, Patch::Value(_));
+    if subscription.format != Format::Workfront {
+        subscription.workfront = None;
+        let why = "is of use with the format `workfront` only";
+        return if is_given { Err(Problem::field("workfront", why)) } else { Ok(()) };
+    }
+    let mut options = match &body.workfront {
+        Patch::Absent | Patch::Value(_) => workfront::Options::of(subscription).clone(),
+        Patch::Null => workfront::Options::default(),
+    };
+    if let Patch::Value(given) = &body.workfront {
+        if let Some(version) = &given.version {
+            let version = version.parse().map_err(|e| Problem::field("workfront.version", e))?;
+            // A new subscription has sent nothing in another version.
+            if subscription.created_at == now {
+                options.version = version;
+            } else {
+                options.change_version(version, now);
+            }
+        }
+        options.base64 = given.base64.unwrap_or(options.base64);
+    }
+    options.forget_stale_filters(subscription);
+    subscription.workfront = Some(Box::new(options));
+    Ok(())
 }
 
 /// Headers as given, in order and with repetitions.
@@ -257,14 +372,24 @@ impl CertificateView {
 #[schema(as = Subscription)]
 pub(crate) struct SubscriptionView {
     id: String,
+    /// The tenant; only in lists of all tenants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<String>,
+    /// The application's own identifier.
+    uid: Option<String>,
+    name: Option<String>,
+    description: Option<String>,
+    metadata: BTreeMap<String, String>,
     url: String,
     destination_id: String,
     types: Vec<String>,
     object: Option<String>,
     #[schema(value_type = Option<Object>)]
     filter: Option<Value>,
-    /// The format of the body: `standard`, `cloudevents` or `raw`.
+    /// The format of the body: `standard`, `cloudevents`, `raw` or `workfront`.
     format: &'static str,
+    /// The options of the format `workfront`; null for the others.
+    workfront: Option<WorkfrontView>,
     /// The masked token: at most its last four characters are shown.
     auth_token: Option<String>,
     /// The client certificate for the receiver. Its key is never shown.
@@ -275,6 +400,10 @@ pub(crate) struct SubscriptionView {
     headers: BTreeMap<String, String>,
     #[schema(value_type = Option<f64>)]
     rate_limit: Option<RateLimit>,
+    /// What it wants otherwise than the server's policy.
+    policy: OwnPolicyView,
+    /// What holds for its deliveries.
+    effective_policy: EffectivePolicyView,
     enabled: bool,
     /// The key that verifies signatures, if the secret is a `whsk_` one.
     public_key: Option<String>,
@@ -287,6 +416,30 @@ pub(crate) struct SubscriptionView {
     created_at: Timestamp,
     #[schema(value_type = String, format = DateTime)]
     updated_at: Timestamp,
+}
+
+/// How events look in the format `workfront`.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = WorkfrontOptions)]
+pub(crate) struct WorkfrontView {
+    /// `v1` or `v2`.
+    version: &'static str,
+    /// Whether both states are sent as base64 texts.
+    base64: bool,
+    /// When the version was last changed; every event is sent in both versions for five minutes then.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    version_changed_at: Option<Timestamp>,
+}
+
+impl WorkfrontView {
+    fn of(subscription: &Subscription) -> Option<Self> {
+        let options = workfront::Options::of(subscription);
+        (subscription.format == Format::Workfront).then(|| WorkfrontView {
+            version: options.version.as_str(),
+            base64: options.base64,
+            version_changed_at: options.version_changed_at,
+        })
+    }
 }
 
 /// A subscription with its secret, which is shown only this once.
@@ -303,22 +456,32 @@ impl SubscriptionView {
     pub(crate) fn of(
         subscription: &Subscription,
         credentials: &Credentials,
+        policy: &Policy,
         now: Timestamp,
     ) -> Self {
         let (client_certificate, ca_certificates) = credentials.tls.facts();
+        let about = &subscription.about;
         SubscriptionView {
             id: subscription.id.to_string(),
+            tenant: None,
+            uid: about.uid.as_ref().map(SubscriptionUid::to_string),
+            name: about.name.clone(),
+            description: about.description.clone(),
+            metadata: about.metadata.pairs().clone(),
             url: subscription.url.clone(),
             destination_id: subscription.destination.to_string(),
             types: subscription.types.patterns().iter().map(ToString::to_string).collect(),
             object: subscription.object.as_ref().map(ToString::to_string),
             filter: subscription.filter.as_ref().map(|filter| filter.source().clone()),
             format: subscription.format.as_str(),
+            workfront: WorkfrontView::of(subscription),
             auth_token: credentials.masked_token(),
             client_certificate: client_certificate.map(CertificateView::of),
             ca_certificates: ca_certificates.into_iter().map(CertificateView::of).collect(),
             headers: credentials.masked_headers().map(|(n, v)| (n.to_owned(), v)).collect(),
             rate_limit: subscription.rate_limit,
+            policy: OwnPolicyView::of(&subscription.policy),
+            effective_policy: EffectivePolicyView::of(&subscription.policy, policy),
             enabled: subscription.enabled,
             public_key: credentials.secrets.current().public_key(),
             retiring_secrets: credentials.secrets.valid_at(now).count() - 1,

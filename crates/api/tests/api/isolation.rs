@@ -16,7 +16,12 @@ async fn foreign(api: &Api) -> Vec<(&'static str, String)> {
     let deliveries = api.get("/v1/deliveries").tenant("acme").expect(200).await;
     let replay = api.post("/v1/replays", json!({"per_second": 1})).tenant("acme");
     let replay = replay.expect(201).await;
+    let kind = json!({"name": "acme_type.made"});
+    api.post("/v1/event-types", kind).tenant("acme").expect(201).await;
+    let erasure = api.post("/v1/erasures", json!({"object": "o"})).tenant("acme").expect(202).await;
     vec![
+        ("/v1/event-types/", "acme_type.made".to_owned()),
+        ("/v1/erasures/", id(&erasure)),
         ("/v1/events/", "evt_foreign".to_owned()),
         ("/v1/subscriptions/", id(&subscription)),
         ("/v1/destinations/", subscription["destination_id"].as_str().unwrap().to_owned()),
@@ -52,7 +57,9 @@ async fn every_route_answers_a_foreign_id_as_an_unknown_one() {
             }
             let ask = async |id: &str| {
                 let mut call = api.call(method, &path.replace("{id}", id)).key(&key);
-                if method == "PATCH" {
+                if method == "PATCH" && path.starts_with("/v1/event-types/") {
+                    call = call.json(json!({"deprecated": true}));
+                } else if method == "PATCH" {
                     call = call.json(json!({"enabled": false}));
                 }
                 let answer = call.send().await;
@@ -65,7 +72,7 @@ async fn every_route_answers_a_foreign_id_as_an_unknown_one() {
             routes += 1;
         }
     }
-    assert_eq!(routes, 22, "a new route must be listed in `foreign`");
+    assert_eq!(routes, 26, "a new route must be listed in `foreign`");
     assert_eq!(everything(&api, "acme").await, before, "nothing was changed");
 }
 
@@ -83,7 +90,8 @@ async fn lists_and_filters_have_nothing_of_others() {
     let api = Api::new().await;
     let foreign = foreign(&api).await;
     let key = api.key("default", &["read", "manage"]).await;
-    for path in ["events", "subscriptions", "destinations", "deliveries", "replays"] {
+    let lists = ["events", "subscriptions", "destinations", "deliveries", "replays"];
+    for path in lists.into_iter().chain(["event-types", "erasures"]) {
         let list = api.get(&format!("/v1/{path}")).key(&key).expect(200).await;
         assert_eq!(list["data"], json!([]), "{path}");
     }

@@ -103,7 +103,11 @@ fn the_check_itself_finds_what_is_wrong() {
         let schema = json!({"$ref": "#/components/schemas/Tenant"});
         std::panic::catch_unwind(|| check("tenant", &schema, &value)).is_err()
     };
-    let right = json!({"id": "a", "name": null, "created_at": "2026-11-15T09:30:00.000Z"});
+    let right = json!({
+        "id": "a", "name": null, "description": null, "metadata": {}, "quotas": {},
+        "requests_per_second": null, "events_per_second": 7,
+        "created_at": "2026-11-15T09:30:00.000Z"
+    });
     assert!(!wrong(right.clone()));
     for (field, value) in [("id", json!(7)), ("id", Value::Null), ("more", json!(1))] {
         let mut bad = right.clone();

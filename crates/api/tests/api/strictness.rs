@@ -60,6 +60,9 @@ fn any_json() -> impl Strategy<Value = Value> {
                 "deliveries",
                 "policy",
                 "presets",
+                "schema",
+                "example",
+                "unknown_types",
             ])
             .prop_map(str::to_owned),
             any::<String>(),
@@ -87,6 +90,9 @@ fn targets(subscription: &str, destination: &str) -> Vec<(&'static str, String)>
         ("POST", "/v1/filters/test".to_owned()),
         ("POST", "/v1/filters/test/events".to_owned()),
         ("POST", "/v1/simulate".to_owned()),
+        ("POST", "/v1/event-types".to_owned()),
+        ("PATCH", "/v1/catalogue".to_owned()),
+        ("POST", "/v1/erasures".to_owned()),
     ]
 }
 

@@ -55,3 +55,99 @@ async fn invalid_tenant_is_refused_with_the_reason() {
         api.post("/v1/tenants", body).refused(422, code, field).await;
     }
 }
+
+#[tokio::test]
+async fn tenant_is_described_and_changed() {
+    let api = Api::new().await;
+    let body = json!({
+        "id": "acme", "name": "Acme", "description": "The first one", "metadata": {"plan": "gold"}
+    });
+    let created = api.post("/v1/tenants", body).expect(201).await;
+    assert_eq!(created["metadata"], json!({"plan": "gold"}));
+    assert_eq!((&created["quotas"], &created["requests_per_second"]), (&json!({}), &Value::Null));
+    let change = json!({"name": null, "quotas": {"subscriptions": 1}});
+    let changed = api.patch("/v1/tenants/acme", change).expect(200).await;
+    assert_eq!(
+        (&changed["name"], &changed["quotas"]),
+        (&Value::Null, &json!({"subscriptions": 1}))
+    );
+    assert_eq!(changed["description"], "The first one");
+    assert_eq!(api.get("/v1/tenants/acme").expect(200).await, changed);
+    api.patch("/v1/tenants/nobody", json!({})).refused(404, "not_found", None).await;
+    for (field, value) in [
+        ("name", json!("x".repeat(101))),
+        ("metadata", json!({"": "1"})),
+        ("quotas", json!({"server_tenants": 1})),
+        ("quotas", json!({"x": 1})),
+        ("requests_per_second", json!(0)),
+        ("events_per_second", json!(1_000_001)),
+    ] {
+        let call = api.patch("/v1/tenants/acme", json!({field: value}));
+        call.refused(422, "invalid_field", Some(field)).await;
+    }
+    let key = api.key("acme", &["read", "manage"]).await;
+    let call = api.patch("/v1/tenants/acme", json!({"quotas": null})).key(&key);
+    call.refused(403, "missing_scope", None).await;
+}
+
+#[tokio::test]
+async fn own_quota_of_a_tenant_holds_for_it_alone_and_is_shown() {
+    let api = Api::new().await;
+    let body = json!({"id": "acme", "quotas": {"subscriptions": 1, "keys": 0}});
+    api.post("/v1/tenants", body).expect(201).await;
+    api.tenant("umbrella").await;
+    let subscribe = |tenant: &'static str, n: u32| {
+        let body = json!({"url": format!("https://hooks.example.com/{n}"), "types": ["*"]});
+        api.post("/v1/subscriptions", body).tenant(tenant)
+    };
+    subscribe("acme", 1).expect(201).await;
+    let problem = subscribe("acme", 2).refused(429, "quota_reached", None).await;
+    assert!(
+        problem["detail"].as_str().unwrap().contains("the limit of 1 subscriptions"),
+        "{problem}"
+    );
+    for n in [1, 2] {
+        subscribe("umbrella", n).expect(201).await;
+    }
+    let key = json!({"tenant": "acme", "scopes": ["read"]});
+    api.post("/v1/keys", key.clone()).refused(429, "quota_reached", None).await;
+    let limits = api.get("/v1/limits").tenant("acme").expect(200).await;
+    let limit = |name: &str| {
+        let all = limits["data"].as_array().unwrap();
+        all.iter().find(|one| one["name"] == name).unwrap().clone()
+    };
+    assert_eq!(
+        (&limit("subscriptions")["limit"], &limit("subscriptions")["own"]),
+        (&json!(1), &json!(true))
+    );
+    assert_eq!(limit("destinations")["own"], false);
+    api.patch("/v1/tenants/acme", json!({"quotas": {}})).expect(200).await;
+    subscribe("acme", 2).expect(201).await;
+    api.post("/v1/keys", key).expect(201).await;
+}
+
+#[tokio::test]
+async fn own_rates_of_a_tenant_hold_for_it_alone_and_are_shown() {
+    let api = Api::new().await;
+    let body = json!({"id": "acme", "requests_per_second": 3, "events_per_second": 2});
+    api.post("/v1/tenants", body).expect(201).await;
+    let event = |tenant| api.post("/v1/events", json!({"type": "a", "data": 1})).tenant(tenant);
+    event("acme").expect(202).await;
+    event("acme").expect(202).await;
+    event("acme").refused(429, "rate_limited", None).await;
+    api.get("/v1/ledger").tenant("acme").refused(429, "rate_limited", None).await;
+    for _ in 0..9 {
+        event("default").expect(202).await;
+    }
+    let limits = api.get("/v1/limits").expect(200).await;
+    assert_eq!(limits["rates"][0]["limit"], Value::Null);
+    api.clock.advance(std::time::Duration::from_secs(2));
+    let limits = api.get("/v1/limits").tenant("acme").expect(200).await;
+    let rates: Vec<_> = limits["rates"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|rate| (&rate["limit"], &rate["own"]))
+        .collect();
+    assert_eq!(rates, [(&json!(3), &json!(true)), (&json!(2), &json!(true))]);
+}

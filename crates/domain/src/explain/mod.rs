@@ -224,8 +224,10 @@ impl Action {
     }
 }
 
-/// Explains a delivery at `now`.
+/// Explains a delivery at `now`. `policy` is the server's; its subscription may have some of it otherwise.
 pub fn explain(facts: &Facts<'_>, now: Timestamp, policy: &Policy) -> Explanation {
+    let own = facts.subscription.map(|subscription| subscription.policy).unwrap_or_default();
+    let policy = &policy.for_subscription(&own);
     let is_due = match facts.delivery.state {
         DeliveryState::Queued => !facts.in_flight,
         DeliveryState::Waiting(slot) => !facts.in_flight && slot.due_at <= now,
@@ -271,13 +273,15 @@ fn explain_state(facts: &Facts<'_>, now: Timestamp, policy: &Policy) -> Explanat
 
 fn in_flight(facts: &Facts<'_>, policy: &Policy) -> Explanation {
     let deadline = policy.attempt.deadline.as_secs_f64();
+    let is_own = facts.subscription.is_some_and(|one| one.policy.attempt_deadline.is_some());
+    let whose = if is_own { ", its subscription's own deadline" } else { "" };
     Explanation {
         state: StateName::InFlight,
         summary: "a request to the receiver is under way".to_owned(),
         because: last_attempt(facts).into_iter().collect(),
         next: Some(NextStep {
             at: None,
-            what: format!("it ends within {deadline} s, and its outcome is recorded"),
+            what: format!("it ends within {deadline} s{whose}, and its outcome is recorded"),
         }),
         unblock: Vec::new(),
         standing: None,
@@ -356,6 +360,7 @@ fn waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp, policy: &Policy) -> Ex
     if slot.number > 0 {
         because.push(format!("its last retry is due at {last_at}; after that it is kept as dead"));
     }
+    because.extend(own_schedule_words(facts, policy));
     Explanation {
         state: StateName::Waiting,
         summary,
@@ -365,6 +370,16 @@ fn waiting(facts: &Facts<'_>, slot: Slot, now: Timestamp, policy: &Policy) -> Ex
         standing: None,
         retry: None,
     }
+}
+
+/// That the schedule is the subscription's own, where it is.
+fn own_schedule_words(facts: &Facts<'_>, policy: &Policy) -> Option<String> {
+    facts.subscription.filter(|subscription| subscription.policy.has_own_schedule())?;
+    let (unit, max) = (policy.retry.unit.as_secs_f64(), policy.retry.max);
+    Some(format!(
+        "its subscription has a schedule of its own: {max} retries, the first {unit} s after the first \
+         attempt"
+    ))
 }
 
 /// What happens at the slot, depending on the circuit.

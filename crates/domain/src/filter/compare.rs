@@ -17,11 +17,20 @@ use super::moment::Moment;
 pub(super) struct Operand {
     value: Value,
     moment: Option<Moment>,
+    /// Whether only times compare with it, also such with an offset without a colon.
+    is_time: bool,
 }
 
 impl Operand {
     pub(super) fn new(value: &Value) -> Self {
-        Operand { value: value.clone(), moment: value.as_str().and_then(Moment::parse) }
+        let moment = value.as_str().and_then(Moment::parse);
+        Operand { value: value.clone(), moment, is_time: false }
+    }
+
+    /// The value of a condition with `"as": "time"`; `None` if it is no time.
+    pub(super) fn time(value: &Value) -> Option<Self> {
+        let moment = Moment::parse_loosely(value.as_str()?)?;
+        Some(Operand { value: value.clone(), moment: Some(moment), is_time: true })
     }
 
     pub(super) const fn value(&self) -> &Value {
@@ -41,12 +50,17 @@ impl Operand {
                 // Only a comparison of times reads the whole text.
                 let compared = if self.moment.is_some() { a.len() } else { a.len().min(b.len()) };
                 budget.spend(bytes_steps(compared))?;
-                Some(self.order_of_text(a, b))
+                if self.is_time { self.order_of_time(a) } else { Some(self.order_of_text(a, b)) }
             }
+            (Value::Number(_), Value::String(_)) if self.is_time => None,
             (Value::Number(a), Value::String(b)) => Some(a.to_string().cmp(b)),
             (Value::String(a), Value::Number(b)) => Some(a.cmp(&b.to_string())),
             (_, _) => None,
         })
+    }
+
+    fn order_of_time(&self, text: &str) -> Option<Ordering> {
+        Some(Moment::parse_loosely(text)?.cmp(&self.moment?))
     }
 
     fn order_of_text(&self, text: &str, own: &str) -> Ordering {

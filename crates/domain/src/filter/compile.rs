@@ -88,8 +88,15 @@ impl Op {
         Op::ALL.map(Op::as_str).join(", ")
     }
 
-    fn test(self, value: Option<&Value>) -> Result<Test, FilterFault> {
-        let any = || value.map(Operand::new).ok_or(FilterFault::ValueMissing { op: self.as_str() });
+    /// The test of a condition; `as_time` makes it read texts as times.
+    fn test(self, value: Option<&Value>, as_time: bool) -> Result<Test, FilterFault> {
+        let any = || {
+            let value = value.ok_or(FilterFault::ValueMissing { op: self.as_str() })?;
+            if !as_time {
+                return Ok(Operand::new(value));
+            }
+            Operand::time(value).ok_or(FilterFault::NotATime)
+        };
         Ok(match self {
             Op::Eq => Test::Equal(any()?),
             Op::Ne => Test::NotEqual(any()?),
@@ -104,6 +111,11 @@ impl Op {
             Op::Changed => Test::Changed,
             Op::Exists => Test::Exists(self.flag(value)?),
         })
+    }
+
+    /// Whether it compares by order.
+    const fn is_ordered(self) -> bool {
+        matches!(self, Op::Gt | Op::Gte | Op::Lt | Op::Lte)
     }
 
     fn ordered(self, operand: Operand) -> Result<Operand, FilterFault> {
@@ -137,14 +149,15 @@ impl Op {
     }
 }
 
-/// Compiles a whole filter.
-pub(super) fn compile(source: &Value) -> Result<Expression, FilterError> {
-    Compiler { groups: 0 }.expression("filter", source)
+/// Compiles a whole filter of at most so many groups.
+pub(super) fn compile(source: &Value, groups_max: usize) -> Result<Expression, FilterError> {
+    Compiler { groups: 0, groups_max }.expression("filter", source)
 }
 
 struct Compiler {
     /// Groups so far; their limit also bounds the depth of the recursion.
     groups: usize,
+    groups_max: usize,
 }
 
 impl Compiler {
@@ -176,7 +189,7 @@ impl Compiler {
             return Err(at(&place, FilterFault::NotAList));
         };
         self.groups += 1;
-        if self.groups > limits::FILTER_GROUPS_MAX {
+        if self.groups > self.groups_max {
             return Err(at(&place, FilterFault::TooManyGroups));
         }
         match entries.len() {
@@ -192,7 +205,7 @@ impl Compiler {
 }
 
 fn condition(place: &str, object: &Map<String, Value>) -> Result<Expression, FilterError> {
-    let is_known = |key: &str| matches!(key, "field" | "op" | "value");
+    let is_known = |key: &str| matches!(key, "field" | "op" | "value" | "as");
     if let Some(unknown) = object.keys().find(|key| !is_known(key)) {
         return Err(at(&below(place, unknown), FilterFault::UnknownKey));
     }
@@ -214,7 +227,12 @@ fn condition(place: &str, object: &Map<String, Value>) -> Result<Expression, Fil
     if value.is_some_and(|value| value.to_string().len() > limits::FILTER_VALUE_BYTES_MAX) {
         return Err(at(&below(place, "value"), FilterFault::ValueTooLarge));
     }
-    let test = op.test(value).map_err(|fault| at(&below(place, "value"), fault))?;
+    let as_time = match object.get("as") {
+        None => false,
+        Some(kind) if kind == "time" && op.is_ordered() => true,
+        Some(_) => return Err(at(&below(place, "as"), FilterFault::As)),
+    };
+    let test = op.test(value, as_time).map_err(|fault| at(&below(place, "value"), fault))?;
     Ok(Expression::Condition(field, test))
 }
 

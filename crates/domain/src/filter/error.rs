@@ -20,7 +20,9 @@ pub enum FilterFault {
     #[error("must be an object: a condition with `field` and `op`, or a group with `all` or `any`")]
     NotAnObject,
     /// An unknown key.
-    #[error("unknown key; a condition has `field`, `op` and `value`, a group has `all` or `any`")]
+    #[error(
+        "unknown key; a condition has `field`, `op`, `value` and `as`, a group has `all` or `any`"
+    )]
     UnknownKey,
     /// A group with other keys beside its list.
     #[error("a group has `all` or `any` and nothing else; put the rest into the list as an entry")]
@@ -84,6 +86,12 @@ pub enum FilterFault {
         /// How many values there are.
         count: usize,
     },
+    /// An `as` that is unknown, or beside another operator.
+    #[error("must be \"time\", beside gt, gte, lt or lte, or be left out")]
+    As,
+    /// A condition that reads times, with a value that is none.
+    #[error("must be a time, such as 2026-11-15T09:30:00.000-0800")]
+    NotATime,
     /// `changed` on a field that has no old state.
     #[error("`changed` compares old and data: name a field of data, such as data.status")]
     NotState,

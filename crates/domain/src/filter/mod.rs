@@ -27,6 +27,7 @@ pub use self::error::{FilterError, FilterFault};
 pub(crate) use self::field::Field;
 pub use self::grammar::{FIELDS, Operator, operators};
 pub use self::view::EventView;
+use crate::limits;
 
 /// Whether one condition of a filter holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +36,11 @@ pub struct ConditionVerdict {
     pub place: String,
     /// Whether it holds.
     pub holds: bool,
+}
+
+/// Whether a condition with `"as": "time"` reads this text as a time.
+pub(crate) fn is_time(text: &str) -> bool {
+    moment::Moment::parse_loosely(text).is_some()
 }
 
 /// A compiled filter. Two are equal when their sources are, whatever the order of keys.
@@ -47,7 +53,15 @@ pub struct Filter {
 impl Filter {
     /// Compiles a filter, or reports the first error and its place.
     pub fn compile(source: &Value) -> Result<Self, FilterError> {
-        Ok(Filter { expression: compile::compile(source)?, source: source.clone() })
+        let expression = compile::compile(source, limits::FILTER_GROUPS_MAX)?;
+        Ok(Filter { expression, source: source.clone() })
+    }
+
+    /// Compiles a filter that was accepted before, or that Workfront's filters were compiled to: it
+    /// may have more groups.
+    pub(crate) fn compile_stored(source: &Value) -> Result<Self, FilterError> {
+        let expression = compile::compile(source, limits::FILTER_STORED_GROUPS_MAX)?;
+        Ok(Filter { expression, source: source.clone() })
     }
 
     /// The filter as it was given.
@@ -118,7 +132,7 @@ impl Serialize for Filter {
 impl<'de> Deserialize<'de> for Filter {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let source = Value::deserialize(deserializer)?;
-        Filter::compile(&source).map_err(serde::de::Error::custom)
+        Filter::compile_stored(&source).map_err(serde::de::Error::custom)
     }
 }
 

@@ -16,6 +16,19 @@ impl Moment {
     /// Parses `2026-11-15T09:30:00.123456789+01:00` and its variants; digits after the ninth
     /// decimal are dropped.
     pub(super) fn parse(text: &str) -> Option<Self> {
+        Moment::parse_with(text, offset_seconds)
+    }
+
+    /// Parses the same, and offsets without their colon, as in `2026-11-15T09:30:00.123+0100`: for
+    /// conditions that ask for it.
+    pub(super) fn parse_loosely(text: &str) -> Option<Self> {
+        Moment::parse_with(text, |offset| match *offset {
+            [sign, h1, h2, m1, m2] => offset_seconds(&[sign, h1, h2, b':', m1, m2]),
+            _ => offset_seconds(offset),
+        })
+    }
+
+    fn parse_with(text: &str, offset_seconds: impl Fn(&[u8]) -> Option<i64>) -> Option<Self> {
         let (date_time, rest) = text.as_bytes().split_at_checked(19)?;
         let (date, time) = date_time.split_at_checked(10)?;
         let (separator, time) = time.split_first()?;
@@ -98,6 +111,18 @@ mod tests {
             ("9999-12-31T23:59:59Z", 253_402_300_799, 0),
         ] {
             assert_eq!(Moment::parse(text), Some(Moment { unix_seconds, nanos }), "{text}");
+        }
+    }
+
+    #[test]
+    fn loosely_an_offset_needs_no_colon() {
+        let strict = Moment::parse("2022-12-11T16:00:00.000-08:00");
+        assert!(strict.is_some());
+        for text in ["2022-12-11T16:00:00.000-0800", "2022-12-11T16:00:00.000-08:00"] {
+            assert_eq!(Moment::parse_loosely(text), strict, "{text}");
+        }
+        for text in ["2022-12-11T16:00:00.000-080", "2022-12-11T16:00:00.000*0800", "2022-12-11"] {
+            assert_eq!(Moment::parse_loosely(text), None, "{text}");
         }
     }
 

@@ -8,7 +8,8 @@ use super::*;
 use crate::event::RawJson;
 use crate::ids::EventId;
 use crate::payload::Format;
-use crate::subscription::TypeSet;
+use crate::policy::SubscriptionPolicy;
+use crate::subscription::{About, TypeSet};
 use crate::time::Timestamp;
 
 fn tenant() -> TenantId {
@@ -32,8 +33,11 @@ fn subscription(n: u32, types: &[&str]) -> Subscription {
         object: None,
         filter: None,
         format: Format::Standard,
+        workfront: None,
         headers: Vec::new(),
         rate_limit: None,
+        policy: SubscriptionPolicy::default(),
+        about: About::default(),
         enabled: true,
         created_at: Timestamp::EPOCH,
         updated_at: Timestamp::EPOCH,

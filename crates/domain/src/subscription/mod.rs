@@ -3,6 +3,7 @@
 //! A [`Subscription`] contains no secret, no token and no header value: credentials are stored
 //! separately, so that matching, listing and logging a subscription can never show one.
 
+mod about;
 mod headers;
 mod rate_limit;
 mod types;
@@ -11,6 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::about::{About, InvalidMetadata, Metadata};
 pub use self::headers::{CustomHeader, InvalidHeader};
 pub use self::rate_limit::{InvalidRateLimit, RateLimit};
 pub use self::types::{InvalidTypePattern, InvalidTypeSet, TypePattern, TypeSet};
@@ -18,7 +20,9 @@ use crate::event::Event;
 use crate::filter::{Filter, OverBudget};
 use crate::ids::{DestinationId, ObjectId, SubscriptionId, TenantId};
 use crate::payload::Format;
+use crate::policy::SubscriptionPolicy;
 use crate::time::Timestamp;
+use crate::workfront;
 
 /// A subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +47,9 @@ pub struct Subscription {
     /// The format of the request's body.
     #[serde(default)]
     pub format: Format,
+    /// The options of the format `workfront`; the default ones where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workfront: Option<Box<workfront::Options>>,
     /// Custom headers in plain text, as version 0.1.0 stored them. Now always empty: headers are
     /// sealed with the other credentials.
     #[serde(default, deserialize_with = "headers::deserialize_all")]
@@ -50,8 +57,14 @@ pub struct Subscription {
     /// The most requests per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<RateLimit>,
+    /// What it wants otherwise than the server's policy has it.
+    #[serde(default, skip_serializing_if = "SubscriptionPolicy::is_empty")]
+    pub policy: SubscriptionPolicy,
     /// A disabled subscription gets no new deliveries.
     pub enabled: bool,
+    /// Its name, description, metadata and the application's own identifier.
+    #[serde(default, skip_serializing_if = "About::is_empty")]
+    pub about: About,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it was last changed.
@@ -82,7 +95,8 @@ impl Subscription {
     }
 
     /// Whether the other one gets the same events in the same way: same tenant, URL, set of types,
-    /// object, filter and format.
+    /// object, filter and format, with the same encoding of its states. The version of the format
+    /// `workfront` makes no difference, so that changing it never meets a twin.
     pub fn is_twin_of(&self, other: &Subscription) -> bool {
         self.twin_key() == other.twin_key()
     }
@@ -95,7 +109,8 @@ impl Subscription {
     }
 
     fn twin_key(&self) -> impl Eq + Hash {
-        (&self.tenant, &self.url, &self.types, &self.object, &self.filter, self.format)
+        let base64 = workfront::Options::of(self).base64;
+        (&self.tenant, &self.url, &self.types, &self.object, &self.filter, self.format, base64)
     }
 }
 
@@ -120,13 +135,20 @@ mod tests {
         .unwrap()
     }
 
+    fn options(version: workfront::Version, base64: bool) -> Option<Box<workfront::Options>> {
+        Some(Box::new(workfront::Options { version, base64, ..Default::default() }))
+    }
+
     #[test]
     fn subscription_round_trips_through_json() {
         let mut full = subscription();
         full.object = Some("T-1".parse().unwrap());
-        full.format = Format::Raw;
+        full.format = Format::Workfront;
+        full.workfront = options(workfront::Version::V1, true);
         full.headers = vec![CustomHeader::new("x-a", "1").unwrap()];
         full.rate_limit = Some(RateLimit::per_second(2.5).unwrap());
+        full.policy.retry_max = Some(3);
+        full.about.uid = Some("hook-7".parse().unwrap());
         for subscription in [subscription(), full] {
             let json = serde_json::to_value(&subscription).unwrap();
             assert_eq!(serde_json::from_value::<Subscription>(json).unwrap(), subscription);
@@ -144,20 +166,24 @@ mod tests {
     #[test]
     fn twins_differ_in_nothing_that_changes_what_is_sent() {
         type Change = fn(&mut Subscription);
-        let no_matter: [Change; 5] = [
+        let no_matter: [Change; 8] = [
             |s| s.id = SubscriptionId::from_bytes([1; 16]),
             |s| s.enabled = false,
             |s| s.rate_limit = RateLimit::per_second(1.0).ok(),
+            |s| s.policy.retry_max = Some(3),
             |s| s.headers = vec![CustomHeader::new("x-a", "1").unwrap()],
             |s| s.updated_at = Timestamp::EPOCH,
+            |s| s.workfront = options(workfront::Version::V1, false),
+            |s| s.about.name = Some("Orders".to_owned()),
         ];
-        let matter: [Change; 6] = [
+        let matter: [Change; 7] = [
             |s| s.tenant = "other".parse().unwrap(),
             |s| s.url.push('/'),
             |s| s.types = TypeSet::new(["task.*".parse().unwrap()]).unwrap(),
             |s| s.object = Some("T-1".parse().unwrap()),
             |s| s.filter = None,
             |s| s.format = Format::CloudEvents,
+            |s| s.workfront = options(workfront::Version::V2, true),
         ];
         let changes = no_matter.iter().map(|c| (c, true)).chain(matter.iter().map(|c| (c, false)));
         for (change, twins) in changes {

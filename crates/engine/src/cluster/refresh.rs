@@ -124,7 +124,9 @@ impl Refresher {
                         self.take_over(tenant, *id).await?;
                     }
                     // Sending fails if nobody listens, which is no error.
-                    Change::Key(_) | Change::Tenant(_) => {
+                    Change::Key(_) => drop(self.changes.send(Some(change.clone()))),
+                    Change::Tenant(id) => {
+                        self.directory.own_limits.read(&*self.store, id).await?;
                         drop(self.changes.send(Some(change.clone())));
                     }
                 }
@@ -158,6 +160,7 @@ impl Refresher {
 
     /// Reloads all subscriptions: the list of changes does not go back far enough.
     async fn reload(&self) -> Result<(), StoreError> {
+        self.directory.own_limits.read_all(&*self.store).await?;
         let all = self.store.all_subscriptions().await?;
         let living = |record: &&postrider_store::SubscriptionRecord| record.deleted_at.is_none();
         let ids: HashSet<_> =

@@ -104,7 +104,7 @@ impl Core {
         let before = delivery.state.name();
         let after = self
             .put_off(delivery, ix)
-            .unwrap_or_else(|| delivery.not_admitted(self.now, &self.policy.retry));
+            .unwrap_or_else(|| delivery.not_admitted(self.now, &self.policy_of(delivery).retry));
         if let DeliveryState::Waiting(slot) = delivery.state
             && slot.due_at > self.now
         {

@@ -23,6 +23,7 @@ impl Core {
                 }
                 reply.send(()).ok();
             }
+            Command::Forget { destination } => self.forget_destination(destination),
             Command::Rate { destination, rate } => {
                 if let Some(ix) = self.dest_ix(destination) {
                     self.set_rate(ix, rate);
@@ -88,10 +89,10 @@ impl Core {
         how: Reopening,
         reply: Reply<Destination>,
     ) {
-        let recovery = &self.policy.recovery;
-        let dead = if how.replays_dead { DeadRecovery::Keep } else { recovery.dead };
+        let policy = self.destination_policy(ix);
+        let dead = if how.replays_dead { DeadRecovery::Keep } else { policy.dead_recovery() };
         let mode = match how.drains {
-            None => recovery.mode,
+            None => policy.recovery_mode.0,
             Some(true) => RecoveryMode::Drain,
             Some(false) => RecoveryMode::Slots,
         };
@@ -124,10 +125,16 @@ impl Core {
             self.guard = MassFailureGuard::new(policy.mass_failure.clone());
             self.resume_transitions();
         }
+        let has_other_rate = policy.limits.rate_limit_max != self.policy.limits.rate_limit_max;
         self.policy = policy;
         let all: Vec<DestIx> = self.dests.iter().map(|(ix, _)| ix).collect();
         for ix in all {
             self.arm_circuit(ix);
+            if has_other_rate {
+                let record = &self.dests[ix.get()].record;
+                let rate = self.directory.rate_limit(&record.tenant, record.id);
+                self.set_rate(ix, rate);
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The destinations in memory: circuit, lanes, limits, probe and ramp of each. Data only.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,8 +98,8 @@ pub(super) struct Dest {
     /// The next probe: somebody wanted this delivery retried while the destination was disabled.
     pub(super) next_probe: Option<DeliveryId>,
     pub(super) ramp: Option<Ramp>,
-    /// The job for what died of an outage, until it is kept.
-    pub(super) dead_replay: Option<ReplayId>,
+    /// The jobs for what died of an outage, until they are stored.
+    pub(super) dead_replays: BTreeSet<ReplayId>,
     /// Whether another node owns it now.
     pub(super) lost: bool,
     /// Results of earlier reads are ignored: another node may have owned the destination then.
@@ -138,7 +138,7 @@ impl Dest {
             probe: ProbeStage::None,
             next_probe: None,
             ramp: None,
-            dead_replay: None,
+            dead_replays: BTreeSet::new(),
             lost: false,
             known_since,
             used_at: now,

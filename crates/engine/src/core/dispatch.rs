@@ -250,6 +250,11 @@ impl Core {
             self.cancel_resident(id, CancelReason::SubscriptionDeleted);
             return false;
         };
+        if entry.event.as_ref().is_some_and(|loaded| loaded.event.is_erased()) {
+            // It was replayed while its payload was erased: there is nothing to send.
+            self.cancel_resident(id, CancelReason::Asked);
+            return false;
+        }
         let turn = if places.is_probe { Some(Turn::Probe) } else { entry.delivery.turn() };
         let Some(turn) = turn else {
             // It has ended: nothing is to be sent any more.

@@ -64,48 +64,63 @@ impl Core {
         }
     }
 
-    /// Sends a job that replays the dead deliveries of the outage, if the circuit says that they
-    /// are to be replayed.
+    /// Sends jobs that replay the dead deliveries of the outage, if the circuit says that they are to be
+    /// replayed: one for the destination, or one for each subscription that wants it. Together they
+    /// keep the pace of one.
     fn replay_dead(&mut self, ix: DestIx) {
-        let dest = &mut self.dests[ix.get()];
+        let dest = &self.dests[ix.get()];
         let Some(since) = dest.record.circuit.replay_dead_since.filter(|_| !dest.lost) else {
             return;
         };
-        let recovery = &self.policy.recovery;
-        let id = ReplayId::of_destination(self.now, dest.record.id);
-        dest.dead_replay = Some(id);
-        let filter = DeliveryFilter {
-            state: Some(StateName::Dead),
-            destination: Some(dest.record.id),
-            since: Some(self.now.saturating_sub(recovery.dead_max_age)),
-            ended_since: Some(since),
-            ..DeliveryFilter::default()
-        };
-        self.actions.push(Action::ReplayDead(Box::new(ReplayJob {
-            id,
-            tenant: dest.record.tenant.clone(),
-            filter,
-            per_second: Some(recovery.dead_per_second),
-            created_at: self.now,
-            state: ReplayState::Running,
-            total: 0,
-            done: 0,
-            position: None,
-            finished_at: None,
-        })));
+        let wanted = self.destination_policy(ix).dead;
+        let count = u32::try_from(wanted.len()).unwrap_or(u32::MAX).max(1);
+        let pace = (self.policy.recovery.dead_per_second / count).max(1);
+        let now = self.now;
+        let dest = &mut self.dests[ix.get()];
+        dest.dead_replays.clear();
+        for (n, one) in (0..).zip(wanted) {
+            let id = ReplayId::of_destination(now, dest.record.id, n);
+            dest.dead_replays.insert(id);
+            let filter = DeliveryFilter {
+                state: Some(StateName::Dead),
+                destination: Some(dest.record.id),
+                subscription: one.subscription,
+                since: Some(now.saturating_sub(one.max_age)),
+                ended_since: Some(since),
+                ..DeliveryFilter::default()
+            };
+            self.actions.push(Action::ReplayDead(Box::new(ReplayJob {
+                id,
+                tenant: dest.record.tenant.clone(),
+                filter,
+                per_second: Some(pace),
+                created_at: now,
+                state: ReplayState::Running,
+                total: 0,
+                done: 0,
+                position: None,
+                finished_at: None,
+            })));
+        }
+        if self.dests[ix.get()].dead_replays.is_empty() {
+            // Nobody wants it any more.
+            self.forget_dead(ix);
+        }
     }
 
-    /// The job that replays the destination's dead deliveries is stored, or there is nothing to
-    /// replay.
+    /// A job that replays dead deliveries of a destination is stored, or has nothing to replay.
     pub(super) fn dead_counted(&mut self, ix: DestIx, id: ReplayId) {
         let dest = &mut self.dests[ix.get()];
-        // If another outage has ended meanwhile, the job for its dead deliveries is still to be
+        // If another outage has ended meanwhile, the jobs for its dead deliveries are still to be
         // stored.
-        if dest.dead_replay == Some(id) && !dest.lost {
-            dest.dead_replay = None;
-            dest.record.circuit.replay_dead_since = None;
-            self.commits.circuit(ix, &self.dests[ix.get()].record, None);
+        if dest.dead_replays.remove(&id) && dest.dead_replays.is_empty() && !dest.lost {
+            self.forget_dead(ix);
         }
+    }
+
+    fn forget_dead(&mut self, ix: DestIx) {
+        self.dests[ix.get()].record.circuit.replay_dead_since = None;
+        self.commits.circuit(ix, &self.dests[ix.get()].record, None);
     }
 
     fn keep_draining(&mut self, ix: DestIx, draining: bool) {

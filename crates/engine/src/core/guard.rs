@@ -45,15 +45,16 @@ impl Core {
         for ix in self.destinations_where(failing) {
             let transition = self.dests[ix.get()].record.circuit.suspend(since, self.now);
             let is_enabled = transition.is_some();
-            if is_enabled {
-                let dead = self.policy.recovery.dead;
+            let policy = is_enabled.then(|| self.destination_policy(ix));
+            if let Some(policy) = &policy {
+                let dead = policy.dead_recovery();
                 self.dests[ix.get()].record.circuit.end_outage(dead);
             }
             self.commits.seal_when_full();
             self.circuit_changed(ix, transition);
             self.arm_circuit(ix);
-            if is_enabled {
-                self.recovered(ix, self.policy.recovery.mode);
+            if let Some(policy) = policy {
+                self.recovered(ix, policy.recovery_mode.0);
             }
         }
     }

@@ -205,8 +205,12 @@ impl Core {
         }
     }
 
+    /// Sets the rate that the subscriptions of a destination want. The operator's limit holds in any
+    /// case.
     pub(super) fn set_rate(&mut self, ix: DestIx, rate: Option<RateLimit>) {
         let now = self.now;
+        let most = self.policy.limits.rate_limit();
+        let rate = rate.into_iter().chain(most).min();
         let bucket = &mut self.dests[ix.get()].bucket;
         let Some(rate) = rate.map(|rate| u64::from(rate.per_1000_seconds())) else {
             *bucket = None;

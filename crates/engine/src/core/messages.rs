@@ -124,6 +124,10 @@ pub(crate) enum Command {
         record: Box<Destination>,
         reply: oneshot::Sender<()>,
     },
+    /// A destination that nothing used was removed from the store.
+    Forget {
+        destination: DestinationId,
+    },
     /// A destination has this rate limit now.
     Rate {
         destination: DestinationId,

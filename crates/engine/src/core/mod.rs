@@ -35,6 +35,7 @@ mod messages;
 mod ownership;
 mod payloads;
 mod places;
+mod policies;
 mod probe;
 mod reads;
 mod replay;

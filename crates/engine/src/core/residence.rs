@@ -7,6 +7,7 @@
 
 use postrider_domain::circuit::{CircuitState, Suspended};
 use postrider_domain::destination::Destination;
+use postrider_domain::ids::DestinationId;
 use postrider_domain::subscription::RateLimit;
 
 use super::alarms::Alarm;
@@ -60,6 +61,32 @@ impl Core {
         }
     }
 
+    /// Evicts a destination that was removed from the store, whatever its circuit says, if nothing is in memory
+    /// for it.
+    pub(super) fn forget_destination(&mut self, id: DestinationId) {
+        let Some(&ix) = self.dest_by_id.get(&id) else { return };
+        if self.is_at_rest(ix) && self.dests[ix.get()].probe == ProbeStage::None {
+            for alarm in alarms_of(ix) {
+                self.alarms.clear(alarm);
+            }
+            self.dests.remove(ix);
+            self.dest_by_id.remove(&id);
+        }
+    }
+
+    /// Whether no delivery, attempt, ramp or undurable change of a destination is in memory.
+    fn is_at_rest(&self, ix: DestIx) -> bool {
+        let dest = &self.dests[ix.get()];
+        dest.in_flight == 0
+            && dest.retry_in_flight == 0
+            && dest.first.is_at_rest()
+            && dest.retry.is_at_rest()
+            && dest.ramp.is_none()
+            && self.entries.of(ix) == 0
+            && !self.held_back.contains(&ix)
+            && !self.commits.has(ix, dest.record.id)
+    }
+
     fn is_idle(&mut self, ix: DestIx) -> bool {
         let now = self.now;
         let dest = &mut self.dests[ix.get()];
@@ -69,19 +96,15 @@ impl Core {
             && dest.record.circuit.suspended == Suspended::default()
             && dest.record.circuit.replay_dead_since.is_none()
             && dest.bucket.as_mut().is_none_or(|bucket| bucket.is_full(now));
-        let is_empty = dest.in_flight == 0
-            && dest.retry_in_flight == 0
-            && dest.first.is_at_rest()
-            && dest.retry.is_at_rest()
-            && dest.ramp.is_none();
         let is_known = dest.lost || is_healthy && dest.probe == ProbeStage::None;
-        let alarms = [Alarm::Probe(ix), Alarm::Freeze(ix), Alarm::Tokens(ix), Alarm::Ramp(ix)];
         is_unused
-            && is_empty
             && is_known
-            && self.entries.of(ix) == 0
-            && !self.held_back.contains(&ix)
-            && !alarms.iter().any(|alarm| self.alarms.is_set(*alarm))
-            && !self.commits.has(ix, self.dests[ix.get()].record.id)
+            && !alarms_of(ix).iter().any(|alarm| self.alarms.is_set(*alarm))
+            && self.is_at_rest(ix)
     }
+}
+
+/// The alarms that a destination may have set.
+fn alarms_of(ix: DestIx) -> [Alarm; 4] {
+    [Alarm::Probe(ix), Alarm::Freeze(ix), Alarm::Tokens(ix), Alarm::Ramp(ix)]
 }

@@ -83,6 +83,7 @@ impl Core {
         let failed = verdict != Verdict::Success;
         let change = self.guard.record(self.dests[ix.get()].record.id, failed, self.now);
         self.guard_changed(change);
+        let policy = self.settling_policy(&entry.delivery, ix, verdict);
         let settled = settlement::settle(
             &entry.delivery,
             &self.dests[ix.get()].record,
@@ -90,7 +91,7 @@ impl Core {
             finished,
             self.now,
             self.guard.hold(),
-            &self.policy,
+            &policy,
         );
         let dest = &mut self.dests[ix.get()];
         dest.record = settled.destination;
@@ -110,7 +111,10 @@ impl Core {
             self.drained(ix, if failed { Drained::Failed } else { Drained::Delivered });
         }
         match to {
-            Some(CircuitName::Closed) => self.recovered(ix, self.policy.recovery.mode),
+            Some(CircuitName::Closed) => {
+                let (mode, _) = self.destination_policy(ix).recovery_mode;
+                self.recovered(ix, mode);
+            }
             Some(CircuitName::Open | CircuitName::Frozen) => {
                 self.stop_ramp(ix);
                 self.activate(ix);

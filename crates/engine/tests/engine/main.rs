@@ -14,6 +14,7 @@ mod leaving;
 mod life;
 mod memory;
 mod nothing_lost;
+mod own_policies;
 mod recovery;
 mod replay;
 mod rest;

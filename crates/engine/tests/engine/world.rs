@@ -550,6 +550,7 @@ pub(crate) fn event(data: &str) -> NewEvent {
         old: None,
         time: None,
         trace: None,
+        flagged: None,
     }
 }
 

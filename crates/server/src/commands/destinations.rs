@@ -17,7 +17,7 @@ pub(crate) struct Destinations {
 enum Command {
     /// List destinations.
     List {
-        /// Those that are enabled, disabled or frozen.
+        /// Those that are enabled, disabled or frozen, or failing: disabled or frozen.
         #[arg(long)]
         state: Option<String>,
         /// Those whose URL has this in it.

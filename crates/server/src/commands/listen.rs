@@ -74,7 +74,10 @@ pub(crate) async fn run(listen: Listen, output: Output) -> Result<(), Failure> {
     let receiver = Arc::new(Receiver::new(&listen, output)?);
     let listener =
         TcpListener::bind(SocketAddr::new(listen.host, listen.port)).await.map_err(|error| {
-            Failure::failed(format!("cannot listen on {}:{}: {error}", listen.host, listen.port))
+            let address = SocketAddr::new(listen.host, listen.port);
+            Failure::failed(format!(
+                "cannot listen on {address}: {error}\nchoose another port by --port; 0 takes a free one"
+            ))
         })?;
     let url = format!("http://{}/", listener.local_addr()?);
     let verifies = !receiver.keys.is_empty();

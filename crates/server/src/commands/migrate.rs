@@ -44,6 +44,7 @@ pub(crate) async fn run(
     };
     let from = given(migrate.from, "--from", "POSTRIDER_MIGRATE_FROM")?;
     let to = given(migrate.to, "--to", "POSTRIDER_MIGRATE_TO")?;
+    from.check_source()?;
     let source = from.open_source().await.with_context(|| from.shown())?;
     let target = to.open_target().await.with_context(|| to.shown())?;
     let mut progress = Progress::new(output);
@@ -78,6 +79,21 @@ impl StoreLocation {
             StoreLocation::Directory(path) => path.display().to_string(),
             StoreLocation::Database(url) => postgres::shown(url),
         }
+    }
+
+    /// Refuses a directory without a store.
+    fn check_source(&self) -> Result<(), Failure> {
+        let StoreLocation::Directory(path) = self else { return Ok(()) };
+        let why = if !path.exists() {
+            "there is no such directory"
+        } else if !path.join("main.db").is_file() {
+            "it has no main.db, so it is no data directory of Postrider"
+        } else {
+            return Ok(());
+        };
+        let advice = "give the data directory of the server to move (often ./postrider-data or \
+                      /var/lib/postrider), or postgres://…";
+        Err(Failure::failed(format!("--from {}: {why}\n{advice}", path.display())))
     }
 
     async fn open_source(&self) -> anyhow::Result<Arc<dyn Source>> {

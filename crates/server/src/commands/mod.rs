@@ -1,18 +1,22 @@
 //! The commands beside `serve`. Most ask the API and print; none touches the store but `migrate`,
 //! `backup` and `restore`, which work on a store that no server has open.
 
+pub(crate) mod alerts;
 pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod config;
 pub(crate) mod deliveries;
 pub(crate) mod destinations;
 pub(crate) mod doctor;
+pub(crate) mod erase;
+pub(crate) mod event_types;
 pub(crate) mod events;
 pub(crate) mod forecast;
 pub(crate) mod keyring;
 pub(crate) mod keys;
 pub(crate) mod listen;
 pub(crate) mod manual;
+pub(crate) mod mcp;
 pub(crate) mod migrate;
 pub(crate) mod reference;
 pub(crate) mod replay;

@@ -30,8 +30,13 @@ pub(crate) struct Restore {
 pub(crate) async fn run(arguments: &Restore, output: Output) -> Result<(), Failure> {
     let Restore { from, data_dir } = arguments;
     if !from.join("main.db").is_file() {
-        let message = format!("{} is no backup, or one that was not finished", from.display());
-        return Err(Failure::usage(message));
+        let why = if from.exists() {
+            "it has no main.db, so it is no backup, or one that was not finished"
+        } else {
+            "there is no such directory"
+        };
+        let advice = "give the directory that `postrider backup --to` made";
+        return Err(Failure::usage(format!("--from {}: {why}\n{advice}", from.display())));
     }
     if !is_empty(data_dir)? {
         let message = format!("{} is not empty: name a new directory", data_dir.display());
@@ -53,9 +58,19 @@ pub(crate) async fn run(arguments: &Restore, output: Output) -> Result<(), Failu
                 |error| format!("what was copied could not be removed: {error}"),
                 |()| "nothing was left behind".to_owned(),
             );
-            Err(Failure::failed(format!("{error}\nnot restored; {rest}")))
+            Err(Failure::failed(format!("{}\nnot restored; {rest}", why(from, &error))))
         }
     }
+}
+
+/// Why a backup could not be restored. Damage is the backup's: it is what was copied.
+fn why(from: &Path, error: &StoreError) -> String {
+    let StoreError::Corrupt { place, what } = error else { return error.to_string() };
+    let file = place.rsplit('/').next().unwrap_or(place);
+    format!(
+        "the backup {} is damaged, in {file}: {what}\nuse another backup, an older one if need be",
+        from.display()
+    )
 }
 
 fn is_empty(directory: &Path) -> std::io::Result<bool> {

@@ -1,6 +1,7 @@
 //! `postrider subscriptions`: create, list, change, test and delete subscriptions.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
@@ -8,6 +9,7 @@ use url::{Host, Url};
 
 use super::words::subscription as words;
 use super::{Context, Paging, object, parse_json, segment};
+use crate::config::parse_duration;
 use crate::exit::Failure;
 use crate::output::part;
 
@@ -26,12 +28,21 @@ enum Command {
         /// Those to this destination.
         #[arg(long, value_name = "ID")]
         destination: Option<String>,
+        /// The one with this identifier of the application.
+        #[arg(long)]
+        uid: Option<String>,
+        /// Those with this in their name, description, uid, URL or metadata.
+        #[arg(long, value_name = "TEXT")]
+        search: Option<String>,
+        /// Those with this pair in their metadata.
+        #[arg(long, value_name = "KEY:VALUE")]
+        metadata: Option<String>,
         #[command(flatten)]
         paging: Paging,
     },
     /// Show a subscription.
     Get {
-        /// The subscription's identifier.
+        /// The subscription's identifier, or its uid.
         id: String,
     },
     /// Change a subscription: only the given fields. A new URL removes the token and the
@@ -39,17 +50,17 @@ enum Command {
     Update(Box<Update>),
     /// Delete a subscription and cancel its unfinished deliveries.
     Delete {
-        /// The subscription's identifier.
+        /// The subscription's identifier, or its uid.
         id: String,
     },
     /// Send a test event to a subscription now, and show the outcome. Exits with 1 if it failed.
     Test {
-        /// The subscription's identifier.
+        /// The subscription's identifier, or its uid.
         id: String,
     },
     /// Give a subscription a new secret; the old one stays valid for a while.
     Rotate {
-        /// The subscription's identifier.
+        /// The subscription's identifier, or its uid.
         id: String,
         /// How long the old secret stays valid; 24 hours by default.
         #[arg(long, value_name = "SECONDS")]
@@ -70,7 +81,7 @@ struct Create {
     /// Only events that match this filter, as JSON.
     #[arg(long)]
     filter: Option<String>,
-    /// standard, cloudevents or raw.
+    /// standard, cloudevents, raw or workfront.
     #[arg(long)]
     format: Option<String>,
     /// A bearer token that is sent with each request.
@@ -84,6 +95,46 @@ struct Create {
     /// The most requests per second.
     #[arg(long, value_name = "PER_SECOND")]
     rate_limit: Option<f64>,
+    #[command(flatten)]
+    policy: OwnPolicy,
+    #[command(flatten)]
+    about: About,
+}
+
+/// What describes a subscription.
+#[derive(Debug, Args)]
+struct About {
+    /// The display name.
+    #[arg(long)]
+    name: Option<String>,
+    /// A longer text.
+    #[arg(long)]
+    description: Option<String>,
+    /// A pair of the application's own; may be given several times. A change replaces all of them.
+    #[arg(long, value_name = "KEY=VALUE")]
+    metadata: Vec<String>,
+    /// The application's own identifier, unique in the tenant; it stands wherever an identifier can.
+    #[arg(long)]
+    uid: Option<String>,
+}
+
+impl About {
+    /// The fields for the request.
+    fn fields(self) -> Result<Vec<(&'static str, Option<Json>)>, Failure> {
+        let mut pairs = serde_json::Map::new();
+        for pair in &self.metadata {
+            let (key, value) = pair.split_once('=').ok_or_else(|| {
+                Failure::usage(format!("--metadata {pair}: give a key and a value, as KEY=VALUE"))
+            })?;
+            pairs.insert(key.to_owned(), value.into());
+        }
+        Ok(vec![
+            ("name", self.name.map(Json::from)),
+            ("description", self.description.map(Json::from)),
+            ("metadata", (!pairs.is_empty()).then_some(Json::Object(pairs))),
+            ("uid", self.uid.map(Json::from)),
+        ])
+    }
 }
 
 /// Certificates, as PEM files.
@@ -139,9 +190,80 @@ struct Update {
     /// The most requests per second.
     #[arg(long, value_name = "PER_SECOND")]
     rate_limit: Option<f64>,
+    #[command(flatten)]
+    policy: OwnPolicy,
+    /// Go back to the server's policy for everything that is not given here.
+    #[arg(long)]
+    reset_policy: bool,
     /// Whether it gets events.
     #[arg(long)]
     enabled: Option<bool>,
+    #[command(flatten)]
+    about: About,
+}
+
+/// What a subscription wants otherwise than the server's policy, within the operator's limits.
+#[derive(Debug, Args)]
+struct OwnPolicy {
+    /// Retry n falls due (2^n - 1) units after the first attempt: 10s, 1m.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    retry_unit: Option<Duration>,
+    /// How many retries there are.
+    #[arg(long, value_name = "COUNT")]
+    retry_max: Option<u32>,
+    /// The time limit of an attempt: 500ms, 10s.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    attempt_deadline: Option<Duration>,
+    /// When the URL is back, what waits follows its slots, or is sent at once by a ramp (drain).
+    #[arg(long, value_name = "MODE", value_parser = ["slots", "drain"])]
+    recovery: Option<String>,
+    /// When the URL is back, what died of the outage is kept, or replayed.
+    #[arg(long, value_name = "WHAT", value_parser = ["keep", "replay"])]
+    dead: Option<String>,
+    /// What was accepted longer ago than this is kept in any case: 12h, 7d.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    dead_max_age: Option<Duration>,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| "not a duration such as 500ms, 10s, 1m or 7d".to_owned())
+}
+
+impl OwnPolicy {
+    /// The policy for the request; `None` where nothing is given. With `resets` everything that is not
+    /// given goes back to the server's.
+    fn field(self, resets: bool) -> Option<Json> {
+        let seconds = |given: Option<Duration>| given.map(|given| Json::from(given.as_secs_f64()));
+        let attempt = vec![("deadline_seconds", seconds(self.attempt_deadline))];
+        let retry = vec![
+            ("unit_seconds", seconds(self.retry_unit)),
+            ("max", self.retry_max.map(Json::from)),
+        ];
+        let recovery = vec![
+            ("mode", self.recovery.map(Json::from)),
+            ("dead", self.dead.map(Json::from)),
+            ("dead_max_age_seconds", seconds(self.dead_max_age)),
+        ];
+        let groups = [("attempt", attempt), ("retry", retry), ("recovery", recovery)];
+        let is_given =
+            |fields: &[(&str, Option<Json>)]| fields.iter().any(|(_, value)| value.is_some());
+        if resets && !groups.iter().any(|(_, fields)| is_given(fields)) {
+            return Some(Json::Null);
+        }
+        let with_nulls = |fields: Vec<(&'static str, Option<Json>)>| {
+            fields
+                .into_iter()
+                .map(|(name, value)| (name, Some(value.unwrap_or(Json::Null))))
+                .collect()
+        };
+        let given = groups.into_iter().filter(|(_, fields)| resets || is_given(fields));
+        let given: Vec<_> = given
+            .map(|(name, fields)| {
+                (name, Some(object(if resets { with_nulls(fields) } else { fields })))
+            })
+            .collect();
+        (!given.is_empty()).then(|| object(given))
+    }
 }
 
 pub(crate) async fn run(context: &Context, arguments: Subscriptions) -> Result<(), Failure> {
@@ -150,6 +272,12 @@ pub(crate) async fn run(context: &Context, arguments: Subscriptions) -> Result<(
         Command::Create(create) => {
             let created = context.post("/v1/subscriptions", Some(&body(*create)?)).await?;
             output.value(&created, |created| {
+                if created.get("secret").is_none() {
+                    return format!(
+                        "{}\nIt was there already, with the same uid.",
+                        part(created, "id")
+                    );
+                }
                 let secret = part(created, "secret");
                 format!(
                     "{}\nsecret: {secret}\nKeep the secret: it is not shown again.{}",
@@ -158,8 +286,13 @@ pub(crate) async fn run(context: &Context, arguments: Subscriptions) -> Result<(
                 )
             })?;
         }
-        Command::List { destination, paging } => {
-            let query = paging.query(vec![("destination", destination)]);
+        Command::List { destination, uid, search, metadata, paging } => {
+            let query = paging.query(vec![
+                ("destination", destination),
+                ("uid", uid),
+                ("q", search),
+                ("metadata", metadata),
+            ]);
             let list = context.get("/v1/subscriptions", &query).await?;
             output.value(&list, |list| words::list(&context.show(), list))?;
         }
@@ -216,6 +349,7 @@ fn path(id: &str, what: &str) -> Result<String, Failure> {
 fn body(create: Create) -> Result<Json, Failure> {
     let filter = create.filter.map(|filter| parse_json(&filter, "--filter")).transpose()?;
     let mut fields = create.tls.fields()?;
+    fields.extend(create.about.fields()?);
     fields.extend([
         ("url", Some(json!(create.url))),
         ("types", Some(json!(create.types))),
@@ -225,6 +359,7 @@ fn body(create: Create) -> Result<Json, Failure> {
         ("auth_token", create.auth_token.map(Json::from)),
         ("secret", create.secret.map(Json::from)),
         ("rate_limit", create.rate_limit.map(Json::from)),
+        ("policy", create.policy.field(false)),
     ]);
     Ok(object(fields))
 }
@@ -232,12 +367,14 @@ fn body(create: Create) -> Result<Json, Failure> {
 fn changes(update: Update) -> Result<Json, Failure> {
     let filter = update.filter.map(|filter| parse_json(&filter, "--filter")).transpose()?;
     let mut fields = update.tls.fields()?;
+    fields.extend(update.about.fields()?);
     fields.extend([
         ("url", update.url.map(Json::from)),
         ("types", update.types.map(Json::from)),
         ("filter", filter),
         ("auth_token", update.auth_token.map(Json::from)),
         ("rate_limit", update.rate_limit.map(Json::from)),
+        ("policy", update.policy.field(update.reset_policy)),
         ("enabled", update.enabled.map(Json::from)),
     ]);
     Ok(object(fields))
@@ -245,7 +382,38 @@ fn changes(update: Update) -> Result<Json, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::hint;
+    use std::time::Duration;
+
+    use serde_json::{Value as Json, json};
+
+    use super::{OwnPolicy, hint};
+
+    const NOTHING: OwnPolicy = OwnPolicy {
+        retry_unit: None,
+        retry_max: None,
+        attempt_deadline: None,
+        recovery: None,
+        dead: None,
+        dead_max_age: None,
+    };
+
+    #[test]
+    fn policy_flags_become_the_fields_of_the_api() {
+        assert_eq!(NOTHING.field(false), None);
+        assert_eq!(NOTHING.field(true), Some(Json::Null));
+        let some = |resets| {
+            let retry_unit = Some(Duration::from_millis(1_500));
+            OwnPolicy { retry_unit, dead: Some("replay".to_owned()), ..NOTHING }.field(resets)
+        };
+        let given = json!({"retry": {"unit_seconds": 1.5}, "recovery": {"dead": "replay"}});
+        assert_eq!(some(false), Some(given));
+        let reset = json!({
+            "attempt": {"deadline_seconds": null},
+            "retry": {"unit_seconds": 1.5, "max": null},
+            "recovery": {"mode": null, "dead": "replay", "dead_max_age_seconds": null},
+        });
+        assert_eq!(some(true), Some(reset));
+    }
 
     #[test]
     fn hint_names_the_port_of_a_local_url() {

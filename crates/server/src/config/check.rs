@@ -7,8 +7,9 @@ use postrider_domain::egress::is_nat64_length;
 use postrider_domain::limits::BATCH_BODY_BYTES_MAX;
 use postrider_store::postgres::PostgresOptions;
 
-use super::fault::Fault;
-use super::{Config, Loaded, StoreChoice};
+use super::alerts::{is_mail_server, is_sender};
+use super::fault::{Fault, Origin};
+use super::{Config, Loaded, SmtpTls, StoreChoice};
 
 const MINUTE: u64 = 60;
 const DAY: u64 = 24 * 60 * MINUTE;
@@ -143,6 +144,42 @@ const RULES: &[Rule] = &[
     ("http.idle_timeout", |c| !c.http.idle_timeout.is_zero(), "must be longer than nothing"),
     ("http.write_timeout", |c| !c.http.write_timeout.is_zero(), "must be longer than nothing"),
     (
+        "alerts.smtp_server",
+        |c| !c.alerts.has_email() || c.alerts.smtp.server.is_some(),
+        "is needed for targets with `email`",
+    ),
+    (
+        "alerts.smtp_server",
+        |c| c.alerts.smtp.server.as_deref().is_none_or(is_mail_server),
+        "must be a host, or a host with a port, such as smtp.example.com:587",
+    ),
+    (
+        "alerts.email_from",
+        |c| !c.alerts.has_email() || c.alerts.smtp.from.is_some(),
+        "is needed for targets with `email`",
+    ),
+    (
+        "alerts.email_from",
+        |c| c.alerts.smtp.from.as_deref().is_none_or(is_sender),
+        "must be an address such as \"Postrider <postrider@example.com>\"",
+    ),
+    (
+        "alerts.smtp_password",
+        |c| c.alerts.smtp.password.is_some() == c.alerts.smtp.user.is_some(),
+        "and alerts.smtp_user go together",
+    ),
+    (
+        "alerts.smtp_password",
+        |c| c.alerts.smtp.password.is_none() || c.alerts.smtp.tls != SmtpTls::Off,
+        "would be sent in the clear: alerts.smtp_tls must not be \"off\"",
+    ),
+    ("alerts.hourly_max", |c| c.alerts.policy.hourly_max >= 1, "must be at least 1"),
+    (
+        "alerts.repeat_every",
+        |c| c.alerts.policy.repeat_every >= c.alerts.policy.interval_min,
+        "must not be shorter than alerts.interval_min",
+    ),
+    (
         "telemetry.otlp_endpoint",
         |c| c.telemetry.otlp_endpoint.as_deref().is_none_or(is_collector),
         "must be a URL such as http://127.0.0.1:4318, without a user name",
@@ -157,6 +194,9 @@ const RULES: &[Rule] = &[
 /// Finds all violated rules.
 pub(super) fn whole(loaded: &mut Loaded, faults: &mut Vec<Fault>) {
     loaded.config.egress.dev = loaded.config.dev;
+    if loaded.config.dev && loaded.origin("workfront.enabled") == Origin::Default {
+        loaded.config.api.workfront = true;
+    }
     for (key, holds, problem) in RULES {
         if !holds(&loaded.config) {
             faults.push(Fault::new(loaded.origin(key), format!("`{key}` {problem}")));

@@ -82,6 +82,12 @@ fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
         DeValue::Boolean(boolean) => Raw::Boolean(*boolean),
         DeValue::Datetime(_) => Raw::Other("a date"),
         DeValue::Array(items) => Raw::List(items.iter().map(raw).collect()),
-        DeValue::Table(_) => Raw::Other("a table"),
+        DeValue::Table(table) => {
+            let entry = |(name, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+                let name: &std::borrow::Cow<'_, str> = name.get_ref();
+                (name.to_string(), raw(value))
+            };
+            Raw::Table(table.iter().map(entry).collect())
+        }
     }
 }

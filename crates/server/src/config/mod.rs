@@ -4,6 +4,7 @@
 //! defined once, in [`settings`]; an unknown setting or a bad value is refused with its file and
 //! line, variable or flag. This module is the only one of the workspace that reads the environment.
 
+mod alerts;
 mod check;
 pub(crate) mod describe;
 mod environment;
@@ -26,6 +27,9 @@ use postrider_domain::policy::{Policy, Share};
 use postrider_engine::{Options as EngineOptions, Quotas};
 use postrider_transport::{DnsOptions, PoolOptions};
 
+pub(crate) use alerts::{
+    AlertSettings, AlertTarget, SendTo, SmtpSettings, SmtpTls, server_and_port,
+};
 pub(crate) use environment::Environment;
 pub(crate) use fault::{ConfigError, Fault, Origin};
 pub(crate) use show::Shown;
@@ -58,6 +62,7 @@ pub(crate) struct Config {
     pub(crate) metrics: MetricsSettings,
     pub(crate) shutdown: ShutdownSettings,
     pub(crate) telemetry: TelemetrySettings,
+    pub(crate) alerts: AlertSettings,
 }
 
 /// Settings of the PostgreSQL store.
@@ -234,6 +239,7 @@ impl Default for Config {
                 otlp_token: None,
                 otlp_sample: Share::from_millionths(1_000_000),
             },
+            alerts: AlertSettings::default(),
         }
     }
 }
@@ -330,7 +336,8 @@ impl Loaded {
             }
             Err(expected) => {
                 // The value may be a secret, or an address with a password: do not repeat it.
-                let is_shown = !setting.secret && !given.raw.may_have_a_password();
+                let is_shown =
+                    !setting.secret && !setting.sensitive && !given.raw.may_have_a_password();
                 let found = is_shown.then_some(&given.raw);
                 Err(Fault::bad(given.origin, setting.key, &expected, found))
             }

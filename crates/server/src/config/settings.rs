@@ -1,7 +1,7 @@
 //! The table of all settings.
 //!
 //! One line for each setting: its key, the field that it sets, and its help text. `(secret)` marks
-//! a value that is never shown, `(live)` one that a running server applies at a reload. The syntax
+//! a value that is never shown, `(sensitive)` one with secrets in it, `(live)` one that a running server applies at a reload. The syntax
 //! of a value follows from the field's type (see [`super::value`]).
 
 use serde_json::Value as Json;
@@ -17,12 +17,16 @@ pub(super) struct Setting {
     pub(super) help: &'static str,
     /// Whether its value must never be shown.
     pub(super) secret: bool,
+    /// Whether there are secrets in its value, which are hidden where it is shown.
+    pub(super) sensitive: bool,
     /// Whether a running server applies a change (SIGHUP); otherwise it needs a restart.
     pub(super) live: bool,
     /// Parses and sets a value; the error says which values are valid.
     pub(super) set: fn(&mut Config, &Raw) -> Result<(), String>,
     /// The value as JSON; `null` if it is not set.
     pub(super) show: fn(&Config) -> Json,
+    /// The same with its secrets hidden.
+    pub(super) masked: fn(&Config) -> Json,
     /// Copies the value from another configuration.
     pub(super) copy: fn(&mut Config, &Config),
 }
@@ -37,6 +41,9 @@ macro_rules! is {
     (live, live) => {
         true
     };
+    (sensitive, sensitive) => {
+        true
+    };
     ($mark:ident, $other:ident) => {
         false
     };
@@ -48,11 +55,13 @@ macro_rules! settings {
             key: $key,
             help: $help,
             secret: is!(secret, $($mark)?),
+            sensitive: is!(sensitive, $($mark)?),
             live: is!(live, $($mark)?),
             set: |config, raw| {
                 Value::take(&mut config.$($field).+, raw)
             },
             show: |config| Value::show(&config.$($field).+),
+            masked: |config| Value::masked(&config.$($field).+),
             copy: |config, from| config.$($field).+.clone_from(&from.$($field).+),
         }),*]
     };
@@ -96,6 +105,12 @@ pub(super) const ALL: &[Setting] = settings! {
     "mass_failure.share" (live) = policy.mass_failure.share, "it takes more than this share of them";
     "mass_failure.hold_max" (live) = policy.mass_failure.hold_max, "transitions are held no longer than this";
     "retention.finished" (live) = policy.retention.finished, "how long finished deliveries are kept";
+    "policy_limits.retry_unit_min" (live) = policy.limits.retry_unit_min, "shortest retry unit that a subscription may have";
+    "policy_limits.retry_max" (live) = policy.limits.retry_max, "most retries that a subscription may have";
+    "policy_limits.retry_span_max" (live) = policy.limits.retry_span_max, "longest time from the first attempt to the last retry that a subscription may have";
+    "policy_limits.attempt_deadline_max" (live) = policy.limits.attempt_deadline_max, "longest time limit of an attempt that a subscription may have";
+    "policy_limits.dead_max_age_max" (live) = policy.limits.dead_max_age_max, "longest recovery.dead_max_age that a subscription may have";
+    "policy_limits.rate_limit_max" (live) = policy.limits.rate_limit_max, "most requests a second to one destination, also where no subscription limits them; no limit unless set";
 
     "egress.allow_http" = egress.allow_http, "plain http to public addresses";
     "egress.allow" = egress.allow, "networks that are trusted although they are not public";
@@ -163,6 +178,11 @@ pub(super) const ALL: &[Setting] = settings! {
     "limits.tenant_replays_running" = engine.quotas.tenant_replays_running, "bulk replays of one tenant that run at the same time";
     "limits.replays_running" = engine.quotas.replays_running, "bulk replays of all tenants that run at the same time";
     "limits.tenant_replays" = engine.quotas.tenant_replays, "bulk replays of one tenant that are kept; the oldest ended ones are removed";
+    "limits.tenant_event_types" = engine.quotas.tenant_event_types, "event types of one tenant; those of the server have the same limit";
+    "limits.tenant_event_type_bytes" = engine.quotas.tenant_event_type_bytes, "bytes of one tenant's event types, as they are stored";
+    "limits.event_types" = engine.quotas.event_types, "event types of all tenants";
+    "limits.tenant_erasures_open" = engine.quotas.tenant_erasures_open, "erasures of one tenant that are not finished";
+    "limits.erasures_open" = engine.quotas.erasures_open, "erasures of all tenants that are not finished";
     "limits.tenant_queued" = engine.quotas.tenant_queued, "deliveries of one tenant that wait for their first attempt";
     "limits.tenant_unfinished" = engine.quotas.tenant_unfinished, "deliveries of one tenant that have not ended";
     "limits.tenant_unfinished_bytes" = engine.quotas.tenant_unfinished_bytes, "bytes of the events of these deliveries, once for each delivery (an estimate)";
@@ -175,6 +195,9 @@ pub(super) const ALL: &[Setting] = settings! {
     "limits.portal_links" = api.portal_links_max, "portal links of all tenants";
     "session.lifetime" = api.session_lifetime, "how long somebody who signed in stays signed in";
     "portal.frame_ancestors" = api.frame_ancestors, "origins whose pages may frame the portal, such as [\"https://app.example.com\"]; none unless set";
+    "catalogue.unknown_types" = api.conducts.unknown_types, "what is done with events of a type that is not in the catalogue, where a tenant has made no choice";
+    "catalogue.misfits" = api.conducts.misfits, "what is done with events whose data does not fit the schema of their type, where a tenant has made no choice";
+    "erasure.scrub_interval" = api.scrub_interval, "shortest time between two rewrites of the store's files after payloads were erased";
     "idempotency.memory" = api.idempotency_memory, "how long the answer for an idempotency key is kept";
     "http.header_read_timeout" = http.header_read_timeout, "time limit for the head of a request; for the first one including TLS and protocol detection";
     "http.idle_timeout" = http.idle_timeout, "a connection to the API is closed after this time without a request";
@@ -190,8 +213,21 @@ pub(super) const ALL: &[Setting] = settings! {
     "server.tls_cert" = server.tls_cert, "file with the certificate chain of the API, in PEM; read again when it changes";
     "server.tls_key" = server.tls_key, "file with its private key, in PEM";
     "server.trusted_proxies" = server.trusted_proxies, "networks of proxies whose x-forwarded-for, x-forwarded-proto and forwarded headers are used";
+    "workfront.enabled" = api.workfront, "the API of Adobe Workfront's event subscriptions, under /attask/; with dev it is on unless set";
     "metrics.listen" = metrics.listen, "address of /metrics alone, which is then served nowhere else";
     "metrics.key" (secret) = metrics.key, "key for /metrics, as a bearer token; by default none is needed";
+    "alerts.targets" (sensitive) = alerts.targets, "who is told when something is wrong: a list of targets, each with `name` and one of `url` (with `secret`), `slack` and `email`; and, if it wants less, `severity`, `kinds`, `tenants`";
+    "alerts.group_window" = alerts.policy.group_window, "what happens within this time is told in one message";
+    "alerts.interval_min" = alerts.policy.interval_min, "shortest time between two messages to a target; doubles up to an hour while there is news";
+    "alerts.resolve_after" = alerts.policy.resolve_after, "how long everything must be well before that is told";
+    "alerts.repeat_every" = alerts.policy.repeat_every, "how often a target is reminded of what lasts";
+    "alerts.hourly_max" = alerts.policy.hourly_max, "messages to a target in an hour";
+    "alerts.disk_free_min" = alerts.disk_free_min, "share of the data directory's disk that must be free";
+    "alerts.smtp_server" = alerts.smtp.server, "mail server for e-mails, such as smtp.example.com or smtp.example.com:587";
+    "alerts.smtp_tls" = alerts.smtp.tls, "whether the connection to it switches to TLS, begins with it, or is not encrypted";
+    "alerts.smtp_user" = alerts.smtp.user, "user name for the mail server";
+    "alerts.smtp_password" (secret) = alerts.smtp.password, "password for the mail server";
+    "alerts.email_from" = alerts.smtp.from, "sender of e-mails";
     "shutdown.deadline" = shutdown.deadline, "how long the shutdown waits for attempts in flight";
     "telemetry.log" (live) = telemetry.log, "what is logged: error, warn, info, debug, trace, or a filter such as info,postrider=debug";
     "telemetry.format" = telemetry.format, "format of log lines";

@@ -18,7 +18,7 @@ pub(crate) struct Shown {
 
 pub(super) fn all(loaded: &Loaded) -> Vec<Shown> {
     let shown = |setting: &settings::Setting| {
-        let value = (setting.show)(&loaded.config);
+        let value = (setting.masked)(&loaded.config);
         let value = if setting.secret && !value.is_null() { json!("***") } else { value };
         Shown {
             key: setting.key,

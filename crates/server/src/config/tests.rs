@@ -207,6 +207,19 @@ fn missing_configuration_file_is_reported() {
 }
 
 #[test]
+fn workfronts_api_is_off_unless_set_and_on_with_dev_unless_set() {
+    for (flags, is_on) in [
+        (&[][..], false),
+        (&["dev=true"][..], true),
+        (&["dev=true", "workfront.enabled=false"][..], false),
+        (&["workfront.enabled=true"][..], true),
+    ] {
+        let loaded = load("", &[], flags).unwrap();
+        assert_eq!(loaded.config.api.workfront, is_on, "{flags:?}");
+    }
+}
+
+#[test]
 fn time_scale_is_refused_without_dev() {
     let refused = fault("", &[], &["time_scale=1000"]);
     assert!(refused.starts_with("flag --set time_scale: `time_scale` is for demonstrations"));

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv6Net};
 use postrider_api::{Origin, Origins};
+use postrider_domain::catalogue::Conduct;
 use postrider_domain::ids::TenantId;
 use postrider_domain::policy::{DeadRecovery, MeasuredFrom, RecoveryMode, Share};
 use postrider_transport::Nameservers;
 use serde_json::{Value as Json, json};
 
-use super::{HealthListen, LogFormat, StoreChoice};
+use super::{HealthListen, LogFormat, SmtpTls, StoreChoice};
 
 /// The expectation for a value that is not UTF-8.
 pub(super) const UTF8: &str = "text in UTF-8";
@@ -35,7 +36,9 @@ pub(crate) enum Raw {
     Boolean(bool),
     /// A list.
     List(Vec<Raw>),
-    /// A TOML value that no setting takes, such as a table or a date.
+    /// A table, with its entries.
+    Table(Vec<(String, Raw)>),
+    /// A TOML value that no setting takes, such as a date.
     Other(&'static str),
 }
 
@@ -47,6 +50,7 @@ impl fmt::Display for Raw {
             Raw::Float(number) => write!(f, "{number}"),
             Raw::Boolean(boolean) => write!(f, "{boolean}"),
             Raw::List(_) => f.write_str("a list"),
+            Raw::Table(_) => f.write_str("a table"),
             Raw::Other(what) => f.write_str(what),
         }
     }
@@ -63,9 +67,28 @@ impl Raw {
     fn text(&self) -> Option<&str> {
         match self {
             Raw::Untyped(text) | Raw::Text(text) => Some(text.trim()),
-            Raw::Integer(_) | Raw::Float(_) | Raw::Boolean(_) | Raw::List(_) | Raw::Other(_) => {
-                None
+            Raw::Integer(_)
+            | Raw::Float(_)
+            | Raw::Boolean(_)
+            | Raw::List(_)
+            | Raw::Table(_)
+            | Raw::Other(_) => None,
+        }
+    }
+
+    /// As JSON.
+    pub(super) fn json(&self) -> Json {
+        match self {
+            Raw::Untyped(text) | Raw::Text(text) => json!(text),
+            Raw::Integer(number) => json!(number),
+            Raw::Float(number) => json!(number),
+            Raw::Boolean(boolean) => json!(boolean),
+            Raw::List(items) => items.iter().map(Raw::json).collect(),
+            Raw::Table(entries) => {
+                let entries = entries.iter().map(|(name, value)| (name.clone(), value.json()));
+                Json::Object(entries.collect())
             }
+            Raw::Other(_) => Json::Null,
         }
     }
 
@@ -74,7 +97,12 @@ impl Raw {
         match self {
             Raw::Untyped(text) => text.trim().replace('_', "").parse().ok(),
             Raw::Integer(number) => T::try_from(*number).ok(),
-            Raw::Text(_) | Raw::Float(_) | Raw::Boolean(_) | Raw::List(_) | Raw::Other(_) => None,
+            Raw::Text(_)
+            | Raw::Float(_)
+            | Raw::Boolean(_)
+            | Raw::List(_)
+            | Raw::Table(_)
+            | Raw::Other(_) => None,
         }
     }
 
@@ -85,7 +113,7 @@ impl Raw {
             Raw::Untyped(text) => text.trim().parse().ok(),
             Raw::Integer(number) => Some(*number as f64),
             Raw::Float(number) => Some(*number),
-            Raw::Text(_) | Raw::Boolean(_) | Raw::List(_) | Raw::Other(_) => None,
+            Raw::Text(_) | Raw::Boolean(_) | Raw::List(_) | Raw::Table(_) | Raw::Other(_) => None,
         }
     }
 
@@ -97,9 +125,12 @@ impl Raw {
                 Some(entries.filter(|entry| !entry.is_empty()).collect())
             }
             Raw::List(items) => items.iter().map(Raw::text).collect(),
-            Raw::Text(_) | Raw::Integer(_) | Raw::Float(_) | Raw::Boolean(_) | Raw::Other(_) => {
-                None
-            }
+            Raw::Text(_)
+            | Raw::Integer(_)
+            | Raw::Float(_)
+            | Raw::Boolean(_)
+            | Raw::Table(_)
+            | Raw::Other(_) => None,
         }
     }
 }
@@ -110,6 +141,10 @@ pub(super) trait Value {
     fn take(&mut self, raw: &Raw) -> Result<(), String>;
     /// The value as it would be written; `null` if it is not set.
     fn show(&self) -> Json;
+    /// The same, with the secrets in it hidden.
+    fn masked(&self) -> Json {
+        self.show()
+    }
 }
 
 /// Stores a parsed value, or returns the error text.
@@ -158,7 +193,12 @@ impl Value for bool {
                 "false" | "0" => Some(false),
                 _ => None,
             },
-            Raw::Text(_) | Raw::Integer(_) | Raw::Float(_) | Raw::List(_) | Raw::Other(_) => None,
+            Raw::Text(_)
+            | Raw::Integer(_)
+            | Raw::Float(_)
+            | Raw::List(_)
+            | Raw::Table(_)
+            | Raw::Other(_) => None,
         };
         store(self, read, "true or false")
     }
@@ -512,9 +552,23 @@ words!(
     "replay" => DeadRecovery::Replay
 );
 words!(
+    Conduct,
+    "\"accept\", \"flag\" or \"refuse\"",
+    "accept" => Conduct::Accept,
+    "flag" => Conduct::Flag,
+    "refuse" => Conduct::Refuse
+);
+words!(
     LogFormat,
     "\"auto\", \"human\" or \"json\"",
     "auto" => LogFormat::Auto,
     "human" => LogFormat::Human,
     "json" => LogFormat::Json
+);
+words!(
+    SmtpTls,
+    "\"starttls\", \"tls\" or \"off\"",
+    "starttls" => SmtpTls::StartTls,
+    "tls" => SmtpTls::Tls,
+    "off" => SmtpTls::Off
 );

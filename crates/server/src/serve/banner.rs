@@ -18,6 +18,8 @@ pub(super) enum AdminKey<'a> {
         key: &'a str,
         /// The file with the key.
         path: &'a Path,
+        /// Whether the key is in the file. If not, it must be printed.
+        is_written: bool,
     },
     /// Given by the operator.
     Given,
@@ -57,7 +59,8 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Prints the text. Without a terminal, only a new key and the link are printed.
+/// Prints the text. Without a terminal, where a key would end in a log, only the file with a new key is
+/// named.
 pub(super) fn print(
     output: Output,
     started: &Started<'_>,
@@ -66,8 +69,15 @@ pub(super) fn print(
 ) -> io::Result<()> {
     let Started { address, is_terminal, link } = *started;
     if output.json || !is_terminal {
-        if let AdminKey::Created { key, .. } = key {
-            output.value(&json!({ "admin_key": key }), |_| format!("admin key: {key}"))?;
+        match key {
+            AdminKey::Created { path, is_written: true, .. } => {
+                let shown = format!("admin key: written to {}", path.display());
+                output.value(&json!({ "admin_key_file": path }), |_| shown)?;
+            }
+            AdminKey::Created { key, .. } => {
+                output.value(&json!({ "admin_key": key }), |_| format!("admin key: {key}"))?;
+            }
+            AdminKey::Given | AdminKey::Exists { .. } => {}
         }
         return match link {
             Some(link) => output.value(&json!({ "sign_in": link }), |_| format!("sign in: {link}")),
@@ -76,13 +86,14 @@ pub(super) fn print(
     }
     let bold = |text: &str| output.paint(Colour::Bold, text);
     let shown_key = match key {
-        AdminKey::Created { key, path } => {
+        AdminKey::Created { key, path, is_written: true } => {
             format!("{}  (shown once; kept in {})", bold(key), path.display())
         }
+        AdminKey::Created { key, .. } => format!("{}  (shown once; keep it)", bold(key)),
         AdminKey::Given => "yours, by POSTRIDER_ADMIN_KEY".to_owned(),
         AdminKey::Exists { path } if path.exists() => format!("in {}", path.display()),
         AdminKey::Exists { path } => {
-            format!("no longer in {}; set POSTRIDER_ADMIN_KEY to get in", path.display())
+            format!("no longer in {}; if it is lost: postrider keys reset-admin", path.display())
         }
     };
     let shown_link = link.map_or_else(String::new, |link| {

@@ -20,6 +20,8 @@ use postrider_store::StoreError;
 use postrider_store::postgres::{ClockSight, PostgresStore};
 use postrider_transport::{Clock, SystemClock};
 
+use super::alerts::AlertFeed;
+
 /// The file with the saved clock.
 const FILE: &str = "clock";
 /// How often the machine's clock is read.
@@ -101,15 +103,16 @@ impl ServerClock {
     }
 
     /// Compares the clock with the time of day until the server ends.
-    pub(super) async fn follow(self: Arc<Self>, engine: EngineHandle) {
-        self.first_step.iter().for_each(|step| tell(*step, &engine));
+    pub(super) async fn follow(self: Arc<Self>, engine: EngineHandle, alerts: Option<AlertFeed>) {
+        let listeners = Listeners { engine, alerts };
+        self.first_step.iter().for_each(|step| listeners.tell(*step));
         match &self.source {
-            Source::Machine(_) => self.follow_machine(&engine).await,
-            Source::Database(store) => self.follow_database(store, &engine).await,
+            Source::Machine(_) => self.follow_machine(&listeners).await,
+            Source::Database(store) => self.follow_database(store, &listeners).await,
         }
     }
 
-    async fn follow_machine(&self, engine: &EngineHandle) {
+    async fn follow_machine(&self, listeners: &Listeners) {
         let mut ticks = ticks(LOOK_EVERY);
         let mut looks = 0;
         loop {
@@ -121,7 +124,7 @@ impl ServerClock {
             let step = self.write(|steady| steady.compare(before, wall));
             looks += 1;
             if let Some(step) = step {
-                tell(step, engine);
+                listeners.tell(step);
             }
             if step.is_some() || looks >= SAVE_AFTER_LOOKS {
                 looks = 0;
@@ -130,7 +133,7 @@ impl ServerClock {
         }
     }
 
-    async fn follow_database(&self, store: &PostgresStore, engine: &EngineHandle) {
+    async fn follow_database(&self, store: &PostgresStore, listeners: &Listeners) {
         let mut ticks = ticks(ASK_EVERY);
         let mut behind = 0;
         loop {
@@ -141,7 +144,7 @@ impl ServerClock {
                 continue;
             }
             if let Some(step) = self.write(|steady| steady.compare(asked, sight.now)) {
-                tell(step, engine);
+                listeners.tell(step);
             }
             let ahead_ms = self.read(Steady::ahead_ms);
             let others = sight.others_ahead_ms.filter(|others| others - ahead_ms > BEHIND_MS);
@@ -194,17 +197,28 @@ impl Clock for ServerClock {
     }
 }
 
-/// Logs a step, and alerts the operator.
-fn tell(step: Step, engine: &EngineHandle) {
-    let Step { at, by_ms, ahead_ms } = step;
-    tracing::warn!(
-        %at,
-        by_ms,
-        ahead_ms,
-        "the time of day was set: times go on at the pace of real time, so no slot is lost and no \
-         attempt is early; ahead_ms is how far they are ahead of the time of day from now on"
-    );
-    engine.clock_stepped(step);
+/// Those who are told of a step.
+struct Listeners {
+    engine: EngineHandle,
+    alerts: Option<AlertFeed>,
+}
+
+impl Listeners {
+    /// Logs a step, and alerts the operator.
+    fn tell(&self, step: Step) {
+        let Step { at, by_ms, ahead_ms } = step;
+        tracing::warn!(
+            %at,
+            by_ms,
+            ahead_ms,
+            "the time of day was set: times go on at the pace of real time, so no slot is lost and no \
+             attempt is early; ahead_ms is how far they are ahead of the time of day from now on"
+        );
+        self.engine.clock_stepped(step);
+        if let Some(alerts) = &self.alerts {
+            alerts.clock_stepped(step);
+        }
+    }
 }
 
 fn ticks(every: Duration) -> tokio::time::Interval {
@@ -243,6 +257,11 @@ fn elapsed() -> Duration {
 fn boot() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
+}
+
+/// The clock that the last server saved in its data directory, if there was one.
+pub(crate) fn saved(data_dir: &Path) -> anyhow::Result<Option<Saved>> {
+    read(&data_dir.join(FILE))
 }
 
 fn read(path: &Path) -> anyhow::Result<Option<Saved>> {

@@ -117,7 +117,7 @@ pub(super) fn raise_limit(config: &Config) {
 }
 
 /// One file for every attempt, idle connection and client.
-fn needed(config: &Config) -> u64 {
+pub(crate) fn needed(config: &Config) -> u64 {
     let all = config
         .engine
         .in_flight_max

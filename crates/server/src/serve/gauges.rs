@@ -10,6 +10,7 @@ use postrider_engine::EngineHandle;
 use postrider_store::{ShardLeases, Store, StoreError};
 use postrider_transport::Clock;
 
+use super::alerts::AlertFeed;
 use super::metrics::{GaugeValues, Metrics};
 
 const EVERY: Duration = Duration::from_secs(2);
@@ -17,9 +18,9 @@ const EVERY: Duration = Duration::from_secs(2);
 /// Reads the gauges every few seconds until the process ends.
 pub(super) async fn follow(
     engine: EngineHandle,
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
+    (store, clock): (Arc<dyn Store>, Arc<dyn Clock>),
     metrics: Metrics,
+    alerts: Option<AlertFeed>,
 ) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -33,6 +34,9 @@ pub(super) async fn follow(
         if gauges.held != was_suspended {
             was_suspended = gauges.held;
             alert(was_suspended);
+            if let Some(alerts) = &alerts {
+                alerts.suspended(was_suspended);
+            }
         }
         let refused = engine.quota_refusals().into_iter();
         metrics.refused(refused.map(|(quota, count)| (quota.name(), count)).collect());
@@ -49,6 +53,7 @@ pub(super) async fn follow(
             in_flight_first: u64::try_from(gauges.in_flight_first).unwrap_or(u64::MAX),
             in_flight_retry: u64::try_from(gauges.in_flight_retry).unwrap_or(u64::MAX),
             filters_over_budget: gauges.filters_over_budget,
+            misfits: engine.misfits(),
             first_lane_age: ages.0,
             retry_lane_overdue: ages.1,
         });

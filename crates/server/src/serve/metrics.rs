@@ -11,8 +11,9 @@ use std::time::Duration;
 use postrider_domain::attempt::{Ending, FailureClass, Turn};
 use postrider_domain::delivery::StateName;
 use postrider_domain::destination::DestinationState;
-use postrider_domain::ids::DestinationId;
+use postrider_domain::ids::{DestinationId, TenantId};
 use postrider_domain::ledger::Ledger;
+use postrider_engine::MisfitCounts;
 use postrider_store::ShardLeases;
 
 /// Upper bounds of the latency histogram's buckets, in microseconds.
@@ -38,11 +39,25 @@ struct State {
     spans_lost: u64,
     transitions: BTreeMap<(&'static str, &'static str), u64>,
     /// Destinations of this node's shards that are disabled or frozen. All others are enabled.
-    not_enabled: HashMap<DestinationId, DestinationState>,
+    not_enabled: HashMap<DestinationId, Standing>,
+    /// Those of them that have a subscription, as they were last counted.
+    standing: Arc<Vec<Standing>>,
     destinations: DestinationCounts,
+    /// Messages to the targets of alerts, sent and failed.
+    alerts: BTreeMap<String, (u64, u64)>,
     gauges: GaugeValues,
     /// How often each quota refused something.
     refused: Vec<(&'static str, u64)>,
+}
+
+/// A destination in this node's shards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) destination: DestinationId,
+    pub(crate) tenant: TenantId,
+    pub(crate) state: DestinationState,
+    /// Consecutive failures.
+    pub(crate) failures: u64,
 }
 
 /// Values that are read every few seconds.
@@ -60,6 +75,7 @@ pub(crate) struct GaugeValues {
     pub(crate) leased: bool,
     /// How often a filter exceeded its budget since the start.
     pub(crate) filters_over_budget: u64,
+    pub(crate) misfits: MisfitCounts,
     /// Attempts in flight from the first lane.
     pub(crate) in_flight_first: u64,
     /// Attempts in flight from the retry lane.
@@ -166,13 +182,26 @@ impl Metrics {
     }
 
     /// Records the state of a destination in this node's shards.
-    pub(super) fn destination_is(&self, destination: DestinationId, state: DestinationState) {
-        match state {
-            DestinationState::Enabled => self.state().not_enabled.remove(&destination),
+    pub(super) fn destination_is(&self, standing: Standing) {
+        match standing.state {
+            DestinationState::Enabled => self.state().not_enabled.remove(&standing.destination),
             DestinationState::Disabled | DestinationState::Frozen => {
-                self.state().not_enabled.insert(destination, state)
+                self.state().not_enabled.insert(standing.destination, standing)
             }
         };
+    }
+
+    /// The disabled and frozen destinations that have a subscription, in this node's shards.
+    pub(super) fn standing(&self) -> Arc<Vec<Standing>> {
+        Arc::clone(&self.state().standing)
+    }
+
+    /// A target of alerts was told something, or that failed; without an outcome, it is there.
+    pub(crate) fn alert(&self, target: &str, sent: Option<bool>) {
+        let mut state = self.state();
+        let (good, bad) = state.alerts.entry(target.to_owned()).or_default();
+        *good += u64::from(sent == Some(true));
+        *bad += u64::from(sent == Some(false));
     }
 
     /// Counts the destinations that have a subscription, in the shards that this node owns. So a
@@ -191,15 +220,19 @@ impl Metrics {
         };
         // Counted without the lock, so that no settlement waits for it.
         let mut counts = DestinationCounts::default();
+        let mut standing = Vec::new();
         for destination in named.filter(|destination| holding.has(destination.shard())) {
             counts.all += 1;
-            match not_enabled.get(&destination) {
-                Some(DestinationState::Disabled) => counts.disabled += 1,
-                Some(DestinationState::Frozen) => counts.frozen += 1,
-                Some(DestinationState::Enabled) | None => {}
+            let Some(found) = not_enabled.get(&destination) else { continue };
+            match found.state {
+                DestinationState::Disabled => counts.disabled += 1,
+                DestinationState::Frozen => counts.frozen += 1,
+                DestinationState::Enabled => continue,
             }
+            standing.push(found.clone());
         }
-        self.state().destinations = counts;
+        let mut state = self.state();
+        (state.destinations, state.standing) = (counts, Arc::new(standing));
     }
 
     /// What quotas have refused so far.
@@ -251,6 +284,14 @@ impl State {
         for (quota, count) in &self.refused {
             page.line(&format!("postrider_quota_refusals_total{{limit=\"{quota}\"}}"), count);
         }
+        let help = "Messages to targets of alerts.";
+        page.head("postrider_alerts_total", "counter", help);
+        for (target, (sent, failed)) in &self.alerts {
+            for (outcome, count) in [("sent", sent), ("failed", failed)] {
+                let labels = format!("{{target=\"{target}\",outcome=\"{outcome}\"}}");
+                page.line(&format!("postrider_alerts_total{labels}"), count);
+            }
+        }
         let help = "Spans that the trace collector accepted.";
         page.counter("postrider_spans_exported_total", help, self.spans_exported);
         let help = "Spans that were lost: the queue was full, or the trace collector failed.";
@@ -292,6 +333,11 @@ impl State {
             "Filters that exceeded their budget of steps; the event was delivered unfiltered.";
         page.head("postrider_filters_over_budget_total", "counter", help);
         page.line("postrider_filters_over_budget_total", &self.gauges.filters_over_budget);
+        let help = "Events that did not fit the catalogue of event types.";
+        page.head("postrider_misfits_total", "counter", help);
+        let MisfitCounts { flagged, refused } = self.gauges.misfits;
+        page.line("postrider_misfits_total{outcome=\"flagged\"}", &flagged);
+        page.line("postrider_misfits_total{outcome=\"refused\"}", &refused);
         let help =
             "Age of the oldest queued delivery; by how much the first waiting one is overdue.";
         page.head("postrider_lane_age_seconds", "gauge", help);
@@ -428,12 +474,16 @@ mod tests {
         (0..100).map(|n| DestinationId::of(&tenant, &url(n))).collect()
     }
 
+    fn standing(destination: DestinationId, state: DestinationState) -> Standing {
+        Standing { destination, tenant: TenantId::default_tenant(), state, failures: 1 }
+    }
+
     #[test]
     fn destinations_of_a_shard_that_moved_are_counted_by_its_new_owner_alone() {
         let all = destinations();
         let (old, new) = (Metrics::default(), Metrics::default());
         for destination in &all {
-            old.destination_is(*destination, DestinationState::Disabled);
+            old.destination_is(standing(*destination, DestinationState::Disabled));
         }
         old.count_destinations(all.iter().copied(), &holding(0..=255));
         assert_eq!(counted(&old), [0, 100, 0]);
@@ -441,7 +491,7 @@ mod tests {
         // Half of the shards move. Their new owner reads the destinations from the store.
         let moved = holding(128..=255);
         for destination in all.iter().filter(|destination| moved.has(destination.shard())) {
-            new.destination_is(*destination, DestinationState::Disabled);
+            new.destination_is(standing(*destination, DestinationState::Disabled));
         }
         old.count_destinations(all.iter().copied(), &holding(0..=127));
         new.count_destinations(all.iter().copied(), &moved);
@@ -455,14 +505,14 @@ mod tests {
     fn a_destination_that_no_subscription_names_is_not_counted() {
         let all = destinations();
         let metrics = Metrics::default();
-        metrics.destination_is(all[0], DestinationState::Frozen);
+        metrics.destination_is(standing(all[0], DestinationState::Frozen));
         metrics.count_destinations(all.iter().copied(), &holding(0..=255));
         assert_eq!(counted(&metrics), [99, 0, 1]);
         metrics.count_destinations(all[2..].iter().copied(), &holding(0..=255));
         assert_eq!(counted(&metrics), [98, 0, 0]);
         metrics.count_destinations(all.iter().copied(), &holding(0..=255));
         assert_eq!(counted(&metrics), [99, 0, 1], "it is still frozen when it is named again");
-        metrics.destination_is(all[0], DestinationState::Enabled);
+        metrics.destination_is(standing(all[0], DestinationState::Enabled));
         assert!(metrics.state().not_enabled.is_empty());
     }
 

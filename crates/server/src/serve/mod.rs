@@ -4,6 +4,7 @@
 //! flight are repeated. **Every server has an admin key**: the first start creates one before the
 //! first request is answered, so it is safe to listen on any address.
 
+mod alerts;
 mod attempts;
 mod background;
 mod banner;
@@ -23,13 +24,13 @@ mod signals;
 mod traces;
 mod transport_options;
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use postrider_api::process::Process;
+use postrider_api::process::{AlertDesk, Process};
 use postrider_api::{
     ApiParts, ApiSettings, ApiState, Bootstrap, GivenAdmin, Rate, Vault, bootstrap_admin,
     note_operator,
@@ -44,11 +45,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use zeroize::Zeroizing;
 
+use self::alerts::AlertFeed;
 use self::background::BackgroundRuntime;
 use self::banner::{AdminKey, Started};
 use self::clock::ServerClock;
+pub(crate) use self::clock::saved as saved_clock;
 pub(crate) use self::cluster::is_name as is_node_name;
-pub(crate) use self::files::keep_private;
+pub(crate) use self::files::{keep_private, needed as files_needed};
 pub(crate) use self::health::address as health_address;
 pub(crate) use self::http::{ListenerOptions, serve as listen_http};
 use self::instrumented_store::InstrumentedStore;
@@ -174,7 +177,7 @@ impl Server {
         // Bind first: if the address is in use, nothing has been read or sent yet.
         let listener = TcpListener::bind(config.listen)
             .await
-            .with_context(|| format!("cannot listen on {}", config.listen))?;
+            .map_err(|error| cannot_listen(config.listen, &error, "--listen"))?;
         let address = listener.local_addr()?;
         let apart = health::HealthListeners::bind(config).await?;
         let tls = http::Tls::of(config)?;
@@ -183,8 +186,9 @@ impl Server {
         let background = BackgroundRuntime::start()?;
         let (store, steady) = open_store(config, fatal, background.handle()).await?;
         let clock: Arc<dyn Clock> = Arc::clone(&steady) as Arc<dyn Clock>;
+        let feed = alerts::feed(config);
         let store: Arc<dyn Store> =
-            Arc::new(InstrumentedStore::new(store, metrics.clone(), log.attempts()));
+            Arc::new(InstrumentedStore::new(store, metrics.clone(), log.attempts(), feed.clone()));
         let vault = secrets::open_vault(config, &*store).await?;
         secrets::reseal(config, &*store, &vault, clock.now()).await?;
         if config.store != StoreChoice::Embedded {
@@ -200,21 +204,18 @@ impl Server {
         let (engine, egress) =
             start_engine(&loaded, for_engine, now, vault.clone(), (spans, background.handle()))
                 .await?;
-        drop(tokio::spawn(steady.follow(engine.clone())));
         drop(tokio::spawn(transport_options::follow_own_addresses(config.clone(), egress.clone())));
-        let gauges =
-            gauges::follow(engine.clone(), Arc::clone(&store), Arc::clone(&clock), metrics.clone());
-        drop(tokio::spawn(gauges));
+        let watched = Watched { store: &store, engine: &engine, clock: &clock, metrics: &metrics };
+        let desk = watched.follow(config, steady, feed)?;
 
         let kept = vault.clone();
         let of_server = Arc::clone(&clock);
-        let process = Arc::new(ThisProcess::new(&loaded, clock.now()));
+        let process = Arc::new(ThisProcess::new(&loaded, clock.now(), desk));
         let about = Arc::clone(&process) as Arc<dyn Process>;
         let parts =
             Assembly { store: &store, engine: &engine, clock, vault, metrics, egress, about };
         let state = parts.api(config, &first)?;
-        drop(tokio::spawn(state.clone().follow_changes()));
-        drop(tokio::spawn(state.clone().keep_house()));
+        keep(&state);
         let (stop_listening, stop) = watch::channel(false);
         apart.serve(config, &state, &stop);
         let router = postrider_api::router(state.clone());
@@ -339,6 +340,30 @@ impl Server {
     }
 }
 
+/// Why a server cannot listen on an address, and what to do.
+pub(crate) fn cannot_listen(address: SocketAddr, error: &io::Error, flag: &str) -> anyhow::Error {
+    let another = SocketAddr::new(address.ip(), address.port().checked_add(1).unwrap_or(0));
+    let advice = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!(
+                "another program listens there: stop it, or choose another port, such as {flag} {another}"
+            )
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!(
+                "ports below 1024 are for root: choose another by {flag}, or give the program CAP_NET_BIND_SERVICE"
+            )
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            format!(
+                "this machine has no such address: choose one of its own by {flag}, or 0.0.0.0 for all"
+            )
+        }
+        _ => format!("choose another address by {flag}"),
+    };
+    anyhow::anyhow!("cannot listen on {address}: {error}\n{advice}")
+}
+
 /// The store has stopped for good: nothing can be acknowledged any more, so the process ends.
 fn stopped(why: &str) -> anyhow::Result<()> {
     tracing::error!(why, "the store has stopped: the server stops too");
@@ -396,6 +421,33 @@ async fn start_engine(
     let transport = HttpTransport::new(config.transport_options()?, clock)?;
     let egress = transport.egress();
     Ok((postrider_engine::start(parts, Arc::new(transport)).await?, egress))
+}
+
+/// The parts that are looked at while the server runs.
+struct Watched<'a> {
+    store: &'a Arc<dyn Store>,
+    engine: &'a EngineHandle,
+    clock: &'a Arc<dyn Clock>,
+    metrics: &'a Metrics,
+}
+
+impl Watched<'_> {
+    /// Starts to follow the clock and the gauges, and to tell the operator what is wrong.
+    fn follow(
+        self,
+        config: &Config,
+        steady: Arc<ServerClock>,
+        feed: Option<AlertFeed>,
+    ) -> anyhow::Result<Option<Arc<dyn AlertDesk>>> {
+        let (engine, metrics) = (self.engine.clone(), self.metrics.clone());
+        let (store, clock) = (Arc::clone(self.store), Arc::clone(self.clock));
+        drop(tokio::spawn(steady.follow(engine.clone(), feed.clone())));
+        let looked = (Arc::clone(&store), Arc::clone(&clock));
+        drop(tokio::spawn(gauges::follow(engine, looked, metrics.clone(), feed.clone())));
+        let Some(feed) = feed else { return Ok(None) };
+        let desk = alerts::start(config, alerts::Parts { store, clock, metrics, feed })?;
+        Ok(Some(desk))
+    }
 }
 
 /// The parts that the API is built from.
@@ -479,7 +531,11 @@ fn announce(
 ) -> anyhow::Result<()> {
     let path = config.admin_key_path();
     let key = match first {
-        Bootstrap::Created(key) => AdminKey::Created { key, path: &path },
+        Bootstrap::Created(key) => {
+            let written = std::fs::read_to_string(&path);
+            let is_written = written.is_ok_and(|text| text.trim() == key.as_str());
+            AdminKey::Created { key, path: &path, is_written }
+        }
         Bootstrap::Given(_) => AdminKey::Given,
         Bootstrap::Exists => AdminKey::Exists { path: &path },
     };
@@ -503,4 +559,11 @@ fn announce(
         "listening"
     );
     Ok(())
+}
+
+/// Starts the tasks of the API that run beside its requests.
+fn keep(state: &ApiState) {
+    drop(tokio::spawn(state.clone().follow_changes()));
+    drop(tokio::spawn(state.clone().keep_house()));
+    drop(tokio::spawn(state.clone().run_erasures()));
 }

@@ -1,9 +1,9 @@
 //! What the API is told of this process: its settings, its age, its disk.
 
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use postrider_api::process::{About, Disk, Process, Setting};
+use postrider_api::process::{About, AlertDesk, Disk, Process, Setting};
 use postrider_domain::time::Timestamp;
 
 use crate::config::{Loaded, StoreChoice};
@@ -13,10 +13,15 @@ pub(super) struct ThisProcess {
     about: About,
     data_dir: PathBuf,
     settings: RwLock<Vec<Setting>>,
+    alerts: Option<Arc<dyn AlertDesk>>,
 }
 
 impl ThisProcess {
-    pub(super) fn new(loaded: &Loaded, started_at: Timestamp) -> Self {
+    pub(super) fn new(
+        loaded: &Loaded,
+        started_at: Timestamp,
+        alerts: Option<Arc<dyn AlertDesk>>,
+    ) -> Self {
         let config = &loaded.config;
         let about = About {
             version: env!("CARGO_PKG_VERSION"),
@@ -28,7 +33,7 @@ impl ThisProcess {
             },
         };
         let settings = RwLock::new(settings(loaded));
-        ThisProcess { about, data_dir: config.data_dir.clone(), settings }
+        ThisProcess { about, data_dir: config.data_dir.clone(), settings, alerts }
     }
 
     /// The settings were read again.
@@ -65,6 +70,10 @@ impl Process for ThisProcess {
             total: space.f_blocks.saturating_mul(space.f_frsize),
             data: bytes_below(&self.data_dir),
         })
+    }
+
+    fn alerts(&self) -> Option<Arc<dyn AlertDesk>> {
+        self.alerts.clone()
     }
 }
 

@@ -26,6 +26,7 @@ pub(crate) fn sample_metrics() -> String {
         metrics.store_failed(call);
     }
     metrics.refused(Quota::ALL.iter().map(|quota| (quota.name(), 1)).collect());
+    metrics.alert("ops", Some(true));
     metrics.render()
 }
 

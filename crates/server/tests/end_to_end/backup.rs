@@ -123,7 +123,7 @@ fn a_closed_directory_is_copied_without_a_server_and_refusals_say_what_to_do() {
     assert!(stderr(&full).contains("not empty"), "{}", stderr(&full));
     let none = restore(&at("nothing"), &at("other"));
     assert_eq!(none.status.code(), Some(2));
-    assert!(stderr(&none).contains("no backup"), "{}", stderr(&none));
+    assert!(stderr(&none).contains("no such directory"), "{}", stderr(&none));
     let none = run(&["backup", "--data-dir", at("nothing").to_str().unwrap(), "--to", copy]);
     assert_eq!(none.status.code(), Some(2));
     assert!(stderr(&none).contains("--data-dir"), "{}", stderr(&none));

@@ -101,11 +101,11 @@ fn the_doctor_finds_a_healthy_server_healthy() {
     let server = Start::dev().fresh();
     let url = format!("http://{}", server.address);
     let data_dir = server.data_dir.to_str().unwrap();
-    let output = run(&["doctor", "--json", "--data-dir", data_dir, "--server", &url]);
+    let output = run(&["doctor", "--dev", "--json", "--data-dir", data_dir, "--server", &url]);
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
     let checks: Json = serde_json::from_str(&stdout(&output)).unwrap();
     assert!(checks.as_array().unwrap().iter().all(|check| check["ok"] == true), "{checks}");
-    let mut by_variable = postrider(&["doctor", "--data-dir", data_dir]);
+    let mut by_variable = postrider(&["doctor", "--dev", "--data-dir", data_dir]);
     let by_variable = by_variable.env("POSTRIDER_SERVER", &url).output().unwrap();
     assert!(by_variable.status.success(), "{}", stdout(&by_variable));
     let alone = run(&["doctor", "--data-dir", data_dir, "--server", "http://127.0.0.1:1"]);

@@ -137,7 +137,7 @@ fn a_failure_is_retried_and_explained() {
 }
 
 #[test]
-fn the_admin_key_is_printed_once_and_kept_for_its_owner_alone() {
+fn the_admin_key_is_kept_for_its_owner_alone_and_not_printed_without_a_terminal() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let server = Start::dev().fresh();
@@ -150,6 +150,14 @@ fn the_admin_key_is_printed_once_and_kept_for_its_owner_alone() {
     let server = server.restart(Start::dev());
     assert_eq!(server.key, key, "the second start makes no other");
     server.get("/v1/ledger");
+
+    let directory = tempfile::tempdir().unwrap();
+    let data_dir = directory.path().join("data");
+    let mut server = Start::dev().at(&data_dir);
+    let printed = server.printed("admin key: ");
+    assert!(printed.starts_with("written to "), "{printed}");
+    let key = std::fs::read_to_string(data_dir.join("admin.key")).unwrap();
+    assert!(!printed.contains(key.trim()), "{printed}");
 }
 
 #[test]

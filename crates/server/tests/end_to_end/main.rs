@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod alerts;
 mod audit;
 mod backup;
 mod bench;
@@ -9,10 +10,13 @@ mod clock;
 mod command_line;
 mod crash;
 mod demo;
+mod erasure;
 mod error_paths;
 mod first_steps;
 mod lifecycle;
 mod lost_history;
+mod mcp;
+mod messages;
 mod migrate;
 mod mutual_tls;
 mod operational;
@@ -29,3 +33,4 @@ mod slow_clients;
 mod support;
 mod way_in;
 mod weekend;
+mod workfront;

@@ -111,7 +111,7 @@ fn a_move_that_cannot_be_says_why_and_shows_no_password() {
     let nothing = folder.path().join("nothing");
     let nowhere = "postgres://me:hunter2@127.0.0.1:1/hooks";
     for (from, to, why) in [
-        (nothing.to_str().unwrap(), nowhere, "it is no data directory"),
+        (nothing.to_str().unwrap(), nowhere, "there is no such directory"),
         (nowhere, nothing.to_str().unwrap(), "cannot be reached"),
     ] {
         let refused = migrate(from, to);

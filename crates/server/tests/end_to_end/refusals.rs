@@ -97,4 +97,5 @@ fn busy_port_is_reported() {
     assert_eq!(output.status.code(), Some(1));
     let expected = format!("cannot listen on {address}");
     assert!(stderr(&output).contains(&expected), "{}", stderr(&output));
+    assert!(stderr(&output).contains("such as --listen 127.0.0.1:"), "{}", stderr(&output));
 }

@@ -51,7 +51,17 @@ fn no_secret_is_logged_listed_or_written_down() {
     let receiver = Receiver::start(500);
     let start = || {
         let start = Start::dev().with(&["--set", "telemetry.log=trace"]);
-        start.variable("POSTRIDER_ADMIN_KEY", &key)
+        let targets = json!([
+            {"name": "hook", "url": "http://127.0.0.1:1/", "secret": secret},
+            {"name": "chat", "slack": format!("http://127.0.0.1:1/services/{MARKER}")},
+            {"name": "mail", "email": "ops@example.com"},
+        ]);
+        start
+            .with(&["--set", "alerts.smtp_server=127.0.0.1:1", "--set", "alerts.smtp_user=x"])
+            .with(&["--set", "alerts.email_from=x@example.com"])
+            .variable("POSTRIDER_ALERTS__TARGETS", &targets.to_string())
+            .variable("POSTRIDER_ALERTS__SMTP_PASSWORD", &format!("password-{MARKER}"))
+            .variable("POSTRIDER_ADMIN_KEY", &key)
     };
     let mut server = start().fresh();
     for url in [receiver.url(), "http://127.0.0.1:1/nobody".to_owned()] {
@@ -85,12 +95,15 @@ fn no_secret_is_logged_listed_or_written_down() {
         "/v1/keys",
         "/v1/config",
         "/v1/server",
+        "/v1/alerts",
         &request,
     ] {
         let (status, answer) = http::request(server.address, &key, "GET", path, None).unwrap();
         assert_eq!(status, 200, "{path}: {answer}");
         assert_clean(path, answer.as_bytes());
     }
+    let tried = server.ask("POST", "/v1/alerts/test", None, 200);
+    assert_clean("the outcome of test messages", tried.to_string().as_bytes());
     let wrong = format!("{key}-wrong");
     let (status, answer) = http::request(server.address, &wrong, "GET", "/v1/keys", None).unwrap();
     assert_eq!(status, 401);

@@ -11,10 +11,8 @@ use postrider_store::{Commit, ReplayJob};
 use super::{Dest, Oracle, Stand};
 use crate::coverage::Cover;
 
-/// Deliveries that were accepted longer ago than this at the end of an outage need not be replayed.
-/// It is the seven days of the contract less the longest downtime of a process, because deliveries
-/// grow older during a downtime.
-const DEAD_AGE_MS: i64 = (7 * 24 - 80) * 3_600_000;
+/// The longest downtime, in which deliveries grow older before they are replayed.
+const DOWNTIME_MS: i64 = 80 * 3_600_000;
 
 /// The deliveries that a job has sent so far.
 #[derive(Debug, Default)]
@@ -71,8 +69,14 @@ impl Oracle {
         job: &ReplayJob,
         commit: &Commit,
     ) -> Option<(Option<DeliveryId>, String)> {
-        if !self.rules.replay_dead {
-            return Some((None, "a job that nobody asked for".to_owned()));
+        let mut ids = commit.deliveries.iter().map(|change| change.delivery.id);
+        if let Some(id) = ids.find(|id| !self.may_replay(*id)) {
+            return Some((Some(id), "replayed by itself, and it was to be kept".to_owned()));
+        }
+        let is_old = |id: &DeliveryId| self.is_too_old(*id, job.created_at.as_unix_ms());
+        let mut ids = commit.deliveries.iter().map(|change| change.delivery.id);
+        if let Some(id) = ids.find(is_old) {
+            return Some((Some(id), "replayed by itself, and it was too old".to_owned()));
         }
         let is_dead = |id: &DeliveryId| self.owed.get(id).is_some_and(|o| o.stand == Stand::Dead);
         let mut ids = commit.deliveries.iter().map(|change| change.delivery.id);
@@ -88,15 +92,20 @@ impl Oracle {
     /// be replayed.
     pub(super) fn outage_ended(&mut self, destination: DestinationId, began_at: i64) {
         let (now, slack) = (self.now, self.slack);
-        if !self.rules.replay_dead {
-            return;
-        }
-        let not_older = now - DEAD_AGE_MS;
-        for owed in self.owed.values_mut() {
-            owed.replay_due |= owed.destination == destination
+        let died = self.owed.iter().filter(|(_, owed)| {
+            owed.destination == destination
                 && owed.stand == Stand::Dead
                 && owed.since > began_at + slack
-                && owed.created_at > not_older;
+        });
+        let is_young = |(id, created_at): &(DeliveryId, i64)| {
+            let age = self.replay_age(*id);
+            age.is_some_and(|age| *created_at > now - (age - DOWNTIME_MS))
+        };
+        let died: Vec<_> = died.map(|(id, owed)| (*id, owed.created_at)).filter(is_young).collect();
+        for (id, _) in died {
+            if let Some(owed) = self.owed.get_mut(&id) {
+                owed.replay_due = true;
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 
 pub mod circuit;
 mod jobs;
+pub mod policies;
 pub mod quiet;
 pub mod rules;
 pub mod schedule;
@@ -26,6 +27,7 @@ use postrider_store_testing::memory::Durable;
 use crate::coverage::{Cover, Coverage};
 use crate::trace::{Line, Trace};
 use circuit::{Context, Model, State};
+use policies::Policies;
 use rules::{Clock, Rules};
 use suspension::Watch;
 
@@ -163,6 +165,8 @@ pub struct Oracle {
     pub events: BTreeMap<(TenantId, EventId), (Bytes, usize)>,
     /// Subscriptions that somebody wants to delete.
     pub deleted: BTreeSet<SubscriptionId>,
+    /// What subscriptions want otherwise.
+    policies: Policies,
     /// Whether somebody wants a bulk replay.
     pub bulk_replay: bool,
     jobs: BTreeMap<ReplayId, jobs::Sent>,
@@ -202,6 +206,7 @@ impl Oracle {
             destinations: BTreeMap::new(),
             events: BTreeMap::new(),
             deleted: BTreeSet::new(),
+            policies: Policies::default(),
             bulk_replay: false,
             jobs: BTreeMap::new(),
             is_job: false,
@@ -363,6 +368,7 @@ impl Oracle {
             self.note(to_text(transition.to), None, Some(change.id), transition.at.as_unix_ms());
         }
         let (rules, up_at) = (self.rules, self.up_at);
+        let may_drain = self.may_drain(change.id);
         self.probes_seen(change);
         let cancelled = self.probe_was_cancelled(change.id);
         // A commit may be late: its transitions happened no earlier than the end of its first
@@ -419,9 +425,9 @@ impl Oracle {
                 }
                 dest.freeze_asked &= !model.met.contains(&Cover::FrozenByHand);
                 dest.take(model, change);
-                let drains_unasked = dest.drains(change.circuit.draining, rules.drain, self.now);
+                let drains_unasked = dest.drains(change.circuit.draining, may_drain, self.now);
                 let ended = dest.outage_ended(&change.transitions);
-                if drains_unasked {
+                if drains_unasked && self.now > self.disturbed_until {
                     self.violate("drains, and nobody asked".into(), None, Some(change.id));
                 }
                 if let Some(began_at) = ended {

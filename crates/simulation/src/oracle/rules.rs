@@ -40,7 +40,7 @@ pub struct Clock {
     pub previous: i64,
 }
 
-/// How many retries there are.
+/// How many retries the contract has.
 pub const RETRIES: u32 = 11;
 
 /// The retry table of the contract: when each retry is due, in milliseconds after the first attempt.
@@ -58,10 +58,41 @@ const OFFSETS_MS: [i64; 11] = [
     173_585_600,
 ];
 
-/// When retry `n` of a schedule that began at `anchor` is due.
+/// When retry `n` of the contract's schedule that began at `anchor` is due.
 pub fn due(anchor: i64, n: u32) -> i64 {
-    let place = usize::try_from(n.max(1) - 1).unwrap_or(0);
-    anchor + OFFSETS_MS.get(place).copied().unwrap_or(i64::MAX / 2)
+    Schedule::CONTRACT.due(anchor, n)
+}
+
+/// The schedule of a subscription: the contract's, or one of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Schedule {
+    /// The unit, where it is not the contract's.
+    pub unit_ms: Option<i64>,
+    /// How many retries there are.
+    pub retries: u32,
+}
+
+impl Schedule {
+    /// The contract's.
+    pub const CONTRACT: Schedule = Schedule { unit_ms: None, retries: RETRIES };
+
+    /// When retry `n` of a schedule that began at `anchor` is due: each gap is twice the one before.
+    pub fn due(&self, anchor: i64, n: u32) -> i64 {
+        let Some(unit) = self.unit_ms else {
+            let place = usize::try_from(n.max(1) - 1).unwrap_or(0);
+            return anchor + OFFSETS_MS.get(place).copied().unwrap_or(i64::MAX / 2);
+        };
+        let (mut at, mut gap) = (0_i64, unit);
+        for _ in 0..n {
+            (at, gap) = (at.saturating_add(gap), gap.saturating_mul(2));
+        }
+        anchor.saturating_add(at)
+    }
+
+    /// When the last retry is due.
+    pub fn last(&self, anchor: i64) -> i64 {
+        if self.retries == 0 { anchor } else { self.due(anchor, self.retries) }
+    }
 }
 
 impl Rules {
@@ -96,13 +127,14 @@ impl Rules {
     };
 
     /// The earliest and the latest due time of a slot: equal without jitter.
-    fn range(&self, clock: Clock, n: u32) -> (i64, i64) {
-        let last = due(clock.anchor, RETRIES);
+    fn range(&self, schedule: &Schedule, clock: Clock, n: u32) -> (i64, i64) {
+        let last = schedule.last(clock.anchor);
+        let offset = schedule.due(0, n);
         let (from, gap) = if self.from_previous {
-            (clock.previous + due(0, n), due(0, n))
+            (clock.previous + offset, offset)
         } else {
-            let before = if n > 1 { due(0, n - 1) } else { 0 };
-            (due(clock.anchor, n), due(0, n) - before)
+            let before = if n > 1 { schedule.due(0, n - 1) } else { 0 };
+            (clock.anchor + offset, offset - before)
         };
         let reach = gap * i64::try_from(self.jitter).unwrap_or(0) / 100;
         (from.min(last), (from + reach).min(last))
@@ -110,10 +142,16 @@ impl Rules {
 
     /// The possible next slots after slot `spent` at the time `now`: number, earliest and latest
     /// due time, and clock. Without jitter there is one.
-    pub fn next_slots(&self, clock: Clock, spent: u32, now: i64) -> Vec<(u32, i64, i64, Clock)> {
+    pub fn next_slots(
+        &self,
+        schedule: &Schedule,
+        clock: Clock,
+        spent: u32,
+        now: i64,
+    ) -> Vec<(u32, i64, i64, Clock)> {
         let (mut clock, mut found) = (clock, Vec::new());
-        for n in spent + 1..=RETRIES {
-            let (from, to) = self.range(clock, n);
+        for n in spent + 1..=schedule.retries {
+            let (from, to) = self.range(schedule, clock, n);
             if to > now {
                 found.push((n, from.max(now + 1), to, clock));
             }
@@ -175,6 +213,15 @@ mod tests {
         for n in 1..=RETRIES {
             assert_eq!(due(0, n), ((1 << n) - 1) * 84_800);
         }
+    }
+
+    #[test]
+    fn own_schedule_doubles_each_gap() {
+        let own = Schedule { unit_ms: Some(10), retries: 3 };
+        assert_eq!([1, 2, 3].map(|n| own.due(100, n)), [110, 130, 170]);
+        assert_eq!((own.last(100), Schedule { retries: 0, ..own }.last(100)), (170, 100));
+        let contract = Schedule { unit_ms: Some(84_800), retries: RETRIES };
+        assert!((1..=RETRIES).all(|n| contract.due(7, n) == due(7, n)));
     }
 
     #[test]

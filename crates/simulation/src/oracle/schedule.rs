@@ -6,7 +6,7 @@ use postrider_domain::ids::DeliveryId;
 use postrider_store::DeliveryChange;
 
 use super::circuit::{Outcome, ended, outcome};
-use super::rules::{Clock, RETRIES, due};
+use super::rules::{Clock, Schedule};
 use super::{Oracle, Stand};
 use crate::coverage::Cover;
 
@@ -76,7 +76,16 @@ impl Oracle {
             (
                 Stand::Queued | Stand::Waiting { .. },
                 Outcome::Failure | Outcome::Gone | Outcome::OwnFault,
-            ) => return self.after_failure(id, before, attempt, after, stand),
+            ) => {
+                let mut last = Err(String::new());
+                for schedule in self.schedules(id).iter().rev() {
+                    last = self.after_failure((id, schedule), before, attempt, after, stand);
+                    if last.is_ok() {
+                        break;
+                    }
+                }
+                return last;
+            }
         };
         if stand != expected {
             return Err(format!("is {stand:?} after the attempt, must be {expected:?}"));
@@ -87,7 +96,7 @@ impl Oracle {
     /// The state of a delivery after a failed attempt.
     fn after_failure(
         &mut self,
-        id: DeliveryId,
+        (id, schedule): (DeliveryId, &Schedule),
         before: Stand,
         attempt: &Attempt,
         after: &Delivery,
@@ -104,7 +113,7 @@ impl Oracle {
         let (clock, spent) = match before {
             // A probe takes no slot, and neither does a manual attempt.
             Stand::Waiting { slot, due: at, clock } if is_probe && at > end => {
-                let at = at.max(wish.min(due(clock.anchor, RETRIES)));
+                let at = at.max(wish.min(schedule.last(clock.anchor)));
                 let expected = Stand::Waiting { slot, due: at, clock };
                 return if self.is_same(stand, expected) {
                     Ok(())
@@ -126,22 +135,21 @@ impl Oracle {
             | Stand::Dead
             | Stand::Cancelled => begins(started),
         };
-        self.check_next(id, clock, spent, end, wish, stand)
+        self.check_next((id, schedule), (clock, spent), end, wish, stand)
     }
 
     /// Whether a delivery is in the next slot, or dead if none is left. `wish` is the time of
     /// `Retry-After`: later, never earlier, never after the last slot.
     fn check_next(
         &mut self,
-        id: DeliveryId,
-        clock: Clock,
-        spent: u32,
+        (id, schedule): (DeliveryId, &Schedule),
+        (clock, spent): (Clock, u32),
         now: i64,
         wish: i64,
         seen: Stand,
     ) -> Result<(), String> {
-        let slots = self.rules.next_slots(clock, spent, now);
-        let last = due(clock.anchor, RETRIES);
+        let slots = self.rules.next_slots(schedule, clock, spent, now);
+        let last = schedule.last(clock.anchor);
         let Some((slot, at, from, to, counted)) = slots.iter().find_map(|next| {
             let (n, from, to, counted) = *next;
             let fits = |slot: u32, at: i64| slot == n && at >= from.max(wish.min(last));
@@ -172,10 +180,13 @@ impl Oracle {
             let cover = if wish > last { Cover::RetryAfterCut } else { Cover::RetryAfterMoves };
             self.coverage.hit(cover);
         } else if self.rules.jitter > 0 {
-            self.check_spread(id, clock, slot, at, wish > from)?;
+            self.check_spread(id, slot, (at, schedule.due(clock.anchor, slot)), wish > from)?;
         }
         if slot > spent + 1 {
             self.coverage.hit(Cover::SpentInFlight);
+        }
+        if *schedule != Schedule::CONTRACT {
+            self.coverage.hit(Cover::OwnSchedule);
         }
         if self.rules.from_previous && clock.previous > clock.anchor {
             self.coverage.hit(Cover::FromPrevious);
@@ -187,12 +198,10 @@ impl Oracle {
     fn check_spread(
         &mut self,
         id: DeliveryId,
-        clock: Clock,
         slot: u32,
-        at: i64,
+        (at, from): (i64, i64),
         is_wished: bool,
     ) -> Result<(), String> {
-        let from = due(clock.anchor, slot);
         if at > from {
             self.coverage.hit(Cover::Jitter);
         }
@@ -241,8 +250,9 @@ impl Oracle {
 
     /// Checks the turn of an attempt, and that it did not begin too early.
     fn check_turn(&mut self, id: DeliveryId, attempt: &Attempt) -> Result<(), String> {
-        let (rules, now, slack) = (self.rules, self.now, self.slack);
+        let (now, slack) = (self.now, self.slack);
         let (up_at, disturbed) = (self.up_at, self.is_disturbed());
+        let last = self.schedule(id).retries.max(1);
         let owed = self.owed.get(&id).ok_or("it is gone")?;
         let dest = self.destinations.get(&owed.destination).ok_or("no destination")?;
         let started = attempt.started_at.as_unix_ms();
@@ -272,7 +282,7 @@ impl Oracle {
         if !dest.was_closed(started - slack, started) {
             return Err(format!("{:?} while the circuit was not closed", attempt.turn));
         }
-        if started < due_at && !rules.drain && !dest.drained_at(started) {
+        if started < due_at && !self.may_drain(owed.destination) && !dest.drained_at(started) {
             return Err(format!("attempted {} ms before its slot", due_at - started));
         }
         let wanted = due_at.max(up_at);
@@ -285,10 +295,10 @@ impl Oracle {
         }
         let cover = match slot {
             _ if started < due_at => Cover::Drained,
-            RETRIES if up_at > due_at => Cover::LastSlotMadeUp,
+            n if n == last && up_at > due_at => Cover::LastSlotMadeUp,
             _ if up_at > due_at => Cover::MadeUp,
             0 => Cover::FirstAttempt,
-            RETRIES => Cover::LastRetry,
+            n if n == last => Cover::LastRetry,
             _ => Cover::Retry,
         };
         self.coverage.hit(cover);
@@ -348,7 +358,14 @@ impl Oracle {
                 if was_asked { Ok(()) } else { Err("moved, and nobody asked".into()) }
             }
             (Stand::Queued | Stand::Waiting { .. }, Stand::Waiting { .. } | Stand::Dead) => {
-                self.turned_away(id, before, stand)
+                let mut last = Err(String::new());
+                for schedule in self.schedules(id).iter().rev() {
+                    last = self.turned_away((id, schedule), before, stand);
+                    if last.is_ok() {
+                        break;
+                    }
+                }
+                last
             }
             (
                 Stand::Delivered | Stand::Dead | Stand::Cancelled,
@@ -373,7 +390,12 @@ impl Oracle {
 
     /// Checks a delivery that its circuit did not admit: it moves to the next slot, or is dead when none
     /// is left.
-    fn turned_away(&mut self, id: DeliveryId, before: Stand, after: Stand) -> Result<(), String> {
+    fn turned_away(
+        &mut self,
+        (id, schedule): (DeliveryId, &Schedule),
+        before: Stand,
+        after: Stand,
+    ) -> Result<(), String> {
         let (now, up_at) = (self.now, self.up_at);
         let exact = self.slack == 0 && !self.is_disturbed();
         let owed = self.owed.get(&id).ok_or("it is gone")?;
@@ -394,14 +416,14 @@ impl Oracle {
         }
         let starts = before == Stand::Queued;
         let verdict = match after {
-            Stand::Dead if due(clock.anchor, RETRIES) <= now => {
+            Stand::Dead if spent >= schedule.retries || schedule.last(clock.anchor) <= now => {
                 self.coverage.hit(Cover::DeadNotAdmitted);
                 Ok(())
             }
             Stand::Waiting { slot, due: at, .. } => {
                 // Admission was asked at some time from the slot to now, and before the next slot.
                 let asked = if exact { now } else { now.min(at - 1).max(asked_from.min(now)) };
-                let next = self.rules.next_slots(clock, spent, asked);
+                let next = self.rules.next_slots(schedule, clock, spent, asked);
                 let is_one = next.iter().any(|(n, from, to, counted)| {
                     let is = Stand::Waiting { slot: *n, due: at, clock: *counted };
                     *n == slot && (*from..=*to).contains(&at) && self.is_same(after, is)

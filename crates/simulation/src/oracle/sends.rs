@@ -29,6 +29,7 @@ impl Oracle {
         id: Option<DeliveryId>,
         destination: DestinationId,
         body: &Bytes,
+        deadline_ms: i64,
         now: i64,
     ) {
         self.tick(now);
@@ -61,6 +62,7 @@ impl Oracle {
         if is_frozen {
             self.violate("sent to a frozen destination".into(), id, Some(destination));
         }
+        let may_replay = id.is_some_and(|id| self.may_replay(id));
         let Some((id, owed)) = id.and_then(|id| Some((id, self.owed.get_mut(&id)?))) else {
             let what = "sent with a webhook-id that is no delivery that was accepted";
             return self.violate(what.into(), id, Some(destination));
@@ -69,10 +71,14 @@ impl Oracle {
         owed.sent = (now, busy_from);
         let twice = owed.in_flight > 1;
         let ended = matches!(owed.stand, Stand::Delivered | Stand::Dead | Stand::Cancelled);
-        let is_replay = owed.replay_asked || self.bulk_replay || self.rules.replay_dead;
+        let is_replay = owed.replay_asked || self.bulk_replay || may_replay;
         let elsewhere = owed.destination != destination;
         let key = (owed.tenant.clone(), owed.event.clone());
         let is_own_event = owed.raw.kind.is_reserved();
+        if !self.is_deadline(id, deadline_ms) {
+            let what = format!("sent with a deadline of {deadline_ms} ms, which is not its own");
+            self.violate(what, Some(id), None);
+        }
         if twice {
             self.violate("in flight twice at once".into(), Some(id), None);
         }
@@ -112,6 +118,7 @@ impl Oracle {
             }
         }
         let Some(id) = id else { return };
+        let may_replay = self.may_replay(id);
         let Some(owed) = self.owed.get_mut(&id) else { return };
         owed.in_flight = owed.in_flight.saturating_sub(1);
         owed.landed_at = now;
@@ -119,7 +126,7 @@ impl Oracle {
             return;
         }
         let ended = matches!(owed.stand, Stand::Delivered | Stand::Dead | Stand::Cancelled);
-        if ended && (owed.replay_asked || self.bulk_replay || self.rules.replay_dead) {
+        if ended && (owed.replay_asked || self.bulk_replay || may_replay) {
             // A replay that is not durable yet begins a new schedule.
             owed.taken = 0;
         }

@@ -11,7 +11,8 @@ use postrider_domain::delivery::StateName;
 use postrider_domain::event::RawJson;
 use postrider_domain::ids::{DeliveryId, DestinationId, EventId, SubscriptionId, TenantId};
 use postrider_domain::payload::Format;
-use postrider_domain::subscription::{RateLimit, Subscription};
+use postrider_domain::policy::SubscriptionPolicy;
+use postrider_domain::subscription::{About, RateLimit, Subscription};
 use postrider_domain::time::Timestamp;
 use postrider_engine::{CommandError, EngineHandle, IngestError, NewEvent, NewReplay};
 use postrider_store::{Configuration, DeliveryFilter, SubscriptionRecord};
@@ -50,8 +51,11 @@ impl World {
                 object: None,
                 filter: None,
                 format: Format::Raw,
+                workfront: None,
                 headers: Vec::new(),
                 rate_limit: None,
+                policy: SubscriptionPolicy::default(),
+                about: About::default(),
                 enabled: true,
                 created_at: now,
                 updated_at: now,
@@ -71,6 +75,7 @@ impl World {
             let mut oracle = self.oracle();
             let dest = oracle.destinations.entry(destination).or_insert_with(|| Dest::new(now));
             dest.paced |= record.subscription.rate_limit.is_some();
+            oracle.policy_begins(&record.subscription);
             oracle.note("subscribe", None, Some(destination), 0);
         }
         let put = record.clone();
@@ -81,6 +86,7 @@ impl World {
             let id = record.subscription.id;
             self.subscriptions.retain(|known| known.subscription.id != id);
             let (store, tenant) = (self.store.clone(), record.subscription.tenant.clone());
+            self.settle_policy(&record.subscription)?;
             self.subscriptions.push(record);
             let stored =
                 self.inside(|_| async move { store.destination(&tenant, destination).await });
@@ -151,6 +157,8 @@ impl World {
         })?;
         self.subscriptions = all.into_iter().filter(|one| one.deleted_at.is_none()).collect();
         self.subscriptions.sort_by_key(|one| one.subscription.id);
+        let mut oracle = self.oracle();
+        oracle.policies_are(self.subscriptions.iter().map(|record| &record.subscription));
         Ok(())
     }
 
@@ -253,6 +261,7 @@ impl World {
             old: None,
             time: None,
             trace: None,
+            flagged: None,
         }
     }
 

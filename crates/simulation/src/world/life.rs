@@ -9,9 +9,10 @@ use postrider_engine::Options;
 
 use super::actions::KINDS;
 use super::receivers::Mood;
-use super::{Crashed, Nature, Pace, World};
+use super::{Crashed, Nature, Pace, World, policies};
 use crate::coverage::{Cover, Coverage};
 use crate::oracle::Violation;
+use crate::oracle::policies::SPAN_MS_MAX;
 use crate::oracle::rules::{RETRIES, Rules, due};
 use crate::random::Random;
 
@@ -146,18 +147,28 @@ fn is_recovering(seed: u64) -> bool {
     seed.is_multiple_of(4) && (PLAIN_SEEDS..1 << 32).contains(&seed)
 }
 
+/// Whether subscriptions have policies of their own in this life, and change them.
+fn has_policies(seed: u64) -> bool {
+    let is_one = seed % 8 == 4 || matches!(seed % 16, 5 | 11 | 15);
+    is_one && (PLAIN_SEEDS..1 << 32).contains(&seed)
+}
+
 fn is_tight(nature: &Nature) -> bool {
     nature.options.lane_resident_max <= 10
 }
 
 fn populate(world: &mut World, chance: &mut Random) -> Result<()> {
     let tenants = ["default", "acme"];
+    let mut policies = Random::new(world.nature.seed, "policies");
     for n in 0..chance.between(2, 8) {
         let tenant: TenantId = tenants[usize::from(n % 3 == 2)].parse()?;
         let url = format!("https://r{n}.example.com/in");
         for _ in 0..chance.between(1, 2) {
             let types = ["task.*", "task.created", "*"][chance.place(3).unwrap_or(0)];
-            let record = world.wish(&tenant, &url, types);
+            let mut record = world.wish(&tenant, &url, types);
+            if has_policies(world.nature.seed) {
+                record.subscription.policy = policies::draw(&mut policies);
+            }
             world.subscribe(record).map_err(|Crashed| anyhow!("it ended too soon"))?;
         }
     }
@@ -268,6 +279,10 @@ fn try_step(world: &mut World, acts: &mut Random) -> Result<(), Crashed> {
     let destination = all[acts.place(all.len()).unwrap_or(0)];
     if world.nature.seed > PLAIN_SEEDS && acts.chance(80) {
         return try_more(world, acts, &tenant, kind);
+    }
+    if has_policies(world.nature.seed) && acts.chance(50) {
+        world.change_policy(acts)?;
+        return world.check();
     }
     if is_recovering(world.nature.seed) && acts.chance(60) {
         return try_recovery(world, acts, destination, (&tenant, kind));
@@ -386,7 +401,8 @@ fn heal(world: &mut World) -> Result<()> {
     world.receivers.heal();
     world.oracle().note("healed", None, None, 0);
     let healed_at = world.now;
-    let last_slot = due(0, RETRIES);
+    let is_own = has_policies(world.nature.seed);
+    let last_slot = if is_own { SPAN_MS_MAX } else { due(0, RETRIES) };
     let end = healed_at + last_slot + world.oracle().rules.probe_ms + 70_000;
     while world.now < end && !is_broken(world) {
         let left = (end - world.now).unsigned_abs();

@@ -6,6 +6,7 @@
 
 pub mod actions;
 pub mod life;
+pub mod policies;
 pub mod receivers;
 pub mod recovery;
 

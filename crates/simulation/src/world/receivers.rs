@@ -291,8 +291,9 @@ impl Transport for Receivers {
             .iter()
             .find(|(name, _)| name == "webhook-id")
             .and_then(|(_, value)| value.to_str().ok()?.parse::<DeliveryId>().ok());
-        self.oracle().sent(id, destination, &request.body, started);
         let deadline_ms = u64::try_from(request.deadline.as_millis()).unwrap_or(u64::MAX);
+        let deadline = i64::try_from(deadline_ms).unwrap_or(i64::MAX);
+        self.oracle().sent(id, destination, &request.body, deadline, started);
         let reaction = self.react(destination, deadline_ms, started);
         let fate = reaction.fate;
         let mut flight = Flight { receivers: self, id, destination, fate, heard: false };

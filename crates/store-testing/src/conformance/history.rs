@@ -135,7 +135,7 @@ async fn events_are_listed_by_each_filter_alone_and_combined(mut ground: Ground)
         (EventFilter { since: Some(at(20)), ..any() }, &["d", "c", "b"]),
         (EventFilter { until: Some(at(20)), ..any() }, &["a"]),
         (EventFilter { since: Some(at(10)), until: Some(at(30)), ..any() }, &["b", "a"]),
-        (EventFilter { kind: updated, since: Some(at(11)), until: Some(at(31)) }, &["c"]),
+        (EventFilter { kind: updated, since: Some(at(11)), until: Some(at(31)), ..any() }, &["c"]),
     ];
     for (filter, expected) in cases {
         let (mut seen, mut cursor) = (Vec::new(), None);

@@ -43,12 +43,16 @@ macro_rules! suite {
 
 pub mod audit;
 pub mod configuration;
+pub mod describing;
+pub mod documents;
 mod dump;
+pub mod erasing;
 mod ground;
 pub mod history;
 pub mod intake;
 pub mod isolation;
 pub mod lists;
+pub mod overview;
 pub mod passes;
 pub mod queues;
 pub mod records;
@@ -67,10 +71,14 @@ macro_rules! conformance {
     ($backend:expr) => {
         $crate::conformance_audit!($backend);
         $crate::conformance_configuration!($backend);
+        $crate::conformance_describing!($backend);
+        $crate::conformance_documents!($backend);
+        $crate::conformance_erasing!($backend);
         $crate::conformance_history!($backend);
         $crate::conformance_intake!($backend);
         $crate::conformance_isolation!($backend);
         $crate::conformance_lists!($backend);
+        $crate::conformance_overview!($backend);
         $crate::conformance_passes!($backend);
         $crate::conformance_queues!($backend);
         $crate::conformance_records!($backend);

@@ -2,7 +2,7 @@
 
 use postrider_domain::ids::TenantId;
 use postrider_store::{
-    Cursor, PageRequest, Pass, PassKind, PassLimits, PassPut, StoreError, Tenant,
+    Cursor, PageRequest, Pass, PassKind, PassLimits, PassPut, StoreError, Tenant, TenantDetails,
 };
 
 use super::Ground;
@@ -135,7 +135,8 @@ async fn passes_go_when_they_have_expired(ground: Ground) {
 
 async fn passes_of_a_deleted_tenant_are_removed_with_it(ground: Ground) {
     let store = &ground.store;
-    let tenant = Tenant { id: acme(), name: None, created_at: at(0) };
+    let tenant =
+        Tenant { id: acme(), name: None, created_at: at(0), details: TenantDetails::default() };
     store.create_tenant(&tenant).await.unwrap();
     for (id, tenant) in [("a", Some(acme())), ("u", Some(umbrella())), ("n", None)] {
         store.put_pass(&pass(id, PassKind::PortalLink, "o", tenant, 1), MANY).await.unwrap();

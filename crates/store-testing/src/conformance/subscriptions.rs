@@ -8,6 +8,7 @@ use postrider_domain::ids::{SHARDS, Shard, SubscriptionId, TenantId};
 use postrider_domain::payload::Format;
 use postrider_domain::policy::CircuitPolicy;
 use postrider_domain::subscription::{CustomHeader, RateLimit};
+use postrider_domain::workfront;
 use postrider_store::{
     Commit, DestinationChange, ShardLeases, SubscriptionPut, SubscriptionRecord,
 };
@@ -26,7 +27,14 @@ fn elaborate(tenant: &TenantId, n: u64, to: u64) -> SubscriptionRecord {
     let subscription = &mut record.subscription;
     subscription.filter = Some(Filter::compile(&filter).unwrap());
     subscription.object = Some("Ding 'eins' \"zwei\"".parse().unwrap());
-    subscription.format = Format::CloudEvents;
+    subscription.format = Format::Workfront;
+    subscription.workfront = Some(Box::new(workfront::Options {
+        version: workfront::Version::V1,
+        base64: true,
+        version_changed_at: Some(at(98)),
+        filters: Some(serde_json::json!([{"fieldName": "größe", "fieldValue": 1.5}])),
+        connector: Some(workfront::filters::Connector::Or),
+    }));
     subscription.headers = vec![CustomHeader::new("x-team", "blue; \"deep\"").unwrap()];
     subscription.rate_limit = Some(RateLimit::per_second(0.125).unwrap());
     subscription.enabled = false;

@@ -231,6 +231,26 @@ suite! { $ upkeep, conformance_upkeep:
     a_copy_has_everything_and_goes_its_own_way,
     a_healthy_store_says_so,
     first_claim_of_a_name_stays_after_reopening,
+    claim_is_replaced_only_where_it_is_the_expected_one,
+}
+
+async fn claim_is_replaced_only_where_it_is_the_expected_one(mut ground: Ground) {
+    let store = &ground.store;
+    assert_eq!(store.claimed("book").await.unwrap(), None);
+    assert!(!store.replace_claim("book", Some(b""), b"none is not empty").await.unwrap());
+    assert!(store.replace_claim("book", None, b"first").await.unwrap());
+    assert!(!store.replace_claim("book", None, b"second").await.unwrap());
+    assert!(!store.replace_claim("book", Some(b"other"), b"second").await.unwrap());
+    assert_eq!(store.claimed("book").await.unwrap().as_deref(), Some(&b"first"[..]));
+    let (one, two) = tokio::join!(
+        store.replace_claim("book", Some(b"first"), b"one"),
+        store.replace_claim("book", Some(b"first"), b"two"),
+    );
+    assert!(one.unwrap() != two.unwrap(), "exactly one of them");
+    let won = store.claimed("book").await.unwrap();
+    ground.reopen().await;
+    assert_eq!(ground.store.claimed("book").await.unwrap(), won);
+    assert_eq!(ground.store.claim("book", b"late").await.unwrap(), won.unwrap());
 }
 
 async fn first_claim_of_a_name_stays_after_reopening(mut ground: Ground) {

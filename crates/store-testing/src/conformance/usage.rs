@@ -1,7 +1,7 @@
 //! Counts for quotas, and the removal of old replay jobs.
 
 use postrider_domain::access::Scope;
-use postrider_store::{Key, ReplayJob, ReplayState, Tenant, Usage};
+use postrider_store::{Key, ReplayJob, ReplayState, Tenant, TenantDetails, Usage};
 
 use super::Ground;
 use crate::samples::{acme, at, replay, umbrella};
@@ -34,7 +34,12 @@ async fn a_tenants_use_is_counted_and_nobody_elses(ground: Ground) {
     assert_eq!(ground.store.usage(Some(&acme())).await.unwrap(), expected);
     assert_eq!(ground.store.usage(None).await.unwrap().keys, 1, "the admin key");
     let tenants = ground.store.tenant_count().await.unwrap();
-    let more = Tenant { id: "more".parse().unwrap(), name: None, created_at: at(1) };
+    let more = Tenant {
+        id: "more".parse().unwrap(),
+        name: None,
+        created_at: at(1),
+        details: TenantDetails::default(),
+    };
     assert!(ground.store.create_tenant(&more).await.unwrap());
     assert_eq!(ground.store.tenant_count().await.unwrap(), tenants + 1);
 }

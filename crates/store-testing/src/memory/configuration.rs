@@ -1,11 +1,11 @@
 //! Tenants, keys, subscriptions and their destinations.
 
 use async_trait::async_trait;
-use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
+use postrider_domain::ids::{DestinationId, SubscriptionId, SubscriptionUid, TenantId};
 use postrider_domain::time::Timestamp;
 use postrider_store::{
-    Configuration, DestinationRecord, IdempotentAnswer, Key, Page, PageRequest, ShardLeases,
-    StoreError, SubscriptionPut, SubscriptionRecord, Tenant,
+    Configuration, DestinationRecord, DocumentKind, IdempotentAnswer, Key, Page, PageRequest,
+    ShardLeases, StoreError, SubscriptionPut, SubscriptionRecord, Tenant,
 };
 
 use super::MemoryStore;
@@ -38,6 +38,18 @@ impl Configuration for MemoryStore {
         .await
     }
 
+    async fn update_tenant(&self, tenant: &Tenant) -> Result<bool, StoreError> {
+        let tenant = tenant.clone();
+        self.write(move |state| match state.tenants.get_mut(&tenant.id) {
+            Some(stored) => {
+                *stored = Tenant { created_at: stored.created_at, ..tenant };
+                Ok(true)
+            }
+            None => Ok(false),
+        })
+        .await
+    }
+
     async fn delete_tenant(&self, id: &TenantId) -> Result<bool, StoreError> {
         let id = id.clone();
         self.write(move |state| {
@@ -49,6 +61,9 @@ impl Configuration for MemoryStore {
             if existed {
                 state.keys.retain(|_, key| key.tenant.as_ref() != Some(&id));
                 state.passes.retain(|_, pass| pass.tenant.as_ref() != Some(&id));
+                state.documents.retain(|(kind, tenant, _), _| {
+                    *kind == DocumentKind::Erasure || tenant.as_ref() != Some(&id)
+                });
             }
             Ok(existed)
         })
@@ -143,6 +158,14 @@ impl Configuration for MemoryStore {
         .await
     }
 
+    async fn subscription_by_uid(
+        &self,
+        tenant: &TenantId,
+        uid: &SubscriptionUid,
+    ) -> Result<Option<SubscriptionRecord>, StoreError> {
+        self.read(|state| Ok(state.by_uid(tenant, uid).cloned())).await
+    }
+
     async fn subscriptions(
         &self,
         tenant: &TenantId,
@@ -189,7 +212,11 @@ impl Configuration for MemoryStore {
             let is_marked =
                 state.subscriptions.get(&key).is_some_and(|record| record.deleted_at.is_some());
             if is_marked && state.unfinished_of.count(&id) == 0 {
-                state.subscriptions.remove(&key);
+                let gone = state.subscriptions.remove(&key);
+                if let Some(SubscriptionRecord { subscription, deleted_at: Some(since), .. }) = gone
+                {
+                    state.mark_unused(&key.0, subscription.destination, since);
+                }
             }
             Ok(())
         })
@@ -210,9 +237,52 @@ impl Configuration for MemoryStore {
         page: &PageRequest,
     ) -> Result<Page<DestinationRecord>, StoreError> {
         self.read(|state| {
-            let theirs = state.destinations.values().filter(|record| record.tenant == *tenant);
+            let is_used = |key: &(TenantId, DestinationId)| !state.unused_since.contains_key(key);
+            let theirs = state.destinations.iter();
+            let theirs = theirs.filter(|(key, _)| key.0 == *tenant && is_used(key));
+            let theirs = theirs.map(|(_, record)| record);
             let place = |record: &DestinationRecord| (record.created_at, record.id);
             newest_first(theirs.map(|record| (place(record), record.clone())), page)
+        })
+        .await
+    }
+
+    async fn unused_destinations(
+        &self,
+        now: Timestamp,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(TenantId, DestinationId)>, StoreError> {
+        self.write(move |state| {
+            let all: Vec<(TenantId, DestinationId)> = state.destinations.keys().cloned().collect();
+            for (tenant, id) in all {
+                if state.is_used(&tenant, id) {
+                    state.unused_since.remove(&(tenant, id));
+                } else {
+                    state.mark_unused(&tenant, id, now);
+                }
+            }
+            let old = state.unused_since.iter().filter(|(_, since)| **since < before);
+            Ok(old.map(|(key, _)| key.clone()).take(limit).collect())
+        })
+        .await
+    }
+
+    async fn remove_destination(
+        &self,
+        tenant: &TenantId,
+        id: DestinationId,
+        before: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let key = (tenant.clone(), id);
+        self.write(move |state| {
+            let is_old = state.unused_since.get(&key).is_some_and(|since| *since < before);
+            if !is_old || state.is_used(&key.0, id) {
+                return Ok(false);
+            }
+            state.unused_since.remove(&key);
+            state.transitions.remove(&key);
+            Ok(state.destinations.remove(&key).is_some())
         })
         .await
     }
@@ -293,6 +363,10 @@ impl State {
         destination: DestinationRecord,
     ) -> SubscriptionPut {
         let wanted = &record.subscription;
+        let uid = wanted.about.uid.as_ref().and_then(|uid| self.by_uid(&wanted.tenant, uid));
+        if let Some(other) = uid.filter(|other| other.subscription.id != wanted.id) {
+            return SubscriptionPut::UidTaken(other.subscription.id);
+        }
         let twin = self.subscriptions.values().find(|other| {
             other.deleted_at.is_none()
                 && other.subscription.id != wanted.id
@@ -304,13 +378,41 @@ impl State {
         self.destinations
             .entry((destination.tenant.clone(), destination.id))
             .or_insert(destination);
-        self.subscriptions.insert((wanted.tenant.clone(), wanted.id), record);
+        let (tenant, to, since) = (wanted.tenant.clone(), wanted.destination, wanted.updated_at);
+        let before = self.subscriptions.insert((tenant.clone(), wanted.id), record);
+        self.unused_since.remove(&(tenant.clone(), to));
+        if let Some(before) = before.filter(|before| before.subscription.destination != to) {
+            self.mark_unused(&tenant, before.subscription.destination, since);
+        }
         SubscriptionPut::Stored
+    }
+
+    fn by_uid(&self, tenant: &TenantId, uid: &SubscriptionUid) -> Option<&SubscriptionRecord> {
+        self.subscriptions.values().find(|record| {
+            record.deleted_at.is_none()
+                && record.subscription.tenant == *tenant
+                && record.subscription.about.uid.as_ref() == Some(uid)
+        })
+    }
+
+    /// Whether a subscription or an unfinished delivery uses a destination.
+    fn is_used(&self, tenant: &TenantId, id: DestinationId) -> bool {
+        self.queued_of.count(&id) + self.waiting_of.count(&id) > 0
+            || self.subscriptions.values().any(|record| {
+                record.subscription.tenant == *tenant && record.subscription.destination == id
+            })
+    }
+
+    fn mark_unused(&mut self, tenant: &TenantId, id: DestinationId, since: Timestamp) {
+        let key = (tenant.clone(), id);
+        if self.destinations.contains_key(&key) && !self.is_used(tenant, id) {
+            self.unused_since.entry(key).or_insert(since);
+        }
     }
 }
 
 /// A page of entries, sorted newest first.
-fn newest_first<I, T>(
+pub(super) fn newest_first<I, T>(
     entries: impl Iterator<Item = ((Timestamp, I), T)>,
     page: &PageRequest,
 ) -> Result<Page<T>, StoreError>

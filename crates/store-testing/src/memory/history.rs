@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use postrider_domain::attempt::{Attempt, Ending};
 use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::Delivery;
-use postrider_domain::ids::{DeliveryId, DestinationId, EventId, TenantId};
+use postrider_domain::ids::{DeliveryId, DestinationId, EventId, ObjectId, TenantId};
 use postrider_domain::ledger::Ledger;
 use postrider_domain::limits::{ATTEMPT_PAGE_BYTES_MAX, PAGE_BYTES_MAX};
 use postrider_domain::time::Timestamp;
@@ -70,6 +70,24 @@ impl History for MemoryStore {
     ) -> Result<Page<Delivery>, StoreError> {
         self.read(|state| {
             let found = state.matching(tenant, filter);
+            descending(found.map(|d| ((d.created_at, d.id), d.clone())), page)
+        })
+        .await
+    }
+
+    async fn deliveries_of_object(
+        &self,
+        tenant: &TenantId,
+        object: &ObjectId,
+        filter: &DeliveryFilter,
+        page: &PageRequest,
+    ) -> Result<Page<Delivery>, StoreError> {
+        self.read(|state| {
+            let is_of_object = |delivery: &&Delivery| {
+                let event = state.events.get(&(tenant.clone(), delivery.event.clone()));
+                event.is_some_and(|event| event.record.event.object.as_ref() == Some(object))
+            };
+            let found = state.matching(tenant, filter).filter(is_of_object);
             descending(found.map(|d| ((d.created_at, d.id), d.clone())), page)
         })
         .await

@@ -57,9 +57,10 @@ impl State {
 
     fn accept(&mut self, acceptance: Acceptance) {
         let count = deliveries(&acceptance);
-        let Acceptance { event, accepted_at, fingerprint, deliveries, id_given: _ } = acceptance;
+        let Acceptance { event, accepted_at, fingerprint, deliveries, id_given: _, mark } =
+            acceptance;
         let (tenant, id) = (event.tenant.clone(), event.id.clone());
-        let record = EventRecord { event, accepted_at, deliveries: count };
+        let record = EventRecord { event, accepted_at, deliveries: count, mark };
         let ids = deliveries.iter().map(|delivery| delivery.id).collect();
         let stored = StoredEvent { record, fingerprint, deliveries: ids };
         self.events.insert((tenant.clone(), id.clone()), stored);

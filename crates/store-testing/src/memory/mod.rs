@@ -8,10 +8,13 @@
 
 mod audit;
 mod configuration;
+mod documents;
+mod erasing;
 mod faults;
 mod history;
 mod index;
 mod intake;
+mod overview;
 mod paging;
 mod passes;
 mod replays;

@@ -14,14 +14,17 @@ use postrider_domain::ids::{
 use postrider_domain::ledger::{Ledger, Movement};
 use postrider_domain::time::Timestamp;
 use postrider_store::{
-    AuditEntry, DestinationRecord, Epoch, EventRecord, IdempotentAnswer, Key, Pass, ReplayJob,
-    ShardLeases, ShardSet, SubscriptionRecord, Tally, Tenant,
+    AuditEntry, DestinationRecord, Document, DocumentKind, Epoch, EventRecord, IdempotentAnswer,
+    Key, Pass, ReplayJob, ShardLeases, ShardSet, SubscriptionRecord, Tally, Tenant,
 };
 
 use super::index::Index;
 
 /// Milliseconds of a minute.
 pub(super) const MINUTE_MS: i64 = 60_000;
+
+/// The kind, the tenant (`None` is the server) and the name of a document.
+pub(super) type DocumentKey = (DocumentKind, Option<TenantId>, String);
 
 /// A stored event.
 #[derive(Debug, Clone)]
@@ -38,9 +41,12 @@ pub(super) struct State {
     pub(super) keys: BTreeMap<String, Key>,
     pub(super) subscriptions: BTreeMap<(TenantId, SubscriptionId), SubscriptionRecord>,
     pub(super) destinations: BTreeMap<(TenantId, DestinationId), DestinationRecord>,
+    /// Destinations that nothing uses, with the time since when.
+    pub(super) unused_since: BTreeMap<(TenantId, DestinationId), Timestamp>,
     pub(super) answers: BTreeMap<(TenantId, String), IdempotentAnswer>,
     pub(super) audit: BTreeMap<AuditId, AuditEntry>,
     pub(super) passes: BTreeMap<String, Pass>,
+    pub(super) documents: BTreeMap<DocumentKey, Document>,
     pub(super) events: BTreeMap<(TenantId, EventId), StoredEvent>,
     pub(super) deliveries: BTreeMap<DeliveryId, Delivery>,
     pub(super) attempts: BTreeMap<DeliveryId, BTreeMap<u32, Attempt>>,

@@ -31,6 +31,29 @@ impl Nodes for MemoryStore {
         let (name, value) = (name.to_owned(), value.to_vec());
         self.write(move |state| Ok(state.claims.entry(name).or_insert(value).clone())).await
     }
+
+    async fn claimed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let name = name.to_owned();
+        self.read(move |state| Ok(state.claims.get(&name).cloned())).await
+    }
+
+    async fn replace_claim(
+        &self,
+        name: &str,
+        expected: Option<&[u8]>,
+        value: &[u8],
+    ) -> Result<bool, StoreError> {
+        let (name, value) = (name.to_owned(), value.to_vec());
+        let expected = expected.map(<[u8]>::to_vec);
+        self.write(move |state| {
+            let is_expected = state.claims.get(&name) == expected.as_ref();
+            if is_expected {
+                state.claims.insert(name, value);
+            }
+            Ok(is_expected)
+        })
+        .await
+    }
 }
 
 #[async_trait]

@@ -125,6 +125,7 @@ impl World {
             accepted_at: at,
             fingerprint: [7; 32],
             id_given: false,
+            mark: postrider_domain::catalogue::EventMark::default(),
             deliveries: vec![delivery],
         }
     }

@@ -73,6 +73,7 @@ mod tests {
             event: Arc::new(event),
             fingerprint: [1; 32],
             id_given: true,
+            mark: postrider_domain::catalogue::EventMark::default(),
             deliveries: Vec::new(),
         };
         vec![put_acceptances(&[acceptance.clone(), acceptance]), put_commit(&Commit::default())]

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use postrider_domain::access::Scope as KeyScope;
-use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
+use postrider_domain::ids::{DestinationId, SubscriptionId, SubscriptionUid, TenantId};
 use postrider_domain::limits::PAGE_BYTES_MAX;
 use postrider_domain::time::Timestamp;
 use tokio_postgres::Row;
@@ -16,11 +16,12 @@ use super::notify::CHANGES;
 use super::paging::{cursor, limit, page, page_within, place, single, within};
 use super::pool::{Scope, Transaction};
 use super::rows::{self, get, json, ms, parse, shard, time, time_opt, to_json, uuid};
+use super::unused_destinations;
 use crate::contract::Configuration;
 use crate::error::StoreError;
 use crate::records::{
     Cursor, DestinationRecord, IdempotentAnswer, Key, Page, PageRequest, ShardLeases,
-    SubscriptionPut, SubscriptionRecord, Tenant,
+    SubscriptionPut, SubscriptionRecord, Tenant, TenantDetails,
 };
 
 /// An advisory lock, taken together with the tenant's number while a subscription is stored: it
@@ -30,11 +31,25 @@ const TWINS_LOCK: i32 = 0x706f_7374;
 #[async_trait]
 impl Configuration for PostgresStore {
     async fn create_tenant(&self, tenant: &Tenant) -> Result<bool, StoreError> {
-        let sql = "INSERT INTO postrider.tenants (id, name, created_at) VALUES ($1, $2, $3) \
-                   ON CONFLICT DO NOTHING RETURNING 1";
-        let Tenant { id, name, created_at } = tenant;
-        let (id, at) = (id.as_str(), created_at.as_unix_ms());
-        Ok(!self.core.pool.query(Scope::All, sql, &[&id, name, &at]).await?.is_empty())
+        let sql = "INSERT INTO postrider.tenants (id, name, created_at, details) \
+                   VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING RETURNING 1";
+        let Tenant { id, name, created_at, .. } = tenant;
+        let (id, at, details) = (id.as_str(), created_at.as_unix_ms(), details_text(tenant)?);
+        let params: [&(dyn ToSql + Sync); 4] = [&id, name, &at, &details];
+        Ok(!self.core.pool.query(Scope::All, sql, &params).await?.is_empty())
+    }
+
+    async fn update_tenant(&self, tenant: &Tenant) -> Result<bool, StoreError> {
+        let Tenant { id, name, .. } = tenant;
+        let mut transaction = self.core.pool.begin(Scope::Tenant(id)).await?;
+        let sql = "UPDATE postrider.tenants SET name = $2, details = $3 WHERE id = $1";
+        let params: [&(dyn ToSql + Sync); 3] = [&id.as_str(), name, &details_text(tenant)?];
+        let existed = transaction.execute(sql, &params).await? > 0;
+        if existed {
+            note(&mut transaction, Kind::Tenant, id, id.as_str()).await?;
+        }
+        transaction.commit().await?;
+        Ok(existed)
     }
 
     async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>, StoreError> {
@@ -63,8 +78,9 @@ impl Configuration for PostgresStore {
         let sql = "DELETE FROM postrider.tenants WHERE id = $1";
         let existed = transaction.execute(sql, &[&name]).await? > 0;
         if existed {
-            for table in ["keys", "passes"] {
-                let sql = format!("DELETE FROM postrider.{table} WHERE tenant = $1");
+            // Erasures stay: what they were told to erase is still there.
+            for table in ["keys WHERE", "passes WHERE", "documents WHERE kind < 2 AND"] {
+                let sql = format!("DELETE FROM postrider.{table} tenant = $1");
                 transaction.execute(&sql, &[&name]).await?;
             }
             note(&mut transaction, Kind::Tenant, id, name).await?;
@@ -151,9 +167,18 @@ impl Configuration for PostgresStore {
         let wanted = &record.subscription;
         let mut transaction = self.core.pool.begin(Scope::Tenant(&wanted.tenant)).await?;
         lock_twins(&mut transaction, &wanted.tenant).await?;
+        let uid = wanted.about.uid.as_ref().map(SubscriptionUid::as_str);
+        let tenant = wanted.tenant.as_str();
+        let sql = "SELECT id FROM postrider.subscriptions \
+                   WHERE tenant = $1 AND uid = $2 AND id <> $3 AND deleted_at IS NULL";
+        let own = uuid(wanted.id.as_bytes());
+        if let Some(row) = transaction.query(sql, &[&tenant, &uid, &own]).await?.first() {
+            let taken = SubscriptionId::from_bytes(rows::id(row, "id")?);
+            transaction.rollback().await?;
+            return Ok(SubscriptionPut::UidTaken(taken));
+        }
         let sql = "SELECT record FROM postrider.subscriptions \
                    WHERE tenant = $1 AND destination = $2 AND id <> $3 AND deleted_at IS NULL";
-        let tenant = wanted.tenant.as_str();
         let (id, to) = (uuid(wanted.id.as_bytes()), uuid(wanted.destination.as_bytes()));
         for row in &transaction.query(sql, &[&tenant, &to, &id]).await? {
             let other: postrider_domain::subscription::Subscription = json(row, "record")?;
@@ -163,17 +188,26 @@ impl Configuration for PostgresStore {
             }
         }
         put_destination(&mut transaction, destination).await?;
+        let sql = "SELECT destination FROM postrider.subscriptions \
+                   WHERE tenant = $1 AND id = $2 AND destination <> $3";
+        let left = transaction.query(sql, &[&tenant, &id, &to]).await?;
         let sql = "INSERT INTO postrider.subscriptions \
-                   (tenant, id, destination, created_at, deleted_at, record, credentials) \
-                   VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (tenant, id) DO UPDATE SET \
+                   (tenant, id, destination, created_at, deleted_at, record, credentials, uid) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (tenant, id) DO UPDATE SET \
                    destination = excluded.destination, created_at = excluded.created_at, \
                    deleted_at = excluded.deleted_at, record = excluded.record, \
-                   credentials = excluded.credentials";
+                   credentials = excluded.credentials, uid = excluded.uid";
         let (created, deleted) = (wanted.created_at.as_unix_ms(), ms(record.deleted_at));
         let text = to_json(wanted)?;
-        let params: [&(dyn ToSql + Sync); 7] =
-            [&tenant, &id, &to, &created, &deleted, &text, &record.credentials];
+        let params: [&(dyn ToSql + Sync); 8] =
+            [&tenant, &id, &to, &created, &deleted, &text, &record.credentials, &uid];
         transaction.execute(sql, &params).await?;
+        unused_destinations::use_again(&mut transaction, tenant, to).await?;
+        for row in &left {
+            let since = wanted.updated_at.as_unix_ms();
+            unused_destinations::mark(&mut transaction, tenant, get(row, "destination")?, since)
+                .await?;
+        }
         let name = wanted.id.to_string();
         note(&mut transaction, Kind::Subscription, &wanted.tenant, &name).await?;
         transaction.commit().await?;
@@ -211,6 +245,18 @@ impl Configuration for PostgresStore {
         let sql = "SELECT * FROM postrider.subscriptions \
                    WHERE tenant = $1 AND id = $2 AND deleted_at IS NULL";
         let params: [&(dyn ToSql + Sync); 2] = [&tenant.as_str(), &uuid(id.as_bytes())];
+        let row = self.core.pool.query_opt(Scope::Tenant(tenant), sql, &params).await?;
+        row.as_ref().map(subscription).transpose()
+    }
+
+    async fn subscription_by_uid(
+        &self,
+        tenant: &TenantId,
+        uid: &SubscriptionUid,
+    ) -> Result<Option<SubscriptionRecord>, StoreError> {
+        let sql = "SELECT * FROM postrider.subscriptions \
+                   WHERE tenant = $1 AND uid = $2 AND deleted_at IS NULL";
+        let params: [&(dyn ToSql + Sync); 2] = [&tenant.as_str(), &uid.as_str()];
         let row = self.core.pool.query_opt(Scope::Tenant(tenant), sql, &params).await?;
         row.as_ref().map(subscription).transpose()
     }
@@ -266,10 +312,18 @@ impl Configuration for PostgresStore {
         let sql = "DELETE FROM postrider.subscriptions AS s \
                    WHERE tenant = $1 AND id = $2 AND deleted_at IS NOT NULL \
                    AND NOT EXISTS (SELECT 1 FROM postrider.deliveries_open AS o \
-                                   WHERE o.subscription = s.id AND o.tenant = s.tenant)";
+                                   WHERE o.subscription = s.id AND o.tenant = s.tenant) \
+                   RETURNING destination, deleted_at";
         let params: [&(dyn ToSql + Sync); 2] = [&tenant.as_str(), &uuid(id.as_bytes())];
-        self.core.pool.query(Scope::Tenant(tenant), sql, &params).await?;
-        Ok(())
+        let mut transaction = self.core.pool.begin(Scope::Tenant(tenant)).await?;
+        // Nobody creates a subscription to its destination meanwhile.
+        lock_twins(&mut transaction, tenant).await?;
+        for row in &transaction.query(sql, &params).await? {
+            let (destination, since) = (get(row, "destination")?, get(row, "deleted_at")?);
+            unused_destinations::mark(&mut transaction, tenant.as_str(), destination, since)
+                .await?;
+        }
+        transaction.commit().await
     }
 
     async fn destination(
@@ -290,11 +344,29 @@ impl Configuration for PostgresStore {
     ) -> Result<Page<DestinationRecord>, StoreError> {
         let (at, id) = before(place::<DestinationId>(request)?, |id| uuid(id.as_bytes()));
         let sql = "SELECT * FROM postrider.destinations WHERE tenant = $1 \
-                   AND ($2::bigint IS NULL OR (created_at, id) < ($2, $3)) \
+                   AND unused_since IS NULL AND ($2::bigint IS NULL OR (created_at, id) < ($2, $3)) \
                    ORDER BY created_at DESC, id DESC LIMIT $4";
         let params: [&(dyn ToSql + Sync); 4] = [&tenant.as_str(), &at, &id, &limit(request)];
         let rows = self.core.lists.query(Scope::Tenant(tenant), sql, &params).await?;
         page(&rows, request, destination, |record, _| Ok(cursor(record.created_at, record.id)))
+    }
+
+    async fn unused_destinations(
+        &self,
+        now: Timestamp,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(TenantId, DestinationId)>, StoreError> {
+        self.core.unused_destinations(now, before, limit).await
+    }
+
+    async fn remove_destination(
+        &self,
+        tenant: &TenantId,
+        id: DestinationId,
+        before: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.core.remove_destination(tenant, id, before).await
     }
 
     async fn held_destinations(
@@ -338,12 +410,15 @@ impl Configuration for PostgresStore {
 }
 
 /// A position as two parameters, both NULL on the first page.
-fn before<I>(place: Option<(i64, I)>, id: impl Fn(&I) -> Uuid) -> (Option<i64>, Option<Uuid>) {
+pub(super) fn before<I>(
+    place: Option<(i64, I)>,
+    id: impl Fn(&I) -> Uuid,
+) -> (Option<i64>, Option<Uuid>) {
     place.map_or((None, None), |(at, mark)| (Some(at), Some(id(&mark))))
 }
 
 /// Locks the subscriptions of a tenant until the transaction ends.
-async fn lock_twins(
+pub(super) async fn lock_twins(
     transaction: &mut Transaction<'_>,
     tenant: &TenantId,
 ) -> Result<(), StoreError> {
@@ -383,12 +458,22 @@ async fn put_destination(
     Ok(())
 }
 
+/// The details of a tenant as they are stored; `None` where there are none.
+pub(super) fn details_text(tenant: &Tenant) -> Result<Option<String>, StoreError> {
+    if tenant.details.is_empty() { Ok(None) } else { to_json(&tenant.details).map(Some) }
+}
+
 /// Reads a tenant.
 pub(super) fn tenant(row: &Row) -> Result<Tenant, StoreError> {
+    let details = match get::<Option<&str>>(row, "details")? {
+        Some(_) => json(row, "details")?,
+        None => TenantDetails::default(),
+    };
     Ok(Tenant {
         id: parse(row, "id")?,
         name: get(row, "name")?,
         created_at: time(row, "created_at")?,
+        details,
     })
 }
 

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use postrider_domain::attempt::Attempt;
 use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::{Delivery, StateName};
-use postrider_domain::ids::{DeliveryId, DestinationId, EventId, TenantId};
+use postrider_domain::ids::{DeliveryId, DestinationId, EventId, ObjectId, TenantId};
 use postrider_domain::ledger::Ledger;
 use postrider_domain::limits::{ATTEMPT_PAGE_BYTES_MAX, PAGE_BYTES_MAX};
 use postrider_domain::time::Timestamp;
@@ -51,7 +51,11 @@ impl Conditions {
     }
 
     /// Restricts a list that is newest first to the entries after this position.
-    fn before<I: ToSql + Sync + Send + 'static>(&mut self, time: &str, mark: Option<(i64, I)>) {
+    pub(super) fn before<I: ToSql + Sync + Send + 'static>(
+        &mut self,
+        time: &str,
+        mark: Option<(i64, I)>,
+    ) {
         if let Some((at, id)) = mark {
             self.params.push(Box::new(at));
             self.params.push(Box::new(id));
@@ -83,7 +87,7 @@ impl Conditions {
 
     /// The conditions without the state, which is written into the SQL as a number: PostgreSQL uses
     /// a partial index only if the query's text implies the index's condition.
-    fn of_deliveries_in_any_state(tenant: &TenantId, filter: &DeliveryFilter) -> Self {
+    pub(super) fn of_deliveries_in_any_state(tenant: &TenantId, filter: &DeliveryFilter) -> Self {
         let mut all = Conditions::default();
         all.add("tenant = ?", tenant.to_string());
         all.add_opt("destination = ?", filter.destination.map(|id| uuid(id.as_bytes())));
@@ -100,7 +104,7 @@ impl Conditions {
 
 /// The parts of a list of deliveries: columns, table and condition on the state. Indexes by subscription
 /// and by type have the state before the time, so each state is a part of its own there.
-fn parts(filter: &DeliveryFilter) -> Vec<(&'static str, &'static str, &'static str)> {
+pub(super) fn parts(filter: &DeliveryFilter) -> Vec<(&'static str, &'static str, &'static str)> {
     let (open, done) = (OPEN.as_str(), DONE.as_str());
     let queued = (open, "deliveries_open", " AND state = 0");
     let waiting = (open, "deliveries_open", " AND state = 1");
@@ -239,6 +243,7 @@ impl History for PostgresStore {
         let mut conditions = Conditions::default();
         conditions.add("tenant = ?", tenant.to_string());
         conditions.add_opt("kind = ?", filter.kind.as_ref().map(ToString::to_string));
+        conditions.add_opt("object = ?", filter.object.as_ref().map(ToString::to_string));
         conditions.add_opt("accepted_at >= ?", rows::ms(filter.since));
         conditions.add_opt("accepted_at < ?", rows::ms(filter.until));
         let upper = mark.as_ref().map(|(at, _)| *at);
@@ -283,6 +288,16 @@ impl History for PostgresStore {
         let Some(sql) = sql else { return Ok(Page { items: Vec::new(), next: None }) };
         let rows = self.core.lists.query(Scope::Tenant(tenant), &sql, &conditions.params()).await?;
         page(&rows, request, delivery, |delivery, _| Ok(cursor(delivery.created_at, delivery.id)))
+    }
+
+    async fn deliveries_of_object(
+        &self,
+        tenant: &TenantId,
+        object: &ObjectId,
+        filter: &DeliveryFilter,
+        request: &PageRequest,
+    ) -> Result<Page<Delivery>, StoreError> {
+        self.of_object(tenant, object, filter, request).await
     }
 
     async fn count_deliveries(

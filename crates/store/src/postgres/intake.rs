@@ -20,7 +20,7 @@ use super::days::day_of;
 use super::delivery_columns::{DeliveryColumns, INSERT_OPEN};
 use super::error::for_everybody;
 use super::pool::{Refused, Scope, Step, Transaction};
-use super::rows::{count, get};
+use super::rows::{count, get, to_json};
 use super::{Core, PostgresStore};
 use crate::contract::Intake;
 use crate::error::StoreError;
@@ -296,6 +296,7 @@ pub(super) struct EventColumns<'a> {
     old: Vec<Option<&'a [u8]>>,
     time: Vec<i64>,
     trace: Vec<Option<Vec<u8>>>,
+    mark: Vec<Option<String>>,
 }
 
 /// Aborts the transaction with [`super::error::STALE_MATCH`] if a subscription of these tenants
@@ -309,9 +310,9 @@ pub(super) const INSERT_IDS: &str = "INSERT INTO postrider.event_ids \
 
 /// Writes events.
 pub(super) const INSERT_EVENTS: &str = "INSERT INTO postrider.events \
-     (tenant, id, accepted_at, deliveries, kind, object, data, old, time, trace) \
+     (tenant, id, accepted_at, deliveries, kind, object, data, old, time, trace, mark) \
      SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::integer[], $5::text[], \
-     $6::text[], $7::bytea[], $8::bytea[], $9::bigint[], $10::bytea[])";
+     $6::text[], $7::bytea[], $8::bytea[], $9::bigint[], $10::bytea[], $11::text[])";
 
 impl<'a> EventColumns<'a> {
     pub(super) fn push(&mut self, acceptance: &'a Acceptance) {
@@ -328,6 +329,9 @@ impl<'a> EventColumns<'a> {
         self.old.push(event.old.as_ref().map(|old| &old.as_bytes()[..]));
         self.time.push(event.time.as_unix_ms());
         self.trace.push(event.trace.map(|trace| trace.to_bytes().to_vec()));
+        let mark = Some(&acceptance.mark).filter(|mark| !mark.is_empty());
+        // The type has no value that JSON lacks.
+        self.mark.push(mark.map(|mark| to_json(mark).unwrap_or_default()));
     }
 
     pub(super) fn ids(&self) -> Vec<&(dyn ToSql + Sync)> {
@@ -346,6 +350,7 @@ impl<'a> EventColumns<'a> {
             &self.old,
             &self.time,
             &self.trace,
+            &self.mark,
         ]
     }
 }

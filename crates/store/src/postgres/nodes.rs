@@ -161,6 +161,33 @@ impl Nodes for PostgresStore {
         row.as_ref().map_or(Ok(value.to_vec()), |row| get(row, "value"))
     }
 
+    async fn claimed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let sql = "SELECT value FROM postrider.claims WHERE name = $1";
+        let row = self.core.pool.query_opt(Scope::All, sql, &[&name]).await?;
+        row.as_ref().map(|row| get(row, "value")).transpose()
+    }
+
+    async fn replace_claim(
+        &self,
+        name: &str,
+        expected: Option<&[u8]>,
+        value: &[u8],
+    ) -> Result<bool, StoreError> {
+        let replaced = match expected {
+            Some(expected) => {
+                let sql = "UPDATE postrider.claims SET value = $3 \
+                           WHERE name = $1 AND value = $2 RETURNING 1";
+                self.core.pool.query(Scope::All, sql, &[&name, &expected, &value]).await?
+            }
+            None => {
+                let sql = "INSERT INTO postrider.claims (name, value) VALUES ($1, $2) \
+                           ON CONFLICT (name) DO NOTHING RETURNING 1";
+                self.core.pool.query(Scope::All, sql, &[&name, &value]).await?
+            }
+        };
+        Ok(!replaced.is_empty())
+    }
+
     async fn begin_answer(
         &self,
         tenant: &TenantId,

@@ -12,6 +12,7 @@ use postrider_domain::attempt::{
     Answer, Attempt, BodyEnd, Ending, Failure, FailureClass, OwnFault, OwnFaultKind, RetryAfter,
     Timings, Turn,
 };
+use postrider_domain::catalogue::EventMark;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::DestinationId;
@@ -124,8 +125,16 @@ pub(super) fn event(row: &Row) -> Result<EventRecord, StoreError> {
         time: time(row, "time")?,
         trace: get::<Option<&[u8]>>(row, "trace")?.map(trace).transpose()?,
     };
-    let deliveries = u32_of(row, "deliveries")?;
-    Ok(EventRecord { event: Arc::new(event), accepted_at: time(row, "accepted_at")?, deliveries })
+    let mark = match get::<Option<&str>>(row, "mark")? {
+        Some(_) => json(row, "mark")?,
+        None => EventMark::default(),
+    };
+    Ok(EventRecord {
+        event: Arc::new(event),
+        accepted_at: time(row, "accepted_at")?,
+        deliveries: u32_of(row, "deliveries")?,
+        mark,
+    })
 }
 
 /// An attempt without its number, its start and the response's body, which have columns of their

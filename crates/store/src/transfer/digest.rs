@@ -12,6 +12,7 @@ use postrider_domain::ledger::Ledger;
 use sha2::{Digest as _, Sha256};
 
 use super::{Item, WholeEvent};
+use crate::documents::Document;
 use crate::embedded::files::canonical::Canonical;
 use crate::records::{Key, Tally};
 
@@ -34,6 +35,8 @@ pub enum RecordKind {
     Audit,
     /// A replay job.
     Replay,
+    /// A document.
+    Document,
     /// An event.
     Event,
     /// A delivery.
@@ -58,6 +61,7 @@ impl RecordKind {
             RecordKind::Answer => "answers",
             RecordKind::Audit => "audit entries",
             RecordKind::Replay => "replays",
+            RecordKind::Document => "documents",
             RecordKind::Event => "events",
             RecordKind::Delivery => "deliveries",
             RecordKind::Attempt => "attempts",
@@ -111,6 +115,7 @@ impl Digest {
                 out.text(tenant.id.as_str());
                 out.text_or_none(tenant.name.as_deref());
                 out.signed(tenant.created_at.as_unix_ms());
+                out.json(&tenant.details);
                 (RecordKind::Tenant, Some(&tenant.id))
             }
             Item::Key(key) => {
@@ -155,6 +160,10 @@ impl Digest {
                 out.replay(job);
                 (RecordKind::Replay, Some(&job.tenant))
             }
+            Item::Document(document) => {
+                put_document(&mut out, document);
+                (RecordKind::Document, document.tenant.as_ref())
+            }
             Item::Event(event) => return self.add_event(event),
             Item::Ledger { tenant, ledger } => {
                 out.text(tenant.as_str());
@@ -184,6 +193,9 @@ impl Digest {
         out.signed(record.accepted_at.as_unix_ms());
         out.bytes(&whole.fingerprint);
         out.unsigned(u64::from(record.deliveries));
+        if !record.mark.is_empty() {
+            out.json(&record.mark);
+        }
         self.count(RecordKind::Event, tenant, &out);
         for delivery in &whole.deliveries {
             out.clear();
@@ -252,6 +264,14 @@ impl Digest {
         };
         differing.map(difference).collect()
     }
+}
+
+fn put_document(out: &mut Canonical, document: &Document) {
+    out.unsigned(u64::try_from(document.kind.number()).unwrap_or(u64::MAX));
+    out.text_or_none(document.tenant.as_ref().map(TenantId::as_str));
+    out.text(&document.name);
+    out.unsigned(u64::from(document.is_open));
+    out.text(&document.body);
 }
 
 fn put_key(out: &mut Canonical, key: &Key) {

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use self::digest::{Difference, Digest, RecordKind, Summed};
 pub use self::run::{Moved, Phase, TransferError, Watch, transfer};
 use crate::audit::AuditEntry;
+use crate::documents::Document;
 use crate::error::StoreError;
 use crate::records::{
     DestinationRecord, EventRecord, IdempotentAnswer, Key, ReplayJob, SubscriptionRecord, Tally,
@@ -54,6 +55,8 @@ pub enum Part {
     Audit,
     /// Bulk replay jobs.
     Replays,
+    /// Event types and jobs that erase payloads.
+    Documents,
     /// Events, each with its deliveries and their attempts.
     Events,
     /// The ledger of every tenant.
@@ -64,7 +67,7 @@ pub enum Part {
 
 impl Part {
     /// All parts, in order.
-    pub const ALL: [Part; 11] = [
+    pub const ALL: [Part; 12] = [
         Part::Tenants,
         Part::Keys,
         Part::Subscriptions,
@@ -73,6 +76,7 @@ impl Part {
         Part::Answers,
         Part::Audit,
         Part::Replays,
+        Part::Documents,
         Part::Events,
         Part::Ledgers,
         Part::Tallies,
@@ -94,6 +98,7 @@ impl Part {
             Part::Answers => "answers",
             Part::Audit => "audit",
             Part::Replays => "replays",
+            Part::Documents => "documents",
             Part::Events => "events",
             Part::Ledgers => "ledgers",
             Part::Tallies => "tallies",
@@ -136,6 +141,8 @@ pub enum Item {
     Audit(Box<AuditEntry>),
     /// A replay job.
     Replay(Box<ReplayJob>),
+    /// An event type, a tenant's choice about them, or a job that erases payloads.
+    Document(Box<Document>),
     /// An event with its deliveries and their attempts.
     Event(Box<WholeEvent>),
     /// A tenant's ledger, in which nothing is in flight.

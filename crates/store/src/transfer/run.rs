@@ -244,6 +244,7 @@ fn records(items: &[Item]) -> u64 {
         | Item::Answer { .. }
         | Item::Audit(_)
         | Item::Replay(_)
+        | Item::Document(_)
         | Item::Ledger { .. }
         | Item::Tally { .. } => 1,
     };

@@ -7,6 +7,7 @@ mod clocks;
 mod cluster;
 mod conformance;
 mod cuts;
+mod erasing;
 mod lists;
 mod nodes;
 mod proxy;

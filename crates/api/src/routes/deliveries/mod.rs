@@ -11,17 +11,18 @@ use postrider_domain::delivery::{Delivery, StateName};
 use postrider_domain::explain::{self, Facts};
 use postrider_domain::limits::PAGE_MAX;
 use postrider_domain::time::Timestamp;
-use postrider_store::{Cursor, DeliveryFilter, Page, PageRequest};
+use postrider_store::{Cursor, DeliveryFilter, Page, PageRequest, Span};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::PathId;
+use super::subscription_uid;
 use super::subscriptions::PageQuery;
-use crate::auth::{Caller, CanManage, CanRead};
+use crate::auth::{Caller, CanManage, CanRead, CanReadAll, one_tenant};
 use crate::body::{Nothing, StrictOrNone};
 use crate::draw::Draw;
 use crate::paging::{List, ListOf, ListRequest, Query, page, parameter};
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::state::ApiState;
 use crate::wire::delivery::{AttemptView, DeliveryDetail, DeliveryView, is_in_flight};
 use crate::wire::explanation::ExplanationView;
@@ -36,7 +37,7 @@ pub(crate) struct DeliveryQuery {
     state: Option<String>,
     /// Deliveries to this destination.
     destination: Option<String>,
-    /// Deliveries for this subscription.
+    /// Deliveries for this subscription, by its id or its uid.
     subscription: Option<String>,
     /// Deliveries of this event.
     event: Option<String>,
@@ -44,6 +45,8 @@ pub(crate) struct DeliveryQuery {
     #[serde(rename = "type")]
     #[param(required = false)]
     kind: Option<String>,
+    /// Deliveries of events of this object.
+    object: Option<String>,
     /// Deliveries accepted at this time or later.
     since: Option<String>,
     /// Deliveries accepted before this time.
@@ -56,8 +59,8 @@ pub(crate) struct DeliveryQuery {
 
 impl DeliveryQuery {
     /// The filters as they were given.
-    fn given(&self) -> [Option<&str>; 7] {
-        [
+    fn given(&self) -> Vec<Option<&str>> {
+        let mut given = vec![
             self.state.as_deref(),
             self.destination.as_deref(),
             self.subscription.as_deref(),
@@ -65,14 +68,18 @@ impl DeliveryQuery {
             self.kind.as_deref(),
             self.since.as_deref(),
             self.until.as_deref(),
-        ]
+        ];
+        // Without an object the list is the one that cursors of earlier versions are good for.
+        given.extend(self.object.as_deref().map(Some));
+        given
     }
 
-    fn filter(&self) -> Result<DeliveryFilter, Problem> {
+    async fn filter(&self, state: &ApiState, caller: &Caller) -> Result<DeliveryFilter, Problem> {
+        let subscription = self.subscription.as_deref();
         Ok(DeliveryFilter {
             state: self.state.as_deref().map(parse_state).transpose()?,
             destination: parameter("destination", self.destination.as_deref())?,
-            subscription: parameter("subscription", self.subscription.as_deref())?,
+            subscription: subscription_uid::in_filter(state, &caller.tenant, subscription).await?,
             event: parameter("event", self.event.as_deref())?,
             kind: parameter("type", self.kind.as_deref())?,
             since: parameter("since", self.since.as_deref())?,
@@ -93,27 +100,75 @@ pub(crate) fn parse_state(text: &str) -> Result<StateName, Problem> {
 /// List deliveries
 ///
 /// Newest first. A page may have fewer entries than asked for and yet a `next_cursor`: deliveries
-/// that are in flight at this moment are left out of `queued` and `waiting`.
+/// that are in flight at this moment are left out of `queued` and `waiting`. An admin key that names the tenant `*`
+/// gets those of all tenants, each with its `tenant`; its filters are `state`, `since` and `until`.
 #[utoipa::path(
     get, path = "/v1/deliveries", tag = "deliveries", params(DeliveryQuery),
     responses((status = 200, body = List<DeliveryView>, description = "A page of deliveries"))
 )]
 pub(crate) async fn list(
     State(state): State<ApiState>,
-    CanRead(caller): CanRead,
+    CanReadAll(caller): CanReadAll,
     Query(query): Query<DeliveryQuery>,
 ) -> Result<Json<List<DeliveryView>>, Problem> {
-    let list = ListOf { name: "deliveries", tenant: Some(&caller.tenant), filters: &query.given() };
+    let tenant = (!caller.sees_all()).then_some(&caller.tenant);
+    let list = ListOf { name: "deliveries", tenant, filters: &query.given() };
     let asked = page(list, query.limit.as_deref(), query.cursor.as_deref())?;
-    let filter = query.filter()?;
+    if caller.sees_all() {
+        return of_all_tenants(&state, &query, &asked).await.map(Json);
+    }
+    let filter = query.filter(&state, &caller).await?;
+    let object = parameter("object", query.object.as_deref())?;
     if filter.state == Some(StateName::InFlight) {
+        if object.is_some() {
+            let detail =
+                "deliveries in flight are not listed by object: leave out the state or the object";
+            return Err(Problem::field("object", detail));
+        }
         return in_flight::list(&state, &caller, filter, &asked).await.map(Json);
     }
-    let found = state.store().list_deliveries(&caller.tenant, &filter, &asked.request).await?;
+    let (store, request) = (state.store(), &asked.request);
+    let found = match &object {
+        Some(object) => {
+            store.deliveries_of_object(&caller.tenant, object, &filter, request).await?
+        }
+        None => store.list_deliveries(&caller.tenant, &filter, request).await?,
+    };
     let views = DeliveryView::of_all(&state, &found.items).await?;
     let is_wanted = |view: &DeliveryView| filter.state.is_none_or(|state| view.state() == state);
     let items = views.into_iter().filter(is_wanted).collect();
     Ok(Json(List::of(&asked, Page { items, next: found.next }, |view| view)))
+}
+
+/// The deliveries of all tenants.
+async fn of_all_tenants(
+    state: &ApiState,
+    query: &DeliveryQuery,
+    asked: &ListRequest,
+) -> Result<List<DeliveryView>, Problem> {
+    let DeliveryQuery { destination, subscription, event, kind, object, .. } = query;
+    if [destination, subscription, event, kind, object].into_iter().any(Option::is_some) {
+        let why = "deliveries of all tenants are listed by state, since and until";
+        return Err(one_tenant(why));
+    }
+    let wanted = query.state.as_deref().map(parse_state).transpose()?;
+    if wanted == Some(StateName::InFlight) {
+        return Err(one_tenant("deliveries in flight are listed for one tenant"));
+    }
+    let span = Span {
+        since: parameter("since", query.since.as_deref())?,
+        until: parameter("until", query.until.as_deref())?,
+    };
+    let found = state.store().deliveries_of_all(wanted, span, &asked.request).await?;
+    let views = DeliveryView::of_all(state, &found.items).await?;
+    let mut items = Vec::with_capacity(views.len());
+    for (mut view, delivery) in views.into_iter().zip(&found.items) {
+        view.tenant = Some(delivery.tenant.to_string());
+        if wanted.is_none_or(|wanted| view.state() == wanted) {
+            items.push(view);
+        }
+    }
+    Ok(List::of(asked, Page { items, next: found.next }, |view| view))
 }
 
 /// Show a delivery
@@ -290,9 +345,22 @@ pub(crate) async fn replay(
     if let Some(view) = done_before(&state, &caller, &draw, &id, is_done).await? {
         return Ok((StatusCode::ACCEPTED, Json(view)));
     }
+    refuse_erased(&state, &find(&state, &caller, &id).await?).await?;
     let replayed = state.engine().replay(&caller.tenant, id.of("delivery")?).await;
     let delivery = replayed.map_err(|error| id.refused("delivery", error))?;
     Ok((StatusCode::ACCEPTED, Json(DeliveryView::of(&delivery, false))))
+}
+
+/// Refuses what needs the payload of an event whose payload was erased.
+async fn refuse_erased(state: &ApiState, delivery: &Delivery) -> Result<(), Problem> {
+    let event = state.store().event(&delivery.tenant, &delivery.event).await?;
+    match event.and_then(|record| record.mark.erased_at) {
+        None => Ok(()),
+        Some(at) => {
+            let detail = format!("the payload of event {} was erased at {at}", delivery.event);
+            Err(Problem::new(Code::EventErased, detail))
+        }
+    }
 }
 
 /// Cancel a delivery

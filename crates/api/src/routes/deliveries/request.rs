@@ -62,7 +62,7 @@ impl RequestView {
 ///
 /// As it was sent: headers and body, secrets masked. Requests are not kept: it is rendered again from the
 /// event and the subscription as they are now; `changed_since` says where that may differ. Where the
-/// subscription was deleted, it cannot be rendered (409).
+/// subscription was deleted or the payload erased, it cannot be rendered (409).
 #[utoipa::path(
     get, path = "/v1/deliveries/{id}/attempts/{number}/request", tag = "deliveries",
     params(
@@ -71,7 +71,7 @@ impl RequestView {
     ),
     responses(
         (status = 200, body = RequestView, description = "The request"),
-        (status = 409, description = "A problem: `wrong_state`", body = crate::problem::ProblemBody,
+        (status = 409, description = "A problem: `wrong_state`, `event_erased`", body = crate::problem::ProblemBody,
             content_type = "application/problem+json")
     )
 )]
@@ -89,6 +89,7 @@ pub(crate) async fn request(
     let found = state.store().attempt_page(&caller.tenant, delivery.id, &page).await?;
     let found = found.items.into_iter().find(|attempt| attempt.number == wanted);
     let attempt = found.ok_or_else(unknown)?;
+    super::refuse_erased(&state, &delivery).await?;
     let rebuilt = state.engine().rebuild_request(&delivery, wanted, attempt.started_at).await;
     Ok(Json(RequestView::of(rebuilt.map_err(|error| id.refused("delivery", error))?)))
 }

@@ -28,7 +28,8 @@ pub(super) async fn of(
         log.extend(page.items);
         next = page.next;
     }
-    let (is_whole, policy) = (next.is_none(), state.policy());
-    let schedule = schedule::schedule(delivery, in_flight, &log, is_whole, &policy.retry);
-    Ok(ScheduleView::of(&schedule))
+    let policy = state.engine().policy_of(delivery.subscription);
+    let is_own = policy.retry != state.policy().retry;
+    let schedule = schedule::schedule(delivery, in_flight, &log, next.is_none(), &policy.retry);
+    Ok(ScheduleView::of(&schedule, is_own))
 }

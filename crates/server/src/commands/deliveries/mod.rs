@@ -59,7 +59,7 @@ struct List {
     /// Deliveries to this destination.
     #[arg(long)]
     destination: Option<String>,
-    /// Deliveries for this subscription.
+    /// Deliveries for this subscription, by its identifier or its uid.
     #[arg(long)]
     subscription: Option<String>,
     /// Deliveries of this event.
@@ -68,6 +68,9 @@ struct List {
     /// Deliveries of events of this type.
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
+    /// Deliveries of events of this object.
+    #[arg(long)]
+    object: Option<String>,
     /// Deliveries accepted at or after this RFC 3339 time.
     #[arg(long)]
     since: Option<String>,
@@ -138,6 +141,7 @@ impl List {
             ("subscription", self.subscription),
             ("event", self.event),
             ("type", self.kind),
+            ("object", self.object),
             ("since", self.since),
             ("until", self.until),
         ];

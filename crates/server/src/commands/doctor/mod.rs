@@ -1,20 +1,27 @@
 //! `postrider doctor`: finds problems and says what to do about them.
+//!
+//! Exits with 0 if nothing is wrong (a note is not), with 1 if a check failed, and with 2 if the command
+//! line is wrong.
 
 mod data;
 mod database;
+mod machine;
 mod quick;
 
 use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use postrider_api::vault::KeyRing;
+use postrider_transport::{Clock as _, SystemClock};
 use serde_json::{Value as Json, json};
 
 use super::{Context, load};
 use crate::cli::{Connection, ServerArgs};
 use crate::config::{Config, Environment, StoreChoice};
 use crate::exit::Failure;
-use crate::output::{Colour, Output, escaped};
+use crate::output::{Colour, Output, escaped, time};
+use crate::table::wrapped;
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
@@ -88,14 +95,18 @@ async fn examine(
     environment: &Environment,
     output: Output,
 ) -> Result<Vec<Finding>, Failure> {
+    let said = |what, said| Finding { what, said };
     let mut findings = vec![
         found("configuration", Ok("no faults".to_owned())),
-        found("data directory", data_directory(&config.data_dir)),
+        said("data directory", machine::data_directory(&config.data_dir)),
+        said("disk", machine::disk(&config.data_dir)),
+        said("open files", machine::open_files(config)),
+        said("resolver", machine::resolver(config).await),
     ];
     if config.admin_key.is_none() {
         findings.push(found("admin key", private_file(&config.data_dir.join("admin.key"))));
     }
-    findings.push(found("key ring", private_file(&config.keyring_path())));
+    findings.push(found("key ring", key_ring(config)));
     if let StoreChoice::Postgres(url) = &config.store {
         let looked = patiently(database::look(config, url)).await;
         let silent = || {
@@ -103,6 +114,8 @@ async fn examine(
             vec![found("database", Err(why))]
         };
         findings.extend(looked.unwrap_or_else(silent));
+    } else {
+        findings.extend(machine::store(&config.data_dir).await);
     }
     let connection = Connection {
         server: doctor.url.or_else(|| {
@@ -117,6 +130,12 @@ async fn examine(
     findings.push(found("server", reachable(&context, "/healthz").await));
     findings.push(found("readiness", reachable(&context, "/readyz").await));
     findings.push(found("ledger", ledger(&context).await));
+    if config.store == StoreChoice::Embedded {
+        let server = patiently(context.get("/v1/server", &[])).await.and_then(Result::ok);
+        let server = server.and_then(|server| time(&server, "now"));
+        let clock = machine::clock(&config.data_dir, server, SystemClock.now());
+        findings.push(said("clock", clock));
+    }
     Ok(findings)
 }
 
@@ -128,7 +147,8 @@ fn print(findings: &[Finding], output: Output) -> std::io::Result<()> {
             Said::Fault(detail) => ("fault", detail),
         };
         let ok = level != "fault";
-        json!({ "check": finding.what, "ok": ok, "level": level, "detail": detail })
+        let advice = detail.split_once('\n').map(|(_, advice)| advice).filter(|_| level != "ok");
+        json!({ "check": finding.what, "ok": ok, "level": level, "detail": detail, "advice": advice })
     };
     let all: Json = findings.iter().map(as_json).collect();
     output.value(&all, |_| {
@@ -138,24 +158,13 @@ fn print(findings: &[Finding], output: Output) -> std::io::Result<()> {
                 Said::Note(detail) => (output.paint(Colour::Yellow, "note"), detail),
                 Said::Fault(detail) => (output.paint(Colour::Red, "FAIL"), detail),
             };
-            let detail: Vec<_> = detail.lines().map(escaped).collect();
+            let width = output.width().saturating_sub(21).max(40);
+            let detail: Vec<_> =
+                detail.lines().flat_map(|line| wrapped(&escaped(line), width)).collect();
             format!("{mark} {:<16}{}", finding.what, detail.join("\n                     "))
         };
         findings.iter().map(line).collect::<Vec<_>>().join("\n")
     })
-}
-
-fn data_directory(path: &Path) -> Result<String, String> {
-    let shown = path.display();
-    match std::fs::metadata(path) {
-        Ok(found) if !found.is_dir() => Err(format!("{shown} is not a directory")),
-        Ok(found) if found.permissions().readonly() => Err(format!("{shown} cannot be written")),
-        Ok(_) => Ok(shown.to_string()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Ok(format!("{shown} does not exist yet; `postrider serve` creates it"))
-        }
-        Err(error) => Err(format!("{shown}: {error}")),
-    }
 }
 
 /// Checks that only its owner can read a file.
@@ -165,7 +174,7 @@ fn private_file(path: &Path) -> Result<String, String> {
     let shown = path.display();
     match std::fs::metadata(path) {
         Ok(found) if found.permissions().mode() & 0o077 != 0 => {
-            Err(format!("others can read {shown}; run: chmod 600 {shown}"))
+            Err(format!("others can read {shown}\nrun: chmod 600 {shown}"))
         }
         Ok(_) => Ok(shown.to_string()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -173,6 +182,16 @@ fn private_file(path: &Path) -> Result<String, String> {
         }
         Err(error) => Err(format!("{shown}: {error}")),
     }
+}
+
+/// Checks the key ring: its permissions, and that it is one.
+fn key_ring(config: &Config) -> Result<String, String> {
+    let path = config.keyring_path();
+    let private = private_file(&path)?;
+    if path.exists() {
+        KeyRing::read(&path).map_err(|error| error.to_string())?;
+    }
+    Ok(private)
 }
 
 async fn reachable(context: &Context, path: &str) -> Result<String, String> {

@@ -1,10 +1,11 @@
 //! `postrider simulate`: forecasts what happens to deliveries if a URL is down for a while.
 //!
-//! Nothing is sent and no server is contacted: the figures come from
-//! [`postrider_domain::forecast`], which uses the same decisions as the server.
+//! Nothing is sent: the figures come from [`postrider_domain::forecast`], which uses the same decisions
+//! as the server. A server is asked only for the policy of a subscription (`--subscription`).
 
 mod chart;
 mod given;
+mod subscription;
 mod svg;
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,8 @@ use std::time::Duration;
 use clap::Args;
 use postrider_domain::forecast::{self, Forecast, Scenario, Traffic, Work};
 
-use crate::cli::ServerArgs;
+use super::Context;
+use crate::cli::{Connection, ServerArgs};
 use crate::config::Environment;
 use crate::exit::Failure;
 use crate::output::{Output, line};
@@ -38,6 +40,11 @@ pub(crate) struct ForecastArgs {
     /// A setting of the policy to forecast, as in --set retry.max=7; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Forecast the policy of this subscription: the server is asked for it. --set tries changes of it.
+    #[arg(long, value_name = "ID", conflicts_with = "policy")]
+    subscription: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
     /// A schedule to compare with; may be repeated. By default all of them, if no policy is given.
     #[arg(long, value_enum)]
     preset: Vec<Preset>,
@@ -117,7 +124,8 @@ pub(crate) fn run(
             samples: 600,
         },
     };
-    let plans = plans(arguments, &question.scenario, environment)?;
+    let known = of_subscription(arguments, environment, output)?;
+    let plans = plans(arguments, known, &question.scenario, environment)?;
     if let Some(path) = &arguments.svg {
         std::fs::write(path, svg::draw(&question, &plans))
             .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
@@ -135,23 +143,37 @@ pub(crate) fn run(
     Ok(())
 }
 
+/// The settings of the subscription that is asked for, where one is.
+fn of_subscription(
+    arguments: &ForecastArgs,
+    environment: &Environment,
+    output: Output,
+) -> Result<Vec<String>, Failure> {
+    let Some(id) = &arguments.subscription else { return Ok(Vec::new()) };
+    let context = Context::new(&arguments.connection, environment, output)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(subscription::settings(&context, id))
+}
+
 fn plans(
     arguments: &ForecastArgs,
+    known: Vec<String>,
     scenario: &Scenario,
     environment: &Environment,
 ) -> Result<Vec<Plan>, Failure> {
     let failure = |error: forecast::ForecastError| Failure::usage(error.to_string());
     let mut plans = Vec::new();
-    let is_own = arguments.policy.is_some() || !arguments.set.is_empty();
+    let is_own = arguments.policy.is_some() || !arguments.set.is_empty() || !known.is_empty();
     if is_own {
         let server = ServerArgs {
             config: arguments.policy.clone(),
-            set: arguments.set.clone(),
+            set: known.into_iter().chain(arguments.set.iter().cloned()).collect(),
             ..ServerArgs::default()
         };
         let policy = super::load(&server, environment)?.config.policy;
         let name = match arguments.policy.as_ref().and_then(|path| path.file_stem()) {
             Some(stem) => crate::output::escaped(&stem.to_string_lossy()),
+            None if arguments.subscription.is_some() => "subscription".to_owned(),
             None => "yours".to_owned(),
         };
         plans

@@ -35,7 +35,7 @@ enum Command {
         #[arg(long, value_name = "TIME")]
         expires_at: Option<String>,
     },
-    /// List keys.
+    /// List all keys with their tenants, or those of the tenant that --as names.
     List(Paging),
     /// Delete a key.
     Delete {

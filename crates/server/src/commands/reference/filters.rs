@@ -13,13 +13,15 @@ write one, with examples: [the guide](../guide/filters.md).
 filter    = condition | group
 group     = { \"all\": [ filter, … ] }          every one must hold
           | { \"any\": [ filter, … ] }          at least one must hold
-condition = { \"field\": path, \"op\": operator, \"value\": any JSON }
+condition = { \"field\": path, \"op\": operator, \"value\": any JSON, \"as\": \"time\" }
 path      = root, or root and words joined by dots; a whole number is a place in a list
 ```";
 
 const COMPARISON: &str = "\
 - Numbers compare as numbers, RFC 3339 times as times (`2026-11-16T12:00:00Z` equals `2026-11-16T13:00:00+01:00`),
   everything else as text, case-sensitive. A number beside a text is compared as text.
+- With `\"as\": \"time\"` beside `gt`, `gte`, `lt` or `lte` both sides are read as times, also with an offset without a
+  colon (`2026-11-16T12:00:00.000-0800`). A field that is no time does not match.
 - Lists, objects, `true`, `false` and `null` have no order: `gt`, `gte`, `lt` and `lte` are false for them.
 - A field that the event does not have satisfies `ne`, `not_contains` and `exists` with `false`, and nothing else. A
   field that is `null` is there.";

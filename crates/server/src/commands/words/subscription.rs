@@ -48,12 +48,6 @@ fn fields(show: &Show, one: &Json) -> Fields {
     let authorities = one["ca_certificates"].as_array().filter(|list| !list.is_empty());
     let authorities =
         authorities.map(|list| list.iter().map(certificate).collect::<Vec<_>>().join("; "));
-    let headers = one["headers"].as_object().filter(|headers| !headers.is_empty()).map(|headers| {
-        let header = |(name, value): (&String, &Json)| {
-            format!("{}: {}", escaped(name), value.as_str().unwrap_or_default())
-        };
-        headers.iter().map(header).collect::<Vec<_>>().join(", ")
-    });
     let retiring = one["retiring_secrets"].as_u64().filter(|count| *count > 0).map(|count| {
         let until = time(one, "secret_overlap_ends_at");
         let until = until.map(|until| format!(" until {}", times::exact(until)));
@@ -61,18 +55,23 @@ fn fields(show: &Show, one: &Json) -> Fields {
     });
     Fields::new()
         .with("subscription", cell(one, "id"))
+        .with_part("uid", one, "uid")
+        .with_part("name", one, "name")
+        .with_part("description", one, "description")
         .with("url", cell(one, "url"))
         .with("types", cell(one, "types"))
         .with_part("object", one, "object")
         .with_part("filter", one, "filter")
         .with("format", cell(one, "format"))
+        .with_part("policy", one, "policy")
+        .with_some("metadata", pairs(one, "metadata"))
         .with("enabled", cell(one, "enabled"))
         .with_some(
             "rate limit",
             one["rate_limit"].as_f64().map(|rate| format!("{rate} per second")),
         )
         .with_part("token", one, "auth_token")
-        .with_some("headers", headers)
+        .with_some("headers", pairs(one, "headers"))
         .with_some("client cert", client)
         .with_some("trusts", authorities)
         .with_part("public key", one, "public_key")
@@ -80,6 +79,15 @@ fn fields(show: &Show, one: &Json) -> Fields {
         .with("destination", cell(one, "destination_id"))
         .with_some("created", show.moment(one, "created_at"))
         .with_some("changed", changed(show, one))
+}
+
+/// An object as pairs, joined by commas; `None` if it has none.
+fn pairs(one: &Json, name: &str) -> Option<String> {
+    let pairs = one[name].as_object().filter(|pairs| !pairs.is_empty())?;
+    let pair = |(name, value): (&String, &Json)| {
+        format!("{}: {}", escaped(name), value.as_str().unwrap_or_default())
+    };
+    Some(pairs.iter().map(pair).collect::<Vec<_>>().join(", "))
 }
 
 /// When it was changed, if that is not when it was created.

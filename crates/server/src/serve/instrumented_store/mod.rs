@@ -5,7 +5,11 @@
 
 mod audit;
 mod circuit_change;
+mod documents;
+mod nodes;
+mod overview;
 mod passes;
+mod replays;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,27 +18,26 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postrider_domain::attempt::{Attempt, Turn};
 use postrider_domain::circuit::Transition;
-use postrider_domain::delivery::Delivery;
+use postrider_domain::delivery::{DeadReason, Delivery, DeliveryState};
 use postrider_domain::event::Event;
 use postrider_domain::ids::{
-    DeliveryId, DestinationId, EventId, ReplayId, SubscriptionId, TenantId,
+    DeliveryId, DestinationId, EventId, ObjectId, SubscriptionId, SubscriptionUid, TenantId,
 };
 use postrider_domain::ledger::Ledger;
 use postrider_domain::time::Timestamp;
 use postrider_store::{
-    Acceptance, Accepted, Changes, Commit, Configuration, DeliveryFilter, DestinationRecord,
-    DueMark, EventFilter, EventRecord, Hint, History, IdempotentAnswer, Intake, Key, Letter,
-    Member, Nodes, Page, PageRequest, Pruned, ReplayJob, Replays, ShardLeases, ShardSet, Store,
-    StoreError, SubscriptionPut, SubscriptionRecord, TallyAt, Tenant, Upkeep, Usage, Usages,
-    WaitingOrder, Work,
+    Acceptance, Accepted, Commit, Configuration, DeliveryChange, DeliveryFilter, DestinationRecord,
+    DueMark, EventFilter, EventRecord, History, IdempotentAnswer, Intake, Key, Page, PageRequest,
+    Pruned, ShardLeases, Store, StoreError, SubscriptionPut, SubscriptionRecord, TallyAt, Tenant,
+    Upkeep, WaitingOrder, Work,
 };
-use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use self::circuit_change::CircuitChange;
+use super::alerts::AlertFeed;
 use super::attempts::AttemptLines;
 use super::cluster::ShardLog;
-use super::metrics::{Metrics, class};
+use super::metrics::{Metrics, Standing, class};
 use crate::telemetry::AttemptLog;
 
 /// The store with metrics and log lines.
@@ -43,6 +46,7 @@ pub(super) struct InstrumentedStore {
     metrics: Metrics,
     log: AttemptLog,
     shard_log: ShardLog,
+    alerts: Option<AlertFeed>,
 }
 
 impl InstrumentedStore {
@@ -50,8 +54,9 @@ impl InstrumentedStore {
         store: Arc<dyn Store>,
         metrics: Metrics,
         log: AttemptLog,
+        alerts: Option<AlertFeed>,
     ) -> InstrumentedStore {
-        InstrumentedStore { store, metrics, log, shard_log: ShardLog::default() }
+        InstrumentedStore { store, metrics, log, shard_log: ShardLog::default(), alerts }
     }
 }
 
@@ -69,7 +74,29 @@ impl InstrumentedStore {
         let (events, deliveries) =
             new.fold((0, 0), |(events, all), (_, owed)| (events + 1, all + owed));
         self.metrics.accepted(events, deliveries, began.elapsed());
+        if let Some(alerts) = &self.alerts {
+            alerts.full(None);
+        }
     }
+
+    fn refused(&self, error: &StoreError) {
+        self.metrics.store_failed("accept");
+        if let (Some(alerts), StoreError::DiskFull { place }) = (&self.alerts, error) {
+            alerts.full(Some(place));
+        }
+    }
+}
+
+/// The deliveries that a commit ends as dead.
+fn dead(commit: &Commit) -> Vec<(Delivery, DeadReason)> {
+    let reason = |change: &DeliveryChange| match change.delivery.state {
+        DeliveryState::Dead { reason, .. } => Some((change.delivery.clone(), reason)),
+        DeliveryState::Queued
+        | DeliveryState::Waiting(_)
+        | DeliveryState::Delivered { .. }
+        | DeliveryState::Cancelled { .. } => None,
+    };
+    commit.deliveries.iter().filter_map(reason).collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "measures how long something took, nothing else")]
@@ -85,7 +112,7 @@ impl Intake for InstrumentedStore {
         let result = self.store.accept(batch).await;
         match &result {
             Ok(answers) => self.accepted(answers, &owed, began),
-            Err(_) => self.metrics.store_failed("accept"),
+            Err(error) => self.refused(error),
         }
         result
     }
@@ -105,9 +132,11 @@ impl Work for InstrumentedStore {
                 destination: change.id,
                 tenant: change.tenant.clone(),
                 state: change.circuit.state_name().into(),
+                failures: change.circuit.counters.consecutive_failures,
                 transitions: change.transitions.clone(),
             })
             .collect();
+        let dead = self.alerts.as_ref().map(|_| dead(&commit)).unwrap_or_default();
         let began = instant();
         let result = self.store.settle(holding, commit).await;
         if result.is_err() {
@@ -116,7 +145,10 @@ impl Work for InstrumentedStore {
         }
         self.metrics.settled(began.elapsed(), attempts.into_iter());
         lines.log(&self.log);
-        circuit_changes.iter().for_each(|one| one.report(&self.metrics));
+        circuit_changes.iter().for_each(|one| one.report(&self.metrics, self.alerts.as_ref()));
+        if let Some(alerts) = &self.alerts {
+            dead.iter().for_each(|(delivery, reason)| alerts.died(delivery, *reason));
+        }
         result
     }
 
@@ -183,13 +215,36 @@ impl Configuration for InstrumentedStore {
         self.store.put_subscription(record, destination).await
     }
 
+    async fn unused_destinations(
+        &self,
+        now: Timestamp,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(TenantId, DestinationId)>, StoreError> {
+        self.store.unused_destinations(now, before, limit).await
+    }
+
+    async fn remove_destination(
+        &self,
+        tenant: &TenantId,
+        id: DestinationId,
+        before: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.store.remove_destination(tenant, id, before).await
+    }
+
     async fn held_destinations(
         &self,
         holding: &ShardLeases,
     ) -> Result<Vec<DestinationRecord>, StoreError> {
         let result = self.store.held_destinations(holding).await;
         for destination in result.iter().flatten() {
-            self.metrics.destination_is(destination.id, destination.state());
+            self.metrics.destination_is(Standing {
+                destination: destination.id,
+                tenant: destination.tenant.clone(),
+                state: destination.state(),
+                failures: destination.circuit.counters.consecutive_failures,
+            });
         }
         result
     }
@@ -204,6 +259,10 @@ impl Configuration for InstrumentedStore {
 
     async fn tenants(&self, page: &PageRequest) -> Result<Page<Tenant>, StoreError> {
         self.store.tenants(page).await
+    }
+
+    async fn update_tenant(&self, tenant: &Tenant) -> Result<bool, StoreError> {
+        self.store.update_tenant(tenant).await
     }
 
     async fn delete_tenant(&self, id: &TenantId) -> Result<bool, StoreError> {
@@ -240,6 +299,14 @@ impl Configuration for InstrumentedStore {
         id: SubscriptionId,
     ) -> Result<Option<SubscriptionRecord>, StoreError> {
         self.store.subscription(tenant, id).await
+    }
+
+    async fn subscription_by_uid(
+        &self,
+        tenant: &TenantId,
+        uid: &SubscriptionUid,
+    ) -> Result<Option<SubscriptionRecord>, StoreError> {
+        self.store.subscription_by_uid(tenant, uid).await
     }
 
     async fn subscriptions(
@@ -359,6 +426,16 @@ impl History for InstrumentedStore {
         self.store.list_deliveries(tenant, filter, page).await
     }
 
+    async fn deliveries_of_object(
+        &self,
+        tenant: &TenantId,
+        object: &ObjectId,
+        filter: &DeliveryFilter,
+        page: &PageRequest,
+    ) -> Result<Page<Delivery>, StoreError> {
+        self.store.deliveries_of_object(tenant, object, filter, page).await
+    }
+
     async fn count_deliveries(
         &self,
         tenant: &TenantId,
@@ -413,134 +490,6 @@ impl History for InstrumentedStore {
         step_minutes: u32,
     ) -> Result<Vec<TallyAt>, StoreError> {
         self.store.tallies(tenant, since, until, step_minutes).await
-    }
-}
-
-#[async_trait]
-impl Usages for InstrumentedStore {
-    async fn usage(&self, tenant: Option<&TenantId>) -> Result<Usage, StoreError> {
-        self.store.usage(tenant).await
-    }
-
-    async fn tenant_count(&self) -> Result<u64, StoreError> {
-        self.store.tenant_count().await
-    }
-
-    async fn forget_replays(&self, tenant: &TenantId, keep: u64) -> Result<u64, StoreError> {
-        self.store.forget_replays(tenant, keep).await
-    }
-}
-
-#[async_trait]
-impl Replays for InstrumentedStore {
-    async fn put_replay(&self, job: &ReplayJob) -> Result<(), StoreError> {
-        self.store.put_replay(job).await
-    }
-
-    async fn replay(
-        &self,
-        tenant: &TenantId,
-        id: ReplayId,
-    ) -> Result<Option<ReplayJob>, StoreError> {
-        self.store.replay(tenant, id).await
-    }
-
-    async fn replays(
-        &self,
-        tenant: &TenantId,
-        page: &PageRequest,
-    ) -> Result<Page<ReplayJob>, StoreError> {
-        self.store.replays(tenant, page).await
-    }
-
-    async fn running_replays(&self) -> Result<Vec<ReplayJob>, StoreError> {
-        self.store.running_replays().await
-    }
-
-    async fn replay_candidates(
-        &self,
-        job: &ReplayJob,
-        limit: usize,
-    ) -> Result<Vec<Delivery>, StoreError> {
-        self.store.replay_candidates(job, limit).await
-    }
-}
-
-#[async_trait]
-impl Nodes for InstrumentedStore {
-    fn node(&self) -> Option<&str> {
-        self.store.node()
-    }
-
-    fn lease(&self) -> Option<Duration> {
-        self.store.lease()
-    }
-
-    async fn hold_and_keep(&self) -> Result<(ShardLeases, ShardSet), StoreError> {
-        let result = self.store.hold_and_keep().await;
-        self.shard_log.tell(self.store.node(), result.as_ref().map(|(holding, _)| holding));
-        result
-    }
-
-    async fn give_back(&self, shards: &ShardSet) -> Result<(), StoreError> {
-        self.store.give_back(shards).await
-    }
-
-    fn hints(&self) -> Option<broadcast::Receiver<Hint>> {
-        self.store.hints()
-    }
-
-    async fn accept_as_of(
-        &self,
-        batch: Vec<Acceptance>,
-        version: u64,
-    ) -> Result<Option<Vec<Accepted>>, StoreError> {
-        let owed = owed(&batch);
-        let began = instant();
-        let result = self.store.accept_as_of(batch, version).await;
-        match &result {
-            Ok(Some(answers)) => self.accepted(answers, &owed, began),
-            Ok(None) => {}
-            Err(_) => self.metrics.store_failed("accept"),
-        }
-        result
-    }
-
-    async fn changes(&self, version: u64) -> Result<Changes, StoreError> {
-        self.store.changes(version).await
-    }
-
-    async fn format(&self) -> Result<u32, StoreError> {
-        self.store.format().await
-    }
-
-    async fn members(&self) -> Result<Vec<Member>, StoreError> {
-        self.store.members().await
-    }
-
-    async fn send_letters(&self, letters: &[Letter]) -> Result<(), StoreError> {
-        self.store.send_letters(letters).await
-    }
-
-    async fn take_letters(&self) -> Result<Vec<Letter>, StoreError> {
-        self.store.take_letters().await
-    }
-
-    async fn claim(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
-        self.store.claim(name, value).await
-    }
-
-    async fn begin_answer(
-        &self,
-        tenant: &TenantId,
-        key: &str,
-        within: Duration,
-    ) -> Result<bool, StoreError> {
-        self.store.begin_answer(tenant, key, within).await
-    }
-
-    async fn end_answer(&self, tenant: &TenantId, key: &str) -> Result<(), StoreError> {
-        self.store.end_answer(tenant, key).await
     }
 }
 

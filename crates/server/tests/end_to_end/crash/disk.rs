@@ -23,12 +23,18 @@ fn may_mount() -> bool {
 }
 
 /// A server whose data are on a file system of this size.
-fn start_on(place: &Path, mebibytes: usize) -> Server {
+fn start_on(place: &Path, mebibytes: usize, alerts: &Receiver) -> Server {
     let script = format!(
         "mount -t tmpfs -o size={mebibytes}m none {} && exec \"$0\" \"$@\"",
         place.display()
     );
-    Start::dev()
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let targets = json!([{"name": "x", "url": alerts.url(), "secret": secret, "kinds": ["disk"]}]);
+    let mut start = Start::dev().variable("POSTRIDER_ALERTS__TARGETS", &targets.to_string());
+    for quick in ["group_window=1s", "interval_min=1s", "resolve_after=1s"] {
+        start = start.with(&["--set", &format!("alerts.{quick}")]);
+    }
+    start
         .with(&["--time-scale", "1000"])
         .variable("POSTRIDER_ADMIN_KEY", KEY)
         .under(&["unshare", "-m", "sh", "-c", &script])
@@ -105,12 +111,20 @@ fn on_a_full_disk_events_are_refused_and_deliveries_go_on() {
     }
     let rounds = count("CRASH_DISKS", 1);
     let place = tempfile::tempdir().unwrap();
-    let receiver = Receiver::start(200);
-    let mut server = start_on(place.path(), 420);
+    let (receiver, alerts) = (Receiver::start(200), Receiver::start(200));
+    let mut server = start_on(place.path(), 420, &alerts);
     server.subscribe(&receiver.url());
     let mut accepted = 0;
     for round in 0..rounds {
         accepted += fill_and_free(&mut server, &receiver, place.path(), round);
+        let told = alerts.wait_for(2 * round + 2);
+        let status = |n: usize| {
+            let told: Json = serde_json::from_slice(&told[n].body).unwrap();
+            (told["data"]["status"].clone(), told["data"]["subject"].to_string())
+        };
+        let (status, subject) = [status(2 * round), status(2 * round + 1)].into();
+        assert_eq!((&status.0, &subject.0), (&json!("firing"), &json!("resolved")));
+        assert!(status.1.contains("the disk is full"), "{}", status.1);
     }
     server.wait("everything to be delivered", |server| {
         (server.ledger()["delivered"] == accepted).then_some(())

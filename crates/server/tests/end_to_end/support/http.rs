@@ -37,12 +37,24 @@ pub(crate) fn request_with(
     headers: &str,
     body: Option<&Json>,
 ) -> io::Result<(u16, String)> {
+    let headers = format!("authorization: Bearer {key}\r\n{headers}");
+    request_without_key(server, method, path, &headers, body)
+}
+
+/// Sends one request with these header lines, each with its line end, and no key of its own.
+pub(crate) fn request_without_key(
+    server: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: Option<&Json>,
+) -> io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(server)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let body = body.map(ToString::to_string).unwrap_or_default();
     let length = body.len();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {server}\r\nauthorization: Bearer {key}\r\n{headers}\
+        "{method} {path} HTTP/1.1\r\nhost: {server}\r\n{headers}\
          content-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
     );
     stream.write_all((head + &body).as_bytes())?;

@@ -4,6 +4,7 @@
 //! and only make a broken server fail a test instead of hanging it.
 
 pub(crate) mod http;
+pub(crate) mod mail;
 pub(crate) mod receiver;
 pub(crate) mod server;
 

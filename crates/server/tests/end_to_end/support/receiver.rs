@@ -15,6 +15,8 @@ use super::{Deadline, PATIENCE};
 #[derive(Debug, Clone)]
 pub(crate) struct Arrived {
     pub(crate) webhook_id: String,
+    /// The `webhook-timestamp` and `webhook-signature` headers.
+    pub(crate) signed: [String; 2],
     /// The `traceparent` header.
     pub(crate) traceparent: String,
     /// When it was received completely.
@@ -137,6 +139,8 @@ fn is_one_of(many: u64, webhook_id: &str) -> bool {
 fn respond(request: Request, shared: &Shared) -> String {
     let arrived = Arrived {
         webhook_id: request.header("webhook-id").to_owned(),
+        signed: ["webhook-timestamp", "webhook-signature"]
+            .map(|name| request.header(name).to_owned()),
         traceparent: request.header("traceparent").to_owned(),
         at: request.at,
         body: request.body,

@@ -307,7 +307,11 @@ impl Dice {
 
     fn list_events(&mut self) -> Operation {
         let DeliveryFilter { kind, since, until, .. } = self.filter();
-        Operation::Events(self.whose(), EventFilter { kind, since, until }, self.limit())
+        Operation::Events(
+            self.whose(),
+            EventFilter { kind, since, until, ..EventFilter::default() },
+            self.limit(),
+        )
     }
 
     fn look_at_queues(&mut self) -> Operation {

@@ -79,8 +79,32 @@ impl DayFile {
         (&mut self.connection, &self.path)
     }
 
+    /// Changes rows that exist, all or nothing. SQLite overwrites with zeros what the change frees.
+    pub(in crate::embedded) fn change<T>(
+        &mut self,
+        change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let secure = |connection: &Connection, is_on: bool| {
+            let set = format!("PRAGMA secure_delete = {}", u8::from(is_on));
+            connection.query_row(&set, [], |_| Ok(()))
+        };
+        secure(&self.connection, true).at(&self.path)?;
+        let writes = self.writes.saturating_add(1);
+        let transaction = self.connection.transaction().at(&self.path)?;
+        let changed = change(&transaction).and_then(|answer| {
+            rows::put_meta(&transaction, WRITES, &Value::Integer(writes)).at(&self.path)?;
+            transaction.commit().at(&self.path)?;
+            Ok(answer)
+        });
+        secure(&self.connection, false).at(&self.path)?;
+        if changed.is_ok() {
+            self.writes = writes;
+        }
+        changed
+    }
+
     /// How many transactions the file has seen.
-    pub(super) fn writes(&self) -> i64 {
+    pub(in crate::embedded) fn writes(&self) -> i64 {
         self.writes
     }
 

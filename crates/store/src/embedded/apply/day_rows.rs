@@ -12,7 +12,6 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use postrider_domain::trace::TraceContext;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, OptionalExtension, ToSql, Transaction, params};
 
@@ -115,7 +114,8 @@ impl EventValues {
         for delivery in &acceptance.deliveries {
             self.owed.extend_from_slice(delivery.id.as_bytes());
         }
-        let crc = codec::event_sum(&mut self.scratch, event, at, fingerprint, &self.owed);
+        let mark = &acceptance.mark;
+        let crc = codec::event_sum(&mut self.scratch, (event, mark), at, fingerprint, &self.owed);
         let made = row_numbers::made(event.id.as_str());
         let values: [&dyn ToSql; COLUMNS] = [
             &n,
@@ -130,7 +130,7 @@ impl EventValues {
             &crc,
             &event.data.as_bytes().as_ref(),
             &event.old.as_ref().map(|old| old.as_bytes().as_ref()),
-            &event.trace.map(TraceContext::to_bytes),
+            &codec::noted(event.trace, mark),
         ];
         bind(statement, nth, &values)
     }

@@ -18,6 +18,7 @@ use super::main_file::{write_counters, write_destinations, write_lanes, write_ma
 use crate::embedded::contract::answers;
 use crate::embedded::contract::audit;
 use crate::embedded::contract::configuration as rows_of;
+use crate::embedded::contract::documents;
 use crate::embedded::files::At;
 use crate::embedded::files::rows;
 use crate::error::StoreError;
@@ -47,6 +48,7 @@ impl Applier {
                 | Item::Destination(_)
                 | Item::Answer { .. }
                 | Item::Audit(_)
+                | Item::Document(_)
                 | Item::Replay(_)) => rest.push(other),
             }
         }
@@ -80,6 +82,7 @@ fn taken_apart(whole: WholeEvent) -> (Acceptance, Vec<(DeliveryId, Attempt)>) {
         accepted_at: record.accepted_at,
         fingerprint,
         id_given: true,
+        mark: record.mark,
         deliveries,
     };
     (acceptance, attempts)
@@ -104,6 +107,7 @@ fn count<'r>(fold: &mut Fold<'r>, item: &'r Item) {
         | Item::Destination(_)
         | Item::Answer { .. }
         | Item::Audit(_)
+        | Item::Document(_)
         | Item::Replay(_) => {}
     }
 }
@@ -121,6 +125,7 @@ fn write(transaction: &Transaction<'_>, path: &Path, item: &Item) -> Result<(), 
             answers::put(transaction, path, tenant, key, answer)
         }
         Item::Audit(entry) => audit::put(transaction, path, entry),
+        Item::Document(document) => documents::write(transaction, path, document),
         Item::Replay(job) => rows::put_replay(transaction, job).at(path),
         Item::Transition { .. } | Item::Event(_) | Item::Ledger { .. } | Item::Tally { .. } => {
             Ok(())

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use postrider_domain::circuit::StateName as CircuitName;
 use postrider_domain::delivery::{Lane, StateName};
 use postrider_entropy::system_bytes;
 use rusqlite::types::Value;
@@ -179,12 +180,15 @@ pub(super) fn write_destinations(
     fold: &Fold<'_>,
 ) -> rusqlite::Result<()> {
     let mut update = transaction.prepare_cached(
-        "UPDATE destinations SET circuit = ?3, circuit_crc = ?4 WHERE id = ?1 AND tenant = ?2",
+        "UPDATE destinations SET circuit = ?3, circuit_crc = ?4, failing = ?5
+         WHERE id = ?1 AND tenant = ?2",
     )?;
     for (id, (tenant, circuit)) in &fold.destinations {
+        let is_failing = circuit.state_name() != CircuitName::Closed;
         let circuit = rows::to_json(circuit)?;
         let crc = crc32fast::hash(circuit.as_bytes());
-        update.execute(params![id.as_bytes().as_slice(), tenant.as_str(), circuit, crc])?;
+        let id = id.as_bytes().as_slice();
+        update.execute(params![id, tenant.as_str(), circuit, crc, is_failing])?;
     }
     let mut insert = transaction.prepare_cached(
         "INSERT INTO transitions (tenant, destination, body, crc) VALUES (?1, ?2, ?3, ?4)",

@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use postrider_domain::ids::{EventId, TenantId};
+
 pub(in crate::embedded) use self::day_file::DayFile;
 use self::fold::Fold;
 pub(in crate::embedded) use self::fold::minute;
@@ -328,6 +330,22 @@ impl Applier {
             Some(file) => Ok(file),
             None => Err(StoreError::Internal("a file that was just opened is gone".into())),
         }
+    }
+
+    /// The days that may have an event with this identifier, newest first.
+    pub(in crate::embedded) fn days_of(&self, tenant: &TenantId, id: &EventId) -> Vec<Day> {
+        let days = self.known_days.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.blooms.days_of(days.into_iter(), tenant, id)
+    }
+
+    /// Notes in `main.db` how many transactions the file of a day has.
+    pub(in crate::embedded) fn put_mark(
+        &mut self,
+        day: Day,
+        writes: i64,
+    ) -> Result<(), StoreError> {
+        let marks = vec![(day, writes)];
+        self.main.change(|transaction, path| main_file::write_marks(transaction, path, &marks))
     }
 
     /// Closes the file of a day, so that it can be removed.

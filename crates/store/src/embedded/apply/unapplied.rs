@@ -138,6 +138,7 @@ impl Overlay {
             event: Arc::clone(event),
             accepted_at: *accepted_at,
             deliveries: u32::try_from(deliveries.len()).unwrap_or(u32::MAX),
+            mark: acceptance.mark.clone(),
         };
         self.events.insert(event.id.clone(), record);
         deliveries.iter().for_each(|delivery| self.put(delivery));

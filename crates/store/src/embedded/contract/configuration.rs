@@ -3,14 +3,16 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use postrider_domain::ids::{DestinationId, SubscriptionId, TenantId};
+use postrider_domain::circuit::StateName as CircuitName;
+use postrider_domain::ids::{DestinationId, SubscriptionId, SubscriptionUid, TenantId};
 use postrider_domain::limits::PAGE_BYTES_MAX;
 use postrider_domain::subscription::Subscription;
 use postrider_domain::time::Timestamp;
-use rusqlite::{OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::answers;
 use super::cursor;
+use super::unused_destinations;
 use crate::contract::Configuration;
 use crate::embedded::EmbeddedStore;
 use crate::embedded::files::At;
@@ -21,7 +23,8 @@ use crate::records::{
     SubscriptionRecord, Tenant,
 };
 
-pub(in crate::embedded) const TENANT: &str = "SELECT id, name, created_at, crc FROM tenants";
+pub(in crate::embedded) const TENANT: &str =
+    "SELECT id, name, created_at, crc, details FROM tenants";
 pub(in crate::embedded) const KEY: &str =
     "SELECT id, tenant, name, scopes, hash, created_at, expires_at, last_used_at, crc
     FROM keys";
@@ -66,6 +69,11 @@ impl Configuration for EmbeddedStore {
         .await
     }
 
+    async fn update_tenant(&self, tenant: &Tenant) -> Result<bool, StoreError> {
+        let tenant = tenant.clone();
+        self.change(move |transaction, path| update_tenant(transaction, path, &tenant)).await
+    }
+
     async fn delete_tenant(&self, id: &TenantId) -> Result<bool, StoreError> {
         let id = id.clone();
         self.change(move |transaction, path| {
@@ -77,8 +85,9 @@ impl Configuration for EmbeddedStore {
             let delete = "DELETE FROM tenants WHERE id = ?1";
             let existed = transaction.execute(delete, [id.as_str()]).at(path)? > 0;
             if existed {
-                for table in ["keys", "passes"] {
-                    let delete = format!("DELETE FROM {table} WHERE tenant = ?1");
+                // Erasures stay: what they were told to erase is still there.
+                for table in ["keys WHERE", "passes WHERE", "documents WHERE kind < 2 AND"] {
+                    let delete = format!("DELETE FROM {table} tenant = ?1");
                     transaction.execute(&delete, [id.as_str()]).at(path)?;
                 }
             }
@@ -203,6 +212,18 @@ impl Configuration for EmbeddedStore {
         .await
     }
 
+    async fn subscription_by_uid(
+        &self,
+        tenant: &TenantId,
+        uid: &SubscriptionUid,
+    ) -> Result<Option<SubscriptionRecord>, StoreError> {
+        let (tenant, uid) = (tenant.clone(), uid.clone());
+        self.read_one(tenant.clone(), move |guard| {
+            guard.main(|connection, path| by_uid(connection, path, &tenant, &uid))
+        })
+        .await
+    }
+
     async fn subscriptions(
         &self,
         tenant: &TenantId,
@@ -271,9 +292,19 @@ impl Configuration for EmbeddedStore {
             let delete = "DELETE FROM subscriptions
                 WHERE id = ?1 AND tenant = ?2 AND deleted_at IS NOT NULL
                     AND NOT EXISTS (SELECT 1 FROM waiting WHERE subscription = ?1)
-                    AND NOT EXISTS (SELECT 1 FROM fresh WHERE subscription = ?1)";
+                    AND NOT EXISTS (SELECT 1 FROM fresh WHERE subscription = ?1)
+                RETURNING destination, deleted_at";
             let values = params![id.as_bytes().as_slice(), tenant.as_str()];
-            transaction.execute(delete, values).at(path).map(drop)
+            let gone: Option<([u8; 16], i64)> = transaction
+                .query_row(delete, values, |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()
+                .at(path)?;
+            match gone {
+                Some((destination, since)) => {
+                    unused_destinations::mark(transaction, path, &destination, since)
+                }
+                None => Ok(()),
+            }
         })
         .await
     }
@@ -306,7 +337,7 @@ impl Configuration for EmbeddedStore {
             let found = guard.main(|connection, path| {
                 let sql = format!(
                     "{DESTINATION} WHERE tenant = ?1 AND (created_at, id) < (?2, ?3)
-                    ORDER BY created_at DESC, id DESC LIMIT ?4"
+                        AND unused_since IS NULL ORDER BY created_at DESC, id DESC LIMIT ?4"
                 );
                 let id = id.map_or(AFTER_ALL.to_vec(), |id| id.as_bytes().to_vec());
                 let values = params![tenant.as_str(), at, id, cursor::limit(&page)];
@@ -314,6 +345,35 @@ impl Configuration for EmbeddedStore {
                 rows::all(connection, path, "destinations", &sql, values, make)
             })?;
             Ok(cursor::page(found, &page, |last| cursor::at(last.created_at, last.id)))
+        })
+        .await
+    }
+
+    async fn unused_destinations(
+        &self,
+        now: Timestamp,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(TenantId, DestinationId)>, StoreError> {
+        let wrong = self.scan(move |guard| {
+            guard.main(|connection, path| unused_destinations::wrong_marks(connection, path, limit))
+        });
+        let wrong = wrong.await?;
+        self.change(move |transaction, path| {
+            unused_destinations::sweep(transaction, path, &wrong, (now, before), limit)
+        })
+        .await
+    }
+
+    async fn remove_destination(
+        &self,
+        tenant: &TenantId,
+        id: DestinationId,
+        before: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let tenant = tenant.clone();
+        self.change(move |transaction, path| {
+            unused_destinations::remove(transaction, path, &tenant, id, before)
         })
         .await
     }
@@ -373,6 +433,12 @@ fn put_subscription(
     destination: &DestinationRecord,
 ) -> Result<SubscriptionPut, StoreError> {
     let wanted = &record.subscription;
+    if let Some(uid) = &wanted.about.uid
+        && let Some(other) = by_uid(transaction, path, &wanted.tenant, uid)?
+        && other.subscription.id != wanted.id
+    {
+        return Ok(SubscriptionPut::UidTaken(other.subscription.id));
+    }
     // A twin has the same URL, and so the same destination.
     let sql = format!("{SUBSCRIPTION} WHERE destination = ?1 AND deleted_at IS NULL");
     let values = [wanted.destination.as_bytes().as_slice()];
@@ -383,9 +449,30 @@ fn put_subscription(
     if let Some(twin) = twin {
         return Ok(SubscriptionPut::Twin(twin.id));
     }
+    let sql = "SELECT destination FROM subscriptions WHERE id = ?1 AND tenant = ?2";
+    let values = params![wanted.id.as_bytes().as_slice(), wanted.tenant.as_str()];
+    let before: Option<[u8; 16]> =
+        transaction.query_row(sql, values, |row| row.get(0)).optional().at(path)?;
     insert_destination(transaction, path, destination)?;
     write_subscription(transaction, path, record)?;
+    unused_destinations::use_again(transaction, path, wanted.destination)?;
+    if let Some(before) = before.filter(|before| before != wanted.destination.as_bytes()) {
+        let since = wanted.updated_at.as_unix_ms();
+        unused_destinations::mark(transaction, path, &before, since)?;
+    }
     Ok(SubscriptionPut::Stored)
+}
+
+/// The subscription with this identifier of the application.
+fn by_uid(
+    connection: &Connection,
+    path: &Path,
+    tenant: &TenantId,
+    uid: &SubscriptionUid,
+) -> Result<Option<SubscriptionRecord>, StoreError> {
+    let sql = format!("{SUBSCRIPTION} WHERE tenant = ?1 AND uid = ?2 AND deleted_at IS NULL");
+    let (values, make) = (params![tenant.as_str(), uid.as_str()], rows::subscription_of);
+    rows::one(connection, path, "subscriptions", &sql, values, make)
 }
 
 /// Writes a tenant, unless there is one with that id. Returns whether it did.
@@ -394,14 +481,42 @@ pub(in crate::embedded) fn insert_tenant(
     path: &Path,
     tenant: &Tenant,
 ) -> Result<bool, StoreError> {
-    let insert = "INSERT INTO tenants VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+    let details = details_text(tenant, path)?;
+    let insert = "INSERT INTO tenants (id, name, created_at, crc, details)
+        VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
     let values = params![
         tenant.id.as_str(),
         tenant.name,
         tenant.created_at.as_unix_ms(),
-        rows::tenant_sum(tenant)
+        rows::tenant_sum(tenant, details.as_deref()),
+        details,
     ];
     Ok(transaction.execute(insert, values).at(path)? > 0)
+}
+
+fn details_text(tenant: &Tenant, path: &Path) -> Result<Option<String>, StoreError> {
+    if tenant.details.is_empty() {
+        return Ok(None);
+    }
+    rows::to_json(&tenant.details).at(path).map(Some)
+}
+
+/// Replaces a tenant's name and details; `false` where it does not exist.
+fn update_tenant(
+    transaction: &Transaction<'_>,
+    path: &Path,
+    tenant: &Tenant,
+) -> Result<bool, StoreError> {
+    let sql = format!("{TENANT} WHERE id = ?1");
+    let make = rows::tenant_of;
+    let found = rows::one(transaction, path, "tenants", &sql, [tenant.id.as_str()], make)?;
+    let Some(found) = found else { return Ok(false) };
+    let tenant = Tenant { created_at: found.created_at, ..tenant.clone() };
+    let details = details_text(&tenant, path)?;
+    let update = "UPDATE tenants SET name = ?2, crc = ?3, details = ?4 WHERE id = ?1";
+    let crc = rows::tenant_sum(&tenant, details.as_deref());
+    let values = params![tenant.id.as_str(), tenant.name, crc, details];
+    Ok(transaction.execute(update, values).at(path)? > 0)
 }
 
 /// Writes a key, unless there is one with that id. Returns whether it did.
@@ -433,8 +548,9 @@ pub(in crate::embedded) fn insert_destination(
     destination: &DestinationRecord,
 ) -> Result<(), StoreError> {
     let circuit = rows::to_json(&destination.circuit).at(path)?;
-    let insert = "INSERT INTO destinations VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-        ON CONFLICT (id) DO NOTHING";
+    let insert = "INSERT INTO destinations
+            (id, tenant, url, created_at, circuit, crc, circuit_crc, failing)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (id) DO NOTHING";
     let values = params![
         destination.id.as_bytes().as_slice(),
         destination.tenant.as_str(),
@@ -443,6 +559,7 @@ pub(in crate::embedded) fn insert_destination(
         circuit,
         rows::destination_sum(destination),
         crc32fast::hash(circuit.as_bytes()),
+        destination.circuit.state_name() != CircuitName::Closed,
     ];
     transaction.execute(insert, values).at(path).map(drop)
 }
@@ -456,9 +573,11 @@ pub(in crate::embedded) fn write_subscription(
     let subscription = &record.subscription;
     let body = rows::to_json(subscription).at(path)?;
     let deleted_at = record.deleted_at.map(|at| at.as_unix_ms());
-    let upsert = "INSERT INTO subscriptions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+    let upsert = "INSERT INTO subscriptions
+            (id, tenant, destination, created_at, deleted_at, body, credentials, crc, uid)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
         ON CONFLICT (id) DO UPDATE SET destination = ?3, created_at = ?4, deleted_at = ?5,
-            body = ?6, credentials = ?7, crc = ?8 WHERE tenant = ?2";
+            body = ?6, credentials = ?7, crc = ?8, uid = ?9 WHERE tenant = ?2";
     let values = params![
         subscription.id.as_bytes().as_slice(),
         subscription.tenant.as_str(),
@@ -468,6 +587,7 @@ pub(in crate::embedded) fn write_subscription(
         body,
         record.credentials,
         rows::subscription_sum(subscription.id, &body, &record.credentials, deleted_at),
+        subscription.about.uid.as_ref().map(SubscriptionUid::as_str),
     ];
     transaction.execute(upsert, values).at(path).map(drop)
 }

@@ -1,9 +1,9 @@
 //! Lists of events.
 //!
 //! A list reads the rows of a day by their numbers, which are in the order of time. If a type is
-//! asked for, the table `seconds` says in which seconds of the day there are events of this type.
-//! Payloads are read last, and only for the events on the page. Unapplied events come from the
-//! [`Overlay`].
+//! asked for, the table `seconds` says in which seconds of the day there are events of this type. If an
+//! object is asked for, the index `events_of_object` has its rows. Payloads are read last, and only for the
+//! events on the page. Unapplied events come from the [`Overlay`].
 
 use std::path::Path;
 
@@ -14,6 +14,7 @@ use rusqlite::{Connection, params};
 
 use super::cursor;
 use super::history::name_number;
+use super::object_list;
 use crate::embedded::apply::Overlay;
 use crate::embedded::files::read_pool::ReadGuard;
 use crate::embedded::files::row_numbers;
@@ -33,6 +34,7 @@ pub(in crate::embedded) fn list(
     let from: Option<(Timestamp, EventId)> = cursor::place(page)?;
     let wanted = WantedEvents {
         kind: filter.kind.as_ref().map(|kind| kind.as_str()),
+        object: filter.object.as_ref().map(|object| object.as_str()),
         since: filter.since.unwrap_or(Timestamp::from_unix_ms(i64::MIN)),
         until: filter.until,
         before: from.map(|(at, id)| (at, id.to_string())),
@@ -67,17 +69,25 @@ pub(in crate::embedded) fn list(
 
 /// Reads the event of a list's entry, with its payload.
 fn whole_event(guard: &ReadGuard<'_>, listed: &Listed) -> Result<EventRecord, StoreError> {
-    let (day, number) = match &listed.source {
-        ListedIn::Row(day, number) => (*day, *number),
-        ListedIn::Overlay(record) => return Ok(record.clone()),
-    };
+    match &listed.source {
+        ListedIn::Row(day, number) => event_at(guard, *day, *number),
+        ListedIn::Overlay(record) => Ok(record.clone()),
+    }
+}
+
+/// Reads an event by the number of its row.
+pub(super) fn event_at(
+    guard: &ReadGuard<'_>,
+    day: Day,
+    number: i64,
+) -> Result<EventRecord, StoreError> {
     let found = guard.day(day, |connection, path| {
         let find = format!("SELECT {EVENT_COLUMNS} FROM events AS e {EVENT_JOINS} WHERE e.n = ?1");
         rows::one(connection, path, "events", &find, [number], rows::event)
     })?;
     match found {
         Some(stored) => Ok(stored.record),
-        None => Err(StoreError::Internal(format!("event {} is listed and not there", listed.id))),
+        None => Err(StoreError::Internal(format!("event row {number} is listed and not there"))),
     }
 }
 
@@ -120,6 +130,7 @@ fn sort_newest_first(found: &mut [Listed]) {
 /// Which events a page selects.
 struct WantedEvents<'w> {
     kind: Option<&'w str>,
+    object: Option<&'w str>,
     since: Timestamp,
     until: Option<Timestamp>,
     before: Option<(Timestamp, String)>,
@@ -157,12 +168,19 @@ impl WantedEvents<'_> {
             row_numbers::last_at(tenant, day, self.last_at()),
         );
         let mut found = Vec::new();
-        let Some(kind) = self.kind else {
-            self.of_range(connection, path, (day, tenant, None), range, limit, &mut found)?;
+        let kind = match self.kind {
+            Some(kind) => match name_number(connection, path, kind)? {
+                Some(kind) => Some(kind),
+                None => return Ok(found),
+            },
+            None => None,
+        };
+        // All of an object's events are few, so they are read through the object's index, whatever the type.
+        let Some(kind) = kind.filter(|_| self.object.is_none()) else {
+            self.of_range(connection, path, (day, tenant, kind), range, limit, &mut found)?;
             found.truncate(limit);
             return Ok(found);
         };
-        let Some(kind) = name_number(connection, path, kind)? else { return Ok(found) };
         let seconds = "SELECT second FROM seconds WHERE tenant = ?1 AND kind = ?2
             AND second BETWEEN ?3 AND ?4 ORDER BY second DESC";
         let (first, last) = (row_numbers::second(range.0), row_numbers::second(range.1));
@@ -191,11 +209,20 @@ impl WantedEvents<'_> {
     ) -> Result<(), StoreError> {
         // SQLite stores the length of a payload in front of it, so `length` does not read the
         // payload.
-        let find = "SELECT e.n, e.id, e.accepted_at, length(e.data) + coalesce(length(e.old), 0)
-            FROM events AS e WHERE e.n BETWEEN ?1 AND ?2 AND e.tenant = ?3
-                AND (?4 IS NULL OR e.kind = ?4) ORDER BY e.n DESC";
-        let mut statement = connection.prepare_cached(find).at(path)?;
-        let mut rows = statement.query(params![first, last, tenant, kind]).at(path)?;
+        let by_object = match self.object {
+            Some(_) if object_list::is_indexed(connection, path)? => {
+                "INDEXED BY events_of_object WHERE e.object = ?5 AND"
+            }
+            Some(_) => "NOT INDEXED WHERE e.object = ?5 AND",
+            None => "NOT INDEXED WHERE ?5 IS NULL AND",
+        };
+        let find = format!(
+            "SELECT e.n, e.id, e.accepted_at, length(e.data) + coalesce(length(e.old), 0)
+            FROM events AS e {by_object} e.n BETWEEN ?1 AND ?2 AND e.tenant = ?3
+                AND (?4 IS NULL OR e.kind = ?4) ORDER BY e.n DESC"
+        );
+        let mut statement = connection.prepare_cached(&find).at(path)?;
+        let mut rows = statement.query(params![first, last, tenant, kind, self.object]).at(path)?;
         let begin = found.len();
         let mut group = None;
         while let Some(row) = rows.next().at(path)? {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use postrider_domain::attempt::Attempt;
 use postrider_domain::circuit::Transition;
 use postrider_domain::delivery::Delivery;
-use postrider_domain::ids::{DeliveryId, DestinationId, EventId, TenantId};
+use postrider_domain::ids::{DeliveryId, DestinationId, EventId, ObjectId, TenantId};
 use postrider_domain::ledger::Ledger;
 use postrider_domain::limits::ATTEMPT_PAGE_BYTES_MAX;
 use postrider_domain::time::Timestamp;
@@ -17,6 +17,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::cursor;
 use super::deliveries;
 use super::event_list;
+use super::object_list;
 use crate::contract::History;
 use crate::embedded::EmbeddedStore;
 use crate::embedded::apply::minute;
@@ -82,6 +83,21 @@ impl History for EmbeddedStore {
         let (of, filter, page) = (tenant.clone(), filter.clone(), page.clone());
         self.read_list_now(tenant, move |guard, overlay| {
             deliveries::list(guard, &of, &filter, &page, overlay)
+        })
+        .await
+    }
+
+    async fn deliveries_of_object(
+        &self,
+        tenant: &TenantId,
+        object: &ObjectId,
+        filter: &DeliveryFilter,
+        page: &PageRequest,
+    ) -> Result<Page<Delivery>, StoreError> {
+        let (tenant, object) = (tenant.clone(), object.clone());
+        let (filter, page) = (filter.clone(), page.clone());
+        self.read_list(Some(tenant.clone()), move |guard| {
+            object_list::deliveries(guard, (&tenant, &object), &filter, &page)
         })
         .await
     }

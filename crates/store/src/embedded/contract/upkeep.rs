@@ -28,16 +28,52 @@ pub(in crate::embedded) const EPOCH: Epoch = Epoch(1);
 #[async_trait]
 impl Nodes for EmbeddedStore {
     async fn claim(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
-        let (name, value) = (format!("claim {name}"), value.to_vec());
-        self.change(move |transaction, path| match rows::meta(transaction, path, &name)? {
-            Some(Value::Blob(claimed)) => Ok(claimed),
-            Some(_) | None => {
+        let (name, value) = (claim_key(name), value.to_vec());
+        self.change(move |transaction, path| match claimed(transaction, path, &name)? {
+            Some(claimed) => Ok(claimed),
+            None => {
                 rows::put_meta(transaction, &name, &Value::Blob(value.clone())).at(path)?;
                 Ok(value)
             }
         })
         .await
     }
+
+    async fn claimed(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let name = claim_key(name);
+        self.read(move |guard| guard.main(|connection, path| claimed(connection, path, &name)))
+            .await
+    }
+
+    async fn replace_claim(
+        &self,
+        name: &str,
+        expected: Option<&[u8]>,
+        value: &[u8],
+    ) -> Result<bool, StoreError> {
+        let (name, value) = (claim_key(name), value.to_vec());
+        let expected = expected.map(<[u8]>::to_vec);
+        self.change(move |transaction, path| {
+            let is_expected = claimed(transaction, path, &name)? == expected;
+            if is_expected {
+                rows::put_meta(transaction, &name, &Value::Blob(value)).at(path)?;
+            }
+            Ok(is_expected)
+        })
+        .await
+    }
+}
+
+/// The key of a claim in `meta`.
+fn claim_key(name: &str) -> String {
+    format!("claim {name}")
+}
+
+fn claimed(connection: &Connection, path: &Path, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    Ok(match rows::meta(connection, path, key)? {
+        Some(Value::Blob(claimed)) => Some(claimed),
+        Some(_) | None => None,
+    })
 }
 
 #[async_trait]

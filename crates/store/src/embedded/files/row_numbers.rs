@@ -110,6 +110,22 @@ pub(in crate::embedded) fn listed_at(day: Day, number: i64, at: Timestamp) -> Ti
     if ms == ms_of_day(day, at) { at } else { Timestamp::from_unix_ms(day.first_ms() + ms) }
 }
 
+/// The part of a row number that comes from the tenant.
+pub(in crate::embedded) fn slot_of(number: i64) -> i64 {
+    number >> (MS_BITS + ID_BITS)
+}
+
+/// The millisecond of the day of a row number.
+pub(in crate::embedded) fn ms_of(number: i64) -> i64 {
+    (number >> ID_BITS) & MS_MAX
+}
+
+/// The first and the last row number of a tenant in a millisecond of the day.
+pub(in crate::embedded) fn range_of_ms(slot: i64, ms: i64) -> (i64, i64) {
+    let first = (slot << (MS_BITS + ID_BITS)) | (ms << ID_BITS);
+    (first, first | ID_MASK)
+}
+
 /// The millisecond of a row number; rows of one tenant in one millisecond have the same value.
 pub(in crate::embedded) fn group(number: i64) -> i64 {
     number >> ID_BITS

@@ -144,6 +144,40 @@ pub(in crate::embedded) const MAIN: &[&str] = &[
     CREATE INDEX passes_of_tenant ON passes (tenant, kind, created_at, id);
     CREATE INDEX passes_by_time ON passes (expires_at);
 ",
+    "
+    -- The description and the own limits of a tenant, as JSON.
+    ALTER TABLE tenants ADD COLUMN details TEXT;
+
+    -- The application's own identifier, which is in `body` too.
+    ALTER TABLE subscriptions ADD COLUMN uid TEXT;
+    CREATE UNIQUE INDEX subscriptions_by_uid ON subscriptions (tenant, uid)
+        WHERE uid IS NOT NULL AND deleted_at IS NULL;
+
+    -- Since when nothing uses a destination, and whether it is disabled or frozen.
+    ALTER TABLE destinations ADD COLUMN unused_since INTEGER;
+    ALTER TABLE destinations ADD COLUMN failing INTEGER NOT NULL DEFAULT 0;
+    UPDATE destinations SET failing = 1 WHERE json_extract(circuit, '$.state.state') <> 'closed';
+    CREATE INDEX destinations_listed ON destinations (tenant, created_at, id)
+        WHERE unused_since IS NULL;
+    CREATE INDEX destinations_unused ON destinations (unused_since) WHERE unused_since IS NOT NULL;
+
+    -- Lists of all tenants together.
+    CREATE INDEX keys_of_all ON keys (created_at, id);
+    CREATE INDEX subscriptions_of_all ON subscriptions (created_at, id);
+    CREATE INDEX destinations_of_all ON destinations (created_at, id) WHERE unused_since IS NULL;
+    CREATE INDEX destinations_failing ON destinations (created_at, id)
+        WHERE failing = 1 AND unused_since IS NULL;
+",
+    "
+    -- Event types, what tenants do with events that do not fit them, and jobs that erase payloads. The tenant ''
+    -- is the server. From this version on, the column `trace` of a day's events may also have what is noted about
+    -- an event, which an earlier version could not read.
+    CREATE TABLE documents (
+        kind INTEGER NOT NULL, tenant TEXT NOT NULL, name TEXT NOT NULL, open INTEGER NOT NULL,
+        body TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (kind, tenant, name)
+    );
+    CREATE INDEX documents_open ON documents (kind) WHERE open = 1;
+",
 ];
 
 /// The first migration of a day's file.
@@ -163,7 +197,7 @@ const DAY_FIRST: &str = "
     CREATE INDEX routes_of_kind ON routes (tenant, kind);
 
     -- What the numbers of rows say is told in row_numbers.rs. An identifier that Postrider made is
-    -- kept as its sixteen bytes.
+    -- kept as its sixteen bytes. `trace` has the trace context, and what is noted about the event.
     CREATE TABLE events (
         n INTEGER PRIMARY KEY, odd INTEGER, tenant INTEGER NOT NULL, id NOT NULL,
         kind INTEGER NOT NULL, object TEXT, time INTEGER NOT NULL, accepted_at INTEGER NOT NULL,
@@ -210,13 +244,18 @@ const DAY_SECOND: &str = "
     CREATE INDEX deliveries_of_route ON deliveries (route, state);
 ";
 
+/// The third migration: an index of events by object and time.
+const DAY_THIRD: &str = "
+    CREATE INDEX events_of_object ON events (tenant, object) WHERE object IS NOT NULL;
+";
+
 /// The migrations of a day's file.
-pub(in crate::embedded) const DAY: &[&str] = &[DAY_FIRST, DAY_SECOND];
+pub(in crate::embedded) const DAY: &[&str] = &[DAY_FIRST, DAY_SECOND, DAY_THIRD];
 
 /// The migrations of a large day's file that an earlier version created. Building an index over
-/// millions of rows would stop the applier for many seconds, so the file keeps the index that it
+/// millions of rows would stop the applier for many seconds, so the file keeps the indexes that it
 /// has. Lists in it are slower until it is removed by retention.
-const DAY_LARGE: &[&str] = &[DAY_FIRST, ""];
+const DAY_LARGE: &[&str] = &[DAY_FIRST, "", ""];
 /// A file of at least this size is large.
 const DAY_LARGE_BYTES: u64 = 64 << 20;
 
@@ -234,16 +273,18 @@ pub(in crate::embedded) fn version(
     connection.query_row("PRAGMA user_version", [], |row| row.get(0)).at(path)
 }
 
+/// The version in a file's header; `None` where the file is missing or too short to have one.
+pub(in crate::embedded) fn stored_version(path: &Path) -> Option<u32> {
+    let mut header = [0; 64];
+    File::open(path).and_then(|file| file.read_exact_at(&mut header, 0)).ok()?;
+    header.last_chunk::<4>().map(|version| u32::from_be_bytes(*version))
+}
+
 /// Refuses a day's file that a newer version of the program has written. Reads only the file's
 /// header.
 pub(in crate::embedded) fn check_day(path: &Path) -> Result<(), StoreError> {
-    let mut header = [0; 64];
-    let read = File::open(path).and_then(|file| file.read_exact_at(&mut header, 0));
-    let found = match (read, header.last_chunk::<4>()) {
-        (Ok(()), Some(version)) => u32::from_be_bytes(*version),
-        // Too short: it was just created, and its first page is still in its write-ahead log.
-        (Ok(()), None) | (Err(_), _) => return Ok(()),
-    };
+    // Without a version it was just created, and its first page is still in its write-ahead log.
+    let Some(found) = stored_version(path) else { return Ok(()) };
     let known = u32::try_from(DAY.len()).unwrap_or(u32::MAX);
     if found > known {
         return Err(StoreError::NewerVersion { place: place(path), found, known });

@@ -353,6 +353,13 @@ impl Journal {
         self.driver.release(through);
     }
 
+    /// Goes on in a new segment whose file was never used, and removes every other file once its records are
+    /// released: so no stale byte of a released record is left. Returns when that is done. Appends go on meanwhile.
+    pub fn scrub(&self) -> impl Future<Output = Result<(), AppendError>> + Send + 'static {
+        let scrubbed = self.driver.scrub();
+        async move { scrubbed.await.unwrap_or(Err(AppendError::Closed)) }
+    }
+
     /// The last position that is durable.
     pub fn synced(&self) -> Position {
         self.driver.synced()

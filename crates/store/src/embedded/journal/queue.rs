@@ -14,7 +14,7 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::format::RECORD_HEADER_BYTES;
-use super::writer::{Pending, Progress, Writer};
+use super::writer::{Pending, Progress, Scrubbed, Writer};
 use super::{AppendError, JournalError, Meaning, Position, Reserve, Run};
 
 /// How long the queue is empty before the writer seals the last batch. Under load no seal is
@@ -54,6 +54,8 @@ pub(super) struct Shared {
 struct Queue {
     pending: VecDeque<Pending>,
     released: Position,
+    /// Callers that wait until stale bytes are gone.
+    scrubs: Vec<Scrubbed>,
     /// Whether the writer sleeps until it is woken.
     is_writer_asleep: bool,
     /// Set when the queue is closed: the error for further appends.
@@ -187,6 +189,29 @@ impl Driver {
         }
     }
 
+    pub(super) fn scrub(&self) -> oneshot::Receiver<Result<(), AppendError>> {
+        let (reply, answer) = oneshot::channel();
+        match self {
+            Driver::Thread { shared, .. } => {
+                let mut queue = locked(&shared.queue);
+                // Dropping the reply answers the caller when the queue is closed.
+                if queue.ended.is_none() {
+                    queue.scrubs.push(reply);
+                    shared.wake(queue);
+                }
+            }
+            Driver::Inline { writer, .. } => {
+                if let Some(writer) = &mut *locked(writer) {
+                    writer.begin_scrub(vec![reply]);
+                    while writer.has_scrub_step() {
+                        writer.scrub_step();
+                    }
+                }
+            }
+        }
+        answer
+    }
+
     pub(super) fn synced(&self) -> Position {
         Position::new(self.shared().progress.synced.load(Ordering::Acquire))
     }
@@ -263,7 +288,10 @@ struct Ender(Arc<Shared>);
 impl Drop for Ender {
     fn drop(&mut self) {
         self.0.end(AppendError::Closed);
-        let left = std::mem::take(&mut locked(&self.0.queue).pending);
+        let mut queue = locked(&self.0.queue);
+        queue.scrubs.clear();
+        let left = std::mem::take(&mut queue.pending);
+        drop(queue);
         left.into_iter().for_each(|pending| pending.answer(Err(AppendError::Closed)));
     }
 }
@@ -274,8 +302,12 @@ fn write_until_closed(shared: &Shared, mut writer: Writer) -> Result<(), Journal
     let mut released = Position::START;
     loop {
         {
+            let has_step = writer.has_scrub_step();
             let idle = |queue: &mut Queue| {
-                let has_work = !queue.pending.is_empty() || queue.released > released;
+                let has_work = !queue.pending.is_empty()
+                    || queue.released > released
+                    || !queue.scrubs.is_empty()
+                    || has_step;
                 queue.is_writer_asleep = !has_work && queue.ended.is_none();
                 queue.is_writer_asleep
             };
@@ -294,12 +326,16 @@ fn write_until_closed(shared: &Shared, mut writer: Writer) -> Result<(), Journal
             queue.is_writer_asleep = false;
             std::mem::swap(&mut queue.pending, &mut batch);
             released = released.max(queue.released);
+            let scrubs = std::mem::take(&mut queue.scrubs);
+            drop(queue);
+            writer.begin_scrub(scrubs);
         }
         let company = batch.len();
         let room = batch.iter().map(|pending| u64::from(shared.cost(pending))).sum::<u64>();
         writer.commit(&mut batch);
         shared.room.add_permits(usize::try_from(room).unwrap_or(0));
         writer.release(released);
+        writer.scrub_step();
         if writer.has_failed() {
             shared.end(AppendError::SyncFailed);
         } else if company >= CROWD {

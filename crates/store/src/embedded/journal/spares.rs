@@ -42,6 +42,8 @@ pub(super) struct Spares {
     spares_max: usize,
     reserve: usize,
     ready: Vec<Spare>,
+    /// New files that are to replace all spares.
+    fresh: Vec<Spare>,
     unfinished: Option<Unfinished>,
     next_number: u64,
     /// Names in the directory have changed since the last sync.
@@ -65,6 +67,7 @@ impl Spares {
             spares_max,
             reserve,
             ready: Vec::new(),
+            fresh: Vec::new(),
             unfinished: None,
             next_number: 1,
             names_dirty: false,
@@ -138,13 +141,49 @@ impl Spares {
         Ok(segment)
     }
 
-    /// Turns the file of a segment that is no longer needed into a spare, or removes it.
-    pub(super) fn recycle(&mut self, number: u64) -> io::Result<()> {
+    /// Does a small part of making new files in place of all spares. Returns whether there are enough of them.
+    pub(super) fn renew_slice(&mut self) -> Result<bool, Trouble> {
+        if self.fresh.len() <= self.reserve {
+            let before = self.ready.len();
+            self.prepare_slice()?;
+            if self.ready.len() > before {
+                self.fresh.extend(self.ready.pop());
+            }
+        }
+        Ok(self.fresh.len() > self.reserve)
+    }
+
+    /// Removes all spares and takes the new files instead.
+    pub(super) fn renew(&mut self) -> io::Result<()> {
+        self.names_dirty = true;
+        while let Some(old) = self.ready.last() {
+            self.medium.remove(&old.name)?;
+            self.ready.pop();
+        }
+        self.ready.append(&mut self.fresh);
+        Ok(())
+    }
+
+    /// Removes the new files: there is no room for them.
+    pub(super) fn give_up_renewing(&mut self) {
+        for fresh in self.fresh.drain(..) {
+            self.names_dirty = true;
+            // One that cannot be removed now is a spare after the next open.
+            self.medium.remove(&fresh.name).ok();
+        }
+    }
+
+    /// Turns the file of a segment that is no longer needed into a spare, or removes it: always where its stale
+    /// bytes are not to be kept.
+    pub(super) fn recycle(&mut self, number: u64, keeps_stale: bool) -> io::Result<()> {
         let old = segment::name_of(number);
         self.names_dirty = true;
         self.paused = false;
         let file = self.medium.open(&old)?;
-        if self.ready.len() >= self.spares_max || file.len_bytes()? != self.segment_bytes {
+        if !keeps_stale
+            || self.ready.len() >= self.spares_max
+            || file.len_bytes()? != self.segment_bytes
+        {
             return self.medium.remove(&old);
         }
         let name = format!("spare-{}.seg", self.next_number);
@@ -155,7 +194,7 @@ impl Spares {
         Ok(())
     }
 
-    fn sync_names(&mut self) -> Result<(), Trouble> {
+    pub(super) fn sync_names(&mut self) -> Result<(), Trouble> {
         if self.names_dirty {
             self.medium.sync_names().map_err(Trouble::Sync)?;
             self.names_dirty = false;

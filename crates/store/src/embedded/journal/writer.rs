@@ -28,6 +28,18 @@ const BUFFER_KEPT_BYTES: usize = 8 << 20;
 /// The channel for the answer to an append.
 pub(super) type Reply = oneshot::Sender<Result<Position, AppendError>>;
 
+/// The channel for the answer to a scrub.
+pub(super) type Scrubbed = oneshot::Sender<Result<(), AppendError>>;
+
+/// How far a scrub is.
+#[derive(Debug)]
+enum Scrub {
+    /// New files are being made, for those who wait.
+    Preparing(Vec<Scrubbed>),
+    /// The segments before this one are removed once their records are released.
+    Removing(u64, Vec<Scrubbed>),
+}
+
 /// An append that waits for its batch.
 #[derive(Debug)]
 pub(super) struct Pending {
@@ -85,6 +97,7 @@ pub(super) struct Writer {
     released: u64,
     failed: Option<Arc<io::Error>>,
     progress: Arc<Progress>,
+    scrub: Option<Scrub>,
     buffer: Vec<u8>,
     /// Held for as long as the writer lives.
     #[expect(dead_code, reason = "it is kept, not used")]
@@ -140,6 +153,7 @@ impl Writer {
             released: options.applied.sequence(),
             failed: None,
             progress: Arc::new(Progress::default()),
+            scrub: None,
             buffer: Vec::new(),
             options,
             hooks,
@@ -388,13 +402,88 @@ impl Writer {
     }
 
     fn recycle(&mut self) {
+        let keeps_stale = |number| match &self.scrub {
+            Some(Scrub::Removing(from, _)) => number >= *from,
+            Some(Scrub::Preparing(_)) | None => true,
+        };
         while let Some(oldest) = self.retired.front()
             && oldest.last <= self.released
             // A segment that cannot be recycled is tried again at the next release or rotation.
-            && self.spares.recycle(oldest.number).is_ok()
+            && self.spares.recycle(oldest.number, keeps_stale(oldest.number)).is_ok()
         {
             self.retired.pop_front();
         }
+        self.end_scrub();
+    }
+
+    /// Begins to remove stale bytes. Whoever asks while that is under way waits for another round: their
+    /// records may be in the files that this round has made already.
+    pub(super) fn begin_scrub(&mut self, mut asking: Vec<Scrubbed>) {
+        match &mut self.scrub {
+            Some(Scrub::Preparing(waiting)) => waiting.append(&mut asking),
+            Some(Scrub::Removing(_, waiting)) if !asking.is_empty() => {
+                asking.append(waiting);
+                self.scrub = Some(Scrub::Preparing(asking));
+            }
+            None if !asking.is_empty() => self.scrub = Some(Scrub::Preparing(asking)),
+            Some(Scrub::Removing(..)) | None => {}
+        }
+    }
+
+    /// Whether a scrub has something to do now.
+    pub(super) fn has_scrub_step(&self) -> bool {
+        self.failed.is_none() && matches!(self.scrub, Some(Scrub::Preparing(_)))
+    }
+
+    /// Does a small part of a scrub, so that no append waits long for it.
+    pub(super) fn scrub_step(&mut self) {
+        if !self.has_scrub_step() {
+            return;
+        }
+        let stepped = self.spares.renew_slice().and_then(|is_ready| {
+            if !is_ready {
+                return Ok(());
+            }
+            if self.following.is_some() {
+                // It was made of a used file.
+                self.rotate(false)?;
+            }
+            self.spares.renew().map_err(Trouble::of)?;
+            self.rotate(false)?;
+            let from = self.active.number;
+            if let Some(Scrub::Preparing(waiting)) = self.scrub.take() {
+                self.scrub = Some(Scrub::Removing(from, waiting));
+            }
+            self.recycle();
+            Ok(())
+        });
+        match stepped {
+            Ok(()) => {}
+            Err(trouble @ Trouble::Sync(_)) => {
+                self.scrub = None;
+                self.fail(trouble, &mut VecDeque::new());
+            }
+            Err(trouble @ (Trouble::Full | Trouble::Write(_))) => {
+                self.spares.give_up_renewing();
+                let refusal = trouble.refusal();
+                if let Some(Scrub::Preparing(waiting) | Scrub::Removing(_, waiting)) =
+                    self.scrub.take()
+                {
+                    waiting.into_iter().for_each(|one| drop(one.send(Err(refusal.clone()))));
+                }
+            }
+        }
+    }
+
+    /// Answers those who wait for a scrub once no file with stale bytes is left.
+    fn end_scrub(&mut self) {
+        let Some(Scrub::Removing(from, _)) = &self.scrub else { return };
+        if self.retired.iter().any(|retired| retired.number < *from) {
+            return;
+        }
+        let Some(Scrub::Removing(_, waiting)) = self.scrub.take() else { return };
+        let synced = self.spares.sync_names().map_err(|trouble| trouble.refusal());
+        waiting.into_iter().for_each(|one| drop(one.send(synced.clone())));
     }
 
     fn prepare_ahead(&mut self, waiting: &mut VecDeque<Pending>) {

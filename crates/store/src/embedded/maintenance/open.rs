@@ -16,6 +16,7 @@ use crate::embedded::contract::pending_ids::PendingIds;
 use crate::embedded::files::bloom::BloomFilters;
 use crate::embedded::files::disk_reserve::DiskReserve;
 use crate::embedded::files::read_pool::{self, ReadPool};
+use crate::embedded::files::schema;
 use crate::embedded::files::{Layout, io_error, open_private, place, sync_directory};
 use crate::embedded::journal::{Hooks, Journal, JournalError, JournalOptions, RecoveredRecords};
 use crate::embedded::medium::Disk;
@@ -29,6 +30,13 @@ const RECORDS_TOGETHER: usize = 5_000;
 const BYTES_TOGETHER: usize = 32 << 20;
 
 impl EmbeddedStore {
+    /// The version of the schema of a data directory, and the version that this program makes; `None`
+    /// where there is no store, or its first page is not written yet. Nothing is opened or changed.
+    pub fn schema(data_dir: impl AsRef<Path>) -> Option<(u32, u32)> {
+        let found = schema::stored_version(&Layout::new(data_dir.as_ref()).main())?;
+        Some((found, u32::try_from(schema::MAIN.len()).unwrap_or(u32::MAX)))
+    }
+
     /// Opens the store in a directory; creates it where there is none. Blocks until all records of
     /// the journal are in SQLite.
     pub fn open(

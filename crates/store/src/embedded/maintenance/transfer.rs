@@ -15,6 +15,7 @@ use rusqlite::{Connection, Params, params};
 use crate::embedded::apply::PROGRESS;
 use crate::embedded::contract::audit;
 use crate::embedded::contract::configuration::{DESTINATION, KEY, SUBSCRIPTION, TENANT};
+use crate::embedded::contract::documents;
 use crate::embedded::contract::history::{attempts_of, delivery_in, unsigned};
 use crate::embedded::files::read_pool::ReadGuard;
 use crate::embedded::files::rows::{self, EVENT_COLUMNS, EVENT_JOINS, Reading, StoredEvent};
@@ -126,6 +127,7 @@ fn count_main(connection: &Connection, path: &Path) -> Result<u64, StoreError> {
         ["tenants", "keys", "subscriptions", "destinations", "transitions", "answers", "audit"];
     let mut all = derived.map(|table| format!("(SELECT count(*) FROM {table})")).to_vec();
     all.push("(SELECT count(*) FROM replays)".into());
+    all.push("(SELECT count(*) FROM documents)".into());
     all.push("(SELECT count(*) FROM ledger WHERE accepted <> 0)".into());
     all.push(format!("(SELECT count(*) FROM tallies WHERE tenant <> '' AND {TALLIED})"));
     let sql = format!("SELECT {}", all.join(" + "));
@@ -189,6 +191,7 @@ impl Table<'_> {
                     Ok((hex::encode(job.id.as_bytes()), Item::Replay(Box::new(job))))
                 })
             }
+            Part::Documents => self.documents(mark),
             Part::Ledgers => self.ledgers(after),
             Part::Tallies => self.tallies(mark),
             // Events are in the files of the days, not in `main.db`.
@@ -265,6 +268,24 @@ impl Table<'_> {
             let (key, tenant): (String, TenantId) = (reading.get(0)?, reading.parse(6)?);
             let answer = rows::answer_of(reading, &tenant, &key)?;
             Ok((format!("{tenant} {key}"), Item::Answer { tenant, key, answer }))
+        })
+    }
+
+    fn documents(&self, mark: Option<&str>) -> Result<Batch, StoreError> {
+        let [kind, tenant, name] = mark
+            .map_or(Ok(["-1".into(), String::new(), String::new()]), {
+                |mark| parts(self.path, mark)
+            })?;
+        let sql = format!(
+            "{} WHERE (kind, tenant, name) > (?1, ?2, ?3) ORDER BY kind, tenant, name",
+            documents::DOCUMENT
+        );
+        let values = params![number(self.path, &kind)?, tenant, name];
+        self.rows("documents", &sql, values, |reading| {
+            let document = documents::document_of(reading)?;
+            let (kind, tenant): (i64, String) = (reading.get(1)?, reading.get(2)?);
+            let mark = format!("{kind} {tenant} {}", document.name);
+            Ok((mark, Item::Document(Box::new(document))))
         })
     }
 

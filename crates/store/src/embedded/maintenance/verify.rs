@@ -9,7 +9,7 @@ use rusqlite::Connection;
 
 use crate::embedded::EmbeddedStore;
 use crate::embedded::contract::upkeep::{contents, counted};
-use crate::embedded::contract::{audit, passes};
+use crate::embedded::contract::{audit, documents, passes};
 use crate::embedded::files::bloom::BloomFilter;
 use crate::embedded::files::read_pool::ReadGuard;
 use crate::embedded::files::rows::{
@@ -83,6 +83,7 @@ fn verify_main(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     })?;
     each(connection, path, "audit", audit::ENTRY, audit::entry_of)?;
     each(connection, path, "passes", passes::PASS, passes::pass_of)?;
+    each(connection, path, "documents", documents::DOCUMENT, documents::document_of)?;
     let sql = "SELECT n, body, crc, tenant, destination FROM transitions";
     each(connection, path, "transitions", sql, |reading| {
         let body: String = reading.get(1)?;

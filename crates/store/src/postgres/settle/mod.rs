@@ -432,9 +432,8 @@ impl Found {
 
     fn is_repeated(&self, change: &DestinationChange) -> Result<bool, StoreError> {
         let DestinationChange { tenant, id, circuit, transitions } = change;
-        let Some(place) = self.destinations.get(&(tenant.clone(), *id)) else {
-            return Err(StoreError::Internal(format!("{id} of {tenant} is not there")));
-        };
+        // A destination that nothing used was removed, and its circuit with it.
+        let Some(place) = self.destinations.get(&(tenant.clone(), *id)) else { return Ok(true) };
         Ok(place.circuit == *circuit && place.timeline == *transitions)
     }
 

@@ -27,6 +27,7 @@ const COUNT: &str = "SELECT \
      + (SELECT count(*) FROM postrider.destinations) \
      + (SELECT count(*) FROM postrider.transitions) + (SELECT count(*) FROM postrider.answers) \
      + (SELECT count(*) FROM postrider.audit) \
+     + (SELECT count(*) FROM postrider.documents) \
      + (SELECT count(*) FROM postrider.replays) \
      + (SELECT count(DISTINCT tenant) FROM (SELECT tenant FROM postrider.ledgers UNION ALL \
         SELECT tenant FROM postrider.ledger_deltas) AS l) \

@@ -92,6 +92,7 @@ impl PostgresStore {
             Part::Transitions => self.timelines(mark, most).await,
             Part::Answers => self.answers(mark, most).await,
             Part::Audit => self.audit_log(mark, most).await,
+            Part::Documents => self.small_records(mark, most).await,
             Part::Events => self.whole_events(mark, records_max).await,
             Part::Ledgers => self.ledgers(mark.unwrap_or(""), most).await,
             Part::Tallies => self.minutes(mark, most).await,
@@ -186,6 +187,20 @@ impl PostgresStore {
         page(&found, most, |row| {
             let entry = super::super::audit::entry(row)?;
             Ok((get::<Uuid>(row, "id")?.to_string(), Item::Audit(Box::new(entry))))
+        })
+    }
+
+    async fn small_records(&self, mark: Option<&str>, most: i64) -> Result<Batch, StoreError> {
+        let [kind, whose, name] = mark.map_or(Ok(["-1", "", ""]), parts)?;
+        let kind = i16::try_from(number(kind)?).map_err(|_| no_place())?;
+        let sql = "SELECT * FROM postrider.documents WHERE (kind, tenant, name) > ($1, $2, $3) \
+                   ORDER BY kind, tenant, name LIMIT $4";
+        let found = self.rows(sql, &[&kind, &whose, &name, &most]).await?;
+        page(&found, most, |row| {
+            let document = super::super::documents::document(row)?;
+            let (kind, tenant): (i16, &str) = (get(row, "kind")?, get(row, "tenant")?);
+            let mark = format!("{kind} {tenant} {}", document.name);
+            Ok((mark, Item::Document(Box::new(document))))
         })
     }
 

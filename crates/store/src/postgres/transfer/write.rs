@@ -5,14 +5,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use postrider_domain::delivery::{Delivery, StateName};
-use postrider_domain::ids::{DeliveryId, TenantId};
+use postrider_domain::ids::{DeliveryId, SubscriptionUid, TenantId};
 use postrider_domain::ledger::Ledger;
 use serde_json::{Value as Json, json};
 use tokio_postgres::types::ToSql;
 
 use super::super::PostgresStore;
+use super::super::configuration::details_text;
 use super::super::days::day_of;
 use super::super::delivery_columns::{DeliveryColumns, INSERT_DONE, INSERT_OPEN};
+use super::super::documents::whose;
 use super::super::intake::{EventColumns, INSERT_EVENTS, INSERT_IDS};
 use super::super::pool::{Refused, Scope, Step};
 use super::super::replays::{filter_text, state_number as job_state};
@@ -48,6 +50,12 @@ macro_rules! insert {
         )
     };
 }
+
+/// Inserts destinations. A column of theirs is computed, and cannot be written.
+const INSERT_DESTINATIONS: &str = "INSERT INTO postrider.destinations \
+     (tenant, id, shard, url, created_at, circuit, transitions) \
+     SELECT tenant, id, shard, url, created_at, circuit, transitions \
+     FROM json_populate_recordset(NULL::postrider.destinations, $1::text::json)";
 
 /// Sets the length of each destination's timeline.
 const COUNT_TRANSITIONS: &str = "UPDATE postrider.destinations AS d SET transitions = n.next \
@@ -96,12 +104,17 @@ fn row<'a>(item: &'a Item, rows: &mut Rows, events: &mut Events<'a>) -> Result<(
     let (sql, row) = match item {
         Item::Tenant(tenant) => {
             let at = tenant.created_at.as_unix_ms();
-            let row = json!({ "id": tenant.id.as_str(), "name": tenant.name, "created_at": at });
+            let row = json!({
+                "id": tenant.id.as_str(),
+                "name": tenant.name,
+                "created_at": at,
+                "details": details_text(tenant)?,
+            });
             (insert!("tenants"), row)
         }
         Item::Key(key) => (insert!("keys"), key_row(key)),
         Item::Subscription(record) => (insert!("subscriptions"), subscription_row(record)?),
-        Item::Destination(destination) => (insert!("destinations"), destination_row(destination)?),
+        Item::Destination(destination) => (INSERT_DESTINATIONS, destination_row(destination)?),
         Item::Transition { tenant, destination, number, transition } => {
             let row = json!({
                 "tenant": tenant.as_str(),
@@ -116,6 +129,16 @@ fn row<'a>(item: &'a Item, rows: &mut Rows, events: &mut Events<'a>) -> Result<(
         }
         Item::Audit(entry) => (insert!("audit"), audit_row(entry)?),
         Item::Replay(job) => (insert!("replays"), job_row(job)?),
+        Item::Document(document) => {
+            let row = json!({
+                "kind": document.kind.number(),
+                "tenant": whose(document.tenant.as_ref()),
+                "name": document.name,
+                "open": document.is_open,
+                "body": document.body,
+            });
+            (insert!("documents"), row)
+        }
         Item::Event(whole) => {
             events.push(whole);
             return Ok(());
@@ -147,6 +170,7 @@ fn subscription_row(record: &SubscriptionRecord) -> Result<Json, StoreError> {
         "deleted_at": ms(record.deleted_at),
         "record": to_json(subscription)?,
         "credentials": hex(&record.credentials),
+        "uid": subscription.about.uid.as_ref().map(SubscriptionUid::as_str),
     }))
 }
 
@@ -251,6 +275,7 @@ impl<'a> Events<'a> {
             accepted_at: whole.record.accepted_at,
             fingerprint: whole.fingerprint,
             id_given: true,
+            mark: whole.record.mark.clone(),
             deliveries: whole.deliveries.clone(),
         };
         self.0.push((acceptance, whole));

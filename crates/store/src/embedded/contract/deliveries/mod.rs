@@ -10,6 +10,7 @@
 mod older;
 mod orders;
 
+pub(super) use self::older::Source;
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -35,7 +36,7 @@ use crate::records::{DeliveryFilter, Page, PageRequest, ReplayJob};
 const LAST_ID: [u8; 16] = [0xff; 16];
 
 /// The deliveries that a list selects.
-struct Wanted<'w> {
+pub(super) struct Wanted<'w> {
     filter: &'w DeliveryFilter,
     since: Timestamp,
     before: (Timestamp, [u8; 16]),
@@ -44,7 +45,7 @@ struct Wanted<'w> {
 }
 
 impl<'w> Wanted<'w> {
-    fn new(
+    pub(super) fn new(
         filter: &'w DeliveryFilter,
         from: Option<(Timestamp, DeliveryId)>,
         overlay: Option<&'w Overlay>,
@@ -62,7 +63,7 @@ impl<'w> Wanted<'w> {
     }
 
     /// Whether a delivery is selected that was read from its row.
-    fn wants_row(&self, at: Timestamp, delivery: &Delivery) -> bool {
+    pub(super) fn wants_row(&self, at: Timestamp, delivery: &Delivery) -> bool {
         let is_latest = self.overlay.is_none_or(|overlay| overlay.delivery(delivery.id).is_none());
         is_latest && self.wants(at, delivery)
     }
@@ -73,12 +74,12 @@ impl<'w> Wanted<'w> {
         filter.subscription.is_none() && filter.destination.is_none() && filter.kind.is_none()
     }
 
-    fn touches(&self, day: Day) -> bool {
+    pub(super) fn touches(&self, day: Day) -> bool {
         day.end() > self.since && day.start() <= self.before.0
     }
 
     /// The first and the last row number of a tenant that the filter may select.
-    fn numbers(&self, day: Day, tenant: i64) -> (i64, i64) {
+    pub(super) fn numbers(&self, day: Day, tenant: i64) -> (i64, i64) {
         let last = match self.before {
             // The filter excludes `until` itself, so the range ends before that millisecond.
             (before, [0, .., 0]) if Some(before) == self.filter.until => {
@@ -168,7 +169,7 @@ pub(in crate::embedded) fn list(
     Ok(Page { items: items.into_iter().map(|(_, delivery)| delivery).collect(), next })
 }
 
-fn sort_newest_first(found: &mut [(Timestamp, Delivery)]) {
+pub(super) fn sort_newest_first(found: &mut [(Timestamp, Delivery)]) {
     found.sort_by_key(|(at, delivery)| std::cmp::Reverse((*at, delivery.id)));
 }
 

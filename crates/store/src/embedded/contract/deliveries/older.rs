@@ -18,7 +18,7 @@ const ROUTES_MAX: usize = 100;
 
 /// One of the indexes of a day's file.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Source {
+pub(in crate::embedded::contract) enum Source {
     /// All deliveries of a tenant.
     All,
     /// Deliveries in a state other than delivered.
@@ -29,7 +29,7 @@ pub(super) enum Source {
 
 impl Source {
     /// The index to read for a state.
-    pub(super) fn by_state(state: Option<StateName>) -> Self {
+    pub(in crate::embedded::contract) fn by_state(state: Option<StateName>) -> Self {
         match state {
             None | Some(StateName::Delivered) => Source::All,
             Some(state) => Source::State(codec::state_number(state)),
@@ -37,7 +37,7 @@ impl Source {
     }
 
     /// The SQL of the index, its condition, and the value of `?1` in that condition.
-    pub(super) fn sql(self) -> (&'static str, &'static str, i64) {
+    pub(in crate::embedded::contract) fn sql(self) -> (&'static str, &'static str, i64) {
         match self {
             Source::All => ("NOT INDEXED", "?1 = ?1", 0),
             Source::State(state) => (

@@ -197,6 +197,7 @@ fn batch() -> Vec<Acceptance> {
         accepted_at: NOW,
         fingerprint: [7; 32],
         id_given: old,
+        mark: postrider_domain::catalogue::EventMark::default(),
         deliveries: states().into_iter().map(delivery).collect(),
     };
     vec![acceptance(true), acceptance(false)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use postrider_domain::catalogue::EventMark;
 use postrider_domain::circuit::{Circuit, CircuitState, Counters, Suspended};
 use postrider_domain::delivery::{CancelReason, DeadReason, DeliveryState, StateName};
 use postrider_domain::event::{Event, RawJson};
@@ -132,7 +133,7 @@ fn get_event(from: &mut Decoder) -> Result<Event, Malformed> {
 /// The checksum of an event's row, computed from all its values, each with its length.
 pub(in crate::embedded) fn event_sum(
     scratch: &mut Encoder,
-    event: &Event,
+    (event, mark): (&Event, &EventMark),
     accepted_at: postrider_domain::time::Timestamp,
     fingerprint: &[u8; 32],
     deliveries: &[u8],
@@ -152,6 +153,9 @@ pub(in crate::embedded) fn event_sum(
     if let Some(trace) = event.trace {
         scratch.fixed(&trace.to_bytes());
     }
+    if !mark.is_empty() {
+        scratch.text(&mark_text(mark));
+    }
     sum.update(scratch.as_slice());
     sum.update(event.data.as_bytes());
     if let Some(old) = &event.old {
@@ -160,10 +164,53 @@ pub(in crate::embedded) fn event_sum(
     sum.finalize()
 }
 
+/// What is noted about an event, as text. Equal marks have equal texts.
+fn mark_text(mark: &EventMark) -> String {
+    // The type has no value that JSON lacks.
+    serde_json::to_string(mark).unwrap_or_default()
+}
+
+/// Begins the bytes of a trace context that has a mark after it. No trace context alone is as long.
+const MARKED: [u8; 2] = [0xff, 1];
+
+/// A trace context and what is noted about an event, as one column: the trace context alone where nothing is.
+pub(in crate::embedded) fn noted(trace: Option<TraceContext>, mark: &EventMark) -> Option<Vec<u8>> {
+    if mark.is_empty() {
+        return trace.map(|trace| trace.to_bytes().to_vec());
+    }
+    let mut out = Encoder::default();
+    out.fixed(&MARKED);
+    out.fixed(&[0; TraceContext::BYTES]);
+    out.option(trace, |out, trace| out.fixed(&trace.to_bytes()));
+    out.text(&mark_text(mark));
+    Some(out.finish())
+}
+
+pub(in crate::embedded) fn get_noted(
+    bytes: Option<Vec<u8>>,
+) -> Result<(Option<TraceContext>, EventMark), Malformed> {
+    let trace = |bytes| TraceContext::from_bytes(bytes).ok_or(Malformed("an unknown trace"));
+    let Some(bytes) = bytes else { return Ok((None, EventMark::default())) };
+    if let Ok(alone) = <[u8; TraceContext::BYTES]>::try_from(bytes.as_slice()) {
+        return Ok((Some(trace(alone)?), EventMark::default()));
+    }
+    let mut from = Decoder::new(bytes.into());
+    let (begins, _): ([u8; 2], [u8; TraceContext::BYTES]) = (from.fixed()?, from.fixed()?);
+    if begins != MARKED {
+        return Err(Malformed("an unknown trace"));
+    }
+    let context = from.option(|from| trace(from.fixed()?))?;
+    let mark = get_mark(&mut from)?;
+    from.end()?;
+    Ok((context, mark))
+}
+
 /// Flag: the application chose the event's identifier.
 const ID_GIVEN: u8 = 1;
 /// Flag: a trace context follows.
 const TRACED: u8 = 2;
+/// Flag: what is noted about the event follows.
+const NOTED: u8 = 4;
 
 /// A batch of acceptances as one journal record.
 pub(in crate::embedded) fn put_acceptances(batch: &[Acceptance]) -> Vec<u8> {
@@ -181,10 +228,15 @@ pub(in crate::embedded) fn put_acceptances(batch: &[Acceptance]) -> Vec<u8> {
         out.time(acceptance.accepted_at);
         out.fixed(&acceptance.fingerprint);
         out.byte(
-            (u8::from(acceptance.id_given) * ID_GIVEN) | (u8::from(event.trace.is_some()) * TRACED),
+            (u8::from(acceptance.id_given) * ID_GIVEN)
+                | (u8::from(event.trace.is_some()) * TRACED)
+                | (u8::from(!acceptance.mark.is_empty()) * NOTED),
         );
         if let Some(trace) = event.trace {
             out.fixed(&trace.to_bytes());
+        }
+        if !acceptance.mark.is_empty() {
+            out.text(&mark_text(&acceptance.mark));
         }
         out.size(acceptance.deliveries.len());
         for delivery in &acceptance.deliveries {
@@ -206,11 +258,13 @@ pub(in crate::embedded) fn get_acceptances(
             let trace = TraceContext::from_bytes(from.fixed()?);
             event.trace = Some(trace.ok_or(Malformed("an unknown trace"))?);
         }
+        let mark = if flags & NOTED == 0 { EventMark::default() } else { get_mark(from)? };
         let event = Arc::new(event);
         Ok(Acceptance {
             accepted_at,
             fingerprint,
             id_given: flags & ID_GIVEN != 0,
+            mark,
             deliveries: from.list(|from| {
                 let (tenant, id) = (event.tenant.clone(), event.id.clone());
                 get_delivery_body(from, tenant, id, event.kind.clone())
@@ -220,6 +274,10 @@ pub(in crate::embedded) fn get_acceptances(
     })?;
     from.end()?;
     Ok(batch)
+}
+
+fn get_mark(from: &mut Decoder) -> Result<EventMark, Malformed> {
+    serde_json::from_slice(&from.bytes()?).map_err(|_| Malformed("an unknown mark"))
 }
 
 fn check_version(from: &mut Decoder) -> Result<(), Malformed> {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use postrider_domain::attempt::Attempt;
 use postrider_domain::event::{Event, RawJson};
 use postrider_domain::ids::DeliveryId;
-use postrider_domain::trace::TraceContext;
 
 use super::Reading;
 use crate::embedded::files::codec::{self, Decoder, Encoder};
@@ -34,7 +33,7 @@ pub(in crate::embedded) fn event(reading: &Reading<'_>) -> Result<StoredEvent, S
     let object: Option<String> = reading.get(3)?;
     let object = object.map(|object| object.parse()).transpose();
     let old: Option<Vec<u8>> = reading.get(9)?;
-    let trace: Option<[u8; TraceContext::BYTES]> = reading.get(12)?;
+    let (trace, mark) = reading.decoded(codec::get_noted(reading.get(12)?))?;
     let event = Event {
         id: reading.event_id(0)?,
         tenant: reading.parse(1)?,
@@ -43,23 +42,21 @@ pub(in crate::embedded) fn event(reading: &Reading<'_>) -> Result<StoredEvent, S
         data: RawJson::from_trusted(reading.bytes(8)?),
         old: old.map(|old| RawJson::from_trusted(old.into())),
         time: reading.time(4)?,
-        trace: trace
-            .map(|bytes| {
-                TraceContext::from_bytes(bytes).ok_or_else(|| reading.damaged("an unknown trace"))
-            })
-            .transpose()?,
+        trace,
     };
     let accepted_at = reading.time(5)?;
     let fingerprint: [u8; 32] = reading.get(6)?;
     let owed = reading.bytes(7)?;
     let scratch = &mut Encoder::default();
-    reading.check(10, codec::event_sum(scratch, &event, accepted_at, &fingerprint, &owed))?;
+    let sum = codec::event_sum(scratch, (&event, &mark), accepted_at, &fingerprint, &owed);
+    reading.check(10, sum)?;
     let (ids, _) = owed.as_chunks::<16>();
     let deliveries: Vec<DeliveryId> = ids.iter().copied().map(DeliveryId::from_bytes).collect();
     let record = EventRecord {
         event: Arc::new(event),
         accepted_at,
         deliveries: u32::try_from(deliveries.len()).unwrap_or(u32::MAX),
+        mark,
     };
     Ok(StoredEvent { record, fingerprint, deliveries, number: reading.get(11)? })
 }

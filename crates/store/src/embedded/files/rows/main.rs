@@ -30,16 +30,27 @@ fn optional_text(text: Option<&str>) -> Vec<u8> {
     text.map_or_else(Vec::new, |text| [b"=", text.as_bytes()].concat())
 }
 
-pub(in crate::embedded) fn tenant_sum(tenant: &Tenant) -> u32 {
+/// The checksum of a tenant. One without details has the checksum that versions without them wrote.
+pub(in crate::embedded) fn tenant_sum(tenant: &Tenant, details: Option<&str>) -> u32 {
     let name = optional_text(tenant.name.as_deref());
-    sum(&[tenant.id.as_str().as_bytes(), &name, &number(tenant.created_at.as_unix_ms())])
+    let (id, at) = (tenant.id.as_str().as_bytes(), number(tenant.created_at.as_unix_ms()));
+    match details {
+        Some(details) => sum(&[id, &name, &at, details.as_bytes()]),
+        None => sum(&[id, &name, &at]),
+    }
 }
 
-/// A tenant, of the columns `id, name, created_at, crc`.
+/// A tenant, of the columns `id, name, created_at, crc, details`.
 pub(in crate::embedded) fn tenant_of(reading: &Reading<'_>) -> Result<Tenant, StoreError> {
-    let tenant =
-        Tenant { id: reading.parse(0)?, name: reading.get(1)?, created_at: reading.time(2)? };
-    reading.check(3, tenant_sum(&tenant))?;
+    let details: Option<String> = reading.get(4)?;
+    let parsed = details.as_deref().map(|details| reading.json(details)).transpose()?;
+    let tenant = Tenant {
+        id: reading.parse(0)?,
+        name: reading.get(1)?,
+        created_at: reading.time(2)?,
+        details: parsed.unwrap_or_default(),
+    };
+    reading.check(3, tenant_sum(&tenant, details.as_deref()))?;
     Ok(tenant)
 }
 

@@ -2,12 +2,27 @@
 //!
 //! These numbers are defined nowhere else in Postrider. An operator may change each of them; the
 //! defaults are fixed by the contract. Limits that nobody can change are in [`crate::limits`].
+//!
+//! A subscription may have some of them otherwise ([`SubscriptionPolicy`]), within the operator's
+//! [`PolicyLimits`]. What a destination has only once, although several subscriptions may share it, is
+//! decided in [`DestinationPolicy`].
+
+mod destination;
+mod subscription;
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+use crate::limits;
+use crate::subscription::RateLimit;
+
+pub use self::destination::{DeadReplay, DestinationPolicy, PolicySource};
+pub use self::subscription::{SubscriptionPolicy, SubscriptionPolicyError};
+
 /// The whole policy.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// The limits of one attempt.
     pub attempt: AttemptPolicy,
@@ -21,6 +36,28 @@ pub struct Policy {
     pub mass_failure: MassFailurePolicy,
     /// How long finished deliveries are kept.
     pub retention: Retention,
+    /// How far a subscription's own policy may go.
+    pub limits: PolicyLimits,
+    /// What the durations above are divided by already, and those of a subscription's own policy are
+    /// divided by when they are used. The limits are not divided.
+    pub time_scale: NonZeroU32,
+}
+
+/// How far a subscription's own policy may go: [`SubscriptionPolicy`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyLimits {
+    /// The shortest unit of a schedule.
+    pub retry_unit_min: Duration,
+    /// The most retries.
+    pub retry_max: u32,
+    /// The longest time from the first attempt to the last retry.
+    pub retry_span_max: Duration,
+    /// The longest deadline of an attempt.
+    pub attempt_deadline_max: Duration,
+    /// The oldest dead deliveries that are replayed without being asked for.
+    pub dead_max_age_max: Duration,
+    /// The most requests per second to a destination, also where no subscription limits them.
+    pub rate_limit_max: Option<u32>,
 }
 
 /// The limits of one attempt.
@@ -89,7 +126,8 @@ pub struct RecoveryPolicy {
 }
 
 /// The two modes of recovery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RecoveryMode {
     /// Deliveries follow their slots.
     Slots,
@@ -98,7 +136,8 @@ pub enum RecoveryMode {
 }
 
 /// What becomes of the deliveries that died of an outage when it is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DeadRecovery {
     /// They are kept; somebody may replay them.
     Keep,
@@ -130,6 +169,35 @@ pub struct Retention {
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy {
+            attempt: AttemptPolicy::default(),
+            retry: RetryPolicy::default(),
+            circuit: CircuitPolicy::default(),
+            recovery: RecoveryPolicy::default(),
+            mass_failure: MassFailurePolicy::default(),
+            retention: Retention::default(),
+            limits: PolicyLimits::default(),
+            time_scale: NonZeroU32::MIN,
+        }
+    }
+}
+
+impl Default for PolicyLimits {
+    fn default() -> Self {
+        PolicyLimits {
+            retry_unit_min: Duration::from_secs(1),
+            retry_max: 20,
+            retry_span_max: DAY * 7,
+            // Shorter than the API's own deadline: a test send is answered in time.
+            attempt_deadline_max: Duration::from_secs(20),
+            dead_max_age_max: DAY * 30,
+            rate_limit_max: None,
+        }
+    }
+}
 
 impl Default for AttemptPolicy {
     fn default() -> Self {
@@ -239,7 +307,7 @@ impl Policy {
         ];
         match rules.into_iter().find(|(_, holds, _)| !holds) {
             Some((setting, _, problem)) => Err(PolicyError { setting, problem }),
-            None => Ok(()),
+            None => self.limits.validate(),
         }
     }
 
@@ -248,9 +316,9 @@ impl Policy {
     /// of a ramp are divided by `n`. The attempt's deadline and the retention stay.
     #[must_use]
     pub fn scaled_by(&self, n: NonZeroU32) -> Policy {
-        // No duration becomes shorter than a millisecond.
-        let scaled = |duration: Duration| (duration / n.get()).max(Duration::from_millis(1));
+        let scaled = |duration: Duration| scaled(duration, n);
         let mut policy = self.clone();
+        policy.time_scale = self.time_scale.saturating_mul(n);
         policy.retry.unit = scaled(self.retry.unit);
         policy.circuit.probe_interval = scaled(self.circuit.probe_interval);
         policy.circuit.freeze_after = scaled(self.circuit.freeze_after);
@@ -258,6 +326,52 @@ impl Policy {
         policy.mass_failure.window = scaled(self.mass_failure.window);
         policy.mass_failure.hold_max = scaled(self.mass_failure.hold_max);
         policy
+    }
+}
+
+/// A duration on a faster clock. None becomes shorter than a millisecond.
+fn scaled(duration: Duration, n: NonZeroU32) -> Duration {
+    (duration / n.get()).max(Duration::from_millis(1))
+}
+
+impl PolicyLimits {
+    /// The most requests per second to a destination.
+    pub fn rate_limit(&self) -> Option<RateLimit> {
+        self.rate_limit_max.and_then(|most| RateLimit::per_second(f64::from(most)).ok())
+    }
+
+    /// Refuses invalid values.
+    fn validate(&self) -> Result<(), PolicyError> {
+        let ms = Duration::from_millis(1);
+        let rules = [
+            ("policy_limits.retry_unit_min", self.retry_unit_min >= ms, "must be at least 1 ms"),
+            ("policy_limits.retry_max", self.retry_max <= RETRIES_MAX, "must be at most 100"),
+            (
+                "policy_limits.retry_span_max",
+                self.retry_span_max >= self.retry_unit_min,
+                "must not be shorter than policy_limits.retry_unit_min",
+            ),
+            (
+                "policy_limits.attempt_deadline_max",
+                self.attempt_deadline_max >= limits::ATTEMPT_DEADLINE_MIN,
+                "must be at least 100 ms",
+            ),
+            (
+                "policy_limits.dead_max_age_max",
+                self.dead_max_age_max >= ms,
+                "must be at least 1 ms",
+            ),
+            (
+                "policy_limits.rate_limit_max",
+                self.rate_limit_max
+                    .is_none_or(|rate| (1..=limits::RATE_LIMIT_PER_SECOND_MAX).contains(&rate)),
+                "must be from 1 to 1000000",
+            ),
+        ];
+        match rules.into_iter().find(|(_, holds, _)| !holds) {
+            Some((setting, _, problem)) => Err(PolicyError { setting, problem }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -351,6 +465,8 @@ mod tests {
         assert_eq!(policy.attempt, base.attempt);
         assert_eq!(policy.retention, base.retention);
         assert_eq!(policy.circuit.disable_consecutive, 2_000);
+        assert_eq!(policy.limits, base.limits);
+        assert_eq!(policy.time_scale.get(), 1_000);
         assert_eq!(base.scaled_by(NonZeroU32::MIN), base);
         // However large the scale, no duration becomes zero.
         assert_eq!(base.scaled_by(NonZeroU32::MAX).validate(), Ok(()));
@@ -359,7 +475,7 @@ mod tests {
     #[test]
     fn nonsense_is_refused_by_name() {
         type Bend = fn(&mut Policy);
-        let cases: [(&str, Bend); 12] = [
+        let cases: [(&str, Bend); 18] = [
             ("attempt.deadline", |p| p.attempt.deadline = Duration::ZERO),
             ("retry.unit", |p| p.retry.unit = Duration::ZERO),
             ("retry.max", |p| p.retry.max = 101),
@@ -372,13 +488,21 @@ mod tests {
             ("mass_failure.share", |p| p.mass_failure.share = Share::percent(101)),
             ("mass_failure.window", |p| p.mass_failure.window = Duration::ZERO),
             ("retention.finished", |p| p.retention.finished = MINUTE),
+            ("policy_limits.retry_unit_min", |p| p.limits.retry_unit_min = Duration::ZERO),
+            ("policy_limits.retry_max", |p| p.limits.retry_max = 101),
+            ("policy_limits.retry_span_max", |p| p.limits.retry_span_max = Duration::ZERO),
+            ("policy_limits.attempt_deadline_max", |p| {
+                p.limits.attempt_deadline_max = Duration::ZERO;
+            }),
+            ("policy_limits.dead_max_age_max", |p| p.limits.dead_max_age_max = Duration::ZERO),
+            ("policy_limits.rate_limit_max", |p| p.limits.rate_limit_max = Some(0)),
         ];
         for (setting, bend) in cases {
             let mut policy = Policy::default();
             bend(&mut policy);
             let error = policy.validate().unwrap_err();
             assert_eq!(error.setting, setting);
-            assert!(error.to_string().starts_with(&format!("{setting} must be ")), "{error}");
+            assert!(error.to_string().starts_with(&format!("{setting} must ")), "{error}");
         }
     }
 

@@ -1,0 +1,421 @@
+//! What makes a subscription one of Adobe Workfront's: its options, its two versions, and which
+//! object and event it names.
+//!
+//! The public documentation of Workfront's event subscriptions is the model; `docs/guide/workfront.md`
+//! lists every difference. Nothing here knows HTTP: the routes translate their bodies into these
+//! values.
+//!
+//! **A delivery has one version, for its whole life.** For five minutes after a change of version an
+//! event is owed twice, once in each version: two deliveries, each with a `webhook-id`, retries and a
+//! log of its own. The last bit of a delivery's identifier says which version it has ([`mark`],
+//! [`Options::version_of`]), so the record of a delivery needs no further field. Outside these five
+//! minutes the bit means nothing, and a delivery has the version that its subscription has.
+
+pub mod filters;
+pub mod payload;
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::ids::DeliveryId;
+use crate::payload::Format;
+use crate::subscription::Subscription;
+use crate::time::Timestamp;
+
+/// How long both versions are sent after a change of version.
+pub const BOTH_VERSIONS_FOR: Duration = Duration::from_secs(5 * 60);
+
+/// The version of a subscription, which decides what its events look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Version {
+    /// A list with a single text is sent as that text.
+    V1,
+    /// Lists are sent as lists.
+    #[default]
+    V2,
+}
+
+impl Version {
+    /// All versions.
+    pub const ALL: [Version; 2] = [Version::V1, Version::V2];
+
+    /// The name in requests, answers and events.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Version::V1 => "v1",
+            Version::V2 => "v2",
+        }
+    }
+
+    /// The other one.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Version::V1 => Version::V2,
+            Version::V2 => Version::V1,
+        }
+    }
+}
+
+/// A text that is none of the words that are allowed at its place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("must be {0}")]
+pub struct UnknownWord(&'static str);
+
+impl FromStr for Version {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        let found = Version::ALL.into_iter().find(|version| version.as_str() == text);
+        found.ok_or(UnknownWord("v1 or v2"))
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What happened to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Happening {
+    /// It was created: it has no old state.
+    Create,
+    /// It was changed.
+    Update,
+    /// It was deleted.
+    Delete,
+}
+
+impl Happening {
+    /// All of them.
+    pub const ALL: [Happening; 3] = [Happening::Create, Happening::Update, Happening::Delete];
+
+    /// The `eventType`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Happening::Create => "CREATE",
+            Happening::Update => "UPDATE",
+            Happening::Delete => "DELETE",
+        }
+    }
+}
+
+impl FromStr for Happening {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        let found = Happening::ALL.into_iter().find(|happening| happening.as_str() == text);
+        found.ok_or(UnknownWord("CREATE, UPDATE or DELETE"))
+    }
+}
+
+/// The `objCode` of every object that Workfront documents, in its spelling.
+pub const OBJECT_CODES: [&str; 31] = [
+    "ASSGN",
+    "CMPY",
+    "DOCU",
+    "DOCV",
+    "EXPNS",
+    "FIELD",
+    "HOUR",
+    "NOTE",
+    "OPTASK",
+    "PORT",
+    "PRFAPL",
+    "PRGM",
+    "PROJ",
+    "PTLSEC",
+    "PTLTAB",
+    "RECORD",
+    "RECORD_TYPE",
+    "SAVSET",
+    "SPAVAL",
+    "SPVAL",
+    "SRPVAL",
+    "STAFFP",
+    "STAFFR",
+    "TASK",
+    "TMPL",
+    "TSHET",
+    "USER",
+    "WORKSPACE",
+    "approval",
+    "approval_stage",
+    "approval_stage_participant",
+];
+
+/// Which events a Workfront subscription gets: those of one kind of object to which one thing
+/// happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    /// The `objCode`.
+    pub object_code: String,
+    /// The `eventType`.
+    pub happening: Happening,
+}
+
+/// Not an `objCode`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not an object code of Workfront, such as PROJ, TASK or OPTASK")]
+pub struct UnknownObject;
+
+impl Subject {
+    /// The subject of a documented object code.
+    pub fn new(object_code: &str, happening: Happening) -> Result<Self, UnknownObject> {
+        if !OBJECT_CODES.contains(&object_code) {
+            return Err(UnknownObject);
+        }
+        Ok(Subject { object_code: object_code.to_owned(), happening })
+    }
+
+    /// The subject of a subscription; `None` if it has another format, or types that Workfront's API
+    /// cannot name.
+    pub fn of(subscription: &Subscription) -> Option<Self> {
+        let [pattern] = subscription.types.patterns() else { return None };
+        if subscription.format != Format::Workfront {
+            return None;
+        }
+        let pattern = pattern.to_string();
+        let (object_code, happening) = pattern.rsplit_once('.')?;
+        Subject::new(object_code, happening.parse().ok()?).ok()
+    }
+
+    /// The type of its events: `TASK.UPDATE`.
+    pub fn event_type(&self) -> String {
+        format!("{}.{}", self.object_code, self.happening.as_str())
+    }
+}
+
+/// The options of a subscription with the format `workfront`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// The version.
+    #[serde(default)]
+    pub version: Version,
+    /// Whether both states are sent as base64 texts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub base64: bool,
+    /// When the version was last changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version_changed_at: Option<Timestamp>,
+    /// The filters as Workfront's API got them, to be shown there. What an event is compared with is
+    /// the subscription's own filter, which they were compiled to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filters: Option<Value>,
+    /// How these filters are joined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connector: Option<filters::Connector>,
+}
+
+/// The options of a subscription that has none of its own.
+static DEFAULT: Options = Options {
+    version: Version::V2,
+    base64: false,
+    version_changed_at: None,
+    filters: None,
+    connector: None,
+};
+
+impl Options {
+    /// The options of a subscription.
+    pub fn of(subscription: &Subscription) -> &Options {
+        subscription.workfront.as_deref().unwrap_or(&DEFAULT)
+    }
+
+    /// Changes the version; returns whether it was another one.
+    pub fn change_version(&mut self, version: Version, now: Timestamp) -> bool {
+        let is_other = self.version != version;
+        if is_other {
+            self.version = version;
+            self.version_changed_at = Some(now);
+        }
+        is_other
+    }
+
+    /// Forgets filters that the subscription's own filter was not compiled from: another API may have
+    /// changed it.
+    pub fn forget_stale_filters(&mut self, subscription: &Subscription) {
+        let Some(given) = &self.filters else { return };
+        let connector = self.connector.unwrap_or_default();
+        let compiled = Subject::of(subscription)
+            .and_then(|subject| filters::compile(given, connector, subject.happening).ok());
+        if compiled != Some(subscription.filter.clone()) {
+            (self.filters, self.connector) = (None, None);
+        }
+    }
+
+    /// Whether both versions are owed for an event that is accepted at this time.
+    fn owes_both_at(&self, at: Timestamp) -> bool {
+        self.version_changed_at
+            .is_some_and(|changed| changed <= at && at < changed.saturating_add(BOTH_VERSIONS_FOR))
+    }
+
+    /// The version in which a delivery of this subscription is sent.
+    pub fn version_of(&self, delivery: DeliveryId) -> Version {
+        if !self.owes_both_at(delivery.made_at()) {
+            return self.version;
+        }
+        let [.., last] = delivery.as_bytes();
+        if last & 1 == 0 { Version::V1 } else { Version::V2 }
+    }
+}
+
+/// The deliveries that an event accepted at `now` is owed in: one, or one in each version.
+/// `None` stands for a delivery of which nobody needs to know the version.
+pub fn owed(
+    subscription: &Subscription,
+    now: Timestamp,
+) -> impl ExactSizeIterator<Item = Option<Version>> {
+    let both = match subscription.format {
+        Format::Workfront => {
+            let options = Options::of(subscription);
+            options.owes_both_at(now).then(|| [options.version, options.version.other()])
+        }
+        Format::Standard | Format::CloudEvents | Format::Raw => None,
+    };
+    let (versions, count) = match both {
+        Some([own, other]) => ([Some(own), Some(other)], 2),
+        None => ([None, None], 1),
+    };
+    versions.into_iter().take(count)
+}
+
+/// The random bytes of a new delivery's identifier, with the version in their last bit.
+pub const fn mark(mut random: [u8; 10], version: Option<Version>) -> [u8; 10] {
+    let [.., last] = &mut random;
+    match version {
+        None => {}
+        Some(Version::V1) => *last &= !1,
+        Some(Version::V2) => *last |= 1,
+    }
+    random
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn subscription(workfront: Value) -> Subscription {
+        serde_json::from_value(json!({
+            "id": "sub_019a86d99e3877078707070707070707",
+            "tenant": "default",
+            "destination": "dst_019a86d99e3877078707070707070707",
+            "url": "https://hooks.example.com/in",
+            "types": ["TASK.UPDATE"],
+            "format": "workfront",
+            "workfront": workfront,
+            "enabled": true,
+            "created_at": "2026-11-15T09:30:00.000Z",
+            "updated_at": "2026-11-15T09:30:00.000Z",
+        }))
+        .unwrap()
+    }
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_unix_ms(1_763_199_000_000 + ms)
+    }
+
+    #[test]
+    fn both_versions_are_owed_for_exactly_five_minutes_after_a_change() {
+        let mut subscription = subscription(json!({"version": "v1"}));
+        let owed_at = |subscription: &Subscription, ms| {
+            owed(subscription, at(ms)).map(|v| v.map(Version::as_str)).collect::<Vec<_>>()
+        };
+        assert_eq!(owed_at(&subscription, 0), [None]);
+        let mut options = Options::of(&subscription).clone();
+        assert!(options.change_version(Version::V2, at(0)));
+        assert!(!options.change_version(Version::V2, at(7)), "the same version is no change");
+        subscription.workfront = Some(Box::new(options));
+        for (ms, expected) in [
+            (-1, vec![None]),
+            (0, vec![Some("v2"), Some("v1")]),
+            (299_999, vec![Some("v2"), Some("v1")]),
+            (300_000, vec![None]),
+        ] {
+            assert_eq!(owed_at(&subscription, ms), expected, "{ms}");
+        }
+        subscription.format = Format::Standard;
+        assert_eq!(owed_at(&subscription, 0), [None], "other formats have no versions");
+    }
+
+    #[test]
+    fn a_delivery_keeps_the_version_that_its_identifier_says() {
+        let mut options = Options { version: Version::V1, ..Options::default() };
+        options.change_version(Version::V2, at(0));
+        for random in [[0; 10], [255; 10], [7; 10]] {
+            for version in Version::ALL {
+                let inside = DeliveryId::new(at(1), mark(random, Some(version)));
+                assert_eq!(options.version_of(inside), version);
+                for outside in [at(-1), at(300_000)] {
+                    let outside = DeliveryId::new(outside, mark(random, Some(version)));
+                    assert_eq!(options.version_of(outside), Version::V2);
+                }
+            }
+            assert_eq!(mark(random, None), random);
+        }
+    }
+
+    #[test]
+    fn filters_are_forgotten_when_the_subscription_has_another_filter() {
+        let given = json!([{"fieldName": "status", "fieldValue": "CUR"}]);
+        let mut subscription = subscription(json!({"filters": given, "connector": "OR"}));
+        subscription.filter =
+            filters::compile(&given, filters::Connector::Or, Happening::Update).unwrap();
+        let kept = |subscription: &Subscription| {
+            let mut options = Options::of(subscription).clone();
+            options.forget_stale_filters(subscription);
+            options.filters
+        };
+        assert_eq!(kept(&subscription), Some(given));
+        subscription.filter = None;
+        assert_eq!(kept(&subscription), None);
+    }
+
+    #[test]
+    fn a_subject_is_an_object_code_and_an_event_type() {
+        let subject = Subject::new("TASK", Happening::Update).unwrap();
+        assert_eq!(subject.event_type(), "TASK.UPDATE");
+        assert_eq!(Subject::of(&subscription(json!(null))), Some(subject));
+        assert_eq!(Subject::new("Task", Happening::Update), Err(UnknownObject));
+        for types in [json!(["TASK.*"]), json!(["TASK.UPDATE", "TASK.CREATE"]), json!(["A.UPDATE"])]
+        {
+            let mut other = serde_json::to_value(subscription(json!(null))).unwrap();
+            other["types"] = types;
+            assert_eq!(Subject::of(&serde_json::from_value(other).unwrap()), None);
+        }
+        let mut other = subscription(json!(null));
+        other.format = Format::Raw;
+        assert_eq!(Subject::of(&other), None);
+    }
+
+    #[test]
+    fn words_are_spelled_as_workfront_does() {
+        assert_eq!("v1".parse(), Ok(Version::V1));
+        assert_eq!("V1".parse::<Version>().unwrap_err().to_string(), "must be v1 or v2");
+        assert_eq!("DELETE".parse(), Ok(Happening::Delete));
+        assert!("SHARE".parse::<Happening>().is_err());
+        assert!(OBJECT_CODES.is_sorted());
+        for code in OBJECT_CODES {
+            let subject = Subject::new(code, Happening::Create).unwrap();
+            assert!(subject.event_type().parse::<crate::event::EventType>().is_ok(), "{code}");
+        }
+    }
+
+    #[test]
+    fn options_without_content_are_short_and_unknown_ones_are_refused() {
+        let json = serde_json::to_value(Options::default()).unwrap();
+        assert_eq!(json, json!({"version": "v2"}));
+        assert!(serde_json::from_value::<Options>(json!({"version": "v3"})).is_err());
+        assert!(serde_json::from_value::<Options>(json!({"surprise": 1})).is_err());
+    }
+}
