@@ -11,8 +11,8 @@ use anyhow::{Result, bail};
 
 use crate::process::{command, exists, run as run_command, run_and_listen};
 use crate::{
-    budget, clients, dashboard, deny, dist, docs_check, install, planted, previous, reference,
-    references, tidy,
+    budget, clients, dashboard, deny, dist, docs_check, generators, install, planted, previous,
+    reference, references, tidy,
 };
 
 /// Test binaries that start servers, kill processes or run simulations: the quick form skips them.
@@ -86,6 +86,7 @@ fn run_all(root: &Path) -> Result<()> {
         report.step("clients", || once(clients::run(root, &[])));
         report.step("dashboard in a browser", || once(dashboard::test(root)));
         report.step("reference", || once(reference::run(root, &["--check".to_owned()])));
+        report.step("generators", || once(generators::run_all(root)));
         report.step("shell blocks", || once(docs_check::run(root, &[])));
         report.step("doc tests", || {
             counted(&mut command(root, "cargo test --quiet --workspace --doc"))
@@ -105,6 +106,7 @@ fn run_all(root: &Path) -> Result<()> {
             "clients",
             "dashboard in a browser",
             "reference",
+            "generators",
             "shell blocks",
             "doc tests",
             "docs",

@@ -16,6 +16,7 @@ mod dist;
 mod docs;
 mod docs_check;
 mod fixture;
+mod generators;
 mod install;
 mod markdown;
 mod planted;
@@ -46,6 +47,7 @@ cargo xtask <chore>
                  run the shell blocks of README and guide with the real binary; words choose pages
   reference [--check]
                  write docs/reference from what the binary says of itself, or check that it is current
+  generators     let Redocly's linter and the generators of clients judge the OpenAPI document
   references     let the Standard Webhooks libraries and Schemathesis judge the binary
   clients [args…]
                  the clients in other languages against the binary; `--update-openapi` renews the
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         "docs-check" => docs_check::run(&root, rest),
         "reference" => reference::run(&root, rest),
         "references" => references::run_all(&root),
+        "generators" => generators::run_all(&root),
         "clients" => clients::run(&root, rest),
         "dashboard" => dashboard::run(&root, rest),
         "screenshots" => dashboard::screenshots(&root, rest),

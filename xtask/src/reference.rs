@@ -9,7 +9,17 @@ use anyhow::{Context, Result, bail};
 use crate::process::{command, output, run as run_command};
 
 const FOLDER: &str = "docs/reference";
-const PAGES: [&str; 7] = ["settings", "metrics", "cli", "api", "events", "errors", "filters"];
+/// The pages, and the OpenAPI document, which clients and the dashboard link to.
+const PAGES: [&str; 8] = [
+    "settings.md",
+    "metrics.md",
+    "cli.md",
+    "api.md",
+    "events.md",
+    "errors.md",
+    "filters.md",
+    "openapi.json",
+];
 
 /// Writes the pages; with `--check` changes nothing and fails where one is stale.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
@@ -22,12 +32,13 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let mut stale = Vec::new();
     for page in PAGES {
         let mut ask = command(root, "target/debug/postrider reference");
-        let made = output(ask.arg(page))?;
-        let path = root.join(FOLDER).join(format!("{page}.md"));
+        let (name, _) = page.split_once('.').unwrap_or((page, ""));
+        let made = output(ask.arg(name))?;
+        let path = root.join(FOLDER).join(page);
         if fs::read_to_string(&path).is_ok_and(|found| found == made) {
             continue;
         }
-        stale.push(format!("{FOLDER}/{page}.md"));
+        stale.push(format!("{FOLDER}/{page}"));
         if !check {
             fs::create_dir_all(root.join(FOLDER))?;
             fs::write(&path, made).with_context(|| format!("cannot write {}", path.display()))?;

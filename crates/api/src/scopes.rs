@@ -1,9 +1,13 @@
 //! The scopes that each call needs, for the reference documentation. The handlers check the scopes
 //! themselves; a test calls every route with a key of every scope and compares.
 
-use postrider_domain::access::Scope;
+use std::collections::HashSet;
+use std::sync::OnceLock;
 
-use crate::document::openapi;
+use postrider_domain::access::Scope;
+use utoipa::openapi::PathItem;
+
+use crate::document::collected;
 
 /// Calls to which the general rule does not apply. The rule: reading needs `read`, changing needs
 /// `manage`.
@@ -41,9 +45,15 @@ pub fn scopes_of(method: &str, path: &str) -> Needs {
 
 /// Whether the call has the tag `administration` in the OpenAPI document.
 fn is_for_admins(path: &str) -> bool {
-    let document = openapi();
-    let item = document.paths.paths.get(path);
-    let operations = item.into_iter().flat_map(|item| [&item.get, &item.post, &item.delete]);
-    let mut tags = operations.flatten().filter_map(|operation| operation.tags.as_ref()).flatten();
-    tags.any(|tag| tag == "administration")
+    static PATHS: OnceLock<HashSet<String>> = OnceLock::new();
+    let paths = PATHS.get_or_init(|| {
+        let items = collected().paths.paths.into_iter();
+        let is_theirs = |item: &PathItem| {
+            let operations = [&item.get, &item.post, &item.delete].into_iter().flatten();
+            let mut tags = operations.filter_map(|operation| operation.tags.as_ref()).flatten();
+            tags.any(|tag| tag == "administration")
+        };
+        items.filter(|(_, item)| is_theirs(item)).map(|(path, _)| path).collect()
+    });
+    paths.contains(path)
 }

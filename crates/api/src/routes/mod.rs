@@ -114,7 +114,8 @@ pub(crate) fn open() -> OpenApiRouter<ApiState> {
         .merge(health())
         .routes(routes!(meta::openapi_json))
         .routes(routes!(docs::page))
-        .routes(routes!(docs::style))
+        .route("/docs/style.css", axum::routing::get(docs::style))
+        .route("/docs/search.js", axum::routing::get(docs::script))
         .routes(routes!(session::create, session::delete))
         .routes(routes!(portal_links::show_logo))
 }

@@ -43,13 +43,16 @@ async fn a_server_that_cannot_take_events_is_not_ready() {
 }
 
 #[tokio::test]
-async fn the_reference_is_a_page_without_script_and_a_style_of_its_own() {
+async fn reference_loads_a_style_sheet_and_a_script_of_its_own_and_nothing_inline() {
     let api = Api::new().await;
     let page = api.get("/docs").without_key().send().await;
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
     let csp = page.header("content-security-policy").unwrap();
-    assert!(csp.starts_with("default-src 'none'; style-src 'self'"), "{csp}");
-    assert!(!csp.contains("unsafe") && !page.text.contains("<script"));
+    assert!(csp.starts_with("default-src 'none'; style-src 'self'; script-src 'self'"), "{csp}");
+    assert!(!csp.contains("unsafe") && page.text.matches("<script").count() == 1);
+    assert!(page.text.contains("<script src=\"/docs/search.js\" defer></script>"));
+    let script = api.get("/docs/search.js").without_key().send().await;
+    assert_eq!(script.header("content-type"), Some("text/javascript; charset=utf-8"));
     let style = api.get("/docs/style.css").without_key().send().await;
     assert_eq!(style.header("content-type"), Some("text/css; charset=utf-8"));
     let document = api.get("/openapi.json").without_key().expect(200).await;

@@ -151,7 +151,9 @@ fn every_operation_has_a_name_of_its_own() {
         let name = operation["operationId"].as_str().unwrap();
         assert!(seen.insert(name), "{name} of {method} {path} is taken");
     }
-    assert!(seen.contains("get_deliveries_id_explain"));
+    assert!(seen.contains("explainDelivery") && seen.contains("listDestinations"));
+    let is_plain = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    assert!(seen.iter().all(is_plain), "{seen:?}");
 }
 
 #[test]

@@ -45,12 +45,18 @@ fn fields(schema: &Value) -> (Vec<(&String, &Value)>, Vec<&str>) {
     (properties, required)
 }
 
+/// Whether an object has the fields that a choice requires; what is no object has.
+fn has_required(choice: &Value, value: &Value) -> bool {
+    let (_, required) = fields(choice);
+    value.as_object().is_none_or(|object| required.iter().all(|name| object.contains_key(*name)))
+}
+
 fn check(place: &str, schema: &Value, value: &Value) {
     let resolved = resolve(schema);
     if let Some(choices) = resolved["oneOf"].as_array() {
         let fits = |choice: &Value| match choice["type"].as_str() {
             Some("null") => value.is_null(),
-            Some(_) | None => !value.is_null(),
+            Some(_) | None => !value.is_null() && has_required(choice, value),
         };
         let choice = choices.iter().find(|choice| fits(choice));
         return check(place, choice.unwrap_or_else(|| panic!("{place}: {value}")), value);

@@ -1,6 +1,7 @@
 //! The page of the calls of the API, each with the scopes that its key needs.
 
 use postrider_api::{openapi, scopes_of};
+use serde::Serialize as _;
 use serde_json::Value as Json;
 
 use super::{Document, code};
@@ -15,11 +16,21 @@ Bodies are JSON; unknown fields are refused. Times are RFC 3339 in UTC with mill
 paged: `limit` (at most 1000) and `cursor`, which is the `next_cursor` of the page before. A call that changes
 something can carry an `Idempotency-Key`: its repeat gets the first answer and changes nothing. Refusals:
 [error codes](errors.md). A running server has the same with all fields at `/docs`, and as OpenAPI 3.1 at
-`/openapi.json`.";
+`/openapi.json`, which is also [a file](openapi.json).";
 
-pub(super) fn page() -> Result<String, Failure> {
-    let document =
-        serde_json::to_value(openapi()).map_err(|error| Failure::usage(error.to_string()))?;
+/// The OpenAPI document as a file: one space for each level.
+pub(super) fn document() -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    let form = serde_json::ser::PrettyFormatter::with_indent(b" ");
+    let written =
+        openapi().serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, form));
+    written.map_err(|error| Failure::failed(error.to_string()))?;
+    bytes.push(b'\n');
+    String::from_utf8(bytes).map_err(|error| Failure::failed(error.to_string()))
+}
+
+pub(super) fn page() -> String {
+    let document = openapi();
     let mut page = Document::new("API", INTRODUCTION);
     for tag in list(&document["tags"]) {
         let name = text(&tag["name"]);
@@ -44,7 +55,7 @@ pub(super) fn page() -> Result<String, Failure> {
             }
         }
     }
-    Ok(page.0)
+    page.0
 }
 
 /// The scopes that a key needs for a call.

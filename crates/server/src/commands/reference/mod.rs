@@ -30,6 +30,7 @@ enum Page {
     Events,
     Errors,
     Filters,
+    Openapi,
 }
 
 #[expect(clippy::print_stdout, reason = "the page is the answer")]
@@ -38,10 +39,11 @@ pub(crate) fn run(reference: &Reference) -> Result<(), Failure> {
         Page::Settings => settings::page(),
         Page::Metrics => metrics::page(),
         Page::Cli => command_line::page(),
-        Page::Api => api::page()?,
+        Page::Api => api::page(),
         Page::Events => events::page(),
         Page::Errors => errors::page(),
         Page::Filters => filters::page(),
+        Page::Openapi => api::document()?,
     };
     print!("{page}");
     Ok(())
@@ -97,7 +99,7 @@ mod tests {
             settings::page(),
             metrics::page(),
             command_line::page(),
-            api::page().unwrap(),
+            api::page(),
             events::page(),
             errors::page(),
             filters::page(),

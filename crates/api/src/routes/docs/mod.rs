@@ -1,4 +1,6 @@
-//! The OpenAPI document as a page, rendered on the server, without any script.
+//! The OpenAPI document as a page, rendered on the server. The only script hides what a search does not find.
+
+mod guide;
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -10,9 +12,9 @@ use serde_json::{Map, Value};
 
 use crate::problem::Code;
 
-/// Allows one style sheet of our own, and nothing else.
+/// Allows one style sheet and one script of our own, and nothing else.
 const CSP: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "default-src 'none'; style-src 'self'; script-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
 );
 const METHODS: [&str; 4] = ["get", "post", "patch", "delete"];
 
@@ -25,8 +27,7 @@ const METHODS: [&str; 4] = ["get", "post", "patch", "delete"];
 )]
 pub(crate) async fn page() -> Response {
     static PAGE: OnceLock<Bytes> = OnceLock::new();
-    let page = PAGE
-        .get_or_init(|| render(&serde_json::to_value(crate::openapi()).unwrap_or_default()).into());
+    let page = PAGE.get_or_init(|| render(&crate::openapi()).into());
     let headers: [(HeaderName, HeaderValue); 2] = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
         (header::CONTENT_SECURITY_POLICY, CSP),
@@ -34,13 +35,7 @@ pub(crate) async fn page() -> Response {
     (headers, page.clone()).into_response()
 }
 
-/// The reference's style
-///
-/// A style sheet.
-#[utoipa::path(
-    get, path = "/docs/style.css", tag = "server", security(()),
-    responses((status = 200, content_type = "text/css", body = String, description = "A style sheet"))
-)]
+/// The style sheet of the reference, which is no call of the API.
 pub(crate) async fn style() -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/css; charset=utf-8"),
@@ -49,23 +44,36 @@ pub(crate) async fn style() -> Response {
     (headers, include_str!("docs.css")).into_response()
 }
 
+/// The script of the search, which is no call of the API.
+pub(crate) async fn script() -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/javascript; charset=utf-8"),
+        (header::CACHE_CONTROL, "public, max-age=3600"),
+    ];
+    (headers, include_str!("search.js")).into_response()
+}
+
 /// The whole page.
 fn render(document: &Value) -> String {
-    let mut page = String::with_capacity(256 * 1024);
+    let mut page = String::with_capacity(512 * 1024);
     let info = &document["info"];
     let title = escaped(text(&info["title"]));
     let _infallible = write!(
         page,
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
          content=\"width=device-width, initial-scale=1\"><title>{title} API</title><link \
-         rel=\"stylesheet\" href=\"/docs/style.css\"></head><body><header><h1>{title} API</h1>\
-         <p>{}</p><p>Version {}, OpenAPI {}: <a href=\"/openapi.json\">openapi.json</a></p></header>",
+         rel=\"stylesheet\" href=\"/docs/style.css\"><script src=\"/docs/search.js\" defer></script></head><body>\
+         <input type=\"checkbox\" id=\"open\"><label class=\"burger\" for=\"open\">☰ {title} API</label>",
+    );
+    contents(&mut page, document);
+    let _infallible = write!(
+        page,
+        "<main><h1>{title} API</h1><p>{}</p><p>Version {}, OpenAPI {}: <a href=\"/openapi.json\">openapi.json</a></p>",
         prose(text(&info["description"])),
         escaped(text(&info["version"])),
         escaped(text(&document["openapi"])),
     );
-    contents(&mut page, document);
-    page.push_str("<main>");
+    guide::sections(&mut page);
     for tag in array(&document["tags"]) {
         section(&mut page, document, tag);
     }
@@ -89,25 +97,44 @@ fn operations<'a>(
     })
 }
 
+/// The sidebar: search, the sections, and every call.
 fn contents(page: &mut String, document: &Value) {
-    page.push_str("<nav><h2>Contents</h2><ul>");
+    page.push_str(
+        "<nav class=\"menu\" aria-label=\"Contents\"><form><input type=\"search\" id=\"search\" \
+         placeholder=\"Search calls  ( / )\" aria-label=\"Search\" autocomplete=\"off\"></form>\
+         <p class=\"skip\" id=\"none\" hidden>Nothing matches.</p><h2>Guide</h2><ul>",
+    );
+    for (anchor, title) in guide::TITLES {
+        let words = title.to_lowercase();
+        let _infallible = write!(
+            page,
+            "<li data-words=\"{}\"><a href=\"#{anchor}\">{}</a></li>",
+            escaped(&words),
+            escaped(title)
+        );
+    }
+    page.push_str("</ul>");
     for tag in array(&document["tags"]) {
         let name = text(&tag["name"]);
-        let _infallible = write!(page, "<li><a href=\"#{0}\">{0}</a><ul>", escaped(name));
+        let _infallible = write!(page, "<div data-group><h2>{}</h2><ul>", escaped(name));
         for (path, method, operation) in operations(document, name) {
+            let summary = text(&operation["summary"]);
+            let words = format!("{method} {path} {summary} {name}").to_lowercase();
             let _infallible = write!(
                 page,
-                "<li><a href=\"#{}\"><code>{} {}</code> {}</a></li>",
+                "<li data-words=\"{}\"><a href=\"#{}\" title=\"{}\"><span class=\"method {method}\">{}</span> \
+                 <span>{}</span></a></li>",
+                escaped(&words),
                 anchor(method, path),
-                method.to_uppercase(),
                 escaped(path),
-                escaped(text(&operation["summary"])),
+                method.to_uppercase(),
+                escaped(summary),
             );
         }
-        page.push_str("</ul></li>");
+        page.push_str("</ul></div>");
     }
     page.push_str(
-        "<li><a href=\"#schemas\">schemas</a></li><li><a href=\"#problems\">problems</a></li>\
+        "<h2>Tables</h2><ul><li><a href=\"#schemas\">Schemas</a></li><li><a href=\"#problems\">Problems</a></li>\
          </ul></nav>",
     );
 }
@@ -124,13 +151,16 @@ fn section(page: &mut String, document: &Value, tag: &Value) {
         let _infallible = write!(
             page,
             "<article id=\"{}\"><h3><span class=\"method {method}\">{}</span> <code>{}</code></h3>\
-             <p class=\"summary\">{}</p><p>{}</p>",
+             <p class=\"summary\">{}</p><p>{}</p><p class=\"scope\">{}</p>",
             anchor(method, path),
             method.to_uppercase(),
             escaped(path),
             escaped(text(&operation["summary"])),
             prose(text(&operation["description"])),
+            prose(&needed(method, path)),
         );
+        let _infallible =
+            write!(page, "<pre><code>{}</code></pre>", escaped(&curl(method, path, operation)));
         parameters(page, operation);
         if let Some(body) = operation.get("requestBody") {
             page.push_str("<h4>Body</h4><ul>");
@@ -148,17 +178,51 @@ fn parameters(page: &mut String, operation: &Value) {
     if parameters.is_empty() {
         return;
     }
-    page.push_str("<h4>Parameters</h4><table><tr><th>name</th><th>in</th><th></th></tr>");
+    page.push_str("<h4>Parameters</h4><div class=\"wide\"><table><tr><th>name</th><th>in</th><th>type</th><th></th></tr>");
     for parameter in parameters {
         let _infallible = write!(
             page,
-            "<tr><td><code>{}</code></td><td>{}</td><td>{}</td></tr>",
+            "<tr><td><code>{}</code></td><td>{}</td><td>{}</td><td>{}</td></tr>",
             escaped(text(&parameter["name"])),
             escaped(text(&parameter["in"])),
+            kind(&parameter["schema"]),
             prose(text(&parameter["description"])),
         );
     }
-    page.push_str("</table>");
+    page.push_str("</table></div>");
+}
+
+/// The scopes that a key needs for a call, in a sentence.
+fn needed(method: &str, path: &str) -> String {
+    match crate::scopes_of(method, path) {
+        None => "Needs no key.".to_owned(),
+        Some([]) => "Needs a key with any scope.".to_owned(),
+        Some(scopes) => {
+            let scopes: Vec<String> =
+                scopes.iter().map(|scope| format!("`{}`", scope.as_str())).collect();
+            format!("Needs a key with the scope {}.", scopes.join(" and "))
+        }
+    }
+}
+
+/// A call by curl, with the example of its body.
+fn curl(method: &str, path: &str, operation: &Value) -> String {
+    let mut words = vec!["curl".to_owned()];
+    if method != "get" {
+        words.push(format!("-X {}", method.to_uppercase()));
+    }
+    words.push(format!("\"$POSTRIDER{}\"", path.replace('{', "$").replace('}', "")));
+    let mut lines = vec![words.join(" ")];
+    if crate::scopes_of(method, path).is_some() {
+        lines.push("-H \"Authorization: Bearer $KEY\"".to_owned());
+    }
+    let body = &operation["requestBody"]["content"]["application/json"];
+    if !body.is_null() {
+        let example = body.get("example").map_or_else(|| "{}".to_owned(), Value::to_string);
+        lines.push("-H 'Content-Type: application/json'".to_owned());
+        lines.push(format!("-d '{example}'"));
+    }
+    lines.join(" \\\n  ")
 }
 
 fn responses(page: &mut String, operation: &Value) {
@@ -319,7 +383,7 @@ mod tests {
 
     #[test]
     fn every_operation_schema_and_problem_is_on_the_page() {
-        let document = serde_json::to_value(crate::openapi()).unwrap();
+        let document = crate::openapi();
         let page = render(&document);
         for (path, item) in object(&document["paths"]) {
             for method in METHODS.into_iter().filter(|method| item.get(method).is_some()) {
@@ -333,6 +397,11 @@ mod tests {
         for code in Code::ALL {
             assert!(page.contains(&format!("id=\"problem-{}\"", code.as_str())));
         }
-        assert!(!page.contains("<script") && !page.contains("style=") && !page.contains("http:"));
+        assert_eq!(page.matches("<script").count(), 1, "the search");
+        assert!(!page.contains("style=") && !page.contains("http:"));
+        for (anchor, _) in guide::TITLES {
+            assert!(page.contains(&format!("id=\"{anchor}\"")), "{anchor}");
+        }
+        assert!(page.contains("curl -X POST &quot;$POSTRIDER/v1/events&quot;"));
     }
 }

@@ -1,5 +1,9 @@
 //! The OpenAPI document: collected from the routes and completed with what they share.
 
+mod examples;
+mod finish;
+pub(crate) mod webhooks;
+
 use utoipa::OpenApi;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::security::{
@@ -88,11 +92,19 @@ const LEFT_OUT: [&str; 5] = ["detail", "duplicate", "existing_id", "pointer", "r
 const WITHOUT_TENANT: [&str; 4] = ["Delivery", "Destination", "EventSummary", "Subscription"];
 
 /// The OpenAPI 3.1 document of all routes.
-pub fn openapi() -> utoipa::openapi::OpenApi {
+pub fn openapi() -> serde_json::Value {
+    // A document of plain data can always be written.
+    let mut document = serde_json::to_value(collected()).unwrap_or_default();
+    finish::finish(&mut document);
+    document
+}
+
+/// The document as the routes give it.
+pub(crate) fn collected() -> utoipa::openapi::OpenApi {
     let mut document = Base::openapi();
     document.merge(routes::open().into_openapi());
     let mut guarded = routes::guarded().into_openapi();
-    for item in guarded.paths.paths.values_mut() {
+    for (path, item) in &mut guarded.paths.paths {
         for (method, operation) in [
             (HttpMethod::Get, &mut item.get),
             (HttpMethod::Post, &mut item.post),
@@ -100,14 +112,13 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
             (HttpMethod::Delete, &mut item.delete),
         ] {
             if let Some(operation) = operation {
-                complete(operation, &method);
+                complete(operation, &method, path);
             }
         }
     }
     document.merge(guarded);
     describe_change(&mut document);
     require_fields(&mut document);
-    name_operations(&mut document);
     let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
     let components = document.components.get_or_insert_default();
     components.add_security_scheme(KEY, scheme);
@@ -118,7 +129,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 }
 
 /// Adds what every authenticated call has: its headers and its refusals.
-fn complete(operation: &mut Operation, method: &HttpMethod) {
+fn complete(operation: &mut Operation, method: &HttpMethod, path: &str) {
     let is_mutation = *method != HttpMethod::Get;
     let parameters = operation.parameters.get_or_insert_default();
     let whose = "The tenant, for admin keys; default otherwise. Some lists take `*`: all tenants";
@@ -132,11 +143,11 @@ fn complete(operation: &mut Operation, method: &HttpMethod) {
         SecurityRequirement::new::<_, _, String>(SESSION, []),
     ]);
     for status in [400, 401, 403, 404, 422, 429, 500, 503] {
-        refuse(operation, status);
+        refuse(operation, status, is_mutation, path);
     }
     if is_mutation {
         for status in [408, 409, 413, 415] {
-            refuse(operation, status);
+            refuse(operation, status, is_mutation, path);
         }
     }
 }
@@ -154,8 +165,56 @@ pub(crate) fn header(name: &str, description: &str) -> RefOr<Parameter> {
     RefOr::T(parameter)
 }
 
-fn refuse(operation: &mut Operation, status: u16) {
+/// Whether a call can be refused with this code.
+fn is_possible(code: Code, is_mutation: bool, path: &str) -> bool {
+    let is_under = |start: &str| is_mutation && path.starts_with(start);
+    match code {
+        Code::UnknownPath | Code::MethodNotAllowed | Code::LinkGone => false,
+        Code::NotFound => path.contains('{') || is_mutation,
+        Code::Twin => is_under("/v1/subscriptions"),
+        Code::UrlRefused => is_under("/v1/subscriptions") || is_under("/v1/portal-links"),
+        Code::EventConflict => is_under("/v1/events"),
+        Code::ReservedType => is_under("/v1/events") || is_under("/v1/filters"),
+        Code::TenantInUse => is_under("/v1/tenants/"),
+        Code::KeyInUse => is_under("/v1/keys/"),
+        Code::TooManySecrets => path.ends_with("/secret/rotate"),
+        Code::InvalidJson
+        | Code::UnsupportedMediaType
+        | Code::TooLarge
+        | Code::BodyTooSlow
+        | Code::MissingField
+        | Code::StorageFull
+        | Code::AlreadyExists
+        | Code::UidTaken
+        | Code::UnknownEventType
+        | Code::PayloadMisfit
+        | Code::IdempotencyConflict => is_mutation,
+        Code::BadRequest
+        | Code::Unauthorized
+        | Code::MissingScope
+        | Code::CrossSite
+        | Code::TlsNeeded
+        | Code::UnknownTenant
+        | Code::WrongState
+        | Code::EventErased
+        | Code::OneTenantNeeded
+        | Code::InvalidField
+        | Code::UnknownField
+        | Code::TooMuchWork
+        | Code::RateLimited
+        | Code::TooManyAtOnce
+        | Code::QuotaReached
+        | Code::Internal
+        | Code::ServerFull
+        | Code::Unavailable
+        | Code::Overloaded
+        | Code::TimedOut => true,
+    }
+}
+
+fn refuse(operation: &mut Operation, status: u16, is_mutation: bool, path: &str) {
     let codes = Code::ALL.iter().filter(|code| code.status().as_u16() == status);
+    let codes = codes.filter(|code| is_possible(**code, is_mutation, path));
     let codes: Vec<String> = codes.map(|code| format!("`{}`", code.as_str())).collect();
     let response = problem(&format!("A problem: {}", codes.join(", ")));
     operation.responses.responses.entry(status.to_string()).or_insert(RefOr::T(response));
@@ -216,23 +275,5 @@ fn require_all(name: &str, schema: &mut RefOr<Schema>) {
             all.items.iter_mut().for_each(|part| require_all(name, part));
         }
         RefOr::T(_) | RefOr::Ref(_) => {}
-    }
-}
-
-/// Gives every operation a unique name: `get_deliveries_id_explain`.
-fn name_operations(document: &mut utoipa::openapi::OpenApi) {
-    for (path, item) in &mut document.paths.paths {
-        let words = path.split(['/', '{', '}', '.']).filter(|word| !["", "v1"].contains(word));
-        let words: Vec<&str> = words.collect();
-        for (method, operation) in [
-            ("get", &mut item.get),
-            ("post", &mut item.post),
-            ("patch", &mut item.patch),
-            ("delete", &mut item.delete),
-        ] {
-            if let Some(operation) = operation {
-                operation.operation_id = Some(format!("{method}_{}", words.join("_")));
-            }
-        }
     }
 }
