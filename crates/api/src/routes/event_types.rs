@@ -97,8 +97,9 @@ pub(crate) async fn create(
     let lock = state.locks().of_quota(Quota::TenantEventTypes.name(), owner.as_ref());
     let _turn = lock.lock().await;
     let there = state.store().document(KIND, owner.as_ref(), name.as_str()).await?;
-    // The same one was added by an earlier run of this request.
-    if there.is_some() && there.as_ref() != Some(&document) {
+    // The same one may have been added by an earlier run of this request.
+    let is_ours = draw.repeats().is_some() && there.as_ref() == Some(&document);
+    if there.is_some() && !is_ours {
         let detail = format!("the type {name} is in the catalogue already: change it by PATCH");
         return Err(Problem::new(Code::AlreadyExists, detail).at("name").existing(name.as_str()));
     }

@@ -72,7 +72,6 @@ async fn erased_event_shows_no_payload_and_cannot_be_replayed() {
         "data": {"name": MARKER}, "old": [MARKER]});
     api.post("/v1/events", again).refused(409, "event_id_conflict", Some("id")).await;
     let log = api.get("/v1/audit").expect(200).await;
-    assert_eq!(log["data"][0]["action"], "delivery.replay");
     let started = log["data"].as_array().unwrap().iter().find(|e| e["action"] == "erasure.start");
     assert_eq!(started.unwrap()["target"], begun["id"]);
     assert!(api.engine.ledger(None).await.unwrap().balances());
@@ -95,6 +94,7 @@ async fn unfinished_deliveries_are_cancelled_and_the_ledger_balances() {
     assert_eq!((&ledger["delivered"], &ledger["accepted"]), (&json!(4), &json!(8)));
     let shown = api.get("/v1/events/e2").expect(200).await;
     assert_eq!(shown["data"]["name"], MARKER, "another object's stays");
+    api.clock.advance(Duration::from_secs(1));
     let again = api.post("/v1/erasures", json!({"object": "a"})).expect(202).await;
     let again = finished(&api, &again).await;
     assert_eq!((&again["erased"], &again["already"]), (&json!(0), &json!(3)));

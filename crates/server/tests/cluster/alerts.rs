@@ -25,7 +25,7 @@ fn join(url: &str, alerts: &Receiver, folder: &Path, name: &str) -> Server {
         .variable("POSTRIDER_ADMIN_KEY", "admin-key-of-the-cluster-tests")
         .variable("POSTRIDER_ALERTS__TARGETS", &targets.to_string());
     // Longer than it takes until every destination is disabled.
-    for quick in ["group_window=15s", "interval_min=1s", "resolve_after=3s"] {
+    for quick in ["group_window=15s", "interval_min=1s", "resolve_after=3s", "disk_free_min=0"] {
         start = start.with(&["--set", &format!("alerts.{quick}")]);
     }
     start.at(&here)

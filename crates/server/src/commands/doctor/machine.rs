@@ -193,7 +193,12 @@ pub(super) async fn resolver(config: &Config) -> Said {
 
 /// Checks the embedded store: its schema, and, if no server is running, that it opens.
 pub(super) async fn store(data_dir: &Path) -> Vec<Finding> {
-    let Some((schema, known)) = EmbeddedStore::schema(data_dir) else { return Vec::new() };
+    if !data_dir.join("main.db").is_file() {
+        return Vec::new();
+    }
+    let Some((schema, known)) = EmbeddedStore::schema(data_dir) else {
+        return vec![Finding { what: "store", said: open_store(data_dir).await }];
+    };
     if schema > known {
         let words = format!(
             "version {schema}, of which this program knows {known}\na newer program has written it: \

@@ -39,6 +39,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A node of a cluster reads the book after this many looks, and reports what it sees.
 const READ_AFTER_LOOKS: u32 = 30;
 
+/// The first report is made at this look: by then the destinations are counted.
+const FIRST_LOOKS: u32 = 3;
+
 /// One of those who are told.
 struct Target {
     name: String,
@@ -126,7 +129,7 @@ pub(super) fn start(config: &Config, parts: Parts) -> anyhow::Result<Arc<Desk>> 
         metrics,
         feed,
         sight,
-        reported: Vec::new(),
+        reported: None,
         looks: 0,
         finished,
     };
@@ -201,8 +204,9 @@ struct Teller {
     metrics: Metrics,
     feed: AlertFeed,
     sight: Sight,
-    /// What this node reported last.
-    reported: Vec<Seen>,
+    /// What this node reported last; `None` before its first report, which replaces what the process
+    /// before it saw.
+    reported: Option<Vec<Seen>>,
     looks: u32,
     finished: mpsc::Sender<Sent>,
 }
@@ -226,6 +230,9 @@ impl Teller {
 
     async fn look(&mut self) {
         self.looks += 1;
+        if self.reported.is_none() && self.looks < FIRST_LOOKS {
+            return;
+        }
         let mut members = None;
         let mut is_anew = false;
         if self.store.node().is_some() && self.looks >= READ_AFTER_LOOKS {
@@ -234,8 +241,9 @@ impl Teller {
             is_anew = self.keeper.read().await.is_ok();
         }
         let (seen, happened) = (self.sight.look().await, self.feed.drain());
-        is_anew &= !seen.is_empty();
-        let is_changed = is_anew || seen != self.reported || !happened.is_empty();
+        // Also where this node sees nothing: a node that has left may have seen something.
+        is_anew &= !seen.is_empty() || !self.keeper.book().is_quiet();
+        let is_changed = is_anew || self.reported.as_ref() != Some(&seen) || !happened.is_empty();
         let now = self.desk.clock.now();
         if !is_changed && !self.keeper.is_behind() && !self.is_due(now) {
             return;
@@ -265,7 +273,7 @@ impl Teller {
         for (target, message) in self.keeper.change(change).await {
             self.send(target, message);
         }
-        self.reported = seen;
+        self.reported = Some(seen);
     }
 
     /// Whether a target would be told something now, as far as this node knows.
@@ -293,14 +301,14 @@ impl Teller {
         self.metrics.alert(name, Some(result.is_ok()));
         match result {
             Ok(()) => {
-                tracing::info!(target = name, subject = message.subject(), "alert sent");
+                tracing::info!(to = name, subject = message.subject(), "alert sent");
                 let policy = self.policy.clone();
                 self.keeper.change(|book| book.sent(name, &message, &policy, now)).await;
             }
             Err(error) => {
                 let pause = self.keeper.change(|book| book.failed(name, now)).await;
                 tracing::warn!(
-                    target = name,
+                    to = name,
                     error,
                     again_in_seconds = pause.as_secs(),
                     "an alert was not sent"

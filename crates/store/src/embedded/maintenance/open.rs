@@ -34,6 +34,10 @@ impl EmbeddedStore {
     /// where there is no store, or its first page is not written yet. Nothing is opened or changed.
     pub fn schema(data_dir: impl AsRef<Path>) -> Option<(u32, u32)> {
         let found = schema::stored_version(&Layout::new(data_dir.as_ref()).main())?;
+        // The first page is still in the write-ahead log.
+        if found == 0 {
+            return None;
+        }
         Some((found, u32::try_from(schema::MAIN.len()).unwrap_or(u32::MAX)))
     }
 

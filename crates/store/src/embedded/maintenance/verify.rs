@@ -58,7 +58,7 @@ fn each<T>(
 fn verify_main(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     integrity(connection, path)?;
     let select = |columns: &str, table: &str| format!("SELECT {columns} FROM {table}");
-    let sql = select("id, name, created_at, crc", "tenants");
+    let sql = select("id, name, created_at, crc, details", "tenants");
     each(connection, path, "tenants", &sql, rows::tenant_of)?;
     let columns = "id, tenant, name, scopes, hash, created_at, expires_at, last_used_at, crc";
     each(connection, path, "keys", &select(columns, "keys"), rows::key_of)?;

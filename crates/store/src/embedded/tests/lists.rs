@@ -134,7 +134,7 @@ async fn every_filter_lists_the_same_among_many_routes() {
     let day = std::fs::read_dir(directory.path().join("history")).unwrap();
     let day = day.map(|entry| entry.unwrap().path()).find(|path| path.extension().unwrap() == "db");
     let connection = Connection::open(day.unwrap()).unwrap();
-    let older = "DROP INDEX deliveries_of_route;
+    let older = "DROP INDEX events_of_object; DROP INDEX deliveries_of_route;
         CREATE INDEX deliveries_by_route ON deliveries (route); PRAGMA user_version = 1;";
     connection.execute_batch(older).unwrap();
     drop(connection);
