@@ -449,13 +449,12 @@ impl Writer {
                 self.rotate(false)?;
             }
             self.spares.renew().map_err(Trouble::of)?;
-            self.rotate(false)?;
-            let from = self.active.number;
+            // Before the rotation, which recycles what is released: that must be removed already.
+            let from = self.active.number + 1;
             if let Some(Scrub::Preparing(waiting)) = self.scrub.take() {
                 self.scrub = Some(Scrub::Removing(from, waiting));
             }
-            self.recycle();
-            Ok(())
+            self.rotate(false)
         });
         match stepped {
             Ok(()) => {}
