@@ -63,7 +63,7 @@ fn fields(show: &Show, one: &Json) -> Fields {
         .with_part("object", one, "object")
         .with_part("filter", one, "filter")
         .with("format", cell(one, "format"))
-        .with_part("policy", one, "policy")
+        .with_some("policy", own_policy(one))
         .with_some("metadata", pairs(one, "metadata"))
         .with("enabled", cell(one, "enabled"))
         .with_some(
@@ -88,6 +88,19 @@ fn pairs(one: &Json, name: &str) -> Option<String> {
         format!("{}: {}", escaped(name), value.as_str().unwrap_or_default())
     };
     Some(pairs.iter().map(pair).collect::<Vec<_>>().join(", "))
+}
+
+/// The values of its own policy, such as `retry.max 3`; `None` if the server's policy holds.
+fn own_policy(one: &Json) -> Option<String> {
+    let groups = one["policy"].as_object()?;
+    let values = groups.iter().flat_map(|(group, values)| {
+        let values = values.as_object().into_iter().flatten();
+        values
+            .filter(|(_, value)| !value.is_null())
+            .map(move |(name, _)| format!("{group}.{name} {}", part(&one["policy"][group], name)))
+    });
+    let values: Vec<String> = values.collect();
+    (!values.is_empty()).then(|| values.join(", "))
 }
 
 /// When it was changed, if that is not when it was created.
@@ -132,4 +145,21 @@ pub(in crate::commands) fn tested(show: &Show, one: &Json) -> String {
         .with_some("took", super::delivery::phases(one));
     let fields = fields.shown(show.output);
     if fields.is_empty() { head } else { format!("{head}\n{fields}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::own_policy;
+
+    #[test]
+    fn own_policy_names_only_the_values_that_are_given() {
+        let policy =
+            json!({"retry": {"max": 3, "unit_seconds": null}, "recovery": {"dead": "replay"}});
+        let words = own_policy(&json!({"policy": policy})).unwrap();
+        assert_eq!(words, "recovery.dead replay, retry.max 3");
+        assert_eq!(own_policy(&json!({"policy": {"retry": {"max": null}}})), None);
+        assert_eq!(own_policy(&json!({"policy": null})), None);
+    }
 }
