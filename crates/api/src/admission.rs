@@ -68,26 +68,27 @@ fn may(caller: &Caller, method: &Method, path: &str) -> Result<(), Problem> {
     if let Some(session) = &caller.session {
         session.permits(path)?;
     }
-    let scope = needed(method, path);
-    if caller.sees_all() && scope.is_some() {
+    let scopes = needed(method, path);
+    if caller.sees_all() && !scopes.is_empty() {
         return Err(one_tenant("all tenants together can be looked at, and not be changed"));
     }
-    scope.map_or(Ok(()), |scope| caller.permits(scope))
+    scopes.iter().try_for_each(|scope| caller.permits(*scope))
 }
 
-/// The scope without which the body of a mutation is not read. The handler checks its scope again; a test
-/// compares the two.
-fn needed(method: &Method, path: &str) -> Option<Scope> {
+/// The scopes without which the body of a mutation is not read; none for a read. The handler checks its
+/// scopes again; a test compares the two.
+fn needed(method: &Method, path: &str) -> &'static [Scope] {
     if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
-        return None;
+        return &[];
     }
     let resource = path.strip_prefix("/v1/").unwrap_or(path).split('/').next().unwrap_or_default();
-    Some(match resource {
-        "events" => Scope::Ingest,
-        "filters" | "simulate" => Scope::Read,
-        "tenants" | "keys" | "backup" | "alerts" => Scope::Admin,
-        _ => Scope::Manage,
-    })
+    match resource {
+        "events" => &[Scope::Ingest],
+        "filters" | "simulate" => &[Scope::Read],
+        "tenants" | "keys" | "backup" | "alerts" => &[Scope::Admin],
+        "portal-links" if *method == Method::POST => &[Scope::Manage, Scope::Read],
+        _ => &[Scope::Manage],
+    }
 }
 
 /// A request's body, whose bytes are counted as they arrive.
