@@ -117,14 +117,12 @@ async fn wrong_key_opens_nothing_and_is_not_repeated() {
 async fn without_a_session_nobody_is_signed_in() {
     let api = Api::new().await;
     let cookie = session(&api, &api.admin).await;
-    let forged = format!("{}0", &cookie[..cookie.len() - 1]);
+    let other_end = if cookie.ends_with('0') { '1' } else { '0' };
+    let forged = format!("{}{other_end}", &cookie[..cookie.len() - 1]);
     let two = format!("{cookie}; {forged}");
-    for value in ["", "x=1", "__Host-postrider=", "__Host-postrider=ps_1_2", &two] {
+    for value in ["", "x=1", "__Host-postrider=", "__Host-postrider=ps_1_2", &forged, &two] {
         let call = with(api.get("/v1/session"), value);
         call.refused(401, "unauthorized", None).await;
-    }
-    if forged != cookie {
-        with(api.get("/v1/session"), &forged).refused(401, "unauthorized", None).await;
     }
     // What is a cookie is no bearer token.
     let token = cookie.split_once('=').unwrap().1;

@@ -39,7 +39,8 @@ mod tests {
         for name in listed.map(clap::Command::get_name) {
             let page = directory.path().join(format!("postrider-{name}.1"));
             let text = std::fs::read_to_string(&page).unwrap();
-            assert!(text.contains(&format!("postrider\\-{name}")), "{name}: {text}");
+            let written = format!("postrider-{name}").replace('-', "\\-");
+            assert!(text.contains(&written), "{name}: {text}");
             count += 1;
         }
         assert!(count > 15, "{count} commands");

@@ -304,6 +304,13 @@ fn every_number_of_the_policy_can_be_set() {
         recovery = { mode = "drain", ramp_step = "2s", dead = "replay", dead_max_age = "1h", dead_per_second = 1 }
         mass_failure = { window = "1s", destinations_min = 1, share = 0.1, hold_max = "1s" }
         retention.finished = "1h"
+        [policy_limits]
+        retry_unit_min = "2s"
+        retry_max = 3
+        retry_span_max = "2h"
+        attempt_deadline_max = "6s"
+        dead_max_age_max = "2h"
+        rate_limit_max = 9
         [circuit]
         disable_share = 0.1
         disable_grace = 1
