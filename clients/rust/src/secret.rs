@@ -11,7 +11,7 @@ const HIDDEN: &str = "[secret]";
 
 /// A key or a signing secret. `Debug` and serde show `[secret]`; [`Secret::expose`] has the text.
 /// Its memory is overwritten when it is dropped.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {

@@ -47,7 +47,11 @@ fn sample(document: &Value, schema: &Value, name: &str) -> Value {
 }
 
 fn properties(document: &Value, schema: &Value) -> Value {
-    let Some(properties) = schema["properties"].as_object() else { return json!({ "a": "b" }) };
+    let Some(properties) = schema["properties"].as_object() else {
+        let values = &schema["additionalProperties"];
+        let value = if values.is_object() { sample(document, values, "") } else { json!("b") };
+        return json!({ "a": value });
+    };
     let one = |(name, schema): (&String, &Value)| (name.clone(), sample(document, schema, name));
     Value::Object(properties.iter().map(one).collect::<Map<_, _>>())
 }
@@ -120,6 +124,10 @@ fn requests_have_the_fields_of_the_openapi_document() {
         rate_limit: Some(1.0),
         policy: Some(SubscriptionPolicy::default()),
         enabled: Some(true),
+        name: text(),
+        description: text(),
+        metadata: [("a".to_owned(), "b".to_owned())].into(),
+        uid: text(),
         client_certificate: text(),
         client_key: Some("k".into()),
         ca_certificates: text(),
@@ -142,10 +150,23 @@ fn requests_have_the_fields_of_the_openapi_document() {
         .rate_limit(None)
         .policy(None)
         .enabled(true)
+        .name(None)
+        .description(None)
+        .metadata(&subscription.metadata)
+        .uid(None)
         .client_certificate(None)
         .ca_certificates(None);
     check_request("SubscriptionChange", &change, &["secret"]);
-    check_request("NewTenant", &NewTenant { id: "a".to_owned(), name: text() }, &[]);
+    let tenant = NewTenant {
+        description: text(),
+        events_per_second: Some(1),
+        id: "a".to_owned(),
+        metadata: subscription.metadata.clone(),
+        name: text(),
+        quotas: [("subscriptions".to_owned(), 1)].into(),
+        requests_per_second: Some(1),
+    };
+    check_request("NewTenant", &tenant, &[]);
     let key = NewKey { expires_at: at, name: text(), scopes: Vec::new(), tenant: text() };
     check_request("NewKey", &key, &[]);
     check_request("Enable", &Enable { dead_since: at, reason: text(), waiting: text() }, &[]);

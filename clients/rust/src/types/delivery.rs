@@ -31,6 +31,9 @@ pub enum DeliveryState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Delivery {
+    /// The tenant, in lists of all tenants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// How often it was attempted, probes and replays included.
     pub attempts: u32,
     /// When it was created.

@@ -26,6 +26,9 @@ pub enum DestinationState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Destination {
+    /// The tenant, in lists of all tenants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// Settled attempts since the last reset.
     pub attempts: u64,
     /// Failures since the last success.

@@ -127,6 +127,9 @@ pub struct EventSummary {
     pub id: String,
     /// The object of the event.
     pub object: Option<String>,
+    /// The tenant, in lists of all tenants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// When it happened.
     pub time: Timestamp,
     /// The type of the event.
@@ -161,6 +164,9 @@ pub struct EventDetail {
     /// Why it did not fit the catalogue when it was accepted; `None` if it did, or if that was not checked.
     #[serde(default)]
     pub flagged: Option<Misfit>,
+    /// The tenant, in lists of all tenants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// The newest thousand; see [`crate::Deliveries::list`] for more.
     pub deliveries: Vec<Delivery>,
 }

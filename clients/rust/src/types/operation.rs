@@ -1,5 +1,6 @@
 //! Tenants, keys, replays, figures, and the audit log.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use jiff::Timestamp;
@@ -13,20 +14,47 @@ use crate::secret::Secret;
 pub struct Tenant {
     /// When it was created.
     pub created_at: Timestamp,
+    /// A longer text.
+    pub description: Option<String>,
+    /// The most events per second; absent where the server's limit holds.
+    pub events_per_second: Option<u32>,
     /// Its identifier.
     pub id: String,
+    /// Pairs of the application's own.
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
     /// The display name.
     pub name: Option<String>,
+    /// Limits of its own, by the names of `GET /v1/limits`.
+    #[serde(default)]
+    pub quotas: BTreeMap<String, u64>,
+    /// The most requests per second; absent where the server's limit holds.
+    pub requests_per_second: Option<u32>,
 }
 
 /// A tenant to be created.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct NewTenant {
+    /// A longer text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The most events per second, instead of the server's limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events_per_second: Option<u32>,
     /// 1 to 64 lowercase letters, digits, `-` and `_`.
     pub id: String,
+    /// Pairs of the application's own.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
     /// The display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Limits of its own, by the names of `GET /v1/limits`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub quotas: BTreeMap<String, u64>,
+    /// The most requests per second, instead of the server's limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_per_second: Option<u32>,
 }
 
 /// A key, without its secret text.
@@ -238,6 +266,9 @@ pub struct Limit {
     pub limit: Option<u64>,
     /// The name of the limit.
     pub name: String,
+    /// Whether it is the tenant's own, instead of the server's.
+    #[serde(default)]
+    pub own: bool,
     /// The operator's setting.
     pub setting: String,
     /// The current use. `unfinished_bytes` is an estimate.

@@ -49,6 +49,19 @@ pub struct NewSubscription {
     /// Whether it gets new deliveries; by default it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
+    /// The display name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// A longer text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Pairs of the application's own.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+    /// The application's own identifier, unique in the tenant. Creating an equal subscription with it
+    /// again answers the one that exists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
     /// PEM: the client certificate for the receiver (mutual TLS), followed by its chain. Together
     /// with `client_key`, for an https URL.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,6 +107,13 @@ impl NewSubscription {
     #[must_use]
     pub fn secret(mut self, secret: impl Into<Secret>) -> NewSubscription {
         self.secret = Some(secret.into());
+        self
+    }
+
+    /// With the application's own identifier.
+    #[must_use]
+    pub fn uid(mut self, uid: impl Into<String>) -> NewSubscription {
+        self.uid = Some(uid.into());
         self
     }
 
@@ -205,6 +225,30 @@ impl SubscriptionChange {
         self.set("policy", policy.map(|policy| json!(policy)))
     }
 
+    /// Changes the display name.
+    #[must_use]
+    pub fn name(self, name: Option<&str>) -> SubscriptionChange {
+        self.set("name", name)
+    }
+
+    /// Changes the longer text.
+    #[must_use]
+    pub fn description(self, description: Option<&str>) -> SubscriptionChange {
+        self.set("description", description)
+    }
+
+    /// Replaces all pairs of the application's own.
+    #[must_use]
+    pub fn metadata(self, metadata: &BTreeMap<String, String>) -> SubscriptionChange {
+        self.set("metadata", json!(metadata))
+    }
+
+    /// Changes the application's own identifier.
+    #[must_use]
+    pub fn uid(self, uid: Option<&str>) -> SubscriptionChange {
+        self.set("uid", uid)
+    }
+
     /// Enables or disables it.
     #[must_use]
     pub fn enabled(self, enabled: bool) -> SubscriptionChange {
@@ -289,6 +333,8 @@ pub struct Subscription {
     pub client_certificate: Option<Certificate>,
     /// When it was created.
     pub created_at: Timestamp,
+    /// A longer text.
+    pub description: Option<String>,
     /// The destination.
     pub destination_id: String,
     /// What holds for its deliveries.
@@ -303,6 +349,11 @@ pub struct Subscription {
     pub headers: BTreeMap<String, String>,
     /// Its identifier.
     pub id: String,
+    /// Pairs of the application's own.
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+    /// The display name.
+    pub name: Option<String>,
     /// The object of the event.
     pub object: Option<String>,
     /// What it wants otherwise than the server's policy.
@@ -315,8 +366,13 @@ pub struct Subscription {
     pub retiring_secrets: u64,
     /// When the last older secret stops signing along; absent where none does.
     pub secret_overlap_ends_at: Option<Timestamp>,
+    /// The tenant, in lists of all tenants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// The event types.
     pub types: Vec<String>,
+    /// The application's own identifier; it can be used wherever the identifier can.
+    pub uid: Option<String>,
     /// When it was last changed.
     pub updated_at: Timestamp,
     /// The URL.
@@ -332,7 +388,9 @@ pub struct SubscriptionWithSecret {
     /// The subscription.
     #[serde(flatten)]
     pub subscription: Subscription,
-    /// The signing secret. It is not shown again.
+    /// The signing secret. It is not shown again: empty where a subscription with this `uid` existed
+    /// already.
+    #[serde(default)]
     pub secret: Secret,
 }
 

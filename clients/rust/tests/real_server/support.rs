@@ -41,7 +41,7 @@ pub(crate) async fn fresh_tenant_through(url: &str) -> Client {
     // Each test may be a process of its own.
     let id = format!("rust-{}-{number}", std::process::id());
     let admin = builder(&server()).build().unwrap();
-    admin.tenants().create(&NewTenant { id: id.clone(), name: None }).await.unwrap();
+    admin.tenants().create(&NewTenant { id: id.clone(), ..NewTenant::default() }).await.unwrap();
     builder(url).tenant(id).build().unwrap()
 }
 
