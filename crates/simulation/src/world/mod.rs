@@ -126,9 +126,9 @@ struct Process {
     engine: EngineHandle,
 }
 
-/// The most tasks of an idle engine: the main loop, operational events, quota counts, pruning, leases
-/// and the start of replays of what died.
-const TASKS_MAX: usize = 6;
+/// The most tasks of an idle engine: the main loop, operational events, quota counts, pruning, leases,
+/// the start of replays of what died, and the removal of unused destinations.
+const TASKS_MAX: usize = 7;
 
 /// Credentials with the same secret for every subscription.
 struct SameForAll;
