@@ -325,8 +325,10 @@ fn every_number_of_the_policy_can_be_set() {
     let values = |text: &str| -> Vec<_> {
         text.split([',', '{']).filter(|part| !part.ends_with(' ')).map(str::to_owned).collect()
     };
+    // The scale of time is a flag of the command line, not a number of the policy.
+    let is_number = |part: &str| !part.trim_start().starts_with("time_scale");
     for (changed, default) in values(&changed).iter().zip(values(&default)) {
-        assert_ne!(*changed, default);
+        assert!(*changed != default || !is_number(changed), "{changed}");
     }
 }
 
