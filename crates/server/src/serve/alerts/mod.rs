@@ -1,7 +1,7 @@
 //! Alerts that leave the building: tells the operator's targets what is wrong, digested.
 //!
-//! What happens is gathered ([`feed`]), what lasts is looked at ([`sight`]), and
-//! [`Book`](postrider_domain::alerts::Book) decides who is told what and when; [`keeper`] has it in
+//! What happens is gathered ([`mod@feed`]), what lasts is looked at ([`sight`]), and
+//! [`Book`] decides who is told what and when; [`keeper`] has it in
 //! the store. **Nothing waits for a target**: a message is sent by a task of its own, and a target
 //! that fails is tried again later.
 
