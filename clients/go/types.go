@@ -214,9 +214,9 @@ type Subscription struct {
 	Types               []string   `json:"types"`
 	UpdatedAt           time.Time  `json:"updated_at"`
 	// Workfront: the options of the format `workfront`; nil for the others.
-	Workfront *WorkfrontOptions `json:"workfront"`
-	Name                string     `json:"name"`
-	Description         string     `json:"description"`
+	Workfront   *WorkfrontOptions `json:"workfront"`
+	Name        string            `json:"name"`
+	Description string            `json:"description"`
 	// Metadata: pairs of the application's own.
 	Metadata map[string]string `json:"metadata"`
 	// UID: the application's own identifier.

@@ -39,13 +39,13 @@ class Tenant:
     id: str
     name: str | None
     created_at: datetime
-    description: str | None = None
-    events_per_second: int | None = None
+    description: str | None
+    events_per_second: int | None
     """Null where the server's limit holds."""
-    metadata: dict[str, str] = field(default_factory=dict)
-    quotas: dict[str, int] = field(default_factory=dict)
+    metadata: dict[str, str]
+    quotas: dict[str, int]
     """Limits of its own, by name; for all others the server's hold."""
-    requests_per_second: int | None = None
+    requests_per_second: int | None
     """Null where the server's limit holds."""
 
 
@@ -205,16 +205,20 @@ class Subscription:
     """How many older secrets still sign along."""
     secret_overlap_ends_at: datetime | None
     """When the last older secret stops signing along; null where none does."""
+    effective_policy: Any
+    """What holds for its deliveries."""
+    policy: Any
+    """What it wants otherwise than the server's policy."""
     types: list[str]
     updated_at: datetime
     workfront: WorkfrontOptions | None
     """The options of the format `workfront`; null for the others."""
-    description: str | None = None
-    metadata: dict[str, str] = field(default_factory=dict)
-    name: str | None = None
+    description: str | None
+    metadata: dict[str, str]
+    name: str | None
     tenant: str | None = None
     """Only in lists of all tenants."""
-    uid: str | None = None
+    uid: str | None
     """The application's own identifier."""
 
 
@@ -300,6 +304,8 @@ class Schedule:
     """When an attempt is made that somebody asked for before the next slot; it takes no slot."""
     exact: bool
     """Whether `started_at` is known. False before the first attempt, and where a replay that has ended had none."""
+    own_policy: bool
+    """Whether the subscription has a schedule of its own."""
     replay: bool
     """Whether it began with a replay."""
     slots: list[ScheduleSlot]
@@ -453,6 +459,10 @@ class Destination:
     """Attempts that settled since the last reset."""
     consecutive_failures: int
     created_at: datetime
+    rate_limit: Any
+    """The most requests per second, with where it comes from; null where there is no limit."""
+    recovery: Any
+    """How what waits is sent when it is enabled again, with where that comes from."""
     disabled_at: datetime | None
     failures: int
     frozen_at: datetime | None
@@ -580,7 +590,7 @@ class Limit:
     """The operator's setting."""
     used: int
     """How much there is. `unfinished_bytes` is an estimate."""
-    own: bool = False
+    own: bool
     """Whether it is the tenant's own limit, and not the server's."""
 
 
