@@ -186,8 +186,12 @@ type Certificate struct {
 
 // Subscription: a subscription.
 type Subscription struct {
-	ID  string `json:"id"`
-	URL string `json:"url"`
+	// Policy: what it wants otherwise than the server's policy, as JSON.
+	Policy json.RawMessage `json:"policy"`
+	// EffectivePolicy: what holds for its deliveries, as JSON.
+	EffectivePolicy json.RawMessage `json:"effective_policy"`
+	ID              string          `json:"id"`
+	URL             string          `json:"url"`
 	// AuthToken: the last four characters of the token, the rest masked; all masked where it is short.
 	AuthToken string `json:"auth_token"`
 	// CACertificates: the authorities that are believed instead of the usual ones; none: the usual ones.
@@ -313,6 +317,8 @@ type DeliveryDetail struct {
 
 // Schedule: the schedule that a delivery follows, or followed last: a replay begins a new one.
 type Schedule struct {
+	// OwnPolicy: whether the subscription has a schedule of its own.
+	OwnPolicy bool `json:"own_policy"`
 	// AskedForAt: when an attempt is made that somebody asked for before the next slot; it takes no slot.
 	AskedForAt *time.Time `json:"asked_for_at"`
 	// Exact: whether StartedAt is known. False before the first attempt, and where a replay that has ended had
@@ -453,9 +459,13 @@ type Thresholds struct {
 
 // Destination: one URL of one tenant.
 type Destination struct {
-	ID    string           `json:"id"`
-	State DestinationState `json:"state"`
-	URL   string           `json:"url"`
+	// RateLimit: the most requests per second with where it comes from, as JSON; null for no limit.
+	RateLimit json.RawMessage `json:"rate_limit"`
+	// Recovery: how what waits is sent when it is enabled again, with where that comes from, as JSON.
+	Recovery json.RawMessage  `json:"recovery"`
+	ID       string           `json:"id"`
+	State    DestinationState `json:"state"`
+	URL      string           `json:"url"`
 	// Attempts: attempts that settled since the last reset.
 	Attempts            int64      `json:"attempts"`
 	ConsecutiveFailures int64      `json:"consecutive_failures"`
