@@ -82,6 +82,17 @@ for (const theme of ['light', 'dark']) {
   });
 }
 
+test('pages that still load pass axe', async () => {
+  const page = await openPage(browser, server, { theme: 'dark' });
+  await signIn(page, server.key);
+  await page.route('**/v1/**', () => {});
+  for (const path of Object.keys(paths)) {
+    await go(page, path);
+    assert.deepEqual(await axe(page), [], path);
+  }
+  await page.context().close();
+});
+
 test('no page is wider than a phone', async () => {
   const page = await openPage(browser, server, { width: 390, height: 844 });
   await signIn(page, server.key);
