@@ -157,11 +157,17 @@ fn requests_have_the_fields_of_the_openapi_document() {
         .client_certificate(None)
         .ca_certificates(None);
     check_request("SubscriptionChange", &change, &["secret"]);
+}
+
+#[test]
+fn requests_of_operators_have_the_fields_of_the_openapi_document() {
+    let at = Some("2025-11-15T09:30:00Z".parse().unwrap());
+    let text = || Some("text".to_owned());
     let tenant = NewTenant {
         description: text(),
         events_per_second: Some(1),
         id: "a".to_owned(),
-        metadata: subscription.metadata.clone(),
+        metadata: [("a".to_owned(), "b".to_owned())].into(),
         name: text(),
         quotas: [("subscriptions".to_owned(), 1)].into(),
         requests_per_second: Some(1),
