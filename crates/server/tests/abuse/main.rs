@@ -21,6 +21,7 @@ mod neighbour;
 mod receivers;
 mod rules;
 mod scene;
+mod schemas;
 mod secrets;
 mod storm;
 mod streams;

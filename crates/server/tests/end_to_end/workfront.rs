@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use postrider_domain::time::Timestamp;
 use serde_json::{Value as Json, json};
 
 use crate::support::receiver::Arrived;
@@ -102,6 +103,32 @@ fn check_retries(arrived: &[Arrived], sent: Instant) {
     }
 }
 
+/// The slots of the only delivery: eleven after the first attempt, at the formula's times. Each has had
+/// its attempt, or passed while another attempt was in flight.
+fn check_slots(server: &mut Server, attempts: usize) {
+    let list = server.ask("GET", "/v1/deliveries", None, 200);
+    let path = format!("/v1/deliveries/{}", list["data"][0]["id"].as_str().unwrap());
+    let schedule = server.wait("the last attempt to be recorded", |server| {
+        let delivery = server.ask("GET", &path, None, 200);
+        (delivery["state"] == "dead").then(|| delivery["schedule"].clone())
+    });
+    let slots = schedule["slots"].as_array().unwrap();
+    assert_eq!(slots.len(), 12, "{schedule}");
+    let of_state = |state: &str| slots.iter().filter(|slot| slot["state"] == state).count();
+    assert_eq!(of_state("failed"), attempts, "{schedule}");
+    assert_eq!(of_state("spent"), slots.len() - attempts, "{schedule}");
+    assert_eq!(slots[11]["state"], "failed", "{schedule}");
+    let at = |slot: &Json| slot["due_at"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    let started = at(&slots[0]);
+    for (n, slot) in slots.iter().enumerate() {
+        let (found, formula) = (at(slot).since(started), offset(u32::try_from(n).unwrap()));
+        assert!(
+            found.abs_diff(formula) < Duration::from_millis(2),
+            "slot {n}: {found:?}, {formula:?}"
+        );
+    }
+}
+
 #[test]
 fn a_url_fails_is_disabled_recovers_freezes_and_is_enabled() {
     let receiver = Receiver::start(500);
@@ -116,6 +143,7 @@ fn a_url_fails_is_disabled_recovers_freezes_and_is_enabled() {
         receiver.wait_until(receiver.count() + 1);
     }
     check_retries(&receiver.arrived(), sent);
+    check_slots(&mut integrator.server, receiver.count());
     let body: Json = serde_json::from_slice(&receiver.arrived()[0].body).unwrap();
     assert_eq!(body["subscriptionId"], integrator.subscription);
     let failed = receiver.count();
