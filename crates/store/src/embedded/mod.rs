@@ -219,6 +219,27 @@ impl EmbeddedStore {
         self.read_with_permit(self.lists_on.as_ref(), permit, read).await
     }
 
+    /// Reads a single record for a tenant from a table that only [`EmbeddedStore::change`] writes. It waits
+    /// for nothing: a change is answered after it is in SQLite.
+    async fn read_configured<T: Send + 'static>(
+        &self,
+        tenant: TenantId,
+        read: impl FnOnce(&ReadGuard<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let permit = self.points.take(Some(tenant)).await?;
+        self.read_with_permit(None, permit, read).await
+    }
+
+    /// Reads a list from a table that only [`EmbeddedStore::change`] writes: it waits for nothing.
+    async fn list_configured<T: Send + 'static>(
+        &self,
+        tenant: Option<TenantId>,
+        read: impl FnOnce(&ReadGuard<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let permit = self.lists.take(tenant).await?;
+        self.read_with_permit(self.lists_on.as_ref(), permit, read).await
+    }
+
     /// Reads one thing for a tenant without waiting for the applier: the overlay has what is not
     /// applied.
     async fn read_one_now<T: Send + 'static>(

@@ -37,7 +37,7 @@ impl Audit for EmbeddedStore {
     ) -> Result<Page<AuditEntry>, StoreError> {
         let (filter, page) = (filter.clone(), page.clone());
         let below: Option<AuditId> = cursor::single(&page)?;
-        self.read_list(filter.tenant.clone(), move |guard| {
+        self.list_configured(filter.tenant.clone(), move |guard| {
             let found = guard.main(|connection, path| {
                 list(connection, path, &filter, below, cursor::limit(&page))
             })?;

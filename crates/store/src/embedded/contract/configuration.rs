@@ -57,7 +57,7 @@ impl Configuration for EmbeddedStore {
     async fn tenants(&self, page: &PageRequest) -> Result<Page<Tenant>, StoreError> {
         let page = page.clone();
         let after: Option<TenantId> = cursor::single(&page)?;
-        self.read_list(None, move |guard| {
+        self.list_configured(None, move |guard| {
             let found = guard.main(|connection, path| {
                 let sql = format!("{TENANT} WHERE id > ?1 ORDER BY id LIMIT ?2");
                 let values =
@@ -120,7 +120,7 @@ impl Configuration for EmbeddedStore {
     ) -> Result<Page<Key>, StoreError> {
         let (tenant, page) = (tenant.cloned(), page.clone());
         let place: Option<(Timestamp, String)> = cursor::place(&page)?;
-        self.read_list(tenant.clone(), move |guard| {
+        self.list_configured(tenant.clone(), move |guard| {
             let found = guard.main(|connection, path| {
                 let sql = format!(
                     "{KEY} WHERE tenant IS ?1 AND (?2 IS NULL OR (created_at, id) < (?2, ?3))
@@ -200,7 +200,7 @@ impl Configuration for EmbeddedStore {
         id: SubscriptionId,
     ) -> Result<Option<SubscriptionRecord>, StoreError> {
         let tenant = tenant.clone();
-        self.read_one(tenant.clone(), move |guard| {
+        self.read_configured(tenant.clone(), move |guard| {
             guard.main(|connection, path| {
                 let sql =
                     format!("{SUBSCRIPTION} WHERE id = ?1 AND tenant = ?2 AND deleted_at IS NULL");
@@ -218,7 +218,7 @@ impl Configuration for EmbeddedStore {
         uid: &SubscriptionUid,
     ) -> Result<Option<SubscriptionRecord>, StoreError> {
         let (tenant, uid) = (tenant.clone(), uid.clone());
-        self.read_one(tenant.clone(), move |guard| {
+        self.read_configured(tenant.clone(), move |guard| {
             guard.main(|connection, path| by_uid(connection, path, &tenant, &uid))
         })
         .await
@@ -231,7 +231,7 @@ impl Configuration for EmbeddedStore {
     ) -> Result<Page<SubscriptionRecord>, StoreError> {
         let (tenant, page) = (tenant.clone(), page.clone());
         let (at, id) = cursor::before::<SubscriptionId>(&page)?;
-        self.read_list(Some(tenant.clone()), move |guard| {
+        self.list_configured(Some(tenant.clone()), move |guard| {
             let found = guard.main(|connection, path| {
                 let sql = format!(
                     "{SUBSCRIPTION} WHERE tenant = ?1 AND (created_at, id) < (?2, ?3)

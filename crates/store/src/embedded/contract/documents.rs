@@ -73,7 +73,7 @@ impl Documents for EmbeddedStore {
         page: &PageRequest,
     ) -> Result<Page<Document>, StoreError> {
         let (owner, tenant, page) = (tenant.cloned(), whose(tenant), page.clone());
-        self.read_list(owner, move |guard| {
+        self.list_configured(owner, move |guard| {
             let after = page.cursor.as_ref().map(|cursor| cursor.0.clone());
             let (compared, direction) = match order {
                 DocumentOrder::Ascending => (">", "ASC"),

@@ -36,7 +36,7 @@ impl Overview for EmbeddedStore {
     async fn keys_of_all(&self, page: &PageRequest) -> Result<Page<Key>, StoreError> {
         let page = page.clone();
         let place: Option<(Timestamp, String)> = cursor::place(&page)?;
-        self.read_list(None, move |guard| {
+        self.list_configured(None, move |guard| {
             let found = guard.main(|connection, path| {
                 let sql = format!(
                     "{KEY} WHERE (created_at, id) < (?1, ?2)
@@ -58,7 +58,7 @@ impl Overview for EmbeddedStore {
     ) -> Result<Page<SubscriptionRecord>, StoreError> {
         let page = page.clone();
         let (at, id) = cursor::before::<SubscriptionId>(&page)?;
-        self.read_list(None, move |guard| {
+        self.list_configured(None, move |guard| {
             let found = guard.main(|connection, path| {
                 let sql = format!(
                     "{SUBSCRIPTION} WHERE (created_at, id) < (?1, ?2) AND deleted_at IS NULL

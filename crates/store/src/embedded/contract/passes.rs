@@ -43,7 +43,7 @@ impl Passes for EmbeddedStore {
     ) -> Result<Page<Pass>, StoreError> {
         let (tenant, page) = (tenant.clone(), page.clone());
         let place: Option<(Timestamp, String)> = cursor::place(&page)?;
-        self.read_list(Some(tenant.clone()), move |guard| {
+        self.list_configured(Some(tenant.clone()), move |guard| {
             let found = guard.main(|connection, path| {
                 let sql = format!(
                     "{PASS} WHERE tenant = ?1 AND kind = ?2

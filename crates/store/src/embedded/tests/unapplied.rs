@@ -11,9 +11,13 @@ use postrider_domain::ids::TenantId;
 use postrider_domain::time::Timestamp;
 
 use super::{AT, options};
-use crate::contract::{History, Intake, Upkeep, Work};
+use crate::audit::{Audit, AuditFilter};
+use crate::contract::{Configuration, History, Intake, Upkeep, Work};
+use crate::documents::{DocumentKind, DocumentOrder, Documents};
 use crate::embedded::EmbeddedStore;
 use crate::embedded::apply::CHANGES_MAX;
+use crate::overview::Overview;
+use crate::passes::{PassKind, Passes};
 use crate::records::{
     Acceptance, Commit, DeliveryChange, DeliveryFilter, EventFilter, EventRecord, PageRequest,
 };
@@ -207,5 +211,40 @@ async fn who_was_answered_reads_its_own_write_while_everything_is_applied() {
             store.barrier().await.unwrap();
         }
     }
+    store.close().await.unwrap();
+}
+
+/// What the operator or the tenant has set up is in SQLite when its change is answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_set_up_is_read_while_other_tenants_are_applied() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(directory.path(), options()).unwrap();
+    let tenant = samples::acme();
+    store.create_tenant(&samples::tenant("acme", AT)).await.unwrap();
+    store.create_key(&samples::key("k", Some(&tenant), AT)).await.unwrap();
+    let record = samples::subscription(&tenant, 7, 1);
+    store.put_subscription(&record, &samples::destination(&tenant, 1)).await.unwrap();
+    store.put_audit(&samples::audit(1, Some(tenant.clone()), "key.create", 201)).await.unwrap();
+
+    let stalled = stall(&store).await;
+    store.accept(vec![acceptance(&samples::umbrella(), 1, 0)]).await.unwrap();
+    let page = PageRequest { limit: 3, cursor: None };
+    let found = store.subscription(&tenant, record.subscription.id).await.unwrap();
+    assert_eq!(found.as_ref(), Some(&record));
+    assert_eq!(store.subscriptions(&tenant, &page).await.unwrap().items, [record.clone()]);
+    assert_eq!(store.subscriptions_of_all(&page).await.unwrap().items, [record]);
+    let uid = "none".parse().unwrap();
+    assert_eq!(store.subscription_by_uid(&tenant, &uid).await.unwrap(), None);
+    assert_eq!(store.tenants(&page).await.unwrap().items.len(), 1);
+    assert_eq!(store.keys(Some(&tenant), &page).await.unwrap().items.len(), 1);
+    assert_eq!(store.keys_of_all(&page).await.unwrap().items.len(), 1);
+    assert_eq!(store.audit(&AuditFilter::default(), &page).await.unwrap().items.len(), 1);
+    let (kind, order) = (DocumentKind::EventType, DocumentOrder::Ascending);
+    let documents = store.documents(kind, Some(&tenant), order, &page).await.unwrap();
+    assert_eq!(documents.items.len(), 0);
+    let passes = store.passes(&tenant, PassKind::PortalLink, &page).await.unwrap();
+    assert_eq!(passes.items.len(), 0);
+    assert_eq!(store.queue.barriers(), 0, "none of them waited for the applier");
+    drop(stalled);
     store.close().await.unwrap();
 }
