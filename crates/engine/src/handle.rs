@@ -322,13 +322,13 @@ impl EngineHandle {
     /// The ledger of a tenant, or of all tenants: from the store, corrected by what is in flight
     /// now.
     pub async fn ledger(&self, tenant: Option<&TenantId>) -> Result<Ledger, CommandError> {
-        let mut flying = self.overlay_here(tenant.cloned()).await?;
+        let mut in_flight = self.overlay_here(tenant.cloned()).await?;
         let elsewhere = self.overlay_elsewhere(tenant).await;
-        flying.queued += elsewhere.queued;
-        flying.waiting += elsewhere.waiting;
+        in_flight.queued += elsewhere.queued;
+        in_flight.waiting += elsewhere.waiting;
         let mut ledger = self.shared.store.ledger(tenant).await?;
         let (queued, waiting) =
-            (flying.queued.min(ledger.queued), flying.waiting.min(ledger.waiting));
+            (in_flight.queued.min(ledger.queued), in_flight.waiting.min(ledger.waiting));
         ledger.queued -= queued;
         ledger.waiting -= waiting;
         ledger.in_flight += queued + waiting;
@@ -345,7 +345,7 @@ impl EngineHandle {
     /// The deliveries of a tenant that are in flight now and match a filter, newest first: those
     /// with identifiers below `below`, at most `limit`. Being in flight is not stored, so every
     /// node is asked.
-    pub async fn flying(
+    pub async fn list_in_flight(
         &self,
         tenant: &TenantId,
         filter: DeliveryFilter,
@@ -353,14 +353,14 @@ impl EngineHandle {
         limit: usize,
     ) -> Result<Vec<Delivery>, CommandError> {
         let filter = DeliveryFilter { state: None, ..filter };
-        let mut flying = self.flying_elsewhere(tenant, &filter, below, limit).await?;
-        flying.extend(self.flying_here(tenant, filter, below, limit).await?);
-        flying.sort_by_key(|delivery| std::cmp::Reverse(delivery.id));
-        flying.truncate(limit);
-        Ok(flying)
+        let mut in_flight = self.list_in_flight_elsewhere(tenant, &filter, below, limit).await?;
+        in_flight.extend(self.list_in_flight_here(tenant, filter, below, limit).await?);
+        in_flight.sort_by_key(|delivery| std::cmp::Reverse(delivery.id));
+        in_flight.truncate(limit);
+        Ok(in_flight)
     }
 
-    pub(crate) async fn flying_here(
+    pub(crate) async fn list_in_flight_here(
         &self,
         tenant: &TenantId,
         filter: DeliveryFilter,

@@ -28,7 +28,7 @@ pub(crate) struct Loaded {
     /// How many deliveries keep it in memory until their first attempt. Only the core changes it.
     pub(crate) queued: Holders,
     /// How many attempts with this event are in flight. Only the core changes it.
-    pub(crate) flying: Holders,
+    pub(crate) in_flight: Holders,
 }
 
 impl Loaded {
@@ -39,7 +39,7 @@ impl Loaded {
             cloudevents: OnceLock::new(),
             workfront: OnceLock::new(),
             queued: Holders::default(),
-            flying: Holders::default(),
+            in_flight: Holders::default(),
         }
     }
 

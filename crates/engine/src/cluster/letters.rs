@@ -74,7 +74,8 @@ pub(crate) enum Question {
         tenant: Option<TenantId>,
     },
     /// List a tenant's deliveries in flight, newest first.
-    Flying {
+    #[serde(rename = "Flying")]
+    ListInFlight {
         tenant: TenantId,
         below: Option<DeliveryId>,
         limit: usize,
@@ -86,9 +87,16 @@ pub(crate) enum Question {
 pub(crate) enum Answer {
     Done,
     Flags(Vec<bool>),
-    Flying(Vec<DeliveryId>),
-    Overlay { queued: u64, waiting: u64 },
-    Replayed { count: u64, moved: Vec<DeliveryId> },
+    #[serde(rename = "Flying")]
+    InFlight(Vec<DeliveryId>),
+    Overlay {
+        queued: u64,
+        waiting: u64,
+    },
+    Replayed {
+        count: u64,
+        moved: Vec<DeliveryId>,
+    },
     Refused(Refusal),
 }
 

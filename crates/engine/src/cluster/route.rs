@@ -132,7 +132,7 @@ impl EngineHandle {
     }
 
     /// The deliveries of a tenant that are in flight on other nodes and match a filter.
-    pub(crate) async fn flying_elsewhere(
+    pub(crate) async fn list_in_flight_elsewhere(
         &self,
         tenant: &TenantId,
         filter: &DeliveryFilter,
@@ -141,9 +141,9 @@ impl EngineHandle {
     ) -> Result<Vec<Delivery>, CommandError> {
         let mut found = Vec::new();
         if self.shared.post.is_some() {
-            let question = Question::Flying { tenant: tenant.clone(), below, limit };
+            let question = Question::ListInFlight { tenant: tenant.clone(), below, limit };
             for answer in self.everybody(question).await {
-                let Answer::Flying(ids) = answer else { continue };
+                let Answer::InFlight(ids) = answer else { continue };
                 for id in ids {
                     let delivery = self.shared.store.delivery(tenant, id).await?;
                     let is_open = |one: &Delivery| one.finished_at().is_none();
@@ -205,10 +205,11 @@ impl EngineHandle {
             Question::InFlight { deliveries } => {
                 return Ok(Answer::Flags(self.in_flight_here(deliveries).await?));
             }
-            Question::Flying { tenant, below, limit } => {
+            Question::ListInFlight { tenant, below, limit } => {
                 let any = DeliveryFilter::default();
-                let flying = self.flying_here(&tenant, any, below, limit).await?;
-                return Ok(Answer::Flying(flying.iter().map(|delivery| delivery.id).collect()));
+                let in_flight = self.list_in_flight_here(&tenant, any, below, limit).await?;
+                let ids = in_flight.iter().map(|delivery| delivery.id);
+                return Ok(Answer::InFlight(ids.collect()));
             }
             Question::Overlay { tenant } => {
                 let TenantOverlay { queued, waiting } = self.overlay_here(tenant).await?;

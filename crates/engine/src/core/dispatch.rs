@@ -16,7 +16,7 @@ use postrider_domain::time::Timestamp;
 use super::alarms::Alarm;
 use super::destinations::{DestIx, ProbeStage};
 use super::messages::{Action, Outgoing};
-use super::payloads::flying_bytes;
+use super::payloads::in_flight_bytes;
 use super::state::Core;
 use super::table::{Flight, Places, Position};
 use crate::live::EngineEvent;
@@ -46,7 +46,7 @@ impl Core {
             && let Some(id) = self.rings.probes.pop_front()
         {
             let event = self.event_of(id);
-            let bytes = flying_bytes(event.as_deref());
+            let bytes = in_flight_bytes(event.as_deref());
             match self.entries.get(&id).map(|entry| self.dests[entry.dest.get()].tenant) {
                 Some(tenant) if self.tenant_block(tenant, bytes).is_some() => {
                     self.park_probe(tenant, id);
@@ -135,7 +135,7 @@ impl Core {
             return Some(Block::Rate(at));
         }
         let tenant = dest.tenant;
-        self.tenant_block(tenant, flying_bytes(event)).map(|_| Block::Tenant)
+        self.tenant_block(tenant, in_flight_bytes(event)).map(|_| Block::Tenant)
     }
 
     fn park(&mut self, ix: DestIx, block: &Block) {

@@ -456,7 +456,7 @@ pub struct Gauges {
     /// Bytes of payloads in memory that wait for their first attempt.
     pub payload_bytes: usize,
     /// Bytes of payloads in flight.
-    pub flying_bytes: usize,
+    pub in_flight_bytes: usize,
     /// Running replay jobs.
     pub replays: usize,
     /// Shards that this node owns.

@@ -51,14 +51,14 @@ impl Known {
 
 /// Bytes in flight.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct FlyingBytes {
+pub(super) struct InFlightBytes {
     pub(super) total: usize,
 }
 
 /// The size of an event in flight.
-pub(super) fn flying_bytes(loaded: Option<&Loaded>) -> usize {
+pub(super) fn in_flight_bytes(loaded: Option<&Loaded>) -> usize {
     match loaded {
-        Some(loaded) if loaded.flying.any() => 0,
+        Some(loaded) if loaded.in_flight.any() => 0,
         Some(loaded) => cost(loaded),
         None => UNREAD_BYTES,
     }
@@ -121,46 +121,56 @@ impl Core {
 
     /// Counts the bytes of an attempt that begins; if the event is not read yet, the largest
     /// possible size.
-    pub(super) fn fly(&mut self, tenant: usize, loaded: Option<&Loaded>) -> usize {
+    pub(super) fn count_in_flight(&mut self, tenant: usize, loaded: Option<&Loaded>) -> usize {
         match loaded {
             Some(loaded) => {
-                if loaded.flying.join() {
-                    self.add_flying(tenant, cost(loaded));
+                if loaded.in_flight.join() {
+                    self.add_in_flight_bytes(tenant, cost(loaded));
                 }
                 0
             }
             None => {
-                self.add_flying(tenant, UNREAD_BYTES);
+                self.add_in_flight_bytes(tenant, UNREAD_BYTES);
                 UNREAD_BYTES
             }
         }
     }
 
     /// Corrects the counted bytes when the event was read.
-    pub(super) fn flown_read(&mut self, tenant: usize, places: &mut Places, loaded: &Loaded) {
-        self.remove_flying(tenant, std::mem::take(&mut places.unread_bytes));
-        self.fly(tenant, Some(loaded));
+    pub(super) fn recount_when_read(
+        &mut self,
+        tenant: usize,
+        places: &mut Places,
+        loaded: &Loaded,
+    ) {
+        self.remove_in_flight_bytes(tenant, std::mem::take(&mut places.unread_bytes));
+        self.count_in_flight(tenant, Some(loaded));
     }
 
     /// Subtracts the bytes when a delivery gives its in-flight capacity back.
-    pub(super) fn landed(&mut self, tenant: usize, places: &Places, loaded: Option<&Loaded>) {
+    pub(super) fn uncount_in_flight(
+        &mut self,
+        tenant: usize,
+        places: &Places,
+        loaded: Option<&Loaded>,
+    ) {
         let mut bytes = places.unread_bytes;
         if let Some(loaded) = loaded
-            && loaded.flying.leave()
+            && loaded.in_flight.leave()
         {
             bytes += cost(loaded);
         }
-        self.remove_flying(tenant, bytes);
+        self.remove_in_flight_bytes(tenant, bytes);
     }
 
-    fn add_flying(&mut self, tenant: usize, bytes: usize) {
-        self.flying_bytes.total += bytes;
-        self.tenants[tenant].flying_bytes += bytes;
+    fn add_in_flight_bytes(&mut self, tenant: usize, bytes: usize) {
+        self.in_flight_bytes.total += bytes;
+        self.tenants[tenant].in_flight_bytes += bytes;
     }
 
-    fn remove_flying(&mut self, tenant: usize, bytes: usize) {
-        self.flying_bytes.total = self.flying_bytes.total.saturating_sub(bytes);
-        let of_tenant = &mut self.tenants[tenant].flying_bytes;
+    fn remove_in_flight_bytes(&mut self, tenant: usize, bytes: usize) {
+        self.in_flight_bytes.total = self.in_flight_bytes.total.saturating_sub(bytes);
+        let of_tenant = &mut self.tenants[tenant].in_flight_bytes;
         *of_tenant = of_tenant.saturating_sub(bytes);
     }
 }

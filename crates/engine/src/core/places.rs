@@ -50,7 +50,7 @@ impl Core {
         self.tenants[tenant].in_flight += 1;
         *self.in_flight.of(lane) += 1;
         self.forget_payload(queued.as_deref());
-        let unread_bytes = self.fly(tenant, event.as_deref());
+        let unread_bytes = self.count_in_flight(tenant, event.as_deref());
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.event = event;
             entry.position = Position::Placed(Places { lane, drained, is_probe, unread_bytes });
@@ -74,7 +74,7 @@ impl Core {
     pub(super) fn attach(&mut self, id: DeliveryId, event: Arc<Loaded>) {
         let Some((ix, mut places)) = self.places_of(id) else { return };
         let tenant = self.dests[ix.get()].tenant;
-        self.flown_read(tenant, &mut places, &event);
+        self.recount_when_read(tenant, &mut places, &event);
         self.rings.freed = true;
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.event = Some(event);
@@ -91,7 +91,7 @@ impl Core {
         *self.in_flight.of(places.lane) -= 1;
         let tenant = dest.tenant;
         self.tenants[tenant].in_flight -= 1;
-        self.landed(tenant, places, event);
+        self.uncount_in_flight(tenant, places, event);
         self.rings.freed = true;
         self.activate(ix);
         self.read_back_when_low(ix, Lane::Retry);

@@ -17,7 +17,7 @@ use super::destinations::{DestIx, Dests, LoadId};
 use super::lookup::Lookups;
 use super::messages::Action;
 use super::ownership::Leaving;
-use super::payloads::{FlyingBytes, Known};
+use super::payloads::{InFlightBytes, Known};
 use super::reads::{Loads, Seen};
 use super::replay::Job;
 use super::shutdown::Shutdown;
@@ -59,7 +59,7 @@ pub(crate) struct Core {
     pub(super) due: Due,
     pub(super) alarms: Alarms,
     pub(super) in_flight: InFlight,
-    pub(super) flying_bytes: FlyingBytes,
+    pub(super) in_flight_bytes: InFlightBytes,
     pub(super) known: Known,
     pub(super) payload_bytes: usize,
     /// Deliveries that ramps have read and not sent yet.
@@ -109,7 +109,7 @@ impl Core {
             due: Due::default(),
             alarms: Alarms::default(),
             in_flight: InFlight::default(),
-            flying_bytes: FlyingBytes::default(),
+            in_flight_bytes: InFlightBytes::default(),
             known: Known::default(),
             payload_bytes: 0,
             read_ahead: 0,

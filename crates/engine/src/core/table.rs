@@ -147,7 +147,7 @@ pub(super) struct Turns {
 #[derive(Debug, Default)]
 pub(super) struct TenantState {
     pub(super) in_flight: usize,
-    pub(super) flying_bytes: usize,
+    pub(super) in_flight_bytes: usize,
     pub(super) overlay: TenantOverlay,
     first: Turns,
     retry: Turns,

@@ -79,14 +79,14 @@ impl Core {
         if tenant.in_flight >= limit {
             return Some(Share::Attempts { limit });
         }
-        let max = options.flying_bytes_max;
-        let free = max.saturating_sub(self.flying_bytes.total);
-        let limit = options.tenant_flying_bytes_max.unwrap_or(usize::MAX);
+        let max = options.in_flight_bytes_max;
+        let free = max.saturating_sub(self.in_flight_bytes.total);
+        let limit = options.tenant_in_flight_bytes_max.unwrap_or(usize::MAX);
         let limit = limit.min(free.saturating_mul(SHARE));
         // An event that is larger than the whole limit is sent alone.
         let fits = bytes == 0
-            || tenant.flying_bytes == 0 && self.flying_bytes.total == 0
-            || bytes <= free && tenant.flying_bytes.saturating_add(bytes) <= limit;
+            || tenant.in_flight_bytes == 0 && self.in_flight_bytes.total == 0
+            || bytes <= free && tenant.in_flight_bytes.saturating_add(bytes) <= limit;
         (!fits).then_some(Share::Bytes { limit })
     }
 

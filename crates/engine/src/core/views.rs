@@ -8,7 +8,7 @@ use postrider_store::DeliveryFilter;
 
 use super::destinations::DestIx;
 use super::messages::{DestinationOverlay, Gauges, View};
-use super::payloads::flying_bytes;
+use super::payloads::in_flight_bytes;
 use super::state::Core;
 use super::table::{Position, TenantOverlay};
 use super::turns::Share;
@@ -153,7 +153,7 @@ impl Core {
         }
         let (tenant, known) = (dest.tenant, &self.tenants[dest.tenant]);
         let event = here.and_then(|id| self.event_of(id));
-        let bytes = here.map_or(0, |_| flying_bytes(event.as_deref()));
+        let bytes = here.map_or(0, |_| in_flight_bytes(event.as_deref()));
         match self.tenant_block(tenant, bytes) {
             _ if !self.has_room(lane) => {
                 waits.push(Wait::TotalLimit { in_flight: total, limit: max });
@@ -162,7 +162,7 @@ impl Core {
                 waits.push(Wait::TenantLimit { in_flight: known.in_flight, limit });
             }
             Some(Share::Bytes { limit }) => {
-                waits.push(Wait::TenantBytes { bytes: known.flying_bytes, limit });
+                waits.push(Wait::TenantBytes { bytes: known.in_flight_bytes, limit });
             }
             None => {}
         }
@@ -186,7 +186,7 @@ impl Core {
             unpersisted: self.commits.unpersisted(),
             loads: self.loads.len(),
             payload_bytes: self.payload_bytes,
-            flying_bytes: self.flying_bytes.total,
+            in_flight_bytes: self.in_flight_bytes.total,
             replays: self.jobs.len(),
             shards: self.holding.shards.len(),
             leased: self.is_leased,

@@ -217,7 +217,7 @@ async fn frozen_destinations_are_refused_by_name_and_skipped_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn queued_and_flying_deliveries_are_not_for_a_job() {
+async fn queued_and_in_flight_deliveries_are_not_for_a_job() {
     let world = with_waiting(1).await;
     for state in [StateName::Queued, StateName::InFlight] {
         let filter = DeliveryFilter { state: Some(state), ..DeliveryFilter::default() };

@@ -60,17 +60,17 @@ async fn cancelled_is_what_somebody_cancelled() {
 
     // In flight: the attempt is logged, the delivery stays cancelled.
     world.script.set(URL, Mood::Gated(200));
-    let flying = world.send().await;
-    let flying = world.delivery(&flying).await;
-    assert_eq!(world.engine.in_flight(vec![flying.id]).await.unwrap(), [true]);
-    world.engine.cancel(&tenant(), flying.id).await.unwrap();
-    assert_eq!(world.engine.in_flight(vec![flying.id]).await.unwrap(), [false]);
+    let in_flight = world.send().await;
+    let in_flight = world.delivery(&in_flight).await;
+    assert_eq!(world.engine.in_flight(vec![in_flight.id]).await.unwrap(), [true]);
+    world.engine.cancel(&tenant(), in_flight.id).await.unwrap();
+    assert_eq!(world.engine.in_flight(vec![in_flight.id]).await.unwrap(), [false]);
     world.check_ledger().await;
     world.script.open_gate();
     world.rest().await;
-    let ended = world.store.delivery(&tenant(), flying.id).await.unwrap().unwrap();
+    let ended = world.store.delivery(&tenant(), in_flight.id).await.unwrap().unwrap();
     assert!(matches!(ended.state, DeliveryState::Cancelled { .. }));
-    assert_eq!(world.attempts(flying.id).await.len(), 1);
+    assert_eq!(world.attempts(in_flight.id).await.len(), 1);
     world.check_ledger().await;
 }
 
