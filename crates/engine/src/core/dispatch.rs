@@ -140,7 +140,7 @@ impl Core {
 
     fn park(&mut self, ix: DestIx, block: &Block) {
         match block {
-            Block::Limit => self.dests[ix.get()].limit.feel(),
+            Block::Limit => self.dests[ix.get()].limit.reached(),
             Block::Rate(at) => self.alarms.set(Alarm::Tokens(ix), *at),
             Block::Tenant => self.keep_turn(ix, Lane::First),
         }
