@@ -357,7 +357,7 @@ impl Shell {
             | EngineEvent::ClockStep(_) => true,
             EngineEvent::Attempt { .. }
             | EngineEvent::Began { .. }
-            | EngineEvent::HoldChange(_) => false,
+            | EngineEvent::SuspensionChange(_) => false,
         };
         if is_for_tenants {
             // If the channel is full, the event is dropped; nothing waits for it.

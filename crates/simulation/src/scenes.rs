@@ -92,7 +92,7 @@ impl Stage {
 
     fn is_held(&mut self) -> Result<bool> {
         let gauges = self.world.gauges().map_err(crashed)?;
-        gauges.map(|gauges| gauges.held).ok_or_else(|| anyhow!("no gauges"))
+        gauges.map(|gauges| gauges.suspended).ok_or_else(|| anyhow!("no gauges"))
     }
 }
 

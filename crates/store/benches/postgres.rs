@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use postrider_domain::attempt::Turn;
-use postrider_domain::circuit::Hold;
+use postrider_domain::circuit::Suspension;
 use postrider_domain::event::{Event, RawJson};
 use postrider_domain::policy::Policy;
 use postrider_domain::settlement::settle;
@@ -130,7 +130,7 @@ async fn settle_all(store: &Arc<PostgresStore>, holding: &ShardLeases, wanted: u
             let place = places.get_mut(&delivery.destination).unwrap();
             let (done, now) = (finished(at(7), answered(200)), at(9));
             let policy = Policy::default();
-            let done = settle(&delivery, place, Turn::First, done, now, Hold::Released, &policy);
+            let done = settle(&delivery, place, Turn::First, done, now, Suspension::Off, &policy);
             *place = done.destination;
             commit.deliveries.push(DeliveryChange {
                 before: delivery.state.name(),

@@ -123,8 +123,8 @@ pub(crate) async fn server(
         store,
         clock_ahead_ms: state.clock_ahead_ms(),
         mass_failure: MassFailureState {
-            suspended: gauges.held,
-            suspended_since: gauges.held_since,
+            suspended: gauges.suspended,
+            suspended_since: gauges.suspended_since,
         },
         disk: disk.map(|Disk { free, total, data }| DiskView {
             free_bytes: free,

@@ -25,9 +25,9 @@ impl Core {
         if self.dests[ix.get()].lost {
             return Admission::Refuse;
         }
-        let hold = self.guard.hold();
+        let suspension = self.guard.suspension();
         let circuit = &mut self.dests[ix.get()].record.circuit;
-        let (admission, transition) = circuit.ask(self.now, hold, &self.policy.circuit);
+        let (admission, transition) = circuit.ask(self.now, suspension, &self.policy.circuit);
         if transition.is_some() {
             self.circuit_changed(ix, transition);
             self.arm_circuit(ix);

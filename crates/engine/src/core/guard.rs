@@ -1,8 +1,8 @@
 //! The mass-failure guard: while most destinations fail at once the fault is probably ours, and no
 //! circuit is opened or frozen.
 
-use postrider_domain::circuit::{Hold, Suspended};
-use postrider_domain::mass_failure::HoldChange;
+use postrider_domain::circuit::{Suspended, Suspension};
+use postrider_domain::mass_failure::SuspensionChange;
 
 use super::alarms::Alarm;
 use super::destinations::{Dest, DestIx};
@@ -15,21 +15,21 @@ impl Core {
     /// suspended.
     pub(super) fn freeze_due(&mut self, ix: DestIx) {
         self.ask(ix);
-        if self.guard.hold() == Hold::Held {
-            self.held_back.insert(ix);
+        if self.guard.suspension() == Suspension::On {
+            self.freezes_put_off.insert(ix);
         }
     }
 
     /// Handles a change of the guard.
-    pub(super) fn guard_changed(&mut self, change: Option<HoldChange>) {
+    pub(super) fn guard_changed(&mut self, change: Option<SuspensionChange>) {
         if let Some(change) = change {
-            self.actions.push(Action::Publish(EngineEvent::HoldChange(change)));
-            match change.hold {
-                Hold::Held => self.suspend_transitions(),
-                Hold::Released => self.resume_transitions(),
+            self.actions.push(Action::Publish(EngineEvent::SuspensionChange(change)));
+            match change.suspension {
+                Suspension::On => self.suspend_transitions(),
+                Suspension::Off => self.resume_transitions(),
             }
         }
-        if self.guard.hold() == Hold::Held && !self.alarms.is_set(Alarm::Guard) {
+        if self.guard.suspension() == Suspension::On && !self.alarms.is_set(Alarm::Guard) {
             let tick = self.policy.mass_failure.window / 6;
             let tick = tick.max(std::time::Duration::from_millis(1));
             self.alarms.set(Alarm::Guard, self.now.saturating_add(tick));
@@ -69,7 +69,7 @@ impl Core {
                 self.circuit_changed(ix, None);
             }
         }
-        for ix in std::mem::take(&mut self.held_back) {
+        for ix in std::mem::take(&mut self.freezes_put_off) {
             self.ask(ix);
         }
     }

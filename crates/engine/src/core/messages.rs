@@ -466,7 +466,7 @@ pub struct Gauges {
     /// How often a filter exceeded its budget since the start.
     pub filters_over_budget: u64,
     /// Whether transitions are suspended because most destinations fail at once.
-    pub held: bool,
+    pub suspended: bool,
     /// Since when.
-    pub held_since: Option<Timestamp>,
+    pub suspended_since: Option<Timestamp>,
 }

@@ -106,9 +106,9 @@ impl Core {
             return;
         }
         self.dests[ix.get()].probe = ProbeStage::None;
-        let hold = self.guard.hold();
+        let suspension = self.guard.suspension();
         let circuit = &mut self.dests[ix.get()].record.circuit;
-        let lost = circuit.learn(id, Verdict::OwnFault, self.now, hold, &self.policy.circuit);
+        let lost = circuit.learn(id, Verdict::OwnFault, self.now, suspension, &self.policy.circuit);
         if lost.is_some() {
             self.circuit_changed(ix, lost);
             self.arm_circuit(ix);

@@ -83,7 +83,7 @@ impl Core {
             && dest.retry.is_at_rest()
             && dest.ramp.is_none()
             && self.entries.of(ix) == 0
-            && !self.held_back.contains(&ix)
+            && !self.freezes_put_off.contains(&ix)
             && !self.commits.has(ix, dest.record.id)
     }
 

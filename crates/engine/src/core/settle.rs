@@ -90,7 +90,7 @@ impl Core {
             flight.turn,
             finished,
             self.now,
-            self.guard.hold(),
+            self.guard.suspension(),
             &policy,
         );
         let dest = &mut self.dests[ix.get()];

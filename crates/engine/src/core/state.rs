@@ -69,7 +69,7 @@ pub(crate) struct Core {
     pub(super) seen: Seen,
     pub(super) guard: MassFailureGuard,
     /// Destinations whose freezing was suspended, to be asked again when the suspension ends.
-    pub(super) held_back: BTreeSet<DestIx>,
+    pub(super) freezes_put_off: BTreeSet<DestIx>,
     pub(super) jobs: HashMap<ReplayId, Job>,
     pub(super) shutdown: Shutdown,
     pub(super) actions: Vec<Action>,
@@ -116,7 +116,7 @@ impl Core {
             loads: Loads::default(),
             seen: Seen::default(),
             guard,
-            held_back: BTreeSet::new(),
+            freezes_put_off: BTreeSet::new(),
             jobs: HashMap::new(),
             shutdown: Shutdown::default(),
             actions: Vec::new(),

@@ -1,6 +1,6 @@
 //! Read-only views of the current state.
 
-use postrider_domain::circuit::Hold;
+use postrider_domain::circuit::Suspension;
 use postrider_domain::delivery::{Delivery, Lane};
 use postrider_domain::explain::{Standing, Wait};
 use postrider_domain::ids::{DeliveryId, DestinationId, TenantId};
@@ -191,8 +191,8 @@ impl Core {
             shards: self.holding.shards.len(),
             leased: self.is_leased,
             filters_over_budget: self.directory.over_budget(),
-            held: self.guard.hold() == Hold::Held,
-            held_since: self.guard.held_since(),
+            suspended: self.guard.suspension() == Suspension::On,
+            suspended_since: self.guard.suspended_since(),
         }
     }
 }

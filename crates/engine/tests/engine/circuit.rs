@@ -1,7 +1,7 @@
 //! The contract on the circuit of a destination.
 
 use postrider_domain::attempt::{OwnFaultKind, Turn};
-use postrider_domain::circuit::{CircuitState, Evidence, Hold, StateName as CircuitName};
+use postrider_domain::circuit::{CircuitState, Evidence, StateName as CircuitName, Suspension};
 use postrider_domain::delivery::{DeliveryState, StateName};
 use postrider_domain::ids::DestinationId;
 use postrider_domain::policy::{CircuitPolicy, Policy, RecoveryMode, RecoveryPolicy, RetryPolicy};
@@ -479,18 +479,18 @@ async fn when_most_of_twenty_fail_at_once_transitions_are_suspended_and_the_oper
     }
     let mut alerts = Vec::new();
     while let Ok(event) = live.try_recv() {
-        if let EngineEvent::HoldChange(change) = event {
-            alerts.push(change.hold);
+        if let EngineEvent::SuspensionChange(change) = event {
+            alerts.push(change.suspension);
         }
     }
-    assert_eq!(alerts, [Hold::Held]);
-    assert!(world.engine.gauges().await.unwrap().held);
+    assert_eq!(alerts, [Suspension::On]);
+    assert!(world.engine.gauges().await.unwrap().suspended);
     // The suspension ends when nothing fails any more; then the circuits work again.
     for n in 0..21 {
         world.script.set(&url(n), OK);
     }
     world.pass(MINUTE * 2 + ms(1)).await;
-    assert!(!world.engine.gauges().await.unwrap().held);
+    assert!(!world.engine.gauges().await.unwrap().suspended);
 }
 
 #[tokio::test(start_paused = true)]
@@ -538,7 +538,7 @@ async fn a_single_bad_url_never_triggers_the_guard() {
     assert_eq!(world.state(URL).await, "disabled");
     assert_eq!(world.state(&url(3)).await, "enabled");
     assert_eq!(bad.url, URL);
-    assert!(!world.engine.gauges().await.unwrap().held);
+    assert!(!world.engine.gauges().await.unwrap().suspended);
 }
 
 #[tokio::test(start_paused = true)]

@@ -408,7 +408,7 @@ async fn event_whose_filter_exceeds_its_budget_is_delivered_and_the_owner_is_tol
             | EngineEvent::Transition { .. }
             | EngineEvent::Dead { .. }
             | EngineEvent::Warning { .. }
-            | EngineEvent::HoldChange(_)
+            | EngineEvent::SuspensionChange(_)
             | EngineEvent::ClockStep(_) => {}
         }
     }

@@ -31,8 +31,8 @@ pub(super) async fn follow(
             // The server is shutting down, or the store does not answer: the last values stay.
             continue;
         };
-        if gauges.held != was_suspended {
-            was_suspended = gauges.held;
+        if gauges.suspended != was_suspended {
+            was_suspended = gauges.suspended;
             alert(was_suspended);
             if let Some(alerts) = &alerts {
                 alerts.suspended(was_suspended);
@@ -46,7 +46,7 @@ pub(super) async fn follow(
         let Ok(ages) = ages(&holding, &*store, now).await else { continue };
         metrics.set_gauges(GaugeValues {
             ledger,
-            transitions_suspended: gauges.held,
+            transitions_suspended: gauges.suspended,
             clock_ahead_ms: now.ms_from(clock.wall()),
             shards: u64::try_from(gauges.shards).unwrap_or(u64::MAX),
             leased: gauges.leased,

@@ -412,7 +412,7 @@ impl World {
         })?;
         let now = self.now;
         let mut oracle = self.oracle();
-        if gauges.is_some_and(|gauges| gauges.held) && !oracle.may_hold() {
+        if gauges.is_some_and(|gauges| gauges.suspended) && !oracle.may_hold() {
             oracle.violate("held back, with so few destinations".into(), None, None);
         }
         let known = oracle.violations.len();

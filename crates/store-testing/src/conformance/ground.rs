@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use async_trait::async_trait;
 use postrider_domain::attempt::{Attempt, Ending, Turn};
-use postrider_domain::circuit::Hold;
+use postrider_domain::circuit::Suspension;
 use postrider_domain::delivery::Delivery;
 use postrider_domain::destination::Destination;
 use postrider_domain::ids::TenantId;
@@ -135,7 +135,7 @@ impl Ground {
         let turn = delivery.turn().unwrap_or(Turn::Probe);
         let policy = Policy::default();
         let done = samples::finished(now, ending);
-        (settle(&delivery, &destination, turn, done, now, Hold::Released, &policy), delivery)
+        (settle(&delivery, &destination, turn, done, now, Suspension::Off, &policy), delivery)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use postrider_domain::circuit::{CircuitState, Hold};
+use postrider_domain::circuit::{CircuitState, Suspension};
 use postrider_domain::delivery::{CancelReason, Delivery, DeliveryState, StateName};
 use postrider_domain::ids::Shard;
 use postrider_domain::ledger::Ledger;
@@ -104,7 +104,7 @@ async fn many_deliveries_and_destinations_are_settled_in_one_commit(mut ground: 
         let turn = before.turn().unwrap();
         let done = finished(at(5), if n % 2 == 0 { refused() } else { answered(200) });
         let policy = Policy::default();
-        let settled = settle(&before, place, turn, done, at(6), Hold::Released, &policy);
+        let settled = settle(&before, place, turn, done, at(6), Suspension::Off, &policy);
         *place = settled.destination.clone();
         commit.deliveries.extend(commit_of(settled, &before).deliveries);
     }

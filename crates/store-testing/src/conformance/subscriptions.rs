@@ -1,7 +1,7 @@
 //! Subscriptions, their twins and their destinations.
 
 use postrider_domain::attempt::Verdict;
-use postrider_domain::circuit::{Circuit, Hold};
+use postrider_domain::circuit::{Circuit, Suspension};
 use postrider_domain::delivery::CancelReason;
 use postrider_domain::filter::Filter;
 use postrider_domain::ids::{SHARDS, Shard, SubscriptionId, TenantId};
@@ -158,7 +158,7 @@ async fn a_destination_is_created_once_and_keeps_its_circuit(mut ground: Ground)
     ground.put(&acme(), 1, 1).await;
     let mut circuit = Circuit::new(at(0));
     let policy = CircuitPolicy { disable_consecutive: 1, ..CircuitPolicy::default() };
-    circuit.learn(delivery_id(1), Verdict::Failure, at(7), Hold::Released, &policy);
+    circuit.learn(delivery_id(1), Verdict::Failure, at(7), Suspension::Off, &policy);
     let change = DestinationChange {
         tenant: acme(),
         id: destination(&acme(), 1).id,
