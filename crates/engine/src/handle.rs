@@ -416,7 +416,7 @@ impl EngineHandle {
     }
 
     /// The shards that this node holds.
-    pub async fn holding(&self) -> Result<Arc<ShardLeases>, CommandError> {
+    pub async fn leases(&self) -> Result<Arc<ShardLeases>, CommandError> {
         self.ask(|reply| Command::View(View::ShardLeases { reply })).await
     }
 

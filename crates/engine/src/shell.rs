@@ -94,7 +94,7 @@ pub async fn start<T: Transport>(
     let mut tasks = JoinSet::new();
     upkeep::begin(&mut tasks, (happened, &ingest), (&store, &clock), &policy, &options);
     let (to_holder, told) = mpsc::unbounded_channel();
-    let held = ShardLeases::clone(&core.holding());
+    let held = ShardLeases::clone(&core.leases());
     tasks.spawn(Holder::new(&store, &inputs, held, options.hold_every, told).run());
     let ((elsewhere, replays), (dead, died)) = (channel(), channel());
     let prune_every = options.prune_every;
@@ -175,13 +175,13 @@ async fn load(
     inbox: &Arc<Inbox>,
 ) -> Result<Core, StoreError> {
     let asked = instant();
-    let holding = store.hold_shards().await?;
+    let leases = store.hold_shards().await?;
     let version = store.changes(NEWEST).await?.version;
     let subscriptions = store.all_subscriptions().await?;
     directory.own_limits.read_all(&**store).await?;
-    let destinations = store.held_destinations(&holding).await?;
+    let destinations = store.held_destinations(&leases).await?;
     let mut jobs = store.running_replays().await?;
-    jobs.retain(|job| holding.has(job.shard()));
+    jobs.retain(|job| leases.has(job.shard()));
     for record in subscriptions.iter().filter(|record| record.deleted_at.is_none()) {
         directory.put(record);
     }
@@ -192,7 +192,7 @@ async fn load(
         Arc::clone(policy),
         Arc::clone(directory),
         Arc::clone(inbox),
-        holding,
+        leases,
         now,
     );
     core.held_until = Holder::until(&**store, asked);
@@ -369,9 +369,9 @@ impl Shell {
 
     fn commit(&mut self, commit: Commit) {
         let (store, inputs) = (Arc::clone(&self.store), self.inputs.clone());
-        let holding = self.core.holding();
+        let leases = self.core.leases();
         self.tasks.spawn(async move {
-            let result = store.settle(&holding, commit).await;
+            let result = store.settle(&leases, commit).await;
             drop(inputs.send(Input::Settled(result)));
         });
     }
@@ -442,7 +442,7 @@ impl Shell {
         Reader {
             store: Arc::clone(&self.store),
             inputs: self.inputs.clone(),
-            holding: self.core.holding(),
+            leases: self.core.leases(),
             pause_min: self.options.store_retry_min,
             pause_max: self.options.store_retry_max,
         }
@@ -458,7 +458,7 @@ fn job(outgoing: Outgoing, limits: postrider_domain::policy::AttemptPolicy) -> J
 struct Reader {
     store: Arc<dyn Store>,
     inputs: mpsc::UnboundedSender<Input>,
-    holding: Arc<ShardLeases>,
+    leases: Arc<ShardLeases>,
     pause_min: Duration,
     pause_max: Duration,
 }
@@ -487,9 +487,9 @@ impl Reader {
         let store = &self.store;
         match load {
             Load::Due { after, until, limit } => {
-                store.due(&self.holding, *after, *until, *limit).await
+                store.due(&self.leases, *after, *until, *limit).await
             }
-            Load::Backlog { after, limit } => store.queued(&self.holding, *after, *limit).await,
+            Load::Backlog { after, limit } => store.queued(&self.leases, *after, *limit).await,
             Load::Queued { destination, limit } => {
                 store.queued_of(*destination, None, *limit).await
             }

@@ -164,14 +164,14 @@ impl Holder {
     async fn hold(&mut self) -> Result<(), StoreError> {
         self.give_back().await?;
         let asked = instant();
-        let (holding, leaving) = self.store.hold_and_keep().await?;
+        let (leases, leaving) = self.store.hold_and_keep().await?;
         let until = Holder::until(&*self.store, asked);
-        if until.is_none() && holding == self.held && leaving == self.leaving.shards {
+        if until.is_none() && leases == self.held && leaving == self.leaving.shards {
             return Ok(());
         }
         self.decide(leaving, asked);
         let is_kept = |&(shard, epoch): &(Shard, Epoch)| self.held.epoch(shard) == Some(epoch);
-        let (kept, new): (Vec<_>, Vec<_>) = holding.shards.iter().copied().partition(is_kept);
+        let (kept, new): (Vec<_>, Vec<_>) = leases.shards.iter().copied().partition(is_kept);
         // Inform the core of the kept shards at once, however long reading the new ones takes.
         self.held = ShardLeases { shards: kept };
         self.tell(self.held.clone(), Vec::new(), Vec::new(), until);
@@ -182,7 +182,7 @@ impl Holder {
         let gained = self.store.held_destinations(&new).await?;
         let mut jobs = self.store.running_replays().await?;
         jobs.retain(|job| new.has(job.shard()));
-        self.held = holding;
+        self.held = leases;
         self.tell(self.held.clone(), gained, jobs, until);
         Ok(())
     }
@@ -207,13 +207,13 @@ impl Holder {
 
     fn tell(
         &self,
-        holding: ShardLeases,
+        leases: ShardLeases,
         gained: Vec<Destination>,
         jobs: Vec<ReplayJob>,
         until: Option<Instant>,
     ) {
         let leaving = (self.leaving.shards, self.leaving.decision);
-        let held = Held { holding, gained, jobs, until, leaving };
+        let held = Held { leases, gained, jobs, until, leaving };
         // Sending fails only after the engine has shut down.
         drop(self.inputs.send(Input::Command(Command::Held(Box::new(held)))));
     }

@@ -12,7 +12,7 @@ impl Core {
         if self.is_doubted || self.alarms.is_set(Alarm::Commit) {
             return;
         }
-        if let Some(commit) = self.commits.begin(&self.holding) {
+        if let Some(commit) = self.commits.begin(&self.leases) {
             self.actions.push(Action::Commit(commit));
         }
     }

@@ -335,7 +335,7 @@ pub(crate) enum View {
 
 /// Renewed leases, with the destinations and jobs of newly owned shards.
 pub(crate) struct Held {
-    pub(crate) holding: ShardLeases,
+    pub(crate) leases: ShardLeases,
     pub(crate) gained: Vec<Destination>,
     pub(crate) jobs: Vec<ReplayJob>,
     pub(crate) until: Option<Instant>,

@@ -32,9 +32,9 @@ pub(super) struct Leaving {
 impl Core {
     /// Drops the state of shards that this node no longer owns.
     fn lose(&mut self, shards: &ShardSet) {
-        let mut holding = ShardLeases::clone(&self.holding);
-        holding.shards.retain(|(held, _)| !shards.has(*held));
-        self.holding = Arc::new(holding);
+        let mut leases = ShardLeases::clone(&self.leases);
+        leases.shards.retain(|(held, _)| !shards.has(*held));
+        self.leases = Arc::new(leases);
         let is_lost = |dest: &Dest| !dest.lost && shards.has(dest.record.id.shard());
         let lost = self.dests.iter().filter(|(_, dest)| is_lost(dest));
         let lost: Vec<DestIx> = lost.map(|(ix, _)| ix).collect();
@@ -76,7 +76,7 @@ impl Core {
     /// The store refused a settlement in a shard: another node owns it, or the lease has ended.
     pub(super) fn fenced(&mut self, shard: Shard) {
         let fenced = ShardSet::from_iter([shard]);
-        match self.holding.epoch(shard) {
+        match self.leases.epoch(shard) {
             None => self.commits.drop_shards(&fenced),
             // The shard was lost and taken again meanwhile: its old state is dropped already.
             Some(epoch) if self.commits.epoch(shard) != Some(epoch) => {}
@@ -91,7 +91,7 @@ impl Core {
 
     /// Drops the state of these shards, which differs from the store, and renews the leases.
     pub(super) fn lose_and_hold_anew(&mut self, lost: &ShardSet) {
-        let mut known = ShardLeases::clone(&self.holding);
+        let mut known = ShardLeases::clone(&self.leases);
         known.shards.retain(|(shard, _)| lost.has(*shard));
         self.lose(lost);
         self.actions.push(Action::HoldAnew(known));
@@ -99,19 +99,19 @@ impl Core {
 
     /// Applies renewed leases, with the destinations and jobs of newly owned shards.
     pub(super) fn hold(&mut self, held: Held) {
-        let Held { holding, gained, jobs, until, leaving } = held;
-        let before = Arc::clone(&self.holding);
-        let is_lost = |(shard, epoch): &&(_, _)| holding.epoch(*shard) != Some(*epoch);
+        let Held { leases, gained, jobs, until, leaving } = held;
+        let before = Arc::clone(&self.leases);
+        let is_lost = |(shard, epoch): &&(_, _)| leases.epoch(*shard) != Some(*epoch);
         let lost: ShardSet =
             before.shards.iter().filter(is_lost).map(|(shard, _)| *shard).collect();
         if !lost.is_empty() {
             self.lose(&lost);
         }
-        let is_new = |(shard, _): &(_, _)| self.holding.epoch(*shard).is_none();
+        let is_new = |(shard, _): &(_, _)| self.leases.epoch(*shard).is_none();
         let new: Vec<Shard> =
-            holding.shards.iter().filter(|held| is_new(held)).map(|(shard, _)| *shard).collect();
+            leases.shards.iter().filter(|held| is_new(held)).map(|(shard, _)| *shard).collect();
         self.held_since.extend(new.iter().map(|shard| (*shard, self.loads.next())));
-        self.holding = Arc::new(holding);
+        self.leases = Arc::new(leases);
         self.held_until = until;
         self.is_doubted = false;
         for record in gained {
@@ -133,7 +133,7 @@ impl Core {
 
     /// Another node may have accepted deliveries for shards of this node: reads them.
     pub(super) fn look_for_work(&mut self, shards: &ShardSet, since: Timestamp) {
-        if self.holding.shards.iter().any(|(shard, _)| shards.has(*shard)) {
+        if self.leases.shards.iter().any(|(shard, _)| shards.has(*shard)) {
             self.scan_from(since);
         }
     }

@@ -34,7 +34,7 @@ pub(crate) struct Core {
     pub(super) policy: Arc<Policy>,
     pub(super) directory: Arc<Directory>,
     pub(super) inbox: Arc<Inbox>,
-    pub(super) holding: Arc<ShardLeases>,
+    pub(super) leases: Arc<ShardLeases>,
     /// Until when the leases are valid; `None` if no other node could take the shards.
     pub(crate) held_until: Option<Instant>,
     /// Whether the leases are valid: nothing is sent otherwise.
@@ -81,7 +81,7 @@ impl Core {
         policy: Arc<Policy>,
         directory: Arc<Directory>,
         inbox: Arc<Inbox>,
-        holding: ShardLeases,
+        leases: ShardLeases,
         now: Timestamp,
     ) -> Self {
         let guard = MassFailureGuard::new(policy.mass_failure.clone());
@@ -91,7 +91,7 @@ impl Core {
             policy,
             directory,
             inbox,
-            holding: Arc::new(holding),
+            leases: Arc::new(leases),
             held_until: None,
             is_leased: true,
             is_doubted: false,
@@ -124,8 +124,8 @@ impl Core {
     }
 
     /// The leases of this node.
-    pub(crate) fn holding(&self) -> Arc<ShardLeases> {
-        Arc::clone(&self.holding)
+    pub(crate) fn leases(&self) -> Arc<ShardLeases> {
+        Arc::clone(&self.leases)
     }
 
     pub(super) fn dest_ix(&self, id: DestinationId) -> Option<DestIx> {

@@ -28,7 +28,7 @@ impl Core {
             View::Standing { delivery, destination, lane, reply } => {
                 drop(reply.send(self.standing(delivery, destination, lane)));
             }
-            View::ShardLeases { reply } => drop(reply.send(self.holding())),
+            View::ShardLeases { reply } => drop(reply.send(self.leases())),
             View::Gauges { reply } => drop(reply.send(self.gauges())),
         }
     }
@@ -188,7 +188,7 @@ impl Core {
             payload_bytes: self.payload_bytes,
             in_flight_bytes: self.in_flight_bytes.total,
             replays: self.jobs.len(),
-            shards: self.holding.shards.len(),
+            shards: self.leases.shards.len(),
             leased: self.is_leased,
             filters_over_budget: self.directory.over_budget(),
             suspended: self.guard.suspension() == Suspension::On,

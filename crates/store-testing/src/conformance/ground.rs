@@ -55,7 +55,7 @@ impl Ground {
         self.store = self.backend.open().await;
     }
 
-    pub(super) async fn holding(&self) -> ShardLeases {
+    pub(super) async fn leases(&self) -> ShardLeases {
         self.store.hold_shards().await.unwrap()
     }
 
@@ -114,8 +114,8 @@ impl Ground {
     }
 
     pub(super) async fn settle(&self, commit: Commit) {
-        let holding = self.holding().await;
-        self.store.settle(&holding, commit).await.unwrap();
+        let leases = self.leases().await;
+        self.store.settle(&leases, commit).await.unwrap();
     }
 
     /// Attempts delivery `n` of acme, whose destination exists, and settles the outcome.

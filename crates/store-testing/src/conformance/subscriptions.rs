@@ -213,7 +213,7 @@ async fn a_subscription_is_removed_once_it_is_marked_and_nothing_is_unfinished(g
 }
 
 async fn held_destinations_are_those_of_the_held_shards(ground: Ground) {
-    let all = ground.holding().await;
+    let all = ground.leases().await;
     for n in 0..20 {
         ground.put(&acme(), n, n).await;
         ground.put(&umbrella(), 100 + n, n).await;

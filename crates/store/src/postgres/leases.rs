@@ -147,12 +147,12 @@ impl Core {
             let shard = u8::try_from(get::<i16>(row, "shard")?).unwrap_or_default();
             Ok((Shard(shard), Epoch(super::rows::unsigned(get(row, "epoch")?))))
         });
-        let holding = ShardLeases { shards: shards.collect::<Result<_, StoreError>>()? };
-        self.leases.set_held(holding.shards.iter().map(|(shard, _)| *shard).collect());
+        let leases = ShardLeases { shards: shards.collect::<Result<_, StoreError>>()? };
+        self.leases.set_held(leases.shards.iter().map(|(shard, _)| *shard).collect());
         if let Some(row) = answers.next().unwrap_or_default().first() {
             self.look_ahead(super::rows::time(row, "now")?);
         }
-        Ok(holding)
+        Ok(leases)
     }
 
     /// Creates the partitions of the next days and folds counts, in a task of its own, so that a

@@ -17,9 +17,9 @@ use crate::nodes::{attempted, delivery, node, options, owed, put_destinations};
 use crate::server::Server;
 
 /// Checks that no shard is held twice; returns how many are held.
-fn held(holdings: &[&ShardLeases]) -> usize {
+fn held(all: &[&ShardLeases]) -> usize {
     let mut seen: BTreeMap<Shard, Epoch> = BTreeMap::new();
-    for (shard, epoch) in holdings.iter().flat_map(|holding| &holding.shards) {
+    for (shard, epoch) in all.iter().flat_map(|leases| &leases.shards) {
         assert_eq!(seen.insert(*shard, *epoch), None, "{shard:?} is held twice");
     }
     seen.len()
@@ -130,7 +130,7 @@ async fn shards_are_shared_among_live_nodes() {
     c.hold_shards().await.unwrap();
     let (of_a, of_b) = (a.hold_shards().await.unwrap(), b.hold_shards().await.unwrap());
     let of_c = c.hold_shards().await.unwrap();
-    let sizes = [&of_a, &of_b, &of_c].map(|holding| holding.shards.len());
+    let sizes = [&of_a, &of_b, &of_c].map(|leases| leases.shards.len());
     assert_eq!((sizes, held(&[&of_a, &of_b, &of_c])), ([86, 85, 85], 256));
     b.release_shards().await.unwrap();
     let (of_a, of_c) = (a.hold_shards().await.unwrap(), c.hold_shards().await.unwrap());
@@ -226,14 +226,14 @@ async fn each_delivery_is_settled_once_whichever_node_settles() {
         tokio::spawn(async move {
             let (mut settled, mut fenced, mut late) = (0u64, 0u64, 0u64);
             for n in 0..100 {
-                let holding = store.hold_shards().await.unwrap();
+                let leases = store.hold_shards().await.unwrap();
                 let before = delivery(&store, n).await;
                 if before.turn().is_none() {
                     continue;
                 }
                 let commit = attempted(&store, &before, answered(200), at(1_000 + n)).await;
                 tokio::task::yield_now().await;
-                match store.settle(&holding, commit).await {
+                match store.settle(&leases, commit).await {
                     Ok(()) => settled += 1,
                     Err(StoreError::Fenced { .. }) => fenced += 1,
                     Err(StoreError::Internal(_)) => late += 1,

@@ -23,7 +23,7 @@ impl Nodes for InstrumentedStore {
 
     async fn hold_and_keep(&self) -> Result<(ShardLeases, ShardSet), StoreError> {
         let result = self.store.hold_and_keep().await;
-        self.shard_log.tell(self.store.node(), result.as_ref().map(|(holding, _)| holding));
+        self.shard_log.tell(self.store.node(), result.as_ref().map(|(leases, _)| leases));
         result
     }
 
