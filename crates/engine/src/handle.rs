@@ -32,7 +32,7 @@ use crate::live::EngineEvent;
 use crate::new_replay::NewReplay;
 pub use crate::refusal::CommandError;
 use crate::trial::Elsewhere;
-use crate::upkeep::ToHolder;
+use crate::upkeep::ToLeaseHolder;
 
 /// The current state of a destination, including what only memory has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub(crate) struct Shared {
     /// The mailbox for requests to other nodes; `None` if there can be none.
     pub(crate) post: Option<Arc<Post>>,
     /// The task that renews the leases of our shards.
-    pub(crate) holder: mpsc::UnboundedSender<ToHolder>,
+    pub(crate) holder: mpsc::UnboundedSender<ToLeaseHolder>,
     /// Where large work is done.
     pub(crate) background: Background,
 }
@@ -111,7 +111,7 @@ impl EngineHandle {
             return Err(IngestError::Stopping);
         }
         let (ingest, tenant) = (Arc::clone(&self.shared.ingest), tenant.clone());
-        let (held, _) = self.shared.directory.holdings.of(&tenant);
+        let (held, _) = self.shared.directory.subscription_sums.of(&tenant);
         // In a task of its own, so that nothing stays half done if the caller goes away.
         let is_large = is_large(&events, usize::try_from(held.count).unwrap_or(usize::MAX));
         let work = async move { ingest.ingest(&tenant, events).await };

@@ -37,7 +37,7 @@ use crate::options::Options;
 use crate::spans::Spans;
 use crate::trial::Elsewhere;
 use crate::unused;
-use crate::upkeep::{self, Holder, ToHolder, pause};
+use crate::upkeep::{self, LeaseHolder, ToLeaseHolder, pause};
 
 /// How many inputs are processed before the core acts on them: few enough that new events do not
 /// wait long behind many attempts that ended together.
@@ -95,7 +95,7 @@ pub async fn start<T: Transport>(
     upkeep::begin(&mut tasks, (happened, &ingest), (&store, &clock), &policy, &options);
     let (to_holder, told) = mpsc::unbounded_channel();
     let held = ShardLeases::clone(&core.leases());
-    tasks.spawn(Holder::new(&store, &inputs, held, options.hold_every, told).run());
+    tasks.spawn(LeaseHolder::new(&store, &inputs, held, options.hold_every, told).run());
     let ((elsewhere, replays), (dead, died)) = (channel(), channel());
     let prune_every = options.prune_every;
     let shell = Shell {
@@ -195,7 +195,7 @@ async fn load(
         leases,
         now,
     );
-    core.held_until = Holder::until(&**store, asked);
+    core.leases_until = LeaseHolder::until(&**store, asked);
     for record in destinations {
         let rate = directory.rate_limit(&record.tenant, record.id);
         core.add_destination(record, rate);
@@ -220,7 +220,7 @@ struct Shell {
     refresher: Arc<Refresher>,
     inputs: mpsc::UnboundedSender<Input>,
     /// The task that renews the leases.
-    holder: mpsc::UnboundedSender<ToHolder>,
+    holder: mpsc::UnboundedSender<ToLeaseHolder>,
     /// Deliveries that other nodes are to replay.
     elsewhere: mpsc::UnboundedSender<ToReplay>,
     /// Jobs for what died of an outage, to be kept.
@@ -295,7 +295,7 @@ impl Shell {
 
     /// Updates whether the leases are valid at this moment.
     fn look_at_lease(&mut self) {
-        self.core.is_leased = self.core.held_until.is_none_or(|until| instant() < until);
+        self.core.is_leased = self.core.leases_until.is_none_or(|until| instant() < until);
     }
 
     fn sleep(&self, now: Timestamp) -> Duration {
@@ -339,9 +339,9 @@ impl Shell {
                     drop(self.elsewhere.send((*job, rows, is_all)));
                 }
                 Action::ReplayDead(job) => drop(self.dead.send(*job)),
-                Action::HoldAnew(shards) => drop(self.holder.send(ToHolder::Anew(shards))),
+                Action::RenewLeases(shards) => drop(self.holder.send(ToLeaseHolder::Renew(shards))),
                 Action::GiveBack(decision) => {
-                    drop(self.holder.send(ToHolder::GiveBack(decision)));
+                    drop(self.holder.send(ToLeaseHolder::GiveBack(decision)));
                 }
                 Action::Stop(why) => self.stopped = Some(why),
             }

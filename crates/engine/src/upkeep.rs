@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::cluster::instant;
-use crate::core::{Command, Held, Input};
+use crate::core::{Command, Input, RenewedLeases};
 use crate::ingest::{Ingest, NewEvent};
 use crate::live::{EngineEvent, operational};
 use crate::options::Options;
@@ -71,22 +71,22 @@ async fn prune(
 
 /// Messages of the core to the task that renews the leases.
 #[derive(Debug)]
-pub(crate) enum ToHolder {
-    /// The core has dropped its state of these shards; renew the leases and read them again.
-    Anew(ShardLeases),
+pub(crate) enum ToLeaseHolder {
+    /// Renew the leases; the core has dropped its state of these shards, so read them again.
+    Renew(ShardLeases),
     /// Nothing is in flight any more in the shards of this decision.
     GiveBack(u64),
 }
 
 /// Renews the leases at intervals.
-pub(crate) struct Holder {
+pub(crate) struct LeaseHolder {
     store: Arc<dyn Store>,
     inputs: mpsc::UnboundedSender<Input>,
     /// The leases that the core knows.
     held: ShardLeases,
     every: Duration,
     leaving: Leaving,
-    told: mpsc::UnboundedReceiver<ToHolder>,
+    told: mpsc::UnboundedReceiver<ToLeaseHolder>,
 }
 
 /// Shards to hand over to another node. They are given back after the core has settled its attempts
@@ -105,18 +105,18 @@ struct Leaving {
 /// Treat a lease as expired one tenth early.
 const LEASE_MARGIN: u32 = 10;
 
-impl Holder {
+impl LeaseHolder {
     /// Starts with the current leases.
     pub(crate) fn new(
         store: &Arc<dyn Store>,
         inputs: &mpsc::UnboundedSender<Input>,
         held: ShardLeases,
         every: Duration,
-        told: mpsc::UnboundedReceiver<ToHolder>,
-    ) -> Holder {
+        told: mpsc::UnboundedReceiver<ToLeaseHolder>,
+    ) -> LeaseHolder {
         let every = store.lease().map_or(every, |lease| lease / 4);
         let leaving = Leaving::default();
-        Holder { store: Arc::clone(store), inputs: inputs.clone(), held, every, leaving, told }
+        LeaseHolder { store: Arc::clone(store), inputs: inputs.clone(), held, every, leaving, told }
     }
 
     /// Until when the leases are valid, if they were requested at `asked`.
@@ -149,13 +149,13 @@ impl Holder {
         }
     }
 
-    fn hear(&mut self, told: ToHolder) {
+    fn hear(&mut self, told: ToLeaseHolder) {
         match told {
-            ToHolder::Anew(forgotten) => {
+            ToLeaseHolder::Renew(forgotten) => {
                 self.held.shards.retain(|held| !forgotten.shards.contains(held));
             }
             // An outdated decision is about other shards.
-            ToHolder::GiveBack(decision) => {
+            ToLeaseHolder::GiveBack(decision) => {
                 self.leaving.is_through |= decision == self.leaving.decision;
             }
         }
@@ -165,7 +165,7 @@ impl Holder {
         self.give_back().await?;
         let asked = instant();
         let (leases, leaving) = self.store.hold_and_keep().await?;
-        let until = Holder::until(&*self.store, asked);
+        let until = LeaseHolder::until(&*self.store, asked);
         if until.is_none() && leases == self.held && leaving == self.leaving.shards {
             return Ok(());
         }
@@ -213,9 +213,9 @@ impl Holder {
         until: Option<Instant>,
     ) {
         let leaving = (self.leaving.shards, self.leaving.decision);
-        let held = Held { leases, gained, jobs, until, leaving };
+        let renewed = RenewedLeases { leases, gained, jobs, until, leaving };
         // Sending fails only after the engine has shut down.
-        drop(self.inputs.send(Input::Command(Command::Held(Box::new(held)))));
+        drop(self.inputs.send(Input::Command(Command::Leases(Box::new(renewed)))));
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) use route::{Done, is_cancelled};
 
 use crate::core::Input;
 use crate::handle::EngineHandle;
-use crate::upkeep::ToHolder;
+use crate::upkeep::ToLeaseHolder;
 
 /// How often a node polls for changes without a hint.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -76,7 +76,9 @@ fn heard(engine: &EngineHandle, hint: Hint) {
         Hint::Changed => refresh(engine),
         Hint::Letters => take_letters(engine),
         // Sending fails only after the engine has shut down.
-        Hint::Shards => drop(engine.shared.holder.send(ToHolder::Anew(ShardLeases::default()))),
+        Hint::Shards => {
+            drop(engine.shared.holder.send(ToLeaseHolder::Renew(ShardLeases::default())));
+        }
     }
 }
 

@@ -39,7 +39,7 @@ impl Core {
                 self.actions.push(Action::Publish(EngineEvent::ClockStep(step)));
             }
             Command::Policy { policy } => self.set_policy(policy),
-            Command::Held(held) => self.hold(*held),
+            Command::Leases(renewed) => self.take_leases(*renewed),
             Command::Found { read, id, record } => {
                 for command in self.found(read, id, record) {
                     match command {

@@ -24,11 +24,11 @@ impl Core {
             Ok(()) => self.committed(),
             Err(StoreError::Stopped(why)) => self.actions.push(Action::Stop(why)),
             Err(StoreError::Fenced { shard }) => self.fenced(shard),
-            Err(StoreError::Internal(_)) if self.held_until.is_some() => {
+            Err(StoreError::Internal(_)) if self.leases_until.is_some() => {
                 // The state in memory differs from the store, and repeating the commit would not
                 // help: everything that it touches is read again.
                 let touched = self.commits.touched();
-                self.lose_and_hold_anew(&touched);
+                self.lose_and_renew(&touched);
             }
             Err(
                 StoreError::DiskFull { .. }

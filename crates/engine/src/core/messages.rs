@@ -87,8 +87,8 @@ pub(crate) enum Action {
     ReplayElsewhere(Box<ReplayJob>, Vec<Delivery>, bool),
     /// A destination is back: keep this job for what died of the outage, where anything did, and report it.
     ReplayDead(Box<ReplayJob>),
-    /// These shards may be ours, but not as they are known here: hold them anew.
-    HoldAnew(ShardLeases),
+    /// Renew the leases; the core has dropped its state of these shards, so read them again.
+    RenewLeases(ShardLeases),
     /// Give back the shards of this decision: nothing is in flight there any more.
     GiveBack(u64),
     /// The store has stopped: the process must end.
@@ -158,7 +158,7 @@ pub(crate) enum Command {
         policy: Arc<Policy>,
     },
     /// The leases as of the last renewal.
-    Held(Box<Held>),
+    Leases(Box<RenewedLeases>),
     /// The result of the lookup of a destination.
     Found {
         read: LoadId,
@@ -334,7 +334,7 @@ pub(crate) enum View {
 }
 
 /// Renewed leases, with the destinations and jobs of newly owned shards.
-pub(crate) struct Held {
+pub(crate) struct RenewedLeases {
     pub(crate) leases: ShardLeases,
     pub(crate) gained: Vec<Destination>,
     pub(crate) jobs: Vec<ReplayJob>,

@@ -56,8 +56,8 @@ use alarms::Alarm;
 pub(crate) use destinations::LoadId;
 pub use messages::Gauges;
 pub(crate) use messages::{
-    Action, Attempted, Command, DeliveryCommand, Fetch, Held, Input, Load, OnDelivery,
-    OnDestination, OnReplay, Outgoing, Reopening, ReplayChange, Trial, View, WantedEvent,
+    Action, Attempted, Command, DeliveryCommand, Fetch, Input, Load, OnDelivery, OnDestination,
+    OnReplay, Outgoing, RenewedLeases, Reopening, ReplayChange, Trial, View, WantedEvent,
 };
 pub(crate) use state::Core;
 pub(crate) use table::TenantOverlay;

@@ -13,7 +13,7 @@ use postrider_store::{ShardLeases, ShardSet};
 use super::alarms::Alarm;
 use super::commits::Ack;
 use super::destinations::{Dest, DestIx, ProbeStage};
-use super::messages::{Action, Held};
+use super::messages::{Action, RenewedLeases};
 use super::state::Core;
 use crate::handle::CommandError;
 
@@ -80,26 +80,26 @@ impl Core {
             None => self.commits.drop_shards(&fenced),
             // The shard was lost and taken again meanwhile: its old state is dropped already.
             Some(epoch) if self.commits.epoch(shard) != Some(epoch) => {}
-            Some(_) if self.held_until.is_none() => self.lose(&fenced),
+            Some(_) if self.leases_until.is_none() => self.lose(&fenced),
             Some(_) => {
                 // Renewing the leases tells which of the two it is. If nobody else had the shard, work continues.
                 self.is_doubted = true;
-                self.actions.push(Action::HoldAnew(ShardLeases::default()));
+                self.actions.push(Action::RenewLeases(ShardLeases::default()));
             }
         }
     }
 
     /// Drops the state of these shards, which differs from the store, and renews the leases.
-    pub(super) fn lose_and_hold_anew(&mut self, lost: &ShardSet) {
+    pub(super) fn lose_and_renew(&mut self, lost: &ShardSet) {
         let mut known = ShardLeases::clone(&self.leases);
         known.shards.retain(|(shard, _)| lost.has(*shard));
         self.lose(lost);
-        self.actions.push(Action::HoldAnew(known));
+        self.actions.push(Action::RenewLeases(known));
     }
 
     /// Applies renewed leases, with the destinations and jobs of newly owned shards.
-    pub(super) fn hold(&mut self, held: Held) {
-        let Held { leases, gained, jobs, until, leaving } = held;
+    pub(super) fn take_leases(&mut self, renewed: RenewedLeases) {
+        let RenewedLeases { leases, gained, jobs, until, leaving } = renewed;
         let before = Arc::clone(&self.leases);
         let is_lost = |(shard, epoch): &&(_, _)| leases.epoch(*shard) != Some(*epoch);
         let lost: ShardSet =
@@ -110,9 +110,9 @@ impl Core {
         let is_new = |(shard, _): &(_, _)| self.leases.epoch(*shard).is_none();
         let new: Vec<Shard> =
             leases.shards.iter().filter(|held| is_new(held)).map(|(shard, _)| *shard).collect();
-        self.held_since.extend(new.iter().map(|shard| (*shard, self.loads.next())));
+        self.owned_since.extend(new.iter().map(|shard| (*shard, self.loads.next())));
         self.leases = Arc::new(leases);
-        self.held_until = until;
+        self.leases_until = until;
         self.is_doubted = false;
         for record in gained {
             let rate = self.directory.rate_limit(&record.tenant, record.id);

@@ -127,7 +127,7 @@ impl Core {
             return;
         }
         let is_ours = |row: &Delivery| self.leases.has(row.destination.shard());
-        if self.held_until.is_some() && !rows.iter().all(is_ours) {
+        if self.leases_until.is_some() && !rows.iter().all(is_ours) {
             // Other nodes own these deliveries and replay them; then the job continues.
             if let Some(job) = self.jobs.get_mut(&id) {
                 job.busy = true;

@@ -26,7 +26,7 @@ impl Core {
         }
         let tenant = self.tenant_ix(&record.tenant);
         let id = record.id;
-        let known_since = self.held_since.get(&id.shard()).copied().unwrap_or(0);
+        let known_since = self.owned_since.get(&id.shard()).copied().unwrap_or(0);
         let dest = Dest::new(record, tenant, &self.options, known_since, self.now);
         let ix = self.dests.add(dest);
         self.dest_by_id.insert(id, ix);

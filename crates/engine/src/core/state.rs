@@ -36,7 +36,7 @@ pub(crate) struct Core {
     pub(super) inbox: Arc<Inbox>,
     pub(super) leases: Arc<ShardLeases>,
     /// Until when the leases are valid; `None` if no other node could take the shards.
-    pub(crate) held_until: Option<Instant>,
+    pub(crate) leases_until: Option<Instant>,
     /// Whether the leases are valid: nothing is sent otherwise.
     pub(crate) is_leased: bool,
     /// The store refused a settlement: until the leases are renewed, the ownership is unknown.
@@ -46,7 +46,7 @@ pub(crate) struct Core {
     /// Destinations that are being read.
     pub(super) lookups: Lookups,
     /// For each shard, the first read whose results count: another node owned the shard before.
-    pub(super) held_since: HashMap<Shard, LoadId>,
+    pub(super) owned_since: HashMap<Shard, LoadId>,
     /// Whether anybody listens: attempts are published only then.
     pub(crate) listened: bool,
     pub(super) now: Timestamp,
@@ -92,12 +92,12 @@ impl Core {
             directory,
             inbox,
             leases: Arc::new(leases),
-            held_until: None,
+            leases_until: None,
             is_leased: true,
             is_doubted: false,
             leaving: Leaving::default(),
             lookups: Lookups::default(),
-            held_since: HashMap::new(),
+            owned_since: HashMap::new(),
             listened: false,
             now,
             dests: Dests::default(),
