@@ -85,14 +85,14 @@ pub(crate) struct LeaseHolder {
     /// The leases that the core knows.
     held: ShardLeases,
     every: Duration,
-    leaving: Leaving,
+    handover: HandoverDecision,
     told: mpsc::UnboundedReceiver<ToLeaseHolder>,
 }
 
 /// Shards to hand over to another node. They are given back after the core has settled its attempts
 /// there.
 #[derive(Default)]
-struct Leaving {
+struct HandoverDecision {
     shards: ShardSet,
     /// Incremented whenever the set of shards changes.
     decision: u64,
@@ -115,8 +115,15 @@ impl LeaseHolder {
         told: mpsc::UnboundedReceiver<ToLeaseHolder>,
     ) -> LeaseHolder {
         let every = store.lease().map_or(every, |lease| lease / 4);
-        let leaving = Leaving::default();
-        LeaseHolder { store: Arc::clone(store), inputs: inputs.clone(), held, every, leaving, told }
+        let handover = HandoverDecision::default();
+        LeaseHolder {
+            store: Arc::clone(store),
+            inputs: inputs.clone(),
+            held,
+            every,
+            handover,
+            told,
+        }
     }
 
     /// Until when the leases are valid, if they were requested at `asked`.
@@ -156,7 +163,7 @@ impl LeaseHolder {
             }
             // An outdated decision is about other shards.
             ToLeaseHolder::GiveBack(decision) => {
-                self.leaving.is_through |= decision == self.leaving.decision;
+                self.handover.is_through |= decision == self.handover.decision;
             }
         }
     }
@@ -164,12 +171,12 @@ impl LeaseHolder {
     async fn hold(&mut self) -> Result<(), StoreError> {
         self.give_back().await?;
         let asked = instant();
-        let (leases, leaving) = self.store.hold_and_keep().await?;
+        let (leases, to_give_back) = self.store.hold_and_keep().await?;
         let until = LeaseHolder::until(&*self.store, asked);
-        if until.is_none() && leases == self.held && leaving == self.leaving.shards {
+        if until.is_none() && leases == self.held && to_give_back == self.handover.shards {
             return Ok(());
         }
-        self.decide(leaving, asked);
+        self.decide(to_give_back, asked);
         let is_kept = |&(shard, epoch): &(Shard, Epoch)| self.held.epoch(shard) == Some(epoch);
         let (kept, new): (Vec<_>, Vec<_>) = leases.shards.iter().copied().partition(is_kept);
         // Inform the core of the kept shards at once, however long reading the new ones takes.
@@ -190,18 +197,18 @@ impl LeaseHolder {
     /// Gives back the shards to hand over, if nothing is in flight there or the wait was long
     /// enough: the next owner must not wait for a slow receiver.
     async fn give_back(&mut self) -> Result<(), StoreError> {
-        let is_late = self.leaving.until.is_some_and(|until| instant() >= until);
-        if !self.leaving.shards.is_empty() && (self.leaving.is_through || is_late) {
-            self.store.give_back(&self.leaving.shards).await?;
+        let is_late = self.handover.until.is_some_and(|until| instant() >= until);
+        if !self.handover.shards.is_empty() && (self.handover.is_through || is_late) {
+            self.store.give_back(&self.handover.shards).await?;
         }
         Ok(())
     }
 
     fn decide(&mut self, shards: ShardSet, asked: Instant) {
-        if shards != self.leaving.shards {
+        if shards != self.handover.shards {
             let until = self.store.lease().map(|lease| asked + lease / 4 * 3);
-            let decision = self.leaving.decision + 1;
-            self.leaving = Leaving { shards, decision, until, is_through: false };
+            let decision = self.handover.decision + 1;
+            self.handover = HandoverDecision { shards, decision, until, is_through: false };
         }
     }
 
@@ -212,8 +219,8 @@ impl LeaseHolder {
         jobs: Vec<ReplayJob>,
         until: Option<Instant>,
     ) {
-        let leaving = (self.leaving.shards, self.leaving.decision);
-        let renewed = RenewedLeases { leases, gained, jobs, until, leaving };
+        let to_give_back = (self.handover.shards, self.handover.decision);
+        let renewed = RenewedLeases { leases, gained, jobs, until, to_give_back };
         // Sending fails only after the engine has shut down.
         drop(self.inputs.send(Input::Command(Command::Leases(Box::new(renewed)))));
     }

@@ -41,7 +41,7 @@ pub(super) enum Ack {
     /// result.
     ReadBack(DestIx, Lane),
     /// Give back the shards of this decision.
-    Left(u64),
+    GiveBack(u64),
 }
 
 /// All changes that are not durable yet.

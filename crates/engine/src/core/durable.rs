@@ -58,7 +58,7 @@ impl Core {
                 Ack::Unfinished(tenant, subscription) => self.cancel_all(tenant, subscription),
                 Ack::PutReplay(job, reply) => self.actions.push(Action::PutReplay(job, reply)),
                 Ack::ReadBack(ix, lane) => self.read_back_when_low(ix, lane),
-                Ack::Left(decision) => self.left(decision),
+                Ack::GiveBack(decision) => self.give_back(decision),
             }
         }
     }

@@ -340,7 +340,7 @@ pub(crate) struct RenewedLeases {
     pub(crate) jobs: Vec<ReplayJob>,
     pub(crate) until: Option<Instant>,
     /// The shards to hand over to other nodes, and the number of that decision.
-    pub(crate) leaving: (ShardSet, u64),
+    pub(crate) to_give_back: (ShardSet, u64),
 }
 
 /// The changes of a replay job.

@@ -95,7 +95,7 @@ impl Core {
         self.feed_starved();
         self.pump();
         self.read_events();
-        self.look_at_leaving();
+        self.give_back_when_settled();
         self.begin_commit();
         self.evict_idle();
         self.finish_shutdown();

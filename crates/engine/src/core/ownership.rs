@@ -19,7 +19,7 @@ use crate::handle::CommandError;
 
 /// Shards to hand over to other nodes.
 #[derive(Debug, Default)]
-pub(super) struct Leaving {
+pub(super) struct ShardsToGiveBack {
     pub(super) shards: ShardSet,
     /// The number of the decision; an outdated decision must not be acted on.
     decision: u64,
@@ -99,7 +99,7 @@ impl Core {
 
     /// Applies renewed leases, with the destinations and jobs of newly owned shards.
     pub(super) fn take_leases(&mut self, renewed: RenewedLeases) {
-        let RenewedLeases { leases, gained, jobs, until, leaving } = renewed;
+        let RenewedLeases { leases, gained, jobs, until, to_give_back } = renewed;
         let before = Arc::clone(&self.leases);
         let is_lost = |(shard, epoch): &&(_, _)| leases.epoch(*shard) != Some(*epoch);
         let lost: ShardSet =
@@ -128,7 +128,7 @@ impl Core {
             self.begin_backlog();
             self.due.forget_mark();
         }
-        self.leave(leaving.0, leaving.1);
+        self.set_shards_to_give_back(to_give_back.0, to_give_back.1);
     }
 
     /// Another node may have accepted deliveries for shards of this node: reads them.
@@ -139,15 +139,15 @@ impl Core {
     }
 
     /// Sets the shards to hand over; it replaces an earlier decision.
-    pub(super) fn leave(&mut self, shards: ShardSet, decision: u64) {
-        if decision == self.leaving.decision {
+    pub(super) fn set_shards_to_give_back(&mut self, shards: ShardSet, decision: u64) {
+        if decision == self.to_give_back.decision {
             return;
         }
-        let before = std::mem::take(&mut self.leaving).shards;
+        let before = std::mem::take(&mut self.to_give_back).shards;
         let busy = self.known_in(&shards);
         let mut staying = self.known_in(&before);
         staying.retain(|id| !shards.has(id.shard()));
-        self.leaving = Leaving { shards, decision, busy, is_through: false };
+        self.to_give_back = ShardsToGiveBack { shards, decision, busy, is_through: false };
         // The node that was to get these shards has left: their destinations continue here.
         for id in staying {
             if let Some(ix) = self.dest_ix(id) {
@@ -166,26 +166,26 @@ impl Core {
     }
 
     /// Gives the shards back as soon as everything in flight there is settled and durable.
-    pub(super) fn look_at_leaving(&mut self) {
-        if self.leaving.is_through || self.leaving.shards.is_empty() {
+    pub(super) fn give_back_when_settled(&mut self) {
+        if self.to_give_back.is_through || self.to_give_back.shards.is_empty() {
             return;
         }
         let (dests, known) = (&self.dests, &self.dest_by_id);
-        self.leaving.busy.retain(|id| {
+        self.to_give_back.busy.retain(|id| {
             known.get(id).is_some_and(|ix| {
                 let dest = &dests[ix.get()];
                 dest.in_flight > 0 || matches!(dest.probe, ProbeStage::Chosen(_))
             })
         });
-        if self.leaving.busy.is_empty() {
-            self.leaving.is_through = true;
-            self.commits.when_durable(Ack::Left(self.leaving.decision));
+        if self.to_give_back.busy.is_empty() {
+            self.to_give_back.is_through = true;
+            self.commits.when_durable(Ack::GiveBack(self.to_give_back.decision));
         }
     }
 
     /// Everything that was in flight at this decision is durable: gives the shards back.
-    pub(super) fn left(&mut self, decision: u64) {
-        if decision == self.leaving.decision {
+    pub(super) fn give_back(&mut self, decision: u64) {
+        if decision == self.to_give_back.decision {
             self.actions.push(Action::GiveBack(decision));
         }
     }

@@ -18,7 +18,7 @@ impl Core {
     /// The probe interval has passed: chooses a waiting delivery as the probe.
     pub(super) fn probe_due(&mut self, ix: DestIx) {
         let is_due = self.ask(ix) == Admission::Probe
-            && !self.is_leaving(self.dests[ix.get()].record.id.shard());
+            && !self.is_to_give_back(self.dests[ix.get()].record.id.shard());
         if is_due && self.dests[ix.get()].probe == ProbeStage::None && !self.shutdown.is_begun() {
             let in_flight = usize::try_from(self.dests[ix.get()].in_flight).unwrap_or(0);
             self.choose_probe(ix, in_flight + 8);
@@ -50,7 +50,7 @@ impl Core {
         self.dests[ix.get()].probe = ProbeStage::None;
         let complete = rows.len() < limit;
         let destination = self.dests[ix.get()].record.id;
-        if self.is_leaving(destination.shard()) {
+        if self.is_to_give_back(destination.shard()) {
             return;
         }
         // Changes that are not durable yet are missing in the result, or outdated.

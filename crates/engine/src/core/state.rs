@@ -16,7 +16,7 @@ use super::commits::Commits;
 use super::destinations::{DestIx, Dests, LoadId};
 use super::lookup::Lookups;
 use super::messages::Action;
-use super::ownership::Leaving;
+use super::ownership::ShardsToGiveBack;
 use super::payloads::{InFlightBytes, Known};
 use super::reads::{Loads, Seen};
 use super::replay::Job;
@@ -42,7 +42,7 @@ pub(crate) struct Core {
     /// The store refused a settlement: until the leases are renewed, the ownership is unknown.
     pub(super) is_doubted: bool,
     /// Shards to hand over to other nodes.
-    pub(super) leaving: Leaving,
+    pub(super) to_give_back: ShardsToGiveBack,
     /// Destinations that are being read.
     pub(super) lookups: Lookups,
     /// For each shard, the first read whose results count: another node owned the shard before.
@@ -95,7 +95,7 @@ impl Core {
             leases_until: None,
             is_leased: true,
             is_doubted: false,
-            leaving: Leaving::default(),
+            to_give_back: ShardsToGiveBack::default(),
             lookups: Lookups::default(),
             owned_since: HashMap::new(),
             listened: false,
@@ -143,8 +143,8 @@ impl Core {
     }
 
     /// Whether nothing new may be begun in a shard, because it is being handed over.
-    pub(super) fn is_leaving(&self, shard: Shard) -> bool {
-        self.leaving.shards.has(shard)
+    pub(super) fn is_to_give_back(&self, shard: Shard) -> bool {
+        self.to_give_back.shards.has(shard)
     }
 
     /// Whether nothing may be sent: the engine is shutting down, the leases may be invalid, or too

@@ -82,8 +82,8 @@ impl Core {
     /// Renews the lease; releases shards beyond this node's share, or takes free ones.
     pub(super) async fn hold_shards(self: &Arc<Self>) -> Result<ShardLeases, StoreError> {
         let mut transaction = self.vital.begin(Scope::All).await?;
-        let leaving = self.share(&mut transaction).await?;
-        self.free(&mut transaction, &leaving).await?;
+        let to_give_back = self.share(&mut transaction).await?;
+        self.free(&mut transaction, &to_give_back).await?;
         self.held(transaction).await
     }
 
@@ -93,8 +93,8 @@ impl Core {
         self: &Arc<Self>,
     ) -> Result<(ShardLeases, ShardSet), StoreError> {
         let mut transaction = self.vital.begin(Scope::All).await?;
-        let leaving = self.share(&mut transaction).await?;
-        Ok((self.held(transaction).await?, leaving))
+        let to_give_back = self.share(&mut transaction).await?;
+        Ok((self.held(transaction).await?, to_give_back))
     }
 
     /// Releases some shards.

@@ -141,36 +141,36 @@ async fn shards_are_shared_among_live_nodes() {
 #[tokio::test]
 async fn shards_to_hand_over_stay_until_they_are_given_back() {
     let server = Server::start();
-    let url = server.database("leaving");
+    let url = server.database("giving_back");
     let (a, b) = (node(&url, "a").await, node(&url, "b").await);
     put_destinations(&a, 8).await;
     a.accept(vec![owed(0, 8)]).await.unwrap();
-    let (alone, leaving) = a.hold_and_keep().await.unwrap();
-    assert_eq!((alone.shards.len(), leaving), (256, ShardSet::default()));
+    let (alone, to_give_back) = a.hold_and_keep().await.unwrap();
+    assert_eq!((alone.shards.len(), to_give_back), (256, ShardSet::default()));
     b.hold_and_keep().await.unwrap();
-    let (kept, leaving) = a.hold_and_keep().await.unwrap();
-    assert_eq!((&kept, leaving.iter().count()), (&alone, 128), "nothing has left yet");
+    let (kept, to_give_back) = a.hold_and_keep().await.unwrap();
+    assert_eq!((&kept, to_give_back.iter().count()), (&alone, 128), "nothing has left yet");
     assert_eq!(b.hold_and_keep().await.unwrap().0.shards.len(), 0);
-    assert_eq!(a.hold_and_keep().await.unwrap().1, leaving, "as it was decided, it stays");
+    assert_eq!(a.hold_and_keep().await.unwrap().1, to_give_back, "as it was decided, it stays");
     // Attempts in flight in these shards can still be settled until the shards are given back.
-    let mut in_leaving = Vec::new();
+    let mut in_given_back = Vec::new();
     for n in 0..8 {
         let delivery = delivery(&a, n).await;
-        if leaving.has(delivery.destination.shard()) {
-            in_leaving.push(attempted(&a, &delivery, answered(200), at(5)).await);
+        if to_give_back.has(delivery.destination.shard()) {
+            in_given_back.push(attempted(&a, &delivery, answered(200), at(5)).await);
         }
     }
-    let late = in_leaving.pop().unwrap();
-    a.settle(&kept, in_leaving.pop().unwrap()).await.unwrap();
+    let late = in_given_back.pop().unwrap();
+    a.settle(&kept, in_given_back.pop().unwrap()).await.unwrap();
     let mut hints = b.hints().unwrap();
-    a.give_back(&leaving).await.unwrap();
+    a.give_back(&to_give_back).await.unwrap();
     while hints.recv().await.unwrap() != Hint::Shards {}
     let refused = a.settle(&kept, late.clone()).await;
     assert!(matches!(refused, Err(StoreError::Fenced { .. })), "{refused:?}");
     let (of_b, _) = b.hold_and_keep().await.unwrap();
     let (of_a, none) = a.hold_and_keep().await.unwrap();
     assert_eq!((held(&[&of_a, &of_b]), none), (256, ShardSet::default()));
-    assert_eq!(of_b.shards.iter().map(|(shard, _)| *shard).collect::<ShardSet>(), leaving);
+    assert_eq!(of_b.shards.iter().map(|(shard, _)| *shard).collect::<ShardSet>(), to_give_back);
     b.settle(&of_b, late).await.unwrap();
     // The node that was to get some of the shards has left again: they stay.
     let c = node(&url, "c").await;
