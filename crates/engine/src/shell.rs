@@ -333,7 +333,9 @@ impl Shell {
                         }
                     });
                 }
-                Action::Find(read, tenant, id) => self.find(read, tenant, id),
+                Action::ReadDestination(read, tenant, id) => {
+                    self.read_destination(read, tenant, id)
+                }
                 // Sending fails only while the engine is shutting down.
                 Action::ReplayElsewhere(job, rows, is_all) => {
                     drop(self.elsewhere.send((*job, rows, is_all)));
@@ -411,11 +413,11 @@ impl Shell {
     }
 
     /// Reads a destination that is not in memory.
-    fn find(&mut self, read: LoadId, tenant: TenantId, id: DestinationId) {
+    fn read_destination(&mut self, read: LoadId, tenant: TenantId, id: DestinationId) {
         let reader = self.reader();
         self.tasks.spawn(async move {
             if let Some(found) = reader.insist(|| reader.store.destination(&tenant, id)).await {
-                let command = Command::Found { read, id, record: found.map(Box::new) };
+                let command = Command::DestinationRead { read, id, record: found.map(Box::new) };
                 drop(reader.inputs.send(Input::Command(command)));
             }
         });

@@ -197,7 +197,7 @@ impl Core {
 
     /// Handles the result of the lookup of a destination: deliveries that waited for it continue.
     /// Returns the commands that can be executed now.
-    pub(super) fn found(
+    pub(super) fn destination_read(
         &mut self,
         read: LoadId,
         id: DestinationId,
@@ -218,9 +218,9 @@ impl Core {
             } else {
                 lookup.commands.into_iter().for_each(|one| one.refuse(CommandError::NotFound));
             }
-            self.jobs_found(lookup.jobs);
+            self.jobs_continue(lookup.jobs);
         }
-        self.close_find(read);
+        self.end_lookup_read(read);
         commands
     }
 

@@ -40,8 +40,8 @@ impl Core {
             }
             Command::Policy { policy } => self.set_policy(policy),
             Command::Leases(renewed) => self.take_leases(*renewed),
-            Command::Found { read, id, record } => {
-                for command in self.found(read, id, record) {
+            Command::DestinationRead { read, id, record } => {
+                for command in self.destination_read(read, id, record) {
                     match command {
                         Parked::OnDestination(command) => self.on_destination(command),
                         Parked::OnDelivery(command) => self.on_delivery(command),

@@ -43,8 +43,8 @@ impl Core {
             return None;
         }
         if !self.lookups.contains_key(&id) {
-            let read = self.open_find();
-            self.actions.push(Action::Find(read, tenant.clone(), id));
+            let read = self.begin_lookup();
+            self.actions.push(Action::ReadDestination(read, tenant.clone(), id));
             self.lookups.insert(id, Lookup { read, ..Lookup::default() });
         }
         self.lookups.get_mut(&id)

@@ -81,7 +81,7 @@ pub(crate) enum Action {
     /// Store a replay job that somebody changed, and report the result.
     PutReplay(Box<ReplayJob>, Reply<ReplayJob>),
     /// Read a destination that this node owns and that is not in memory, and report the result.
-    Find(LoadId, TenantId, DestinationId),
+    ReadDestination(LoadId, TenantId, DestinationId),
     /// Have these deliveries of a job replayed by the nodes that own them, and report the result.
     /// The flag says whether these are the last ones.
     ReplayElsewhere(Box<ReplayJob>, Vec<Delivery>, bool),
@@ -160,7 +160,7 @@ pub(crate) enum Command {
     /// The leases as of the last renewal.
     Leases(Box<RenewedLeases>),
     /// The result of the lookup of a destination.
-    Found {
+    DestinationRead {
         read: LoadId,
         id: DestinationId,
         record: Option<Box<Destination>>,

@@ -67,7 +67,7 @@ impl Core {
         }
         for lookup in self.end_lookups_in(shards) {
             lookup.commands.into_iter().for_each(|one| one.refuse(CommandError::Moved));
-            self.jobs_found(lookup.jobs);
+            self.jobs_continue(lookup.jobs);
         }
         self.lose_jobs(shards);
         self.commits.drop_shards(shards);

@@ -129,7 +129,7 @@ impl Core {
     }
 
     /// Begins the lookup of a destination.
-    pub(super) fn open_find(&mut self) -> LoadId {
+    pub(super) fn begin_lookup(&mut self) -> LoadId {
         let id = self.loads.next;
         self.loads.next += 1;
         self.loads.open.insert(id, None);
@@ -137,7 +137,7 @@ impl Core {
     }
 
     /// Ends the lookup of a destination.
-    pub(super) fn close_find(&mut self, id: LoadId) {
+    pub(super) fn end_lookup_read(&mut self, id: LoadId) {
         self.loads.open.remove(&id);
         self.reads_ended();
     }

@@ -166,7 +166,7 @@ impl Core {
 
     /// A destination that jobs waited for was read, or cannot be: jobs that wait for no other one
     /// continue.
-    pub(super) fn jobs_found(&mut self, jobs: Vec<ReplayId>) {
+    pub(super) fn jobs_continue(&mut self, jobs: Vec<ReplayId>) {
         for id in jobs {
             if self.is_job_waiting(id) {
                 continue;

@@ -65,7 +65,7 @@ impl Core {
     /// for it.
     pub(super) fn forget_destination(&mut self, id: DestinationId) {
         let Some(&ix) = self.dest_by_id.get(&id) else { return };
-        if self.is_at_rest(ix) && self.dests[ix.get()].probe == ProbeStage::None {
+        if self.has_nothing_in_memory(ix) && self.dests[ix.get()].probe == ProbeStage::None {
             for alarm in alarms_of(ix) {
                 self.alarms.clear(alarm);
             }
@@ -75,12 +75,12 @@ impl Core {
     }
 
     /// Whether no delivery, attempt, ramp or undurable change of a destination is in memory.
-    fn is_at_rest(&self, ix: DestIx) -> bool {
+    fn has_nothing_in_memory(&self, ix: DestIx) -> bool {
         let dest = &self.dests[ix.get()];
         dest.in_flight == 0
             && dest.retry_in_flight == 0
-            && dest.first.is_at_rest()
-            && dest.retry.is_at_rest()
+            && dest.first.is_empty()
+            && dest.retry.is_empty()
             && dest.ramp.is_none()
             && self.entries.of(ix) == 0
             && !self.freezes_put_off.contains(&ix)
@@ -100,7 +100,7 @@ impl Core {
         is_unused
             && is_known
             && !alarms_of(ix).iter().any(|alarm| self.alarms.is_set(*alarm))
-            && self.is_at_rest(ix)
+            && self.has_nothing_in_memory(ix)
     }
 }
 

@@ -184,7 +184,7 @@ async fn delivery_in_flight_at_the_end_of_the_probe_interval_is_the_probe_when_i
     assert_eq!(world.script.sent().len(), 0, "nothing waits: all that is owed is in flight");
     world.script.set(URL, OK);
     world.script.open_gate();
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.script.sent().len(), 1, "it failed, waits, and is taken at once");
     assert_eq!(world.state(URL).await, "enabled");
 }
@@ -233,7 +233,7 @@ async fn the_success_of_an_attempt_still_in_flight_enables_too() {
     world.fail(URL, 102).await;
     assert_eq!(world.state(URL).await, "disabled");
     world.script.open_gate();
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.state(URL).await, "enabled");
     let transitions = page_of_transitions(&world).await;
     assert_eq!(transitions[0].evidence, Evidence::Success { by_probe: false });
@@ -315,7 +315,7 @@ async fn a_frozen_destination_is_never_attempted_and_only_enable_ends_it() {
     assert_eq!(world.script.sent().len(), 1, "not even a probe");
     // A late success is recorded and its delivery is delivered, but the destination stays frozen.
     world.script.open_gate();
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.delivery(&late).await.state.name(), StateName::Delivered);
     assert_eq!(world.state(URL).await, "frozen");
     assert!(world.destination(URL).await.circuit.ever_succeeded);
@@ -554,6 +554,6 @@ async fn all_subscriptions_with_a_url_share_its_destination() {
     assert_eq!(world.state(URL).await, "disabled", "102 failures of 51 events");
     let before = world.script.sent().len();
     assert_eq!(world.engine.ingest(&tenant(), vec![event("1")]).await.unwrap()[0].deliveries, 2);
-    world.rest().await;
+    world.run_ready_tasks().await;
     assert_eq!(world.script.sent().len(), before, "both wait");
 }
