@@ -20,7 +20,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::attempt::Runner;
 use crate::background::{Background, LARGE_BATCH, LARGE_BYTES, LARGE_FAN_OUT};
-use crate::cluster::{Done, Post, Question, Refresher, is_cancelled};
+use crate::cluster::{Done, Mailbox, PeerRequest, Refresher, is_cancelled};
 use crate::core::{
     Command, DeliveryCommand, Gauges, Input, OnDelivery, OnDestination, OnReplay, ReplayChange,
     TenantOverlay, View,
@@ -78,7 +78,7 @@ pub(crate) struct Shared {
     /// Test sends to destinations of other nodes.
     pub(crate) elsewhere: Elsewhere,
     /// The mailbox for requests to other nodes; `None` if there can be none.
-    pub(crate) post: Option<Arc<Post>>,
+    pub(crate) mailbox: Option<Arc<Mailbox>>,
     /// The task that renews the leases of our shards.
     pub(crate) holder: mpsc::UnboundedSender<ToLeaseHolder>,
     /// Where large work is done.
@@ -129,13 +129,13 @@ impl EngineHandle {
         &self,
         tenant: &TenantId,
         destination: DestinationId,
-        question: Question,
+        request: PeerRequest,
         here: impl Fn() -> F,
     ) -> Result<Destination, CommandError>
     where
         F: Future<Output = Result<Destination, CommandError>>,
     {
-        match self.routed(destination.shard(), question, here).await? {
+        match self.routed(destination.shard(), request, here).await? {
             Done::Here(destination) => Ok(destination),
             Done::Elsewhere => self.read_destination(tenant, destination).await,
         }
@@ -149,9 +149,9 @@ impl EngineHandle {
         reason: Option<String>,
     ) -> Result<Destination, CommandError> {
         let (owner, why) = (tenant.clone(), reason.clone());
-        let question = Question::Freeze { tenant: owner, destination, reason: why };
+        let request = PeerRequest::Freeze { tenant: owner, destination, reason: why };
         let here = || self.freeze_here(tenant, destination, reason.clone());
-        self.at_owner(tenant, destination, question, here).await
+        self.at_owner(tenant, destination, request, here).await
     }
 
     pub(crate) async fn freeze_here(
@@ -174,9 +174,9 @@ impl EngineHandle {
         delivery: DeliveryId,
     ) -> Result<Delivery, CommandError> {
         let shard = self.shard_of(tenant, delivery).await?;
-        let question = Question::Cancel { tenant: tenant.clone(), delivery };
+        let request = PeerRequest::Cancel { tenant: tenant.clone(), delivery };
         match self
-            .routed(shard, question, || self.change_here(tenant, delivery, DeliveryCommand::Cancel))
+            .routed(shard, request, || self.change_here(tenant, delivery, DeliveryCommand::Cancel))
             .await?
         {
             Done::Here(delivery) => Ok(delivery),
@@ -191,9 +191,9 @@ impl EngineHandle {
         delivery: DeliveryId,
     ) -> Result<Delivery, CommandError> {
         let shard = self.shard_of(tenant, delivery).await?;
-        let question = Question::Replay { tenant: tenant.clone(), delivery };
+        let request = PeerRequest::Replay { tenant: tenant.clone(), delivery };
         match self
-            .routed(shard, question, || self.change_here(tenant, delivery, DeliveryCommand::Replay))
+            .routed(shard, request, || self.change_here(tenant, delivery, DeliveryCommand::Replay))
             .await?
         {
             Done::Here(delivery) => Ok(delivery),
@@ -210,9 +210,9 @@ impl EngineHandle {
         delivery: DeliveryId,
     ) -> Result<Delivery, CommandError> {
         let shard = self.shard_of(tenant, delivery).await?;
-        let question = Question::Retry { tenant: tenant.clone(), delivery };
+        let request = PeerRequest::Retry { tenant: tenant.clone(), delivery };
         match self
-            .routed(shard, question, || self.change_here(tenant, delivery, DeliveryCommand::Retry))
+            .routed(shard, request, || self.change_here(tenant, delivery, DeliveryCommand::Retry))
             .await?
         {
             Done::Here(delivery) => Ok(delivery),
@@ -276,8 +276,8 @@ impl EngineHandle {
             self.admit_replay(tenant, true).await?;
             self.shared.store.put_replay(&job).await?;
         }
-        let question = Question::RunJob { tenant: tenant.clone(), id: job.id };
-        match self.routed(job.shard(), question, || self.run_job_here(job.clone())).await {
+        let request = PeerRequest::RunJob { tenant: tenant.clone(), id: job.id };
+        match self.routed(job.shard(), request, || self.run_job_here(job.clone())).await {
             Ok(Done::Here(job)) => Ok(job),
             // The next owner of its shard finds the job in the store.
             Ok(Done::Elsewhere) | Err(CommandError::Moved) => Ok(job),
@@ -511,9 +511,9 @@ impl EngineHandle {
         change: ReplayChange,
     ) -> Result<ReplayJob, CommandError> {
         let job = self.shared.store.replay(tenant, id).await?.ok_or(CommandError::NotFound)?;
-        let question = Question::ChangeJob { tenant: tenant.clone(), id, change };
+        let request = PeerRequest::ChangeJob { tenant: tenant.clone(), id, change };
         let here = || self.change_job_here(tenant, id, change);
-        match self.routed(job.shard(), question, here).await? {
+        match self.routed(job.shard(), request, here).await? {
             Done::Here(job) => Ok(job),
             Done::Elsewhere => {
                 let job = self.shared.store.replay(tenant, id).await?;

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 use crate::attempt::{Job, Runner, TransportRunner};
 use crate::background::Background;
-use crate::cluster::{self, NEWEST, Post, Refresher, ToReplay, instant};
+use crate::cluster::{self, Mailbox, NEWEST, Refresher, ToReplay, instant};
 use crate::core::{
     Action, Command, Core, Fetch, Input, Load, LoadId, OnReplay, Outgoing, WantedEvent,
 };
@@ -75,7 +75,7 @@ pub async fn start<T: Transport>(
     let Parts { store, clock, entropy, credentials, policy, options, spans, background } = parts;
     let options = Options { page: options.page.max(1), ..options };
     let directory = Arc::new(Directory::new(credentials));
-    let post = Post::new(&store, &entropy);
+    let mailbox = Mailbox::new(&store, &entropy);
     let (inbox, handovers) =
         Inbox::new(options.handover_batches_max, options.handover_deliveries_max);
     let (inputs, received) = mpsc::unbounded_channel();
@@ -132,7 +132,7 @@ pub async fn start<T: Transport>(
         stopping: AtomicBool::new(false),
         refresher,
         elsewhere: Elsewhere::default(),
-        post,
+        mailbox,
         background,
         holder: to_holder,
     };
