@@ -18,7 +18,7 @@ use tokio::sync::mpsc::unbounded_channel as channel;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::attempt::{Job, Runner, TransportRunner};
+use crate::attempt::{AttemptPlan, Runner, TransportRunner};
 use crate::background::Background;
 use crate::cluster::{self, Mailbox, NEWEST, Refresher, ToReplay, instant};
 use crate::core::{
@@ -310,7 +310,7 @@ impl Shell {
                 Action::Send(outgoing) => {
                     let own = &outgoing.prepared.subscription.policy;
                     let limits = self.policy.borrow().attempt_for(own);
-                    self.runner.begin(job(outgoing, limits), self.inputs.clone());
+                    self.runner.begin(plan(outgoing, limits), self.inputs.clone());
                 }
                 Action::ReadEvents(wanted) => self.read_events(wanted),
                 Action::Commit(commit) => self.commit(commit),
@@ -451,9 +451,9 @@ impl Shell {
     }
 }
 
-fn job(outgoing: Outgoing, limits: postrider_domain::policy::AttemptPolicy) -> Job {
+fn plan(outgoing: Outgoing, limits: postrider_domain::policy::AttemptPolicy) -> AttemptPlan {
     let Outgoing { delivery, number, event, prepared, target } = outgoing;
-    Job { delivery, number, event, prepared, target, limits }
+    AttemptPlan { delivery, number, event, prepared, target, limits }
 }
 
 /// Repeats a read of the store until it succeeds.

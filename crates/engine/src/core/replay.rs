@@ -30,7 +30,7 @@ const PACE_STEP: u32 = 10;
 
 /// A running replay job.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct RunningJob {
     pub(super) job: ReplayJob,
     /// Whether a read or a commit of the job is running.
     busy: bool,
@@ -76,7 +76,7 @@ impl Core {
     pub(crate) fn run_job(&mut self, job: ReplayJob) {
         let id = job.id;
         let known_since = self.loads.next();
-        self.jobs.insert(id, Job { job, busy: false, has_sought: false, known_since });
+        self.jobs.insert(id, RunningJob { job, busy: false, has_sought: false, known_since });
         self.alarms.set(Alarm::Replay(id), self.now);
     }
 

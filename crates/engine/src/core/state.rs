@@ -19,7 +19,7 @@ use super::messages::Action;
 use super::ownership::ShardsToGiveBack;
 use super::payloads::{InFlightBytes, Known};
 use super::reads::{Loads, Seen};
-use super::replay::Job;
+use super::replay::RunningJob;
 use super::shutdown::Shutdown;
 use super::table::{Entries, InFlight, TenantState};
 use super::turns::Rings;
@@ -70,7 +70,7 @@ pub(crate) struct Core {
     pub(super) guard: MassFailureGuard,
     /// Destinations whose freezing was suspended, to be asked again when the suspension ends.
     pub(super) freezes_put_off: BTreeSet<DestIx>,
-    pub(super) jobs: HashMap<ReplayId, Job>,
+    pub(super) jobs: HashMap<ReplayId, RunningJob>,
     pub(super) shutdown: Shutdown,
     pub(super) actions: Vec<Action>,
 }
