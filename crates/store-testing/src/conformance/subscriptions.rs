@@ -28,7 +28,7 @@ fn elaborate(tenant: &TenantId, n: u64, to: u64) -> SubscriptionRecord {
     subscription.filter = Some(Filter::compile(&filter).unwrap());
     subscription.object = Some("Ding 'eins' \"zwei\"".parse().unwrap());
     subscription.format = Format::Workfront;
-    subscription.workfront = Some(Box::new(workfront::Options {
+    subscription.workfront = Some(Box::new(workfront::WorkfrontOptions {
         version: workfront::Version::V1,
         base64: true,
         version_changed_at: Some(at(98)),
