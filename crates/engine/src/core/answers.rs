@@ -21,7 +21,7 @@ impl Core {
         let is_first_lane = self.loads.is_of_first_lane(id);
         if is_first_lane && self.leases_until.is_some() {
             let is_new = |row: &&Delivery| {
-                !self.entries.contains_key(&row.id) && !self.commits.is_dirty(row.id)
+                !self.table.entries.contains_key(&row.id) && !self.commits.is_dirty(row.id)
             };
             let new = rows.iter().filter(is_new).take(FETCHED_MAX);
             let wanted: Vec<_> = new.map(|row| (row.tenant.clone(), row.event.clone())).collect();
@@ -59,8 +59,8 @@ impl Core {
     ) {
         // A delivery that another node owned when the read began may have changed since.
         let is_known = |destination| {
-            let ix = self.dest_ix(destination);
-            ix.is_none_or(|ix| self.dests[ix.get()].known_since <= id)
+            let ix = self.table.dest_ix(destination);
+            ix.is_none_or(|ix| self.table.dests[ix.get()].known_since <= id)
         };
         if load.destination().is_some_and(|destination| !is_known(destination)) {
             return;
@@ -78,22 +78,22 @@ impl Core {
             }
             Load::Queued { destination, limit } => {
                 self.seen.remember(next_ticket, &rows, self.inbox.oldest_ticket());
-                if let Some(ix) = self.dest_ix(destination) {
+                if let Some(ix) = self.table.dest_ix(destination) {
                     self.queued_loaded(ix, rows, limit, events);
                 }
             }
             Load::Overdue { destination, limit } => {
-                if let Some(ix) = self.dest_ix(destination) {
+                if let Some(ix) = self.table.dest_ix(destination) {
                     self.overdue_loaded(ix, rows, limit);
                 }
             }
             Load::Probe { destination, limit, .. } => {
-                if let Some(ix) = self.dest_ix(destination) {
+                if let Some(ix) = self.table.dest_ix(destination) {
                     self.probe_candidates(ix, rows, limit);
                 }
             }
             Load::Drain { destination, limit } => {
-                if let Some(ix) = self.dest_ix(destination) {
+                if let Some(ix) = self.table.dest_ix(destination) {
                     self.drain_loaded(ix, rows, limit);
                 }
             }

@@ -25,7 +25,7 @@ impl Core {
             }
             Command::Forget { destination } => self.forget_destination(destination),
             Command::Rate { destination, rate } => {
-                if let Some(ix) = self.dest_ix(destination) {
+                if let Some(ix) = self.table.dest_ix(destination) {
                     self.set_rate(ix, rate);
                 }
             }
@@ -57,13 +57,13 @@ impl Core {
     /// Executes a command on a destination; if it is not in memory, it is read first.
     fn on_destination(&mut self, command: OnDestination) {
         let (tenant, destination) = command.subject();
-        let Some(ix) = self.dest_ix(destination) else {
+        let Some(ix) = self.table.dest_ix(destination) else {
             return self.park_command(&tenant, destination, Parked::OnDestination(command));
         };
         match command {
             // What belongs to another tenant does not exist.
             OnDestination::Enable { reply, .. } | OnDestination::Freeze { reply, .. }
-                if self.dests[ix.get()].record.tenant != tenant =>
+                if self.table.dests[ix.get()].record.tenant != tenant =>
             {
                 drop(reply.send(Err(CommandError::NotFound)));
             }
@@ -71,7 +71,7 @@ impl Core {
             OnDestination::Freeze { reason, reply, .. } => {
                 self.stop_ramp(ix);
                 let now = self.now;
-                let transition = self.dests[ix.get()].record.circuit.freeze(reason, now);
+                let transition = self.table.dests[ix.get()].record.circuit.freeze(reason, now);
                 self.circuit_changed(ix, transition);
                 self.changed_by_hand(ix, reply);
             }
@@ -96,7 +96,7 @@ impl Core {
             Some(true) => RecoveryMode::Drain,
             Some(false) => RecoveryMode::Slots,
         };
-        let circuit = &mut self.dests[ix.get()].record.circuit;
+        let circuit = &mut self.table.dests[ix.get()].record.circuit;
         let transition = circuit.enable(reason, self.now);
         let is_changed = transition.is_some();
         if is_changed {
@@ -112,10 +112,10 @@ impl Core {
 
     /// Somebody changed a circuit: they are answered when that is durable.
     fn changed_by_hand(&mut self, ix: DestIx, reply: Reply<Destination>) {
-        self.dests[ix.get()].used_at = self.now;
+        self.table.dests[ix.get()].used_at = self.now;
         self.arm_circuit(ix);
         self.activate(ix);
-        let record = self.dests[ix.get()].record.clone();
+        let record = self.table.dests[ix.get()].record.clone();
         self.commits.answer_when_durable(record.id, reply, record);
     }
 
@@ -127,11 +127,11 @@ impl Core {
         }
         let has_other_rate = policy.limits.rate_limit_max != self.policy.limits.rate_limit_max;
         self.policy = policy;
-        let all: Vec<DestIx> = self.dests.iter().map(|(ix, _)| ix).collect();
+        let all: Vec<DestIx> = self.table.dests.iter().map(|(ix, _)| ix).collect();
         for ix in all {
             self.arm_circuit(ix);
             if has_other_rate {
-                let record = &self.dests[ix.get()].record;
+                let record = &self.table.dests[ix.get()].record;
                 let rate = self.directory.rate_limit(&record.tenant, record.id);
                 self.set_rate(ix, rate);
             }

@@ -43,12 +43,12 @@ impl Core {
         let since = self.now.saturating_sub(window);
         let failing = |dest: &Dest| !dest.lost && dest.record.circuit.failing_since >= Some(since);
         for ix in self.destinations_where(failing) {
-            let transition = self.dests[ix.get()].record.circuit.suspend(since, self.now);
+            let transition = self.table.dests[ix.get()].record.circuit.suspend(since, self.now);
             let is_enabled = transition.is_some();
             let policy = is_enabled.then(|| self.destination_policy(ix));
             if let Some(policy) = &policy {
                 let dead = policy.dead_recovery();
-                self.dests[ix.get()].record.circuit.end_outage(dead);
+                self.table.dests[ix.get()].record.circuit.end_outage(dead);
             }
             self.commits.seal_when_full();
             self.circuit_changed(ix, transition);
@@ -64,7 +64,7 @@ impl Core {
         let has_suspended =
             |dest: &Dest| !dest.lost && dest.record.circuit.suspended != Suspended::default();
         for ix in self.destinations_where(has_suspended) {
-            if self.dests[ix.get()].record.circuit.take_back() {
+            if self.table.dests[ix.get()].record.circuit.take_back() {
                 self.commits.seal_when_full();
                 self.circuit_changed(ix, None);
             }
@@ -75,7 +75,7 @@ impl Core {
     }
 
     fn destinations_where(&self, is_wanted: impl Fn(&Dest) -> bool) -> Vec<DestIx> {
-        let wanted = self.dests.iter().filter(|(_, dest)| is_wanted(dest));
+        let wanted = self.table.dests.iter().filter(|(_, dest)| is_wanted(dest));
         wanted.map(|(ix, _)| ix).collect()
     }
 

@@ -36,22 +36,22 @@ impl Core {
         leases.shards.retain(|(held, _)| !shards.has(*held));
         self.leases = Arc::new(leases);
         let is_lost = |dest: &Dest| !dest.lost && shards.has(dest.record.id.shard());
-        let lost = self.dests.iter().filter(|(_, dest)| is_lost(dest));
+        let lost = self.table.dests.iter().filter(|(_, dest)| is_lost(dest));
         let lost: Vec<DestIx> = lost.map(|(ix, _)| ix).collect();
         for &ix in &lost {
             self.stop_ramp(ix);
-            let dest = &mut self.dests[ix.get()];
+            let dest = &mut self.table.dests[ix.get()];
             dest.lost = true;
             // Nothing more of this destination is read from the store.
             (dest.first.spilled, dest.retry.spilled) = (false, false);
-            self.dest_by_id.remove(&dest.record.id);
+            self.table.lose_dest(ix);
             for alarm in [Alarm::Probe(ix), Alarm::Freeze(ix), Alarm::Tokens(ix)] {
                 self.alarms.clear(alarm);
             }
         }
-        let entries = self.entries.iter();
+        let entries = self.table.entries.iter();
         let ids: Vec<_> = entries
-            .filter(|(_, entry)| self.dests[entry.dest.get()].lost)
+            .filter(|(_, entry)| self.table.dests[entry.dest.get()].lost)
             .map(|(id, _)| *id)
             .collect();
         for id in ids {
@@ -59,7 +59,7 @@ impl Core {
             self.take_out(id);
         }
         for &ix in &lost {
-            let dest = &mut self.dests[ix.get()];
+            let dest = &mut self.table.dests[ix.get()];
             for queue in [&mut dest.first, &mut dest.retry] {
                 queue.ids = std::collections::VecDeque::new();
                 queue.len = 0;
@@ -150,7 +150,7 @@ impl Core {
         self.to_give_back = ShardsToGiveBack { shards, decision, busy, is_through: false };
         // The node that was to get these shards has left: their destinations continue here.
         for id in staying {
-            if let Some(ix) = self.dest_ix(id) {
+            if let Some(ix) = self.table.dest_ix(id) {
                 self.activate(ix);
                 self.probe_when_overdue(ix);
             }
@@ -159,7 +159,7 @@ impl Core {
 
     /// The destinations of these shards in memory, in a deterministic order.
     fn known_in(&self, shards: &ShardSet) -> Vec<DestinationId> {
-        let all = self.dest_by_id.keys().copied();
+        let all = self.table.dest_ids();
         let mut known: Vec<_> = all.filter(|id| shards.has(id.shard())).collect();
         known.sort_unstable();
         known
@@ -170,10 +170,10 @@ impl Core {
         if self.to_give_back.is_through || self.to_give_back.shards.is_empty() {
             return;
         }
-        let (dests, known) = (&self.dests, &self.dest_by_id);
+        let table = &self.table;
         self.to_give_back.busy.retain(|id| {
-            known.get(id).is_some_and(|ix| {
-                let dest = &dests[ix.get()];
+            table.dest_ix(*id).is_some_and(|ix| {
+                let dest = &table.dests[ix.get()];
                 dest.in_flight > 0 || matches!(dest.probe, ProbeStage::Chosen(_))
             })
         });

@@ -90,7 +90,7 @@ impl Core {
 
     /// The event of a delivery, if it is in memory.
     pub(super) fn event_of(&self, id: DeliveryId) -> Option<Arc<Loaded>> {
-        let entry = self.entries.get(&id)?;
+        let entry = self.table.entries.get(&id)?;
         entry.event.clone().or_else(|| {
             let delivery = &entry.delivery;
             self.known_event(&delivery.tenant, &delivery.event)
@@ -165,12 +165,12 @@ impl Core {
 
     fn add_in_flight_bytes(&mut self, tenant: usize, bytes: usize) {
         self.in_flight_bytes.total += bytes;
-        self.tenants[tenant].in_flight_bytes += bytes;
+        self.table.tenants[tenant].in_flight_bytes += bytes;
     }
 
     fn remove_in_flight_bytes(&mut self, tenant: usize, bytes: usize) {
         self.in_flight_bytes.total = self.in_flight_bytes.total.saturating_sub(bytes);
-        let of_tenant = &mut self.tenants[tenant].in_flight_bytes;
+        let of_tenant = &mut self.table.tenants[tenant].in_flight_bytes;
         *of_tenant = of_tenant.saturating_sub(bytes);
     }
 }

@@ -112,7 +112,7 @@ impl Core {
 
     /// Requests the event of a delivery; it is read together with those of others.
     pub(super) fn want_event(&mut self, id: DeliveryId) {
-        if let Some(entry) = self.entries.get(&id) {
+        if let Some(entry) = self.table.entries.get(&id) {
             let (tenant, event) = (entry.delivery.tenant.clone(), entry.delivery.event.clone());
             self.loads.events.push(WantedEvent { delivery: id, tenant, event });
         }

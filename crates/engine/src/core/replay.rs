@@ -14,7 +14,7 @@ use postrider_store::{ReplayJob, ReplayState, ShardSet};
 use super::alarms::Alarm;
 use super::asked::Asker;
 use super::commits::Ack;
-use super::destinations::{DestIx, LoadId};
+use super::destinations::LoadId;
 use super::messages::{Action, Load, OnReplay, ReplayChange, Reply};
 use super::state::Core;
 use crate::handle::CommandError;
@@ -57,7 +57,7 @@ impl Core {
             }
             OnReplay::Change { job, change, reply } => self.change_replay(*job, change, reply),
             OnReplay::DeadCounted { destination, id, job } => {
-                if let Some(ix) = self.dest_ix(destination) {
+                if let Some(ix) = self.table.dest_ix(destination) {
                     self.dead_counted(ix, id);
                 }
                 // If another node owns the job's shard by now, that node finds the job in the
@@ -90,8 +90,8 @@ impl Core {
             return;
         }
         let drains = |id| {
-            let ix = self.dest_by_id.get(&id);
-            ix.is_some_and(|ix: &DestIx| self.dests[ix.get()].ramp.is_some())
+            let ix = self.table.dest_ix(id);
+            ix.is_some_and(|ix| self.table.dests[ix.get()].ramp.is_some())
         };
         // Waiting deliveries go before dead ones: a replay for a destination pauses while it
         // drains.
@@ -140,7 +140,7 @@ impl Core {
         let unknown: BTreeSet<DestinationId> = rows
             .iter()
             .map(|row| row.destination)
-            .filter(|id| self.dest_ix(*id).is_none() && self.leases.has(id.shard()))
+            .filter(|id| self.table.dest_ix(*id).is_none() && self.leases.has(id.shard()))
             .collect();
         if let Some(job) = self.jobs.get_mut(&id)
             && !unknown.is_empty()
@@ -214,12 +214,13 @@ impl Core {
     /// Replays one delivery; `false` if it is not to be replayed: it is unfinished, or its
     /// subscription is deleted.
     fn replay_row(&mut self, row: &Delivery) -> bool {
-        if self.entries.contains_key(&row.id) {
+        if self.table.entries.contains_key(&row.id) {
             return false;
         }
         let newest = self.commits.dirty(row.id).unwrap_or(row);
         let before = newest.state.name();
-        let (Ok(replayed), Some(ix)) = (newest.replayed(self.now), self.dest_ix(row.destination))
+        let (Ok(replayed), Some(ix)) =
+            (newest.replayed(self.now), self.table.dest_ix(row.destination))
         else {
             return false;
         };
@@ -235,8 +236,8 @@ impl Core {
     /// attempted since the job was created, it is sent without the job, its subscription is
     /// deleted, or its destination is frozen.
     fn retry_row(&mut self, job: &ReplayJob, row: &Delivery) -> bool {
-        let Some(ix) = self.dest_ix(row.destination) else { return false };
-        let resident = self.entries.get(&row.id).map(|entry| &entry.delivery);
+        let Some(ix) = self.table.dest_ix(row.destination) else { return false };
+        let resident = self.table.entries.get(&row.id).map(|entry| &entry.delivery);
         let newest = resident.or_else(|| self.commits.dirty(row.id)).unwrap_or(row).clone();
         if !job.takes(&newest)
             || self.is_on_its_way(&newest)

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use postrider_domain::ids::{DestinationId, ReplayId, Shard, TenantId};
+use postrider_domain::ids::{ReplayId, Shard};
 use postrider_domain::mass_failure::MassFailureGuard;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::alarms::Alarms;
 use super::commits::Commits;
-use super::destinations::{DestIx, Dests, LoadId};
+use super::destinations::{DestIx, LoadId};
 use super::lookup::Lookups;
 use super::messages::Action;
 use super::ownership::ShardsToGiveBack;
@@ -21,7 +21,7 @@ use super::payloads::{InFlightBytes, Known};
 use super::reads::{Loads, Seen};
 use super::replay::RunningJob;
 use super::shutdown::Shutdown;
-use super::table::{Entries, InFlight, TenantState};
+use super::table::Table;
 use super::turns::Rings;
 use super::window::Due;
 use crate::directory::Directory;
@@ -50,20 +50,13 @@ pub(crate) struct Core {
     /// Whether anybody listens: attempts are published only then.
     pub(crate) listened: bool,
     pub(super) now: Timestamp,
-    pub(super) dests: Dests,
-    pub(super) dest_by_id: HashMap<DestinationId, DestIx>,
-    pub(super) tenants: Vec<TenantState>,
-    pub(super) tenant_by_id: HashMap<TenantId, usize>,
-    pub(super) entries: Entries,
+    pub(super) table: Table,
     pub(super) rings: Rings,
     pub(super) due: Due,
     pub(super) alarms: Alarms,
-    pub(super) in_flight: InFlight,
     pub(super) in_flight_bytes: InFlightBytes,
     pub(super) known: Known,
     pub(super) payload_bytes: usize,
-    /// Deliveries that ramps have read and not sent yet.
-    pub(super) read_ahead: usize,
     pub(super) commits: Commits,
     pub(super) loads: Loads,
     pub(super) seen: Seen,
@@ -100,19 +93,13 @@ impl Core {
             owned_since: HashMap::new(),
             listened: false,
             now,
-            dests: Dests::default(),
-            dest_by_id: HashMap::new(),
-            tenants: Vec::new(),
-            tenant_by_id: HashMap::new(),
-            entries: Entries::default(),
+            table: Table::default(),
             rings: Rings::default(),
             due: Due::default(),
             alarms: Alarms::default(),
-            in_flight: InFlight::default(),
             in_flight_bytes: InFlightBytes::default(),
             known: Known::default(),
             payload_bytes: 0,
-            read_ahead: 0,
             loads: Loads::default(),
             seen: Seen::default(),
             guard,
@@ -128,20 +115,6 @@ impl Core {
         Arc::clone(&self.leases)
     }
 
-    pub(super) fn dest_ix(&self, id: DestinationId) -> Option<DestIx> {
-        self.dest_by_id.get(&id).copied()
-    }
-
-    pub(super) fn tenant_ix(&mut self, tenant: &TenantId) -> usize {
-        if let Some(&ix) = self.tenant_by_id.get(tenant) {
-            return ix;
-        }
-        let ix = self.tenants.len();
-        self.tenants.push(TenantState::default());
-        self.tenant_by_id.insert(tenant.clone(), ix);
-        ix
-    }
-
     /// Whether nothing new may be begun in a shard, because it is being handed over.
     pub(super) fn is_to_give_back(&self, shard: Shard) -> bool {
         self.to_give_back.shards.has(shard)
@@ -154,10 +127,5 @@ impl Core {
             || !self.is_leased
             || self.is_doubted
             || self.commits.unpersisted() >= self.options.unpersisted_max
-    }
-
-    /// Deliveries in memory, including those that ramps have read ahead.
-    pub(super) fn resident(&self) -> usize {
-        self.entries.len() + self.read_ahead
     }
 }

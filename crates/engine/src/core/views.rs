@@ -34,7 +34,7 @@ impl Core {
     }
 
     fn is_in_flight(&self, id: DeliveryId) -> bool {
-        self.entries.get(&id).is_some_and(
+        self.table.entries.get(&id).is_some_and(
             |entry| matches!(entry.position, Position::InFlight(flight) if flight.account.is_some()),
         )
     }
@@ -49,7 +49,7 @@ impl Core {
     ) -> Vec<Delivery> {
         let overlay = self.overlay(Some(tenant));
         let all = usize::try_from(overlay.queued + overlay.waiting).unwrap_or(usize::MAX);
-        let entries = self.entries.iter();
+        let entries = self.table.entries.iter();
         let in_flight = entries
             .filter(|(id, entry)| entry.delivery.tenant == *tenant && self.is_in_flight(**id))
             .map(|(_, entry)| &entry.delivery)
@@ -64,23 +64,22 @@ impl Core {
 
     fn overlay(&self, tenant: Option<&TenantId>) -> TenantOverlay {
         match tenant {
-            Some(tenant) => self
-                .tenant_by_id
-                .get(tenant)
-                .map_or(TenantOverlay::default(), |&ix| self.tenants[ix].overlay),
-            None => {
-                self.tenants.iter().fold(TenantOverlay::default(), |all, tenant| TenantOverlay {
+            Some(tenant) => {
+                self.table.tenant(tenant).map(|tenant| tenant.overlay).unwrap_or_default()
+            }
+            None => self.table.tenants.iter().fold(TenantOverlay::default(), |all, tenant| {
+                TenantOverlay {
                     queued: all.queued + tenant.overlay.queued,
                     waiting: all.waiting + tenant.overlay.waiting,
-                })
-            }
+                }
+            }),
         }
     }
 
     /// A destination with its current numbers.
     pub(super) fn look(&self, ix: DestIx) -> DestinationOverlay {
-        let dest = &self.dests[ix.get()];
-        let oldest = dest.first.ids.iter().find_map(|id| self.entries.get(id));
+        let dest = &self.table.dests[ix.get()];
+        let oldest = dest.first.ids.iter().find_map(|id| self.table.entries.get(id));
         DestinationOverlay {
             destination: dest.record.clone(),
             in_flight: dest.in_flight,
@@ -98,28 +97,28 @@ impl Core {
         destination: DestinationId,
         lane: Lane,
     ) -> Option<Standing> {
-        let ix = self.dest_ix(destination)?;
-        match self.entries.get(&id).map(|entry| entry.position) {
+        let ix = self.table.dest_ix(destination)?;
+        match self.table.entries.get(&id).map(|entry| entry.position) {
             Some(Position::FirstLane | Position::RetryLane { .. }) => {}
             Some(
                 Position::Window | Position::Probe | Position::Placed(_) | Position::InFlight(_),
             ) => return None,
             // The delivery is only in the store, behind all that are in memory.
             None => {
-                let ahead = self.dests[ix.get()].queue(lane).len;
+                let ahead = self.table.dests[ix.get()].queue(lane).len;
                 let waits = self.waits(ix, lane, None);
                 return Some(Standing { ahead, is_stored: true, waits });
             }
         }
         let is_here = |other: &&DeliveryId| {
-            self.entries.get(other).is_some_and(|entry| {
+            self.table.entries.get(other).is_some_and(|entry| {
                 matches!(
                     (lane, entry.position),
                     (Lane::First, Position::FirstLane) | (Lane::Retry, Position::RetryLane { .. })
                 )
             })
         };
-        let dest = &self.dests[ix.get()];
+        let dest = &self.table.dests[ix.get()];
         let ids = match lane {
             Lane::First => &dest.first.ids,
             Lane::Retry => &dest.retry.ids,
@@ -133,9 +132,9 @@ impl Core {
         if self.is_quiet() {
             waits.push(Wait::Pause);
         }
-        let total = self.in_flight.total();
+        let total = self.table.in_flight.total();
         let max = self.options.in_flight_max;
-        let dest = &self.dests[ix.get()];
+        let dest = &self.table.dests[ix.get()];
         let limit = dest.limit.get(total * 2 >= max);
         if dest.in_flight >= limit {
             waits.push(Wait::DestinationLimit { in_flight: dest.in_flight, limit });
@@ -151,7 +150,7 @@ impl Core {
             let per_1000_seconds = bucket.per_1000_seconds();
             waits.push(Wait::Rate { per_1000_seconds, next_at });
         }
-        let (tenant, known) = (dest.tenant, &self.tenants[dest.tenant]);
+        let (tenant, known) = (dest.tenant, &self.table.tenants[dest.tenant]);
         let event = here.and_then(|id| self.event_of(id));
         let bytes = here.map_or(0, |_| in_flight_bytes(event.as_deref()));
         match self.tenant_block(tenant, bytes) {
@@ -175,12 +174,12 @@ impl Core {
 
     fn gauges(&self) -> Gauges {
         Gauges {
-            destinations: self.dest_by_id.len(),
-            resident: self.resident() + self.awaited(),
-            in_flight_first: self.in_flight.first,
-            in_flight_retry: self.in_flight.retry,
-            queued: self.dests.iter().map(|(_, dest)| dest.first.len).sum(),
-            ready: self.dests.iter().map(|(_, dest)| dest.retry.len).sum(),
+            destinations: self.table.dest_ids().len(),
+            resident: self.table.resident() + self.awaited(),
+            in_flight_first: self.table.in_flight.first,
+            in_flight_retry: self.table.in_flight.retry,
+            queued: self.table.dests.iter().map(|(_, dest)| dest.first.len).sum(),
+            ready: self.table.dests.iter().map(|(_, dest)| dest.retry.len).sum(),
             due: self.due.len(),
             alarms: self.alarms.len(),
             unpersisted: self.commits.unpersisted(),

@@ -98,14 +98,14 @@ impl Core {
             DeliveryState::Waiting(slot) if self.due.covers(slot.due_at, delivery.id) => {
                 self.due.insert(slot.due_at, delivery.id);
                 let position = Position::Window;
-                self.entries.insert(Entry { delivery, event: None, dest: ix, position });
+                self.table.entries.insert(Entry { delivery, event: None, dest: ix, position });
             }
             DeliveryState::Queued => self.enqueue_first(delivery, None, ix),
             DeliveryState::Waiting(_)
             | DeliveryState::Delivered { .. }
             | DeliveryState::Dead { .. }
             | DeliveryState::Cancelled { .. } => {
-                self.entries.remove(&delivery.id);
+                self.table.entries.remove(&delivery.id);
             }
         }
     }
@@ -131,7 +131,7 @@ impl Core {
     pub(super) fn load_due(&mut self) {
         let max = self.due_max();
         while let Some(id) = self.due.give_way(max) {
-            self.entries.remove(&id);
+            self.table.entries.remove(&id);
         }
         if self.due.loading || self.shutdown.is_begun() {
             return;
@@ -160,7 +160,7 @@ impl Core {
 
     /// Reads the deliveries of a destination from the store, in both lanes.
     pub(super) fn look_again(&mut self, ix: DestIx) {
-        let first = &mut self.dests[ix.get()].first;
+        let first = &mut self.table.dests[ix.get()].first;
         if first.loading {
             // A running read may not see the newest deliveries, so the lanes are read once more.
             first.spilled = true;
