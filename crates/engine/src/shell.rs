@@ -195,7 +195,7 @@ async fn load(
         leases,
         now,
     );
-    core.leases_until = LeaseHolder::until(&**store, asked);
+    core.leases_valid_until(LeaseHolder::until(&**store, asked));
     for record in destinations {
         let rate = directory.rate_limit(&record.tenant, record.id);
         core.add_destination(record, rate);
@@ -295,7 +295,7 @@ impl Shell {
 
     /// Updates whether the leases are valid at this moment.
     fn look_at_lease(&mut self) {
-        self.core.is_leased = self.core.leases_until.is_none_or(|until| instant() < until);
+        self.core.check_leases(instant());
     }
 
     fn sleep(&self, now: Timestamp) -> Duration {

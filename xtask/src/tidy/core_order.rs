@@ -17,6 +17,7 @@ const ORDER: &[&str] = &[
     "limiter",
     "destinations",
     "table",
+    "shards",
     "alarms",
     "messages",
     "commits",

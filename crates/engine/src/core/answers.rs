@@ -19,7 +19,7 @@ impl Core {
     /// first, all at once and not one by one when they are sent.
     pub(super) fn loaded(&mut self, id: LoadId, rows: Vec<Delivery>, next_ticket: u64) {
         let is_first_lane = self.loads.is_of_first_lane(id);
-        if is_first_lane && self.leases_until.is_some() {
+        if is_first_lane && self.shards.are_shared() {
             let is_new = |row: &&Delivery| {
                 !self.table.entries.contains_key(&row.id) && !self.commits.is_dirty(row.id)
             };

@@ -82,7 +82,7 @@ impl Core {
             return;
         }
         // Deliveries in shards of other nodes are cancelled by their owners.
-        let ours = |row: &Delivery| self.leases.has(row.destination.shard());
+        let ours = |row: &Delivery| self.shards.has(row.destination.shard());
         let rows: Vec<Delivery> = rows.into_iter().filter(ours).collect();
         if rows.is_empty() {
             return;

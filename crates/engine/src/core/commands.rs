@@ -18,7 +18,7 @@ impl Core {
     pub(super) fn command(&mut self, command: Command) {
         match command {
             Command::Destination { record, reply } => {
-                if self.leases.has(record.id.shard()) {
+                if self.shards.has(record.id.shard()) {
                     self.add_destination(*record, None);
                 }
                 reply.send(()).ok();

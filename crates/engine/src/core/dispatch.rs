@@ -67,7 +67,7 @@ impl Core {
 
     /// One turn of a destination: sends one delivery.
     fn turn(&mut self, ix: DestIx, ring: Lane) {
-        if self.is_to_give_back(self.table.dests[ix.get()].record.id.shard()) {
+        if self.shards.is_to_give_back(self.table.dests[ix.get()].record.id.shard()) {
             // The next owner of the shard will send it.
             return;
         }
@@ -208,8 +208,9 @@ impl Core {
     /// Whether a delivery whose event was read is sent. If not, it gives its in-flight capacity
     /// back.
     fn admit(&mut self, id: DeliveryId, ix: DestIx, places: Places) -> bool {
-        let is_to_give_back = self.is_to_give_back(self.table.dests[ix.get()].record.id.shard());
-        let is_stopped = self.shutdown.is_begun() || !self.is_leased || self.is_doubted;
+        let is_to_give_back =
+            self.shards.is_to_give_back(self.table.dests[ix.get()].record.id.shard());
+        let is_stopped = self.shutdown.is_begun() || self.shards.are_unsure();
         if is_stopped || is_to_give_back && !places.is_probe {
             self.put_back(id);
             return false;

@@ -9,10 +9,10 @@ use super::state::Core;
 
 impl Core {
     pub(super) fn begin_commit(&mut self) {
-        if self.is_doubted || self.alarms.is_set(Alarm::Commit) {
+        if self.shards.are_doubted() || self.alarms.is_set(Alarm::Commit) {
             return;
         }
-        if let Some(commit) = self.commits.begin(&self.leases) {
+        if let Some(commit) = self.commits.begin(self.shards.leases()) {
             self.actions.push(Action::Commit(commit));
         }
     }
@@ -24,7 +24,7 @@ impl Core {
             Ok(()) => self.committed(),
             Err(StoreError::Stopped(why)) => self.actions.push(Action::Stop(why)),
             Err(StoreError::Fenced { shard }) => self.fenced(shard),
-            Err(StoreError::Internal(_)) if self.leases_until.is_some() => {
+            Err(StoreError::Internal(_)) if self.shards.are_shared() => {
                 // The state in memory differs from the store, and repeating the commit would not
                 // help: everything that it touches is read again.
                 let touched = self.commits.touched();

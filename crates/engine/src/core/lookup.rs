@@ -39,7 +39,7 @@ pub(super) type Lookups = HashMap<DestinationId, Lookup>;
 impl Core {
     /// Reads a destination that this node owns, unless it is being read already.
     fn look_up(&mut self, tenant: &TenantId, id: DestinationId) -> Option<&mut Lookup> {
-        if !self.leases.has(id.shard()) {
+        if !self.shards.has(id.shard()) {
             return None;
         }
         if !self.lookups.contains_key(&id) {

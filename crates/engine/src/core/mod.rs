@@ -42,6 +42,7 @@ mod replay;
 mod requests;
 mod residence;
 mod settle;
+mod shards;
 mod shutdown;
 mod state;
 mod table;

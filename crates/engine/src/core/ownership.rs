@@ -9,6 +9,7 @@ use std::sync::Arc;
 use postrider_domain::ids::{DestinationId, Shard};
 use postrider_domain::time::Timestamp;
 use postrider_store::{ShardLeases, ShardSet};
+use tokio::time::Instant;
 
 use super::alarms::Alarm;
 use super::commits::Ack;
@@ -17,24 +18,12 @@ use super::messages::{Action, RenewedLeases};
 use super::state::Core;
 use crate::handle::CommandError;
 
-/// Shards to hand over to other nodes.
-#[derive(Debug, Default)]
-pub(super) struct ShardsToGiveBack {
-    pub(super) shards: ShardSet,
-    /// The number of the decision; an outdated decision must not be acted on.
-    decision: u64,
-    /// Destinations in these shards with attempts in flight or undurable changes.
-    busy: Vec<DestinationId>,
-    /// Whether nothing is in flight any more; only durability is awaited.
-    is_through: bool,
-}
-
 impl Core {
     /// Drops the state of shards that this node no longer owns.
     fn lose(&mut self, shards: &ShardSet) {
-        let mut leases = ShardLeases::clone(&self.leases);
+        let mut leases = ShardLeases::clone(self.shards.leases());
         leases.shards.retain(|(held, _)| !shards.has(*held));
-        self.leases = Arc::new(leases);
+        self.shards.set_leases(leases);
         let is_lost = |dest: &Dest| !dest.lost && shards.has(dest.record.id.shard());
         let lost = self.table.dests.iter().filter(|(_, dest)| is_lost(dest));
         let lost: Vec<DestIx> = lost.map(|(ix, _)| ix).collect();
@@ -76,14 +65,14 @@ impl Core {
     /// The store refused a settlement in a shard: another node owns it, or the lease has ended.
     pub(super) fn fenced(&mut self, shard: Shard) {
         let fenced = ShardSet::from_iter([shard]);
-        match self.leases.epoch(shard) {
+        match self.shards.epoch(shard) {
             None => self.commits.drop_shards(&fenced),
             // The shard was lost and taken again meanwhile: its old state is dropped already.
             Some(epoch) if self.commits.epoch(shard) != Some(epoch) => {}
-            Some(_) if self.leases_until.is_none() => self.lose(&fenced),
+            Some(_) if !self.shards.are_shared() => self.lose(&fenced),
             Some(_) => {
                 // Renewing the leases tells which of the two it is. If nobody else had the shard, work continues.
-                self.is_doubted = true;
+                self.shards.doubt();
                 self.actions.push(Action::RenewLeases(ShardLeases::default()));
             }
         }
@@ -91,7 +80,7 @@ impl Core {
 
     /// Drops the state of these shards, which differs from the store, and renews the leases.
     pub(super) fn lose_and_renew(&mut self, lost: &ShardSet) {
-        let mut known = ShardLeases::clone(&self.leases);
+        let mut known = ShardLeases::clone(self.shards.leases());
         known.shards.retain(|(shard, _)| lost.has(*shard));
         self.lose(lost);
         self.actions.push(Action::RenewLeases(known));
@@ -100,20 +89,19 @@ impl Core {
     /// Applies renewed leases, with the destinations and jobs of newly owned shards.
     pub(super) fn take_leases(&mut self, renewed: RenewedLeases) {
         let RenewedLeases { leases, gained, jobs, until, to_give_back } = renewed;
-        let before = Arc::clone(&self.leases);
+        let before = Arc::clone(self.shards.leases());
         let is_lost = |(shard, epoch): &&(_, _)| leases.epoch(*shard) != Some(*epoch);
         let lost: ShardSet =
             before.shards.iter().filter(is_lost).map(|(shard, _)| *shard).collect();
         if !lost.is_empty() {
             self.lose(&lost);
         }
-        let is_new = |(shard, _): &(_, _)| self.leases.epoch(*shard).is_none();
+        let is_new = |(shard, _): &(_, _)| self.shards.epoch(*shard).is_none();
         let new: Vec<Shard> =
             leases.shards.iter().filter(|held| is_new(held)).map(|(shard, _)| *shard).collect();
-        self.owned_since.extend(new.iter().map(|shard| (*shard, self.loads.next())));
-        self.leases = Arc::new(leases);
-        self.leases_until = until;
-        self.is_doubted = false;
+        self.shards.own_since(&new, self.loads.next());
+        self.shards.set_leases(leases);
+        self.shards.renewed(until);
         for record in gained {
             let rate = self.directory.rate_limit(&record.tenant, record.id);
             self.add_destination(record, rate);
@@ -133,21 +121,19 @@ impl Core {
 
     /// Another node may have accepted deliveries for shards of this node: reads them.
     pub(super) fn look_for_work(&mut self, shards: &ShardSet, since: Timestamp) {
-        if self.leases.shards.iter().any(|(shard, _)| shards.has(*shard)) {
+        if self.shards.leases().shards.iter().any(|(shard, _)| shards.has(*shard)) {
             self.scan_from(since);
         }
     }
 
     /// Sets the shards to hand over; it replaces an earlier decision.
-    pub(super) fn set_shards_to_give_back(&mut self, shards: ShardSet, decision: u64) {
-        if decision == self.to_give_back.decision {
+    fn set_shards_to_give_back(&mut self, shards: ShardSet, decision: u64) {
+        let Some(before) = self.shards.replace_shards_to_give_back(shards, decision) else {
             return;
-        }
-        let before = std::mem::take(&mut self.to_give_back).shards;
-        let busy = self.known_in(&shards);
+        };
+        self.shards.give_back_after(self.known_in(&shards));
         let mut staying = self.known_in(&before);
         staying.retain(|id| !shards.has(id.shard()));
-        self.to_give_back = ShardsToGiveBack { shards, decision, busy, is_through: false };
         // The node that was to get these shards has left: their destinations continue here.
         for id in staying {
             if let Some(ix) = self.table.dest_ix(id) {
@@ -167,26 +153,37 @@ impl Core {
 
     /// Gives the shards back as soon as everything in flight there is settled and durable.
     pub(super) fn give_back_when_settled(&mut self) {
-        if self.to_give_back.is_through || self.to_give_back.shards.is_empty() {
-            return;
-        }
         let table = &self.table;
-        self.to_give_back.busy.retain(|id| {
-            table.dest_ix(*id).is_some_and(|ix| {
+        let is_busy = |id| {
+            table.dest_ix(id).is_some_and(|ix| {
                 let dest = &table.dests[ix.get()];
                 dest.in_flight > 0 || matches!(dest.probe, ProbeStage::Chosen(_))
             })
-        });
-        if self.to_give_back.busy.is_empty() {
-            self.to_give_back.is_through = true;
-            self.commits.when_durable(Ack::GiveBack(self.to_give_back.decision));
+        };
+        if let Some(decision) = self.shards.settled(is_busy) {
+            self.commits.when_durable(Ack::GiveBack(decision));
         }
     }
 
     /// Everything that was in flight at this decision is durable: gives the shards back.
     pub(super) fn give_back(&mut self, decision: u64) {
-        if decision == self.to_give_back.decision {
+        if self.shards.is_current(decision) {
             self.actions.push(Action::GiveBack(decision));
         }
+    }
+
+    /// The leases of this node.
+    pub(crate) fn leases(&self) -> Arc<ShardLeases> {
+        Arc::clone(self.shards.leases())
+    }
+
+    /// The leases are valid until this time; `None` if no other node could take the shards.
+    pub(crate) fn leases_valid_until(&mut self, until: Option<Instant>) {
+        self.shards.renewed(until);
+    }
+
+    /// Updates whether the leases are valid.
+    pub(crate) fn check_leases(&mut self, now: Instant) {
+        self.shards.check_leases(now);
     }
 }

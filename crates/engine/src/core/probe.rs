@@ -18,7 +18,7 @@ impl Core {
     /// The probe interval has passed: chooses a waiting delivery as the probe.
     pub(super) fn probe_due(&mut self, ix: DestIx) {
         let is_due = self.ask(ix) == Admission::Probe
-            && !self.is_to_give_back(self.table.dests[ix.get()].record.id.shard());
+            && !self.shards.is_to_give_back(self.table.dests[ix.get()].record.id.shard());
         if is_due
             && self.table.dests[ix.get()].probe == ProbeStage::None
             && !self.shutdown.is_begun()
@@ -53,7 +53,7 @@ impl Core {
         self.table.dests[ix.get()].probe = ProbeStage::None;
         let complete = rows.len() < limit;
         let destination = self.table.dests[ix.get()].record.id;
-        if self.is_to_give_back(destination.shard()) {
+        if self.shards.is_to_give_back(destination.shard()) {
             return;
         }
         // Changes that are not durable yet are missing in the result, or outdated.

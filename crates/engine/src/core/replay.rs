@@ -45,7 +45,7 @@ impl Core {
         match command {
             // The owner of the job's shard runs it.
             OnReplay::Run { job, reply } | OnReplay::Change { job, reply, .. }
-                if !self.leases.has(job.shard()) =>
+                if !self.shards.has(job.shard()) =>
             {
                 drop(reply.send(Err(CommandError::Moved)));
             }
@@ -62,7 +62,7 @@ impl Core {
                 }
                 // If another node owns the job's shard by now, that node finds the job in the
                 // store.
-                if let Some(job) = job.filter(|job| self.leases.has(job.shard())) {
+                if let Some(job) = job.filter(|job| self.shards.has(job.shard())) {
                     self.run_job(*job);
                 }
             }
@@ -126,8 +126,8 @@ impl Core {
         if job.job.state != ReplayState::Running {
             return;
         }
-        let is_ours = |row: &Delivery| self.leases.has(row.destination.shard());
-        if self.leases_until.is_some() && !rows.iter().all(is_ours) {
+        let is_ours = |row: &Delivery| self.shards.has(row.destination.shard());
+        if self.shards.are_shared() && !rows.iter().all(is_ours) {
             // Other nodes own these deliveries and replay them; then the job continues.
             if let Some(job) = self.jobs.get_mut(&id) {
                 job.busy = true;
@@ -140,7 +140,7 @@ impl Core {
         let unknown: BTreeSet<DestinationId> = rows
             .iter()
             .map(|row| row.destination)
-            .filter(|id| self.table.dest_ix(*id).is_none() && self.leases.has(id.shard()))
+            .filter(|id| self.table.dest_ix(*id).is_none() && self.shards.has(id.shard()))
             .collect();
         if let Some(job) = self.jobs.get_mut(&id)
             && !unknown.is_empty()

@@ -30,7 +30,7 @@ impl Core {
     pub(super) fn change_delivery(&mut self, command: OnDelivery, delivery: Option<Delivery>) {
         let Some(delivery) = delivery else { return command.refuse(CommandError::NotFound) };
         let id = delivery.id;
-        if !self.leases.has(delivery.destination.shard()) {
+        if !self.shards.has(delivery.destination.shard()) {
             return command.refuse(CommandError::Moved);
         }
         // The delivery may have changed while it was read.

@@ -25,7 +25,7 @@ impl Core {
             return ix;
         }
         let tenant = self.table.tenant_ix(&record.tenant);
-        let known_since = self.owned_since.get(&record.id.shard()).copied().unwrap_or(0);
+        let known_since = self.shards.owned_since(record.id.shard());
         let dest = Dest::new(record, tenant, &self.options, known_since, self.now);
         let ix = self.table.add_dest(dest);
         self.set_rate(ix, rate);

@@ -4,22 +4,21 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use postrider_domain::ids::{ReplayId, Shard};
+use postrider_domain::ids::ReplayId;
 use postrider_domain::mass_failure::MassFailureGuard;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_store::ShardLeases;
-use tokio::time::Instant;
 
 use super::alarms::Alarms;
 use super::commits::Commits;
-use super::destinations::{DestIx, LoadId};
+use super::destinations::DestIx;
 use super::lookup::Lookups;
 use super::messages::Action;
-use super::ownership::ShardsToGiveBack;
 use super::payloads::{InFlightBytes, Known};
 use super::reads::{Loads, Seen};
 use super::replay::RunningJob;
+use super::shards::Shards;
 use super::shutdown::Shutdown;
 use super::table::Table;
 use super::turns::Rings;
@@ -34,19 +33,9 @@ pub(crate) struct Core {
     pub(super) policy: Arc<Policy>,
     pub(super) directory: Arc<Directory>,
     pub(super) inbox: Arc<Inbox>,
-    pub(super) leases: Arc<ShardLeases>,
-    /// Until when the leases are valid; `None` if no other node could take the shards.
-    pub(crate) leases_until: Option<Instant>,
-    /// Whether the leases are valid: nothing is sent otherwise.
-    pub(crate) is_leased: bool,
-    /// The store refused a settlement: until the leases are renewed, the ownership is unknown.
-    pub(super) is_doubted: bool,
-    /// Shards to hand over to other nodes.
-    pub(super) to_give_back: ShardsToGiveBack,
+    pub(super) shards: Shards,
     /// Destinations that are being read.
     pub(super) lookups: Lookups,
-    /// For each shard, the first read whose results count: another node owned the shard before.
-    pub(super) owned_since: HashMap<Shard, LoadId>,
     /// Whether anybody listens: attempts are published only then.
     pub(crate) listened: bool,
     pub(super) now: Timestamp,
@@ -84,13 +73,8 @@ impl Core {
             policy,
             directory,
             inbox,
-            leases: Arc::new(leases),
-            leases_until: None,
-            is_leased: true,
-            is_doubted: false,
-            to_give_back: ShardsToGiveBack::default(),
+            shards: Shards::new(leases),
             lookups: Lookups::default(),
-            owned_since: HashMap::new(),
             listened: false,
             now,
             table: Table::default(),
@@ -110,22 +94,11 @@ impl Core {
         }
     }
 
-    /// The leases of this node.
-    pub(crate) fn leases(&self) -> Arc<ShardLeases> {
-        Arc::clone(&self.leases)
-    }
-
-    /// Whether nothing new may be begun in a shard, because it is being handed over.
-    pub(super) fn is_to_give_back(&self, shard: Shard) -> bool {
-        self.to_give_back.shards.has(shard)
-    }
-
     /// Whether nothing may be sent: the engine is shutting down, the leases may be invalid, or too
     /// many changes are not durable yet.
     pub(super) fn is_quiet(&self) -> bool {
         self.shutdown.is_begun()
-            || !self.is_leased
-            || self.is_doubted
+            || self.shards.are_unsure()
             || self.commits.unpersisted() >= self.options.unpersisted_max
     }
 }
