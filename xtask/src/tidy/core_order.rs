@@ -18,6 +18,7 @@ const ORDER: &[&str] = &[
     "destinations",
     "table",
     "shards",
+    "suspensions",
     "alarms",
     "messages",
     "commits",

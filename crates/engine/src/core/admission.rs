@@ -25,7 +25,7 @@ impl Core {
         if self.table.dests[ix.get()].lost {
             return Admission::Refuse;
         }
-        let suspension = self.guard.suspension();
+        let suspension = self.suspensions.now();
         let circuit = &mut self.table.dests[ix.get()].record.circuit;
         let (admission, transition) = circuit.ask(self.now, suspension, &self.policy.circuit);
         if transition.is_some() {

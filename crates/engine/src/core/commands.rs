@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use postrider_domain::destination::Destination;
-use postrider_domain::mass_failure::MassFailureGuard;
 use postrider_domain::policy::{DeadRecovery, Policy, RecoveryMode};
 
 use super::destinations::DestIx;
@@ -122,7 +121,7 @@ impl Core {
     fn set_policy(&mut self, policy: Arc<Policy>) {
         if policy.mass_failure != self.policy.mass_failure {
             // A suspension that began under the old policy ends now.
-            self.guard = MassFailureGuard::new(policy.mass_failure.clone());
+            self.suspensions.set_policy(&policy.mass_failure);
             self.resume_transitions();
         }
         let has_other_rate = policy.limits.rate_limit_max != self.policy.limits.rate_limit_max;

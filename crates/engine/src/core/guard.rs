@@ -15,8 +15,8 @@ impl Core {
     /// suspended.
     pub(super) fn freeze_due(&mut self, ix: DestIx) {
         self.ask(ix);
-        if self.guard.suspension() == Suspension::On {
-            self.freezes_put_off.insert(ix);
+        if self.suspensions.now() == Suspension::On {
+            self.suspensions.put_off_freeze(ix);
         }
     }
 
@@ -29,7 +29,7 @@ impl Core {
                 Suspension::Off => self.resume_transitions(),
             }
         }
-        if self.guard.suspension() == Suspension::On && !self.alarms.is_set(Alarm::Guard) {
+        if self.suspensions.now() == Suspension::On && !self.alarms.is_set(Alarm::Guard) {
             let tick = self.policy.mass_failure.window / 6;
             let tick = tick.max(std::time::Duration::from_millis(1));
             self.alarms.set(Alarm::Guard, self.now.saturating_add(tick));
@@ -69,7 +69,7 @@ impl Core {
                 self.circuit_changed(ix, None);
             }
         }
-        for ix in std::mem::take(&mut self.freezes_put_off) {
+        for ix in self.suspensions.take_put_off() {
             self.ask(ix);
         }
     }
@@ -80,7 +80,7 @@ impl Core {
     }
 
     pub(super) fn tick_guard(&mut self) {
-        let change = self.guard.tick(self.now);
+        let change = self.suspensions.tick(self.now);
         self.guard_changed(change);
     }
 }

@@ -45,6 +45,7 @@ mod settle;
 mod shards;
 mod shutdown;
 mod state;
+mod suspensions;
 mod table;
 mod trial;
 mod turns;

@@ -109,7 +109,7 @@ impl Core {
             return;
         }
         self.table.dests[ix.get()].probe = ProbeStage::None;
-        let suspension = self.guard.suspension();
+        let suspension = self.suspensions.now();
         let circuit = &mut self.table.dests[ix.get()].record.circuit;
         let lost = circuit.learn(id, Verdict::OwnFault, self.now, suspension, &self.policy.circuit);
         if lost.is_some() {

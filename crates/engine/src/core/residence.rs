@@ -75,7 +75,7 @@ impl Core {
             && dest.retry.is_empty()
             && dest.ramp.is_none()
             && self.table.entries.of(ix) == 0
-            && !self.freezes_put_off.contains(&ix)
+            && !self.suspensions.has_put_off(ix)
             && !self.commits.has(ix, dest.record.id)
     }
 

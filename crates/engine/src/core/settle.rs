@@ -81,7 +81,8 @@ impl Core {
             return;
         }
         let failed = verdict != Verdict::Success;
-        let change = self.guard.record(self.table.dests[ix.get()].record.id, failed, self.now);
+        let change =
+            self.suspensions.record(self.table.dests[ix.get()].record.id, failed, self.now);
         self.guard_changed(change);
         let policy = self.settling_policy(&entry.delivery, ix, verdict);
         let settled = settlement::settle(
@@ -90,7 +91,7 @@ impl Core {
             flight.turn,
             finished,
             self.now,
-            self.guard.suspension(),
+            self.suspensions.now(),
             &policy,
         );
         let dest = &mut self.table.dests[ix.get()];

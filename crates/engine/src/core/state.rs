@@ -1,18 +1,16 @@
 //! The fields of the core, and the few questions that several modules ask. The behaviour is in the
 //! other modules.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use postrider_domain::ids::ReplayId;
-use postrider_domain::mass_failure::MassFailureGuard;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_store::ShardLeases;
 
 use super::alarms::Alarms;
 use super::commits::Commits;
-use super::destinations::DestIx;
 use super::lookup::Lookups;
 use super::messages::Action;
 use super::payloads::{InFlightBytes, Known};
@@ -20,6 +18,7 @@ use super::reads::{Loads, Seen};
 use super::replay::RunningJob;
 use super::shards::Shards;
 use super::shutdown::Shutdown;
+use super::suspensions::Suspensions;
 use super::table::Table;
 use super::turns::Rings;
 use super::window::Due;
@@ -49,9 +48,7 @@ pub(crate) struct Core {
     pub(super) commits: Commits,
     pub(super) loads: Loads,
     pub(super) seen: Seen,
-    pub(super) guard: MassFailureGuard,
-    /// Destinations whose freezing was suspended, to be asked again when the suspension ends.
-    pub(super) freezes_put_off: BTreeSet<DestIx>,
+    pub(super) suspensions: Suspensions,
     pub(super) jobs: HashMap<ReplayId, RunningJob>,
     pub(super) shutdown: Shutdown,
     pub(super) actions: Vec<Action>,
@@ -66,7 +63,7 @@ impl Core {
         leases: ShardLeases,
         now: Timestamp,
     ) -> Self {
-        let guard = MassFailureGuard::new(policy.mass_failure.clone());
+        let suspensions = Suspensions::new(&policy.mass_failure);
         Core {
             commits: Commits::new(&options),
             options,
@@ -86,8 +83,7 @@ impl Core {
             payload_bytes: 0,
             loads: Loads::default(),
             seen: Seen::default(),
-            guard,
-            freezes_put_off: BTreeSet::new(),
+            suspensions,
             jobs: HashMap::new(),
             shutdown: Shutdown::default(),
             actions: Vec::new(),

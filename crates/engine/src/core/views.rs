@@ -190,8 +190,8 @@ impl Core {
             shards: self.shards.leases().shards.len(),
             leased: self.shards.are_leased(),
             filters_over_budget: self.directory.over_budget(),
-            suspended: self.guard.suspension() == Suspension::On,
-            suspended_since: self.guard.suspended_since(),
+            suspended: self.suspensions.now() == Suspension::On,
+            suspended_since: self.suspensions.since(),
         }
     }
 }
