@@ -24,14 +24,14 @@ const UNREAD_BYTES: usize = 2 * limits::EVENT_BODY_BYTES_MAX;
 
 /// Large events that are referenced in memory.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+struct Known {
     events: HashMap<(TenantId, EventId), Weak<Loaded>>,
     /// When there are this many entries, unreferenced ones are removed.
     full_at: usize,
 }
 
 impl Known {
-    pub(super) fn get(&self, tenant: &TenantId, event: &EventId) -> Option<Arc<Loaded>> {
+    fn get(&self, tenant: &TenantId, event: &EventId) -> Option<Arc<Loaded>> {
         if self.events.is_empty() {
             return None;
         }
@@ -49,10 +49,28 @@ impl Known {
     }
 }
 
-/// Bytes in flight.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct InFlightBytes {
-    pub(super) total: usize,
+/// The bytes of events in memory, and the large events that are shared.
+#[derive(Debug, Default)]
+pub(super) struct Payloads {
+    known: Known,
+    /// Bytes of events that wait for their first attempt.
+    queued_bytes: usize,
+    in_flight_bytes: usize,
+}
+
+impl Payloads {
+    /// The event, if it is large and in memory already.
+    pub(super) fn known(&self, tenant: &TenantId, event: &EventId) -> Option<Arc<Loaded>> {
+        self.known.get(tenant, event)
+    }
+
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
+    pub(super) fn in_flight_bytes(&self) -> usize {
+        self.in_flight_bytes
+    }
 }
 
 /// The size of an event in flight.
@@ -76,16 +94,11 @@ impl Core {
             return loaded;
         }
         let event = &loaded.event;
-        if let Some(known) = self.known.get(&event.tenant, &event.id) {
+        if let Some(known) = self.payloads.known(&event.tenant, &event.id) {
             return known;
         }
-        self.known.add(&loaded);
+        self.payloads.known.add(&loaded);
         loaded
-    }
-
-    /// The event, if it is in memory already.
-    fn known_event(&self, tenant: &TenantId, event: &EventId) -> Option<Arc<Loaded>> {
-        self.known.get(tenant, event)
     }
 
     /// The event of a delivery, if it is in memory.
@@ -93,18 +106,18 @@ impl Core {
         let entry = self.table.entries.get(&id)?;
         entry.event.clone().or_else(|| {
             let delivery = &entry.delivery;
-            self.known_event(&delivery.tenant, &delivery.event)
+            self.payloads.known(&delivery.tenant, &delivery.event)
         })
     }
 
     /// Keeps an event in memory for a delivery's first attempt, if there is room.
     pub(super) fn keep_payload(&mut self, loaded: Arc<Loaded>) -> Option<Arc<Loaded>> {
         if !loaded.queued.any() {
-            let bytes = self.payload_bytes.saturating_add(loaded.bytes());
+            let bytes = self.payloads.queued_bytes.saturating_add(loaded.bytes());
             if bytes > self.options.payload_bytes_max {
                 return None;
             }
-            self.payload_bytes = bytes;
+            self.payloads.queued_bytes = bytes;
         }
         loaded.queued.join();
         Some(loaded)
@@ -115,7 +128,7 @@ impl Core {
         if let Some(loaded) = loaded
             && loaded.queued.leave()
         {
-            self.payload_bytes = self.payload_bytes.saturating_sub(loaded.bytes());
+            self.payloads.queued_bytes = self.payloads.queued_bytes.saturating_sub(loaded.bytes());
         }
     }
 
@@ -164,12 +177,12 @@ impl Core {
     }
 
     fn add_in_flight_bytes(&mut self, tenant: usize, bytes: usize) {
-        self.in_flight_bytes.total += bytes;
+        self.payloads.in_flight_bytes += bytes;
         self.table.tenants[tenant].in_flight_bytes += bytes;
     }
 
     fn remove_in_flight_bytes(&mut self, tenant: usize, bytes: usize) {
-        self.in_flight_bytes.total = self.in_flight_bytes.total.saturating_sub(bytes);
+        self.payloads.in_flight_bytes = self.payloads.in_flight_bytes.saturating_sub(bytes);
         let of_tenant = &mut self.table.tenants[tenant].in_flight_bytes;
         *of_tenant = of_tenant.saturating_sub(bytes);
     }

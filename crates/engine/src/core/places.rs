@@ -42,7 +42,7 @@ impl Core {
         let (queued, dest) = (entry.event.take(), &mut self.table.dests[entry.dest.get()]);
         let event = queued.clone().or_else(|| {
             let delivery = &entry.delivery;
-            self.known.get(&delivery.tenant, &delivery.event)
+            self.payloads.known(&delivery.tenant, &delivery.event)
         });
         dest.in_flight += 1;
         dest.retry_in_flight += u32::from(lane == Lane::Retry);

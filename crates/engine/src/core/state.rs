@@ -13,7 +13,7 @@ use super::alarms::Alarms;
 use super::commits::Commits;
 use super::lookup::Lookups;
 use super::messages::Action;
-use super::payloads::{InFlightBytes, Known};
+use super::payloads::Payloads;
 use super::reads::{Loads, Seen};
 use super::replay::RunningJob;
 use super::shards::Shards;
@@ -42,9 +42,7 @@ pub(crate) struct Core {
     pub(super) rings: Rings,
     pub(super) due: Due,
     pub(super) alarms: Alarms,
-    pub(super) in_flight_bytes: InFlightBytes,
-    pub(super) known: Known,
-    pub(super) payload_bytes: usize,
+    pub(super) payloads: Payloads,
     pub(super) commits: Commits,
     pub(super) loads: Loads,
     pub(super) seen: Seen,
@@ -78,9 +76,7 @@ impl Core {
             rings: Rings::default(),
             due: Due::default(),
             alarms: Alarms::default(),
-            in_flight_bytes: InFlightBytes::default(),
-            known: Known::default(),
-            payload_bytes: 0,
+            payloads: Payloads::default(),
             loads: Loads::default(),
             seen: Seen::default(),
             suspensions,

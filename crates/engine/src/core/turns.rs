@@ -81,12 +81,12 @@ impl Core {
             return Some(Share::Attempts { limit });
         }
         let max = options.in_flight_bytes_max;
-        let free = max.saturating_sub(self.in_flight_bytes.total);
+        let free = max.saturating_sub(self.payloads.in_flight_bytes());
         let limit = options.tenant_in_flight_bytes_max.unwrap_or(usize::MAX);
         let limit = limit.min(free.saturating_mul(SHARE));
         // An event that is larger than the whole limit is sent alone.
         let fits = bytes == 0
-            || tenant.in_flight_bytes == 0 && self.in_flight_bytes.total == 0
+            || tenant.in_flight_bytes == 0 && self.payloads.in_flight_bytes() == 0
             || bytes <= free && tenant.in_flight_bytes.saturating_add(bytes) <= limit;
         (!fits).then_some(Share::Bytes { limit })
     }
