@@ -18,7 +18,7 @@ impl Core {
     /// Handles the result of a read. If another node accepted the deliveries, their events are read
     /// first, all at once and not one by one when they are sent.
     pub(super) fn loaded(&mut self, id: LoadId, rows: Vec<Delivery>, next_ticket: u64) {
-        let is_first_lane = self.loads.is_of_first_lane(id);
+        let is_first_lane = self.reads.is_of_first_lane(id);
         if is_first_lane && self.shards.are_shared() {
             let is_new = |row: &&Delivery| {
                 !self.table.entries.contains_key(&row.id) && !self.commits.is_dirty(row.id)
@@ -73,11 +73,11 @@ impl Core {
         match load {
             Load::Due { until, limit, .. } => self.due_loaded(rows, asked < limit, until),
             Load::Backlog { limit, .. } => {
-                self.seen.remember(next_ticket, &rows, self.inbox.oldest_ticket());
+                self.reads.seen.remember(next_ticket, &rows, self.inbox.oldest_ticket());
                 self.backlog_loaded(rows, last, asked < limit, events);
             }
             Load::Queued { destination, limit } => {
-                self.seen.remember(next_ticket, &rows, self.inbox.oldest_ticket());
+                self.reads.seen.remember(next_ticket, &rows, self.inbox.oldest_ticket());
                 if let Some(ix) = self.table.dest_ix(destination) {
                     self.queued_loaded(ix, rows, limit, events);
                 }

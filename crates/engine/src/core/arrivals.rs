@@ -34,7 +34,7 @@ impl Core {
                 Some(_) | None => self.share(event),
             };
             // A read of the store may have returned it already, and it may even have ended since.
-            if !self.seen.has(ticket.number, delivery.id) {
+            if !self.reads.seen.has(ticket.number, delivery.id) {
                 self.arrive(delivery, Some(Arc::clone(&shared)));
             }
             last = Some(shared);
@@ -77,7 +77,7 @@ impl Core {
         is_complete: bool,
         events: &SharedEvents,
     ) {
-        self.loads.backlog_read((!is_complete).then_some(last));
+        self.reads.backlog_read((!is_complete).then_some(last));
         self.arrive_all(rows, events);
     }
 

@@ -60,7 +60,7 @@ impl Core {
     ) -> Option<Delivery> {
         let cancelled = delivery.cancelled(reason, self.now).ok()?;
         let (next, oldest) = (self.inbox.next_ticket(), self.inbox.oldest_ticket());
-        self.seen.remember(next, slice::from_ref(delivery), oldest);
+        self.reads.seen.remember(next, slice::from_ref(delivery), oldest);
         self.commits.delivery(delivery.state.name(), cancelled.clone(), None);
         Some(cancelled)
     }

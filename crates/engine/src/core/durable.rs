@@ -50,7 +50,7 @@ impl Core {
 
     /// Handles a commit that is durable.
     fn committed(&mut self) {
-        for ack in self.commits.durable(self.loads.barrier()) {
+        for ack in self.commits.durable(self.reads.barrier()) {
             match ack {
                 Ack::Probe(id) => self.rings.probes.push_back(id),
                 Ack::Answer(_, answer) => answer(true),

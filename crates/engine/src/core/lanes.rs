@@ -161,7 +161,7 @@ impl Core {
     /// There is free memory again: reads the lanes that waited for it, one by one.
     pub(super) fn feed_starved(&mut self) {
         while self.table.resident() < self.options.resident_max - self.options.resident_max / 4
-            && self.loads.len() < LOADS_MAX
+            && self.reads.len() < LOADS_MAX
             && let Some((ix, lane)) = self.rings.starved.pop_front()
         {
             // It may have been read since, when none of its deliveries was left in memory.

@@ -99,7 +99,7 @@ impl Core {
         let is_new = |(shard, _): &(_, _)| self.shards.epoch(*shard).is_none();
         let new: Vec<Shard> =
             leases.shards.iter().filter(|held| is_new(held)).map(|(shard, _)| *shard).collect();
-        self.shards.own_since(&new, self.loads.next());
+        self.shards.own_since(&new, self.reads.next());
         self.shards.set_leases(leases);
         self.shards.renewed(until);
         for record in gained {

@@ -75,7 +75,7 @@ impl Core {
     /// Starts or resumes a job.
     pub(crate) fn run_job(&mut self, job: ReplayJob) {
         let id = job.id;
-        let known_since = self.loads.next();
+        let known_since = self.reads.next();
         self.jobs.insert(id, RunningJob { job, busy: false, has_sought: false, known_since });
         self.alarms.set(Alarm::Replay(id), self.now);
     }

@@ -14,7 +14,7 @@ use super::commits::Commits;
 use super::lookup::Lookups;
 use super::messages::Action;
 use super::payloads::Payloads;
-use super::reads::{Loads, Seen};
+use super::reads::Reads;
 use super::replay::RunningJob;
 use super::shards::Shards;
 use super::shutdown::Shutdown;
@@ -44,8 +44,7 @@ pub(crate) struct Core {
     pub(super) alarms: Alarms,
     pub(super) payloads: Payloads,
     pub(super) commits: Commits,
-    pub(super) loads: Loads,
-    pub(super) seen: Seen,
+    pub(super) reads: Reads,
     pub(super) suspensions: Suspensions,
     pub(super) jobs: HashMap<ReplayId, RunningJob>,
     pub(super) shutdown: Shutdown,
@@ -77,8 +76,7 @@ impl Core {
             due: Due::default(),
             alarms: Alarms::default(),
             payloads: Payloads::default(),
-            loads: Loads::default(),
-            seen: Seen::default(),
+            reads: Reads::default(),
             suspensions,
             jobs: HashMap::new(),
             shutdown: Shutdown::default(),

@@ -183,7 +183,7 @@ impl Core {
             due: self.due.len(),
             alarms: self.alarms.len(),
             unpersisted: self.commits.unpersisted(),
-            loads: self.loads.len(),
+            loads: self.reads.len(),
             payload_bytes: self.payloads.queued_bytes(),
             in_flight_bytes: self.payloads.in_flight_bytes(),
             replays: self.jobs.len(),
