@@ -112,7 +112,7 @@ impl Core {
             .last()
             .and_then(|row| Some(DueMark { at: row.next_attempt_at()?, delivery: row.id }));
         let all = complete.then_some(DueMark { at: until, delivery: LAST_ID });
-        self.due.read_up_to(all.or(last));
+        self.window.read_up_to(all.or(last));
         for row in rows {
             if !self.commits.is_dirty(row.id) {
                 self.adopt(row);
@@ -128,7 +128,7 @@ impl Core {
     fn adopt(&mut self, delivery: Delivery) {
         let DeliveryState::Waiting(slot) = delivery.state else { return };
         if self.table.entries.contains_key(&delivery.id)
-            || !self.due.covers(slot.due_at, delivery.id)
+            || !self.window.covers(slot.due_at, delivery.id)
         {
             return;
         }

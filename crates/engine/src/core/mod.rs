@@ -126,7 +126,7 @@ impl Core {
 
     /// When [`Core::advance`] must be called next without an input.
     pub(crate) fn next_wake(&self) -> Option<Timestamp> {
-        let due = if self.is_quiet() { None } else { self.due.next_at() };
+        let due = if self.is_quiet() { None } else { self.window.next_at() };
         [due, self.alarms.next_at()].into_iter().flatten().min()
     }
 }

@@ -107,14 +107,14 @@ impl Core {
             self.add_destination(record, rate);
         }
         for job in jobs {
-            if !self.jobs.contains_key(&job.id) {
+            if !self.jobs.has(job.id) {
                 self.run_job(job);
             }
         }
         if !new.is_empty() {
             // Read all queued deliveries again, to find those of the new shards.
             self.begin_backlog();
-            self.due.forget_mark();
+            self.window.forget_mark();
         }
         self.set_shards_to_give_back(to_give_back.0, to_give_back.1);
     }

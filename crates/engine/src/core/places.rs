@@ -129,7 +129,7 @@ impl Core {
             Position::RetryLane { .. } => self.leave_lane(ix, Lane::Retry),
             Position::Window => {
                 if let DeliveryState::Waiting(slot) = entry.delivery.state {
-                    self.due.remove(slot.due_at, id);
+                    self.window.remove(slot.due_at, id);
                 }
             }
             Position::Probe | Position::InFlight(_) => {}

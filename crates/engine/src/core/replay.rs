@@ -4,7 +4,7 @@
 //! The progress of a job is committed together with the deliveries that it replayed: after a
 //! restart it continues exactly there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use postrider_domain::delivery::Delivery;
@@ -30,14 +30,30 @@ const PACE_STEP: u32 = 10;
 
 /// A running replay job.
 #[derive(Debug)]
-pub(super) struct RunningJob {
-    pub(super) job: ReplayJob,
+struct RunningJob {
+    job: ReplayJob,
     /// Whether a read or a commit of the job is running.
     busy: bool,
     /// Whether the destinations of its next deliveries have been looked up.
     has_sought: bool,
     /// Results of reads before this one are ignored: another node may have run the job then.
     known_since: LoadId,
+}
+
+/// The bulk jobs that this node runs.
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    by_id: HashMap<ReplayId, RunningJob>,
+}
+
+impl Jobs {
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(super) fn has(&self, id: ReplayId) -> bool {
+        self.by_id.contains_key(&id)
+    }
 }
 
 impl Core {
@@ -76,7 +92,7 @@ impl Core {
     pub(crate) fn run_job(&mut self, job: ReplayJob) {
         let id = job.id;
         let known_since = self.reads.next();
-        self.jobs.insert(id, RunningJob { job, busy: false, has_sought: false, known_since });
+        self.jobs.by_id.insert(id, RunningJob { job, busy: false, has_sought: false, known_since });
         self.alarms.set(Alarm::Replay(id), self.now);
     }
 
@@ -85,7 +101,7 @@ impl Core {
         let ready = self.rings.ready;
         let full = ready >= self.options.in_flight_max || self.is_quiet();
         let batch = self.options.replay_batch.min(self.options.commit_changes_max).max(1);
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.jobs.by_id.get_mut(&id) else { return };
         if job.busy || job.job.state != ReplayState::Running {
             return;
         }
@@ -117,7 +133,7 @@ impl Core {
         limit: usize,
     ) {
         let id = asked.id;
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.jobs.by_id.get_mut(&id) else { return };
         // A job that was paused and resumed meanwhile may have two reads running.
         if job.job.position != asked.position || read < job.known_since {
             return;
@@ -129,7 +145,7 @@ impl Core {
         let is_ours = |row: &Delivery| self.shards.has(row.destination.shard());
         if self.shards.are_shared() && !rows.iter().all(is_ours) {
             // Other nodes own these deliveries and replay them; then the job continues.
-            if let Some(job) = self.jobs.get_mut(&id) {
+            if let Some(job) = self.jobs.by_id.get_mut(&id) {
                 job.busy = true;
                 let job = Box::new(job.job.clone());
                 let is_all = rows.len() < limit;
@@ -142,7 +158,7 @@ impl Core {
             .map(|row| row.destination)
             .filter(|id| self.table.dest_ix(*id).is_none() && self.shards.has(id.shard()))
             .collect();
-        if let Some(job) = self.jobs.get_mut(&id)
+        if let Some(job) = self.jobs.by_id.get_mut(&id)
             && !unknown.is_empty()
             && !std::mem::replace(&mut job.has_sought, true)
         {
@@ -171,7 +187,7 @@ impl Core {
             if self.is_job_waiting(id) {
                 continue;
             }
-            if let Some(job) = self.jobs.get_mut(&id) {
+            if let Some(job) = self.jobs.by_id.get_mut(&id) {
                 job.busy = false;
                 self.replay_next(id);
             }
@@ -186,7 +202,7 @@ impl Core {
         replayed: u64,
         is_all: bool,
     ) {
-        let Some(job) = self.jobs.get(&asked.id) else { return };
+        let Some(job) = self.jobs.by_id.get(&asked.id) else { return };
         if job.job.position != asked.position || job.job.state != ReplayState::Running {
             return;
         }
@@ -196,7 +212,7 @@ impl Core {
 
     fn advance_job(&mut self, id: ReplayId, last: Option<DeliveryId>, replayed: u64, is_all: bool) {
         let now = self.now;
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.jobs.by_id.get_mut(&id) else { return };
         job.busy = true;
         job.has_sought = false;
         job.job.done += replayed;
@@ -250,7 +266,7 @@ impl Core {
 
     /// The deliveries that a job has just replayed are durable.
     pub(super) fn replay_durable(&mut self, id: ReplayId) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.jobs.by_id.get_mut(&id) else { return };
         job.busy = false;
         match job.job.state {
             ReplayState::Running => {
@@ -261,7 +277,7 @@ impl Core {
                 self.alarms.set(Alarm::Replay(id), self.now.saturating_add(pause));
             }
             ReplayState::Paused | ReplayState::Finished | ReplayState::Cancelled => {
-                self.jobs.remove(&id);
+                self.jobs.by_id.remove(&id);
             }
         }
     }
@@ -270,18 +286,19 @@ impl Core {
     pub(super) fn lose_jobs(&mut self, lost: &ShardSet) {
         let gone: Vec<ReplayId> = self
             .jobs
+            .by_id
             .values()
             .filter(|job| lost.has(job.job.shard()))
             .map(|job| job.job.id)
             .collect();
         for id in gone {
-            self.jobs.remove(&id);
+            self.jobs.by_id.remove(&id);
             self.alarms.clear(Alarm::Replay(id));
         }
     }
 
     fn change_replay(&mut self, job: ReplayJob, change: ReplayChange, reply: Reply<ReplayJob>) {
-        let state = self.jobs.get(&job.id).map_or(job.state, |known| known.job.state);
+        let state = self.jobs.by_id.get(&job.id).map_or(job.state, |known| known.job.state);
         let next = match (change, state) {
             (ReplayChange::Pause, ReplayState::Running | ReplayState::Paused) => {
                 ReplayState::Paused
@@ -306,7 +323,7 @@ impl Core {
     /// Stops a job, and returns it with its new state, to be stored.
     fn change_job(&mut self, job: ReplayJob, state: ReplayState) -> ReplayJob {
         self.alarms.clear(Alarm::Replay(job.id));
-        let known = self.jobs.remove(&job.id).map(|known| known.job);
+        let known = self.jobs.by_id.remove(&job.id).map(|known| known.job);
         let finished_at = (state == ReplayState::Cancelled).then_some(self.now);
         ReplayJob { state, finished_at, ..known.unwrap_or(job) }
     }

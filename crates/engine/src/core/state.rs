@@ -1,10 +1,8 @@
 //! The fields of the core, and the few questions that several modules ask. The behaviour is in the
 //! other modules.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use postrider_domain::ids::ReplayId;
 use postrider_domain::policy::Policy;
 use postrider_domain::time::Timestamp;
 use postrider_store::ShardLeases;
@@ -15,13 +13,13 @@ use super::lookup::Lookups;
 use super::messages::Action;
 use super::payloads::Payloads;
 use super::reads::Reads;
-use super::replay::RunningJob;
+use super::replay::Jobs;
 use super::shards::Shards;
 use super::shutdown::Shutdown;
 use super::suspensions::Suspensions;
 use super::table::Table;
 use super::turns::Rings;
-use super::window::Due;
+use super::window::Window;
 use crate::directory::Directory;
 use crate::inbox::Inbox;
 use crate::options::Options;
@@ -40,13 +38,13 @@ pub(crate) struct Core {
     pub(super) now: Timestamp,
     pub(super) table: Table,
     pub(super) rings: Rings,
-    pub(super) due: Due,
+    pub(super) window: Window,
     pub(super) alarms: Alarms,
     pub(super) payloads: Payloads,
     pub(super) commits: Commits,
     pub(super) reads: Reads,
     pub(super) suspensions: Suspensions,
-    pub(super) jobs: HashMap<ReplayId, RunningJob>,
+    pub(super) jobs: Jobs,
     pub(super) shutdown: Shutdown,
     pub(super) actions: Vec<Action>,
 }
@@ -73,12 +71,12 @@ impl Core {
             now,
             table: Table::default(),
             rings: Rings::default(),
-            due: Due::default(),
+            window: Window::default(),
             alarms: Alarms::default(),
             payloads: Payloads::default(),
             reads: Reads::default(),
             suspensions,
-            jobs: HashMap::new(),
+            jobs: Jobs::default(),
             shutdown: Shutdown::default(),
             actions: Vec::new(),
         }

@@ -180,7 +180,7 @@ impl Core {
             in_flight_retry: self.table.in_flight.retry,
             queued: self.table.dests.iter().map(|(_, dest)| dest.first.len).sum(),
             ready: self.table.dests.iter().map(|(_, dest)| dest.retry.len).sum(),
-            due: self.due.len(),
+            due: self.window.len(),
             alarms: self.alarms.len(),
             unpersisted: self.commits.unpersisted(),
             loads: self.reads.len(),
