@@ -1,4 +1,4 @@
-//! The fields of the core, and the few questions that several modules ask. The behaviour is in the
+//! The fields of the core, and the one question that many modules ask. The behaviour is in the
 //! other modules.
 
 use std::sync::Arc;
@@ -24,29 +24,48 @@ use crate::directory::Directory;
 use crate::inbox::Inbox;
 use crate::options::Options;
 
-/// The state machine.
+/// The state machine. What a module alone changes is private to it; `tidy` checks that no module
+/// uses the state of one that comes after it.
 pub(crate) struct Core {
+    // What the shell gives it.
     pub(super) options: Options,
     pub(super) policy: Arc<Policy>,
+    /// The subscriptions.
     pub(super) directory: Arc<Directory>,
+    /// Deliveries that were accepted and are not in the lanes yet.
     pub(super) inbox: Arc<Inbox>,
-    pub(super) shards: Shards,
-    /// Destinations that are being read.
-    pub(super) lookups: Lookups,
+    /// The time of the last input.
+    pub(super) now: Timestamp,
     /// Whether anybody listens: attempts are published only then.
     pub(crate) listened: bool,
-    pub(super) now: Timestamp,
-    pub(super) table: Table,
-    pub(super) rings: Rings,
-    pub(super) window: Window,
-    pub(super) alarms: Alarms,
-    pub(super) payloads: Payloads,
-    pub(super) commits: Commits,
-    pub(super) reads: Reads,
-    pub(super) suspensions: Suspensions,
-    pub(super) jobs: Jobs,
-    pub(super) shutdown: Shutdown,
+
+    // What it gives the shell.
     pub(super) actions: Vec<Action>,
+
+    // Its state, in the order of the modules.
+    /// Destinations, tenants and deliveries in memory, and the numbers in flight.
+    pub(super) table: Table,
+    /// The shards that this node owns.
+    pub(super) shards: Shards,
+    /// Whether the mass-failure guard suspends transitions.
+    pub(super) suspensions: Suspensions,
+    /// Timers.
+    pub(super) alarms: Alarms,
+    /// Changes that are not durable yet.
+    pub(super) commits: Commits,
+    pub(super) shutdown: Shutdown,
+    /// The bytes of events in memory.
+    pub(super) payloads: Payloads,
+    /// Running reads of the store.
+    pub(super) reads: Reads,
+    /// Whose turn it is, in both lanes.
+    pub(super) rings: Rings,
+    /// Waiting deliveries in memory, by due time.
+    pub(super) window: Window,
+    /// Destinations that are being read, and what waits for them.
+    pub(super) lookups: Lookups,
+    /// Bulk jobs.
+    pub(super) jobs: Jobs,
 }
 
 impl Core {
@@ -65,20 +84,20 @@ impl Core {
             policy,
             directory,
             inbox,
-            shards: Shards::new(leases),
-            lookups: Lookups::default(),
-            listened: false,
             now,
+            listened: false,
+            actions: Vec::new(),
             table: Table::default(),
-            rings: Rings::default(),
-            window: Window::default(),
+            shards: Shards::new(leases),
+            suspensions,
             alarms: Alarms::default(),
+            shutdown: Shutdown::default(),
             payloads: Payloads::default(),
             reads: Reads::default(),
-            suspensions,
+            rings: Rings::default(),
+            window: Window::default(),
+            lookups: Lookups::default(),
             jobs: Jobs::default(),
-            shutdown: Shutdown::default(),
-            actions: Vec::new(),
         }
     }
 
