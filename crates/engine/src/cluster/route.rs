@@ -345,15 +345,16 @@ fn request_for(job: &ReplayJob, deliveries: Vec<DeliveryId>) -> PeerRequest {
     }
 }
 
-/// Where something was done.
+/// Which node executed a command.
 pub(crate) enum Done<T> {
-    /// This node, with this result.
+    /// This node did, with this result.
     Here(T),
-    /// Another node: the store has the result.
+    /// The node that owns the shard did. The caller reads the result from the store.
     Elsewhere,
 }
 
-/// Checks that a delivery is in the state that a cancel leaves.
+/// Checks a delivery that another node was to cancel, as the store has it now. It is an error if it has
+/// ended otherwise. An unfinished state is none: somebody may have replayed it since.
 pub(crate) fn is_cancelled(delivery: &Delivery) -> Result<(), WrongState> {
     match delivery.state.name() {
         StateName::Cancelled | StateName::Queued | StateName::Waiting | StateName::InFlight => {
