@@ -186,7 +186,7 @@ fn mass_failure() -> Result<Outcome> {
         stage.pass(20_000)?;
         ensure!(stage.closed() == 25, "disabled while it is held");
     }
-    met(&stage, Cover::Held)?;
+    met(&stage, Cover::Suspended)?;
     while stage.world.now < begun + 65 * 60_000 {
         stage.send_now(1)?;
         stage.pass(20_000)?;
