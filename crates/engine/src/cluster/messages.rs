@@ -259,3 +259,21 @@ impl Mailbox {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_keep_the_names_that_nodes_of_earlier_versions_know() {
+        let (tenant, delivery) = (TenantId::default_tenant(), DeliveryId::from_bytes([1; 16]));
+        let request = PeerRequest::ListInFlight { tenant, below: None, limit: 7 };
+        assert_eq!(
+            serde_json::to_string(&Body::Request(request)).unwrap(),
+            r#"{"Question":{"Flying":{"tenant":"default","below":null,"limit":7}}}"#
+        );
+        let answer = Body::Answer([0; 16], PeerAnswer::InFlight(vec![delivery]));
+        let answer = serde_json::to_value(answer).unwrap();
+        assert_eq!(answer["Answer"][1]["Flying"][0], serde_json::to_value(delivery).unwrap());
+    }
+}
